@@ -1,5 +1,5 @@
 # make run        set up and run the reference scenario
-# make check      style, types, layers, size and quick tests, in a minute
+# make check      style, types, layers and quick tests, in a minute
 # make test       set up and run every check
 # make prove      the long proofs: many seeds, many cells; the tests run a sample of each
 # make mutants    do 400 small wrongs to the program, one at a time, and say which no test tells (continues)
@@ -27,14 +27,12 @@ check: $(VENV)/installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m tests.contracts.house
 	$(BIN)/pytest -q -n auto --dist worksteal -m 'not slow and not prove' $(QUICK)
 
 test: $(VENV)/installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
-	$(BIN)/python -m tests.contracts.house
 	@$(MAKE) --no-print-directory -j 2 types suite
 
 # The types take one core a minute, so they are checked beside the tests.

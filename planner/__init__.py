@@ -18,7 +18,20 @@ from planner.version import __version__
 # A room has the name of a function. Loaded before it, it leaves the name to it, also when more of the room is loaded.
 importlib.import_module("planner.run")
 
-from planner.api import actuals, compare, load, memo, replay, report, run, simulate, size, study, sweep, zoom  # noqa: E402
+from planner.api import (  # noqa: E402 - after the room of the same name
+    actuals,
+    compare,
+    load,
+    memo,
+    replay,
+    report,
+    run,
+    simulate,
+    size,
+    study,
+    sweep,
+    zoom,
+)
 
 if TYPE_CHECKING:
     from planner.run.simulate import RunResult

@@ -71,7 +71,10 @@ def load(source: Source, overrides: Sequence[str] = ()) -> Scenario:
 
 
 def simulate(
-    scenario: Source, seed: int | None = None, replication: int = 0, processes: Sequence[Process] = ()
+    scenario: Source,
+    seed: int | None = None,
+    replication: int = 0,
+    processes: Sequence[Process] = (),
 ) -> RunResult:
     """Run a scenario once and return its checked result, without writing anything.
 
@@ -118,10 +121,19 @@ def run(
     check_target(folder)
     progress(f"simulating {loaded.name}, {loaded.horizon_months} months from {loaded.start}")
     plan = build_plan(loaded)
-    draw = functools.partial(simulate_plan, loaded, plan, plan.seed if seed is None else seed, processes=processes)
+    draw = functools.partial(
+        simulate_plan, loaded, plan, plan.seed if seed is None else seed, processes=processes
+    )
     result = draw(0)
     refuse(result.warnings, strict=strict)
-    from planner.answers.run import first_answer, is_settled, run_answer, so_far, verdict_summary, write_run
+    from planner.answers.run import (
+        first_answer,
+        is_settled,
+        run_answer,
+        so_far,
+        verdict_summary,
+        write_run,
+    )
 
     first(first_answer(folder, result))
     # Others draw the plan again from here on. A process of the user's own may count or print, so that is run here.
@@ -133,7 +145,9 @@ def run(
                 return False
             drawn = Replications(figures=tuple(figures))
             progress(f"{number} of {replications} replications: {so_far(drawn)}")
-            return number % DRAWS == 0 and number < replications and is_settled(result, drawn, share)
+            return (
+                number % DRAWS == 0 and number < replications and is_settled(result, drawn, share)
+            )
 
         @functools.cache
         def drawn_again() -> Replications | None:
@@ -147,11 +161,22 @@ def run(
 
             number = DRAWS if drawn is None else max(drawn.number, DRAWS)  # fewer could not tell
             cheapest = find_remedy(result, number, progress)
-            remedy = {"cluster": None, "most_times": MOST_TIMES} if cheapest is None else cheapest._asdict()
+            remedy = (
+                {"cluster": None, "most_times": MOST_TIMES}
+                if cheapest is None
+                else cheapest._asdict()
+            )
 
         form = _form(decimal_comma, byte_order_mark)
         chance = write_run(
-            result, folder, drawn_again, form=form, hourly=hourly, parquet=parquet, remedy=remedy, until=until
+            result,
+            folder,
+            drawn_again,
+            form=form,
+            hourly=hourly,
+            parquet=parquet,
+            remedy=remedy,
+            until=until,
         )
     return run_answer(folder, result, chance, remedy)
 
@@ -182,7 +207,9 @@ def compare(
     from planner.studies.futures import load_futures, stated_futures
 
     if isinstance(scenarios, str | os.PathLike | Mapping):
-        raise ScenarioError(Problem(message="a comparison needs a list of scenarios", hint="name another file"))
+        raise ScenarioError(
+            Problem(message="a comparison needs a list of scenarios", hint="name another file")
+        )
     loaded = [load(scenario, overrides) for scenario in scenarios]
     named = stated_futures(loaded) if futures is None else load_futures(Path(futures))
     if len(loaded) < (1 if named else 2):
@@ -193,10 +220,15 @@ def compare(
     check_comparable(loaded, position)
     folder = _folder(out, "-vs-".join(scenario.name for scenario in loaded)[:120])
     check_target(folder)
-    comparison = compare(loaded, position, seed, lambda name: progress(f"simulating {name}"), replications, named)
+    comparison = compare(
+        loaded, position, seed, lambda name: progress(f"simulating {name}"), replications, named
+    )
     refuse(comparison.warnings, strict=strict)
     write_comparison(
-        comparison, folder, _form(decimal_comma, byte_order_mark), None if futures is None else Path(futures)
+        comparison,
+        folder,
+        _form(decimal_comma, byte_order_mark),
+        None if futures is None else Path(futures),
     )
     return comparison_answer(folder, comparison)
 
@@ -227,7 +259,11 @@ def sweep(
     from planner.studies import sweep as grid
     from planner.studies.engines import workforce
 
-    texts = [grid.axis_text(*item) for item in vary.items()] if isinstance(vary, Mapping) else _listed(vary)
+    texts = (
+        [grid.axis_text(*item) for item in vary.items()]
+        if isinstance(vary, Mapping)
+        else _listed(vary)
+    )
     axes = grid.parse_axes(texts)
     grid.check_size(axes, confirmed=yes)
     loaded = load(scenario, overrides)
@@ -235,7 +271,8 @@ def sweep(
     grid.check_values(loaded, axes)
     if strict:
         grid.check_warnings(loaded, axes)
-    seed_used, total = loaded.seed if seed is None else seed, grid.count_points(axes)
+    seed_used = loaded.seed if seed is None else seed
+    total = grid.count_points(axes)
     work = grid.SweepWork(folder, loaded, axes, loaded.document.overrides, seed_used)
     work.open(resume=resume, restart=restart)
     _tell(work.notes, progress)
@@ -247,7 +284,9 @@ def sweep(
     with _kept(work):
         # Few points are done before a second process has started.
         enough = max(1, total // _POINTS_PER_WORKER) if workers is None else workers
-        points = grid.sweep(loaded, axes, seed, count, work, min(workforce(workers, None).workers, enough))
+        points = grid.sweep(
+            loaded, axes, seed, count, work, min(workforce(workers, None).workers, enough)
+        )
         form = _form(decimal_comma, byte_order_mark)
         options = {"--vary": list(texts), "--seed": seed_used, "--yes": yes, **form.options}
         manifest = {
@@ -300,13 +339,15 @@ def study(
     from planner.studies.prepare import prepare
     from planner.studies.runner import Goal, Until, run_rows
 
-    force, overrides = workforce(workers, scheduler), _listed(overrides)
+    force = workforce(workers, scheduler)
+    overrides = _listed(overrides)
     stop = Until.read(until) if isinstance(until, str) else None if until is None else Until(until)
     check_whole(size=(1 if size is None else size) - 1, seed=seed or 0)
     prepared = prepare(Path(file), overrides, seed)
     count = SIZES[method] if size is None else size
     refuse(prepared.warnings, strict=strict)
-    design, name = prepared.design(method), prepared.study.name
+    design = prepared.design(method)
+    name = prepared.study.name
     is_drawn = isinstance(design, MonteCarlo)
     folder = _folder(out, name if is_drawn else f"{name}-{method}")
     store = open_store(prepared, folder, design, resume=resume, restart=restart)
@@ -318,7 +359,9 @@ def study(
         targeted=prepared.targeted,
         lower_is_better=prepared.objective.lower_is_better,
     )
-    unit, inputs = ("replications", f", {len(prepared.inputs)} uncertain inputs") if is_drawn else ("rows", "")
+    unit, inputs = (
+        ("replications", f", {len(prepared.inputs)} uncertain inputs") if is_drawn else ("rows", "")
+    )
     plural = "s" if len(prepared.scenarios) > 1 else ""
     progress(f"{name}: {goal.rows:,} {unit} of {len(prepared.scenarios)} scenario{plural}{inputs}")
     _tell([*prepared.study.notes, *store.notes], progress)
@@ -334,7 +377,9 @@ def study(
         if not isinstance(design, MonteCarlo):
             asked: dict[str, object] = {"--method": method, "--size": count}
             command = answers.study_command("sensitivity", prepared, asked, overrides)
-            by_input, completed = answers.write_designed(prepared, design, store, goal.rows, command)
+            by_input, completed = answers.write_designed(
+                prepared, design, store, goal.rows, command
+            )
             return answers.study_answer(folder, finished, tuple(by_input), completed)
         form = _form(decimal_comma, byte_order_mark)
         asked = {"--replications": finished.rows, **form.options, "--no-charts": not charts}
@@ -380,7 +425,9 @@ def replay(
     values, chance = replicator.setup.values(replication, replication + 1)
     result = replicator.simulate(which, values[0], int(chance[0]))
     asked = {"--replication": replication, "--scenario": name, "--draws": draws, "--hourly": hourly}
-    write_run(result, folder, hourly=hourly, command=study_command("replay", prepared, asked, overrides))
+    write_run(
+        result, folder, hourly=hourly, command=study_command("replay", prepared, asked, overrides)
+    )
     return run_answer(folder, result, None)
 
 
@@ -425,16 +472,32 @@ def size(
     check_whole(replications=replications - 1, confirmations=confirmations - 1, seed=seed or 0)
     if objective not in OBJECTIVES:
         raise ScenarioError(f"--objective must be one of {choices(OBJECTIVES)}, not {objective!r}")
-    narrowed = {"sizing.budget_usd": budget, "sizing.it_power_cap_kw": power, "slo_target.attainment": slo_target}
+    narrowed = {
+        "sizing.budget_usd": budget,
+        "sizing.it_power_cap_kw": power,
+        "slo_target.attainment": slo_target,
+    }
     asked = [f"{path}={number!r}" for path, number in narrowed.items() if number is not None]
     loaded = load(scenario, [*_listed(overrides), *asked])
     folder = _folder(out, f"{loaded.name}-size")
-    accelerators = [part for part in accelerators.split(",") if part] if isinstance(accelerators, str) else accelerators
-    if objective != "net-present-cost" and loaded.sizing is not None and loaded.sizing.miss_cost_usd is not None:
+    accelerators = (
+        [part for part in accelerators.split(",") if part]
+        if isinstance(accelerators, str)
+        else accelerators
+    )
+    if (
+        objective != "net-present-cost"
+        and loaded.sizing is not None
+        and loaded.sizing.miss_cost_usd is not None
+    ):
         message = "is part of net present cost, and the objective is another"
-        raise ScenarioError(loaded.document.problem(("sizing", "miss_cost_usd"), message, "leave --objective out"))
+        raise ScenarioError(
+            loaded.document.problem(("sizing", "miss_cost_usd"), message, "leave --objective out")
+        )
     trial = trial_of(loaded, accelerators, None if study is None else Path(study), objective, seed)
-    warnings = hardly_meant(loaded, trial.choices.plan)  # figures at the place where they are stated, each once
+    warnings = hardly_meant(
+        loaded, trial.choices.plan
+    )  # figures at the place where they are stated, each once
     refuse(warnings, strict=strict)
     force = workforce(workers, scheduler)
     effort = Effort(
@@ -449,8 +512,15 @@ def size(
     work.open(resume=resume, restart=restart)
     _tell(work.notes, progress)
     form = _form(decimal_comma, byte_order_mark)
-    options: dict[str, object] = {"--study": study, "--accelerators": ",".join(accelerators) or None}
-    options |= {"--objective": objective, "--replications": replications, "--confirmations": confirmations}
+    options: dict[str, object] = {
+        "--study": study,
+        "--accelerators": ",".join(accelerators) or None,
+    }
+    options |= {
+        "--objective": objective,
+        "--replications": replications,
+        "--confirmations": confirmations,
+    }
     options |= {"--no-rivals": not rivals or None, "--seed": trial.seed, **form.options}
 
     def write_so_far(sized: Sized) -> None:
@@ -460,7 +530,9 @@ def size(
 
     with _kept(work):
         sized = size(loaded, trial, effort, clock, work, write_so_far)
-        from planner.answers.run import command_again  # what writes is loaded after the search, which has the memory
+        from planner.answers.run import (
+            command_again,
+        )  # what writes is loaded after the search, which has the memory
         from planner.answers.size import size_answer, write_size
 
         write_size(sized, work, command_again("size", [loaded], options), form)
@@ -510,7 +582,9 @@ def actuals(
     form = _form(decimal_comma, byte_order_mark)
     options = {"--replications": replications, "--seed": prepared.seed, **form.options}
     options |= {"--scenario": None if scenario is None else name}
-    write_actuals(held, folder, command_line("actuals", [str(file), os.fspath(months)], options, laid), form)
+    write_actuals(
+        held, folder, command_line("actuals", [str(file), os.fspath(months)], options, laid), form
+    )
     return actuals_answer(folder, held)
 
 
@@ -561,8 +635,16 @@ def zoom(
     result = simulate_hour(loaded, asked)
     progress("writing")
     words = {"--at": at, "--minutes": minutes, "--requests": requests, "--seed": result.seed}
-    words |= {"--replication": replication, "--trace": trace and Path(trace).name, "--workload": workload}
-    return write_zoom(result, folder, command_line("zoom", [scenario_file(loaded)], words, loaded.document.overrides))
+    words |= {
+        "--replication": replication,
+        "--trace": trace and Path(trace).name,
+        "--workload": workload,
+    }
+    return write_zoom(
+        result,
+        folder,
+        command_line("zoom", [scenario_file(loaded)], words, loaded.document.overrides),
+    )
 
 
 def report(folder: Place) -> Path:
@@ -597,7 +679,9 @@ def _mean_share(until: str | float) -> float:
 
     stop = Until.read(str(until))
     if stop.figure != "mean":
-        raise ScenarioError(f"--until of a run takes a share of mean net present cost such as 0.5%, not {until!r}")
+        raise ScenarioError(
+            f"--until of a run takes a share of mean net present cost such as 0.5%, not {until!r}"
+        )
     return stop.share
 
 

@@ -55,7 +55,11 @@ def part_of(series: Floats, hours: Hours) -> Floats:
 def span_above_zero(series: Floats) -> slice:
     """Return the hours from the first to the last in which a series is above 0; none where it never is."""
     some = series > 0.0
-    return slice(int(some.argmax()), some.size - int(some[::-1].argmax())) if some.any() else slice(0, 0)
+    return (
+        slice(int(some.argmax()), some.size - int(some[::-1].argmax()))
+        if some.any()
+        else slice(0, 0)
+    )
 
 
 def added(rows: Floats, owner: Sequence[int]) -> Floats:

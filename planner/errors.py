@@ -18,7 +18,9 @@ def printable(text: str) -> str:
     """Return text with control characters, direction marks and lone surrogates escaped for a terminal."""
     if text.isprintable():
         return text
-    return "".join(mark if mark.isprintable() else mark.encode("unicode_escape").decode() for mark in text)
+    return "".join(
+        mark if mark.isprintable() else mark.encode("unicode_escape").decode() for mark in text
+    )
 
 
 class PlannerError(Exception):
@@ -54,7 +56,9 @@ class ScenarioError(PlannerError):
         """Take one problem or many."""
         if isinstance(problems, str):
             problems = Problem(message=problems)
-        self.problems: list[Problem] = [problems] if isinstance(problems, Problem) else list(problems)
+        self.problems: list[Problem] = (
+            [problems] if isinstance(problems, Problem) else list(problems)
+        )
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
 
@@ -66,7 +70,9 @@ def raise_all(problems: list[Problem]) -> None:
 
 def raise_wrong(*checks: tuple[bool, str, str]) -> None:
     """Raise one ScenarioError with path and message of every failed check."""
-    raise_all([Problem(path=path, message=message) for is_wrong, path, message in checks if is_wrong])
+    raise_all(
+        [Problem(path=path, message=message) for is_wrong, path, message in checks if is_wrong]
+    )
 
 
 def refuse(warnings: Iterable[str], *, strict: bool) -> None:

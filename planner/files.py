@@ -34,7 +34,8 @@ OWNER = "study.json"
 """File, within that folder, that says whose work it is."""
 _CHANGING = ".changing.json"
 """The next manifest of a folder some of whose files are being replaced: every one of them lies beside it, whole."""
-_SWAP_FLAG, _HERE = 2, -100  # RENAME_EXCHANGE and AT_FDCWD of Linux, linux/fs.h and fcntl.h
+_SWAP_FLAG = 2  # RENAME_EXCHANGE and AT_FDCWD of Linux, linux/fs.h and fcntl.h
+_HERE = -100
 
 
 def json_text(content: Any) -> str:
@@ -59,7 +60,11 @@ def sha256_of(path: Path) -> str:
 
 def is_inside(name: str) -> bool:
     """Return whether a name in a manifest lies within its folder."""
-    return not PurePosixPath(name).is_absolute() and ".." not in PurePosixPath(name).parts and "\0" not in name
+    return (
+        not PurePosixPath(name).is_absolute()
+        and ".." not in PurePosixPath(name).parts
+        and "\0" not in name
+    )
 
 
 def unwritable(folder: Path, error: OSError) -> ScenarioError:
@@ -135,8 +140,12 @@ class FolderLock:
         except OSError as error:
             raise unwritable(folder, error) from None
         if before := _holder(handle):
-            self.taken_from = f"{folder} was left by {_in_words(before)}, which is gone; its work is taken over"
-        text = json.dumps({"process": os.getpid(), "host": socket.gethostname(), "command": sys.argv[:2]})
+            self.taken_from = (
+                f"{folder} was left by {_in_words(before)}, which is gone; its work is taken over"
+            )
+        text = json.dumps(
+            {"process": os.getpid(), "host": socket.gethostname(), "command": sys.argv[:2]}
+        )
         os.ftruncate(handle, 0)
         os.pwrite(handle, text.encode(), 0)
         self.release = weakref.finalize(self, _let_go, handle, self.path)
@@ -153,7 +162,9 @@ class FolderLock:
             who = _in_words(_holder(handle))
             os.close(handle)
             hint = f"wait for it or choose another --out; if it is gone, remove {self.path}"
-            raise ScenarioError(Problem(file=str(folder), message=f"is being written by {who}", hint=hint))
+            raise ScenarioError(
+                Problem(file=str(folder), message=f"is being written by {who}", hint=hint)
+            )
         with contextlib.suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(handle), self.path.stat()):
                 return handle
@@ -184,7 +195,9 @@ def _holder(handle: int) -> dict[str, Any]:
 
 
 def _in_words(holder: Mapping[str, Any]) -> str:
-    return printable(f"process {holder.get('process', '?')} on {holder.get('host', 'a host that is not known')}")
+    return printable(
+        f"process {holder.get('process', '?')} on {holder.get('host', 'a host that is not known')}"
+    )
 
 
 def check_target(folder: Path, *, work: bool = False) -> None:
@@ -226,15 +239,21 @@ def _known(folder: Path) -> set[str]:
         parts = {name for name in names if name.startswith(".") and name.endswith(".part")}
         is_ours = read_json(folder / WORK / OWNER).get("product") == PRODUCT
         if is_ours or names == parts:
-            ours = {name for name in names if name.removesuffix(".bad").endswith((".parquet", ".jsonl", ".yaml"))} | {
-                OWNER
-            }
+            ours = {
+                name
+                for name in names
+                if name.removesuffix(".bad").endswith((".parquet", ".jsonl", ".yaml"))
+            } | {OWNER}
             known = {WORK, *(f"{WORK}/{name}" for name in parts | (ours if is_ours else set()))}
     manifest = read_json(folder / MANIFEST)
     with contextlib.suppress(KeyError, TypeError):
         if manifest["product"] == PRODUCT:
-            listed = {MANIFEST, _CHANGING, *manifest["files"]} | {part.name for part in folder.glob(".*.part")}
-            known |= listed | {parent.as_posix() for name in listed for parent in Path(name).parents}
+            listed = {MANIFEST, _CHANGING, *manifest["files"]} | {
+                part.name for part in folder.glob(".*.part")
+            }
+            known |= listed | {
+                parent.as_posix() for name in listed for parent in Path(name).parents
+            }
     return known
 
 
@@ -260,7 +279,9 @@ def clear_up(folder: Path) -> None:
     scratch = _beside(folder, "partial")
     with contextlib.suppress(OSError):
         if scratch.exists():
-            if not folder.exists():  # stopped between two renames; the manifest is written last, so it says "whole"
+            if (
+                not folder.exists()
+            ):  # stopped between two renames; the manifest is written last, so it says "whole"
                 source = scratch / ("new" if (scratch / "new" / MANIFEST).exists() else "old")
                 if source.exists():
                     source.replace(folder)
@@ -296,7 +317,9 @@ class Staged:
 
     def commit(self, manifest: Mapping[str, Any]) -> None:
         """Write the manifest, which marks the folder complete, and put the folder in its place."""
-        content = json_text({"product": PRODUCT, **manifest, "files": dict(sorted(self.sums.items()))})
+        content = json_text(
+            {"product": PRODUCT, **manifest, "files": dict(sorted(self.sums.items()))}
+        )
         for within in {(self.path / name).parent for name in self.sums}:
             sync(within)
         write_synced(self.path / MANIFEST, content.encode())
@@ -324,7 +347,10 @@ class Staged:
 def exchange(one: Path, other: Path) -> bool:
     """Swap two paths atomically; return False where the system (all but Linux) or file system cannot."""
     call = getattr(ctypes.CDLL(None), "renameat2", None)
-    return call is not None and call(_HERE, os.fsencode(one), _HERE, os.fsencode(other), _SWAP_FLAG) == 0
+    return (
+        call is not None
+        and call(_HERE, os.fsencode(one), _HERE, os.fsencode(other), _SWAP_FLAG) == 0
+    )
 
 
 def change_files(folder: Path, files: Mapping[str, bytes]) -> None:
@@ -339,7 +365,9 @@ def change_files(folder: Path, files: Mapping[str, bytes]) -> None:
             for name in manifest["files"]:
                 if name not in files and not (folder / name).is_file():
                     message = "is not there, and the manifest lists it"
-                    raise ScenarioError(Problem(file=str(folder / name), message=message, hint="run again"))
+                    raise ScenarioError(
+                        Problem(file=str(folder / name), message=message, hint="run again")
+                    )
             for name, content in files.items():
                 write_synced(part_of(folder, name), content)
             sums = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}

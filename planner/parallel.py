@@ -43,7 +43,9 @@ def may_fork() -> bool:
     if sys.platform != "linux" or threading.active_count() > 1:
         return False
     with contextlib.suppress(OSError):
-        for _ in range(5):  # the system takes a moment to forget the threads of a pool that was shut down
+        for _ in range(
+            5
+        ):  # the system takes a moment to forget the threads of a pool that was shut down
             if len(list(Path("/proc/self/task").iterdir())) == 1:
                 return True
             time.sleep(0.002)
@@ -63,7 +65,10 @@ class Begun(Generic[Result]):
     """
 
     def __init__(
-        self, work: Sequence[Callable[[], Result]], workers: int | None = None, ahead: int | None = None
+        self,
+        work: Sequence[Callable[[], Result]],
+        workers: int | None = None,
+        ahead: int | None = None,
     ) -> None:
         """Start a process per core, or ``workers`` of them; with one, the work is done later, in this process.
 
@@ -75,12 +80,16 @@ class Begun(Generic[Result]):
         if count > 1 and may_fork():
             gc.freeze()  # or a fork that looks for cycles looks through all that there is, and copies it to do so
             _forked_with.append(work)
-            self._pool = ProcessPoolExecutor(count, mp_context=get_context("fork"), initializer=_be_fork)
+            self._pool = ProcessPoolExecutor(
+                count, mp_context=get_context("fork"), initializer=_be_fork
+            )
             self._begin(self._pool)
 
     def _begin(self, pool: ProcessPoolExecutor) -> None:
         places = range(len(self.work))[len(self._futures) :][: self._ahead]
-        with contextlib.suppress(OSError, BrokenProcessPool):  # no more processes for this user, or none that lives
+        with contextlib.suppress(
+            OSError, BrokenProcessPool
+        ):  # no more processes for this user, or none that lives
             self._futures += [pool.submit(_piece, place) for place in places]
 
     def results(self) -> Iterator[Result]:

@@ -80,10 +80,20 @@ def is_cost(account: Account) -> bool:
     return View.ACCRUAL in account.views and account not in books.NOT_COST_ACCOUNTS
 
 
-_NOT_RUNNING = {name for name in Account if name in books.DATED_ACCOUNTS or View.ACCRUAL not in name.views}
-QUANTITIES = {Account(row["account"]): row["figure"] for row in data_rows(__file__, "account_quantities.csv")}
+_NOT_RUNNING = {
+    name for name in Account if name in books.DATED_ACCOUNTS or View.ACCRUAL not in name.views
+}
+QUANTITIES = {
+    Account(row["account"]): row["figure"] for row in data_rows(__file__, "account_quantities.csv")
+}
 """The figure that measures what an account pays for."""
-PAID_FIELDS = ("accelerator_price_usd", "host_usd_per_node", "discount_fraction", "volume_discounts", "quotes")
+PAID_FIELDS = (
+    "accelerator_price_usd",
+    "host_usd_per_node",
+    "discount_fraction",
+    "volume_discounts",
+    "quotes",
+)
 """Fields of a cluster that say what its machines cost when they are bought."""
 
 
@@ -117,11 +127,14 @@ class ActualsReview:
 
     def outside(self, series: Seen) -> list[str]:
         """Return the months in which a series was outside its interval."""
-        place, happened = self.seen.index(series), self.actuals.series[series]
+        place = self.seen.index(series)
+        happened = self.actuals.series[series]
         low, high = self.interval[:, place, : len(happened)]
         slack = 1e-9 * np.abs(happened)
         beyond = (happened < low - slack) | (happened > high + slack)
-        return [month for month, is_beyond in zip(self.actuals.months, beyond, strict=True) if is_beyond]
+        return [
+            month for month, is_beyond in zip(self.actuals.months, beyond, strict=True) if is_beyond
+        ]
 
 
 def hold(
@@ -154,12 +167,21 @@ def hold(
     )
 
 
-def flexible_budget(budget: RunResult, actuals: Actuals) -> tuple[tuple[AccountVariance, ...], Floats]:
+def flexible_budget(
+    budget: RunResult, actuals: Actuals
+) -> tuple[tuple[AccountVariance, ...], Floats]:
     """Return each reported account's variance by cause, and what prices paid for machines add by month in USD."""
-    count, flexed = len(actuals.months), simulate_plan(budget.scenario, at_volume(budget, actuals), budget.seed)
+    count = len(actuals.months)
+    flexed = simulate_plan(budget.scenario, at_volume(budget, actuals), budget.seed)
     series = {account: Seen("account", FLEET, account) for account in ACCOUNT_CODES}
-    booked = {account: actuals.series[seen] for account, seen in series.items() if seen in actuals.series}
-    quantity = {account: ratio for account in booked if (ratio := _quantity(flexed, actuals, account)) is not None}
+    booked = {
+        account: actuals.series[seen] for account, seen in series.items() if seen in actuals.series
+    }
+    quantity = {
+        account: ratio
+        for account in booked
+        if (ratio := _quantity(flexed, actuals, account)) is not None
+    }
     paid = np.ones((2, len(CAPEX_ACCOUNTS)))  # at the prices paid, and for as many machines as came
     for place, account in enumerate(CAPEX_ACCOUNTS):
         planned = observed(flexed, [series[account]])[0, :count]
@@ -167,15 +189,30 @@ def flexible_budget(budget: RunResult, actuals: Actuals) -> tuple[tuple[AccountV
         if account in quantity or np.array_equal(planned > 0, happened > 0):
             quantity[account] = np.full(count, quantity.get(account, np.ones(1))[-1])
             if min(planned.sum(), happened.sum(), quantity[account][-1]) > 0:
-                paid[:, place] = happened.sum() / planned.sum() / np.array([quantity[account][-1], 1.0])
-    runs, variances = [budget, flexed, *(_repriced(flexed, count, ratios) for ratios in paid)], []
+                paid[:, place] = (
+                    happened.sum() / planned.sum() / np.array([quantity[account][-1], 1.0])
+                )
+    runs = [budget, flexed, *(_repriced(flexed, count, ratios) for ratios in paid)]
+    variances = []
     for account, happened in booked.items():
         by_month = [observed(run, [series[account]])[0, :count] for run in runs]
         if (ratio := quantity.get(account)) is not None and by_month[1].any():
-            by_month[2:] = np.divide(happened, ratio, out=by_month[1].copy(), where=ratio > 0), happened
+            by_month[2:] = (
+                np.divide(happened, ratio, out=by_month[1].copy(), where=ratio > 0),
+                happened,
+            )
         amounts = [int(cents(amount.sum())) for amount in (*by_month, happened)]
-        names = ("volume", "price", "timing" if account in CAPEX_ACCOUNTS else "efficiency", "unexplained")
-        causes = {cause: part for cause, part in zip(names, np.diff(amounts).tolist(), strict=True) if part}
+        names = (
+            "volume",
+            "price",
+            "timing" if account in CAPEX_ACCOUNTS else "efficiency",
+            "unexplained",
+        )
+        causes = {
+            cause: part
+            for cause, part in zip(names, np.diff(amounts).tolist(), strict=True)
+            if part
+        }
         variances.append(AccountVariance(account, amounts[0], amounts[-1], causes))
     added = _repriced(budget, count, paid[0]).cost_cents() - budget.cost_cents()
     return tuple(variances), books.usd(added.sum(axis=1))
@@ -192,8 +229,12 @@ def at_volume(budget: RunResult, actuals: Actuals) -> Plan:
                 ratio[w, : known.size] = known
                 break
     hourly = np.repeat(ratio, np.diff(plan.month_edges_h), axis=1)
-    demand, placement = plan.demand, plan.placement
-    rates = {name: getattr(demand, name) * hourly for name in ("expected_requests_per_s", "noise_base_requests_per_s")}
+    demand = plan.demand
+    placement = plan.placement
+    rates = {
+        name: getattr(demand, name) * hourly
+        for name in ("expected_requests_per_s", "noise_base_requests_per_s")
+    }
     placement = placement and replace(placement, review_requests=placement.review_requests * ratio)
     return replace(plan, demand=replace(demand, **rates), placement=placement)
 
@@ -201,30 +242,49 @@ def at_volume(budget: RunResult, actuals: Actuals) -> Plan:
 def _fleet(plan: Plan) -> tuple[list[Seen], list[Seen], list[Seen]]:
     """Return the parts whose figures sum to the fleet's: itself, its clusters, its workloads."""
     clusters = [Seen("cluster", cluster.name, "") for cluster in plan.clusters]
-    return [Seen("cluster", FLEET, "")], clusters, [Seen("workload", load.name, "") for load in plan.workloads]
+    return (
+        [Seen("cluster", FLEET, "")],
+        clusters,
+        [Seen("workload", load.name, "") for load in plan.workloads],
+    )
 
 
-def _over_run(result: RunResult, actuals: Actuals, parts: list[Seen], figures: list[str]) -> Floats | None:
+def _over_run(
+    result: RunResult, actuals: Actuals, parts: list[Seen], figures: list[str]
+) -> Floats | None:
     """Return actual over simulated Σ over parts of Π of figures, shape (observed months,); None where not all known."""
-    series, count = [part._replace(name=figure) for part in parts for figure in figures], len(actuals.months)
+    series = [part._replace(name=figure) for part in parts for figure in figures]
+    count = len(actuals.months)
     if not series or not all(seen in actuals.series for seen in series):
         return None
-    both = np.array([[actuals.series[seen] for seen in series], observed(result, series)[:, :count]])
+    both = np.array(
+        [[actuals.series[seen] for seen in series], observed(result, series)[:, :count]]
+    )
     happened, planned = both.reshape(2, len(parts), len(figures), count).prod(axis=2).sum(axis=1)
     return happened / planned if (planned > 0).all() and (happened >= 0).all() else None
 
 
 def _quantity(flexed: RunResult, actuals: Actuals, account: Account) -> Floats | None:
     """Return an account's measured quantity over that at actual volume, of the clusters that bear it."""
-    plan, figures = flexed.plan, [QUANTITIES[account]] if account in QUANTITIES else []
-    borne = flexed.ledger.totals_cents(Dimension.CLUSTER, Dimension.ACCOUNT)[:-1, ACCOUNT_CODES[account]] != 0
-    if account is Account.RENT and all(plan.clusters[c].is_paid_by_the_hour for c in np.flatnonzero(borne)):
+    plan = flexed.plan
+    figures = [QUANTITIES[account]] if account in QUANTITIES else []
+    borne = (
+        flexed.ledger.totals_cents(Dimension.CLUSTER, Dimension.ACCOUNT)[
+            :-1, ACCOUNT_CODES[account]
+        ]
+        != 0
+    )
+    if account is Account.RENT and all(
+        plan.clusters[c].is_paid_by_the_hour for c in np.flatnonzero(borne)
+    ):
         figures.append("utilisation_fraction")
     fleet, clusters, workloads = _fleet(plan)
     bearing = [clusters[c] for c in np.flatnonzero(borne)]
     for parts in [bearing] if 0 < len(bearing) < borne.size else [fleet, clusters, workloads]:
         if (ratio := _over_run(flexed, actuals, parts, figures)) is not None:
-            little = _FAILED_FRACTION * (figures == ["accelerators_in_service"])  # what failures alone may explain
+            little = _FAILED_FRACTION * (
+                figures == ["accelerators_in_service"]
+            )  # what failures alone may explain
             return np.where(np.abs(ratio - 1.0) <= little, 1.0, ratio)
     return None
 
@@ -238,22 +298,34 @@ def _repriced(result: RunResult, count: int, ratios: Floats) -> RunResult:
     purchases = []
     for bought in log.purchases:
         is_paid = 0 <= bought.time_h < end_h and plan.clusters[bought.cluster].lease is None
-        purchases.append(bought._replace(prices_usd=tuple((ratios**is_paid * bought.prices_usd).tolist())))
-    return booked_anew(replace(result, run=replace(result.run, log=replace(log, purchases=purchases))))
+        purchases.append(
+            bought._replace(prices_usd=tuple((ratios**is_paid * bought.prices_usd).tolist()))
+        )
+    return booked_anew(
+        replace(result, run=replace(result.run, log=replace(log, purchases=purchases)))
+    )
 
 
 def _without_paid(prepared: Prepared, result: RunResult, count: int) -> Prepared:
     """Return a study whose inputs no longer set the prices of clusters that were bought in the observed months."""
     plan, end_h = result.plan, result.plan.month_edges_h[count]
-    last_h = dict(sorted((purchase.cluster, purchase.time_h) for purchase in result.run.log.purchases))
+    last_h = dict(
+        sorted((purchase.cluster, purchase.time_h) for purchase in result.run.log.purchases)
+    )
     paid = {plan.clusters[place].name for place, time_h in last_h.items() if time_h < end_h}
     paid -= {plan.clusters[rule.cluster].name for rule in plan.expansion.rules}
 
     def unpaid(paths: tuple[KeyPath, ...]) -> tuple[KeyPath, ...]:
-        return tuple(path for path in paths if len(path) < 3 or path[1] not in paid or path[2] not in PAID_FIELDS)
+        return tuple(
+            path
+            for path in paths
+            if len(path) < 3 or path[1] not in paid or path[2] not in PAID_FIELDS
+        )
 
     inputs = prepared.inputs
-    entries = tuple(replace(entry, targets=tuple(map(unpaid, entry.targets))) for entry in inputs.entries)
+    entries = tuple(
+        replace(entry, targets=tuple(map(unpaid, entry.targets))) for entry in inputs.entries
+    )
     return replace(prepared, inputs=replace(inputs, entries=entries))
 
 
@@ -281,14 +353,20 @@ class PlanRuns:
         """Run the rows of a design and return the successful ones."""
         from scipy.special import ndtri  # noqa: PLC0415 - takes most of a second, which only a forecast should wait for
 
-        setup, which = self.prepared.setup(design), slice(self.which, self.which + 1)  # one scenario alone
-        alone = tuple(replace(uncertain, targets=uncertain.targets[which]) for uncertain in setup.inputs.entries)
+        setup = self.prepared.setup(design)  # one scenario alone
+        which = slice(self.which, self.which + 1)
+        alone = tuple(
+            replace(uncertain, targets=uncertain.targets[which])
+            for uncertain in setup.inputs.entries
+        )
         inputs = replace(setup.inputs, entries=alone)
         setup = replace(setup, scenarios=setup.scenarios[which], inputs=inputs, seen=self.seen)
         fewest = 2 * max(len(setup.inputs), 4)
         if rows < fewest:
             message = f"{rows} replications are too few for {len(setup.inputs)} uncertain inputs"
-            raise ScenarioError(Problem(message=message, hint=f"ask for {fewest} or more with --replications"))
+            raise ScenarioError(
+                Problem(message=message, hint=f"ask for {fewest} or more with --replications")
+            )
         batches = [(first, min(first + 16, rows)) for first in range(0, rows, 16)]
         with contextlib.closing(replicators(setup, len(batches), self.force)) as crew:
             parts = [*crew.map(Replicator.run, batches, PIECE)]
@@ -296,7 +374,9 @@ class PlanRuns:
         ran = ~np.isnan(monthly).all(axis=(1, 2))
         if ran.sum() < fewest:
             said = next((message for part in parts for _, _, message in part.errors), "")
-            raise PlannerError(f"only {ran.sum()} of {rows} replications could be run{said and ': '}{said}")
+            raise PlannerError(
+                f"only {ran.sum()} of {rows} replications could be run{said and ': '}{said}"
+            )
         points, _ = design.rows(0, rows)
         return StudyRuns(
             scores=np.asarray(ndtri(np.clip(points, 1e-12, 1 - 1e-12)), dtype=np.float64)[ran],
@@ -321,16 +401,20 @@ class Forecast:
     """Inputs that the series used depend on, shape (inputs,)."""
 
 
-def reforecast(plan: PlanRuns, old: StudyRuns, actuals: Actuals, progress: Say = lambda _: None) -> Forecast:
+def reforecast(
+    plan: PlanRuns, old: StudyRuns, actuals: Actuals, progress: Say = lambda _: None
+) -> Forecast:
     """Return the forecast before and after the observed months; ``old`` are the study's own replications."""
     from scipy.special import ndtr  # noqa: PLC0415 - as above
 
     (used, unused), rows = _informing(plan.seen, old, actuals), len(old.scores)
     if not used or not old.scores.shape[1]:
-        even, none = np.full(rows, 1.0 / rows), np.zeros(old.scores.shape[1], np.bool_)
+        even = np.full(rows, 1.0 / rows)
+        none = np.zeros(old.scores.shape[1], np.bool_)
         return Forecast(old=old, new=old, weights=even, rounds=0, unused=unused, informed=none)
     summary = _Summary(plan.seen, used, old, actuals)
-    seen_all, drawn = old, old
+    seen_all = old
+    drawn = old
     around = drawn_from = prior(old.scores.shape[1])
     for turn in range(_MOST_ROUNDS + 1):
         local = np.ones(rows)
@@ -351,10 +435,14 @@ def reforecast(plan: PlanRuns, old: StudyRuns, actuals: Actuals, progress: Say =
         drawn = plan.run(Listed(listed=near, first_chance=rows * (turn + 1)), rows)
         seen_all = StudyRuns(*(np.concatenate(both) for both in zip(seen_all, drawn, strict=True)))
     informed = (model.slopes != 0.0).any(axis=0)
-    return Forecast(old=old, new=drawn, weights=weights, rounds=turn, unused=unused, informed=informed)
+    return Forecast(
+        old=old, new=drawn, weights=weights, rounds=turn, unused=unused, informed=informed
+    )
 
 
-def _informing(seen: Sequence[Seen], old: StudyRuns, actuals: Actuals) -> tuple[tuple[Seen, ...], dict[Seen, str]]:
+def _informing(
+    seen: Sequence[Seen], old: StudyRuns, actuals: Actuals
+) -> tuple[tuple[Seen, ...], dict[Seen, str]]:
     """Return the series that carry information on the inputs, and why the others do not."""
     unused: dict[Seen, str] = {}
     from_metrics = any(file.kind == "vllm" for file in actuals.mapping.files.values())
@@ -371,7 +459,8 @@ def _informing(seen: Sequence[Seen], old: StudyRuns, actuals: Actuals) -> tuple[
         elif not both.any():
             unused[series] = "no month has it in plan and actuals"
         else:
-            total, sums = happened[both].sum(), runs[:, both].sum(axis=1)
+            total = happened[both].sum()
+            sums = runs[:, both].sum(axis=1)
             room = 3.0 * actuals.error_fraction(series) * abs(total)
             if np.ptp(sums) <= 1e-9 * abs(sums).max() + 1e-12:
                 unused[series] = "the same in every replication"
@@ -384,7 +473,9 @@ def _informing(seen: Sequence[Seen], old: StudyRuns, actuals: Actuals) -> tuple[
 class _Summary:
     """Summary figures to compare replications with actuals: mean and trend of each series."""
 
-    def __init__(self, seen: Sequence[Seen], used: Sequence[Seen], old: StudyRuns, actuals: Actuals) -> None:
+    def __init__(
+        self, seen: Sequence[Seen], used: Sequence[Seen], old: StudyRuns, actuals: Actuals
+    ) -> None:
         self.places = [seen.index(series) for series in used]
         self.months = len(actuals.months)
         happened = np.stack([actuals.series[series] for series in used])
@@ -397,7 +488,10 @@ class _Summary:
             months = np.flatnonzero(row)
             self.weights[place, 0, months] = 1.0 / len(months)
             if half := len(months) // 2:
-                self.weights[place, 1, months[:half]], self.weights[place, 1, months[-half:]] = -1.0 / half, 1.0 / half
+                self.weights[place, 1, months[:half]], self.weights[place, 1, months[-half:]] = (
+                    -1.0 / half,
+                    1.0 / half,
+                )
         self.keep = (self.weights != 0).any(axis=2)
         both = np.where(self.known, np.concatenate([happened[None], runs]), np.inf)
         least = both.min(axis=(0, 2))
@@ -408,7 +502,9 @@ class _Summary:
         sd = np.where(least > 0, error, error * size)
         variance = sd[:, None] ** 2 * (self.weights**2).sum(axis=2)
         variance[:, 0] += sd**2
-        self.target = Target(self._figures(happened[None])[0], np.maximum(variance[self.keep], 1e-12))
+        self.target = Target(
+            self._figures(happened[None])[0], np.maximum(variance[self.keep], 1e-12)
+        )
 
     def figures(self, monthly: Floats) -> Floats:
         """Return the summary figures of replications, shape (rows, figures)."""
@@ -416,7 +512,8 @@ class _Summary:
 
     def _figures(self, values: Floats) -> Floats:
         """Return mean and trend of series of shape (rows, series, months), without uninformative ones."""
-        safe, floor = np.where(self.known, values, 1.0), self.floor[:, None]
+        safe = np.where(self.known, values, 1.0)
+        floor = self.floor[:, None]
         safe = np.where(np.isnan(floor), safe, np.log(np.fmax(safe, np.nan_to_num(floor, nan=1.0))))
         figures: Floats = np.einsum("rsm,skm->rsk", safe, self.weights)[:, self.keep]
         return figures
@@ -449,7 +546,9 @@ class NormalScores(NamedTuple):
 
     def distance(self, scores: Floats) -> Floats:
         """Return the squared Mahalanobis distance of scores, shape (rows,)."""
-        return np.asarray((np.linalg.solve(self.root, (scores - self.mean).T) ** 2).sum(axis=0), dtype=np.float64)
+        return np.asarray(
+            (np.linalg.solve(self.root, (scores - self.mean).T) ** 2).sum(axis=0), dtype=np.float64
+        )
 
     def log_density(self, scores: Floats) -> Floats:
         """Return the log density of scores, without the constant common to all normals."""
@@ -476,7 +575,9 @@ class LinearResponse(NamedTuple):
         told = np.linalg.solve(noise, self.slopes)
         covariance = np.linalg.inv(np.eye(self.slopes.shape[1]) + self.slopes.T @ told)
         covariance = 0.5 * (covariance + covariance.T)
-        return NormalScores(mean=covariance @ told.T @ (target.figures - self.intercept), covariance=covariance)
+        return NormalScores(
+            mean=covariance @ told.T @ (target.figures - self.intercept), covariance=covariance
+        )
 
 
 def fit_linear(scores: Floats, figures: Floats, weights: Floats) -> LinearResponse:
@@ -488,9 +589,12 @@ def fit_linear(scores: Floats, figures: Floats, weights: Floats) -> LinearRespon
     there are figures per row.
     """
     share = weights / weights.sum()
-    rows, count = 1.0 / float((share**2).sum()), figures.shape[1]
-    middle, mean = share @ scores, share @ figures
-    z, x = scores - middle, figures - mean
+    rows = 1.0 / float((share**2).sum())
+    count = figures.shape[1]
+    middle = share @ scores
+    mean = share @ figures
+    z = scores - middle
+    x = figures - mean
     squares = (z * share[:, None]).T @ z + np.eye(z.shape[1]) * 1e-3
     slopes = np.linalg.solve(squares, (z * share[:, None]).T @ x).T
     off = x - z @ slopes.T
@@ -503,12 +607,16 @@ def fit_linear(scores: Floats, figures: Floats, weights: Floats) -> LinearRespon
     return LinearResponse(intercept=mean - slopes @ middle, slopes=slopes, left=left)
 
 
-def importance_weights(scores: Floats, model: LinearResponse, target: Target, drawn_from: NormalScores) -> Floats:
+def importance_weights(
+    scores: Floats, model: LinearResponse, target: Target, drawn_from: NormalScores
+) -> Floats:
     """Return importance weights that sum to one: prior · likelihood / proposal density, shape (rows,)."""
     # log N(x*; a + B z, S + E) of scores, less a constant
     root = np.linalg.cholesky(model.left + np.diag(target.error_variance))
     off = target.figures - model.intercept - scores @ model.slopes.T
-    logs = prior(scores.shape[1]).log_density(scores) - 0.5 * (np.linalg.solve(root, off.T) ** 2).sum(axis=0)
+    logs = prior(scores.shape[1]).log_density(scores) - 0.5 * (
+        np.linalg.solve(root, off.T) ** 2
+    ).sum(axis=0)
     logs -= drawn_from.log_density(scores)
     weights = np.exp(logs - logs.max())
     return np.asarray(weights / weights.sum(), dtype=np.float64)
@@ -528,6 +636,8 @@ def weighted_quantiles(values: Floats, weights: Floats, probabilities: Floats) -
     ordered = np.take_along_axis(values, order, axis=0)
     mass = weights[order] / weights.sum()
     places = np.cumsum(mass, axis=0) - 0.5 * mass
-    columns = zip(places.reshape(len(values), -1).T, ordered.reshape(len(values), -1).T, strict=True)
+    columns = zip(
+        places.reshape(len(values), -1).T, ordered.reshape(len(values), -1).T, strict=True
+    )
     quantiles = np.array([np.interp(probabilities, at, figures) for at, figures in columns])
     return quantiles.T.reshape(len(probabilities), *values.shape[1:])

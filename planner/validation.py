@@ -27,7 +27,9 @@ ModelT = TypeVar("ModelT", bound=BaseModel)
 MAX_PROBLEMS = 50
 _ROUNDS = 4  # leaving out a value can make its entry incomplete, and that its section empty
 _PHRASES = {row["error"]: row["phrase"] for row in data_rows(__file__, "phrases.csv")}
-NOT_MODELLED = {row["pattern"]: (row["message"], row["hint"]) for row in data_rows(__file__, "not_modelled.csv")}
+NOT_MODELLED = {
+    row["pattern"]: (row["message"], row["hint"]) for row in data_rows(__file__, "not_modelled.csv")
+}
 """What operators use and nobody has published a measured gain of, by keys that ask for it: why not, and what to do."""
 
 
@@ -41,11 +43,18 @@ class Strict(BaseModel):
     """
 
     model_config = ConfigDict(
-        extra="forbid", strict=True, frozen=True, allow_inf_nan=False, populate_by_name=True, defer_build=True
+        extra="forbid",
+        strict=True,
+        frozen=True,
+        allow_inf_nan=False,
+        populate_by_name=True,
+        defer_build=True,
     )
 
     @classmethod
-    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+    def __get_pydantic_json_schema__(
+        cls, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
         """Return the JSON schema with the docstring of each field."""
         shown = handler(schema)
         properties = handler.resolve_ref_schema(shown)["properties"]
@@ -57,7 +66,10 @@ class Strict(BaseModel):
 
 def field_docstring(model: type[BaseModel], name: str) -> str:
     """Return the docstring under a field, from the class that defines it; empty where there is none."""
-    texts = (_docstrings(kind.__module__).get(kind.__name__.partition("[")[0], {}) for kind in model.__mro__)
+    texts = (
+        _docstrings(kind.__module__).get(kind.__name__.partition("[")[0], {})
+        for kind in model.__mro__
+    )
     return next((text[name] for text in texts if name in text), "")
 
 
@@ -69,10 +81,16 @@ def _docstrings(module: str) -> dict[str, dict[str, str]]:
     except (OSError, TypeError):  # no source: a builtin, or one that was typed in
         return {}
     texts: dict[str, dict[str, str]] = {}
-    for node in (node for node in tree.body if isinstance(node, ast.ClassDef)):  # models stand in no function
+    for node in (
+        node for node in tree.body if isinstance(node, ast.ClassDef)
+    ):  # models stand in no function
         texts[node.name] = {}
         for field, below in itertools.pairwise(node.body):
-            if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(below, ast.Expr):
+            if (
+                isinstance(field, ast.AnnAssign)
+                and isinstance(field.target, ast.Name)
+                and isinstance(below, ast.Expr)
+            ):
                 text = below.value.value if isinstance(below.value, ast.Constant) else None
                 if isinstance(text, str):
                     texts[node.name][field.target.id] = inspect.cleandoc(text)
@@ -89,9 +107,12 @@ def validate(model: type[ModelT], document: Document) -> ModelT:
     except ValidationError as error:
         details = error.errors(include_url=False)
     problems: dict[Problem, None] = {}
-    for count, detail in enumerate(details):  # a file can be wrong in 100,000 places; nobody waits for them all
+    for count, detail in enumerate(
+        details
+    ):  # a file can be wrong in 100,000 places; nobody waits for them all
         if len(problems) == MAX_PROBLEMS:
-            place, rest = document.locate(()), f"and {len(details) - count} more problems"
+            place = document.locate(())
+            rest = f"and {len(details) - count} more problems"
             problems[Problem(file=place.file if place else None, message=rest)] = None
             break
         problems[_problem(model, document, detail)] = None
@@ -139,15 +160,23 @@ def nearest(word: str, known: typing.Iterable[str]) -> str | None:
 def choices(known: typing.Iterable[str]) -> str:
     """Return a list of allowed values as text, shortened when long."""
     names = sorted(known)
-    return ", ".join(names) if len(names) <= 24 else ", ".join(names[:24]) + f" and {len(names) - 24} more"
+    return (
+        ", ".join(names)
+        if len(names) <= 24
+        else ", ".join(names[:24]) + f" and {len(names) - 24} more"
+    )
 
 
 def _problem(model: type[BaseModel], document: Document, detail: Any) -> Problem:
     """Return one pydantic error as a Problem."""
     path, owner = _resolve(model, detail["loc"], document.content)
-    hint, kind, key = None, detail["type"], str(path[-1]) if path else ""
+    hint = None
+    kind = detail["type"]
+    key = str(path[-1]) if path else ""
     word = {"extra_forbidden": key, "literal_error": str(detail.get("input"))}.get(kind, "").lower()
-    if refused := next((said for pattern, said in NOT_MODELLED.items() if re.search(pattern, word)), None):
+    if refused := next(
+        (said for pattern, said in NOT_MODELLED.items() if re.search(pattern, word)), None
+    ):
         message, hint = refused
     elif kind == "extra_forbidden":
         message = "unknown key"
@@ -163,7 +192,11 @@ def _problem(model: type[BaseModel], document: Document, detail: Any) -> Problem
         written = detail.get("input")
         if not isinstance(written, dict | tuple) or kind in _PHRASES:
             message += f", not {_describe(written)}"
-        if kind == "date_type" and isinstance(written, str) and isinstance(parse_scalar(written), datetime.date):
+        if (
+            kind == "date_type"
+            and isinstance(written, str)
+            and isinstance(parse_scalar(written), datetime.date)
+        ):
             hint = "write it without quotes"
     return document.problem(path, message, hint)
 
@@ -221,7 +254,11 @@ def _resolve(model: type[BaseModel], loc: KeyPath, content: Any) -> tuple[KeyPat
 
 def _keys(annotation: Any) -> list[str]:
     """Return the keys a user may write where ``annotation`` is expected."""
-    return [field.alias or name for model in _models(annotation) for name, field in model.model_fields.items()]
+    return [
+        field.alias or name
+        for model in _models(annotation)
+        for name, field in model.model_fields.items()
+    ]
 
 
 def _models(annotation: Any) -> list[type[BaseModel]]:

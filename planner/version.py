@@ -21,5 +21,7 @@ def code_sha256() -> str:
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder)
         if path.suffix in (".py", ".yaml", ".csv", ".json") and name.parts[0] not in _TELLS_ONLY:
-            digest.update(f"{name.as_posix()}\n{hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
+            digest.update(
+                f"{name.as_posix()}\n{hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode()
+            )
     return digest.hexdigest()

@@ -15,7 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from yaml.events import AliasEvent, MappingEndEvent, ScalarEvent, SequenceEndEvent, SequenceStartEvent
+from yaml.events import (
+    AliasEvent,
+    MappingEndEvent,
+    ScalarEvent,
+    SequenceEndEvent,
+    SequenceStartEvent,
+)
 
 from planner.errors import Problem, ScenarioError
 
@@ -28,7 +34,9 @@ MAX_DEPTH = 32
 MAX_NODES = 200_000  # counted after aliases are expanded: this is what stops an alias bomb
 LEAST = 1e-100
 """Smallest number apart from zero that is one: no quantity is as small, and what is divided by it would be infinite."""
-_TEXT_PER_NODE = 100  # characters of text that weigh as much as one value, so that repeated long text counts too
+_TEXT_PER_NODE = (
+    100  # characters of text that weigh as much as one value, so that repeated long text counts too
+)
 
 _INT = re.compile(r"[-+]?[0-9][0-9_]*$")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9][0-9_]*(\.[0-9]*)?)([eE][-+]?[0-9]+)?$")
@@ -67,14 +75,18 @@ class Document:
 
     def copy(self) -> Document:
         """Return a copy that can be merged into without changing this one; the files read are shared."""
-        return Document(self.content, dict(self.locations), self.files)  # laying over makes new mappings
+        return Document(
+            self.content, dict(self.locations), self.files
+        )  # laying over makes new mappings
 
     def file_at(self, path: KeyPath, name: str) -> tuple[Path, bytes]:
         """Return path and bytes of the file that the value at ``path`` names, relative to its own file."""
         file = self._beside(path, name)
         if str(file) not in self.files:
             if self.is_sealed:
-                raise ScenarioError(Problem(file=str(file), message="was not read when the study began"))
+                raise ScenarioError(
+                    Problem(file=str(file), message="was not read when the study began")
+                )
             self.files[str(file)] = read_bytes(file, MAX_FILE_BYTES)
         return file, self.files[str(file)]
 
@@ -163,8 +175,18 @@ def flow_text(value: Any) -> str:
     if isinstance(value, list):
         return "[" + ", ".join(map(flow_text, value)) + "]"
     if not isinstance(value, str):
-        return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
-    plain = re.fullmatch(r"[A-Za-z][\w .,-]*", value) and "," not in value and isinstance(parse_scalar(value), str)
+        return (
+            "null"
+            if value is None
+            else str(value).lower()
+            if isinstance(value, bool)
+            else str(value)
+        )
+    plain = (
+        re.fullmatch(r"[A-Za-z][\w .,-]*", value)
+        and "," not in value
+        and isinstance(parse_scalar(value), str)
+    )
     return value if plain else '"' + re.sub(r'(["\\])', r"\\\1", value) + '"'
 
 
@@ -181,23 +203,30 @@ def read_bytes(path: Path, most: int) -> bytes:
             raise ScenarioError(Problem(file=name, message="is a folder, not a file"))
         size = path.stat().st_size
         if size > most:
-            raise ScenarioError(Problem(file=name, message=f"is {size:,} bytes; a file may have {most:,}"))
+            raise ScenarioError(
+                Problem(file=name, message=f"is {size:,} bytes; a file may have {most:,}")
+            )
         with path.open("rb") as stream:  # a pipe has no size: never take in more than the limit
             raw = stream.read(most + 1)
     except FileNotFoundError:
         import difflib  # noqa: PLC0415 - only on the error path
 
-        pattern, folder = f"*{path.suffix or '.y*ml'}", path.parent
+        pattern = f"*{path.suffix or '.y*ml'}"
+        folder = path.parent
         names = [entry.name for entry in folder.glob(pattern)] if folder.is_dir() else []
         close = difflib.get_close_matches(path.name, names, n=1)
         hint = f"did you mean {folder / close[0]}?" if close else None
         raise ScenarioError(Problem(file=name, message="no such file", hint=hint)) from None
     except OSError as error:
-        raise ScenarioError(Problem(file=name, message=f"cannot be read: {error.strerror}")) from None
+        raise ScenarioError(
+            Problem(file=name, message=f"cannot be read: {error.strerror}")
+        ) from None
     except ValueError as error:  # a NUL in the name
         raise ScenarioError(Problem(file=repr(name), message=f"cannot be read: {error}")) from None
     if len(raw) > most:
-        raise ScenarioError(Problem(file=name, message=f"is longer than the {most:,} bytes a file may have"))
+        raise ScenarioError(
+            Problem(file=name, message=f"is longer than the {most:,} bytes a file may have")
+        )
     return raw
 
 
@@ -209,7 +238,9 @@ def read_document(path: Path) -> Document:
 def document_from(raw: bytes, name: str) -> Document:
     """Return the bytes of a YAML file as a document; ``name`` is used in messages."""
     if len(raw) > MAX_BYTES:
-        raise ScenarioError(Problem(file=name, message=f"is {len(raw):,} bytes; a file may have {MAX_BYTES:,}"))
+        raise ScenarioError(
+            Problem(file=name, message=f"is {len(raw):,} bytes; a file may have {MAX_BYTES:,}")
+        )
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -232,8 +263,12 @@ def document_of_mapping(content: Mapping[str, Any], name: str = "dict") -> Docum
 def _plain(value: Any, path: KeyPath, document: Document, name: str) -> Any:
     """Return a copy of a value in YAML's types, and record its location."""
     document.locations[path] = Location(name, None)
-    if len(path) > MAX_DEPTH or len(document.locations) > MAX_NODES:  # also ends a mapping that holds itself
-        raise ScenarioError(Problem(file=name, path=dotted(path), message="is too deep or too large"))
+    if (
+        len(path) > MAX_DEPTH or len(document.locations) > MAX_NODES
+    ):  # also ends a mapping that holds itself
+        raise ScenarioError(
+            Problem(file=name, path=dotted(path), message="is too deep or too large")
+        )
     if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
         return {key: _plain(part, (*path, key), document, name) for key, part in value.items()}
     if isinstance(value, list | tuple):
@@ -270,8 +305,11 @@ class _Builder:
             message = f"not valid YAML: the character U+{ord(bad.group()):04X} is not text"
             raise ScenarioError(Problem(file=self.name, line=at, message=message))
         try:
-            self.events = iter(_LOADER(text).get_event, None)  # as yaml.parse does, without its own loop around it
-            content, seen = None, False
+            self.events = iter(
+                _LOADER(text).get_event, None
+            )  # as yaml.parse does, without its own loop around it
+            content = None
+            seen = False
             for event in self.events:
                 if isinstance(event, yaml.DocumentStartEvent):
                     if seen:
@@ -284,10 +322,14 @@ class _Builder:
             mark = error.problem_mark or error.context_mark
             line = mark.line + 1 if mark else None
             detail = error.problem or error.context or "cannot be parsed"
-            raise ScenarioError(Problem(file=self.name, line=line, message=f"not valid YAML: {detail}")) from None
+            raise ScenarioError(
+                Problem(file=self.name, line=line, message=f"not valid YAML: {detail}")
+            ) from None
         except yaml.YAMLError as error:
             detail = str(error).splitlines()[0]
-            raise ScenarioError(Problem(file=self.name, message=f"not valid YAML: {detail}")) from None
+            raise ScenarioError(
+                Problem(file=self.name, message=f"not valid YAML: {detail}")
+            ) from None
         self.locations.setdefault((), Location(self.name, 1))  # an empty file still has a name
         return Document(content, self.locations)
 
@@ -296,7 +338,9 @@ class _Builder:
         return Location(self.name, event.start_mark.line + 1)
 
     def _fail(self, message: str, event: Any) -> ScenarioError:
-        return ScenarioError(Problem(file=self.name, line=event.start_mark.line + 1, message=message))
+        return ScenarioError(
+            Problem(file=self.name, line=event.start_mark.line + 1, message=message)
+        )
 
     def _count(self, event: Any, nodes: int) -> None:
         self.nodes += nodes
@@ -313,7 +357,9 @@ class _Builder:
             raise self._fail(f"nested more than {MAX_DEPTH} deep", event)
         if isinstance(event, AliasEvent):
             if event.anchor not in self.anchors:
-                raise self._fail(f"*{event.anchor} refers to itself or to an anchor that does not exist", event)
+                raise self._fail(
+                    f"*{event.anchor} refers to itself or to an anchor that does not exist", event
+                )
             value, nodes = self.anchors[event.anchor]
             self._count(event, nodes)
             return value
@@ -324,7 +370,11 @@ class _Builder:
             value = parse_scalar(event.value) if event.implicit[0] else event.value
         else:
             self._count(event, 1)
-            value = self._sequence(path) if isinstance(event, SequenceStartEvent) else self._mapping(path)
+            value = (
+                self._sequence(path)
+                if isinstance(event, SequenceStartEvent)
+                else self._mapping(path)
+            )
         if event.anchor:
             self.anchors[event.anchor] = (value, self.nodes - before)
         return value
@@ -342,7 +392,8 @@ class _Builder:
         while not isinstance(event := next(self.events), MappingEndEvent):
             if not isinstance(event, ScalarEvent):
                 raise self._fail("a key must be a plain word", event)
-            key, inside = event.value, (*path, event.value)
+            key = event.value
+            inside = (*path, event.value)
             if key == "<<" and event.implicit[0]:
                 raise self._fail("merge keys (<<) are not understood; use extends", event)
             if key in items:

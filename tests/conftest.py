@@ -13,7 +13,9 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import settings
 
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before numpy: as many processes as processors already
+os.environ.setdefault(
+    "OPENBLAS_NUM_THREADS", "1"
+)  # before numpy: as many processes as processors already
 # A busy machine is slow, not wrong: no deadline. A quarter of the usual examples, in a suite of thousands of tests.
 settings.register_profile("house", deadline=None, derandomize=True, max_examples=25)
 settings.register_profile("many", settings.get_profile("house"), max_examples=200)  # of make prove
@@ -22,7 +24,11 @@ settings.load_profile("house")
 ROOT = Path(__file__).parents[1]
 
 _PAGE = "tests/docs/test_docs.py::test_what_a_page_shows_happens"
-LONG = (f"{_PAGE}[docs/tutorial]", _PAGE, *(f"tests/{name}/" for name in ("studies", "sizing", "cli", "output")))
+LONG = (
+    f"{_PAGE}[docs/tutorial]",
+    _PAGE,
+    *(f"tests/{name}/" for name in ("studies", "sizing", "cli", "output")),
+)
 """Where the tests of many seconds are, the longest first."""
 
 TINY = """\
@@ -122,7 +128,9 @@ def write(tmp_path: Path) -> WriteScenario:
 
 
 @pytest.fixture
-def planner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Planner:
+def planner(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Planner:
     """Call ``planner ARGUMENTS`` in this process, inside the test's folder."""
     from planner.cli.app import main  # noqa: PLC0415 - tests of pure functions need no command line
 

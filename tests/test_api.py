@@ -61,7 +61,11 @@ CASES: dict[str, tuple[tuple[str, ...], Verb]] = {
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
 @pytest.fixture
@@ -110,7 +114,10 @@ def test_a_scenario_is_a_path_a_dict_or_a_scenario(write: WriteScenario, tiny: s
         assert library.load(given).model_dump() == loaded.model_dump()
     assert library.load(loaded) is loaded
     assert (
-        library.load({"extends": str(path), "clusters": {"h200": {"nodes": np.int64(9)}}}).clusters["h200"].nodes == 9
+        library.load({"extends": str(path), "clusters": {"h200": {"nodes": np.int64(9)}}})
+        .clusters["h200"]
+        .nodes
+        == 9
     )
     more = library.load(library.load(path, ["clusters.h200.nodes=5"]), "clusters.mi325x.nodes=6")
     assert more.document.overrides == ("clusters.h200.nodes=5", "clusters.mi325x.nodes=6")
@@ -119,9 +126,18 @@ def test_a_scenario_is_a_path_a_dict_or_a_scenario(write: WriteScenario, tiny: s
 
 
 def test_another_class_replaces_the_figures_of_the_first(write: WriteScenario, tiny: str) -> None:
-    path = write(tiny.replace("    model: llama-3.1-8b\n", "    model: llama-3.1-8b\n    preset: chat\n"))
-    change = ["workloads.chat.preset=code"] if "code" in _classes() else [f"workloads.chat.preset={_classes()[-1]}"]
-    assert library.load(library.load(path), change).model_dump() == library.load(path, change).model_dump()
+    path = write(
+        tiny.replace("    model: llama-3.1-8b\n", "    model: llama-3.1-8b\n    preset: chat\n")
+    )
+    change = (
+        ["workloads.chat.preset=code"]
+        if "code" in _classes()
+        else [f"workloads.chat.preset={_classes()[-1]}"]
+    )
+    assert (
+        library.load(library.load(path), change).model_dump()
+        == library.load(path, change).model_dump()
+    )
 
 
 def _classes() -> list[str]:
@@ -134,13 +150,18 @@ def _classes() -> list[str]:
     ("content", "message"),
     [
         ({"name": "x", "start": {1: 2}}, "start: is a dict; a scenario holds text, numbers, dates"),
-        ({"name": "x", "clusters": {"h200": {"nodes": {4, 5}}}}, r"clusters\.h200\.nodes: is a set"),
+        (
+            {"name": "x", "clusters": {"h200": {"nodes": {4, 5}}}},
+            r"clusters\.h200\.nodes: is a set",
+        ),
         ({"name": "x", "nods": 1}, "dict: nods: unknown key"),
         ({"extends": "nowhere.yaml"}, "dict: extends: no such file: nowhere.yaml"),
         ({}, "name: is required"),
     ],
 )
-def test_a_dict_that_is_no_scenario_is_refused_by_its_path(content: dict[str, Any], message: str) -> None:
+def test_a_dict_that_is_no_scenario_is_refused_by_its_path(
+    content: dict[str, Any], message: str
+) -> None:
     with pytest.raises(ScenarioError, match=message):
         library.load(content)
 
@@ -152,27 +173,49 @@ def test_a_dict_that_holds_itself_is_refused() -> None:
         library.load(content)
 
 
-def test_a_dict_has_no_command_that_runs_it_again(tmp_path: Path, tiny: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dict_has_no_command_that_runs_it_again(
+    tmp_path: Path, tiny: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     answer = library.run({**yaml.safe_load(tiny), "horizon_months": 2}, replications=1)
     assert answer.folder == Path("outputs/tiny")
     manifest = yaml.safe_load((answer.folder / "manifest.json").read_text())
     assert (manifest["scenario_file"], manifest["command"]) == ("", [])
-    assert "In the folder in which it was first given" not in (answer.folder / "report.html").read_text()
+    assert (
+        "In the folder in which it was first given"
+        not in (answer.folder / "report.html").read_text()
+    )
     assert "start,2026-01-01,,dict,,user" in (answer.folder / "assumptions.csv").read_text()
 
 
 def test_results_are_shown_in_few_words(write: WriteScenario) -> None:
     result = library.simulate(write(), seed=2)
-    assert repr(result) == "<RunResult of <Scenario tiny, 3 months from 2026-01-01>, seed 2, replication 0>"
+    assert (
+        repr(result)
+        == "<RunResult of <Scenario tiny, 3 months from 2026-01-01>, seed 2, replication 0>"
+    )
     assert len(repr(result.scenario)) < 100
 
 
 def test_what_is_public_is_listed() -> None:
-    functions = {"actuals", "compare", "load", "memo", "replay", "report", "run", "simulate", "size", "study", "sweep"}
+    functions = {
+        "actuals",
+        "compare",
+        "load",
+        "memo",
+        "replay",
+        "report",
+        "run",
+        "simulate",
+        "size",
+        "study",
+        "sweep",
+    }
     functions |= {"zoom"}
     assert set(dir(library)) == {*functions, "RunResult", "__version__"}
-    assert all(callable(getattr(library, name)) and getattr(library, name).__doc__ for name in functions)
+    assert all(
+        callable(getattr(library, name)) and getattr(library, name).__doc__ for name in functions
+    )
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         library.nothing  # noqa: B018 - the asking is what is tested
 
@@ -193,21 +236,30 @@ def test_values_of_python_are_those_of_the_command_line() -> None:
 
 
 @pytest.mark.usefixtures("plans")
-def test_the_frontier_is_what_no_combination_beats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_frontier_is_what_no_combination_beats(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     answer = library.sweep(
-        "tiny.yaml", {"clusters.h200.nodes": [1, 2, 4], "workloads.chat.requests_per_s": [900]}, overrides=LAID
+        "tiny.yaml",
+        {"clusters.h200.nodes": [1, 2, 4], "workloads.chat.requests_per_s": [900]},
+        overrides=LAID,
     )
     table, found = answer.table(), answer.table().iloc[answer.result.frontier()]
-    cost, kept = "levelised_cost_per_million_tokens_usd", "slo_attainment_lowest_fraction"
+    cost = "levelised_cost_per_million_tokens_usd"
+    kept = "slo_attainment_lowest_fraction"
     beaten = [
         any(
-            other[cost] <= row[cost] and round(other[kept], 6) >= round(row[kept], 6) and at != index
+            other[cost] <= row[cost]
+            and round(other[kept], 6) >= round(row[kept], 6)
+            and at != index
             for at, other in table.iterrows()
         )
         for index, row in table.iterrows()
     ]
-    assert sorted(found.index) == [index for index, lost in zip(table.index, beaten, strict=True) if not lost]
+    assert sorted(found.index) == [
+        index for index, lost in zip(table.index, beaten, strict=True) if not lost
+    ]
     assert list(found[cost]) == sorted(found[cost])
 
 
@@ -227,7 +279,9 @@ def test_a_plan_that_costs_more_and_serves_less_is_beaten() -> None:
 
 
 @pytest.mark.usefixtures("plans")
-def test_a_verb_refuses_what_makes_no_sense_before_it_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_verb_refuses_what_makes_no_sense_before_it_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     before = set(tmp_path.iterdir())
     for verb in (
@@ -247,7 +301,9 @@ def test_a_verb_refuses_what_makes_no_sense_before_it_writes(tmp_path: Path, mon
 
 
 @pytest.mark.usefixtures("plans")
-def test_a_study_that_is_stopped_lets_go_of_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_study_that_is_stopped_lets_go_of_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
 
     def stop(_: object) -> None:
@@ -257,14 +313,20 @@ def test_a_study_that_is_stopped_lets_go_of_its_folder(tmp_path: Path, monkeypat
         library.study("doubts.yaml", 20, workers=1, overrides=["horizon_months=2"], watch=stop)
     with pytest.raises(ScenarioError, match="holds an unfinished study"):
         library.study("doubts.yaml", 20, workers=1, overrides=["horizon_months=2"])
-    done = library.study("doubts.yaml", 20, workers=1, overrides=["horizon_months=2"], charts=False, resume=True)
+    done = library.study(
+        "doubts.yaml", 20, workers=1, overrides=["horizon_months=2"], charts=False, resume=True
+    )
     assert done.summary()["completed"] == 20
 
 
 def test_a_plan_with_other_values_is_what_set_makes_of_it(write: Callable[..., Path]) -> None:
     plan = library.load(write())
-    other = plan.with_({"clusters.h200.nodes": 9, "clusters.mi325x.online": "2026-03-01"}, horizon_months=4)
-    same = library.load(write(), ["clusters.h200.nodes=9", "clusters.mi325x.online=2026-03-01", "horizon_months=4"])
+    other = plan.with_(
+        {"clusters.h200.nodes": 9, "clusters.mi325x.online": "2026-03-01"}, horizon_months=4
+    )
+    same = library.load(
+        write(), ["clusters.h200.nodes=9", "clusters.mi325x.online=2026-03-01", "horizon_months=4"]
+    )
     assert other.model_dump() == same.model_dump()
     assert list(plan.with_(clusters={"h200": None}).clusters) == ["mi325x"]
     assert plan.clusters["h200"].nodes == 4
@@ -272,7 +334,9 @@ def test_a_plan_with_other_values_is_what_set_makes_of_it(write: Callable[..., P
         plan.with_({"clusters.h200.nodes": 2.5})
 
 
-def test_an_answer_draws_its_charts_and_its_frames_know_their_units(write: Callable[..., Path], tmp_path: Path) -> None:
+def test_an_answer_draws_its_charts_and_its_frames_know_their_units(
+    write: Callable[..., Path], tmp_path: Path
+) -> None:
     answer = library.run(write(), tmp_path / "o", replications=1)
     assert {"demand", "power", "utilisation", "money", "losses"} <= set(answer.charts)
     drawn = answer.plot("utilisation")

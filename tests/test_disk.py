@@ -17,7 +17,8 @@ NAMES = [f"{number}.csv" for number in range(20)]
 @pytest.fixture
 def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Note the names of what the disk is asked for, in the order in which it has answered."""
-    names, real = list[str](), os.fsync
+    names = list[str]()
+    real = os.fsync
 
     def noted(handle: int) -> None:
         real(handle)
@@ -27,11 +28,15 @@ def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
-needs_proc = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="names of open files are known on Linux")
+needs_proc = pytest.mark.skipif(
+    not Path("/proc/self/fd").exists(), reason="names of open files are known on Linux"
+)
 
 
 @needs_proc
-def test_every_file_is_on_the_disk_before_the_manifest_says_so(tmp_path: Path, synced: list[str]) -> None:
+def test_every_file_is_on_the_disk_before_the_manifest_says_so(
+    tmp_path: Path, synced: list[str]
+) -> None:
     write_folder(tmp_path / "o", dict.fromkeys([*NAMES, "charts/a.png"], b"x"), {"kind": "run"})
     before = synced[: synced.index("manifest.json")]
     assert sorted(before) == sorted([*NAMES, "a.png", "new", "charts"])
@@ -39,8 +44,11 @@ def test_every_file_is_on_the_disk_before_the_manifest_says_so(tmp_path: Path, s
     assert synced[len(before) :] == ["manifest.json", "new", tmp_path.name]
 
 
-def test_a_file_that_the_disk_does_not_take_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real, asked = os.fsync, list[int]()
+def test_a_file_that_the_disk_does_not_take_leaves_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.fsync
+    asked = list[int]()
 
     def full(handle: int) -> None:
         asked.append(handle)

@@ -6,11 +6,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.errors import CapacityError, ConservationError, PlannerError, Problem, ScenarioError, printable
+from planner.errors import (
+    CapacityError,
+    ConservationError,
+    PlannerError,
+    Problem,
+    ScenarioError,
+    printable,
+)
 
 
 def test_a_problem_reads_place_path_message_hint() -> None:
-    problem = Problem(file="a.yaml", line=3, path="clusters.h200", message="unknown key", hint="did you mean nodes?")
+    problem = Problem(
+        file="a.yaml",
+        line=3,
+        path="clusters.h200",
+        message="unknown key",
+        hint="did you mean nodes?",
+    )
     assert str(problem) == "a.yaml:3: clusters.h200: unknown key (did you mean nodes?)"
 
 
@@ -34,7 +47,9 @@ def test_an_error_lists_every_problem() -> None:
 
 
 def test_exit_codes_follow_whose_fault_it_is() -> None:
-    codes = [kind.exit_code for kind in (PlannerError, ScenarioError, CapacityError, ConservationError)]
+    codes = [
+        kind.exit_code for kind in (PlannerError, ScenarioError, CapacityError, ConservationError)
+    ]
     assert codes == [1, 2, 1, 1]
 
 

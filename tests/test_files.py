@@ -21,7 +21,11 @@ PICTURES = {"charts/a.png": b"picture", "report.html": b"new"}
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
 def test_two_folders_change_places_in_one_step(tmp_path: Path) -> None:
@@ -35,7 +39,9 @@ def test_two_folders_change_places_in_one_step(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("exchange", [True, False])
-def test_a_folder_killed_while_it_is_replaced_is_the_earlier_one_or_the_new_one(tmp_path: Path, exchange: bool) -> None:
+def test_a_folder_killed_while_it_is_replaced_is_the_earlier_one_or_the_new_one(
+    tmp_path: Path, exchange: bool
+) -> None:
     target = tmp_path / "place" / "o"
     write_folder(target, EARLIER, {"kind": "first"})
     before = contents(target)
@@ -43,7 +49,11 @@ def test_a_folder_killed_while_it_is_replaced_is_the_earlier_one_or_the_new_one(
     while True:
         shutil.rmtree(tmp_path / "place")
         write_folder(target, EARLIER, {"kind": "first"})
-        if not killed_at(lambda: write_folder(target, {"b.csv": b"y\n"}, {"kind": "second"}), after, exchange=exchange):
+        if not killed_at(
+            lambda: write_folder(target, {"b.csv": b"y\n"}, {"kind": "second"}),
+            after,
+            exchange=exchange,
+        ):
             break
         if exchange:
             assert contents(target) == before or set(contents(target)) == {"b.csv", MANIFEST}
@@ -79,7 +89,9 @@ def test_charts_killed_at_any_operation_never_move_what_they_are_drawn_from(tmp_
         check_target(target)
 
 
-def test_a_change_that_cannot_be_written_is_taken_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_change_that_cannot_be_written_is_taken_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write_folder(tmp_path / "o", EARLIER, {"kind": "run"})
     before = contents(tmp_path / "o")
     real = files.write_synced

@@ -13,7 +13,9 @@ import pytest
 
 from planner import parallel
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="work is shared with forks on Linux alone")
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="work is shared with forks on Linux alone"
+)
 
 
 def alone(script: str) -> str:

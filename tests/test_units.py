@@ -69,4 +69,8 @@ def test_a_year_is_the_same_length_in_every_unit() -> None:
 
 
 def test_one_is_not_many() -> None:
-    assert [counted(number, "node") for number in (0, 1, 1200)] == ["0 nodes", "1 node", "1,200 nodes"]
+    assert [counted(number, "node") for number in (0, 1, 1200)] == [
+        "0 nodes",
+        "1 node",
+        "1,200 nodes",
+    ]

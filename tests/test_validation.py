@@ -51,9 +51,7 @@ def problems_of(text: str) -> list[Problem]:
 
 
 def test_a_sound_document_becomes_a_model() -> None:
-    text = (
-        "name: x\nsince: 2026-01-01\nparts: {a: {count: 1, price: {kind: fixed, amount_usd: 2}}}\nseries: [{count: 3}]"
-    )
+    text = "name: x\nsince: 2026-01-01\nparts: {a: {count: 1, price: {kind: fixed, amount_usd: 2}}}\nseries: [{count: 3}]"  # noqa: E501
     whole = validate(Whole, parse_document(text, "f"))
     assert whole.since == datetime.date(2026, 1, 1)
     assert whole.series == (Part(count=3),)
@@ -67,7 +65,10 @@ def test_a_sound_document_becomes_a_model() -> None:
     [
         ("nmae: y", "f.yaml:2: nmae: unknown key (did you mean name?)"),
         ("FROM_: y", "f.yaml:2: FROM_: unknown key (did you mean from?)"),
-        ("zzz: y", "f.yaml:2: zzz: unknown key (allowed: from, level, name, parts, ratio, series, since, switched)"),
+        (
+            "zzz: y",
+            "f.yaml:2: zzz: unknown key (allowed: from, level, name, parts, ratio, series, since, switched)",
+        ),
         ("since: yesterday", "f.yaml:2: since: must be a date, YYYY-MM-DD, not 'yesterday'"),
         ("since: 2026-02-30", "f.yaml:2: since: must be a date, YYYY-MM-DD, not '2026-02-30'"),
         ("since: 20260101", "f.yaml:2: since: must be a date, YYYY-MM-DD, not 20260101"),
@@ -87,18 +88,36 @@ def test_a_sound_document_becomes_a_model() -> None:
         ("parts: [1]", "f.yaml:2: parts: must be a mapping of names to entries, not a list"),
         ("parts: {a: 3}", "f.yaml:2: parts.a: must be a mapping of keys to values, not 3"),
         ("parts: {a: {}}", "f.yaml:2: parts.a.count: is required and is not there"),
-        ("parts: {a: {Count: 1}}", "f.yaml:2: parts.a.count: is required and is not there (is it Count, misspelt?)"),
-        ("parts: {a: {count: -1}}", "f.yaml:2: parts.a.count: must be greater than or equal to 0, not -1"),
+        (
+            "parts: {a: {Count: 1}}",
+            "f.yaml:2: parts.a.count: is required and is not there (is it Count, misspelt?)",
+        ),
+        (
+            "parts: {a: {count: -1}}",
+            "f.yaml:2: parts.a.count: must be greater than or equal to 0, not -1",
+        ),
         ("parts: {a: {count: 1.5}}", "f.yaml:2: parts.a.count: must be a whole number, not 1.5"),
         (
             "parts: {a: {count: 1" + "0" * 60 + "}}",
             "f.yaml:2: parts.a.count: must be less than or equal to 10, not 1000",
         ),
-        ("parts: {a: {count: 1" + "0" * 90 + "}}", "f.yaml:2: parts.a.count: must be a whole number, not '1000"),
+        (
+            "parts: {a: {count: 1" + "0" * 90 + "}}",
+            "f.yaml:2: parts.a.count: must be a whole number, not '1000",
+        ),
         ("series: {a: 1}", "f.yaml:2: series: must be a list, not a mapping"),
-        ("series: [{count: 1}, {count: x}]", "f.yaml:2: series[1].count: must be a whole number, not 'x'"),
-        ("parts: {a: {count: 1, price: {kind: fixed}}}", "f.yaml:2: parts.a.price.amount_usd: is required"),
-        ("parts: {a: {count: 1, price: {kind: scaled, per_yaer: 1}}}", "parts.a.price.per_yaer: unknown key (did you"),
+        (
+            "series: [{count: 1}, {count: x}]",
+            "f.yaml:2: series[1].count: must be a whole number, not 'x'",
+        ),
+        (
+            "parts: {a: {count: 1, price: {kind: fixed}}}",
+            "f.yaml:2: parts.a.price.amount_usd: is required",
+        ),
+        (
+            "parts: {a: {count: 1, price: {kind: scaled, per_yaer: 1}}}",
+            "parts.a.price.per_yaer: unknown key (did you",
+        ),
         (
             "parts: {a: {count: 1, price: {kind: free}}}",
             "f.yaml:2: parts.a.price: needs kind: one of 'fixed', 'scaled'",
@@ -179,7 +198,10 @@ def test_without_what_is_required_no_part_is_sound() -> None:
     assert sound_part(Whole, parse_document("[]", "f")) is None
 
 
-FIELDS = sorted({name for model in (Scenario, Whole, Part) for name in model.model_fields} | {"h200", "kind", "from"})
+FIELDS = sorted(
+    {name for model in (Scenario, Whole, Part) for name in model.model_fields}
+    | {"h200", "kind", "from"}
+)
 SCALARS = (
     st.none()
     | st.booleans()
@@ -192,7 +214,8 @@ SCALARS = (
 CONTENT = st.recursive(
     SCALARS,
     lambda part: (
-        st.lists(part, max_size=3) | st.dictionaries(st.sampled_from(FIELDS) | st.text(max_size=6), part, max_size=5)
+        st.lists(part, max_size=3)
+        | st.dictionaries(st.sampled_from(FIELDS) | st.text(max_size=6), part, max_size=5)
     ),
     max_leaves=20,
 )

@@ -89,7 +89,11 @@ def test_any_text_is_some_scalar(text: str) -> None:
 
 
 def test_quotes_keep_text_as_text() -> None:
-    assert parse_document("a: '12'\nb: \"true\"\nc: |\n  1\n", "f").content == {"a": "12", "b": "true", "c": "1\n"}
+    assert parse_document("a: '12'\nb: \"true\"\nc: |\n  1\n", "f").content == {
+        "a": "12",
+        "b": "true",
+        "c": "1\n",
+    }
 
 
 def test_every_value_has_its_line() -> None:
@@ -107,7 +111,9 @@ def test_a_value_that_is_not_there_is_placed_at_its_nearest_parent() -> None:
     assert Document({}).locate(("x",)) is None
 
 
-@pytest.mark.parametrize("text", ["", "\n\n", "# nothing but a remark\n", "---\n", "---\n...\n", "~"])
+@pytest.mark.parametrize(
+    "text", ["", "\n\n", "# nothing but a remark\n", "---\n", "---\n...\n", "~"]
+)
 def test_an_empty_file_still_has_a_name(text: str) -> None:
     document = parse_document(text, "f.yaml")
     place = document.locate(())
@@ -155,7 +161,9 @@ def test_aliases_are_expanded() -> None:
         ('a: "\\ud800"\n', "not valid YAML", 1),
     ],
 )
-def test_what_is_not_plain_yaml_is_refused_with_its_line(text: str, part: str, line: int | None) -> None:
+def test_what_is_not_plain_yaml_is_refused_with_its_line(
+    text: str, part: str, line: int | None
+) -> None:
     refused(text, part, line=line)
 
 
@@ -204,7 +212,9 @@ def test_an_alias_bomb_is_refused() -> None:
 
 
 def test_repeating_a_long_text_is_an_alias_bomb_too() -> None:
-    refused(f"a: &x {'y' * 1_000_000}\nb: [{', '.join(['*x'] * 1000)}]\n", "once aliases are expanded")
+    refused(
+        f"a: &x {'y' * 1_000_000}\nb: [{', '.join(['*x'] * 1000)}]\n", "once aliases are expanded"
+    )
 
 
 def test_too_many_values_are_refused() -> None:
@@ -258,7 +268,10 @@ def test_an_endless_file_is_refused() -> None:
 
 def test_a_missing_file_names_its_neighbour(tmp_path: Path) -> None:
     (tmp_path / "mixed-fleet.yaml").touch()
-    with pytest.raises(ScenarioError, match=r"mixed-flet\.yaml: no such file \(did you mean .*mixed-fleet\.yaml\?\)"):
+    with pytest.raises(
+        ScenarioError,
+        match=r"mixed-flet\.yaml: no such file \(did you mean .*mixed-fleet\.yaml\?\)",
+    ):
         read_document(tmp_path / "mixed-flet.yaml")
     with pytest.raises(ScenarioError, match=r"no such file$"):
         read_document(tmp_path / "nowhere" / "a.yaml")
@@ -279,7 +292,9 @@ def test_a_folder_and_a_circle_of_links_are_refused(tmp_path: Path) -> None:
         read_document(tmp_path / "loop.yaml")
 
 
-@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="needs a user whom permissions bind")
+@pytest.mark.skipif(
+    os.name != "posix" or os.geteuid() == 0, reason="needs a user whom permissions bind"
+)
 def test_a_file_without_permission_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "secret.yaml"
     path.touch(mode=0o000)
@@ -309,7 +324,9 @@ def test_any_heap_of_yaml_marks_is_read_or_refused(text: str) -> None:
 
 
 @given(st.binary(max_size=200))
-def test_any_bytes_are_read_or_refused(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
+def test_any_bytes_are_read_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, content: bytes
+) -> None:
     path = tmp_path_factory.getbasetemp() / "any.yaml"
     path.write_bytes(content)
     try:
@@ -318,9 +335,19 @@ def test_any_bytes_are_read_or_refused(tmp_path_factory: pytest.TempPathFactory,
         assert error.problems[0].file == str(path)
 
 
-PLAIN = st.none() | st.booleans() | st.integers(-(10**9), 10**9) | st.dates() | st.text("abc xyz-", max_size=9)
+PLAIN = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(10**9), 10**9)
+    | st.dates()
+    | st.text("abc xyz-", max_size=9)
+)
 NESTED = st.recursive(
-    PLAIN, lambda part: st.lists(part, max_size=4) | st.dictionaries(st.text("abcxyz", min_size=1), part, max_size=4)
+    PLAIN,
+    lambda part: (
+        st.lists(part, max_size=4)
+        | st.dictionaries(st.text("abcxyz", min_size=1), part, max_size=4)
+    ),
 )
 
 
@@ -332,4 +359,8 @@ def test_what_another_library_writes_is_read_back(content: Any, flow: bool) -> N
 
 def test_a_number_too_small_to_divide_by_is_zero_in_a_mapping_too() -> None:
     content = {"slo": {"ttft_s": 1e-320}, "nodes": 3, "share": 1e-6}
-    assert document_of_mapping(content).content == {"slo": {"ttft_s": 0.0}, "nodes": 3, "share": 1e-6}
+    assert document_of_mapping(content).content == {
+        "slo": {"ttft_s": 0.0},
+        "nodes": 3,
+        "share": 1e-6,
+    }

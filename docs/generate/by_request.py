@@ -47,13 +47,18 @@ from planner.requests.batching import Replica, Request, StepTimes
 REQUESTS = "requests"
 """What first tokens are held against in the calibration: the clients' simulation request by request."""
 _MOST_REQUESTS = 4000  # of one run: means no longer move
-_LENGTH_SPREAD = 1.0 / 9.0  # of the mean: the usual generator draws from 0.8 to 1.0 of the nominal length
+_LENGTH_SPREAD = (
+    1.0 / 9.0
+)  # of the mean: the usual generator draws from 0.8 to 1.0 of the nominal length
 _PROMISED = 0.99  # of requests, in every round of MLPerf
 _NODE_ACCELERATORS = 8  # of a submission whose parallelism is not stated
-_MOST_SEQUENCES = 2000  # running at once in a simulated node: more replicas than hold these pool no better
+_MOST_SEQUENCES = (
+    2000  # running at once in a simulated node: more replicas than hold these pool no better
+)
 _LEAST_ARRIVALS = 3000  # a hundredth of the half that counts is then fifteen requests
 _COUNTED = (0.3, 0.8)  # of the arrivals: after batches have filled, and before they empty
-_BRACKET, _HALVINGS = 2.5, 7  # around the hourly model's capacity, to a factor of 1.014
+_BRACKET = 2.5  # around the hourly model's capacity, to a factor of 1.014
+_HALVINGS = 7
 
 
 def rows_by_request(frame: pd.DataFrame) -> pd.DataFrame:
@@ -62,9 +67,13 @@ def rows_by_request(frame: pd.DataFrame) -> pd.DataFrame:
     What first token and time per token a submission had depends on how much of its SLO target it left unused.
     """
     is_open = (
-        frame["scenario"].isin(benchmarks.OPEN_SCENARIOS) & frame["slo_ttft_ms"].notna() & frame["slo_tpot_ms"].notna()
+        frame["scenario"].isin(benchmarks.OPEN_SCENARIOS)
+        & frame["slo_ttft_ms"].notna()
+        & frame["slo_tpot_ms"].notna()
     )
-    frame = frame[((frame["scenario"] == "Concurrency") & frame["concurrency"].notna()) | is_open].copy()
+    frame = frame[
+        ((frame["scenario"] == "Concurrency") & frame["concurrency"].notna()) | is_open
+    ].copy()
     frame.loc[frame["scenario"].isin(benchmarks.OPEN_SCENARIOS), ["ttft_ms", "tpot_ms"]] = np.nan
     return frame
 
@@ -77,16 +86,24 @@ def predict_by_request(rows: BenchmarkRows, calibration: Calibration) -> dict[st
     for row in np.flatnonzero(usable & ~rows.is_open & ~np.isnan(rows.concurrency)).tolist():
         replica = int(priced.index[row])
         clients = max(round(float(rows.concurrency[row])), 1)
-        prompt, output = round(float(rows.input_tokens[row])), round(float(rows.output_tokens[row]))
+        prompt = round(float(rows.input_tokens[row]))
+        output = round(float(rows.output_tokens[row]))
         times = StepTimes.of(priced.replicas, replica)
-        ttft_s, tpot_s = closed_loop(times, clients, prompt, output, float(rows.cached_fraction[row]))
+        ttft_s, tpot_s = closed_loop(
+            times, clients, prompt, output, float(rows.cached_fraction[row])
+        )
         ttft_s += float(priced.replicas["ttft_burst_steps"][replica]) * tpot_s
-        result["ttft_s"][row], result["tpot_s"][row] = ttft_s, tpot_s
+        result["ttft_s"][row] = ttft_s
+        result["tpot_s"][row] = tpot_s
         rate = clients * output / (ttft_s + tpot_s * (output - 1))  # Little's law
-        result["tokens_per_s_per_accelerator"][row] = rate / float(priced.replicas["accelerators"][replica])
+        result["tokens_per_s_per_accelerator"][row] = rate / float(
+            priced.replicas["accelerators"][replica]
+        )
     shown = calibration.first_token_log_effect.get(REQUESTS, {})
     result["ttft_s"] *= factors(first_token_labels(rows, priced), shown)
-    targeted = usable & rows.is_open & ~np.isnan(rows.ttft_objective_s) & ~np.isnan(rows.tpot_objective_s)
+    targeted = (
+        usable & rows.is_open & ~np.isnan(rows.ttft_objective_s) & ~np.isnan(rows.tpot_objective_s)
+    )
     for row in np.flatnonzero(targeted).tolist():
         lengths = (float(rows.input_tokens[row]), float(rows.output_tokens[row]))
         objectives_s = (float(rows.ttft_objective_s[row]), float(rows.tpot_objective_s[row]))
@@ -97,7 +114,11 @@ def predict_by_request(rows: BenchmarkRows, calibration: Calibration) -> dict[st
 
 
 def closed_loop(
-    times: StepTimes, clients: int, prompt_tokens: int, output_tokens: int, cached_fraction: float = 0.0
+    times: StepTimes,
+    clients: int,
+    prompt_tokens: int,
+    output_tokens: int,
+    cached_fraction: float = 0.0,
 ) -> tuple[float, float]:
     """Return the mean time to first token and per token of clients on one replica, in seconds."""
     if prompt_tokens + output_tokens > times.kv_capacity_tokens:
@@ -157,7 +178,9 @@ def slo_tokens_per_s(
     pooled = [max(_NODE_ACCELERATORS // spec.accelerators, 1) for spec in specs]
     curves = []
     for place, count in enumerate(pooled):
-        terms = ServiceTerms(ttft_s=ttft_s, tpot_s=tpot_s, percentile=_PROMISED, pooled_replicas=count)
+        terms = ServiceTerms(
+            ttft_s=ttft_s, tpot_s=tpot_s, percentile=_PROMISED, pooled_replicas=count
+        )
         curves.append(late_curve(ReplicaTimes(replicas, place, 1.0, alike), terms))
     rates = [curve.capacity_requests_per_s for curve in curves]
     best = int(np.argmax(np.array(rates) / replicas["accelerators"]))
@@ -166,11 +189,14 @@ def slo_tokens_per_s(
     batch, token_s = curves[best].at(rates[best])
     count = max(min(pooled[best], int(_MOST_SEQUENCES / batch)), 1)
     times = StepTimes.of(replicas, best)
-    low, high = math.log(rates[best] / _BRACKET), math.log(rates[best] * _BRACKET)
+    low = math.log(rates[best] / _BRACKET)
+    high = math.log(rates[best] * _BRACKET)
     for _ in range(_HALVINGS):
         middle = 0.5 * (low + high)
         arrivals = max(int(4.0 * count * math.exp(middle) * output * token_s), _LEAST_ARRIVALS)
-        first_s, next_s = open_loop(times, count, math.exp(middle), arrivals, round(prompt), round(output))
+        first_s, next_s = open_loop(
+            times, count, math.exp(middle), arrivals, round(prompt), round(output)
+        )
         attainment = float(((first_s <= ttft_s) & (next_s <= tpot_s)).mean())
         low, high = (middle, high) if attainment >= _PROMISED else (low, middle)
     return math.exp(low) * output / float(replicas["accelerators"][best])
@@ -207,7 +233,9 @@ def main(arguments: Sequence[str]) -> int:
         print("usage: python -m docs.generate.by_request MEASUREMENTS.csv", file=sys.stderr)
         return 2
     frame = rows_by_request(benchmarks.read_benchmarks(Path(arguments[0])))
-    checked = check_benchmarks(frame, load_catalog(), shipped_file().calibration(), predict_by_request)
+    checked = check_benchmarks(
+        frame, load_catalog(), shipped_file().calibration(), predict_by_request
+    )
     print(check_report(checked, worst=15))
     return 0
 

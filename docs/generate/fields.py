@@ -10,7 +10,12 @@ from planner.scenario.scenario import Scenario
 from planner.units import unit_of
 
 Schema = Mapping[str, Any]
-_TYPES = {"integer": "whole number", "number": "number", "string": "text", "boolean": "true or false"}
+_TYPES = {
+    "integer": "whole number",
+    "number": "number",
+    "string": "text",
+    "boolean": "true or false",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +67,9 @@ def _sections(root: Schema, model: Schema, path: str, above: tuple[str, ...]) ->
         path=path,
         tag=properties.get("kind", {}).get("const"),
         description=_first_paragraph(model.get("description", "")),
-        fields=tuple(_field(root, prefix + key, field, key in required) for key, field in properties.items()),
+        fields=tuple(
+            _field(root, prefix + key, field, key in required) for key, field in properties.items()
+        ),
     )
     for key, field in properties.items():
         for suffix, inner in _inner_models(root, field):
@@ -113,7 +120,11 @@ def _kind(root: Schema, field: Schema) -> str:
         return _kind(root, root["$defs"][field["$ref"].rpartition("/")[2]])
     for union in ("anyOf", "oneOf", "allOf"):
         if union in field:
-            return " or ".join(dict.fromkeys(_kind(root, part) for part in field[union] if part.get("type") != "null"))
+            return " or ".join(
+                dict.fromkeys(
+                    _kind(root, part) for part in field[union] if part.get("type") != "null"
+                )
+            )
     if "const" in field:
         return f"`{field['const']}`"
     if "enum" in field:
@@ -124,7 +135,9 @@ def _kind(root: Schema, field: Schema) -> str:
     if field.get("type") == "object":
         inner = field.get("additionalProperties")
         return f"{_kind(root, inner)} by name" if isinstance(inner, Mapping) else "mapping"
-    return "date" if field.get("format") == "date" else _TYPES.get(field.get("type", ""), "anything")
+    return (
+        "date" if field.get("format") == "date" else _TYPES.get(field.get("type", ""), "anything")
+    )
 
 
 def _allowed(field: Schema) -> str:
@@ -133,15 +146,26 @@ def _allowed(field: Schema) -> str:
         if union in field:
             return " or ".join(filter(None, (_allowed(part) for part in field[union])))
     low = [
-        f"{_bound(field[key])} {sign} " for key, sign in (("minimum", "≤"), ("exclusiveMinimum", "<")) if key in field
+        f"{_bound(field[key])} {sign} "
+        for key, sign in (("minimum", "≤"), ("exclusiveMinimum", "<"))
+        if key in field
     ]
     high = [
-        f" {sign} {_bound(field[key])}" for key, sign in (("maximum", "≤"), ("exclusiveMaximum", "<")) if key in field
+        f" {sign} {_bound(field[key])}"
+        for key, sign in (("maximum", "≤"), ("exclusiveMaximum", "<"))
+        if key in field
     ]
     if low or high:
         return "".join(low) + "x" + "".join(high)
     fewest, most = (
-        next((field[f"{end}{what}"] for what in ("Properties", "Items", "Length") if f"{end}{what}" in field), None)
+        next(
+            (
+                field[f"{end}{what}"]
+                for what in ("Properties", "Items", "Length")
+                if f"{end}{what}" in field
+            ),
+            None,
+        )
         for end in ("min", "max")
     )
     if fewest is None and most is None:

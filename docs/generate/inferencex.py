@@ -40,8 +40,21 @@ _POOL_COUNTS = {
     "decode_workers": "decode_num_workers",
 }
 """What a table says of separate pools beyond its decode workers' degrees, and the project's keys for it."""
-_IMPORTED_COLUMNS = (*COLUMNS, "attention_dp", *_POOL_COUNTS, DRAFT_COLUMN, "engine_version", "measured_date", "source")
-_PREFIXES = {"dsr1": "deepseek-r1", "gptoss": "gpt-oss-120b", "70b": "llama-3.3-70b", "dsv4": "deepseek-v4-pro"}
+_IMPORTED_COLUMNS = (
+    *COLUMNS,
+    "attention_dp",
+    *_POOL_COUNTS,
+    DRAFT_COLUMN,
+    "engine_version",
+    "measured_date",
+    "source",
+)
+_PREFIXES = {
+    "dsr1": "deepseek-r1",
+    "gptoss": "gpt-oss-120b",
+    "70b": "llama-3.3-70b",
+    "dsv4": "deepseek-v4-pro",
+}
 """What the project calls models for short."""
 
 
@@ -53,7 +66,9 @@ def read_inferencex(path: Path) -> tuple[list[dict[str, str]], dict[str, int]]:
         raise ScenarioError(Problem(file=str(path), message=f"is not JSON: {error}")) from None
     results = content if isinstance(content, list) else [content]
     if not results or not all(isinstance(result, dict) for result in results):
-        raise ScenarioError(Problem(file=str(path), message="must hold a result, or a list of results, as objects"))
+        raise ScenarioError(
+            Problem(file=str(path), message="must hold a result, or a list of results, as objects")
+        )
     catalog = load_catalog()
     rows: list[dict[str, str]] = []
     left_out: dict[str, int] = {}
@@ -64,7 +79,9 @@ def read_inferencex(path: Path) -> tuple[list[dict[str, str]], dict[str, int]]:
             left_out[str(error)] = left_out.get(str(error), 0) + 1
     if not rows:
         told = "; ".join(f"{count} × {reason}" for reason, count in left_out.items())
-        raise ScenarioError(Problem(file=str(path), message=f"holds no result that can be used: {told}"))
+        raise ScenarioError(
+            Problem(file=str(path), message=f"holds no result that can be used: {told}")
+        )
     return rows, left_out
 
 
@@ -75,19 +92,25 @@ def csv_of(rows: list[dict[str, str]]) -> str:
 
 def _row(result: Mapping[str, Any], catalog: Catalog) -> dict[str, str]:
     """Return one result as a row; raise CannotPredictError with the reason where it is unusable."""
-    input_tokens, output_tokens = (_number(result, key) * _LENGTH_FRACTION for key in ("isl", "osl"))
+    input_tokens, output_tokens = (
+        _number(result, key) * _LENGTH_FRACTION for key in ("isl", "osl")
+    )
     part = find_part(_text(result, "hw", "hardware"), catalog)
     model = _model(result, catalog)
     precision = _text(result, "precision")
     find_precision(precision, part, find_model(model, catalog))
     concurrency = _number(result, "conc")
     # The mean over requests or, where only that is published, the median.
-    of = {name: "median" if result.get(f"mean_{name}") is None else "mean" for name in ("tpot", "ttft")}
+    of = {
+        name: "median" if result.get(f"mean_{name}") is None else "mean"
+        for name in ("tpot", "ttft")
+    }
     tpot_s, ttft_s = (_number(result, f"{which}_{name}") for name, which in of.items())
     # A result of separate pools, and some of one replica, writes the degrees of its decode workers.
     apart = _is_true(result, "disagg")
     side = "decode_" if apart or result.get("tp") is None else ""
-    tp, rate = _number(result, f"{side}tp"), result.get("output_tput_per_gpu")
+    tp = _number(result, f"{side}tp")
+    rate = result.get("output_tput_per_gpu")
     row = {
         "model": model,
         "accelerator": part.name,
@@ -116,7 +139,12 @@ def _row(result: Mapping[str, Any], catalog: Catalog) -> dict[str, str]:
 def _model(result: Mapping[str, Any], catalog: Catalog) -> str:
     """Return the catalogue's name of a result's model, by the served model or the project's short name."""
     short = _text(result, "infmax_model_prefix").lower()
-    names = [_text(result, "model"), short, _PREFIXES.get(short, ""), _PREFIXES.get(_text(result, "model").lower(), "")]
+    names = [
+        _text(result, "model"),
+        short,
+        _PREFIXES.get(short, ""),
+        _PREFIXES.get(_text(result, "model").lower(), ""),
+    ]
     error = CannotPredictError("no model is named")
     for name in filter(None, names):
         try:

@@ -21,8 +21,14 @@ TUTORIAL = ("first-plan", "compare-the-alternatives", "how-sure", "decide")
 
 def tutorial_pages(docs: Path) -> list[str]:
     """Return the tutorial's pages in order; one that is not listed comes last."""
-    pages = {path.stem: path.relative_to(docs).as_posix() for path in sorted((docs / "tutorial").glob("*.md"))}
-    order = [*(name for name in TUTORIAL if name in pages), *(name for name in pages if name not in TUTORIAL)]
+    pages = {
+        path.stem: path.relative_to(docs).as_posix()
+        for path in sorted((docs / "tutorial").glob("*.md"))
+    }
+    order = [
+        *(name for name in TUTORIAL if name in pages),
+        *(name for name in pages if name not in TUTORIAL),
+    ]
     return [pages[name] for name in order]
 
 

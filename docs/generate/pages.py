@@ -16,7 +16,12 @@ import typer
 
 import planner
 from docs.generate.fields import ScenarioField, Section, scenario_sections
-from docs.generate.validation_page import CHART, shipped_check, validation_picture, validation_tables
+from docs.generate.validation_page import (
+    CHART,
+    shipped_check,
+    validation_picture,
+    validation_tables,
+)
 from planner import api, errors
 from planner.answers.actuals import ACTUALS_TABLES
 from planner.answers.comparison import COMPARISON_TABLES, sweep_description
@@ -43,7 +48,13 @@ from planner.finance.bridge import CAUSE_MEANINGS
 from planner.finance.ledger import Account, View
 from planner.output.svg import files_of
 from planner.output.tables import FRICTIONLESS_TYPES, ColumnKind, TableDescription
-from planner.run.measure_names import AGAINST_BASELINE, DEFINITIONS, MEASURES, SERVICE, MeasureDescription
+from planner.run.measure_names import (
+    AGAINST_BASELINE,
+    DEFINITIONS,
+    MEASURES,
+    SERVICE,
+    MeasureDescription,
+)
 from planner.scenario.study import Study
 from planner.studies.replicate import HEADLINES, MONTHLY, Output
 from planner.units import unit_of, unit_suffixes
@@ -66,7 +77,9 @@ def write_reference(folder: Path) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     files = {folder / name: reference_page(name).encode() for name in PAGES}
     files[folder / CHART] = files_of(validation_picture(shipped_check()[0]), ["png"])["png"]
-    changed = [path for path, content in files.items() if not path.exists() or path.read_bytes() != content]
+    changed = [
+        path for path, content in files.items() if not path.exists() or path.read_bytes() != content
+    ]
     for path in changed:
         path.write_bytes(files[path])
     return changed
@@ -76,14 +89,22 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Lay out a Markdown table; cells may hold Markdown, and a bar inside one is escaped."""
 
     def line(cells: Sequence[str]) -> str:
-        return "| " + " | ".join(" ".join(cell.split()).replace("|", "\\|") for cell in cells) + " |"
+        return (
+            "| " + " | ".join(" ".join(cell.split()).replace("|", "\\|") for cell in cells) + " |"
+        )
 
     return "\n".join([line(header), "|" + " --- |" * len(header), *map(line, rows)])
 
 
 def text(words: str) -> str:
     """Return plain words with what Markdown or HTML would take as markup made harmless."""
-    for character, safe in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ("*", "\\*"), ("_", "\\_")):
+    for character, safe in (
+        ("&", "&amp;"),
+        ("<", "&lt;"),
+        (">", "&gt;"),
+        ("*", "\\*"),
+        ("_", "\\_"),
+    ):
         words = words.replace(character, safe)
     return words
 
@@ -114,7 +135,9 @@ def _sections(sections: Iterable[Section]) -> str:
 
 
 def _field_cells(field: ScenarioField) -> list[str]:
-    default = ": ".join(filter(None, (code(field.default) if field.default else "", text(field.reason))))
+    default = ": ".join(
+        filter(None, (code(field.default) if field.default else "", text(field.reason)))
+    )
     return [
         code(field.path),
         text(field.meaning),
@@ -129,7 +152,9 @@ def _field_cells(field: ScenarioField) -> list[str]:
 # The page of commands.
 
 
-def commands(command: Any = None, words: tuple[str, ...] = ("planner",)) -> Iterator[tuple[str, Any]]:
+def commands(
+    command: Any = None, words: tuple[str, ...] = ("planner",)
+) -> Iterator[tuple[str, Any]]:
     """Yield every command with the words that call it, the root first, each group before what it holds."""
     command = typer.main.get_command(app) if command is None else command
     yield " ".join(words), command
@@ -143,10 +168,21 @@ def _command(words: str, command: Any) -> str:
     arguments = [parameter for parameter in shown if parameter.param_type_name == "argument"]
     usage = [words, *map(_place, arguments)]
     usage += ["[OPTIONS]"] if len(arguments) < len(shown) else []
-    usage += ["COMMAND"] if getattr(command, "commands", None) and not command.invoke_without_command else []
-    parts = [f"## `{words}`", text(" ".join((command.help or "").split())), f"```text\n{' '.join(usage)}\n```"]
+    usage += (
+        ["COMMAND"]
+        if getattr(command, "commands", None) and not command.invoke_without_command
+        else []
+    )
+    parts = [
+        f"## `{words}`",
+        text(" ".join((command.help or "").split())),
+        f"```text\n{' '.join(usage)}\n```",
+    ]
     if shown:
-        rows = [(code(_place(parameter)), text(parameter.help or ""), _default(parameter)) for parameter in shown]
+        rows = [
+            (code(_place(parameter)), text(parameter.help or ""), _default(parameter))
+            for parameter in shown
+        ]
         parts.append(table(("argument or option", "what it does", "default"), rows))
     return "\n\n".join(parts)
 
@@ -166,7 +202,9 @@ def _default(parameter: Any) -> str:
     default = parameter.default
     if parameter.required:
         return "required"
-    is_plain = default is None or isinstance(default, bool) or callable(default) or default in ("", [], ())
+    is_plain = (
+        default is None or isinstance(default, bool) or callable(default) or default in ("", [], ())
+    )
     return "" if is_plain else code(default)
 
 
@@ -179,7 +217,12 @@ def columns_page(tables: Iterable[TableDescription]) -> str:
             lines += ["One row for each " + ", ".join(f"`{name}`" for name in table.key) + ".", ""]
         lines += ["| column | type | unit | meaning |", "|---|---|---|---|"]
         for column in table.columns:
-            cells = (f"`{column.name}`", FRICTIONLESS_TYPES[column.kind], column.unit, column.description)
+            cells = (
+                f"`{column.name}`",
+                FRICTIONLESS_TYPES[column.kind],
+                column.unit,
+                column.description,
+            )
             lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
         lines.append("")
     return "\n".join(lines)
@@ -197,7 +240,9 @@ def _api() -> dict[str, str]:
     for file in Path(planner.__path__[0]).rglob("*.py"):
         source = file.read_text(encoding="utf-8")
         if any(re.search(rf"^class {name}\b", source, re.MULTILINE) for name in _RESULTS):
-            found |= {node.name: node for node in ast.parse(source).body if isinstance(node, ast.ClassDef)}
+            found |= {
+                node.name: node for node in ast.parse(source).body if isinstance(node, ast.ClassDef)
+            }
     return {
         "verbs": "\n\n".join(f"### `planner.{name}`\n\n{_function(name)}" for name in _VERBS),
         "results": "\n\n".join(_class(found[name]) for name in _RESULTS),
@@ -211,12 +256,18 @@ def _function(name: str) -> str:
 
     def written(argument: ast.arg, default: ast.expr | None) -> str:
         kind = f": {ast.unparse(argument.annotation)}" if argument.annotation else ""
-        return f"{argument.arg}{kind}" + (f" = {ast.unparse(default)}" if default is not None else "")
+        return f"{argument.arg}{kind}" + (
+            f" = {ast.unparse(default)}" if default is not None else ""
+        )
 
     arguments = function.args
     missing: list[ast.expr | None] = [None] * (len(arguments.args) - len(arguments.defaults))
-    plain = [written(*pair) for pair in zip(arguments.args, [*missing, *arguments.defaults], strict=True)]
-    named = [written(*pair) for pair in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)]
+    plain = [
+        written(*pair) for pair in zip(arguments.args, [*missing, *arguments.defaults], strict=True)
+    ]
+    named = [
+        written(*pair) for pair in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+    ]
     shown = ",\n    ".join([*plain, *(["*", *named] if named else [])])
     returned = f" -> {ast.unparse(function.returns)}" if function.returns else ""
     return f"```text\n{name}(\n    {shown},\n){returned}\n```\n\n{_documentation(function)}"
@@ -227,11 +278,19 @@ def _class(definition: ast.ClassDef) -> str:
     rows = []
     for node, after in zip(definition.body, [*definition.body[1:], None], strict=True):
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-            said = after.value.value if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant) else ""
+            said = (
+                after.value.value
+                if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
+                else ""
+            )
             rows += [(code(node.target.id), text(str(said)))] if said else []
         elif isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
-            is_property = any(isinstance(mark, ast.Name) and mark.id == "property" for mark in node.decorator_list)
-            rows.append((code(node.name if is_property else f"{node.name}()"), _documentation(node)))
+            is_property = any(
+                isinstance(mark, ast.Name) and mark.id == "property" for mark in node.decorator_list
+            )
+            rows.append(
+                (code(node.name if is_property else f"{node.name}()"), _documentation(node))
+            )
     bases = [ast.unparse(base) for base in definition.bases if ast.unparse(base) != "ABC"]
     heading = f"### `{definition.name}`\n\n{_documentation(definition)}"
     heading += f" {'An' if bases[0][0] in 'AEIOU' else 'A'} `{bases[0]}`." if bases else ""
@@ -281,12 +340,19 @@ def _catalog() -> dict[str, Any]:
         for name, p in known.priors.items()
     ]
     prior_header = ("prior", "low (P10)", "base (P50)", "high (P90)", "unit", "grade", "source")
-    sources = [(code(key), text(source.title), source.date.isoformat()) for key, source in known.sources.items()]
+    sources = [
+        (code(key), text(source.title), source.date.isoformat())
+        for key, source in known.sources.items()
+    ]
     return {
         "version": VERSION,
-        "grades": table(("grade", "meaning"), [(grade, text(words)) for grade, words in GRADES.items()]),
+        "grades": table(
+            ("grade", "meaning"), [(grade, text(words)) for grade, words in GRADES.items()]
+        ),
         "sets": "\n\n".join(sets),
-        "sections": "\n\n".join(_section(known, section, model) for section, model in SECTIONS.items()),
+        "sections": "\n\n".join(
+            _section(known, section, model) for section, model in SECTIONS.items()
+        ),
         "priors": table(prior_header, priors),
         "sources": table(("key", "source", "date"), sources),
     }
@@ -299,7 +365,10 @@ def _changes(known: Catalog, other: Catalog, section: str) -> Iterator[tuple[str
         before = {key: (fact, unit) for key, fact, unit in base.facts()} if base else {}
         after = {key: (fact, unit) for key, fact, unit in changed.facts()}
         for key in dict.fromkeys([*before, *after]):
-            (old, unit), (new, _) = before.get(key) or (None, after[key][1]), after.get(key) or (None, None)
+            (old, unit), (new, _) = (
+                before.get(key) or (None, after[key][1]),
+                after.get(key) or (None, None),
+            )
             if _shown(old) != _shown(new):
                 yield code(name), code(key), unit or "", _shown(old), _shown(new)
 
@@ -309,9 +378,17 @@ def _section(known: Catalog, section: str, model: type[Entry]) -> str:
     entries: dict[str, Entry] = getattr(known, section)
     facts = {name: {key: fact for key, fact, _ in entry.facts()} for name, entry in entries.items()}
     counts = {name: Counter(fact.grade for fact in found.values()) for name, found in facts.items()}
-    by_grade = [(code(name), *(str(count[grade] or "") for grade in GRADES)) for name, count in counts.items()]
+    by_grade = [
+        (code(name), *(str(count[grade] or "") for grade in GRADES))
+        for name, count in counts.items()
+    ]
     fields = [
-        (code(name), text(field_docstring(model, name)), unit_of(name) or "", "yes" if field.is_required() else "")
+        (
+            code(name),
+            text(field_docstring(model, name)),
+            unit_of(name) or "",
+            "yes" if field.is_required() else "",
+        )
         for name, field in model.model_fields.items()
     ]
     parts = [
@@ -320,12 +397,18 @@ def _section(known: Catalog, section: str, model: type[Entry]) -> str:
         f"Fields of an entry:\n\n{table(('field', 'what it means', 'unit', 'required'), fields)}",
     ]
     if section not in ("models", "stacks"):
-        names, keys = list(entries), list(dict.fromkeys(key for found in facts.values() for key in found))
+        names = list(entries)
+        keys = list(dict.fromkeys(key for found in facts.values() for key in found))
         cell = {(name, key): _shown(facts[name].get(key)) for name in names for key in keys}
         if len(names) > len(keys):
-            values = table(("entry", *map(code, keys)), [(code(n), *(cell[n, k] for k in keys)) for n in names])
+            values = table(
+                ("entry", *map(code, keys)), [(code(n), *(cell[n, k] for k in keys)) for n in names]
+            )
         else:
-            values = table(("field", *map(code, names)), [(code(k), *(cell[n, k] for n in names)) for k in keys])
+            values = table(
+                ("field", *map(code, names)),
+                [(code(k), *(cell[n, k] for n in names)) for k in keys],
+            )
         parts.append("Values, each with its grade:\n\n" + values)
     return "\n\n".join(parts)
 
@@ -356,7 +439,11 @@ def _shown(fact: Sourced[Any] | Range | None) -> str:
 def _outputs() -> dict[str, Any]:
     """Return output files with their columns, and the chart of accounts."""
     accounts = [
-        (code(account.value), text(account.description), *("yes" if view in account.views else "" for view in View))
+        (
+            code(account.value),
+            text(account.description),
+            *("yes" if view in account.views else "" for view in View),
+        )
         for account in Account
     ]
     views = [str(view.name).lower() for view in View]
@@ -378,14 +465,25 @@ def _metrics() -> dict[str, Any]:
 
     def measures(described: Iterable[MeasureDescription]) -> str:
         rows = [
-            (code(one.name), text(unit_of(one.name) or ""), text(one.formula), one.view, one.meaning)
+            (
+                code(one.name),
+                text(unit_of(one.name) or ""),
+                text(one.formula),
+                one.view,
+                one.meaning,
+            )
             for one in described
         ]
         return table(("metric", "unit", "formula", "view", "what it says"), rows)
 
     def outputs(described: Iterable[Output]) -> str:
         rows = [
-            (code(one.name), text(one.unit), one.description, "lower" if one.lower_is_better else "higher")
+            (
+                code(one.name),
+                text(one.unit),
+                one.description,
+                "lower" if one.lower_is_better else "higher",
+            )
             for one in described
         ]
         return table(("metric", "unit", "what it says", "better"), rows)
@@ -435,7 +533,11 @@ def _errors() -> dict[str, str]:
 
     codes = [(str(number), text(meaning)) for number, meaning in _EXIT_CODES.items()]
     rows = [
-        (code(kind.__name__), str(kind.exit_code), text((kind.__doc__ or "").strip().splitlines()[0]))
+        (
+            code(kind.__name__),
+            str(kind.exit_code),
+            text((kind.__doc__ or "").strip().splitlines()[0]),
+        )
         for kind in kinds(errors.PlannerError)
     ]
     tree = (errors.__doc__ or "").partition("::")[2].strip("\n")
@@ -481,8 +583,12 @@ def _quantities() -> Iterator[tuple[str, str, str]]:
 
 PAGES: dict[str, Callable[[], Mapping[str, Any]]] = {
     "scenario.md": lambda: {"sections": _sections(scenario_sections())},
-    "study.md": lambda: {"sections": _sections(scenario_sections(Study.model_json_schema(by_alias=True)))},
-    "cli.md": lambda: {"commands": "\n\n".join(_command(words, command) for words, command in commands())},
+    "study.md": lambda: {
+        "sections": _sections(scenario_sections(Study.model_json_schema(by_alias=True)))
+    },
+    "cli.md": lambda: {
+        "commands": "\n\n".join(_command(words, command) for words, command in commands())
+    },
     "catalog.md": _catalog,
     "outputs.md": _outputs,
     "metrics.md": _metrics,

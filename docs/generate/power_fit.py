@@ -21,7 +21,17 @@ _NUMBERS = {
     "serving": ("batch", "input_tokens", "output_tokens", "boards", "board_load_w"),
     "node": ("boards", "board_idle_w", "board_load_w", "wall_idle_w", "wall_load_w"),
 }
-_TEXTS = ("record", "accelerator", "workload", "scenario", "precision", "engine", "cooling", "grade", "source")
+_TEXTS = (
+    "record",
+    "accelerator",
+    "workload",
+    "scenario",
+    "precision",
+    "engine",
+    "cooling",
+    "grade",
+    "source",
+)
 _BOUNDS = ([0.0, 0.0, 0.0, 0.1, 0.8], [2.0, 1.0, 5.0, 1.0, 3.0])
 _START = [0.4, 0.3, 0.8, 0.5, 1.2]
 _LOWEST_CLOCK_FRACTION = 0.17  # 345 of 1,980 MHz, the lowest clock seen on an H200
@@ -88,10 +98,14 @@ def fit_board_power(rows: list[PowerMeasurement]) -> power.PowerCoefficients:
     return coefficients(fit.x)
 
 
-def board_power_residuals(rows: list[PowerMeasurement], coefficients: power.PowerCoefficients) -> Floats:
+def board_power_residuals(
+    rows: list[PowerMeasurement], coefficients: power.PowerCoefficients
+) -> Floats:
     """Return predicted less measured power over TDP, at the measured clock."""
     memory, compute, clock = (column(rows, name) for name in _NUMBERS["board"][:3])
-    return power.power_fraction(memory, compute, clock, coefficients) - column(rows, "power_fraction")
+    return power.power_fraction(memory, compute, clock, coefficients) - column(
+        rows, "power_fraction"
+    )
 
 
 def cap_residuals(rows: list[PowerMeasurement], coefficients: power.PowerCoefficients) -> Floats:
@@ -172,17 +186,21 @@ def throttled_clock_fraction(
 
     def over(clock: Floats) -> Bools:
         stretch = 1.0 - bound + bound / clock
-        return np.asarray(power.power_fraction(memory / stretch, compute / stretch, clock, coefficients) > cap)
+        return np.asarray(
+            power.power_fraction(memory / stretch, compute / stretch, clock, coefficients) > cap
+        )
 
     return largest_clock(over, memory.shape)
 
 
 def largest_clock(over: Callable[[Floats], Bools], shape: tuple[int, ...]) -> Floats:
     """Return by bisection the largest clock within the limit, or the lowest clock where none is."""
-    lower, upper = np.full(shape, _LOWEST_CLOCK_FRACTION), np.ones(shape)
+    lower = np.full(shape, _LOWEST_CLOCK_FRACTION)
+    upper = np.ones(shape)
     fits = ~over(upper)
     for _ in range(_BISECTIONS):
         middle = 0.5 * (lower + upper)
         high = over(middle)
-        lower, upper = np.where(high, lower, middle), np.where(high, middle, upper)
+        lower = np.where(high, lower, middle)
+        upper = np.where(high, middle, upper)
     return np.where(fits, 1.0, lower)

@@ -49,7 +49,15 @@ from planner.physics.coefficients import (
     Calibration,
     Groups,
 )
-from planner.physics.replica import ReplicaSpec, ReplicaWork, Traffic, at_concurrency, at_saturation, describe, price
+from planner.physics.replica import (
+    ReplicaSpec,
+    ReplicaWork,
+    Traffic,
+    at_concurrency,
+    at_saturation,
+    describe,
+    price,
+)
 from planner.units import MILLISECOND
 
 QUANTITIES = ("tpot_s", "ttft_s", "output_tokens_per_s_per_accelerator")
@@ -59,7 +67,9 @@ fourteenth as much: it must not bend the step time."""
 _DERIVATIVE_STEP = 1e-4
 _MAX_STEPS = 40
 _MOST_DAMPING = 1e4
-_SMALLEST_GAIN = 1e-4  # of the sum of squares: the coefficients stand to three digits, their errors to four
+_SMALLEST_GAIN = (
+    1e-4  # of the sum of squares: the coefficients stand to three digits, their errors to four
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,9 +94,12 @@ class Measurements:
         return len(self.engine)
 
 
-def measurements(frame: pd.DataFrame, rows: predictions.BenchmarkRows, calibration: Calibration) -> Measurements:
+def measurements(
+    frame: pd.DataFrame, rows: predictions.BenchmarkRows, calibration: Calibration
+) -> Measurements:
     """Return the predictable rows as input of the fit; the given calibration settles open layouts."""
-    pick, priced = rows.deployment >= 0, predictions.priced_rows(rows, calibration)
+    pick = rows.deployment >= 0
+    priced = predictions.priced_rows(rows, calibration)
     return Measurements(
         work=describe(priced.specs),
         engine=[spec.engine for spec in priced.specs],
@@ -97,22 +110,32 @@ def measurements(frame: pd.DataFrame, rows: predictions.BenchmarkRows, calibrati
         measured={
             "tpot_s": frame["tpot_ms"].to_numpy()[pick] * MILLISECOND,
             "ttft_s": frame["ttft_ms"].to_numpy()[pick] * MILLISECOND,
-            "output_tokens_per_s_per_accelerator": frame["output_tokens_per_s_per_gpu"].to_numpy()[pick],
+            "output_tokens_per_s_per_accelerator": frame["output_tokens_per_s_per_gpu"].to_numpy()[
+                pick
+            ],
         },
         first_token=[
-            labels for labels, used in zip(predictions.first_token_labels(rows, priced), pick, strict=True) if used
+            labels
+            for labels, used in zip(predictions.first_token_labels(rows, priced), pick, strict=True)
+            if used
         ],
     )
 
 
-def predict(measurements: Measurements, coefficient: dict[str, Floats], log_effect: Floats) -> dict[str, Floats]:
+def predict(
+    measurements: Measurements, coefficient: dict[str, Floats], log_effect: Floats
+) -> dict[str, Floats]:
     """Return the predicted quantities of each row; ``coefficient`` holds arrays of shape (rows,)."""
     replicas = price(measurements.work, coefficient, log_effect)
     index = np.arange(measurements.rows)
     saturated = np.isnan(measurements.concurrency)
-    loop = at_concurrency(replicas, index, measurements.traffic, np.where(saturated, 1.0, measurements.concurrency))
+    loop = at_concurrency(
+        replicas, index, measurements.traffic, np.where(saturated, 1.0, measurements.concurrency)
+    )
     full = at_saturation(replicas, index, measurements.traffic)
-    return {name: np.where(saturated, getattr(full, name), getattr(loop, name)) for name in QUANTITIES}
+    return {
+        name: np.where(saturated, getattr(full, name), getattr(loop, name)) for name in QUANTITIES
+    }
 
 
 def predict_with(measurements: Measurements, calibration: Calibration) -> dict[str, Floats]:
@@ -121,7 +144,9 @@ def predict_with(measurements: Measurements, calibration: Calibration) -> dict[s
     predicted = predict(measurements, coefficient, calibration.log_effects(measurements.groups))
     if measurements.first_token:
         shown = calibration.first_token_log_effect.get(predictions.FORMULA, {})
-        predicted["ttft_s"] = predicted["ttft_s"] * predictions.factors(measurements.first_token, shown)
+        predicted["ttft_s"] = predicted["ttft_s"] * predictions.factors(
+            measurements.first_token, shown
+        )
     return predicted
 
 
@@ -149,7 +174,8 @@ def fit(measurements: Measurements, keep: Bools | None = None, start: Floats | N
     damping = 1e-3
     for _ in range(_MAX_STEPS):
         derivative = problem.jacobian(unknowns)
-        normal, gradient = derivative.T @ derivative, derivative.T @ residuals
+        normal = derivative.T @ derivative
+        gradient = derivative.T @ residuals
         while damping < _MOST_DAMPING:
             step = np.linalg.solve(normal + damping * np.diag(np.diag(normal)), -gradient)
             left = problem.residuals(unknowns + step)
@@ -159,7 +185,9 @@ def fit(measurements: Measurements, keep: Bools | None = None, start: Floats | N
         else:
             break
         gain = 1.0 - (left @ left) / (residuals @ residuals)
-        unknowns, residuals, damping = unknowns + step, left, damping / 10.0
+        unknowns = unknowns + step
+        residuals = left
+        damping = damping / 10.0
         if gain < _SMALLEST_GAIN:
             break
     calibration = problem.fitted(unknowns)
@@ -195,7 +223,11 @@ def cross_validate(measurements: Measurements, labels: Sequence[str], start: Flo
         held = predict_with(measurements, fit(measurements, ~left_out, start).calibration)
         for name in QUANTITIES:
             predicted[name][left_out] = held[name][left_out]
-        known = {group for row in np.flatnonzero(~left_out).tolist() for group in measurements.groups[row]}
+        known = {
+            group
+            for row in np.flatnonzero(~left_out).tolist()
+            for group in measurements.groups[row]
+        }
         for row in np.flatnonzero(left_out).tolist():
             unseen[row] = [group not in known for group in measurements.groups[row]]
     return Held(predicted, unseen)
@@ -232,8 +264,13 @@ class _Problem:
             self.in_group[number, [place[label] for label in row]] = 1.0
         self.sigma = np.concatenate([np.array(table)[self.free], list(group_sigma.values())])
         self.used = {name: keep & np.isfinite(measurements.measured[name]) for name in QUANTITIES}
-        self.scale = np.concatenate([np.full(used.sum(), SCALES[name]) for name, used in self.used.items()])
-        kept = [[measurements.groups[row] for row in np.flatnonzero(used).tolist()] for used in self.used.values()]
+        self.scale = np.concatenate(
+            [np.full(used.sum(), SCALES[name]) for name, used in self.used.items()]
+        )
+        kept = [
+            [measurements.groups[row] for row in np.flatnonzero(used).tolist()]
+            for used in self.used.values()
+        ]
         self.weight = np.concatenate([weights(groups) for groups in kept])
 
     def split(self, unknowns: Floats) -> tuple[Floats, Floats]:
@@ -247,7 +284,9 @@ class _Problem:
         """Return scaled log errors of all measured quantities, concatenated."""
         predicted = predict(self.measurements, dict(zip(NAMES, np.exp(logs), strict=True)), effect)
         measured = self.measurements.measured
-        log_ratio = [np.log(predicted[name][used] / measured[name][used]) for name, used in self.used.items()]
+        log_ratio = [
+            np.log(predicted[name][used] / measured[name][used]) for name, used in self.used.items()
+        ]
         scaled: Floats = np.concatenate(log_ratio) / self.scale
         return scaled
 
@@ -264,7 +303,11 @@ class _Problem:
         logs, effect = self.split(unknowns)
         base = self.errors(logs, effect)
         robust = _robust(base)
-        chain = np.where(np.abs(base) < 1e-9, 1.0, base / (np.sqrt(1.0 + base**2) * np.where(robust == 0, 1.0, robust)))
+        chain = np.where(
+            np.abs(base) < 1e-9,
+            1.0,
+            base / (np.sqrt(1.0 + base**2) * np.where(robust == 0, 1.0, robust)),
+        )
         chain *= self.weight / _DERIVATIVE_STEP
         row = np.concatenate([np.flatnonzero(used) for used in self.used.values()])
         table = np.zeros((base.size, *self.free.shape))
@@ -274,7 +317,10 @@ class _Problem:
             slope = chain * (self.errors(moved, effect) - base)
             table[:, :, column] = slope[:, None] * self.members.T[row]
         slope = chain * (self.errors(logs, effect + _DERIVATIVE_STEP) - base)
-        derivative = np.concatenate([table[:, self.free], slope[:, None] * self.in_group[row]], axis=1) * self.sigma
+        derivative = (
+            np.concatenate([table[:, self.free], slope[:, None] * self.in_group[row]], axis=1)
+            * self.sigma
+        )
         return np.concatenate([derivative, np.eye(self.sigma.size)])
 
     def fitted(self, unknowns: Floats) -> Calibration:
@@ -283,14 +329,20 @@ class _Problem:
         logs = np.zeros(self.free.shape)
         logs[self.free] = (unknowns * self.sigma)[:count]
         deviations = [
-            {name: float(value) for name, value, free in zip(NAMES, row, cells, strict=True) if free}
+            {
+                name: float(value)
+                for name, value, free in zip(NAMES, row, cells, strict=True)
+                if free
+            }
             for row, cells in zip(logs[1:], self.free[1:], strict=True)
         ]
         effects = (unknowns * self.sigma)[count:]
         return Calibration(
             common=dict(zip(NAMES, map(float, np.exp(logs[0] + self.log_centre)), strict=True)),
             engine_log_deviation=dict(zip(self.engines, deviations, strict=False)),
-            vendor_log_deviation=dict(zip(self.vendors, deviations[len(self.engines) :], strict=True)),
+            vendor_log_deviation=dict(
+                zip(self.vendors, deviations[len(self.engines) :], strict=True)
+            ),
             group_log_effect=dict(zip(self.groups, map(float, effects), strict=True)),
         )
 
@@ -323,14 +375,18 @@ def fit_effects(labels: Sequence[predictions.Labels], log_ratio: Floats) -> dict
     for number, row in enumerate(used):
         inside[number, [place[label] for label in labels[row]]] = 1.0
     size = Counter(labels[row][_CAMPAIGN_LEVEL] for row in used)
-    weight = np.array([min(1.0, CAMPAIGN_ROWS / size[labels[row][_CAMPAIGN_LEVEL]]) for row in used])
+    weight = np.array(
+        [min(1.0, CAMPAIGN_ROWS / size[labels[row][_CAMPAIGN_LEVEL]]) for row in used]
+    )
     shown = log_ratio[used]
     effects: Floats = np.zeros(len(place))
     prior = np.diag(np.array(list(sigma.values())) ** -2.0)
     for _ in range(_ROUNDS):
         miss = (shown - inside @ effects) / _NOISE
         scaled = inside * (weight / np.sqrt(1.0 + miss**2) / _NOISE**2)[:, None]
-        effects = np.asarray(np.linalg.solve(prior + scaled.T @ inside, scaled.T @ shown), dtype=np.float64)
+        effects = np.asarray(
+            np.linalg.solve(prior + scaled.T @ inside, scaled.T @ shown), dtype=np.float64
+        )
     return {label: round(float(effect), 4) for label, effect in zip(place, effects, strict=True)}
 
 
@@ -338,7 +394,8 @@ _FOLDS = 5
 """Parts into which the settings, and the layouts, of all campaigns are dealt, to be left out one at a time."""
 _FEWEST_ROWS = 20
 """Rows below which a spread is not measured but taken from the fit's own prior."""
-_POOL_WIDTH, _POOL_SIGMA = 0.2, 0.3
+_POOL_WIDTH = 0.2
+_POOL_SIGMA = 0.3
 """Log distance within which rows of separate pools are of one kind, and the prior spread of a campaign's effect."""
 _TIMES = ("tpot_s", "output_tokens_per_s_per_accelerator")
 _TERMS = ("setting", "layout", "pair", "model", "part")
@@ -346,7 +403,12 @@ _SPREAD = {DENSE: (0.085, 0.053, 0.065, 0.106, 0.032), MIXTURE: (0.11, 0.15, 0.1
 """What intervals are made of by class of models: with these they hold 85% or more of the shipped table's rows of every
 vendor, whatever is left out. Dense models of vendors whose rows mix engine versions need the next line's."""
 _MIXED_VERSIONS = (0.11, 0.08, 0.116, 0.15, 0.032)
-BANDS = {"1 to 4": (0.0, 4.0), "5 to 16": (4.0, 16.0), "17 to 64": (16.0, 64.0), "65 to 256": (64.0, 256.0)}
+BANDS = {
+    "1 to 4": (0.0, 4.0),
+    "5 to 16": (4.0, 16.0),
+    "17 to 64": (16.0, 64.0),
+    "65 to 256": (64.0, 256.0),
+}
 BANDS |= {"above 256": (256.0, np.inf)}
 """Requests in a replica, by which biases are told apart: above the one and up to the other."""
 
@@ -360,17 +422,21 @@ def fit_calibration(path: Path, cross_validation: bool = True) -> records.Calibr
     frame = read_rows(path, catalog)
     dates = frame["measured_date"].tolist() if "measured_date" in frame.columns else []
     apart = frame["scenario"] == DISAGGREGATED_SCENARIO
-    pools, frame = frame[apart], frame[~apart]
+    pools = frame[apart]
+    frame = frame[~apart]
     rows = predictions.prepare(frame, catalog)
     data = measurements(frame, rows, coefficients.prior_calibration())
     vendors = sorted(set(data.vendor) - {REFERENCE_VENDOR})
     fitted = fit(data)
     specs = predictions.priced_rows(rows, coefficients.prior_calibration()).specs
     masks = _masks(specs)
-    held, first_token, by_request = {}, dict(fitted.calibration.first_token_log_effect), None
+    held = {}
+    first_token = dict(fitted.calibration.first_token_log_effect)
+    by_request = None
     if cross_validation:
         # A setting is a layout's lengths: its rows differ by concurrency alone and would give each other away.
-        layouts, lengths = [group.layout for group in data.groups], (frame["input_tokens"], frame["output_tokens"])
+        layouts = [group.layout for group in data.groups]
+        lengths = (frame["input_tokens"], frame["output_tokens"])
         settings = [f"{layout} {i:g} {o:g}" for layout, i, o in zip(layouts, *lengths, strict=True)]
         left_out = {
             "setting": [str(zlib.crc32(label.encode()) % _FOLDS) for label in settings],
@@ -381,18 +447,27 @@ def fit_calibration(path: Path, cross_validation: bool = True) -> records.Calibr
             "model on a vendor": [f"{spec.shape.measured_as} {spec.part.vendor}" for spec in specs],
             "engine on a vendor": [f"{spec.engine} {spec.part.vendor}" for spec in specs],
         }
-        held = {name: cross_validate(data, labels, fitted.unknowns) for name, labels in left_out.items()}
+        held = {
+            name: cross_validate(data, labels, fitted.unknowns) for name, labels in left_out.items()
+        }
         first_token[REQUESTS], by_request = _by_request(frame, rows, fitted.calibration, left_out)
-    stated = {**_SPREAD, **dict.fromkeys((f"{vendor} {DENSE}" for vendor in vendors), _MIXED_VERSIONS)}
+    stated = {
+        **_SPREAD,
+        **dict.fromkeys((f"{vendor} {DENSE}" for vendor in vendors), _MIXED_VERSIONS),
+    }
     spread = {}
     for name, terms in stated.items() if held else ():
         log_error = held["campaign"].log_errors(data, "ttft_s")[masks.get(name, masks["all"])]
         first = round(_sigma(log_error, 0.5), 4)
-        spread[name] = records.ErrorSpread(**dict(zip(_TERMS, terms, strict=True)), first_token=first)
+        spread[name] = records.ErrorSpread(
+            **dict(zip(_TERMS, terms, strict=True)), first_token=first
+        )
     groups = dict(fitted.calibration.group_log_effect)
     drafting: dict[str, float] = {}
     if len(pools):
-        effects, drafting, spread_apart = _disaggregated(pools, predictions.prepare(pools, catalog), fitted.calibration)
+        effects, drafting, spread_apart = _disaggregated(
+            pools, predictions.prepare(pools, catalog), fitted.calibration
+        )
         groups |= effects
         spread |= {coefficients.DISAGGREGATED: spread_apart} if held else {}
     cells = {
@@ -406,8 +481,12 @@ def fit_calibration(path: Path, cross_validation: bool = True) -> records.Calibr
         rows=len(frame) + len(pools),
         measured_on=middle_date(dates),
         common=_rounded(fitted.calibration.common),
-        engines={name: _rounded(table) for name, table in fitted.calibration.engine_log_deviation.items()},
-        vendors={name: _rounded(table) for name, table in fitted.calibration.vendor_log_deviation.items()},
+        engines={
+            name: _rounded(table) for name, table in fitted.calibration.engine_log_deviation.items()
+        },
+        vendors={
+            name: _rounded(table) for name, table in fitted.calibration.vendor_log_deviation.items()
+        },
         groups={name: round(effect, 4) for name, effect in groups.items()},
         drafted=drafting,
         first_token={name: dict(effects) for name, effects in first_token.items()},
@@ -415,7 +494,9 @@ def fit_calibration(path: Path, cross_validation: bool = True) -> records.Calibr
         coverage={name: _coverage(one, data, specs, cells, spread) for name, one in held.items()},
         bias=_biases(held["campaign"], data, specs, cells) if held else {},
         fitted=_errors_by(predict_with(data, fitted.calibration), data, masks),
-        cross_validated={name: _errors_by(one.predicted, data, masks) for name, one in held.items()},
+        cross_validated={
+            name: _errors_by(one.predicted, data, masks) for name, one in held.items()
+        },
         by_request=by_request,
     )
 
@@ -432,10 +513,18 @@ def middle_date(texts: Sequence[str]) -> datetime.date | None:
 def _masks(specs: Sequence[ReplicaSpec]) -> dict[str, Bools]:
     """Return which rows belong to each architecture class, vendor, accelerator, engine and model."""
     mixture = np.array([spec.shape.experts > 0 for spec in specs])
-    masks: dict[str, Bools] = {"all": np.ones(len(specs), dtype=bool), DENSE: ~mixture, MIXTURE: mixture}
+    masks: dict[str, Bools] = {
+        "all": np.ones(len(specs), dtype=bool),
+        DENSE: ~mixture,
+        MIXTURE: mixture,
+    }
     for vendor in sorted({spec.part.vendor for spec in specs} - {REFERENCE_VENDOR}):
         theirs = np.array([spec.part.vendor == vendor for spec in specs])
-        masks |= {vendor: theirs, f"{vendor} {DENSE}": theirs & ~mixture, f"{vendor} {MIXTURE}": theirs & mixture}
+        masks |= {
+            vendor: theirs,
+            f"{vendor} {DENSE}": theirs & ~mixture,
+            f"{vendor} {MIXTURE}": theirs & mixture,
+        }
     names = ([spec.part.name, spec.engine, spec.shape.name] for spec in specs)
     for labels in zip(*names, strict=True):
         masks |= {label: np.asarray(labels) == label for label in dict.fromkeys(labels)}
@@ -454,10 +543,13 @@ def _by_request(
     """
     by_request = predict_by_request(rows, calibration)
     labels = predictions.first_token_labels(rows, predictions.priced_rows(rows, calibration))
-    measured_s, predicted_s = frame["ttft_ms"].to_numpy() * MILLISECOND, by_request["ttft_s"]
+    measured_s = frame["ttft_ms"].to_numpy() * MILLISECOND
+    predicted_s = by_request["ttft_s"]
     log_ratio = np.log(measured_s / predicted_s)
     effects = fit_effects(labels, log_ratio)
-    errors = {"fitted": np.abs(predicted_s * predictions.factors(labels, effects) / measured_s - 1.0)}
+    errors = {
+        "fitted": np.abs(predicted_s * predictions.factors(labels, effects) / measured_s - 1.0)
+    }
     for name in ("setting", "layout", "campaign"):
         label_of_row = np.asarray(left_out[name])
         errors[name] = np.full(len(frame), np.nan)
@@ -467,13 +559,19 @@ def _by_request(
             first_s = predicted_s * predictions.factors(labels, without)
             errors[name][out] = np.abs(first_s / measured_s - 1.0)[out]
     names = ("model", "accelerator", "precision", "scenario", "output_tokens_per_s_per_gpu")
-    columns = (*(frame[name].tolist() for name in names), by_request["tokens_per_s_per_accelerator"])
+    columns = (
+        *(frame[name].tolist() for name in names),
+        by_request["tokens_per_s_per_accelerator"],
+    )
     targeted = []
     for model, part, precision, scenario, measured, predicted in zip(*columns, strict=True):
         if scenario in OPEN_SCENARIOS and np.isfinite(measured * predicted):
-            run, tokens = f"{model} on {part}, {precision}, {scenario}", round(float(predicted), 1)
+            run = f"{model} on {part}, {precision}, {scenario}"
+            tokens = round(float(predicted), 1)
             targeted.append(records.SloRow(run=run, measured=measured, predicted=tokens))
-    first_token = {name: absolute_errors(error[np.isfinite(error)]) for name, error in errors.items()}
+    first_token = {
+        name: absolute_errors(error[np.isfinite(error)]) for name, error in errors.items()
+    }
     return effects, records.ByRequest(first_token=first_token, within_slo=tuple(targeted))
 
 
@@ -490,27 +588,50 @@ def _disaggregated(
 
     Where workers are not stated the batch of a row is a guess, and so is what drafts gain: s is then 0.
     """
-    plain, drafted = (predictions.predict_rows(one, calibration) for one in (rows, predictions.drafting(rows)))
+    plain, drafted = (
+        predictions.predict_rows(one, calibration) for one in (rows, predictions.drafting(rows))
+    )
     log_ratio = np.log(pools["tpot_ms"].to_numpy() * MILLISECOND / plain["tpot_s"])
     gain = np.log(plain["tpot_s"] / drafted["tpot_s"])
-    campaigns = np.array([groups.campaign for groups in predictions.priced_rows(rows, calibration).groups])
+    campaigns = np.array(
+        [groups.campaign for groups in predictions.priced_rows(rows, calibration).groups]
+    )
     grid = np.linspace(-1.0, 1.0, 101)
-    effects, drafting, middle = dict[str, float](), dict[str, float](), np.zeros(len(pools))
+    effects = dict[str, float]()
+    drafting = dict[str, float]()
+    middle = np.zeros(len(pools))
     for campaign in dict.fromkeys(campaigns.tolist()):
         known = (campaigns == campaign) & np.isfinite(log_ratio)
         off = log_ratio[known, None] - grid
-        without, with_drafts = (np.exp(-0.5 * (x / _POOL_WIDTH) ** 2) for x in (off, off + gain[known, None]))
-        shares = np.zeros(1) if campaign.endswith(coefficients.UNSTATED) else np.linspace(0.0, 1.0, 11)
-        likely = np.array([np.log((1.0 - s) * without + s * with_drafts + 0.1).sum(axis=0) - s for s in shares])
-        share, place = np.unravel_index(np.argmax(likely - grid**2 / (2 * _POOL_SIGMA**2)), likely.shape)
+        without, with_drafts = (
+            np.exp(-0.5 * (x / _POOL_WIDTH) ** 2) for x in (off, off + gain[known, None])
+        )
+        shares = (
+            np.zeros(1) if campaign.endswith(coefficients.UNSTATED) else np.linspace(0.0, 1.0, 11)
+        )
+        likely = np.array(
+            [np.log((1.0 - s) * without + s * with_drafts + 0.1).sum(axis=0) - s for s in shares]
+        )
+        share, place = np.unravel_index(
+            np.argmax(likely - grid**2 / (2 * _POOL_SIGMA**2)), likely.shape
+        )
         effects[campaign], drafting[campaign] = float(grid[place]), float(shares[share])
         middle[campaigns == campaign] = grid[place] - shares[share] * gain[campaigns == campaign]
     setting = _sigma(log_ratio - middle, _POOL_SIGMA)
     first_token = _sigma(np.log(pools["ttft_ms"].to_numpy() * MILLISECOND / plain["ttft_s"]), 1.0)
     spread = records.ErrorSpread(
-        setting=round(setting, 4), layout=0.0, pair=_POOL_SIGMA, model=0.2, part=0.1, first_token=round(first_token, 4)
+        setting=round(setting, 4),
+        layout=0.0,
+        pair=_POOL_SIGMA,
+        model=0.2,
+        part=0.1,
+        first_token=round(first_token, 4),
     )
-    return effects, {name: round(share, 4) for name, share in drafting.items() if share > 0.0}, spread
+    return (
+        effects,
+        {name: round(share, 4) for name, share in drafting.items() if share > 0.0},
+        spread,
+    )
 
 
 def _coverage(
@@ -528,10 +649,17 @@ def _coverage(
         begins_at, _ = spec.part.bring_up.get(spec.engine, (1.0, 0.0))
         lag = coefficients.lag_sigma(begins_at) if new and pair and spec.shape.experts else 0.0
         near = float(np.hypot(one.setting, one.pair if pair else one.layout * layout))
-        ends.append(coefficients.Doubt(near, one.model * model, one.part * part, 0.0, False, lag).interval(1.0))
+        ends.append(
+            coefficients.Doubt(near, one.model * model, one.part * part, 0.0, False, lag).interval(
+                1.0
+            )
+        )
     low, high = np.array(ends).T
-    faster = np.exp([sign * held.log_errors(data, name) for name, sign in zip(_TIMES, (1.0, -1.0), strict=True)])
-    inside, width = (faster >= low) & (faster <= high), np.broadcast_to(0.5 * (high - low), faster.shape)
+    faster = np.exp(
+        [sign * held.log_errors(data, name) for name, sign in zip(_TIMES, (1.0, -1.0), strict=True)]
+    )
+    inside = (faster >= low) & (faster <= high)
+    width = np.broadcast_to(0.5 * (high - low), faster.shape)
     table = {}
     for label, mask in cells.items():
         known = np.isfinite(faster) & mask
@@ -551,12 +679,15 @@ def _biases(
     error = np.expm1(held.log_errors(data, "tpot_s"))
     precisions = np.array([spec.precision for spec in specs])
     table = {}
-    for (label, mask), precision in itertools.product(cells.items(), sorted(set(precisions.tolist()))):
+    for (label, mask), precision in itertools.product(
+        cells.items(), sorted(set(precisions.tolist()))
+    ):
         for band, (above, most) in BANDS.items():
             known = mask & (precisions == precision) & np.isfinite(error)
             known &= (data.concurrency > above) & (data.concurrency <= most)
             if known.any():
-                cell, median = f"{label} {precision}, {band} at once", round(float(np.median(error[known])), 4)
+                cell = f"{label} {precision}, {band} at once"
+                median = round(float(np.median(error[known])), 4)
                 table[cell] = records.Bias(rows=int(known.sum()), median_fraction=median)
     return table
 
@@ -564,7 +695,9 @@ def _biases(
 def _sigma(log_error: Floats, prior: float) -> float:
     """Return the 90th percentile of the absolute log error over 1.645; the prior for too few rows."""
     known = log_error[np.isfinite(log_error)]
-    return float(np.quantile(np.abs(known), 0.9)) / NORMAL_90 if known.size >= _FEWEST_ROWS else prior
+    return (
+        float(np.quantile(np.abs(known), 0.9)) / NORMAL_90 if known.size >= _FEWEST_ROWS else prior
+    )
 
 
 def _errors_by(
@@ -585,7 +718,13 @@ def _rounded(table: Mapping[str, float]) -> dict[str, float]:
 
 def calibration_table(file: records.CalibrationFile) -> str:
     """Return the errors of a calibration: of the fit, and on left-out rows by kind."""
-    header = ("", "rows", "mean", "median", *(f"without its {group}" for group in file.cross_validated))
+    header = (
+        "",
+        "rows",
+        "mean",
+        "median",
+        *(f"without its {group}" for group in file.cross_validated),
+    )
     parts = []
     for name, errors in file.fitted.items():
         rows = []
@@ -601,7 +740,10 @@ def calibration_table(file: records.CalibrationFile) -> str:
 def main(arguments: Sequence[str]) -> int:
     """Fit the table named, write the calibration and print its errors; return the exit code."""
     if len(arguments) != 2:
-        print("usage: python -m docs.generate.throughput_fit MEASUREMENTS.csv OUT.yaml", file=sys.stderr)
+        print(
+            "usage: python -m docs.generate.throughput_fit MEASUREMENTS.csv OUT.yaml",
+            file=sys.stderr,
+        )
         return 2
     file = fit_calibration(Path(arguments[0]))
     records.write_calibration(file, Path(arguments[1]))

@@ -8,7 +8,12 @@ from functools import cache
 import numpy as np
 import pandas as pd
 
-from docs.generate.power_fit import PowerMeasurement, board_power_residuals, column, read_power_measurements
+from docs.generate.power_fit import (
+    PowerMeasurement,
+    board_power_residuals,
+    column,
+    read_power_measurements,
+)
 from planner.calibration.benchmarks import read_benchmarks
 from planner.calibration.check import (
     ERROR_HEADER,
@@ -55,15 +60,23 @@ _PANELS = {
 def shipped_check() -> tuple[pd.DataFrame, CalibrationFile]:
     """Return the shipped measurements held against the shipped calibration."""
     file = read_calibration(SHIPPED_CALIBRATION)
-    return check_benchmarks(read_benchmarks(SHIPPED_MEASUREMENTS), load_catalog(), file.calibration()), file
+    return check_benchmarks(
+        read_benchmarks(SHIPPED_MEASUREMENTS), load_catalog(), file.calibration()
+    ), file
 
 
 def validation_tables(checked: pd.DataFrame, file: CalibrationFile) -> dict[str, object]:
     """Return the figures and tables of the page, by their names in its template."""
-    totals, known = summary(checked), checked[checked["predicted"].notna() & checked["measured"].notna()]
+    totals = summary(checked)
+    known = checked[checked["predicted"].notna() & checked["measured"].notna()]
     by_request = file.by_request
     assert by_request is not None, "the shipped calibration is cross-validated"
-    fitted = {"fitted": "none", "setting": "one setting", "layout": "one layout", "campaign": "one campaign"}
+    fitted = {
+        "fitted": "none",
+        "setting": "one setting",
+        "layout": "one layout",
+        "campaign": "one campaign",
+    }
     first = [
         (fitted[name], str(one.rows), f"{one.mean_fraction:.1%}", f"{one.median_fraction:.1%}")
         for name, one in by_request.first_token.items()
@@ -76,7 +89,10 @@ def validation_tables(checked: pd.DataFrame, file: CalibrationFile) -> dict[str,
     held = [
         (
             f"one {group}",
-            *(f"{one.covered_fraction:.0%} ±{one.median_half_width_fraction:.0%}" for one in cells.values()),
+            *(
+                f"{one.covered_fraction:.0%} ±{one.median_half_width_fraction:.0%}"
+                for one in cells.values()
+            ),
         )
         for group, cells in file.coverage.items()
     ]
@@ -86,23 +102,50 @@ def validation_tables(checked: pd.DataFrame, file: CalibrationFile) -> dict[str,
         for cell, one in file.bias.items()
     ]
     terms = ("setting", "layout", "pair", "model", "part", "first_token")
-    spreads = [(label, *(f"{getattr(one, term):.3f}" for term in terms)) for label, one in file.spread.items()]
-    labels = [f"{vendor}{kind}" for vendor in ("", *(f"{name} " for name in file.vendors)) for kind in (DENSE, MIXTURE)]
+    spreads = [
+        (label, *(f"{getattr(one, term):.3f}" for term in terms))
+        for label, one in file.spread.items()
+    ]
+    labels = [
+        f"{vendor}{kind}"
+        for vendor in ("", *(f"{name} " for name in file.vendors))
+        for kind in (DENSE, MIXTURE)
+    ]
     left_out = [
-        (f"one {group}", label, title, str(errors.rows), f"{errors.mean_fraction:.1%}", f"{errors.median_fraction:.1%}")
+        (
+            f"one {group}",
+            label,
+            title,
+            str(errors.rows),
+            f"{errors.mean_fraction:.1%}",
+            f"{errors.median_fraction:.1%}",
+        )
         for group, quantities in file.cross_validated.items()
         for name, title in _QUANTITIES.items()
         for label in labels
         for errors in [quantities[name].get(label)]
         if errors is not None
     ]
-    spread_header = ("models", "other lengths", "+ layout", "+ pair", "+ model", "+ part", "first token")
+    spread_header = (
+        "models",
+        "other lengths",
+        "+ layout",
+        "+ pair",
+        "+ model",
+        "+ part",
+        "first token",
+    )
     return {
         "totals": totals,
         "chart": CHART,
-        "errors": {name: _errors(e, known[known["quantity"] == name]) for name, e in totals["quantities"].items()},
+        "errors": {
+            name: _errors(e, known[known["quantity"] == name])
+            for name, e in totals["quantities"].items()
+        },
         "left_out": _table(("left out", "models", "quantity", "rows", "mean", "median"), left_out),
-        "covered": _table(("left out", *(f"{label}, {one.rows} rows" for label, one in cells.items())), held),
+        "covered": _table(
+            ("left out", *(f"{label}, {one.rows} rows" for label, one in cells.items())), held
+        ),
         "biases": _table(("rows of", "rows", "signed median", "named in runs"), biases),
         "spreads": _table(spread_header, spreads),
         "first_tokens": _table(("left out", "rows", "mean", "median"), first),
@@ -126,16 +169,35 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def _errors(errors: dict[str, dict[str, float]], known: pd.DataFrame) -> str:
     """Return the errors of one quantity: in all, by kind of model, and by each name."""
-    rows = [error_cells(f"**{label}**", errors[label]) for label in ("all", *KINDS) if label in errors]
+    rows = [
+        error_cells(f"**{label}**", errors[label]) for label in ("all", *KINDS) if label in errors
+    ]
     for group in ("accelerator", "engine", "model"):
-        rows += [error_cells(str(label), errors_of(part)) for label, part in known.groupby(group, sort=False)]
+        rows += [
+            error_cells(str(label), errors_of(part))
+            for label, part in known.groupby(group, sort=False)
+        ]
     return _table(ERROR_HEADER, rows)
 
 
 def _worst(checked: pd.DataFrame) -> str:
     """Return the twenty rows that are furthest off, first tokens apart."""
-    names = ("model", "accelerator", "engine", "precision", "tp", "ep", "input_tokens", "output_tokens", "concurrency")
-    worst = [entry for entry in entries(checked) if entry["quantity"] != "ttft_ms" and "predicted" in entry][:20]
+    names = (
+        "model",
+        "accelerator",
+        "engine",
+        "precision",
+        "tp",
+        "ep",
+        "input_tokens",
+        "output_tokens",
+        "concurrency",
+    )
+    worst = [
+        entry
+        for entry in entries(checked)
+        if entry["quantity"] != "ttft_ms" and "predicted" in entry
+    ][:20]
     rows = [
         (
             *(str(entry[name] if entry[name] is not None else "") for name in names),
@@ -146,7 +208,18 @@ def _worst(checked: pd.DataFrame) -> str:
         )
         for entry in worst
     ]
-    header = ("model", "part", "engine", "precision", "tp", "ep", "in", "out", "concurrency", "quantity")
+    header = (
+        "model",
+        "part",
+        "engine",
+        "precision",
+        "tp",
+        "ep",
+        "in",
+        "out",
+        "concurrency",
+        "quantity",
+    )
     return _table((*header, "measured", "predicted", "error"), rows)
 
 
@@ -161,33 +234,51 @@ def _power(calibration: Calibration) -> str:
         told = f"{error.mean():.1%} in the mean, {error.max():.1%} at worst"
         lines.append((f"{part}, fitted", precision, f"{len(of_part)} kernels", "", "", told))
     for row in (row for row in rows if row.record == "serving"):
-        measured, predicted = row.numbers["board_load_w"], serving_board_w(row, calibration)
+        measured = row.numbers["board_load_w"]
+        predicted = serving_board_w(row, calibration)
         load = f"{row.workload}, {row.scenario}, concurrency {row.numbers['batch']:g}"
         told = f"{predicted / measured - 1.0:+.1%}"
-        lines.append((row.accelerator, row.precision, load, f"{measured:,.0f}", f"{predicted:,.0f}", told))
+        lines.append(
+            (row.accelerator, row.precision, load, f"{measured:,.0f}", f"{predicted:,.0f}", told)
+        )
     return _table(("board", "precision", "load", "measured W", "predicted W", "error"), lines)
 
 
 def serving_board_w(row: PowerMeasurement, calibration: Calibration) -> float:
     """Return the power of one board of a replica that serves a closed loop of requests, in the row's own phase."""
-    catalog, n = load_catalog(), row.numbers
-    entry, boards = catalog.accelerator(row.accelerator), int(n["boards"])
+    catalog = load_catalog()
+    n = row.numbers
+    entry = catalog.accelerator(row.accelerator)
+    boards = int(n["boards"])
     rating = BoardRating(tdp_w=entry.tdp_w.value, idle_w=entry.idle_w.value)
-    part, shape = part_of(row.accelerator, catalog), shape_of(row.workload, catalog)
-    spec = ReplicaSpec(part=part, shape=shape, precision=row.precision, accelerators=boards, engine=row.engine)
-    replicas, work = price_replicas([spec], calibration), describe([spec])
+    part = part_of(row.accelerator, catalog)
+    shape = shape_of(row.workload, catalog)
+    spec = ReplicaSpec(
+        part=part, shape=shape, precision=row.precision, accelerators=boards, engine=row.engine
+    )
+    replicas = price_replicas([spec], calibration)
+    work = describe([spec])
     if row.scenario == "prefill":
         compute = float(work["flops_s_per_token"][0] / replicas["prefill_s_per_token"][0])
         return float(board_power_w(rating, PREFILL_MEMORY_FRACTION, compute))
     traffic = Traffic(input_tokens=n["input_tokens"], output_tokens=n["output_tokens"])
     point = at_concurrency(replicas, np.zeros(1, dtype=int), traffic, np.array([n["batch"]]))
-    batch, step_s = float(point.running_sequences[0]), float(point.tpot_s[0])
+    batch = float(point.running_sequences[0])
+    step_s = float(point.tpot_s[0])
     context = n["input_tokens"] + n["output_tokens"] / 2
     cache_s = memory_fit(part, shape, row.precision, boards).kv_bytes_per_token * context
     cache_s /= boards * part.hbm_bytes_per_s
     touched = -np.expm1(batch * float(work["log_expert_missed"][0]))
-    moved_s = float(work["shared_stream_s"][0]) + float(work["routed_stream_s"][0]) * touched + batch * cache_s
-    return float(board_power_w(rating, moved_s / step_s, batch * float(work["flops_s_per_token"][0]) / step_s))
+    moved_s = (
+        float(work["shared_stream_s"][0])
+        + float(work["routed_stream_s"][0]) * touched
+        + batch * cache_s
+    )
+    return float(
+        board_power_w(
+            rating, moved_s / step_s, batch * float(work["flops_s_per_token"][0]) / step_s
+        )
+    )
 
 
 def validation_picture(checked: pd.DataFrame) -> Picture:
@@ -196,8 +287,10 @@ def validation_picture(checked: pd.DataFrame) -> Picture:
     panels = []
     for quantity, title in _PANELS.items():
         chosen = checked[(checked["quantity"] == quantity) & checked["predicted"].notna()]
-        measured, predicted = chosen["measured"].tolist(), chosen["predicted"].tolist()
-        x, y = ratio_axis(measured, "measured"), ratio_axis(predicted, "predicted")
+        measured = chosen["measured"].tolist()
+        predicted = chosen["predicted"].tolist()
+        x = ratio_axis(measured, "measured")
+        y = ratio_axis(predicted, "predicted")
         ends = [(end, end) for end in (min(measured, default=1.0), max(measured, default=1.0))]
         marks: list[Mark] = [Line(points=ends, colour=TOTAL, stroke=1.0)]
         for colour, name in enumerate(accelerators):

@@ -89,7 +89,9 @@ class Answer(Generic[Found]):
         tables = read_contents(self.folder).tables
         if name not in tables:
             hint = nearest(name, tables) or f"there are {', '.join(tables)}"
-            raise ScenarioError(Problem(file=os.fspath(self.folder), message=f"has no table {name!r}", hint=hint))
+            raise ScenarioError(
+                Problem(file=os.fspath(self.folder), message=f"has no table {name!r}", hint=hint)
+            )
         frame = pd.DataFrame(tables[name].columns)
         for column in frame:  # cells of a file are text; an empty one is unknown
             cells = frame[column].replace("", None)
@@ -108,7 +110,9 @@ class Answer(Generic[Found]):
         name = chart if chart is not None else next(iter(pictures), "")
         if name not in pictures:
             hint = nearest(name, pictures) or f"there are {', '.join(pictures) or 'none'}"
-            raise ScenarioError(Problem(file=os.fspath(self.folder), message=f"has no chart {name!r}", hint=hint))
+            raise ScenarioError(
+                Problem(file=os.fspath(self.folder), message=f"has no chart {name!r}", hint=hint)
+            )
         return Plot(name=name, svg=svg_of(pictures[name]))
 
     def _pictures(self) -> dict[str, Picture]:

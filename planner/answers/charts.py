@@ -16,7 +16,15 @@ from planner.files import change_files
 from planner.output.blocks import Area, Figure, Line, Mark, Panel, Picture
 from planner.output.folder import CHARTS as FOLDER
 from planner.output.folder import Contents, fitting, read_contents
-from planner.output.svg import FORMATS, even_axis, files_of, panel_of, picture_of, ratio_axis, swings
+from planner.output.svg import (
+    FORMATS,
+    even_axis,
+    files_of,
+    panel_of,
+    picture_of,
+    ratio_axis,
+    swings,
+)
 from planner.output.words import spoken, unit_price
 
 Draw = Callable[[Contents], Figure | None]
@@ -45,8 +53,13 @@ def fan(contents: Contents) -> Figure | None:
     """Draw monthly medians with bands from P10 to P90 and, paler, P5 to P95."""
     if not (charts := fan_charts(contents, [("p5", "p95"), ("p10", "p90")], "")):
         return None
-    title, drawn = "By month: median, P10 to P90, P5 to P95", [panel_of(one, one.title, height=230.0) for one in charts]
-    return Picture(title=title, panels=drawn, keys={series.name: series.colour for series in charts[0].series})
+    title, drawn = (
+        "By month: median, P10 to P90, P5 to P95",
+        [panel_of(one, one.title, height=230.0) for one in charts],
+    )
+    return Picture(
+        title=title, panels=drawn, keys={series.name: series.colour for series in charts[0].series}
+    )
 
 
 def convergence(contents: Contents) -> Figure | None:
@@ -54,14 +67,25 @@ def convergence(contents: Contents) -> Figure | None:
     if not (means := contents.table("convergence")):
         return None
     palette = colours(means.texts("scenario"))
-    mean, low, high = (by_name(means, "scenario", "replications", name, float) for name in ("mean", "low", "high"))
-    marks: list[Mark] = [Area(upper=high[s], lower=low[s], colour=palette[s], opacity=0.2) for s in mean]
+    mean, low, high = (
+        by_name(means, "scenario", "replications", name, float) for name in ("mean", "low", "high")
+    )
+    marks: list[Mark] = [
+        Area(upper=high[s], lower=low[s], colour=palette[s], opacity=0.2) for s in mean
+    ]
     marks += [Line(points=mean[s], colour=palette[s]) for s in mean]
-    values = [v for edges in (mean, low, high) for line in edges.values() for _, v in line if v is not None] or [0.0]
+    values = [
+        v
+        for edges in (mean, low, high)
+        for line in edges.values()
+        for _, v in line
+        if v is not None
+    ] or [0.0]
     room = 0.05 * ((max(values) - min(values)) or abs(values[0]) or 1.0)
     y = even_axis(min(values) - room, max(values) + room, f"mean {spoken(objective_of(contents))}")
     x = ratio_axis(means.totals("replications"), "replications")
-    title, panel = "How sure the mean is, with its 95% interval", Panel(x=x, y=y, marks=marks, height=360.0)
+    title = "How sure the mean is, with its 95% interval"
+    panel = Panel(x=x, y=y, marks=marks, height=360.0)
     return Picture(title=title, panels=[panel], keys={s: palette[s] for s in mean})
 
 
@@ -69,15 +93,21 @@ def bridge(contents: Contents) -> Figure | None:
     """Draw why a token costs more or less than in the baseline, by cause, one panel for each scenario."""
     if not (table := contents.table("bridge")):
         return None
-    column, drawn = "difference_per_million_tokens_usd", []
+    column = "difference_per_million_tokens_usd"
+    drawn = []
     for scenario, parts in table.sums("scenario", "cause", column).items():
-        rows = [(cause.replace("_", " "), [(part, 1 if part > 0 else 2)]) for cause, part in parts.items()]
+        rows = [
+            (cause.replace("_", " "), [(part, 1 if part > 0 else 2)])
+            for cause, part in parts.items()
+        ]
         total = sum(parts.values())
         title = f"{scenario}: {unit_price(abs(total))} {'dearer' if total > 0 else 'cheaper'} than the baseline"
         drawn.append(swings(rows, 0.0, title, table.totals(column)))
     title = "Why a token costs more or less than in the baseline"
     note = "USD per million tokens, shared among the causes."
-    return Picture(title=title, panels=drawn, keys={"dearer": 1, "cheaper": 2}, shape="square", note=note)
+    return Picture(
+        title=title, panels=drawn, keys={"dearer": 1, "cheaper": 2}, shape="square", note=note
+    )
 
 
 STUDY_CHARTS: dict[str, Draw] = {
@@ -104,7 +134,10 @@ def figures_of(contents: Contents, names: Sequence[str] = tuple(CHARTS)) -> dict
     """Return the charts that a folder's contents allow, each with the folder's name in its title."""
     drawn = {name: CHARTS[name](contents) for name in names}
     pictures = {name: picture_of(figure) for name, figure in drawn.items() if figure is not None}
-    return {name: replace(picture, title=f"{picture.title}, {contents.name}") for name, picture in pictures.items()}
+    return {
+        name: replace(picture, title=f"{picture.title}, {contents.name}")
+        for name, picture in pictures.items()
+    }
 
 
 def study_pictures(contents: Contents) -> dict[str, bytes]:
@@ -123,6 +156,8 @@ def write_charts(folder: Path, formats: Sequence[str] = FORMATS) -> list[Path]:
             for suffix, content in files_of(picture, formats).items()
         }
     if not drawn:
-        raise ScenarioError(Problem(file=str(folder), message="holds no timeline, ledger or losses to draw"))
+        raise ScenarioError(
+            Problem(file=str(folder), message="holds no timeline, ledger or losses to draw")
+        )
     change_files(folder, drawn)
     return [folder / name for name in drawn]

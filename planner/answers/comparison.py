@@ -10,14 +10,28 @@ from typing import Any
 from planner.answers import judgement, run
 from planner.answers.answer import Answer
 from planner.answers.futures import futures_lines, futures_table
-from planner.answers.plan_workbooks import bridge_page, comparison_page, months_pages, plain_pages, statements_page
+from planner.answers.plan_workbooks import (
+    bridge_page,
+    comparison_page,
+    months_pages,
+    plain_pages,
+    statements_page,
+)
 from planner.answers.report import answer_files
 from planner.answers.run import evidence_tables, plan_tables, rounded, scenario_sha256
 from planner.answers.tables import figure_column, tables_of
 from planner.finance.bridge import CAUSES, PLAN_CAUSE_MEANINGS, PLAN_CAUSES, account_bridge
 from planner.finance.present_value import cumulative_per_million_tokens, per_million_tokens
 from planner.output.folder import WORKBOOK, Contents, place_folder, write_folder
-from planner.output.tables import DEFAULT_FORMAT, SCHEMA_VERSION, Column, ColumnKind, CsvFormat, Table, TableDescription
+from planner.output.tables import (
+    DEFAULT_FORMAT,
+    SCHEMA_VERSION,
+    Column,
+    ColumnKind,
+    CsvFormat,
+    Table,
+    TableDescription,
+)
 from planner.output.terminal import cell, text_table, wrapped
 from planner.output.workbook import Page, SheetChart, words, write_tables
 from planner.run.measure_names import DRAWS, MEASURES, SERVICE
@@ -41,9 +55,12 @@ SHOWN_ROWS = 40
 
 def comparison_rows(comparison: Comparison) -> Table:
     """Return comparison.csv."""
-    base, first = comparison.figures[comparison.baseline], comparison.chances[comparison.baseline]
+    base = comparison.figures[comparison.baseline]
+    first = comparison.chances[comparison.baseline]
     rows: list[tuple[Any, ...]] = []
-    for name, figures, chance in zip(comparison.names, comparison.figures, comparison.chances, strict=True):
+    for name, figures, chance in zip(
+        comparison.names, comparison.figures, comparison.chances, strict=True
+    ):
         for measure, value in figures.items():
             drawn = measure in chance.figures[0]
             band = chance.interval(measure) if drawn else None
@@ -64,7 +81,9 @@ def held_tables(comparison: Comparison) -> list[Table]:
         for cause in CAUSES
     )
     dollars = COMPARISON_TABLES["bridge_usd"].of_rows(
-        (name, cause, cents) for name, parts in comparison.others(comparison.dollars) for cause, cents in parts.items()
+        (name, cause, cents)
+        for name, parts in comparison.others(comparison.dollars)
+        for cause, cents in parts.items()
     )
     before = present_parts(comparison.results[comparison.baseline])
     accounts = COMPARISON_TABLES["bridge_accounts"].of_rows(
@@ -72,28 +91,45 @@ def held_tables(comparison: Comparison) -> list[Table]:
         for name, after in comparison.others(map(present_parts, comparison.results))
         for row in account_bridge(before, after)
     )
-    base, monthly = series_of(comparison.results[comparison.baseline]).cash_flow_usd, {}
+    base = series_of(comparison.results[comparison.baseline]).cash_flow_usd
+    monthly = {}
     for name, result in zip(comparison.names, comparison.results, strict=True):
         months = series_of(result)
-        cost, tokens, cash = months.accrued_usd, months.tokens, months.cash_flow_usd
+        cost = months.accrued_usd
+        tokens = months.tokens
+        cash = months.cash_flow_usd
         unit_costs = per_million_tokens(cost, tokens), cumulative_per_million_tokens(cost, tokens)
-        monthly[name] = [figures.tolist() for figures in (cost, cash, cash - base, tokens, *unit_costs)]
+        monthly[name] = [
+            figures.tolist() for figures in (cost, cash, cash - base, tokens, *unit_costs)
+        ]
     by_month = COMPARISON_TABLES["comparison_monthly"].of_rows(
         (label, name, *(figure[month] for figure in figures))
         for month, label in enumerate(comparison.results[0].plan.months.labels)
         for name, figures in monthly.items()
     )
-    return [comparison_rows(comparison), bridge, dollars, accounts, by_month, *in_futures(comparison)]
+    return [
+        comparison_rows(comparison),
+        bridge,
+        dollars,
+        accounts,
+        by_month,
+        *in_futures(comparison),
+    ]
 
 
 def in_futures(comparison: Comparison) -> list[Table]:
     """Return the plans in each future as a table; none where no future is named."""
-    return [futures_table(COMPARISON_TABLES["futures"], comparison.futures)] if comparison.futures else []
+    return (
+        [futures_table(COMPARISON_TABLES["futures"], comparison.futures)]
+        if comparison.futures
+        else []
+    )
 
 
 def comparison_summary(comparison: Comparison) -> dict[str, Any]:
     """Return the comparison as JSON: measures, bridges, verdicts, intervals, warnings."""
-    names, base = comparison.names, comparison.chances[comparison.baseline]
+    names = comparison.names
+    base = comparison.chances[comparison.baseline]
     savings = {
         name: ends_of(saving)
         for name, chance in zip(names, comparison.chances, strict=True)
@@ -104,7 +140,10 @@ def comparison_summary(comparison: Comparison) -> dict[str, Any]:
         "baseline": names[comparison.baseline],
         "seed": comparison.results[0].seed,
         "scenarios": {
-            name: {measure: None if value is None else rounded(value) for measure, value in figures.items()}
+            name: {
+                measure: None if value is None else rounded(value)
+                for measure, value in figures.items()
+            }
             for name, figures in zip(names, comparison.figures, strict=True)
         },
         "bridge_per_million_tokens_usd": {
@@ -115,9 +154,17 @@ def comparison_summary(comparison: Comparison) -> dict[str, Any]:
             name: {cause: cents / 100 for cause, cents in parts.items()}
             for name, parts in comparison.others(comparison.dollars)
         },
-        "verdicts": dict(zip(names, map(run.verdict_summary, comparison.results, comparison.chances), strict=True)),
-        "replications": dict(zip(names, map(run.replications_summary, comparison.chances), strict=True)),
-        "saving_interval_fraction": {name: [rounded(end or 0.0) for end in ends] for name, ends in savings.items()},
+        "verdicts": dict(
+            zip(
+                names, map(run.verdict_summary, comparison.results, comparison.chances), strict=True
+            )
+        ),
+        "replications": dict(
+            zip(names, map(run.replications_summary, comparison.chances), strict=True)
+        ),
+        "saving_interval_fraction": {
+            name: [rounded(end or 0.0) for end in ends] for name, ends in savings.items()
+        },
         **{table.name: table.records() for table in in_futures(comparison)},
         "warnings": list(comparison.warnings),
         "notes": list(comparison.notes),
@@ -126,13 +173,19 @@ def comparison_summary(comparison: Comparison) -> dict[str, Any]:
 
 def comparison_table(comparison: Comparison, *, verbose: bool = False) -> str:
     """Lay the comparison out for a terminal: which plan to take, the plans, and with details why they differ."""
-    summary, figures_of = comparison_summary(comparison), dict(zip(comparison.names, comparison.figures, strict=True))
+    summary = comparison_summary(comparison)
+    figures_of = dict(zip(comparison.names, comparison.figures, strict=True))
     plans = judgement.plans_of(figures_of, summary["verdicts"])
-    base, choice = plans[comparison.baseline], judgement.choose(plans)
+    base = plans[comparison.baseline]
+    choice = judgement.choose(plans)
     rows = []
     for plan in choice.ranked:
         figures = figures_of[plan.name]
-        change = plan.cost / base.cost - 1.0 if judgement.comparable(plan, base) and plan.cost and base.cost else None
+        change = (
+            plan.cost / base.cost - 1.0
+            if judgement.comparable(plan, base) and plan.cost and base.cost
+            else None
+        )
         cells = (
             cell(summary["verdicts"][plan.name]["lowest_fraction"], ".2%"),
             cell(plan.cost, ",.4f"),
@@ -144,7 +197,10 @@ def comparison_table(comparison: Comparison, *, verbose: bool = False) -> str:
         rows.append((plan.name[:20], plan.standing, *cells))
     header = ("scenario", "SLO", "lowest", "USD/Mtok", "change", "NPC M$", "capex", "P&L cost")
     advice = [*judgement.much_shed(plans), judgement.recommendation(plans, base.name, summary)]
-    advice += [*judgement.target_lines(summary["verdicts"]), *judgement.inconclusive_lines(choice.ranked)]
+    advice += [
+        *judgement.target_lines(summary["verdicts"]),
+        *judgement.inconclusive_lines(choice.ranked),
+    ]
     lines = [*wrapped(list(filter(None, advice))), "", text_table(header, rows), ""]
     lines += wrapped(judgement.warnings_of(choice)) if choice.best else []
     lines += wrapped(judgement.resale_lines(figures_of, base.name))
@@ -159,33 +215,63 @@ def comparison_table(comparison: Comparison, *, verbose: bool = False) -> str:
         lines += wrapped([chance + ", ".join(spans)])
     for table in in_futures(comparison):
         lines += ["", *futures_lines(table)]
-    lines += wrapped(["! inputs were not varied; order under uncertainty: planner montecarlo STUDY"])
+    lines += wrapped(
+        ["! inputs were not varied; order under uncertainty: planner montecarlo STUDY"]
+    )
     if verbose and (bridges := comparison.others(comparison.bridges)):
         steps = [
-            (name[:15], *(f"{parts[0][cause]:+.4f}" if round(parts[0][cause], 4) else "0" for cause in CAUSES))
+            (
+                name[:15],
+                *(
+                    f"{parts[0][cause]:+.4f}" if round(parts[0][cause], 4) else "0"
+                    for cause in CAUSES
+                ),
+            )
             for name, parts in bridges
         ]
         amounts = [
-            (name[:15], *(cell(cents / 100, "+,.3f", MILLION) for cents in (*parts.values(), sum(parts.values()))))
+            (
+                name[:15],
+                *(
+                    cell(cents / 100, "+,.3f", MILLION)
+                    for cents in (*parts.values(), sum(parts.values()))
+                ),
+            )
             for name, parts in comparison.others(comparison.dollars)
         ]
         lines += ["", f"USD per million tokens against {base.name}, by cause:"]
-        lines += [text_table(("scenario", *(cause.replace("_", " ") for cause in CAUSES)), steps), ""]
-        lines += ["M USD over the horizon, by cause:", text_table(("scenario", *PLAN_CAUSES, "sum"), amounts)]
+        lines += [
+            text_table(("scenario", *(cause.replace("_", " ") for cause in CAUSES)), steps),
+            "",
+        ]
+        lines += [
+            "M USD over the horizon, by cause:",
+            text_table(("scenario", *PLAN_CAUSES, "sum"), amounts),
+        ]
     return "\n".join(lines).rstrip()
 
 
 def write_comparison(
-    comparison: Comparison, folder: Path, form: CsvFormat = DEFAULT_FORMAT, futures: Path | None = None
+    comparison: Comparison,
+    folder: Path,
+    form: CsvFormat = DEFAULT_FORMAT,
+    futures: Path | None = None,
 ) -> None:
     """Write a comparison's folder, whole or not at all; ``futures`` is the file that names them."""
-    names, plan = comparison.names, comparison.results[0].plan
+    names = comparison.names
+    plan = comparison.results[0].plan
     results = dict(zip(names, comparison.results, strict=True))
     scenarios = {name: result.scenario for name, result in results.items()}
     made = (*held_tables(comparison), *plan_tables(results), *evidence_tables(scenarios))
     tables = {table.name: table for table in made}
-    baseline, seed, drawn = names[comparison.baseline], comparison.results[0].seed, comparison.chances[0].number
-    options = {"--baseline": baseline, "--seed": seed, "--replications": None if drawn == DRAWS else drawn}
+    baseline = names[comparison.baseline]
+    seed = comparison.results[0].seed
+    drawn = comparison.chances[0].number
+    options = {
+        "--baseline": baseline,
+        "--seed": seed,
+        "--replications": None if drawn == DRAWS else drawn,
+    }
     options |= {"--futures": futures}
     manifest = {
         "kind": "comparison",
@@ -207,7 +293,9 @@ def write_comparison(
         **months_pages(plan.months.labels, dict(zip(names, comparison.chances, strict=True))),
         **statements_page(results),
         **plain_pages({"Futures": shown["futures"]} if comparison.futures else {}),
-        **plain_pages({"Timeline": shown["comparison_monthly"], "Assumptions": shown["assumptions"]}),
+        **plain_pages(
+            {"Timeline": shown["comparison_monthly"], "Assumptions": shown["assumptions"]}
+        ),
     }
     workbook = write_tables(" against ".join(names), plan.start, pages)
     write_folder(folder, answer_files(contents, "comparison", form, {WORKBOOK: workbook}), manifest)
@@ -217,13 +305,24 @@ def sweep_description(axes: Sequence[SweepAxis]) -> TableDescription:
     """Return the columns of sweep.csv: the keys varied, as numbers where all values are, service, every measure."""
     varied = []
     for path, values in ((axis.path, axis.values) for axis in axes):
-        numbers, kind, unit = [number_of(value) for value in values], ColumnKind.TEXT, ""
+        numbers = [number_of(value) for value in values]
+        kind = ColumnKind.TEXT
+        unit = ""
         if None not in numbers:
-            unit, is_whole = unit_of(path.rpartition(".")[2]) or "", all(isinstance(n, int) for n in numbers)
+            unit = unit_of(path.rpartition(".")[2]) or ""
+            is_whole = all(isinstance(n, int) for n in numbers)
             kind = ColumnKind.INTEGER if is_whole else ColumnKind.DECIMAL
-        decimals = max(len(value.partition(".")[2]) if "e" not in value.lower() else 9 for value in values)
-        varied.append(Column(name=path, kind=kind, description=f"Value of {path}.", unit=unit, decimals=decimals))
-    problem = Column(name="problem", kind=ColumnKind.TEXT, description="Why the combination could not be run.")
+        decimals = max(
+            len(value.partition(".")[2]) if "e" not in value.lower() else 9 for value in values
+        )
+        varied.append(
+            Column(
+                name=path, kind=kind, description=f"Value of {path}.", unit=unit, decimals=decimals
+            )
+        )
+    problem = Column(
+        name="problem", kind=ColumnKind.TEXT, description="Why the combination could not be run."
+    )
     figures = (figure_column(name) for name in (*SERVICE, *(measure.name for measure in MEASURES)))
     return TableDescription(
         name="sweep",
@@ -237,11 +336,15 @@ def sweep_description(axes: Sequence[SweepAxis]) -> TableDescription:
 def sweep_rows(axes: Sequence[SweepAxis], points: Sequence[SweepPoint]) -> Table:
     """Return sweep.csv."""
     description = sweep_description(axes)
-    varied, measured = description.columns[: len(axes)], description.columns[len(axes) : -1]
+    varied = description.columns[: len(axes)]
+    measured = description.columns[len(axes) : -1]
     rows: list[tuple[Any, ...]] = []
     for point in points:
         settings = zip(varied, point.values, strict=True)
-        values = (value if column.kind is ColumnKind.TEXT else number_of(value) for column, value in settings)
+        values = (
+            value if column.kind is ColumnKind.TEXT else number_of(value)
+            for column, value in settings
+        )
         known = ((point.figures or {}).get(column.name) for column in measured)
         figures = (None if figure is None else figure + 0.0 for figure in known)  # −0 is 0
         rows.append((*values, *figures, point.problem))
@@ -250,10 +353,15 @@ def sweep_rows(axes: Sequence[SweepAxis], points: Sequence[SweepPoint]) -> Table
 
 def sweep_text(axes: Sequence[SweepAxis], points: Sequence[SweepPoint]) -> str:
     """Lay out the best points for a terminal: the SLO target met, cheapest first; then missed, by how far."""
-    paths, named = [axis.path for axis in axes], {}
+    paths = [axis.path for axis in axes]
+    named = {}
     for point in points:
-        named[", ".join(f"{path} = {value}" for path, value in zip(paths, point.values, strict=True))] = point
-    choice = judgement.choose([judgement.served(name, point.figures or {}) for name, point in named.items()])
+        named[
+            ", ".join(f"{path} = {value}" for path, value in zip(paths, point.values, strict=True))
+        ] = point
+    choice = judgement.choose(
+        [judgement.served(name, point.figures or {}) for name, point in named.items()]
+    )
     rows = []
     for plan in choice.ranked[:SHOWN_ROWS]:
         figures = named[plan.name].figures or {}
@@ -269,7 +377,9 @@ def sweep_text(axes: Sequence[SweepAxis], points: Sequence[SweepPoint]) -> str:
     if len(points) > SHOWN_ROWS:
         lines.append(f"and {len(points) - SHOWN_ROWS} more in sweep.csv")
     if failed := [point for point in points if point.problem]:
-        lines.append(f"{len(failed)} of {len(points)} combinations could not be run; the first: {failed[0].problem}")
+        lines.append(
+            f"{len(failed)} of {len(points)} combinations could not be run; the first: {failed[0].problem}"
+        )
     return "\n".join([*lines, "", *wrapped([judgement.sweep_advice(choice)])])
 
 
@@ -282,7 +392,10 @@ def write_sweep(
     form: CsvFormat = DEFAULT_FORMAT,
 ) -> None:
     """Write a sweep's folder, whole or not at all; the caller holds its lock and has checked it."""
-    tables = {table.name: table for table in (sweep_rows(axes, points), *evidence_tables({scenario.name: scenario}))}
+    tables = {
+        table.name: table
+        for table in (sweep_rows(axes, points), *evidence_tables({scenario.name: scenario}))
+    }
     identity = {
         "kind": "sweep",
         "version": __version__,
@@ -292,9 +405,12 @@ def write_sweep(
         "vary": {axis.path: list(axis.values) for axis in axes},
         **manifest,
     }
-    kind, last = "column" if len(axes) > 1 else "line", min(len(points), SHOWN_ROWS)
+    kind = "column" if len(axes) > 1 else "line"
+    last = min(len(points), SHOWN_ROWS)
     charts = tuple(
-        SheetChart(title=words(name), columns=(name,), kind=kind, last=last, across_columns=len(axes))
+        SheetChart(
+            title=words(name), columns=(name,), kind=kind, last=last, across_columns=len(axes)
+        )
         for name in (judgement.COST, judgement.ATTAINED)
     )
     note = "One run of each point under the same random numbers; run planner montecarlo for percentiles."
@@ -316,7 +432,9 @@ def comparison_answer(folder: Path, comparison: Comparison) -> Answer[Comparison
         notes=comparison.notes,
         summarise=lambda: comparison_summary(comparison),
         say=lambda verbose: comparison_table(comparison, verbose=verbose),
-        is_met=lambda: any(one["status"] == "MET" for one in comparison_summary(comparison)["verdicts"].values()),
+        is_met=lambda: any(
+            one["status"] == "MET" for one in comparison_summary(comparison)["verdicts"].values()
+        ),
         rows=lambda: comparison_rows(comparison),
     )
 
@@ -332,7 +450,10 @@ class Sweep:
 
     def frontier(self) -> list[int]:
         """Return the points that no other beats in both levelised cost and lowest SLO attainment, cheapest first."""
-        plans = [judgement.served(str(place), point.figures or {}) for place, point in enumerate(self.points)]
+        plans = [
+            judgement.served(str(place), point.figures or {})
+            for place, point in enumerate(self.points)
+        ]
         return [int(plan.name) for plan in judgement.frontier(plans)]
 
 

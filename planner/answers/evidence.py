@@ -12,7 +12,9 @@ from planner.output.folder import Contents
 from planner.output.words import NOTHING, figure, measured, percent
 from planner.run.measure_names import AGAINST_BASELINE, DEFINITIONS, MEASURES
 
-FORMULAS = DEFINITIONS | {measure.name: measure.formula for measure in (*MEASURES, *AGAINST_BASELINE)}
+FORMULAS = DEFINITIONS | {
+    measure.name: measure.formula for measure in (*MEASURES, *AGAINST_BASELINE)
+}
 VIEWS = {measure.name: measure.view for measure in (*MEASURES, *AGAINST_BASELINE)}
 KEY = (
     "v is the discount factor of the month. Accrual is P&L and capital charge, cash is money that changes hands, "
@@ -28,10 +30,13 @@ QUANTITIES = {
 def warnings_section(contents: Contents) -> Section | None:
     """Return what is hardly meant about a sweep's or a study's plans, below their answer."""
     told = [f"Warning: {warning}" for warning in contents.manifest.get("warnings", ())]
-    plans, drawn = contents.table("warnings"), contents.table("uncertain")
+    plans = contents.table("warnings")
+    drawn = contents.table("uncertain")
     if contents.kind == "study" and plans is not None:
         rows = plans.rows("scenario", "severity", "text")
-        told += [f"{severity.capitalize()}: {scenario}: {text}" for scenario, severity, text in rows]
+        told += [
+            f"{severity.capitalize()}: {scenario}: {text}" for scenario, severity, text in rows
+        ]
     if drawn is not None and "warning" in drawn:
         told += [f"Warning: {text}" for text in drawn.texts("warning") if text]
     return section("answer", show.sentences(told, "note")) if told else None
@@ -43,7 +48,8 @@ def uncertain_section(contents: Contents) -> Section | None:
         return None
     names = ("input", "p10", "p50", "p90", "unit", "distribution", "source", "date", "grade")
     rows = [(name, *map(figure, cells[:3]), *cells[3:]) for name, *cells in inputs.rows(*names)]
-    header, caption = ("uncertain input", "P10", "P50", "P90", *names[4:]), f"{len(rows)} uncertain inputs"
+    header = ("uncertain input", "P10", "P50", "P90", *names[4:])
+    caption = f"{len(rows)} uncertain inputs"
     grid = Grid(caption=caption, header=header, rows=rows, numeric=(1, 2, 3), unbroken=(4, 5, 7, 8))
     said = "What is uncertain, and where its spread comes from. Everything else is held as stated."
     return section("assumptions", [Sentence(text=said), grid])
@@ -56,19 +62,28 @@ def assumptions_section(contents: Contents) -> Section | None:
     names: tuple[str, ...] = ("path", "value", "unit", "source", "date", "grade")
     rows: list[tuple[str, ...]] = list(assumed.rows(*names))
     scenarios = assumed.texts("scenario") if "scenario" in assumed else []
-    plans, plans_of = set(scenarios), dict[tuple[str, ...], list[str]]()
+    plans = set(scenarios)
+    plans_of = dict[tuple[str, ...], list[str]]()
     if several := len(plans) > 1:
         for row, scenario in zip(rows, scenarios, strict=True):
             plans_of.setdefault(row, []).append(scenario)
         names = (*names, "in")
-        rows = [(*row, "all" if len(by) == len(plans) else ", ".join(by)) for row, by in plans_of.items()]
+        rows = [
+            (*row, "all" if len(by) == len(plans) else ", ".join(by))
+            for row, by in plans_of.items()
+        ]
     grades = Counter(row[5] for row in rows)
-    told = ", ".join(f"{number} graded {grade}" for grade, number in sorted(grades.items()) if len(grade) == 1)
+    told = ", ".join(
+        f"{number} graded {grade}" for grade, number in sorted(grades.items()) if len(grade) == 1
+    )
     whose = "scenarios" if several else "scenario"
     said = f"{grades['user']} values come from the {whose}, {grades['default']} are defaults; "
     blocks: list[Block] = [
         Sentence(text=f"{said}of the catalogue's, {told}."),
-        Sentence(text="A is a datasheet or a log, B a credible report, C derived, D assumed.", tone="note"),
+        Sentence(
+            text="A is a datasheet or a log, B a credible report, C derived, D assumed.",
+            tone="note",
+        ),
     ]
     titles = {
         "D": "Assumed values (grade D): replace these with your own first",
@@ -89,7 +104,9 @@ def error_section(contents: Contents) -> Section | None:
         return None
     rows = []
     figures = ("fitted_median_fraction", "holdout_median_fraction", "rows")
-    for quantity, group, fitted, unseen, number in errors.rows("quantity", "group", numbers=figures):
+    for quantity, group, fitted, unseen, number in errors.rows(
+        "quantity", "group", numbers=figures
+    ):
         name = f"{QUANTITIES.get(quantity, quantity)}, {group}"
         rows.append((name, f"{number or 0:,.0f}", percent(fitted), percent(unseen)))
     header = ("quantity", "measurements", "error, fitted", "error, model left out")
@@ -97,14 +114,17 @@ def error_section(contents: Contents) -> Section | None:
         "Median distance between the throughput formula and public measurements. The last figure is for a model whose "
         "measurements the fit had never seen, as a new model of yours will be."
     )
-    grid = Grid(caption="The model's own measured error", header=header, rows=rows, numeric=(1, 2, 3))
+    grid = Grid(
+        caption="The model's own measured error", header=header, rows=rows, numeric=(1, 2, 3)
+    )
     return section("error", [Sentence(text=said), grid])
 
 
 def reproduce_section(contents: Contents) -> Section:
     """Return how to get the same bytes again."""
     manifest = contents.manifest
-    catalog, identity = manifest.get("catalog", {}), manifest.get("identity", {})
+    catalog = manifest.get("catalog", {})
+    identity = manifest.get("identity", {})
     hashes = manifest.get("scenarios") or identity.get("scenarios", {})
     facts = {
         "version": manifest.get("version", identity.get("version")),
@@ -136,7 +156,8 @@ def reproduce_section(contents: Contents) -> Section:
 
 def measures_section(contents: Contents) -> Section | None:
     """Return the measures, one row each, folded: what each plan comes to, and how that is defined."""
-    single, compared = contents.table("measures"), contents.table("comparison")
+    single = contents.table("measures")
+    compared = contents.table("comparison")
     by_plan: dict[str, dict[str, float | None]] = {}
     if single is not None:
         by_plan["this plan"] = dict(single.rows("measure", numbers=["value"]))
@@ -144,14 +165,17 @@ def measures_section(contents: Contents) -> Section | None:
         for plan, measure, value in compared.rows("scenario", "measure", numbers=["value"]):
             by_plan.setdefault(plan, {})[measure] = value
     names = list(dict.fromkeys(name for figures in by_plan.values() for name in figures))
-    known = [name for name in names if any(figures.get(name) is not None for figures in by_plan.values())]
+    known = [
+        name for name in names if any(figures.get(name) is not None for figures in by_plan.values())
+    ]
     if not known:
         return None
     rows = []
     for name in known:
         figures = (measured(plan.get(name), name) for plan in by_plan.values())
         rows.append((_words(name), *figures, FORMULAS.get(name, ""), VIEWS.get(name, "")))
-    header, numeric = ("measure", *by_plan, "definition", "view"), range(1, 1 + len(by_plan))
+    header = ("measure", *by_plan, "definition", "view")
+    numeric = range(1, 1 + len(by_plan))
     blocks: list[Block] = [
         Grid(caption="The measures", header=header, rows=rows, numeric=numeric),
         Sentence(text=KEY, tone="note"),
@@ -164,6 +188,10 @@ def measures_section(contents: Contents) -> Section | None:
 
 def _words(name: str) -> str:
     """Return a measure's name as words, its unit in the trade's spelling."""
-    shown = name.removesuffix("_usd").removesuffix("_fraction").removesuffix("_ratio").replace("_", " ")
-    words = (word.upper() if word in ("npv", "tco", "irr", "api") else word for word in shown.split(" "))
+    shown = (
+        name.removesuffix("_usd").removesuffix("_fraction").removesuffix("_ratio").replace("_", " ")
+    )
+    words = (
+        word.upper() if word in ("npv", "tco", "irr", "api") else word for word in shown.split(" ")
+    )
     return " ".join(words) or NOTHING

@@ -63,7 +63,9 @@ class Served:
         """Whether it is MET; a point of a sweep where its one replication meets the target."""
         if self.slo_attainment_fraction is None:
             return False
-        return self.shortfall_fraction == 0.0 if self.verdict is None else self.verdict.status == "MET"
+        return (
+            self.shortfall_fraction == 0.0 if self.verdict is None else self.verdict.status == "MET"
+        )
 
     @property
     def is_inconclusive(self) -> bool:
@@ -76,7 +78,9 @@ class Served:
         if self.slo_attainment_fraction is None:
             return "had no requests to serve"
         attained = self.slo_attainment_fraction
-        said = f"attains {percent(attained if attained > 1e-12 else 0.0, 2)}"  # not a rounding error
+        said = (
+            f"attains {percent(attained if attained > 1e-12 else 0.0, 2)}"  # not a rounding error
+        )
         if round(self.shed_fraction or 0.0, 4):
             said += f", sheds {percent(self.shed_fraction, 2)} of tokens"
         if self.meets_slo or self.is_inconclusive:
@@ -94,13 +98,17 @@ class Served:
 
 
 def served(
-    name: str, figures: Mapping[str, float | None], record: Mapping[str, Any] | None = None, decided_by: str = COST
+    name: str,
+    figures: Mapping[str, float | None],
+    record: Mapping[str, Any] | None = None,
+    decided_by: str = COST,
 ) -> Served:
     """Return a plan from its measures, of which ``decided_by`` ranks plans that are MET.
 
     ``record`` is its verdict over replications, as :func:`verdict_record` makes it, where there is one.
     """
-    short, cost = figures.get(SHORTFALL) if record is None else record["shortfall_fraction"], figures.get(decided_by)
+    short = figures.get(SHORTFALL) if record is None else record["shortfall_fraction"]
+    cost = figures.get(decided_by)
     return Served(
         name=name,
         slo_attainment_fraction=figures.get(ATTAINED),
@@ -113,7 +121,9 @@ def served(
 
 
 def plans_of(
-    figures: Mapping[str, Mapping[str, float | None]], verdicts: Mapping[str, Mapping[str, Any]], decided_by: str = COST
+    figures: Mapping[str, Mapping[str, float | None]],
+    verdicts: Mapping[str, Mapping[str, Any]],
+    decided_by: str = COST,
 ) -> list[Served]:
     """Return the plans of a comparison or a study, each with its verdict over its replications."""
     return [served(name, row, verdicts.get(name), decided_by) for name, row in figures.items()]
@@ -198,8 +208,16 @@ def choose(plans: Sequence[Served]) -> Choice:
     keeping = sorted((plan for plan in known if plan.meets_slo), key=_cost)
     inconclusive = sorted((plan for plan in known if plan.is_inconclusive), key=_cost)
     breaking = [plan for plan in plans if plan not in keeping and plan not in inconclusive]
-    breaking.sort(key=lambda plan: (plan.slo_attainment_fraction is None, plan.shortfall_fraction or 0.0, _cost(plan)))
-    return Choice(keeping=tuple(keeping), inconclusive=tuple(inconclusive), breaking=tuple(breaking))
+    breaking.sort(
+        key=lambda plan: (
+            plan.slo_attainment_fraction is None,
+            plan.shortfall_fraction or 0.0,
+            _cost(plan),
+        )
+    )
+    return Choice(
+        keeping=tuple(keeping), inconclusive=tuple(inconclusive), breaking=tuple(breaking)
+    )
 
 
 def _cost(plan: Served) -> float:
@@ -224,7 +242,11 @@ def frontier(plans: Sequence[Served]) -> list[Served]:
 
 def change_words(change: float) -> str:
     """Return a relative change of cost as 31.5% less, 8.7% more or the same."""
-    return f"{percent(abs(change))} {'less' if change < 0 else 'more'}" if round(change, 3) else "the same"
+    return (
+        f"{percent(abs(change))} {'less' if change < 0 else 'more'}"
+        if round(change, 3)
+        else "the same"
+    )
 
 
 def interval_words(one: float, other: float) -> str:
@@ -245,7 +267,11 @@ def against(cost: float | None, reference: float | None) -> str:
 
 def comparable(plan: Served, baseline: Served) -> bool:
     """Say whether a plan's cost may be held against the baseline's: not where it serves clearly worse."""
-    if plan.name == baseline.name or plan.slo_attainment_fraction is None or baseline.slo_attainment_fraction is None:
+    if (
+        plan.name == baseline.name
+        or plan.slo_attainment_fraction is None
+        or baseline.slo_attainment_fraction is None
+    ):
         return False
     if plan.meets_slo or baseline.meets_slo:
         return plan.meets_slo
@@ -257,7 +283,8 @@ def none_keeps(choice: Choice, what: str = "plans") -> str:
     known = [plan for plan in choice.ranked if plan.slo_attainment_fraction is not None]
     if not known:
         return f"None of these {what} had a request to serve."
-    is_choice, nearest = len(choice.ranked) > 1, f"{known[0].name} {known[0].service}"
+    is_choice = len(choice.ranked) > 1
+    nearest = f"{known[0].name} {known[0].service}"
     if choice.inconclusive:
         return f"None of these {what} is known to meet its SLO target." if is_choice else ""
     lead = f"None of these {what} meets its SLO target. Nearest: " if is_choice else ""
@@ -287,7 +314,8 @@ def recommendation(plans: Sequence[Served], baseline: str, summary: Mapping[str,
     said = f"{lead}, {against(best.cost, base.cost)} than the baseline {baseline}"
     if (saving := summary.get("saving_interval_fraction", {}).get(best.name)) is None:
         return f"{said}."
-    (low, high), words = saving, summary["replications"][best.name]["words"]
+    (low, high) = saving
+    words = summary["replications"][best.name]["words"]
     span = interval_words(-low, -high)
     if low <= 0 <= high:
         return f"{said}; in {words} it is {span}, so there is no clear difference."
@@ -298,7 +326,9 @@ def sweep_advice(choice: Choice) -> str:
     """Say which combination of a sweep to confirm: each was run once, which is no verdict."""
     if choice.best is None:
         return none_keeps(choice, "combinations")
-    best, number, meet = choice.best, len(choice.ranked), len(choice.keeping)
+    best = choice.best
+    number = len(choice.ranked)
+    meet = len(choice.keeping)
     price = f"{unit_price(best.cost)} per million tokens, levelised"
     said = f"Of {number:,} combinations {meet:,} meet{'s' if meet == 1 else ''} the SLO target in the base case"
     return f"{said}; cheapest: {best.name}, {price}. One replication is no verdict: confirm it with planner run."
@@ -333,18 +363,33 @@ def past_mending_lines(verdicts: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Say how many replications of which plans miss the SLO target whatever is bought, and why; nothing of none."""
     alike: dict[tuple[str, str], list[str]] = {}
     for name, record in verdicts.items():
-        if past := {cause: number for cause, number in (record["past_mending"] or {}).items() if number}:
-            causes = ", ".join(f"{cause.replace('_', ' ')} {number}" for cause, number in past.items())
+        if past := {
+            cause: number for cause, number in (record["past_mending"] or {}).items() if number
+        }:
+            causes = ", ".join(
+                f"{cause.replace('_', ' ')} {number}" for cause, number in past.items()
+            )
             number = sum(past.values())
-            misses = f"miss{'es' if number == 1 else ''} the SLO target whatever is bought: {causes}."
-            alike.setdefault((f"{number} of {record['replications']} replications", misses), []).append(name)
-    return [f"{lead}{' of ' * any(names)}{', '.join(names)} {misses}" for (lead, misses), names in alike.items()]
+            misses = (
+                f"miss{'es' if number == 1 else ''} the SLO target whatever is bought: {causes}."
+            )
+            alike.setdefault(
+                (f"{number} of {record['replications']} replications", misses), []
+            ).append(name)
+    return [
+        f"{lead}{' of ' * any(names)}{', '.join(names)} {misses}"
+        for (lead, misses), names in alike.items()
+    ]
 
 
 def _open(verdict: Verdict, option: str = "-n") -> str:
     """Return what is known of an inconclusive verdict, as INCONCLUSIVE at n = 16: P(SLO met) 94% [78, 99]."""
     low, high = verdict.interval
-    number = f"re-run with {option} {more}" if (more := verdict.settled_by) else "no number of replications settles it"
+    number = (
+        f"re-run with {option} {more}"
+        if (more := verdict.settled_by)
+        else "no number of replications settles it"
+    )
     return (
         f"INCONCLUSIVE at n = {verdict.replications}: P(SLO met) {verdict.share:.0%} [{low * 100:.0f}, "
         f"{high * 100:.0f}] against {verdict.confidence * 100:.6g}%; {number}"
@@ -353,21 +398,27 @@ def _open(verdict: Verdict, option: str = "-n") -> str:
 
 def target_words(target: Mapping[str, Any]) -> str:
     """Return an SLO target, as 98% per month and workload."""
-    per, scope = target["per"] == "month", target["scope"] == "workload"
+    per = target["per"] == "month"
+    scope = target["scope"] == "workload"
     over = "per month" if per else "over the horizon"
     whose = "workload" if per else "per workload"
     said = f"{over} and {whose}" if scope else f"{over}, all workloads together"
-    others = "".join(f", {name} {share * 100:.6g}%" for name, share in (target.get("workloads") or {}).items())
+    others = "".join(
+        f", {name} {share * 100:.6g}%" for name, share in (target.get("workloads") or {}).items()
+    )
     return f"{target['attainment'] * 100:.6g}% {said}{others}"
 
 
 def verdict_line(record: Mapping[str, Any], option: str = "-n") -> str:
     """Return the verdict in a line: the first of every surface; ``option`` is what takes more replications."""
-    base, target, verdict = record["base_case"], target_words(record), verdict_of(record)
+    base = record["base_case"]
+    target = target_words(record)
+    verdict = verdict_of(record)
     target += "" if record["stated"] else ", the default"
     if verdict.replications == 0:
         return f"SLO not tested (target {target}): there was no request to serve."
-    often, required = f"{verdict.met}/{verdict.replications} replications", f"{verdict.confidence * 100:.6g}%"
+    often = f"{verdict.met}/{verdict.replications} replications"
+    required = f"{verdict.confidence * 100:.6g}%"
     match verdict.status:
         case "MET":
             said = f"SLO MET in {often} (target {target}, in {required} of replications)."
@@ -383,7 +434,9 @@ def verdict_line(record: Mapping[str, Any], option: str = "-n") -> str:
     if base:  # as base case 99.39%, long-context, 2026-06
         attained = f"base case {share_words(base['slo_attainment_fraction'])}"
         ends.append(", ".join(filter(None, (attained, base["workload"], base["month"]))))
-    return f"{said} {ends[0].capitalize()}{''.join(f'; {end}' for end in ends[1:])}." if ends else said
+    return (
+        f"{said} {ends[0].capitalize()}{''.join(f'; {end}' for end in ends[1:])}." if ends else said
+    )
 
 
 def target_lines(verdicts: Mapping[str, Mapping[str, Any]]) -> list[str]:
@@ -391,7 +444,9 @@ def target_lines(verdicts: Mapping[str, Mapping[str, Any]]) -> list[str]:
     stated: dict[str, list[str]] = {}
     for name, record in verdicts.items():
         default = "" if record["stated"] else ", the default"
-        said = f"{target_words(record)}, in {record['confidence'] * 100:.6g}% of replications{default}"
+        said = (
+            f"{target_words(record)}, in {record['confidence'] * 100:.6g}% of replications{default}"
+        )
         stated.setdefault(said, []).append(name)
     if len(stated) == 1:
         return [f"SLO target: {next(iter(stated))}."]
@@ -401,19 +456,27 @@ def target_lines(verdicts: Mapping[str, Mapping[str, Any]]) -> list[str]:
 
 def share_words(share: float) -> str:
     """Return a share with two decimals, and more where those would round what was missed away."""
-    return f"{share:.{next((n for n in (2, 3, 4) if share == 1.0 or round(share, n + 2) < 1.0), 2)}%}"
+    return (
+        f"{share:.{next((n for n in (2, 3, 4) if share == 1.0 or round(share, n + 2) < 1.0), 2)}%}"
+    )
 
 
 def sizing(summary: Mapping[str, Any]) -> str:
     """Say the one thing that a run's figures advise about the size of its fleet; nothing where they advise nothing."""
-    verdict, idle = summary["verdict"], summary["capacity_fraction"]["idle"]
+    verdict = summary["verdict"]
+    idle = summary["capacity_fraction"]["idle"]
     if verdict["base_case"] is None:
         return ""
     if verdict["status"] != "MISSED":
-        if verdict["status"] != "MET" or verdict["met_replications"] < verdict["replications"] or idle <= IDLE_FRACTION:
+        if (
+            verdict["status"] != "MET"
+            or verdict["met_replications"] < verdict["replications"]
+            or idle <= IDLE_FRACTION
+        ):
             return ""
         return f"{percent(idle, 0)} of node-hours idle: sized for growth risk, or too large? planner size"
-    remedy, best = summary.get("remedy"), "the cheapest plan that meets it: planner size."
+    remedy = summary.get("remedy")
+    best = "the cheapest plan that meets it: planner size."
     if remedy is None:
         return f"planner run --advise finds how many more nodes of one cluster meet it; {best}"
     if remedy["cluster"] is None:
@@ -428,14 +491,23 @@ def sizing(summary: Mapping[str, Any]) -> str:
 
 def reserve_cluster(summary: Mapping[str, Any]) -> dict[str, str]:
     """Return the cluster that is reserve, much of the cost for few of the tokens, and that in words; or nothing."""
-    fleet, price = summary["clusters"][FLEET], "cost_per_million_tokens_usd"
-    rows = ((name, row) for name, row in summary["clusters"].items() if name != FLEET and row[price])
-    priced = {name: row for name, row in rows if row["utilisation_fraction"] is not None}  # an API has no machines
+    fleet = summary["clusters"][FLEET]
+    price = "cost_per_million_tokens_usd"
+    rows = (
+        (name, row) for name, row in summary["clusters"].items() if name != FLEET and row[price]
+    )
+    priced = {
+        name: row for name, row in rows if row["utilisation_fraction"] is not None
+    }  # an API has no machines
     if len(priced) < 2 or fleet["cost_usd"] <= 0:
         return {}
     dear = max(priced, key=lambda name: priced[name][price])
     row = priced[dear]
-    if row[price] < DEAR_TIMES * fleet[price] or row["utilisation_fraction"] > 0.5 * fleet["utilisation_fraction"]:
+    if (
+        row[price] < DEAR_TIMES * fleet[price]
+        or row["utilisation_fraction"] > 0.5 * fleet["utilisation_fraction"]
+    ):
         return {}
-    cost, tokens = row["cost_usd"] / fleet["cost_usd"], row["served_tokens"] / fleet["served_tokens"]
+    cost = row["cost_usd"] / fleet["cost_usd"]
+    tokens = row["served_tokens"] / fleet["served_tokens"]
     return {dear: f"reserve: {percent(cost, 0)} of cost, {percent(tokens, 0)} of tokens"}

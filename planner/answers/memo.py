@@ -19,10 +19,19 @@ from planner.output.folder import Contents, fitting, read_contents
 from planner.output.html import markdown, memo_page
 from planner.output.svg import picture_of
 from planner.output.tables import Table
-from planner.output.words import NOTHING, dollars, input_words, measured, percent, spoken, unit_price
+from planner.output.words import (
+    NOTHING,
+    dollars,
+    input_words,
+    measured,
+    percent,
+    spoken,
+    unit_price,
+)
 from planner.run.measure_names import HIGHER_IS_BETTER
 
-MARKDOWN, PAGE = "memo.md", "memo.html"
+MARKDOWN = "memo.md"
+PAGE = "memo.html"
 NEEDED = {"comparison": "comparison", "sweep": "sweep", "study": "percentiles", "size": "plan"}
 """Folders that decide something, and the table without which they do not."""
 FIGURES = {
@@ -43,7 +52,10 @@ SHOWN = 6
 
 
 def _part(
-    heading: str, lines: Sequence[str] = (), header: Sequence[str] = (), rows: Sequence[Sequence[str]] = ()
+    heading: str,
+    lines: Sequence[str] = (),
+    header: Sequence[str] = (),
+    rows: Sequence[Sequence[str]] = (),
 ) -> Section:
     """Return one heading of the memo: sentences, then a table where there is one."""
     table = [Grid(caption=heading, header=header, rows=rows)] if rows else []
@@ -59,51 +71,82 @@ def has_memo(contents: Contents) -> bool:
 
 def memo_sections(contents: Contents) -> list[Section]:
     """Return the memo of a run's, comparison's, sweep's, study's or sizing's folder; raise ScenarioError for others."""
-    kind, summary, manifest = contents.kind, contents.summary, contents.manifest
+    kind = contents.kind
+    summary = contents.summary
+    manifest = contents.manifest
     if not has_memo(contents):
         message = f"a folder of {kind} decides nothing that a memo could say"
-        raise ScenarioError(Problem(message=message, hint="give that of a run, comparison, sweep, study or sizing"))
-    plan, beside = "", "Alternatives at equal service"
-    target, others, header, rows = list[str](), list[str](), tuple[str, ...](), list[tuple[str, ...]]()
+        raise ScenarioError(
+            Problem(message=message, hint="give that of a run, comparison, sweep, study or sizing")
+        )
+    plan = ""
+    beside = "Alternatives at equal service"
+    target = list[str]()
+    others = list[str]()
+    header = tuple[str, ...]()
+    rows = list[tuple[str, ...]]()
     match kind:
         case "run":
             span = f"over {summary['horizon_months']} months from {summary['start']}"
-            question = f"Does the plan {contents.name} meet its SLO target {span}, and what does it cost?"
+            question = (
+                f"Does the plan {contents.name} meet its SLO target {span}, and what does it cost?"
+            )
             status = summary["verdict"]["status"]
-            lead = {"MET": "Yes: SLO MET.", "MISSED": "No: SLO MISSED."}.get(status, "Not known yet: SLO INCONCLUSIVE.")
+            lead = {"MET": "Yes: SLO MET.", "MISSED": "No: SLO MISSED."}.get(
+                status, "Not known yet: SLO INCONCLUSIVE."
+            )
             answer = [f"{lead} {run_report.objective(summary)}", *run_report.verdict(summary)[1:]]
             target = [judgement.verdict_line(summary["verdict"]), _runs_out(summary["verdict"])]
-            others = ["One plan alone: `planner compare` holds it against another, under the same random numbers."]
+            others = [
+                "One plan alone: `planner compare` holds it against another, under the same random numbers."
+            ]
         case "sweep":
             points = [point for point, _ in comparison_report.swept_plans(contents)]
-            question = (
-                f"Which values of {' and '.join(map(input_words, manifest['vary']))} are best for {contents.name}?"
-            )
+            varied = " and ".join(map(input_words, manifest["vary"]))
+            question = f"Which values of {varied} are best for {contents.name}?"
             answer = [judgement.sweep_advice(judgement.choose(points))]
-            target = [f"Target: {judgement.target_words(manifest['slo_target'])}. One replication: no verdict."]
+            target = [
+                f"Target: {judgement.target_words(manifest['slo_target'])}. One replication: no verdict."
+            ]
             beside = "Cost against service"
             header = ("no other beats", "base case", "SLO lowest", FIGURES[judgement.COST])
             rows = [
-                (point.name, point.standing, percent(point.worst_fraction, 2), unit_price(point.cost))
+                (
+                    point.name,
+                    point.standing,
+                    percent(point.worst_fraction, 2),
+                    unit_price(point.cost),
+                )
                 for point in judgement.frontier(points)[-SHOWN:]
             ]
         case "size":
             said = judgement.target_words(summary["verdict"])
             question = f"What to buy for {contents.name}, and when, to attain {said} at least cost?"
             lines = [str(line) for line in summary["sentences"]]
-            answer, target, others = lines[:1], lines[1:2], lines[2:SHOWN]
+            answer = lines[:1]
+            target = lines[1:2]
+            others = lines[2:SHOWN]
         case "comparison":
             figures, plans, baseline = comparison_report.judged(contents)
-            choice, output = judgement.choose(plans), judgement.COST
+            choice = judgement.choose(plans)
+            output = judgement.COST
             plan = choice.ranked[0].name
             question = f"Which of these plans to take: {', '.join(figures)}?"
             answer = [judgement.recommendation(plans, baseline, summary)]
             record = summary["verdicts"][plan]
             target = [f"{plan}: {judgement.verdict_line(record)}", _runs_out(record)]
         case _:
-            (statistics, choice), output = study_report.judged(contents), study_report.objective_of(contents)
-            plan, inputs = choice.ranked[0].name if choice.ranked else "", contents.table("uncertain")
-            which = f"which of {', '.join(statistics)} to take" if len(statistics) > 1 else f"what {plan} comes to"
+            (statistics, choice), output = (
+                study_report.judged(contents),
+                study_report.objective_of(contents),
+            )
+            plan = choice.ranked[0].name if choice.ranked else ""
+            inputs = contents.table("uncertain")
+            which = (
+                f"which of {', '.join(statistics)} to take"
+                if len(statistics) > 1
+                else f"what {plan} comes to"
+            )
             question = f"Not knowing {len(inputs) if inputs is not None else 'any'} inputs for certain, {which}?"
             answer = [study_report.advice(contents)]
             if record := study_report.verdicts_of(contents).get(plan, {}):
@@ -112,11 +155,20 @@ def memo_sections(contents: Contents) -> list[Section]:
         sign = -1.0 if output in HIGHER_IS_BETTER else 1.0
         for one in choice.ranked[:SHOWN]:
             cost = None if one.cost is None else sign * one.cost
-            rows.append((one.name, one.standing, percent(one.slo_attainment_fraction, 2), measured(cost, output)))
+            rows.append(
+                (
+                    one.name,
+                    one.standing,
+                    percent(one.slo_attainment_fraction, 2),
+                    measured(cost, output),
+                )
+            )
         header = ("plan", "SLO", "attained", spoken(output))
         others = judgement.inconclusive_lines(choice.ranked)
         others += judgement.resale_lines(summary.get("scenarios", {}), manifest.get("baseline", ""))
-        others += ["A plan that is MISSED is no alternative, however cheap."] if choice.breaking else []
+        others += (
+            ["A plan that is MISSED is no alternative, however cheap."] if choice.breaking else []
+        )
     of_plan = contents.of_plan(plan) if plan in contents.plans else contents
     version = manifest.get("version", manifest.get("identity", {}).get("version"))
     parts = [
@@ -124,7 +176,9 @@ def memo_sections(contents: Contents) -> list[Section]:
         Section(key="memo", title="Answer", blocks=[*sentences(answer), *_chart(contents)]),
         _part("SLO target", target),
         _cost(contents, plan),
-        _part("Reconciliation of cost", (), ("line", "USD"), run_report.reconciliation_rows(summary)),
+        _part(
+            "Reconciliation of cost", (), ("line", "USD"), run_report.reconciliation_rows(summary)
+        ),
         _accounts(contents, plan),
         _part("Unit economics", (), run_report.UNITS, run_report.unit_rows(of_plan)[:SHOWN]),
         _cash(contents, of_plan, plan),
@@ -132,7 +186,10 @@ def memo_sections(contents: Contents) -> list[Section]:
         _part("Sensitivities", _hangs(contents, plan)),
         _part("Risks", _risks(contents, of_plan)),
         _assumptions(contents),
-        _part("Reproduce", [f"{shlex.join(map(str, manifest.get('command', ())))} (version {version})"]),
+        _part(
+            "Reproduce",
+            [f"{shlex.join(map(str, manifest.get('command', ())))} (version {version})"],
+        ),
     ]
     return [part for part in parts if part.blocks]
 
@@ -155,24 +212,34 @@ def _runs_out(record: Mapping[str, Any]) -> str:
 
 
 def _cost(contents: Contents, plan: str) -> Section:
-    heading, summary = f"Cost of {plan}" if plan else "Cost", contents.summary
+    heading = f"Cost of {plan}" if plan else "Cost"
+    summary = contents.summary
     if contents.kind == "size":
-        cost, nodes = dollars(summary["net_present_cost_usd"]), dollars(summary["capital_usd"])
+        cost = dollars(summary["net_present_cost_usd"])
+        nodes = dollars(summary["capital_usd"])
         used = f"Utilisation {percent(summary['utilisation_fraction'], 0)} in the mean."
         return _part(heading, [f"Net present cost {cost}, of which {nodes} for nodes. {used}"])
     rows = []
     for name, (value, low, high) in _figures(contents, plan).items():
         ends = [measured(end, name) for end in (low, high) if end is not None]
-        rows.append((FIGURES[name], measured(value, name), " to ".join(dict.fromkeys(ends)) or NOTHING))
+        rows.append(
+            (FIGURES[name], measured(value, name), " to ".join(dict.fromkeys(ends)) or NOTHING)
+        )
     what = "nine in ten replications" if contents.kind == "study" else "in other replications"
-    return _part(heading, (), ("figure", "mean" if contents.kind == "study" else "base case", what), rows)
+    return _part(
+        heading, (), ("figure", "mean" if contents.kind == "study" else "base case", what), rows
+    )
 
 
 def _figures(contents: Contents, plan: str) -> dict[str, study_report.Figure]:
     """Return the board's figures of the plan to take, each with its interval where there is one."""
     if (percentiles := contents.table("percentiles")) is not None:
         known = {name: study_report.statistics_of(percentiles, name)[plan] for name in FIGURES}
-        return {name: (row["mean"][0], row["p5"][0], row["p95"][0]) for name, row in known.items() if "mean" in row}
+        return {
+            name: (row["mean"][0], row["p5"][0], row["p95"][0])
+            for name, row in known.items()
+            if "mean" in row
+        }
     plans = [plan for plan, _ in comparison_report.swept_plans(contents)]
     if (swept := contents.table("sweep")) is not None and plans:
         place = plans.index(judgement.choose(plans).ranked[0])
@@ -194,8 +261,16 @@ def _accounts(contents: Contents, plan: str) -> Section:
     heading = f"{plan} less {contents.manifest['baseline']}, by account"
     sums = bridge.where("scenario", plan).summed("account", "difference_usd")
     steps = dict(sorted(sums.items(), key=lambda item: -abs(item[1]))[: SHOWN - 1])
-    steps |= {"all others": sum(sums.values()) - sum(steps.values()), "net present cost": sum(sums.values())}
-    return _part(heading, (), ("account", "USD"), [(name.replace("_", " "), dollars(n)) for name, n in steps.items()])
+    steps |= {
+        "all others": sum(sums.values()) - sum(steps.values()),
+        "net present cost": sum(sums.values()),
+    }
+    return _part(
+        heading,
+        (),
+        ("account", "USD"),
+        [(name.replace("_", " "), dollars(n)) for name, n in steps.items()],
+    )
 
 
 def _cash(contents: Contents, of_plan: Contents, plan: str) -> Section:
@@ -205,19 +280,28 @@ def _cash(contents: Contents, of_plan: Contents, plan: str) -> Section:
         for date, usd in contents.tables["plan"].rows("date", totals=["capital_usd"]):
             sums[date[:4]] += usd
         said = "Nodes alone, by the year of their order; planner run policy.yaml gives the rest."
-        return _part(heading, [said], ("year", "nodes"), [(year, dollars(usd)) for year, usd in sorted(sums.items())])
+        return _part(
+            heading,
+            [said],
+            ("year", "nodes"),
+            [(year, dollars(usd)) for year, usd in sorted(sums.items())],
+        )
     if (ledger := of_plan.table("ledger")) is None:
         return _part(heading)
     years = cash_by_year(ledger)
     columns = list(next(iter(years.values()), {}))
     total = {name: sum(row[name] for row in years.values()) for name in columns}
-    rows = [(year, *(dollars(row[name]) for name in columns)) for year, row in [*years.items(), ("all", total)]]
+    rows = [
+        (year, *(dollars(row[name]) for name in columns))
+        for year, row in [*years.items(), ("all", total)]
+    ]
     one = ["As the plan is stated, in one replication."] if contents.kind == "study" else []
     return _part(heading, one, ("year", *columns), rows)
 
 
 def _hangs(contents: Contents, plan: str) -> list[str]:
-    output, panels = study_report.objective_of(contents), study_report.panels(study_report.rows_of(contents))
+    output = study_report.objective_of(contents)
+    panels = study_report.panels(study_report.rows_of(contents))
     first = next((panel for panel in panels if (panel.scenario, panel.against) == (plan, "")), None)
     if first is None:
         told = "Not measured here: planner sensitivity draws what is uncertain, and ranks it."
@@ -234,22 +318,33 @@ def _hangs(contents: Contents, plan: str) -> list[str]:
 
 def _risks(contents: Contents, of_plan: Contents) -> list[str]:
     summary = contents.summary
-    told = (*summary.get("warnings", ()), *contents.manifest.get("warnings", ()), *summary.get("notes", ()))
+    told = (
+        *summary.get("warnings", ()),
+        *contents.manifest.get("warnings", ()),
+        *summary.get("notes", ()),
+    )
     lines = [str(line) for line in told]
     if contents.kind == "study" and (listed := of_plan.table("warnings")) is not None:
         lines += listed.texts("text")
-    if (delivered := of_plan.table("events")) is not None and "delivered" in delivered.texts("event"):
-        lines.append("A delivery that comes late serves nobody meanwhile: ask what the plan does a quarter later.")
+    if (delivered := of_plan.table("events")) is not None and "delivered" in delivered.texts(
+        "event"
+    ):
+        lines.append(
+            "A delivery that comes late serves nobody meanwhile: ask what the plan does a quarter later."
+        )
     return [*dict.fromkeys(lines)][:SHOWN]
 
 
 def _assumptions(contents: Contents) -> Section:
-    heading, table = "Assumptions", contents.table("assumptions")
+    heading = "Assumptions"
+    table = contents.table("assumptions")
     if table is None:
         return _part(heading)
     rows = list(dict.fromkeys(table.rows("path", "value", "unit", "grade")))
     counts = Counter(grade for *_, grade in rows)
-    told = ", ".join(f"{number} {grade}" for grade, number in sorted(counts.items()) if len(grade) == 1)
+    told = ", ".join(
+        f"{number} {grade}" for grade, number in sorted(counts.items()) if len(grade) == 1
+    )
     said = (
         f"{counts['user']} values stated, {counts['default']} defaults; of the catalogue's by grade: {told} (A a "
         "datasheet or a log, B a credible report, C derived, D assumed). Assumed values, to be replaced first:"
@@ -265,10 +360,20 @@ def cash_by_year(ledger: Table) -> dict[str, dict[str, float]]:
     cash = {account.value for account in ACCOUNT_ORDER if View.CASH in account.views}
     years: dict[str, dict[str, float]] = {}
     for month, account, amount in ledger.rows("month", "account", totals=["amount_usd"]):
-        row = years.setdefault(month[:4], {"purchases": 0.0, "running": 0.0, "received": 0.0, "paid in all": 0.0})
+        row = years.setdefault(
+            month[:4], {"purchases": 0.0, "running": 0.0, "received": 0.0, "paid in all": 0.0}
+        )
         if account in cash:
-            is_income = account == Account.RECEIVABLES or (amount < 0 and account != Account.PAYABLES)
-            kind = "purchases" if account.startswith("capex_") else "received" if is_income else "running"
+            is_income = account == Account.RECEIVABLES or (
+                amount < 0 and account != Account.PAYABLES
+            )
+            kind = (
+                "purchases"
+                if account.startswith("capex_")
+                else "received"
+                if is_income
+                else "running"
+            )
             row[kind] += amount
             row["paid in all"] += amount
     return years

@@ -19,7 +19,8 @@ BANDS = ("p10", "p50", "p90")
 STATISTICS = ("mean", *BANDS)
 _BAND_COLUMNS = ("scenario", "output", "month", *STATISTICS)
 _BANDS_NOTE = (
-    "P10, P50 and P90: a tenth, half and nine tenths of the replications lie below. A record of the replications."
+    "P10, P50 and P90: a tenth, half and nine tenths of the replications lie below. "
+    "A record of the replications."
 )
 
 
@@ -39,19 +40,31 @@ def statements_page(
     return {"Statements": Page.of(rows, note=note)} if rows else {}
 
 
-def comparison_page(names: Sequence[str], figures: Sequence[Mapping[str, float | None]], baseline: int) -> Page:
+def comparison_page(
+    names: Sequence[str], figures: Sequence[Mapping[str, float | None]], baseline: int
+) -> Page:
     """Return every measure with the plans side by side, and what each is against the baseline."""
     others = [place for place in range(len(names)) if place != baseline]
-    plans, first = tuple(names[place] for place in (baseline, *others)), figures[baseline]
+    plans = tuple(names[place] for place in (baseline, *others))
+    first = figures[baseline]
     rows: list[Sequence[object]] = []
     for measure, base in first.items():
         theirs = [figures[place][measure] for place in others]
         less = [None if value is None or base is None else value - base for value in theirs]
-        rows.append((words(measure).removesuffix(", USD"), unit_of(measure) or "", base, *theirs, *less))
+        rows.append(
+            (words(measure).removesuffix(", USD"), unit_of(measure) or "", base, *theirs, *less)
+        )
     place = list(first).index("levelised_cost_per_million_tokens_usd")
     title = "Levelised cost per million tokens, USD"
-    chart = SheetChart(title=title, columns=plans, kind="column", style="unit_usd", first=place, last=place + 1)
-    headings = ("measure", "unit", *plans, *(f"{names[place]} less {names[baseline]}" for place in others))
+    chart = SheetChart(
+        title=title, columns=plans, kind="column", style="unit_usd", first=place, last=place + 1
+    )
+    headings = (
+        "measure",
+        "unit",
+        *plans,
+        *(f"{names[place]} less {names[baseline]}" for place in others),
+    )
     return Page(headings=headings, rows=rows, names=frozenset(headings[2:]), charts=(chart,))
 
 
@@ -60,10 +73,17 @@ def bridge_page(bridge: Mapping[str, Sequence[Any]], title: str = "Bridge, USD")
     names = list(bridge["scenario"])
     charts = []
     for name in dict.fromkeys(names) if title == "Bridge, USD" else ():
-        first, last = names.index(name), names.index(name) + names.count(name)
-        said, shown = f"Why cost differs from the baseline's, USD: {name}", ("difference_usd",)
-        charts.append(SheetChart(title=said, columns=shown, kind="column", first=first, last=last, across=1))
-    in_usd = {name: np.asarray(cells) / 100 if name.endswith("_usd") else cells for name, cells in bridge.items()}
+        first = names.index(name)
+        last = names.index(name) + names.count(name)
+        said = f"Why cost differs from the baseline's, USD: {name}"
+        shown = ("difference_usd",)
+        charts.append(
+            SheetChart(title=said, columns=shown, kind="column", first=first, last=last, across=1)
+        )
+    in_usd = {
+        name: np.asarray(cells) / 100 if name.endswith("_usd") else cells
+        for name, cells in bridge.items()
+    }
     return {title: Page.of(in_usd, charts=tuple(charts))} if names else {}
 
 
@@ -75,9 +95,15 @@ def bands_page(rows: Mapping[str, Sequence[Any]], outputs: Sequence[str]) -> Pag
     for key in dict.fromkeys(keys):
         scenario, output = key
         if output in outputs:
-            first, title = keys.index(key), f"{words(output)} by month: {scenario}"
-            last, style = first + keys.count(key), style_of(output)
-            charts.append(SheetChart(title=title, columns=BANDS, first=first, last=last, across=2, style=style))
+            first = keys.index(key)
+            title = f"{words(output)} by month: {scenario}"
+            last = first + keys.count(key)
+            style = style_of(output)
+            charts.append(
+                SheetChart(
+                    title=title, columns=BANDS, first=first, last=last, across=2, style=style
+                )
+            )
     shown["output"] = [words(output) for output in rows["output"]]
     return Page.of(shown, note=_BANDS_NOTE, charts=tuple(charts))
 

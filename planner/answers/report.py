@@ -7,7 +7,14 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from planner.answers import actuals_report, comparison_report, evidence, run_report, size_report, study_report
+from planner.answers import (
+    actuals_report,
+    comparison_report,
+    evidence,
+    run_report,
+    size_report,
+    study_report,
+)
 from planner.answers import zoom_report as zoomed
 from planner.answers.futures import futures_section
 from planner.answers.memo import has_memo, memo_sections
@@ -22,8 +29,17 @@ from planner.output.tables import DEFAULT_FORMAT, CsvFormat, csv_files
 _DESIGNS = {"montecarlo": "Monte Carlo", "sobol": "Sobol"}
 OWN: Mapping[str, Sequence[SectionMaker]] = {
     "zoom": (zoomed.answer_section, zoomed.latency_section, zoomed.queue_section),
-    "size": (size_report.answer_section, size_report.policies_section, futures_section, size_report.months_section),
-    "actuals": (actuals_report.answer_section, actuals_report.forecast_section, actuals_report.figures_section),
+    "size": (
+        size_report.answer_section,
+        size_report.policies_section,
+        futures_section,
+        size_report.months_section,
+    ),
+    "actuals": (
+        actuals_report.answer_section,
+        actuals_report.forecast_section,
+        actuals_report.figures_section,
+    ),
 }
 """The sections that only folders of one kind have: all there is of these but the evidence."""
 EVIDENCE = (
@@ -69,7 +85,9 @@ def sections_of(contents: Contents, makers: Iterable[SectionMaker] = SECTIONS) -
         if made is None:
             continue
         before = sections.get(made.key)
-        sections[made.key] = made if before is None else replace(before, blocks=[*before.blocks, *made.blocks])
+        sections[made.key] = (
+            made if before is None else replace(before, blocks=[*before.blocks, *made.blocks])
+        )
     return list(sections.values())
 
 
@@ -83,14 +101,21 @@ def head_of(contents: Contents) -> tuple[Section, Picture | None]:
 
 def build_report(contents: Contents) -> bytes:
     """Return report.html; the same contents give the same bytes."""
-    summary, kind, lead = contents.summary, contents.kind, ""
+    summary = contents.summary
+    kind = contents.kind
+    lead = ""
     if "horizon_months" in summary:
         lead = f"{summary['horizon_months']} months from {summary['start']}, seed {summary['seed']}"
     if kind == "study":
         design = study_report.design_of(contents) or "montecarlo"
         kind = _DESIGNS.get(design, design)
     made = sections_of(contents, (*OWN[kind], *EVIDENCE) if kind in OWN else SECTIONS)
-    return page(f"{contents.name}: {kind} report", lead, made, memo_sections(contents) if has_memo(contents) else [])
+    return page(
+        f"{contents.name}: {kind} report",
+        lead,
+        made,
+        memo_sections(contents) if has_memo(contents) else [],
+    )
 
 
 def rebuild_report(folder: Path) -> Path:
@@ -103,7 +128,10 @@ def rebuild_report(folder: Path) -> Path:
 
 
 def answer_files(
-    contents: Contents, name: str, form: CsvFormat = DEFAULT_FORMAT, more: Mapping[str, bytes] | None = None
+    contents: Contents,
+    name: str,
+    form: CsvFormat = DEFAULT_FORMAT,
+    more: Mapping[str, bytes] | None = None,
 ) -> dict[str, bytes]:
     """Return the files of an answer's folder: tables and their dictionary, summary, report, and what more there is."""
     files = csv_files(name, contents.tables.values(), form)

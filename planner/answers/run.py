@@ -28,7 +28,15 @@ from planner.finance.present_value import per_million_tokens
 from planner.finance.statements import Frequency
 from planner.output import folder as folders
 from planner.output.folder import REPORT, SUMMARY, WORKBOOK, Contents, command_line
-from planner.output.tables import DEFAULT_FORMAT, SCHEMA_VERSION, CsvFormat, Table, csv_files, stacked, write_csv
+from planner.output.tables import (
+    DEFAULT_FORMAT,
+    SCHEMA_VERSION,
+    CsvFormat,
+    Table,
+    csv_files,
+    stacked,
+    write_csv,
+)
 from planner.output.terminal import cell, text_table, wrapped
 from planner.output.words import percent, short_dollars, unit_price
 from planner.parallel import shared
@@ -70,11 +78,21 @@ def scenario_file(scenario: Scenario) -> str:
     return place.file if place is not None and place.line is not None else ""
 
 
-def command_again(verb: str, scenarios: Sequence[Scenario], options: Mapping[str, object]) -> list[str]:
+def command_again(
+    verb: str, scenarios: Sequence[Scenario], options: Mapping[str, object]
+) -> list[str]:
     """Return the command that writes the same bytes; none where there is none: no file, or overrides that differ."""
-    files, overrides = [scenario_file(scenario) for scenario in scenarios], common_overrides(scenarios)
-    options = {**options, "--allow-code": any(p.file for scenario in scenarios for p in scenario.processes)}
-    return command_line(verb, files, options, overrides) if all(files) and overrides is not None else []
+    files = [scenario_file(scenario) for scenario in scenarios]
+    overrides = common_overrides(scenarios)
+    options = {
+        **options,
+        "--allow-code": any(p.file for scenario in scenarios for p in scenario.processes),
+    }
+    return (
+        command_line(verb, files, options, overrides)
+        if all(files) and overrides is not None
+        else []
+    )
 
 
 def common_overrides(scenarios: Sequence[Scenario]) -> tuple[str, ...] | None:
@@ -90,12 +108,18 @@ def planned_from(plan: Path) -> tuple[Path, list[str], int | None]:
     manifest = read_json(plan / MANIFEST)
     if manifest.get("kind") != "run" or not manifest.get("scenario_file"):
         hint = "give a scenario, a study, or a folder that planner run wrote"
-        raise ScenarioError(Problem(file=str(plan), message="is not the folder of a run", hint=hint))
+        raise ScenarioError(
+            Problem(file=str(plan), message="is not the folder of a run", hint=hint)
+        )
     file = Path(str(manifest["scenario_file"]))
     overrides = [str(override) for override in manifest.get("overrides", ())]
     if scenario_sha256(load_scenario(file, overrides)) != manifest.get("scenario_sha256"):
         message = f"{file} is no longer what the run was made of"
-        raise ScenarioError(Problem(file=str(plan), message=message, hint="run it again, or give the scenario itself"))
+        raise ScenarioError(
+            Problem(
+                file=str(plan), message=message, hint="run it again, or give the scenario itself"
+            )
+        )
     return file, overrides, int(manifest["seed"])
 
 
@@ -113,7 +137,11 @@ def scenario_identity(scenario: Scenario, seed: int, replication: int) -> dict[s
         "overrides": list(scenario.document.overrides),
         "seed": seed,
         "replication": replication,
-        "catalog": {"assumptions": scenario.catalog.assumptions, "version": VERSION, "sha256": catalog},
+        "catalog": {
+            "assumptions": scenario.catalog.assumptions,
+            "version": VERSION,
+            "sha256": catalog,
+        },
         **({"files": hashes} if hashes else {}),
     }
 
@@ -125,7 +153,9 @@ PLAN_COLUMNS: dict[str, Callable[[RunResult], Mapping[str, Any]]] = {
     "timeline_workloads": tables.timeline_workloads,
     "unit_economics": tables.unit_economics,
     "losses": tables.losses,
-    "software_practices": lambda result: TABLES["software_practices"].of_rows(practice_rows(result)).columns,
+    "software_practices": lambda result: (
+        TABLES["software_practices"].of_rows(practice_rows(result)).columns
+    ),
     "placement": tables.placement,
     "routing_monthly": tables.routing_monthly,
     "ledger": lambda result: {**tables.ledger(result), "amount_usd": result.ledger.amount_cents},
@@ -145,12 +175,22 @@ def run_tables(result: RunResult, *, hourly: bool = False) -> list[Table]:
         **{name: make(result) for name, make in PLAN_COLUMNS.items()},
         "slo_misses": tables.slo_misses(result),
         "commitments": commitments(result),
-        **{f"unit_economics_{span}ly": tables.unit_economics(result, span) for span in (*Frequency,)[1:]},
+        **{
+            f"unit_economics_{span}ly": tables.unit_economics(result, span)
+            for span in (*Frequency,)[1:]
+        },
     }
     for part, by in (("", False), ("_clusters", True)):
         columns["timeline_daily" + part] = tables.timeline_daily(result, clusters=by)
-        columns |= {f"statement_{span}ly{part}": tables.statement(result, span, clusters=by) for span in Frequency}
-        columns |= {"timeline_hourly" + part: tables.timeline_hourly(result, clusters=by)} if hourly else {}
+        columns |= {
+            f"statement_{span}ly{part}": tables.statement(result, span, clusters=by)
+            for span in Frequency
+        }
+        columns |= (
+            {"timeline_hourly" + part: tables.timeline_hourly(result, clusters=by)}
+            if hourly
+            else {}
+        )
     made = {name: Table(TABLES[name], cells) for name, cells in columns.items()}
     of_inputs = (layouts(result.scenario), assumptions(result.scenario), model_error())
     rows: dict[str, Iterable[Sequence[Any]]] = {"software_incidents": incident_rows(result)}
@@ -165,7 +205,11 @@ def named(table: Table, scenario: str) -> Table:
     """Return a run's table as its file has it, with the name of the scenario in a column."""
     described = by_scenario(table.description)
     is_same = described == table.description
-    return table if is_same else Table(described, {"scenario": [scenario] * len(table), **table.columns})
+    return (
+        table
+        if is_same
+        else Table(described, {"scenario": [scenario] * len(table), **table.columns})
+    )
 
 
 def measure_table(result: RunResult, chance: Replications | None = None) -> Table:
@@ -182,7 +226,9 @@ def plan_tables(results: Mapping[str, RunResult]) -> list[Table]:
     """Return timelines, losses, ledger and events of runs, by the names of their scenarios on top of one another."""
     made = []
     for name, make in PLAN_COLUMNS.items() if results else ():
-        by_plan = {scenario: Table(TABLES[name], make(result)) for scenario, result in results.items()}
+        by_plan = {
+            scenario: Table(TABLES[name], make(result)) for scenario, result in results.items()
+        }
         made.append(stacked(by_scenario(TABLES[name]), by_plan))
     return made
 
@@ -216,7 +262,8 @@ def write_run(
     from planner.answers.plan_workbooks import months_pages  # noqa: PLC0415 - as above
     from planner.answers.report import build_report  # noqa: PLC0415 - as above
 
-    made, scenario = run_tables(result, hourly=hourly), result.scenario.name
+    made = run_tables(result, hourly=hourly)
+    scenario = result.scenario.name
     pages = run_pages(result, {table.name: table.columns for table in made})
     tables = {table.name: named(table, scenario) for table in made}
     ready = {name: write_csv(table, form) for name, table in tables.items() if name != "measures"}
@@ -227,14 +274,25 @@ def write_run(
     if result.processes:
         identity["processes"] = [name_of(process) for process in result.processes]
     drawn = identity["replications"] = 1 if chance is None else chance.number
-    options: dict[str, object] = {"--seed": result.seed, "--replications": None if drawn == DRAWS else drawn}
-    options |= {"--until": until if drawn > DRAWS else None, "--hourly": hourly, "--parquet": parquet}
+    options: dict[str, object] = {
+        "--seed": result.seed,
+        "--replications": None if drawn == DRAWS else drawn,
+    }
+    options |= {
+        "--until": until if drawn > DRAWS else None,
+        "--hourly": hourly,
+        "--parquet": parquet,
+    }
     options |= {"--advise": remedy is not None, **form.options}
     identity["command"] = list(command) or command_again("run", [result.scenario], options)
     beside = folders.openable([*(f"{name}.csv" for name in tables), WORKBOOK])
-    contents = Contents(manifest=identity, tables=tables, summary=summary(result, chance, remedy), beside=beside)
+    contents = Contents(
+        manifest=identity, tables=tables, summary=summary(result, chance, remedy), beside=beside
+    )
     months = months_pages(result.plan.months.labels, {scenario: chance}) if chance else {}
-    workbook, report = shared([lambda: run_workbook(result, pages, months), lambda: build_report(contents)])
+    workbook, report = shared(
+        [lambda: run_workbook(result, pages, months), lambda: build_report(contents)]
+    )
     files = csv_files(contents.name.lower(), tables.values(), form, ready=ready)
     timelines = [name for name in tables if parquet and name.startswith("timeline_")]
     files |= {f"{name}.parquet": folders.parquet_bytes(tables[name]) for name in timelines}
@@ -250,7 +308,9 @@ def summary(
 
     ``chance`` is the plan drawn again; with it the headline has intervals.
     """
-    told = {"slo_misses": [dict(one) for one in slo_misses(result)]} | ({"remedy": dict(remedy)} if remedy else {})
+    told = {"slo_misses": [dict(one) for one in slo_misses(result)]} | (
+        {"remedy": dict(remedy)} if remedy else {}
+    )
     return key_figures(result, chance) | told
 
 
@@ -258,32 +318,52 @@ def summary(
 def slo_misses(result: RunResult) -> list[dict[str, Any]]:
     """Return why most requests are late, as the summary has it."""
     return [
-        {key: rounded(value) if isinstance(value, float) else value for key, value in reason.items()}
+        {
+            key: rounded(value) if isinstance(value, float) else value
+            for key, value in reason.items()
+        }
         for reason in worst_reasons(result)
     ]
 
 
 def key_figures(result: RunResult, chance: Replications | None = None) -> dict[str, Any]:
     """Return the same without why requests are late, which takes longer than all the rest: work is routed anew."""
-    sums, labels = sums_of(result).over_run(), result.plan.months.labels
+    sums = sums_of(result).over_run()
+    labels = result.plan.months.labels
     names = [*(cluster.name for cluster in result.plan.clusters), FLEET]
-    shown = {key: table[0] for key, table in sums.figures().items() if key != "served_output_tokens"}
-    rows = {name: {key: _plain(key, figures[c]) for key, figures in shown.items()} for c, name in enumerate(names)}
-    fleet = rows.pop(FLEET) | {key: _plain(key, figures[0]) for key, figures in sums.fleet_figures().items()}
-    missed, settled = result.missed_requests().sum(axis=0), result.settled_requests().sum(axis=0)
+    shown = {
+        key: table[0] for key, table in sums.figures().items() if key != "served_output_tokens"
+    }
+    rows = {
+        name: {key: _plain(key, figures[c]) for key, figures in shown.items()}
+        for c, name in enumerate(names)
+    }
+    fleet = rows.pop(FLEET) | {
+        key: _plain(key, figures[0]) for key, figures in sums.fleet_figures().items()
+    }
+    missed = result.missed_requests().sum(axis=0)
+    settled = result.settled_requests().sum(axis=0)
     shared_out = {name: table.sum(axis=0) for name, table in tables.workload_sums(result).items()}
     by_workload = {
         **{name: shared_out[name] for name in ("demand_tokens", "shed_tokens")},
         "slo_attainment_fraction": attainment(missed, settled),
-        "cost_per_million_tokens_usd": per_million_tokens(shared_out["cost_usd"], shared_out["served_tokens"]),
+        "cost_per_million_tokens_usd": per_million_tokens(
+            shared_out["cost_usd"], shared_out["served_tokens"]
+        ),
     }
     by_month_attained = attainment(result.missed_requests(), result.settled_requests())
     headroom = tables.peak_headroom(result)
     tightest = int(np.nanargmin(headroom)) if np.isfinite(headroom).any() else None
     borne_by_none = units.unit_economics(result).cost_cents[:, :, -2:].sum(axis=(0, 1))
     tight: dict[str, Any] = {
-        **{f"{line}_cost_usd": cents / 100 for line, cents in zip(("reserve", "one_off"), borne_by_none, strict=True)},
-        RESERVE: _plain(RESERVE, float(per_million_tokens(borne_by_none[0] / 100, shared_out["served_tokens"].sum()))),
+        **{
+            f"{line}_cost_usd": cents / 100
+            for line, cents in zip(("reserve", "one_off"), borne_by_none, strict=True)
+        },
+        RESERVE: _plain(
+            RESERVE,
+            float(per_million_tokens(borne_by_none[0] / 100, shared_out["served_tokens"].sum())),
+        ),
         "peak_headroom_fraction": None if tightest is None else rounded(headroom[tightest]),
         "peak_headroom_month": None if tightest is None else labels[tightest],
         "peak_facility_kw": rounded(result.monthly.peak_facility_kw.max(), 3),
@@ -294,8 +374,12 @@ def key_figures(result: RunResult, chance: Replications | None = None) -> dict[s
         for c, cluster in enumerate(result.plan.clusters)
     }
     # Where the node-hours on site went, as shares that sum to one.
-    fates, present = result.monthly.fates_node_h, result.monthly.present_node_h.sum()
-    capacity = {fate: rounded(node_h.sum() / present) if present > 0 else 0.0 for fate, node_h in fates.items()}
+    fates = result.monthly.fates_node_h
+    present = result.monthly.present_node_h.sum()
+    capacity = {
+        fate: rounded(node_h.sum() / present) if present > 0 else 0.0
+        for fate, node_h in fates.items()
+    }
     return {
         "schema_version": SCHEMA_VERSION,
         "scenario": result.scenario.name,
@@ -304,13 +388,19 @@ def key_figures(result: RunResult, chance: Replications | None = None) -> dict[s
         "seed": result.seed,
         "replication": result.replication,
         "verdict": verdict_summary(result, chance),
-        "clusters": {FLEET: fleet | tight, **{name: row | there[name] for name, row in rows.items()}},
+        "clusters": {
+            FLEET: fleet | tight,
+            **{name: row | there[name] for name, row in rows.items()},
+        },
         "workloads": {
             workload.name: {key: _plain(key, figures[w]) for key, figures in by_workload.items()}
             | {"lowest": _lowest(by_month_attained[:, w], labels)}
             for w, workload in enumerate(result.plan.workloads)
         },
-        "measures": {name: None if value is None else rounded(value) for name, value in measures(result).items()},
+        "measures": {
+            name: None if value is None else rounded(value)
+            for name, value in measures(result).items()
+        },
         "replications": None if chance is None else replications_summary(chance),
         "slo_misses": [],
         "capacity_fraction": capacity,
@@ -330,13 +420,16 @@ def replications_summary(chance: Replications) -> dict[str, Any]:
         "number": chance.number,
         "coverage_fraction": rounded(chance.coverage_fraction),
         "words": chance.words,
-        "intervals": {name: [rounded(one.low), rounded(one.high)] for name, one in intervals.items() if one},
+        "intervals": {
+            name: [rounded(one.low), rounded(one.high)] for name, one in intervals.items() if one
+        },
     }
 
 
 def verdict_summary(result: RunResult, chance: Replications | None = None) -> dict[str, Any]:
     """Return a plan's verdict over the replications drawn, with the base case's lowest attainment."""
-    base, labels = result.slo_result(), result.plan.months.labels
+    base = result.slo_result()
+    labels = result.plan.months.labels
     drawn = (slo_figures(result),) if chance is None else chance.figures
     names = (judgement.SHORTFALL, "slo_met_months", judgement.WORST)
     shortfalls, months, lowest = (np.array([row[name] for row in drawn], float) for name in names)
@@ -344,11 +437,17 @@ def verdict_summary(result: RunResult, chance: Replications | None = None) -> di
     if (worst := base.worst) is not None:
         workload = None if worst.workload is None else result.plan.workloads[worst.workload].name
         share = rounded(worst.slo_attainment_fraction)
-        moment = {"month": labels[worst.month], "workload": workload, "slo_attainment_fraction": share}
+        moment = {
+            "month": labels[worst.month],
+            "workload": workload,
+            "slo_attainment_fraction": share,
+        }
     met, tested = (int((shortfalls == 0.0).sum()), len(drawn)) if moment else (0, 0)
     verdict = Verdict.of(result.scenario, met, tested)
     through = int(met_months_over(months, verdict.confidence))
-    missed = Counter(m for by in ((base.missed_months,) if chance is None else chance.missed_months) for m in by)
+    missed = Counter(
+        m for by in ((base.missed_months,) if chance is None else chance.missed_months) for m in by
+    )
     return judgement.verdict_record(
         verdict,
         result.scenario,
@@ -356,7 +455,9 @@ def verdict_summary(result: RunResult, chance: Replications | None = None) -> di
         first_missed_month=labels[through] if through < len(labels) else None,
         lowest_fraction=rounded(np.nanmin(lowest)) if moment else None,
         base_case=moment,
-        run_out_fraction={month: rounded(share) for month, share in run_out(months, labels).items()},
+        run_out_fraction={
+            month: rounded(share) for month, share in run_out(months, labels).items()
+        },
         missed_months={labels[month]: number for month, number in sorted(missed.items())},
     )
 
@@ -364,7 +465,13 @@ def verdict_summary(result: RunResult, chance: Replications | None = None) -> di
 def _plain(name: str, figure: float) -> float | None:
     """Return a figure as JSON holds it, with the decimals of its unit; None where there was nothing to divide by."""
     decimals = decimals_of(name)
-    return None if np.isnan(figure) else rounded(figure, decimals) if decimals else round(float(figure))
+    return (
+        None
+        if np.isnan(figure)
+        else rounded(figure, decimals)
+        if decimals
+        else round(float(figure))
+    )
 
 
 def rounded(number: float, decimals: int = 6) -> float:
@@ -382,9 +489,16 @@ def _lowest(attained: Floats, labels: Sequence[str]) -> dict[str, Any] | None:
 
 def _cluster_note(result: RunResult, name: str) -> str:
     """Say when a cluster comes and goes, where that is within the horizon."""
-    cluster, start = result.scenario.clusters[name], result.plan.months.start
-    comes = [f"from {cluster.online:%Y-%m}"] if cluster.online is not None and cluster.online > start else []
-    return ", ".join([*comes, *([f"until {cluster.retire:%Y-%m}"] if cluster.retire is not None else [])])
+    cluster = result.scenario.clusters[name]
+    start = result.plan.months.start
+    comes = (
+        [f"from {cluster.online:%Y-%m}"]
+        if cluster.online is not None and cluster.online > start
+        else []
+    )
+    return ", ".join(
+        [*comes, *([f"until {cluster.retire:%Y-%m}"] if cluster.retire is not None else [])]
+    )
 
 
 def _amount(number: float) -> str:
@@ -394,22 +508,35 @@ def _amount(number: float) -> str:
 
 def first_screen(figures: Mapping[str, Any]) -> str:
     """Return what the base replication says: its SLO attainment, cost, fleet, clusters and workloads."""
-    clusters, record, money = figures["clusters"], figures["verdict"], figures["measures"]
-    fleet, base = clusters[FLEET], record["base_case"]
+    clusters = figures["clusters"]
+    record = figures["verdict"]
+    money = figures["measures"]
+    fleet = clusters[FLEET]
+    base = record["base_case"]
     months = f"{figures['horizon_months']} months from {figures['start'][:7]}"
     head = f"{figures['scenario']}   {months}   inputs fixed"
     slo = "SLO    no request to serve"
     if base is not None:
         target = (record["workloads"] or {}).get(base["workload"], record["attainment"])
         attained = base["slo_attainment_fraction"]
-        where = ", ".join(filter(None, (judgement.share_words(attained), base["workload"], base["month"])))
+        where = ", ".join(
+            filter(None, (judgement.share_words(attained), base["workload"], base["month"]))
+        )
         slo = f"SLO    base case {'meets' if attained >= target else 'misses'} {target * 100:.6g}%: lowest {where}"
     said = [*wrapped(judgement.much_shed([judgement.served(figures["scenario"], fleet)])), slo]
-    cost = [f"{unit_price(money[judgement.COST])}/Mtok levelised", f"NPC {short_dollars(-(money['npv_usd'] or 0.0))}"]
-    cost += [f"capex {short_dollars(money['capex_usd'])}", f"P&L cost {short_dollars(money['pl_cost_usd'])}"]
+    cost = [
+        f"{unit_price(money[judgement.COST])}/Mtok levelised",
+        f"NPC {short_dollars(-(money['npv_usd'] or 0.0))}",
+    ]
+    cost += [
+        f"capex {short_dollars(money['capex_usd'])}",
+        f"P&L cost {short_dollars(money['pl_cost_usd'])}",
+    ]
     use = [f"{percent(fleet['utilisation_fraction'], 0)} utilised"]
     if fleet["peak_headroom_fraction"] is not None:
-        use.append(f"peak-hour headroom {percent(fleet['peak_headroom_fraction'], 0)} ({fleet['peak_headroom_month']})")
+        use.append(
+            f"peak-hour headroom {percent(fleet['peak_headroom_fraction'], 0)} ({fleet['peak_headroom_month']})"
+        )
     peak = fleet["peak_facility_kw"]
     use.append(f"{peak / 1e3:,.1f} MW peak" if peak >= 1e3 else f"{peak:,.0f} kW peak")
     lines = [head, *said, "COST   " + "   ".join(cost), "FLEET  " + "   ".join(use), ""]
@@ -417,44 +544,71 @@ def first_screen(figures: Mapping[str, Any]) -> str:
     rows = []
     for name, row in clusters.items():
         if name != FLEET:
-            used = (cell(row["availability_fraction"], ".1%"), cell(row["utilisation_fraction"], ".0%"))
+            used = (
+                cell(row["availability_fraction"], ".1%"),
+                cell(row["utilisation_fraction"], ".0%"),
+            )
             sums = (_amount(row["served_tokens"] / 1e12), _amount(row["cost_usd"] / MILLION))
             note = ", ".join(part for part in (row["note"], reserve.get(name, "")) if part)
             rows.append((name[:20], str(row["nodes"]), *used, *sums, note))
-    lines += [text_table(("cluster", "nodes", "avail", "util", "Ttok", "cost M$", "note"), rows[:SHOWN_ROWS])]
-    lines += [f"and {len(rows) - SHOWN_ROWS} more clusters in the report"] if len(rows) > SHOWN_ROWS else []
+    lines += [
+        text_table(
+            ("cluster", "nodes", "avail", "util", "Ttok", "cost M$", "note"), rows[:SHOWN_ROWS]
+        )
+    ]
+    lines += (
+        [f"and {len(rows) - SHOWN_ROWS} more clusters in the report"]
+        if len(rows) > SHOWN_ROWS
+        else []
+    )
     loads = sorted(
-        figures["workloads"].items(), key=lambda item: (item[1]["lowest"] or {}).get("slo_attainment_fraction", 2.0)
+        figures["workloads"].items(),
+        key=lambda item: (item[1]["lowest"] or {}).get("slo_attainment_fraction", 2.0),
     )
     served_rows = [
         (
             name[:24],
-            judgement.share_words(row["lowest"]["slo_attainment_fraction"]) if row["lowest"] else "",
+            judgement.share_words(row["lowest"]["slo_attainment_fraction"])
+            if row["lowest"]
+            else "",
             row["lowest"]["month"] if row["lowest"] else "",
             cell(row["cost_per_million_tokens_usd"], ",.3f"),
         )
         for name, row in loads[:SHOWN_ROWS]
     ]
-    served_rows += [("reserve (no workload's)", "", "", cell(fleet[RESERVE], ",.3f"))] if fleet[RESERVE] else []
+    served_rows += (
+        [("reserve (no workload's)", "", "", cell(fleet[RESERVE], ",.3f"))]
+        if fleet[RESERVE]
+        else []
+    )
     lines += ["", text_table(("workload", "SLO low", "month", "USD/Mtok"), served_rows)]
-    lines += [f"and {len(loads) - SHOWN_ROWS} more workloads in the report"] if len(loads) > SHOWN_ROWS else []
+    lines += (
+        [f"and {len(loads) - SHOWN_ROWS} more workloads in the report"]
+        if len(loads) > SHOWN_ROWS
+        else []
+    )
     return "\n".join(lines)
 
 
 def closing(figures: Mapping[str, Any]) -> str:
     """Return what the replications say below the first screen: verdict, intervals, what follows."""
-    said, drawn = [judgement.verdict_line(figures["verdict"])], figures["replications"]
+    said = [judgement.verdict_line(figures["verdict"])]
+    drawn = figures["replications"]
     if drawn is not None and {"npv_usd", judgement.COST} <= (ends := drawn["intervals"]).keys():
         prices = " to ".join(map(unit_price, ends[judgement.COST]))
         said.append(f"In {drawn['words']}: NPC {_between(*ends['npv_usd'])}, {prices}/Mtok.")
-    return "\n".join(wrapped([*said, *(f"! {line}" for line in (judgement.sizing(figures), VARY) if line)]))
+    return "\n".join(
+        wrapped([*said, *(f"! {line}" for line in (judgement.sizing(figures), VARY) if line)])
+    )
 
 
 def so_far(chance: Replications) -> str:
     """Return where net present cost lies in the replications so far, and how many meet the SLO target."""
     met = sum(figures[judgement.SHORTFALL] == 0.0 for figures in chance.figures)
     npv = chance.interval("npv_usd")
-    return f"{f'NPC {_between(npv.low, npv.high)}, ' if npv else ''}SLO met in {met}/{chance.number}"
+    return (
+        f"{f'NPC {_between(npv.low, npv.high)}, ' if npv else ''}SLO met in {met}/{chance.number}"
+    )
 
 
 def _between(low_npv_usd: float, high_npv_usd: float) -> str:
@@ -469,7 +623,8 @@ def is_settled(result: RunResult, chance: Replications, share: float) -> bool:
     """
     from planner.studies.decision import half_width  # noqa: PLC0415 - loads scipy, for more than 19 replications
 
-    verdict, costs = verdict_summary(result, chance), np.array([row["npv_usd"] for row in chance.figures], float)
+    verdict = verdict_summary(result, chance)
+    costs = np.array([row["npv_usd"] for row in chance.figures], float)
     is_open = verdict["replications"] > 0 and verdict["status"] == "INCONCLUSIVE"
     return not is_open and bool(half_width(costs) <= share * abs(costs.mean()))
 
@@ -482,20 +637,30 @@ def details(figures: Mapping[str, Any]) -> str:
         f"{reason['worst_month']}: {reason['worst_missed_fraction']:.2%}"
         for reason in figures["slo_misses"]
     ]
-    lost = sorted(((capacity[column.removesuffix("_node_h")], name) for column, name in LOSSES.items()), reverse=True)
+    lost = sorted(
+        ((capacity[column.removesuffix("_node_h")], name) for column, name in LOSSES.items()),
+        reverse=True,
+    )
     shares = [f"{name} {share:.2%}" for share, name in lost if share > 0 and name != "at work"]
     lines += [f"node-hours lost to: {', '.join(shares)}", resale_words(figures["measures"])]
-    return "\n".join([*wrapped(lines), "", text_table(("cost", "USD"), reconciliation_rows(figures))])
+    return "\n".join(
+        [*wrapped(lines), "", text_table(("cost", "USD"), reconciliation_rows(figures))]
+    )
 
 
 def run_answer(
-    folder: Path, result: RunResult, chance: Replications | None, remedy: Mapping[str, Any] | None = None
+    folder: Path,
+    result: RunResult,
+    chance: Replications | None,
+    remedy: Mapping[str, Any] | None = None,
 ) -> Answer[RunResult]:
     """Return a run as an answer: its first screen, what replications say and, where they are wanted, the details."""
 
     def say(verbose: bool) -> str:
         figures = summary(result, chance, remedy)
-        return "\n\n".join([first_screen(figures), closing(figures), *([details(figures)] if verbose else [])])
+        return "\n\n".join(
+            [first_screen(figures), closing(figures), *([details(figures)] if verbose else [])]
+        )
 
     return Answer(
         folder=folder,
@@ -511,4 +676,8 @@ def run_answer(
 
 def first_answer(folder: Path, result: RunResult) -> Answer[RunResult]:
     """Return the base replication as an answer, before others are drawn and anything is written."""
-    return replace(run_answer(folder, result, None), say=lambda _: first_screen(key_figures(result)), is_written=False)
+    return replace(
+        run_answer(folder, result, None),
+        say=lambda _: first_screen(key_figures(result)),
+        is_written=False,
+    )

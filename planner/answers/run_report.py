@@ -7,7 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from planner.answers.judgement import COST, much_shed, reserve_cluster, served, share_words, sizing, verdict_line
+from planner.answers.judgement import (
+    COST,
+    much_shed,
+    reserve_cluster,
+    served,
+    share_words,
+    sizing,
+    verdict_line,
+)
 from planner.answers.sections import section
 from planner.answers.timelines import Calendar, demand_chart, run_out_chart
 from planner.finance.ledger import ACCOUNT_ORDER, View
@@ -52,8 +60,10 @@ def answer_section(contents: Contents) -> Section | None:
     summary = contents.summary
     if "clusters" not in summary:
         return None
-    clusters, chance = summary["clusters"], summary["replications"]
-    fleet, intervals = clusters[FLEET], chance["intervals"] if chance else {}
+    clusters = summary["clusters"]
+    chance = summary["replications"]
+    fleet = clusters[FLEET]
+    intervals = chance["intervals"] if chance else {}
     facts = []
     for term, name, form in (
         ("per million tokens", "cost_per_million_tokens_usd", unit_price),
@@ -67,11 +77,24 @@ def answer_section(contents: Contents) -> Section | None:
         facts.append(show.Fact(term=term, value=form(fleet[name]), range=" to ".join(ends)))
     rows = []
     for name in [*(name for name in clusters if name != FLEET), FLEET]:
-        row, cost = clusters[name], clusters[name]["cost_per_million_tokens_usd"]
+        row = clusters[name]
+        cost = clusters[name]["cost_per_million_tokens_usd"]
         used = (percent(row["availability_fraction"]), percent(row["utilisation_fraction"]))
-        paid = (dollars(row["cost_usd"]), unit_price(row["cost_per_million_output_tokens_usd"]), unit_price(cost))
+        paid = (
+            dollars(row["cost_usd"]),
+            unit_price(row["cost_per_million_output_tokens_usd"]),
+            unit_price(cost),
+        )
         rows.append((name, *used, count(row["served_tokens"]), *paid))
-    header = ("cluster", "available", "utilised", "tokens", "cost", "USD/M generated", "USD/M tokens")
+    header = (
+        "cluster",
+        "available",
+        "utilised",
+        "tokens",
+        "cost",
+        "USD/M generated",
+        "USD/M tokens",
+    )
     said = "This is one plan and one replication of it, so it has no interval and no baseline."
     if chance:
         said = (
@@ -85,7 +108,12 @@ def answer_section(contents: Contents) -> Section | None:
         *([chart] if (chart := demand_chart(contents)) else []),
         *show.sentences([*told[1:], objective(summary), *findings(summary)]),
         *run_out_chart(contents),
-        Grid(caption="The clusters side by side", header=header, rows=rows, numeric=range(1, len(header))),
+        Grid(
+            caption="The clusters side by side",
+            header=header,
+            rows=rows,
+            numeric=range(1, len(header)),
+        ),
         Sentence(text=f"{said} {FURTHER}", tone="note"),
     ]
     return section("answer", blocks)
@@ -94,12 +122,17 @@ def answer_section(contents: Contents) -> Section | None:
 def verdict(summary: Mapping[str, Any]) -> list[str]:
     """Return the verdict and, where it is MISSED, what would meet the target."""
     record = summary["verdict"]
-    return [line for line in (verdict_line(record), sizing(summary) if record["status"] == "MISSED" else "") if line]
+    return [
+        line
+        for line in (verdict_line(record), sizing(summary) if record["status"] == "MISSED" else "")
+        if line
+    ]
 
 
 def objective(summary: Mapping[str, Any]) -> str:
     """Say in a sentence what a run serves, and for how much."""
-    fleet, money = summary["clusters"][FLEET], summary["measures"]
+    fleet = summary["clusters"][FLEET]
+    money = summary["measures"]
     attained = fleet["slo_attainment_fraction"]
     share = f", at {share_words(attained)} SLO attainment overall" if attained is not None else ""
     return (
@@ -115,9 +148,13 @@ def findings(summary: Mapping[str, Any]) -> list[str]:
     told = verdict(summary)
     reserves = (f"{name} is {said}." for name, said in reserve_cluster(summary).items())
     lines = [said for said in (sizing(summary), *reserves) if said and said not in told]
-    paid = {name: row for name, row in summary["clusters"].items() if name != FLEET and row["cost_usd"]}
+    paid = {
+        name: row for name, row in summary["clusters"].items() if name != FLEET and row["cost_usd"]
+    }
     if unused := [name for name, row in paid.items() if not row["served_tokens"]]:
-        lines.append(f"{', '.join(unused)} served nothing: no workload that it can take was routed to it.")
+        lines.append(
+            f"{', '.join(unused)} served nothing: no workload that it can take was routed to it."
+        )
     lines += [f"Warning: {warning}" for warning in summary.get("warnings", ())]
     return [*lines, *(f"Note: {note}" for note in summary.get("notes", ()))]
 
@@ -126,11 +163,16 @@ def money_section(contents: Contents) -> Section | None:
     """Return the accrued cost by account, cluster and month."""
     if not (ledger := contents.table("ledger")):
         return None
-    totals, by_account = account_sums(contents), account_totals(contents)
+    totals = account_sums(contents)
+    by_account = account_totals(contents)
     clusters = sorted(dict.fromkeys(ledger.texts("cluster")), key=lambda name: name == SITE)
-    total, rows = sum(by_account.values()), []
+    total = sum(by_account.values())
+    rows = []
     sums = {c: sum(row.get(c, 0.0) for row in totals.values()) for c in clusters}
-    for name, row in [*((account, totals[account]) for account in largest_first(totals)), ("accrued cost", sums)]:
+    for name, row in [
+        *((account, totals[account]) for account in largest_first(totals)),
+        ("accrued cost", sums),
+    ]:
         cost = sum(row.values())
         cells = (*(dollars(row[c]) if c in row else NOTHING for c in clusters), dollars(cost))
         rows.append((name.replace("_", " "), *cells, percent(cost / total if total else None)))
@@ -140,8 +182,15 @@ def money_section(contents: Contents) -> Section | None:
         f"{dollars(sum(amount for account, amount in bought if account.startswith('capex_')))} are spread over their "
         "life as depreciation. Every dollar is one row of ledger.csv."
     )
-    header, numeric = ("account", *clusters, "total", "share"), range(1, len(clusters) + 3)
-    grid = Grid(caption="Accrued cost by account", header=header, rows=rows, numeric=numeric, drawn=len(clusters) + 2)
+    header = ("account", *clusters, "total", "share")
+    numeric = range(1, len(clusters) + 3)
+    grid = Grid(
+        caption="Accrued cost by account",
+        header=header,
+        rows=rows,
+        numeric=numeric,
+        drawn=len(clusters) + 2,
+    )
     blocks: list[Block] = [Sentence(text=said), grid]
     if steps := reconciliation_rows(contents.summary):
         caption = "From P&L cost to net present cost; lines that begin with = are sums"
@@ -149,7 +198,11 @@ def money_section(contents: Contents) -> Section | None:
     if units := unit_rows(contents):
         caption = "Unit economics; reserve is capacity that no workload bears, hours of it those not at work"
         blocks.append(Grid(caption=caption, header=UNITS, rows=units, numeric=range(1, len(UNITS))))
-    blocks += [Sentence(text=resale_words(figures))] if (figures := contents.summary.get("measures")) else []
+    blocks += (
+        [Sentence(text=resale_words(figures))]
+        if (figures := contents.summary.get("measures"))
+        else []
+    )
     return section("money", [*blocks, *([chart] if (chart := money_chart(contents)) else [])])
 
 
@@ -170,12 +223,26 @@ def unit_rows(contents: Contents) -> list[tuple[str, ...]]:
         ("cost_usd", "accelerator_h", 1),
     ]
     rows = []
-    for line, load in sorted(dict.fromkeys(table.rows("line", "workload")), key=lambda row: LINES.index(row[0])):
+    for line, load in sorted(
+        dict.fromkeys(table.rows("line", "workload")), key=lambda row: LINES.index(row[0])
+    ):
         part = table.where("line", line).where("workload", load)
-        total = {name: sum(part.totals(name)) for name in (*_EARNED, *(name for pair in shares for name in pair[:2]))}
-        prices = [total[paid] / total[of] * number if total[of] else None for paid, of, number in shares]
+        total = {
+            name: sum(part.totals(name))
+            for name in (*_EARNED, *(name for pair in shares for name in pair[:2]))
+        }
+        prices = [
+            total[paid] / total[of] * number if total[of] else None for paid, of, number in shares
+        ]
         tokens = sum(total[of] for _, of, _ in shares[:-1])
-        rows.append((load or line, count(tokens), *(dollars(total[n]) for n in _EARNED), *map(unit_price, prices)))
+        rows.append(
+            (
+                load or line,
+                count(tokens),
+                *(dollars(total[n]) for n in _EARNED),
+                *map(unit_price, prices),
+            )
+        )
     return rows
 
 
@@ -198,7 +265,9 @@ def account_sums(contents: Contents, by: str = "cluster") -> dict[str, dict[str,
 
 def account_totals(contents: Contents) -> dict[str, float]:
     """Return accrued cost over the whole horizon by account."""
-    return {account: sum(by_cluster.values()) for account, by_cluster in account_sums(contents).items()}
+    return {
+        account: sum(by_cluster.values()) for account, by_cluster in account_sums(contents).items()
+    }
 
 
 def largest_first(totals: Mapping[str, Mapping[str, float]]) -> list[str]:
@@ -208,22 +277,34 @@ def largest_first(totals: Mapping[str, Mapping[str, float]]) -> list[str]:
 
 def layers_of(accounts: Sequence[str]) -> dict[str, Sequence[str]]:
     """Return accounts by the names of their layers: as many as there are colours, the rest together."""
-    named, rest = accounts[: len(COLOURS) - 1], accounts[len(COLOURS) - 1 :]
-    return {account.replace("_", " "): [account] for account in named} | ({"other": rest} if rest else {})
+    named = accounts[: len(COLOURS) - 1]
+    rest = accounts[len(COLOURS) - 1 :]
+    return {account.replace("_", " "): [account] for account in named} | (
+        {"other": rest} if rest else {}
+    )
 
 
 def money_chart(contents: Contents) -> TimeChart | None:
     """Return the months as layers, the largest accounts by name and the rest together."""
     if not (ledger := contents.table("ledger")):
         return None
-    calendar, monthly = Calendar(ledger.texts("month")), account_sums(contents, "month")
-    positive = [account for account in largest_first(account_sums(contents)) if sum(monthly[account].values()) > 0]
+    calendar = Calendar(ledger.texts("month"))
+    monthly = account_sums(contents, "month")
+    positive = [
+        account
+        for account in largest_first(account_sums(contents))
+        if sum(monthly[account].values()) > 0
+    ]
     series = []
     for colour, (name, accounts) in enumerate(layers_of(positive).items()):
-        sums = {month: sum(monthly[account].get(month, 0.0) for account in accounts) for month in calendar.months}
+        sums = {
+            month: sum(monthly[account].get(month, 0.0) for account in accounts)
+            for month in calendar.months
+        }
         points = [(calendar.middle(month), max(0.0, usd)) for month, usd in sums.items()]
         series.append(Series(name=name, colour=colour, points=points))
-    key, said = f"{contents.anchor}money-months", "Accounts on one another, largest at the bottom."
+    key = f"{contents.anchor}money-months"
+    said = "Accounts on one another, largest at the bottom."
     return calendar.chart(key, "Accrued cost by month", said, "usd", series, stacked=True)
 
 
@@ -232,19 +313,31 @@ def losses_section(contents: Contents) -> Section | None:
     if not (by_cluster := node_hours(contents)):
         return None
     chart = losses_chart(contents)
-    blocks: list[Block] = [loss_grid(by_cluster, list(LOSSES.values()), "cluster"), *([chart] if chart else [])]
+    blocks: list[Block] = [
+        loss_grid(by_cluster, list(LOSSES.values()), "cluster"),
+        *([chart] if chart else []),
+    ]
     sums: dict[tuple[str, str], list[float]] = defaultdict(lambda: [0, 0.0, 0.0])
-    events, columns = contents.table("events"), ("duration_h", "lost_capacity_tokens")
-    for event, cause, *figures in events.rows("event", "cause", totals=columns) if events is not None else ():
+    events = contents.table("events")
+    columns = ("duration_h", "lost_capacity_tokens")
+    for event, cause, *figures in (
+        events.rows("event", "cause", totals=columns) if events is not None else ()
+    ):
         if event in ("failure", "maintenance", "software", "outage"):
-            sums[event, cause] = [sum(pair) for pair in zip(sums[event, cause], (1, *figures), strict=True)]
+            sums[event, cause] = [
+                sum(pair) for pair in zip(sums[event, cause], (1, *figures), strict=True)
+            ]
     rows = []
-    for (event, cause), (number, hours, lost) in sorted(sums.items(), key=lambda item: (-item[1][2], item[0])):
+    for (event, cause), (number, hours, lost) in sorted(
+        sums.items(), key=lambda item: (-item[1][2], item[0])
+    ):
         if lost > 0:
             cells = (f"{number:,.0f}", f"{hours / number:,.1f}", count(lost))
             rows.append((f"{event}, {cause}" if cause else event, *cells))
     header = ("cause", "events", "hours each", "tokens of capacity")
-    causes = Grid(caption="Causes, costliest first", header=header, rows=rows, numeric=(1, 2, 3), drawn=3)
+    causes = Grid(
+        caption="Causes, costliest first", header=header, rows=rows, numeric=(1, 2, 3), drawn=3
+    )
     blocks += [causes] if rows else []
     return section("losses", [*blocks, *software_grids(contents)])
 
@@ -253,9 +346,13 @@ def software_grids(contents: Contents) -> Iterator[Block]:
     """Yield what software incidents cost by stack and kind, and what each practice of upgrades is worth by vendor."""
     for table in map(contents.table, ("software_incidents", "software_practices")):
         if table:
-            names = [column for column in table.columns if column not in ("scenario", "missed_requests")]
+            names = [
+                column for column in table.columns if column not in ("scenario", "missed_requests")
+            ]
             cells = [
-                [*map(partial(percent, decimals=3), table.numbers(n))] if n.endswith("_fraction") else table.texts(n)
+                [*map(partial(percent, decimals=3), table.numbers(n))]
+                if n.endswith("_fraction")
+                else table.texts(n)
                 for n in names
             ]
             header = [name.removesuffix("_fraction").replace("_", " ") for name in names]
@@ -267,10 +364,14 @@ def losses_chart(contents: Contents) -> TimeChart | None:
     """Return node-hours lost by month and cause."""
     if not (losses := contents.table("losses")):
         return None
-    calendar, series = Calendar(losses.texts("month")), []
+    calendar = Calendar(losses.texts("month"))
+    series = []
     for colour, (column, name) in enumerate(LOSSES.items()):
         if column.startswith("lost_"):
-            points = [(calendar.middle(month), hours) for month, hours in losses.summed("month", column).items()]
+            points = [
+                (calendar.middle(month), hours)
+                for month, hours in losses.summed("month", column).items()
+            ]
             series.append(Series(name=name, points=points, colour=colour))
     said = "What failures, software, outages and the power cap took; without what merely had no demand."
     key = f"{contents.anchor}losses-months"
@@ -281,10 +382,18 @@ def late_section(contents: Contents) -> Section | None:
     """Return why requests missed their SLO, by workload."""
     rows = []
     for reason in contents.summary.get("slo_misses", ()):
-        share, then = percent(reason["missed_fraction"], 3), percent(reason["worst_missed_fraction"], 2)
-        rows.append((reason["workload"], REASONS[reason["cause"]], share, reason["worst_month"], then))
+        share = percent(reason["missed_fraction"], 3)
+        then = percent(reason["worst_missed_fraction"], 2)
+        rows.append(
+            (reason["workload"], REASONS[reason["cause"]], share, reason["worst_month"], then)
+        )
     header = ("workload", "cause", "of its requests", "worst month", "then")
-    grid = Grid(caption="Why requests missed their SLO, worst first", header=header, rows=rows, numeric=(2, 4))
+    grid = Grid(
+        caption="Why requests missed their SLO, worst first",
+        header=header,
+        rows=rows,
+        numeric=(2, 4),
+    )
     return section("losses", [grid]) if rows else None
 
 
@@ -303,19 +412,43 @@ def loss_grid(shares: Mapping[str, Mapping[str, float]], names: Sequence[str], o
         (cluster, *(percent(row[name] / (sum(row.values()) or 1.0), 2) for name in names))
         for cluster, row in shares.items()
     ]
-    caption, header = "Node-hours on site", (of, *names)
+    caption = "Node-hours on site"
+    header = (of, *names)
     return Grid(caption=caption, header=header, rows=rows, numeric=range(1, len(header)))
 
 
 def layout_grid(layouts: Table) -> Grid:
     """Return how each cluster serves each workload, and by how much that is better than the next best."""
-    names = ("workload", "cluster", "engine", "precision", "prefill_decode", "accelerators", "chunk_tokens")
+    names = (
+        "workload",
+        "cluster",
+        "engine",
+        "precision",
+        "prefill_decode",
+        "accelerators",
+        "chunk_tokens",
+    )
     rows = []
-    for *named, rate, other in layouts.rows(*names, numbers=["node_requests_per_s", "next_best_requests_per_s"]):
+    for *named, rate, other in layouts.rows(
+        *names, numbers=["node_requests_per_s", "next_best_requests_per_s"]
+    ):
         rows.append((*named, f"{rate:.4g}", f"{rate / other - 1.0:+.0%}" if other else NOTHING))
-    header = ("workload", "cluster", "engine", "precision", "prefill and decode", "accelerators", "tokens a step")
+    header = (
+        "workload",
+        "cluster",
+        "engine",
+        "precision",
+        "prefill and decode",
+        "accelerators",
+        "tokens a step",
+    )
     caption = "How each workload is served on day one, and by how much better than the next best"
-    return Grid(caption=caption, header=(*header, "requests/s a node", "next best"), rows=rows, numeric=(5, 6, 7, 8))
+    return Grid(
+        caption=caption,
+        header=(*header, "requests/s a node", "next best"),
+        rows=rows,
+        numeric=(5, 6, 7, 8),
+    )
 
 
 def routing_section(contents: Contents) -> Section | None:
@@ -323,21 +456,35 @@ def routing_section(contents: Contents) -> Section | None:
     if contents.plans or not (routing := contents.table("routing_monthly")):
         return None
     busy: dict[tuple[str, str], list[float]] = defaultdict(list)
-    for workload, cluster, share in routing.rows("workload", "cluster", numbers=["utilisation_fraction"]):
+    for workload, cluster, share in routing.rows(
+        "workload", "cluster", numbers=["utilisation_fraction"]
+    ):
         busy[workload, cluster] += [share] if share is not None else []
     tokens = routing.sums("workload", "cluster", "served_tokens")
-    there = {c for (_, c), shares in busy.items() if shares} | {c for row in tokens.values() for c in row if row[c]}
+    there = {c for (_, c), shares in busy.items() if shares} | {
+        c for row in tokens.values() for c in row if row[c]
+    }
     clusters = [cluster for cluster in dict.fromkeys(routing.texts("cluster")) if cluster in there]
-    served_by, used, numeric = [], [], range(1, 1 + len(clusters))
+    served_by = []
+    used = []
+    numeric = range(1, 1 + len(clusters))
     for name, row in tokens.items():
         total = sum(row[c] for c in clusters) or 1.0
-        mean = {c: sum(busy[name, c]) / len(busy[name, c]) if busy[name, c] else None for c in clusters}
+        mean = {
+            c: sum(busy[name, c]) / len(busy[name, c]) if busy[name, c] else None for c in clusters
+        }
         served_by.append((name, *(percent(row[c] / total) for c in clusters)))
         used.append((name, *map(percent, mean.values())))
-    caption, header = "How busy the machines that may serve it were with it, by month", ("workload", *clusters)
+    caption = "How busy the machines that may serve it were with it, by month"
+    header = ("workload", *clusters)
     blocks: list[Block] = [
         Sentence(text=ROUTED, tone="note"),
-        Grid(caption="Who served each workload's tokens", header=header, rows=served_by, numeric=numeric),
+        Grid(
+            caption="Who served each workload's tokens",
+            header=header,
+            rows=served_by,
+            numeric=numeric,
+        ),
         Grid(caption=caption, header=header, rows=used, numeric=numeric),
         *([layout_grid(layouts)] if (layouts := contents.table("layouts")) else []),
     ]

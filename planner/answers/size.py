@@ -48,7 +48,9 @@ _SAID = {"plan": "purchases"}
 
 def plan_rows(sized: Sized) -> Table:
     """Return plan.csv."""
-    choices, counts, rows = sized.choices, sized.plan.counts, list[Sequence[Any]]()
+    choices = sized.choices
+    counts = sized.plan.counts
+    rows = list[Sequence[Any]]()
     clusters = choices.scenario.clusters
     marginal = {one.purchase: one for one in sized.explanation.marginal}
 
@@ -60,12 +62,25 @@ def plan_rows(sized: Sized) -> Table:
             less: Sequence[Any] = (None, None, "")
             if (one := marginal.get(place)) is not None:
                 less = (one.saved, one.probability, str(choices.plan.months.labels[one.month]))
-            bought = (purchase.name, purchase.accelerator, purchase.date, contract(clusters[purchase.name]), nodes)
+            bought = (
+                purchase.name,
+                purchase.accelerator,
+                purchase.date,
+                contract(clusters[purchase.name]),
+                nodes,
+            )
             rows.append((*bought, nodes * sum(choices.node_prices_usd(place, nodes)), *less))
     for retirement, day in zip(choices.retirements, counts[choices.days], strict=True):
         if day:
-            cluster, leaves = clusters[choices.names(retirement.cluster)[0]], retirement.dates[day - 1]
-            gone = (retirement.cluster, cluster.accelerator, leaves, contract(cluster), -cluster.nodes)
+            cluster = clusters[choices.names(retirement.cluster)[0]]
+            leaves = retirement.dates[day - 1]
+            gone = (
+                retirement.cluster,
+                cluster.accelerator,
+                leaves,
+                contract(cluster),
+                -cluster.nodes,
+            )
             rows.append((*gone, 0.0, None, None, ""))
     return SIZE_TABLES["plan"].of_rows(rows)
 
@@ -75,47 +90,82 @@ def policy_rows(sized: Sized) -> Table:
     rows: list[Sequence[Any]] = []
     attainment = sized.trial.attainment
     for way in sized.ways:
-        run, saved = way.outcome, way.saved
+        run = way.outcome
+        saved = way.saved
         if run is None:
             rows.append((way.name, *[None] * 10, ""))
             continue
         missed = float(
-            (np.nan_to_num(run.shares, nan=1.0) <= attainment - LEAST_SHORTFALL).any(axis=2).sum(axis=1).mean()
+            (np.nan_to_num(run.shares, nan=1.0) <= attainment - LEAST_SHORTFALL)
+            .any(axis=2)
+            .sum(axis=1)
+            .mean()
         )
         figures = (run.cost, run.net_present_cost_usd, run.capital_usd, run.verdict.share)
         less = (None, None, None) if saved is None else (saved.value, saved.low, saved.high)
         used = float(run.utilisation.mean())
-        rows.append((way.name, *figures, run.worst_tenth, missed, used, *less, sized.choices.words(run.counts)))
+        rows.append(
+            (
+                way.name,
+                *figures,
+                run.worst_tenth,
+                missed,
+                used,
+                *less,
+                sized.choices.words(run.counts),
+            )
+        )
     return SIZE_TABLES["policies"].of_rows(rows)
 
 
 def future_rows(sized: Sized) -> Iterator[Sequence[Any]]:
     """Yield the rows of futures.csv: each way in each future, and as stated."""
-    trial, labels = sized.trial, sized.choices.plan.months.labels
-    stated = [(way.name, AS_STATED, None, way.outcome) for way in sized.ways if way.outcome is not None]
+    trial = sized.trial
+    labels = sized.choices.plan.months.labels
+    stated = [
+        (way.name, AS_STATED, None, way.outcome) for way in sized.ways if way.outcome is not None
+    ]
     for name, future, weight, outcome in (*stated, *sized.futures) if sized.futures else ():
         verdict = outcome.verdict
-        short = np.nan_to_num(outcome.shares, nan=1.0).min(axis=2) <= trial.attainment - LEAST_SHORTFALL
+        short = (
+            np.nan_to_num(outcome.shares, nan=1.0).min(axis=2) <= trial.attainment - LEAST_SHORTFALL
+        )
         months = np.where(short.any(axis=1), short.argmax(axis=1), len(labels)).astype(np.float64)
         through = int(met_months_over(months, verdict.confidence))
         missed = labels[through] if through < len(labels) else ""
         money = (outcome.net_present_cost_usd, None, float(outcome.utilisation.mean()))
-        yield name, future, weight, verdict.status, verdict.share, *verdict.interval, missed, *money, None, None, None
+        yield (
+            name,
+            future,
+            weight,
+            verdict.status,
+            verdict.share,
+            *verdict.interval,
+            missed,
+            *money,
+            None,
+            None,
+            None,
+        )
 
 
 def month_rows(sized: Sized) -> Iterator[Sequence[Any]]:
     """Yield the rows of months.csv: the lowest SLO attainment, and the binding constraint."""
     choices, trial, plan, choose = sized.choices, sized.trial, sized.plan, sized.choices.choose
-    purchases, loads, edges = choices.purchases, choices.plan.workloads, choices.plan.month_edges_h
+    purchases = choices.purchases
+    loads = choices.plan.workloads
+    edges = choices.plan.month_edges_h
     enough = max(1, int(np.ceil(trial.confidence * plan.worst.size - 1e-9)))
     shares = np.nan_to_num(plan.shares, nan=1.0)
     # The share that enough replications reach, month by month: their ⌈p·n⌉-th best.
     reached = -np.sort(-shares, axis=0)[enough - 1]
     broken = (shares < trial.attainment).any(axis=2).mean(axis=0)
     binding = {one.month for one in sized.explanation.marginal}
-    cap_kw, node_kw = choose.it_power_cap_kw, min(cluster.nameplate_kw for cluster in choices.plan.clusters)
+    cap_kw = choose.it_power_cap_kw
+    node_kw = min(cluster.nameplate_kw for cluster in choices.plan.clusters)
     for month, label in enumerate(choices.plan.months.labels):
-        start_h, end_h = float(edges[month]), float(edges[month + 1])
+        start_h = float(edges[month])
+        end_h = float(edges[month + 1])
         moments = [at for at in choices.moments_h() if start_h <= at < end_h]
         power_kw = max(sum(choices.kw_at(plan.counts, at).values()) for at in [start_h, *moments])
         due = [
@@ -123,24 +173,45 @@ def month_rows(sized: Sized) -> Iterator[Sequence[Any]]:
             for purchase, count in zip(purchases, plan.counts, strict=False)
         ]
         tight = cap_kw is not None and power_kw + node_kw > cap_kw
-        load = "" if choices.plan.slo_target.scope == "fleet" else loads[int(np.argmin(reached[month]))].name
-        least, capital = float(reached[month].min()), choices.capital_usd((*due, *plan.counts[len(due) :]))
-        figures = (least, least - trial.attainment, float(broken[month]), float(plan.utilisation[month]))
+        load = (
+            ""
+            if choices.plan.slo_target.scope == "fleet"
+            else loads[int(np.argmin(reached[month]))].name
+        )
+        least = float(reached[month].min())
+        capital = choices.capital_usd((*due, *plan.counts[len(due) :]))
+        figures = (
+            least,
+            least - trial.attainment,
+            float(broken[month]),
+            float(plan.utilisation[month]),
+        )
         yield str(label), load, *figures, power_kw, capital, month in binding, tight
 
 
 def size_tables(sized: Sized) -> list[Table]:
     """Return every table; those of what was not worked out, or does not apply, have no rows."""
-    words, explained = sized.choices.words, sized.explanation
+    words = sized.choices.words
+    explained = sized.explanation
     entries = {entry.accelerator: entry.price_change for entry in explained.entries}
     rows: dict[str, Iterable[Sequence[Any]]] = {
         "futures": future_rows(sized),
         "triggers": (
-            (*attrgetter("cluster", "date", "load", "forecast_months", "installed")(one), trigger, *one.ordered)
+            (
+                *attrgetter("cluster", "date", "load", "forecast_months", "installed")(one),
+                trigger,
+                *one.ordered,
+            )
             for one, trigger in ((one, one.load * one.installed) for one in explained.triggers)
         ),
         "frontier": (
-            (one.probability, one.cost, one.nodes, one.counts == sized.plan.counts, words(one.counts))
+            (
+                one.probability,
+                one.cost,
+                one.nodes,
+                one.counts == sized.plan.counts,
+                words(one.counts),
+            )
             for one in explained.curve
         ),
         "single_accelerator_plans": (
@@ -153,7 +224,11 @@ def size_tables(sized: Sized) -> list[Table]:
         "regret": explained.regrets,
         "months": month_rows(sized),
     }
-    return [plan_rows(sized), policy_rows(sized), *(SIZE_TABLES[name].of_rows(cells) for name, cells in rows.items())]
+    return [
+        plan_rows(sized),
+        policy_rows(sized),
+        *(SIZE_TABLES[name].of_rows(cells) for name, cells in rows.items()),
+    ]
 
 
 def plan_document(sized: Sized, folder: Path, counts: Counts) -> str:
@@ -163,17 +238,24 @@ def plan_document(sized: Sized, folder: Path, counts: Counts) -> str:
     document: dict[str, Any] = {**content, "name": name}
     if file := scenario_file(stated):
         laid = layer_of(stated.document)
-        clusters: dict[str, Any] = {**laid.pop("clusters", {})} if isinstance(laid.get("clusters"), dict) else {}
+        clusters: dict[str, Any] = (
+            {**laid.pop("clusters", {})} if isinstance(laid.get("clusters"), dict) else {}
+        )
         clusters |= dict.fromkeys(choices.choose.clusters)
         chosen = {purchase.name for purchase in choices.purchases}
         chosen |= {retirement.cluster for retirement in choices.retirements}
-        clusters |= {cluster: entry for cluster, entry in content["clusters"].items() if cluster in chosen}
+        clusters |= {
+            cluster: entry for cluster, entry in content["clusters"].items() if cluster in chosen
+        }
         document = {"name": name, "extends": Path(os.path.relpath(file, folder)).as_posix(), **laid}
         keys = ("site", "workloads", "expansion", "finance")
         changed = [key for key in keys if content.get(key) != choices.base.content.get(key)]
         document |= {key: content[key] for key in changed} | {"sizing": None, "clusters": clusters}
     text: str = yaml.safe_dump(_plain(document), sort_keys=False, allow_unicode=True, width=110)
-    return "# Found by planner size: run it with planner run, or hold it against others with planner compare.\n" + text
+    return (
+        "# Found by planner size: run it with planner run, or hold it against others with planner compare.\n"
+        + text
+    )
 
 
 def _plain(content: Any) -> Any:
@@ -212,7 +294,8 @@ def size_summary(sized: Sized) -> dict[str, Any]:
 
 def _record(sized: Sized) -> dict[str, Any]:
     """Return the verdict on fresh replications, as summaries hold it."""
-    worst, verdict = sized.plan.worst, sized.plan.verdict
+    worst = sized.plan.worst
+    verdict = sized.plan.verdict
     short = round(max(0.0, shortfall_over(sized.trial.attainment - worst, verdict.confidence)), 6)
     return verdict_record(
         verdict, sized.scenario, shortfall_fraction=short, first_missed_month=None,
@@ -231,7 +314,11 @@ def _records(table: Table) -> list[dict[str, Any]]:
 def _to_measure(sized: Sized) -> str:
     """Say which pairs of workload and purchase were never measured, the least certain first."""
     counts = sized.plan.counts
-    bought = {purchase.name for purchase, nodes in zip(sized.choices.purchases, counts, strict=False) if nodes}
+    bought = {
+        purchase.name
+        for purchase, nodes in zip(sized.choices.purchases, counts, strict=False)
+        if nodes
+    }
     services, _ = services_of(sized.choices.scenario, {}, Reuse(sized.choices.scenario))
     unsure = {
         f"{workload} on {cluster} (±{service.doubt.half_width_fraction:.0%})": service.doubt.half_width_fraction
@@ -244,8 +331,14 @@ def _to_measure(sized: Sized) -> str:
 
 def said_of(sized: Sized) -> Iterator[str]:
     """Say what the answer is, how sure it is, why it is this one and what would change it."""
-    plan, explained, choices = sized.plan, sized.explanation, sized.choices
-    what = {"net-present-cost": "net present cost", "levelised": "levelised cost", "capital": "capital"}
+    plan = sized.plan
+    explained = sized.explanation
+    choices = sized.choices
+    what = {
+        "net-present-cost": "net present cost",
+        "levelised": "levelised cost",
+        "capital": "capital",
+    }
 
     def money(cost: float) -> str:
         """Return a cost as the objective counts it."""
@@ -255,7 +348,11 @@ def said_of(sized: Sized) -> Iterator[str]:
     words = choices.words(plan.counts) if any(plan.counts) else "nothing, what is there is enough"
     low, high = map(money, sized.cost_range)
     trades = choices.choose.miss_cost_usd is not None
-    lead = "Buy" if plan.verdict.status != "MISSED" or trades else "Cheapest plan found, not confirmed:"
+    lead = (
+        "Buy"
+        if plan.verdict.status != "MISSED" or trades
+        else "Cheapest plan found, not confirmed:"
+    )
     doubt = "of the mean over fresh replications" if trades else "for the error of P(SLO met)"
     cost = f"{what[sized.trial.objective]} {money(plan.cost)} ({low} to {high} {doubt})"
     yield f"{lead} {words}: {cost}."
@@ -264,14 +361,17 @@ def said_of(sized: Sized) -> Iterator[str]:
             f"Of that, {money(plan.cost - plan.net_present_cost_usd)} is for requests that miss their SLO, at "
             f"{choices.choose.miss_cost_usd:g} USD each: no probability is held."
         )
-    probability, verdict = sized.probability, plan.verdict
+    probability = sized.probability
+    verdict = plan.verdict
     yield (
         f"P(SLO met) {probability.value:.1%} (±{probability.half_width:.1%}) of {verdict.confidence:.0%} asked; "
         f"{verdict.met} of {verdict.replications} fresh replications meet it. In the worst tenth of them "
         f"attainment falls to {plan.worst_tenth:.2%}."
     )
     if sized.unfixable > 0.0:
-        causes = ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in sized.causes.items() if count)
+        causes = ", ".join(
+            f"{name.replace('_', ' ')} {count}" for name, count in sized.causes.items() if count
+        )
         yield (
             f"{sized.unfixable:.1%} of replications miss the SLO target whatever is bought"
             f"{f' ({causes} of {plan.worst.size})' if causes else ''}: a second site or a looser target is their "
@@ -281,7 +381,8 @@ def said_of(sized: Sized) -> Iterator[str]:
     for way in sized.ways:
         if way.outcome is not None and way.saved is not None:
             saves, least, most = map(money, (way.saved.value, way.saved.low, way.saved.high))
-            met, rival_words = way.outcome.verdict.share, choices.words(way.outcome.counts)
+            met = way.outcome.verdict.share
+            rival_words = choices.words(way.outcome.counts)
             yield (
                 f"Against a plan {way.name}, which meets the SLO target in {met:.0%} of them, it saves {saves} "
                 f"({least} to {most}): {rival_words}."
@@ -318,10 +419,12 @@ def said_of(sized: Sized) -> Iterator[str]:
 
 def _said_of_orders(sized: Sized) -> Iterator[str]:
     """Say on what signal each cluster is ordered, and by when at the latest."""
-    choices, triggers = sized.choices, sized.explanation.triggers
+    choices = sized.choices
+    triggers = sized.explanation.triggers
     for name in dict.fromkeys(trigger.cluster for trigger in triggers):
         reviews = [trigger for trigger in triggers if trigger.cluster == name]
-        first, step = reviews[0], choices.choose.clusters[name].step_nodes
+        first = reviews[0]
+        step = choices.choose.clusters[name].step_nodes
         yield (
             f"Order {name} in steps of {step} nodes when the {first.forecast_months}-month forecast of peak load "
             f"passes {first.load:.0%} of what is installed and on order, at {len(reviews)} reviews from {first.date}."
@@ -358,14 +461,22 @@ def size_text(sized: Sized, *, verbose: bool = False) -> str:
     return "\n".join(lines).rstrip()
 
 
-def write_size(sized: Sized, work: SizeWork, command: Sequence[str], form: CsvFormat = DEFAULT_FORMAT) -> None:
+def write_size(
+    sized: Sized, work: SizeWork, command: Sequence[str], form: CsvFormat = DEFAULT_FORMAT
+) -> None:
     """Write a sizing's folder, whole or not at all, in the place of the work that led to it.
 
     Beside the tables lies the policy as a scenario that runs as it is; the workbook is that of the answer as stated,
     with the tables of the sizing after its own.
     """
-    scenario, tables, result = sized.scenario, size_tables(sized), sized.as_stated()
-    kept = [table for table in tables if (table.columns and len(table)) or table.name in ("plan", "policies", "months")]
+    scenario = sized.scenario
+    tables = size_tables(sized)
+    result = sized.as_stated()
+    kept = [
+        table
+        for table in tables
+        if (table.columns and len(table)) or table.name in ("plan", "policies", "months")
+    ]
     manifest = {
         "kind": "size",
         "version": __version__,
@@ -379,11 +490,17 @@ def write_size(sized: Sized, work: SizeWork, command: Sequence[str], form: CsvFo
     by_name = {table.name: table for table in (*kept, *evidence_tables({scenario.name: scenario}))}
     more = {POLICY: plan_document(sized, work.folder, sized.plan.counts).encode()}
     pages = months_pages(result.plan.months.labels, {scenario.name: draw_again(result)})
-    pages |= plain_pages({f"Size {_SAID.get(table.name, table.name)}": table.columns for table in tables})
+    pages |= plain_pages(
+        {f"Size {_SAID.get(table.name, table.name)}": table.columns for table in tables}
+    )
     shown = {table.name: table.columns for table in run_tables(result)}
     more[WORKBOOK] = run_workbook(result, run_pages(result, shown), pages)
-    files = answer_files(Contents(manifest=manifest, tables=by_name, summary=size_summary(sized)), "size", form, more)
-    check_target(work.folder, work=True)  # what somebody laid into it in the meantime is not swept away
+    files = answer_files(
+        Contents(manifest=manifest, tables=by_name, summary=size_summary(sized)), "size", form, more
+    )
+    check_target(
+        work.folder, work=True
+    )  # what somebody laid into it in the meantime is not swept away
     place_folder(work.folder, files, manifest)
 
 
@@ -402,4 +519,6 @@ def size_answer(folder: Path, sized: Sized, warnings: Sequence[str]) -> Answer[S
 
 def write_so_far(sized: Sized, work: SizeWork) -> None:
     """Write the policy so far beside the unfinished work, where it can be read and run."""
-    replace_synced(work.shards / POLICY, plan_document(sized, work.shards, sized.plan.counts).encode())
+    replace_synced(
+        work.shards / POLICY, plan_document(sized, work.shards, sized.plan.counts).encode()
+    )

@@ -38,7 +38,10 @@ OPEN_TORNADOES = 2
 """The first scenario's, and its difference from the next; the others are folded."""
 SHARES = {
     ("sobol", "total"): "Sobol: share of the variance that an input has a part in",
-    ("information", "worth_usd"): "What measuring a pair's throughput before the choice would be worth, in dollars",
+    (
+        "information",
+        "worth_usd",
+    ): "What measuring a pair's throughput before the choice would be worth, in dollars",
     ("information", "worth"): "What measuring a pair's throughput before the choice would be worth",
 }
 Figure = tuple[float | None, float | None, float | None]
@@ -53,7 +56,8 @@ class Figures(dict[str, Figure]):
 
 Drivers = dict[tuple[str, str, str], dict[str, Figures]]
 """Measures by scenario, what it is held against, and method; then by input."""
-_OF, _ENDS = ("scenario", "against", "method", "input", "measure"), ("value", "low", "high")
+_OF = ("scenario", "against", "method", "input", "measure")
+_ENDS = ("value", "low", "high")
 """What a row of sensitivity.csv is about, and the columns of a figure with its interval."""
 
 
@@ -78,15 +82,21 @@ def statistics_of(percentiles: Table, output: str) -> dict[str, Figures]:
 
 def judged(contents: Contents) -> tuple[dict[str, Figures], judgement.Choice]:
     """Return the headline's statistics by scenario, and the scenarios in the order in which they are recommended."""
-    percentiles, output = contents.table("percentiles"), objective_of(contents)
+    percentiles = contents.table("percentiles")
+    output = objective_of(contents)
     if percentiles is None:
         return {}, judgement.choose([])
-    means = {name: statistics_of(percentiles, name) for name in (judgement.ATTAINED, judgement.SHED, output)}
+    means = {
+        name: statistics_of(percentiles, name)
+        for name in (judgement.ATTAINED, judgement.SHED, output)
+    }
     figures = {
         scenario: {name: statistics[scenario]["mean"][0] for name, statistics in means.items()}
         for scenario in list(means[output])
     }
-    return means[output], judgement.choose(judgement.plans_of(figures, verdicts_of(contents), output))
+    return means[output], judgement.choose(
+        judgement.plans_of(figures, verdicts_of(contents), output)
+    )
 
 
 def verdicts_of(contents: Contents) -> dict[str, dict[str, Any]]:
@@ -94,21 +104,41 @@ def verdicts_of(contents: Contents) -> dict[str, dict[str, Any]]:
     if (table := contents.table("slo_target")) is None:
         return {}
     texts = ("scenario", "per", "scope", "stated", "verdict", "first_missed_month")
-    shares = [f"{name}_{end}" for name in ("slo_met", "best") for end in ("fraction", "low", "high")]
-    numbers = ("attainment_fraction", "confidence_fraction", "shortfall_fraction", "replications", *shares)
-    rows = [dict(zip((*texts, *numbers), row, strict=True)) for row in table.rows(*texts, numbers=numbers)]
+    shares = [
+        f"{name}_{end}" for name in ("slo_met", "best") for end in ("fraction", "low", "high")
+    ]
+    numbers = (
+        "attainment_fraction",
+        "confidence_fraction",
+        "shortfall_fraction",
+        "replications",
+        *shares,
+    )
+    rows = [
+        dict(zip((*texts, *numbers), row, strict=True))
+        for row in table.rows(*texts, numbers=numbers)
+    ]
     for row in rows:
         number = int(row["replications"] or 0)
         row |= {name: row[f"{name}_fraction"] or 0.0 for name in ("attainment", "confidence")}
-        row |= {"replications": number, "met_replications": round((row["slo_met_fraction"] or 0.0) * number)}
-        row |= {"stated": row["stated"] == "yes", "status": row["verdict"], "lowest_fraction": None, "base_case": None}
+        row |= {
+            "replications": number,
+            "met_replications": round((row["slo_met_fraction"] or 0.0) * number),
+        }
+        row |= {
+            "stated": row["stated"] == "yes",
+            "status": row["verdict"],
+            "lowest_fraction": None,
+            "base_case": None,
+        }
         row["first_missed_month"] = row["first_missed_month"][:7]
     return {row["scenario"]: row for row in rows}
 
 
 def answer_section(contents: Contents) -> Section | None:
     """Return the headline of a study with its interval, and how often each scenario is the best."""
-    percentiles, output = contents.table("percentiles"), objective_of(contents)
+    percentiles = contents.table("percentiles")
+    output = objective_of(contents)
     statistics, choice = judged(contents)
     if percentiles is None or not statistics:
         return None
@@ -152,7 +182,8 @@ def advice(contents: Contents) -> str:
     if len(statistics) < 2:
         short = f" It is {chosen.standing}." if chosen.standing else ""
         return f"{chosen.name}: {said}.{short}"
-    baseline, names = next(iter(statistics)), [plan.name for plan in choice.keeping]
+    baseline = next(iter(statistics))
+    names = [plan.name for plan in choice.keeping]
     if len(names) < 2:
         return f"{chosen.name} is the only one of these plans that is MET: {said}."
     lead = f"{chosen.name} does best{' of the plans that are MET' if len(choice.ranked) > len(names) else ''}: {said}."
@@ -165,7 +196,8 @@ def advice(contents: Contents) -> str:
 
 def _against(contents: Contents, best: str, rival: str, whose: str, reference: float | None) -> str:
     """Say how the best scenario stands against another, whose mean is the reference."""
-    decision, output = contents.table("decision"), objective_of(contents)
+    decision = contents.table("decision")
+    output = objective_of(contents)
     names = ("probability_better", "mean_difference", "difference_low", "difference_high")
     rows = decision.rows("scenario", "against", numbers=names) if decision else ()
     for scenario, against, chance, mean, low, high in rows:
@@ -190,14 +222,31 @@ def _slo_grid(verdicts: Mapping[str, Mapping[str, Any]], choice: judgement.Choic
 
     def often(row: Mapping[str, Any], name: str) -> tuple[str, str]:
         share, low, high = (row[f"{name}_{end}"] for end in ("fraction", "low", "high"))
-        return (NOTHING, NOTHING) if share is None else (percent(share), f"{percent(low)} to {percent(high)}")
+        return (
+            (NOTHING, NOTHING)
+            if share is None
+            else (percent(share), f"{percent(low)} to {percent(high)}")
+        )
 
     rows = []
     for plan in choice.ranked if verdicts else ():
         row = verdicts[plan.name]
-        cells = (*often(row, "slo_met"), row["first_missed_month"] or NOTHING, percent(plan.slo_attainment_fraction, 2))
+        cells = (
+            *often(row, "slo_met"),
+            row["first_missed_month"] or NOTHING,
+            percent(plan.slo_attainment_fraction, 2),
+        )
         rows.append((plan.name, plan.standing, *cells, *often(row, "best")))
-    header = ("scenario", "SLO", "met in", "each end 95% sure", "first missed", "attained", "best in", "95% interval")
+    header = (
+        "scenario",
+        "SLO",
+        "met in",
+        "each end 95% sure",
+        "first missed",
+        "attained",
+        "best in",
+        "95% interval",
+    )
     caption = "Verdicts: MET, best first; INCONCLUSIVE; MISSED, by how far"
     return [Grid(caption=caption, header=header, rows=rows, numeric=range(2, 8))] if rows else []
 
@@ -208,8 +257,19 @@ def _percentile_grid(statistics: Mapping[str, Figures], output: str) -> Grid:
     rows = []
     for scenario, row in statistics.items():
         value, low, high = row["mean"]
-        half = "± " + measured((high - low) / 2, output) if low is not None and high is not None else NOTHING
-        rows.append((scenario, measured(value, output), half, *(measured(row[name][0], output) for name in names)))
+        half = (
+            "± " + measured((high - low) / 2, output)
+            if low is not None and high is not None
+            else NOTHING
+        )
+        rows.append(
+            (
+                scenario,
+                measured(value, output),
+                half,
+                *(measured(row[name][0], output) for name in names),
+            )
+        )
     header = ("scenario", "mean", "95%", *(name.upper() for name in names))
     return Grid(caption=spoken(output), header=header, rows=rows, numeric=range(1, len(header)))
 
@@ -221,21 +281,34 @@ def _decision_grid(contents: Contents, output: str) -> list[Block]:
     chances = ("probability_better", "probability_low", "probability_high")
     amounts = ("mean_difference", "difference_low", "difference_high", "mean_regret", "p95_regret")
     rows = []
-    for scenario, against, *numbers in decision.rows("scenario", "against", numbers=(*chances, *amounts)):
+    for scenario, against, *numbers in decision.rows(
+        "scenario", "against", numbers=(*chances, *amounts)
+    ):
         chance, lowest, highest = map(percent, numbers[:3])
         mean, low, high, regret, p95 = (measured(number, output) for number in numbers[3:])
         cells = (chance, f"{lowest} to {highest}", mean, f"{low} to {high}", regret, p95)
         rows.append((scenario, against or "all others", *cells))
-    better = ("better in", "95% interval", "mean difference", "95% interval", "mean regret", "P95 regret")
-    header, baseline = ("scenario", "against", *better), decision.texts("scenario")[0]
+    better = (
+        "better in",
+        "95% interval",
+        "mean difference",
+        "95% interval",
+        "mean regret",
+        "P95 regret",
+    )
+    header = ("scenario", "against", *better)
+    baseline = decision.texts("scenario")[0]
     first = [row for row in rows if row[1] in ("all others", baseline)]
-    caption = "How often each has the better headline, its SLO met or not, and what a wrong choice costs"
+    caption = (
+        "How often each has the better headline, its SLO met or not, and what a wrong choice costs"
+    )
     return [Grid(caption=caption, header=header, rows=first, numeric=range(2, 8), unbroken=(1,))]
 
 
 def histogram(contents: Contents) -> blocks.Picture | None:
     """Draw the headline's distribution for each scenario on one scale, with P10, P50 and P90."""
-    distribution, percentiles = contents.table("distribution"), contents.table("percentiles")
+    distribution = contents.table("distribution")
+    percentiles = contents.table("percentiles")
     if not distribution:
         return None
     output = objective_of(contents)
@@ -243,16 +316,29 @@ def histogram(contents: Contents) -> blocks.Picture | None:
     x = even_axis(min(edges), max(edges), output.replace("_", " ").replace("usd", "USD"))
     unlabelled = replace(x, label="", ticks=[(tick, "") for tick, _ in x.ticks])
     top = 1.3 * max(distribution.totals("replications")) or 1.0  # room for the marks' names
-    y, palette, strips = blocks.Axis(scale=Scale(low=0.0, high=top)), colours(distribution.texts("scenario")), []
+    y = blocks.Axis(scale=Scale(low=0.0, high=top))
+    palette = colours(distribution.texts("scenario"))
+    strips = []
     for scenario in dict.fromkeys(distribution.texts("scenario")):
-        bins = distribution.where("scenario", scenario).rows(totals=("bin_low", "bin_high", "replications"))
+        bins = distribution.where("scenario", scenario).rows(
+            totals=("bin_low", "bin_high", "replications")
+        )
         marks: list[blocks.Mark] = [
             blocks.Box((low, high), (0.0, number), palette[scenario]) for low, high, number in bins
         ]
-        known = percentiles.where("output", output).where("scenario", scenario) if percentiles is not None else None
+        known = (
+            percentiles.where("output", output).where("scenario", scenario)
+            if percentiles is not None
+            else None
+        )
         values = dict(known.rows("statistic", numbers=["value"])) if known is not None else {}
-        ends = {name: value for name in ("p10", "p50", "p90") if (value := values.get(name)) is not None}
-        marks += [blocks.VerticalRule(end, f"{name.upper()} {measured(end, output)}") for name, end in ends.items()]
+        ends = {
+            name: value for name in ("p10", "p50", "p90") if (value := values.get(name)) is not None
+        }
+        marks += [
+            blocks.VerticalRule(end, f"{name.upper()} {measured(end, output)}")
+            for name, end in ends.items()
+        ]
         strips.append(blocks.Panel(x=unlabelled, y=y, marks=marks, title=scenario, height=130.0))
     strips[-1] = replace(strips[-1], x=x)
     return blocks.Picture(title="How the replications are spread", panels=strips)
@@ -263,11 +349,14 @@ def spread_picture(contents: Contents) -> blocks.Picture | None:
     return histogram(contents) or tornado_picture(contents)
 
 
-def fan_charts(contents: Contents, widths: Sequence[tuple[str, str]], said: str) -> list[blocks.TimeChart]:
+def fan_charts(
+    contents: Contents, widths: Sequence[tuple[str, str]], said: str
+) -> list[blocks.TimeChart]:
     """Return the median of each output by month and scenario, within bands from one percentile to another."""
     if not (fleet := contents.table("monthly_bands")):
         return []
-    calendar, palette = Calendar(fleet.texts("month")), colours(fleet.texts("scenario"))
+    calendar = Calendar(fleet.texts("month"))
+    palette = colours(fleet.texts("scenario"))
     charts = []
     for output in (output for output in dict.fromkeys(fleet.texts("output")) if output in BANDS):
         table = fleet.where("output", output)
@@ -292,7 +381,11 @@ def fan_section(contents: Contents) -> Section | None:
 
 
 TORNADOES = {
-    "tornado": ("One input at a time at its P10 and at its P90, the others at their median", "at P10", "at P90"),
+    "tornado": (
+        "One input at a time at its P10 and at its P90, the others at their median",
+        "at P10",
+        "at P90",
+    ),
     "conditional-mean": (
         "Lowest and highest mean answer over the ten tenths of each input, everything else drawn",
         "lowest",
@@ -348,14 +441,20 @@ def panels(drivers: Drivers) -> Iterator[Tornado]:
                 bars = [(name, row["at_p10"][0], row["at_p90"][0]) for name, row in inputs.items()]
                 noise = set()
                 for name, row in inputs.items():  # intervals of the two ends that overlap
-                    ends = [end for end in (*row["at_p10"][1:], *row["at_p90"][1:]) if end is not None]
+                    ends = [
+                        end for end in (*row["at_p10"][1:], *row["at_p90"][1:]) if end is not None
+                    ]
                     if len(ends) == 4 and max(ends[::2]) <= min(ends[1::2]):
                         noise.add(name)
             else:  # from the lowest to the highest conditional mean
                 bars = [(name, *row["swing"][1:]) for name, row in inputs.items()]
                 shares = variance_shares(drivers, scenario, against)
                 noise = {name for name, (share, level) in shares.items() if share <= level}
-            known = [(name, low, high) for name, low, high in bars if low is not None and high is not None]
+            known = [
+                (name, low, high)
+                for name, low, high in bars
+                if low is not None and high is not None
+            ]
             if known:
                 centres = sorted((low + high) / 2 for _, low, high in known)
                 bases = [base for row in inputs.values() if (base := row["base"][0]) is not None]
@@ -367,10 +466,17 @@ def tornado_picture(contents: Contents) -> blocks.Picture | None:
     """Draw the sensitivities of the first scenario's objective, and of its difference from the others."""
     if not (ranked := list(panels(rows_of(contents)))):
         return None
-    shown = [panel for panel in ranked if panel.scenario == ranked[0].scenario and panel.method == ranked[0].method]
-    (said, *ends), drawn = TORNADOES[ranked[0].method], []
+    shown = [
+        panel
+        for panel in ranked
+        if panel.scenario == ranked[0].scenario and panel.method == ranked[0].method
+    ]
+    (said, *ends) = TORNADOES[ranked[0].method]
+    drawn = []
     for panel in shown[:_PANELS]:
-        bars = [bar for bar in panel.longest(_BARS) if bar[0] not in panel.noise] or panel.longest(1)
+        bars = [bar for bar in panel.longest(_BARS) if bar[0] not in panel.noise] or panel.longest(
+            1
+        )
         rows = [(input_words(name), [(low, 0), (high, 1)]) for name, low, high in bars]
         one = swings(rows, panel.middle, panel.title)
         rule = blocks.VerticalRule(x=0.0, is_dashed=True)
@@ -380,7 +486,9 @@ def tornado_picture(contents: Contents) -> blocks.Picture | None:
     return blocks.Picture(title=title, panels=drawn, keys=keys, shape="square", note=f"{said}.")
 
 
-def variance_shares(drivers: Drivers, scenario: str, against: str = "") -> dict[str, tuple[float, float]]:
+def variance_shares(
+    drivers: Drivers, scenario: str, against: str = ""
+) -> dict[str, tuple[float, float]]:
     """Return the share of the variance that each input explains, and what an input without effect would show."""
     return {
         name: (row["first_order"][0] or 0.0, row["noise_level"][0] or 0.0)
@@ -391,21 +499,38 @@ def variance_shares(drivers: Drivers, scenario: str, against: str = "") -> dict[
 
 def hangs_section(contents: Contents) -> Section | None:
     """Return the tornado and the other measures of what drives the answer."""
-    drivers, output, detailed = rows_of(contents), objective_of(contents), contents.manifest.get("detailed")
+    drivers = rows_of(contents)
+    output = objective_of(contents)
+    detailed = contents.manifest.get("detailed")
     table, inputs = contents.table("sensitivity"), contents.table("uncertain")
     if not table:
         return None
     plans = [scenario for scenario, against, _ in drivers if not against]
-    first = next((plan.name for plan in judged(contents)[1].ranked if plan.name in plans), table.texts("scenario")[0])
+    first = next(
+        (plan.name for plan in judged(contents)[1].ranked if plan.name in plans),
+        table.texts("scenario")[0],
+    )
     ranges = inputs.rows("input", "p10", "p90", "unit") if inputs is not None else ()
     spans = {name: f"{figure(low)} to {figure(high)} {unit}" for name, low, high, unit in ranges}
-    drawn = [(one.title, _tornado_grid(one, output, spans)) for one in sorted(panels(drivers), key=_order(first))]
+    drawn = [
+        (one.title, _tornado_grid(one, output, spans))
+        for one in sorted(panels(drivers), key=_order(first))
+    ]
     drawn += _ranked(drivers, output)
-    measured_on = f" Measured on the first {detailed:,} replications." if detailed is not None else ""
+    measured_on = (
+        f" Measured on the first {detailed:,} replications." if detailed is not None else ""
+    )
     shown: list[Block] = [
         *sentences([said] if (said := _sentence(drivers, output, first)) else []),
-        Sentence(text=f"Bars no longer than chance alone would draw them are left out.{measured_on}", tone="note"),
-        *([picture] if (picture := tornado_picture(contents)) and contents.table("distribution") else ()),
+        Sentence(
+            text=f"Bars no longer than chance alone would draw them are left out.{measured_on}",
+            tone="note",
+        ),
+        *(
+            [picture]
+            if (picture := tornado_picture(contents)) and contents.table("distribution")
+            else ()
+        ),
         *(grid for _, grid in drawn[:OPEN_TORNADOES]),
         *(Folded(title=title, blocks=[grid]) for title, grid in drawn[OPEN_TORNADOES:]),
     ]
@@ -414,7 +539,13 @@ def hangs_section(contents: Contents) -> Section | None:
 
 def _order(first: str) -> Callable[[Tornado], int]:
     """Return the order of tornadoes: that of the plan to take, what parts it from the others, then the others' own."""
-    return lambda one: 1 if first in (one.scenario, one.against) and one.against else 0 if one.scenario == first else 2
+    return lambda one: (
+        1
+        if first in (one.scenario, one.against) and one.against
+        else 0
+        if one.scenario == first
+        else 2
+    )
 
 
 def _sentence(drivers: Drivers, output: str, plan: str) -> str:
@@ -426,7 +557,11 @@ def _sentence(drivers: Drivers, output: str, plan: str) -> str:
         said.append(f"What moves {one.title} most is {input_words(name)}: {span}.")
     for one in panels(drivers):
         if one.against and one.method == "tornado":
-            flips = [input_words(name) for name, low, high in one.bars if min(low, high) < 0 < max(low, high)]
+            flips = [
+                input_words(name)
+                for name, low, high in one.bars
+                if min(low, high) < 0 < max(low, high)
+            ]
             said.append(
                 f"{one.scenario} and {one.against} change places within the range of {', '.join(flips)}."
                 if flips
@@ -440,20 +575,28 @@ def _sentence(drivers: Drivers, output: str, plan: str) -> str:
         if method == "flip" and value is not None
     ]
     shares = variance_shares(drivers, plan)
-    named = sorted(((share, name) for name, (share, noise) in shares.items() if share > noise), reverse=True)
+    named = sorted(
+        ((share, name) for name, (share, noise) in shares.items() if share > noise), reverse=True
+    )
     if named:
         parts = "; ".join(f"{input_words(name)} {percent(share, 0)}" for share, name in named)
-        rest = " Bars of the inputs not named here may be noise." if len(named) < len(shares) else ""
+        rest = (
+            " Bars of the inputs not named here may be noise." if len(named) < len(shares) else ""
+        )
         said.append(f"Share of the variance of {plan}: {parts}.{rest}")
     return " ".join(said)
 
 
 def _tornado_grid(one: Tornado, output: str, spans: Mapping[str, str]) -> Grid:
     """Return the ends of one tornado's bars, the longest first."""
-    (said, lower, upper), rows = TORNADOES[one.method], []
+    (said, lower, upper) = TORNADOES[one.method]
+    rows = []
     for name, low, high in one.longest(SHOWN_INPUTS):
-        rows.append((input_words(name), spans.get(name, ""), measured(low, output), measured(high, output)))
-    header, caption = ("input", "from, to", lower, upper), f"{one.title}. {said}"
+        rows.append(
+            (input_words(name), spans.get(name, ""), measured(low, output), measured(high, output))
+        )
+    header = ("input", "from, to", lower, upper)
+    caption = f"{one.title}. {said}"
     return Grid(caption=caption, header=header, rows=rows, numeric=(2, 3), unbroken=(1,))
 
 
@@ -462,29 +605,42 @@ def _ranked(drivers: Drivers, output: str) -> Iterator[tuple[str, Grid]]:
     for (method, measure), said in SHARES.items():
         shown_as = "cost_usd" if measure == "worth_usd" else output
         for (scenario, against, by), inputs in drivers.items():
-            named = {name: row for name, row in inputs.items() if by == method and row[measure][0] is not None}
+            named = {
+                name: row
+                for name, row in inputs.items()
+                if by == method and row[measure][0] is not None
+            }
             if not named:
                 continue
-            largest = sorted(named, key=lambda name: -(named[name][measure][0] or 0.0))[:SHOWN_INPUTS]
+            largest = sorted(named, key=lambda name: -(named[name][measure][0] or 0.0))[
+                :SHOWN_INPUTS
+            ]
             rows = []
             for name in largest:
                 row = named[name][measure]
-                value, low, high = (percent(n) if method == "sobol" else measured(n, shown_as) for n in row)
+                value, low, high = (
+                    percent(n) if method == "sobol" else measured(n, shown_as) for n in row
+                )
                 rows.append((input_words(name), value, f"{low} to {high}"))
-            title, header = _title(scenario, against), ("input", "measure", "95% interval")
+            title = _title(scenario, against)
+            header = ("input", "measure", "95% interval")
             yield title, Grid(caption=f"{title}. {said}", header=header, rows=rows, numeric=(1, 2))
 
 
 def _plan_by_plan(contents: Contents, make: SectionMaker, title: str) -> list[Block]:
     """Return one run's section for each plan, folded but for that of the plan to take."""
     of_study = contents.kind == "study"
-    ranked = (judged(contents)[1] if of_study else judgement.choose(comparison_report.judged(contents)[1])).ranked
+    ranked = (
+        judged(contents)[1] if of_study else judgement.choose(comparison_report.judged(contents)[1])
+    ).ranked
     said = "Below, each plan as it is stated, run once under the same random numbers."
     first = ranked[0].name if ranked else ""
     shown: list[Block] = [Sentence(text=said)]
     for plan in sorted(contents.plans, key=lambda name: name != first):
         if (made := make(contents.of_plan(plan))) is not None:
-            shown.append(Folded(f"{title}: {plan}", made.blocks, is_open=len(shown) == 1, css="plan"))
+            shown.append(
+                Folded(f"{title}: {plan}", made.blocks, is_open=len(shown) == 1, css="plan")
+            )
     return shown
 
 
@@ -492,7 +648,9 @@ def timeline_section(contents: Contents) -> Section | None:
     """Return a run's timelines by cluster and workload, with its events; every plan's own of several."""
     if not contents.plans:
         return timelines.timeline_section(contents)
-    return section("time", _plan_by_plan(contents, timelines.timeline_section, "Clusters and workloads"))
+    return section(
+        "time", _plan_by_plan(contents, timelines.timeline_section, "Clusters and workloads")
+    )
 
 
 def money_section(contents: Contents) -> Section | None:
@@ -507,9 +665,12 @@ def money_section(contents: Contents) -> Section | None:
         for account in run_report.largest_first(run_report.account_sums(contents))
     ]
     rows.append(("all of it", *(dollars(sum(sums.values())) for sums in totals.values())))
-    caption, header = "Accrued cost by account and scenario", ("account", *totals)
+    caption = "Accrued cost by account and scenario"
+    header = ("account", *totals)
     grid = Grid(caption=caption, header=header, rows=rows, numeric=range(1, len(header)))
-    return section("money", [grid, *_plan_by_plan(contents, run_report.money_section, "Accounts and months")])
+    return section(
+        "money", [grid, *_plan_by_plan(contents, run_report.money_section, "Accounts and months")]
+    )
 
 
 def losses_section(contents: Contents) -> Section | None:

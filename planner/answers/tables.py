@@ -12,7 +12,14 @@ from dataclasses import replace
 
 from planner.data_files import data_rows
 from planner.finance.statements import LINES, Frequency
-from planner.output.tables import Column, ColumnKind, TableDescription, cents_column, number_column, text_column
+from planner.output.tables import (
+    Column,
+    ColumnKind,
+    TableDescription,
+    cents_column,
+    number_column,
+    text_column,
+)
 from planner.run.measure_names import DEFINITIONS, FLEET_ONLY, TIMELINE
 from planner.units import decimals_of
 
@@ -33,13 +40,22 @@ def tables_of(
     """
     described = {}
     for name, rows in _lines()[folder].items():
-        texts, columns = [row["text"] for row in rows], list[Column]()
+        texts = [row["text"] for row in rows]
+        columns = list[Column]()
         for word, said in words.items():
             texts = [text.replace(f"{{{word}}}", said) for text in texts]
-        for row, text in zip(rows[1:], texts[1:], strict=True):  # the first describes the file itself
-            columns += (more or {}).get(name, ()) if row["kind"] == "more" else [_column({**row, "text": text})]
+        for row, text in zip(
+            rows[1:], texts[1:], strict=True
+        ):  # the first describes the file itself
+            columns += (
+                (more or {}).get(name, ())
+                if row["kind"] == "more"
+                else [_column({**row, "text": text})]
+            )
         key = tuple(rows[0]["kind"].split())
-        described[name] = TableDescription(name=name, description=texts[0], key=key, columns=tuple(columns))
+        described[name] = TableDescription(
+            name=name, description=texts[0], key=key, columns=tuple(columns)
+        )
     return described
 
 
@@ -54,7 +70,9 @@ def _lines() -> dict[str, dict[str, list[dict[str, str]]]]:
 
 def _column(row: Mapping[str, str]) -> Column:
     """Return the column of a line."""
-    name, kind, text = row["column"], row["kind"], row["text"]
+    name = row["column"]
+    kind = row["kind"]
+    text = row["text"]
     decimals = int(row["decimals"]) if row["decimals"] else None
     match kind:
         case "figure":
@@ -62,22 +80,38 @@ def _column(row: Mapping[str, str]) -> Column:
         case "cents":
             return cents_column(name, text)
         case "decimal":
-            column = number_column(name, text, 6 if decimals is None else decimals, row["unit"] or None)
+            column = number_column(
+                name, text, 6 if decimals is None else decimals, row["unit"] or None
+            )
             return replace(column, measured_by=row["measured_by"])
     return Column(name=name, kind=ColumnKind(kind), description=text)
 
 
 _TO_DATE = "From the start to the month, what is owned then counted as if sold."
-_NOTES = {f"levelised_cost_per_million_{kind}_usd": _TO_DATE for kind in ("tokens", "output_tokens")}
+_NOTES = {
+    f"levelised_cost_per_million_{kind}_usd": _TO_DATE for kind in ("tokens", "output_tokens")
+}
 _USED = [figure_column(name) for name in TIMELINE[:3]]
-_MONTHLY = {name: figure_column(name, _NOTES.get(name, ""), 3 if name.endswith("_h") else None) for name in TIMELINE}
+_MONTHLY = {
+    name: figure_column(name, _NOTES.get(name, ""), 3 if name.endswith("_h") else None)
+    for name in TIMELINE
+}
 _STATEMENT = [cents_column(line, text) for line, text in LINES.items()]
 _MORE = {
     "timeline_monthly": _MONTHLY.values(),
-    "timeline_monthly_clusters": [column for name, column in _MONTHLY.items() if name not in FLEET_ONLY],
-    **{f"timeline_{span}{part}": _USED for span in ("daily", "hourly") for part in ("", "_clusters")},
+    "timeline_monthly_clusters": [
+        column for name, column in _MONTHLY.items() if name not in FLEET_ONLY
+    ],
+    **{
+        f"timeline_{span}{part}": _USED
+        for span in ("daily", "hourly")
+        for part in ("", "_clusters")
+    },
     "losses": [figure_column(name, decimals=4) for name in DEFINITIONS if name.endswith("_node_h")],
-    **{f"unit_economics_{span}ly": tables_of("run")["unit_economics"].columns[1:] for span in ("quarter", "year")},
+    **{
+        f"unit_economics_{span}ly": tables_of("run")["unit_economics"].columns[1:]
+        for span in ("quarter", "year")
+    },
     **{f"statement_{span}ly{part}": _STATEMENT for span in Frequency for part in ("", "_clusters")},
 }
 
@@ -93,8 +127,16 @@ def by_scenario(table: TableDescription) -> TableDescription:
     """
     if table.name in ("accounts", "focus", "model_error"):
         return table
-    return replace(table, columns=(_SCENARIO, *table.columns), key=("scenario", *table.key) if table.key else ())
+    return replace(
+        table,
+        columns=(_SCENARIO, *table.columns),
+        key=("scenario", *table.key) if table.key else (),
+    )
 
 
-RUN_TABLES = tuple(by_scenario(one) for one in TABLES.values() if not one.name.startswith(("timeline_hourly", "warn")))
+RUN_TABLES = tuple(
+    by_scenario(one)
+    for one in TABLES.values()
+    if not one.name.startswith(("timeline_hourly", "warn"))
+)
 """Those of every run: the hourly timelines are written on request, and a run's warnings stand in its summary."""

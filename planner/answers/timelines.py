@@ -15,11 +15,18 @@ from planner.output.scales import TOTAL, Points
 from planner.output.tables import Table
 from planner.run.measure_names import FLEET
 
-SHOWN_EVENTS = {"delivered": "delivery", "retired": "retired", "software": "software", "outage": "outage"}
+SHOWN_EVENTS = {
+    "delivered": "delivery",
+    "retired": "retired",
+    "software": "software",
+    "outage": "outage",
+}
 """Events with a lane of their own; failures are too many and have their own section."""
 MAX_MARKERS = 400
 READ_A_CHART = "Point at a chart or use the arrow keys to read it, drag across it to zoom, press a name to hide it."
-LINE_CHARTS = {row.pop("key"): tuple(row.values()) for row in data_rows(__file__, "line_charts.csv")}
+LINE_CHARTS = {
+    row.pop("key"): tuple(row.values()) for row in data_rows(__file__, "line_charts.csv")
+}
 """Whose lines, column, title, unit and what is to be seen of each chart of lines by month, by key."""
 
 
@@ -39,9 +46,13 @@ class Calendar:
 
     def day(self, stamp: str) -> float:
         """Return a date or time as days since start."""
-        return (datetime.fromisoformat(stamp) - datetime.combine(self.start, time())).total_seconds() / 86400
+        return (
+            datetime.fromisoformat(stamp) - datetime.combine(self.start, time())
+        ).total_seconds() / 86400
 
-    def chart(self, key: str, title: str, summary: str, unit: str, series: Sequence[Series], **more: Any) -> TimeChart:
+    def chart(
+        self, key: str, title: str, summary: str, unit: str, series: Sequence[Series], **more: Any
+    ) -> TimeChart:
         """Return a chart over these months."""
         return TimeChart(key, title, summary, unit, self.start, self.days, series, **more)
 
@@ -81,11 +92,16 @@ def markers(contents: Contents, calendar: Calendar) -> list[Marker]:
         if event in SHOWN_EVENTS and time_of:
             size = f"{accelerators:,.0f} accelerators" if accelerators else ""
             label = ", ".join(part for part in (f"{cluster}: {event}", cause, size, detail) if part)
-            start, stop = calendar.day(time_of), calendar.day(end or time_of)
-            marks.append((lost, Marker(kind=SHOWN_EVENTS[event], start=start, end=stop, label=label)))
+            start = calendar.day(time_of)
+            stop = calendar.day(end or time_of)
+            marks.append(
+                (lost, Marker(kind=SHOWN_EVENTS[event], start=start, end=stop, label=label))
+            )
     kept = sorted(marks, key=lambda pair: -pair[0])[:MAX_MARKERS]
     lanes = list(SHOWN_EVENTS.values())
-    return sorted((marker for _, marker in kept), key=lambda m: (lanes.index(m.kind), m.start, m.label))
+    return sorted(
+        (marker for _, marker in kept), key=lambda m: (lanes.index(m.kind), m.start, m.label)
+    )
 
 
 def line_chart(contents: Contents, key: str) -> TimeChart | None:
@@ -95,20 +111,36 @@ def line_chart(contents: Contents, key: str) -> TimeChart | None:
     """
     of, column, title, unit, said = LINE_CHARTS[key]
     of = "scenario" if of == "cluster" and contents.plans else of
-    names = {"workload": "timeline_workloads", "cluster": "timeline_monthly_clusters", "scenario": "timeline_monthly"}
+    names = {
+        "workload": "timeline_workloads",
+        "cluster": "timeline_monthly_clusters",
+        "scenario": "timeline_monthly",
+    }
     table, daily, fleet = contents.table(names[of]), None, contents.table("timeline_monthly")
     if not table:
         return None
     if of == "scenario":
-        title = title.replace("by cluster", "by scenario, as stated" if contents.kind == "study" else "by scenario")
+        title = title.replace(
+            "by cluster", "by scenario, as stated" if contents.kind == "study" else "by scenario"
+        )
     calendar = Calendar(table.texts("month"))
     points = by_name(table, of, "month", column, calendar.middle)
     if of == "cluster" and fleet is not None:
-        points[FLEET] = [(calendar.middle(month), value) for month, value in fleet.rows("month", numbers=[column])]
+        points[FLEET] = [
+            (calendar.middle(month), value)
+            for month, value in fleet.rows("month", numbers=[column])
+        ]
     if column == "slo_attainment_fraction":  # what was missed is what can be seen
-        points = {name: [(x, v if v is None else 1.0 - v) for x, v in line] for name, line in points.items()}
+        points = {
+            name: [(x, v if v is None else 1.0 - v) for x, v in line]
+            for name, line in points.items()
+        }
     fine: Mapping[str, Points] = {}
-    if of == "cluster" and (daily := contents.table("timeline_daily_clusters")) is not None and column in daily:
+    if (
+        of == "cluster"
+        and (daily := contents.table("timeline_daily_clusters")) is not None
+        and column in daily
+    ):
         fine = by_name(daily, "cluster", "date", column, calendar.day)
     palette = colours(points)
     series = [
@@ -118,20 +150,29 @@ def line_chart(contents: Contents, key: str) -> TimeChart | None:
     ]
     values = [v for line in points.values() for _, v in line if v]
     wide = of != "workload" and unit == "usd" and bool(values) and max(values) > 8 * min(values)
-    said = said.format(days="" if daily is None else "; months bold, days faint") + " Logarithmic scale." * wide
+    said = (
+        said.format(days="" if daily is None else "; months bold, days faint")
+        + " Logarithmic scale." * wide
+    )
     more = {"stacked": unit in ("tokens", "accelerator-hours"), "logarithmic": wide}
     happened = markers(contents, calendar) if of == "cluster" else []
-    return calendar.chart(contents.anchor + key, title, said, unit, series, markers=happened, **more)
+    return calendar.chart(
+        contents.anchor + key, title, said, unit, series, markers=happened, **more
+    )
 
 
-def _fleet_lines(contents: Contents, lines: Mapping[str, tuple[str, int]]) -> tuple[Calendar, list[Series]] | None:
+def _fleet_lines(
+    contents: Contents, lines: Mapping[str, tuple[str, int]]
+) -> tuple[Calendar, list[Series]] | None:
     """Return columns of the fleet's months as lines, each with its name and colour; those with figures alone."""
     if not (monthly := contents.table("timeline_monthly")):
         return None
     calendar = Calendar(monthly.texts("month"))
     places = [calendar.middle(month) for month in calendar.months]
     return calendar, [
-        Series(name=name, colour=colour, points=list(zip(places, monthly.numbers(column), strict=True)))
+        Series(
+            name=name, colour=colour, points=list(zip(places, monthly.numbers(column), strict=True))
+        )
         for name, (column, colour) in lines.items()
         if any(value is not None for value in monthly.numbers(column))
     ]
@@ -150,25 +191,38 @@ def demand_chart(contents: Contents) -> TimeChart | None:
     happened = markers(contents, calendar)
     record = {} if contents.plan else contents.summary.get("verdict", {})
     for place, (month, number) in enumerate((record.get("missed_months") or {}).items()):
-        start, middle = calendar.day(f"{month}-01"), calendar.middle(f"{month}-01")
+        start = calendar.day(f"{month}-01")
+        middle = calendar.middle(f"{month}-01")
         label = f"SLO missed in {month}, in {number} of {record['replications']} replications"
-        happened.insert(place, Marker(kind="missed", start=start, end=2 * middle - start, label=label))
+        happened.insert(
+            place, Marker(kind="missed", start=start, end=2 * middle - start, label=label)
+        )
     said = "Accelerators in service, and accelerators that all demand would keep busy at its mix, routing and speed."
     key = f"{contents.anchor}demand"
-    return calendar.chart(key, "Demand against capacity", said, "accelerators", series, markers=happened)
+    return calendar.chart(
+        key, "Demand against capacity", said, "accelerators", series, markers=happened
+    )
 
 
 def run_out_chart(contents: Contents) -> list[TimeChart]:
     """Return by when how many replications of each plan have run out; none where no replication does."""
-    records = contents.summary.get("verdicts") or {contents.name: contents.summary.get("verdict", {})}
+    records = contents.summary.get("verdicts") or {
+        contents.name: contents.summary.get("verdict", {})
+    }
     tables = map(contents.table, ("comparison_monthly", "timeline_monthly", "monthly_bands"))
     monthly = next((table for table in tables if table), None)
     if monthly is None or not any(record.get("run_out_fraction") for record in records.values()):
         return []
-    calendar, series, palette = Calendar(monthly.texts("month")), list[Series](), colours(records)
+    calendar = Calendar(monthly.texts("month"))
+    series = list[Series]()
+    palette = colours(records)
     for name, record in records.items():
-        shares = [(record.get("run_out_fraction") or {}).get(month[:7], 0.0) for month in calendar.months]
-        points = list(zip(map(calendar.middle, calendar.months), itertools.accumulate(shares), strict=True))
+        shares = [
+            (record.get("run_out_fraction") or {}).get(month[:7], 0.0) for month in calendar.months
+        ]
+        points = list(
+            zip(map(calendar.middle, calendar.months), itertools.accumulate(shares), strict=True)
+        )
         series.append(Series(name=name, points=points, colour=palette[name]))
     said = "Share of replications that have missed their SLO target by the end of each month."
     return [calendar.chart(f"{contents.kind}-run-out", "When it runs out", said, "percent", series)]
@@ -191,5 +245,8 @@ def timeline_section(contents: Contents) -> Section | None:
         return None
     charts = [line_chart(contents, key) for key in LINE_CHARTS]
     charts.insert(2, power_chart(contents))
-    blocks: list[Block] = [Sentence(text=READ_A_CHART), *(chart for chart in charts if chart is not None)]
+    blocks: list[Block] = [
+        Sentence(text=READ_A_CHART),
+        *(chart for chart in charts if chart is not None),
+    ]
     return section("time", blocks)

@@ -22,15 +22,37 @@ NAME_COLUMNS = ("model", "accelerator", "engine", "precision")
 MEASURED_COLUMNS = ("ttft_ms", "tpot_ms", "output_tokens_per_s_per_gpu")
 LENGTH_COLUMNS = ("input_tokens", "output_tokens")
 _LOAD_COLUMNS = ("concurrency", "slo_ttft_ms", "slo_tpot_ms")
-COLUMNS = (*NAME_COLUMNS, "tp", "ep", *LENGTH_COLUMNS, "scenario", *_LOAD_COLUMNS, *MEASURED_COLUMNS)
+COLUMNS = (
+    *NAME_COLUMNS,
+    "tp",
+    "ep",
+    *LENGTH_COLUMNS,
+    "scenario",
+    *_LOAD_COLUMNS,
+    *MEASURED_COLUMNS,
+)
 HIT_COLUMN = "prefix_hit_fraction"
 """Optional: share of each prompt found in the prefix cache."""
 DRAFT_COLUMN = "speculative"
 """Optional: whether tokens are drafted, by which method and how many; ``mtp``, ``eagle3 k=2``, ``3``, ``none``."""
-OPTIONAL_COLUMNS = (HIT_COLUMN, "attention_dp", "max_num_seqs", "prefill_tp", "prefill_workers", "decode_workers")
+OPTIONAL_COLUMNS = (
+    HIT_COLUMN,
+    "attention_dp",
+    "max_num_seqs",
+    "prefill_tp",
+    "prefill_workers",
+    "decode_workers",
+)
 """Optional numbers: that share, groups of attention in data parallel, sequences an engine admits to a group, and of
 separate pools the accelerators of a prefill worker and the number of workers; tp, ep are then a decode worker's."""
-_NUMBER_COLUMNS = ("tp", "ep", *LENGTH_COLUMNS, *_LOAD_COLUMNS, *MEASURED_COLUMNS, *OPTIONAL_COLUMNS)
+_NUMBER_COLUMNS = (
+    "tp",
+    "ep",
+    *LENGTH_COLUMNS,
+    *_LOAD_COLUMNS,
+    *MEASURED_COLUMNS,
+    *OPTIONAL_COLUMNS,
+)
 _WHOLE_COLUMNS = ("tp", "ep", *OPTIONAL_COLUMNS[1:])
 DISAGGREGATED_SCENARIO = "Disaggregated"
 OPEN_SCENARIOS = ("Server", "Interactive")
@@ -50,20 +72,33 @@ def read_benchmarks(path: Path) -> pd.DataFrame:
     """
     at = str(path)
     try:
-        frame = pd.read_csv(path, dtype=str, keep_default_na=False, skipinitialspace=True, encoding="utf-8-sig")
+        frame = pd.read_csv(
+            path, dtype=str, keep_default_na=False, skipinitialspace=True, encoding="utf-8-sig"
+        )
     except (pd.errors.EmptyDataError, pd.errors.ParserError, UnicodeDecodeError, OSError) as error:
         known: dict[type[Exception], str] = {FileNotFoundError: "there is no such file"}
-        known |= {IsADirectoryError: "is a folder, not a CSV file", pd.errors.EmptyDataError: "the file is empty"}
+        known |= {
+            IsADirectoryError: "is a folder, not a CSV file",
+            pd.errors.EmptyDataError: "the file is empty",
+        }
         message = known.get(type(error), f"cannot be read as CSV: {error}")
         raise ScenarioError(Problem(file=at, message=message)) from None
     if not isinstance(frame.index, pd.RangeIndex):  # pandas takes the surplus for names of rows
-        raise ScenarioError(Problem(file=at, message="the rows have more cells than the header has columns"))
+        raise ScenarioError(
+            Problem(file=at, message="the rows have more cells than the header has columns")
+        )
     frame.columns = frame.columns.astype(str).str.strip()
     if len(twice := frame.columns[frame.columns.duplicated(keep=False)]):
-        raise ScenarioError(Problem(file=at, line=1, message=f"the column {twice[0]!r} is there twice"))
+        raise ScenarioError(
+            Problem(file=at, line=1, message=f"the column {twice[0]!r} is there twice")
+        )
     for column in frame.columns:
         frame[column] = frame[column].fillna("").str.strip()
-    hints = {column: nearest(column, list(frame.columns)) for column in COLUMNS if column not in frame.columns}
+    hints = {
+        column: nearest(column, list(frame.columns))
+        for column in COLUMNS
+        if column not in frame.columns
+    }
     absent = [(f"the column {column!r} is missing", hint) for column, hint in hints.items()]
     raise_all([Problem(file=at, line=1, message=message, hint=hint) for message, hint in absent])
     if frame.empty:
@@ -83,11 +118,15 @@ def read_benchmarks(path: Path) -> pd.DataFrame:
         name = str(frame.at[row, "scenario"])
         message = f"unknown scenario {name!r}; choose from {', '.join(SCENARIOS)}"
         hint = nearest(name, SCENARIOS)
-        problems.append(Problem(file=at, line=int(row), path="scenario", message=message, hint=hint))
+        problems.append(
+            Problem(file=at, line=int(row), path="scenario", message=message, hint=hint)
+        )
     frame["scenario"] = scenarios
     problems.sort(key=lambda problem: problem.line or 0)
     if len(problems) > MAX_PROBLEMS:
-        problems[MAX_PROBLEMS:] = [Problem(message=f"and at least {len(problems) - MAX_PROBLEMS} more")]
+        problems[MAX_PROBLEMS:] = [
+            Problem(message=f"and at least {len(problems) - MAX_PROBLEMS} more")
+        ]
     raise_all(problems)
     return frame
 
@@ -99,11 +138,14 @@ def _numbers(path: Path, cells: pd.Series[str], problems: list[Problem]) -> pd.S
     numbers = pd.to_numeric(cells.where(~blank), errors="coerce").astype(float)
     bad = ~blank & (numbers.isna() | (numbers.abs() > _MOST))
     if column == HIT_COLUMN:
-        bad, wanted = bad | (numbers < 0) | (numbers > 1), "a number between 0 and 1"
+        bad = bad | (numbers < 0) | (numbers > 1)
+        wanted = "a number between 0 and 1"
     elif column in _WHOLE_COLUMNS:
-        bad, wanted = bad | (numbers <= 0) | (~blank & (numbers % 1 != 0)), "a whole number above zero"
+        bad = bad | (numbers <= 0) | (~blank & (numbers % 1 != 0))
+        wanted = "a whole number above zero"
     else:
-        bad, wanted = bad | (numbers <= 0), "a number above zero"
+        bad = bad | (numbers <= 0)
+        wanted = "a number above zero"
     for row in cells.index[bad][: MAX_PROBLEMS + 1]:
         message = f"must be {f'at most {_MOST:g}' if numbers[row] > _MOST else wanted}, not {cells[row]!r}"
         problems.append(Problem(file=str(path), line=int(row), path=column, message=message))
@@ -111,12 +153,16 @@ def _numbers(path: Path, cells: pd.Series[str], problems: list[Problem]) -> pd.S
 
 
 _NAMES = data_rows(__file__, "names.csv")
-_ENGINES, _SAME_SHAPE = ({row["name"]: row["means"] for row in _NAMES if row["of"] == of} for of in ("engine", "model"))
+_ENGINES, _SAME_SHAPE = (
+    {row["name"]: row["means"] for row in _NAMES if row["of"] == of} for of in ("engine", "model")
+)
 """Engines by what people call them, without spaces, dashes and capitals, where that is not their usual name; releases
 of models whose configuration is that of an entry, and short names of a family's large model."""
 _ROUTERS = re.compile(r"^(dynamo|mooncake|mori|llmd)(?=.)|(?<=.)(disagg|mesh)$")
 """What stands before or behind an engine's name where it sends requests to several pools."""
-_MODEL_SUFFIXES = re.compile(r"-(instruct|chat|hf|it|fp8|fp4|nvfp4|mxfp4|bf16|fp16|int4|0324|0528|thinking)(?=-|$)")
+_MODEL_SUFFIXES = re.compile(
+    r"-(instruct|chat|hf|it|fp8|fp4|nvfp4|mxfp4|bf16|fp16|int4|0324|0528|thinking)(?=-|$)"
+)
 _MAX_ACCELERATORS = 128
 
 
@@ -171,8 +217,17 @@ class ServedModel:
 
 def find_model(name: str, catalog: Catalog) -> on_part.ModelShape:
     """Return the model a row names, whatever its case, publisher prefix or ``-instruct`` suffix."""
-    plain = _MODEL_SUFFIXES.sub("", name.strip().lower().rsplit("/", 1)[-1]).replace("_", "-").replace(" ", "-")
-    for candidate in (name.strip().lower(), plain, plain.replace("meta-", ""), _SAME_SHAPE.get(plain, plain)):
+    plain = (
+        _MODEL_SUFFIXES.sub("", name.strip().lower().rsplit("/", 1)[-1])
+        .replace("_", "-")
+        .replace(" ", "-")
+    )
+    for candidate in (
+        name.strip().lower(),
+        plain,
+        plain.replace("meta-", ""),
+        _SAME_SHAPE.get(plain, plain),
+    ):
         if candidate in catalog.models:
             return shape_of(candidate, catalog)
     raise CannotPredictError(_unknown("model", name, catalog.models))
@@ -210,7 +265,11 @@ def find_draft(text: str) -> int:
     if plain in ("", "none", "off", "false", "no", "0", "0.0", "nan"):
         return 0
     stated = re.search(r"\d+", plain)
-    return min(int(stated.group()), max(_ACCEPTANCE)) if stated and int(stated.group()) else USUAL_DRAFT
+    return (
+        min(int(stated.group()), max(_ACCEPTANCE))
+        if stated and int(stated.group())
+        else USUAL_DRAFT
+    )
 
 
 def find_precision(name: str, part: on_part.AcceleratorSpec, shape: on_part.ModelShape) -> str:
@@ -218,7 +277,9 @@ def find_precision(name: str, part: on_part.AcceleratorSpec, shape: on_part.Mode
     formats = part.formats
     if not name.strip():
         native = shape.native_precision
-        usable = on_part.refusal(part, shape, native) is None and formats[native].role != "activations"
+        usable = (
+            on_part.refusal(part, shape, native) is None and formats[native].role != "activations"
+        )
         return native if usable else on_part.format_with(formats, "default")
     precision = on_part.canonical_precision(formats, name)
     if precision is None:
@@ -258,19 +319,27 @@ def lay_out(
     if tp is None:
         fewest = float(on_part.smallest_fit(part, shape, precision).accelerators)
         degrees = [d for d in on_part.candidate_degrees(part, shape) if holds(d)]
-        return tuple(Layout(degree, groups, fewest) for degree in degrees for groups in attention_groups(degree))
+        return tuple(
+            Layout(degree, groups, fewest)
+            for degree in degrees
+            for groups in attention_groups(degree)
+        )
     if attention_dp is not None and attention_dp > 1:
         total = tp
         if tp % attention_dp or ep == tp * attention_dp or not holds(tp, attention_dp):
             total = tp * attention_dp
         if not holds(total, attention_dp):
-            raise CannotPredictError(f"{shape.name} at {precision} does not fit {total} × {part.name}")
+            raise CannotPredictError(
+                f"{shape.name} at {precision} does not fit {total} × {part.name}"
+            )
         return (Layout(total, attention_dp, 1.0),)
     count = tp
     if ep is not None and ep > 1 and tp >= ep * ep and tp % ep == 0 and holds(tp // ep):
         count = tp // ep
     if not shape.divides_heads(count):
-        raise CannotPredictError(f"tp {count} does not divide the {shape.heads} heads of {shape.name}")
+        raise CannotPredictError(
+            f"tp {count} does not divide the {shape.heads} heads of {shape.name}"
+        )
     total = count
     while not holds(total, total // count):
         total *= 2
@@ -278,7 +347,13 @@ def lay_out(
             on_part.smallest_fit(part, shape, precision)
             raise CannotPredictError(f"{shape.name} at {precision} does not fit {tp} × {part.name}")
     if total > count:
-        return (Layout(total, total // count if shape.experts else 1, total / count if shape.experts else 1.0),)
+        return (
+            Layout(
+                total,
+                total // count if shape.experts else 1,
+                total / count if shape.experts else 1.0,
+            ),
+        )
     chosen = attention_groups(count) if attention_dp is None else [1]
     return tuple(Layout(count, groups, 1.0) for groups in chosen)
 

@@ -45,7 +45,9 @@ def read_rows(path: Path, catalog: Catalog) -> pd.DataFrame:
     frame = read_benchmarks(path)
     problems = [
         Problem(file=str(path), line=int(line), message=reason)
-        for line, reason in zip(frame.index, predictions.prepare(frame, catalog).reasons, strict=True)
+        for line, reason in zip(
+            frame.index, predictions.prepare(frame, catalog).reasons, strict=True
+        )
         if reason
     ]
     raise_all(problems[:MAX_PROBLEMS])
@@ -54,7 +56,8 @@ def read_rows(path: Path, catalog: Catalog) -> pd.DataFrame:
 
 def absolute_errors(error: Floats) -> records.Errors:
     """Return number, mean and median of absolute errors."""
-    mean, median = round(float(error.mean()), 4), round(float(np.median(error)), 4)
+    mean = round(float(error.mean()), 4)
+    median = round(float(np.median(error)), 4)
     return records.Errors(rows=error.size, mean_fraction=mean, median_fraction=median)
 
 
@@ -72,40 +75,61 @@ def update_calibration(
     frame = read_rows(path, catalog)
     before = base.calibration()
     if not before.spread:
-        raise ScenarioError("the calibration to update has no spread: it was written without cross-validation")
+        raise ScenarioError(
+            "the calibration to update has no spread: it was written without cross-validation"
+        )
     # A row shows its time per token or, where that is blank, its inverse throughput.
     time = np.log(frame["tpot_ms"].to_numpy() * MILLISECOND)
-    measured = np.where(np.isfinite(time), time, -np.log(frame["output_tokens_per_s_per_gpu"].to_numpy()))
+    measured = np.where(
+        np.isfinite(time), time, -np.log(frame["output_tokens_per_s_per_gpu"].to_numpy())
+    )
     used = np.isfinite(measured)
     if not used.any():
         message = "no row has a tpot_ms or output_tokens_per_s_per_gpu to learn from"
         raise ScenarioError(Problem(file=str(path), message=message))
-    rows, measured, is_time = predictions.prepare(frame[used], catalog), measured[used], np.isfinite(time[used])
+    rows = predictions.prepare(frame[used], catalog)
+    measured = measured[used]
+    is_time = np.isfinite(time[used])
 
     def predicted(calibration: Calibration) -> Floats:
         point = predictions.predict_rows(rows, calibration)
-        return np.where(is_time, np.log(point["tpot_s"]), -np.log(point["tokens_per_s_per_accelerator"]))
+        return np.where(
+            is_time, np.log(point["tpot_s"]), -np.log(point["tokens_per_s_per_accelerator"])
+        )
 
     priced = predictions.priced_rows(rows, before)
     groups = priced.groups
     spreads = []
     for spec, kind in zip(priced.specs, priced.kinds, strict=True):
         stated = before.class_spread(spec.part.vendor, spec.shape.experts > 0)
-        stated = before.spread[coefficients.DISAGGREGATED] if kind.endswith(coefficients.DISAGGREGATED) else stated
-        assert stated is not None, "a calibration with a spread states it for dense models and mixtures"
+        stated = (
+            before.spread[coefficients.DISAGGREGATED]
+            if kind.endswith(coefficients.DISAGGREGATED)
+            else stated
+        )
+        assert stated is not None, (
+            "a calibration with a spread states it for dense models and mixtures"
+        )
         spreads.append(stated)
-    drift, prior = catalog.prior(_DRIFT_PRIOR).base, dict[str, float]()  # the spread of each effect that rows may move
+    drift = catalog.prior(_DRIFT_PRIOR).base  # the spread of each effect that rows may move
+    prior = dict[str, float]()
     for group, spread in zip(groups, spreads, strict=True):
         # What was measured of a model or a part in general stays; of this very pair, versions still drift.
-        terms = ((group.model, spread.model, 0.0), (group.part, spread.part, 0.0), (group.campaign, spread.pair, drift))
+        terms = (
+            (group.model, spread.model, 0.0),
+            (group.part, spread.part, 0.0),
+            (group.campaign, spread.pair, drift),
+        )
         for label, unmeasured, known in terms:
             likely = known if label in before.group_log_effect else unmeasured
             if (likely := before.group_log_sigma.get(label, likely)) > 0.0:
                 prior[label] = max(prior.get(label, 0.0), likely)
-    labels, sigma = list(prior), np.array(list(prior.values()))
+    labels = list(prior)
+    sigma = np.array(list(prior.values()))
     inside = np.array([[float(label in group) for label in labels] for group in groups])
     noise = np.array([spread.setting for spread in spreads]) / weights(groups)
-    mean, covariance = np.zeros(len(labels)), np.diag(sigma**2)
+    mean = np.zeros(len(labels))
+    covariance = np.diag(sigma**2)
     for _ in range(_ROUNDS):
         here = _shifted(before, labels, mean)
         at_mean = predicted(here)
@@ -143,12 +167,18 @@ def posterior(slope: Floats, shown: Floats, noise: Floats, prior: Floats) -> tup
     ``noise`` and ``prior`` are standard deviations, shapes (rows,) and (effects,).
     """
     scaled = slope / noise[:, None] ** 2
-    covariance: Floats = np.asarray(np.linalg.inv(np.diag(prior**-2.0) + slope.T @ scaled), dtype=np.float64)
+    covariance: Floats = np.asarray(
+        np.linalg.inv(np.diag(prior**-2.0) + slope.T @ scaled), dtype=np.float64
+    )
     return covariance @ (scaled.T @ shown), covariance
 
 
 def _shifted(calibration: Calibration, labels: Sequence[str], by: Floats | float) -> Calibration:
     """Return a calibration with some effects changed."""
-    start, moves = calibration.group_log_effect, np.broadcast_to(by, len(labels)).tolist()
-    effects = {**start, **{name: start.get(name, 0.0) + move for name, move in zip(labels, moves, strict=True)}}
+    start = calibration.group_log_effect
+    moves = np.broadcast_to(by, len(labels)).tolist()
+    effects = {
+        **start,
+        **{name: start.get(name, 0.0) + move for name, move in zip(labels, moves, strict=True)},
+    }
     return dataclasses.replace(calibration, group_log_effect=effects)

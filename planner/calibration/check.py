@@ -10,7 +10,12 @@ import numpy as np
 import pandas as pd
 
 from planner.arrays import Floats
-from planner.calibration.benchmarks import COLUMNS, DISAGGREGATED_SCENARIO, MEASURED_COLUMNS, OPTIONAL_COLUMNS
+from planner.calibration.benchmarks import (
+    COLUMNS,
+    DISAGGREGATED_SCENARIO,
+    MEASURED_COLUMNS,
+    OPTIONAL_COLUMNS,
+)
 from planner.calibration.predictions import BenchmarkRows, predict_rows, prepare, priced_rows
 from planner.catalog.calibration import OwnRows
 from planner.catalog.load import Catalog
@@ -29,7 +34,10 @@ QUANTITY_TITLES = {
 }
 """What is measured, by the first word of the quantity's name."""
 _MAX_REASONS = 20
-_WHY_NOT = {"": "nothing was measured", "ttft_ms": "an offline run has no time to first token: its queue has no bottom"}
+_WHY_NOT = {
+    "": "nothing was measured",
+    "ttft_ms": "an offline run has no time to first token: its queue has no bottom",
+}
 _NO_ROOM = "the weights and one sequence do not fit in memory"
 
 
@@ -44,22 +52,28 @@ def check_benchmarks(
     """
     rows = prepare(frame, catalog)
     # One column per quantity, and a last one for rows in which nothing was measured.
-    measured = np.column_stack([frame[list(MEASURED_COLUMNS)].to_numpy(dtype=float), np.full(len(frame), np.nan)])
+    measured = np.column_stack(
+        [frame[list(MEASURED_COLUMNS)].to_numpy(dtype=float), np.full(len(frame), np.nan)]
+    )
     predicted = np.full_like(measured, np.nan)
     doubts: list[coefficients.Doubt | None] = [None] * len(frame)
     if (rows.deployment >= 0).any():
         points = predict(rows, calibration)
-        predicted[:, 0], predicted[:, 1] = points["ttft_s"] / MILLISECOND, points["tpot_s"] / MILLISECOND
+        predicted[:, 0] = points["ttft_s"] / MILLISECOND
+        predicted[:, 1] = points["tpot_s"] / MILLISECOND
         predicted[:, 2] = points["tokens_per_s_per_accelerator"]
         priced = priced_rows(rows, calibration)
-        for row, spec, kind in zip(np.flatnonzero(rows.deployment >= 0), priced.specs, priced.kinds, strict=True):
+        for row, spec, kind in zip(
+            np.flatnonzero(rows.deployment >= 0), priced.specs, priced.kinds, strict=True
+        ):
             doubts[row] = spec.doubt(calibration, kind)
     is_there = ~np.isnan(measured)
     is_there[:, -1] = ~is_there.any(axis=1)
     column, position = np.nonzero(is_there.T)
     checked = frame.iloc[position].copy()
     checked["quantity"] = np.array([*MEASURED_COLUMNS, ""], dtype=object)[column]
-    checked["measured"], value = measured[position, column], predicted[position, column]
+    checked["measured"] = measured[position, column]
+    value = predicted[position, column]
     checked["predicted"] = np.where(np.isfinite(value), value, np.nan)
     checked["error_fraction"] = checked["predicted"] / checked["measured"] - 1.0
     entry_doubts = [doubts[place] for place in position]
@@ -89,7 +103,9 @@ def entries(checked: pd.DataFrame, limit: int | None = None) -> Iterator[dict[st
     rows = checked.iloc[np.argsort(-np.nan_to_num(size, nan=-1.0), kind="stable")[:limit]]
     names = [name for name in checked.columns if name in COLUMNS or name in OPTIONAL_COLUMNS]
     for line, told in zip(rows.index, rows.to_dict("records"), strict=True):
-        entry = {"row": int(line)} | {name: _plain(told[name]) for name in (*names, "quantity", "measured")}
+        entry = {"row": int(line)} | {
+            name: _plain(told[name]) for name in (*names, "quantity", "measured")
+        }
         interval = ("low", "high", "standing") if told["standing"] else ()
         shown = ("reason",) if told["reason"] else ("predicted", "error_fraction", *interval)
         entry |= {name: told[name] for name in shown}
@@ -112,7 +128,9 @@ def summary(checked: pd.DataFrame) -> dict[str, Any]:
         if chosen.empty:
             continue
         parts = {"all": chosen} | {kind: chosen[chosen["kind"] == kind] for kind in KINDS}
-        quantities[name] = {label: errors_of(part) for label, part in parts.items() if not part.empty}
+        quantities[name] = {
+            label: errors_of(part) for label, part in parts.items() if not part.empty
+        }
     return {
         "rows": checked.index.nunique(),
         "entries": len(checked),
@@ -125,7 +143,8 @@ def summary(checked: pd.DataFrame) -> dict[str, Any]:
 def errors_of(chosen: pd.DataFrame) -> dict[str, float | int | None]:
     """Return count, mean, median and worst absolute error, the mean signed one, and the share within 90% intervals."""
     error = chosen["error_fraction"].to_numpy()
-    size, known = np.abs(error), chosen["low"].notna()
+    size = np.abs(error)
+    known = chosen["low"].notna()
     inside = chosen["measured"].between(chosen["low"], chosen["high"])
     return {
         "count": int(size.size),
@@ -166,23 +185,34 @@ def plain_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 def check_report(checked: pd.DataFrame, worst: int) -> str:
     """Return the error tables of a check, its worst rows and the rows it could not predict."""
     totals = summary(checked)
-    parts = [f"{totals['predicted']} measurements predicted, {totals['unpredicted']} not, from {totals['rows']} rows"]
+    parts = [
+        f"{totals['predicted']} measurements predicted, {totals['unpredicted']} not, from {totals['rows']} rows"
+    ]
     for name, errors in totals["quantities"].items():
         rows = [error_cells(label, errors[label]) for label in ("all", *KINDS) if label in errors]
-        parts.append(f"{QUANTITY_TITLES[name.partition('_')[0]]}\n" + plain_table(ERROR_HEADER, rows))
+        parts.append(
+            f"{QUANTITY_TITLES[name.partition('_')[0]]}\n" + plain_table(ERROR_HEADER, rows)
+        )
     predicted = []
     for entry in (entry for entry in entries(checked, worst) if "predicted" in entry):
         names = [entry[name] or "?" for name in ("model", "accelerator", "engine", "precision")]
-        tp, lengths = f"tp{entry['tp'] or '?'}", f"{entry['input_tokens']:g}/{entry['output_tokens']:g}"
+        tp = f"tp{entry['tp'] or '?'}"
+        lengths = f"{entry['input_tokens']:g}/{entry['output_tokens']:g}"
         load = f"c{entry['concurrency']:g}" if entry["concurrency"] else entry["scenario"]
-        numbers = (f"{entry['measured']:,.1f}", f"{entry['predicted']:,.1f}", f"{entry['error_fraction']:+.0%}")
+        numbers = (
+            f"{entry['measured']:,.1f}",
+            f"{entry['predicted']:,.1f}",
+            f"{entry['error_fraction']:+.0%}",
+        )
         interval = f"{entry['low']:,.1f} to {entry['high']:,.1f}" if "low" in entry else ""
         run = " ".join([*names, tp, lengths, load])
         predicted.append((run, str(entry["row"]), entry["quantity"], *numbers, interval))
     if predicted:
         header = ("run", "row", "quantity", "measured", "predicted", "error", "90% interval")
         parts.append("worst rows\n" + plain_table(header, predicted))
-    lines = dict.fromkeys(f"row {line}: {reason}" for line, reason in checked["reason"].items() if reason)
+    lines = dict.fromkeys(
+        f"row {line}: {reason}" for line, reason in checked["reason"].items() if reason
+    )
     if lines:
         more = [f"and {len(lines) - _MAX_REASONS} more"] if len(lines) > _MAX_REASONS else []
         parts.append("not predicted\n" + "\n".join([*itertools.islice(lines, _MAX_REASONS), *more]))
@@ -191,20 +221,29 @@ def check_report(checked: pd.DataFrame, worst: int) -> str:
 
 def update_table(own_rows: OwnRows, before: Calibration, after: Calibration) -> str:
     """Return a table of the user's own pairs: time per token over the formula's before and after, and its interval."""
-    campaigns = [label for label in own_rows.groups if label.count(" / ") > 2]  # the others are shares of these
+    campaigns = [
+        label for label in own_rows.groups if label.count(" / ") > 2
+    ]  # the others are shares of these
     rows = []
     for label in campaigns:
         groups, update = coefficients.groups_of(*label.split(" / ")), own_rows.groups[label]
-        was, now = (float(np.exp(calibration.log_effects([groups])[0])) for calibration in (before, after))
+        was, now = (
+            float(np.exp(calibration.log_effects([groups])[0])) for calibration in (before, after)
+        )
         width = np.sinh(NORMAL_90 * update.sigma)
         told = (f"{was:.3f}", f"{now:.3f}", f"{was / now - 1:+.1%}", f"±{width:.0%}")
         rows.append((label.replace(" / ", " "), str(update.rows), *told))
     header = ("pair", "rows", "before", "after", "speed", "90% of that")
-    old, new = own_rows.error_before, own_rows.error_after
+    old = own_rows.error_before
+    new = own_rows.error_after
     mean = f"mean {old.mean_fraction:.1%} before, {new.mean_fraction:.1%} after"
     median = f"median {old.median_fraction:.1%} before, {new.median_fraction:.1%} after"
-    lines = ["time per token over the formula's, before and after; no coefficient of the formula moves"]
+    lines = [
+        "time per token over the formula's, before and after; no coefficient of the formula moves"
+    ]
     lines += [plain_table(header, rows), f"error on these {own_rows.rows} rows: {mean}; {median}"]
     if idle := sum(label.endswith(coefficients.SATURATED) for label in campaigns):
-        lines.append(f"runs serve requests as they come: rows of saturation, {idle} of these pairs, do not reach them")
+        lines.append(
+            f"runs serve requests as they come: rows of saturation, {idle} of these pairs, do not reach them"
+        )
     return "\n\n".join(lines)

@@ -29,7 +29,14 @@ from planner.arrays import Bools, Floats, Ints
 from planner.calibration import benchmarks
 from planner.catalog.load import Catalog
 from planner.errors import PlannerError
-from planner.physics.coefficients import DISAGGREGATED, SATURATED, SERVING, UNSTATED, Calibration, Groups
+from planner.physics.coefficients import (
+    DISAGGREGATED,
+    SATURATED,
+    SERVING,
+    UNSTATED,
+    Calibration,
+    Groups,
+)
 from planner.physics.replica import (
     Replicas,
     ReplicaSpec,
@@ -42,7 +49,15 @@ from planner.physics.replica import (
 )
 from planner.units import MILLISECOND
 
-_KEYS = [*benchmarks.NAME_COLUMNS, "tp", "ep", "attention_dp", "max_num_seqs", "scenario", benchmarks.DRAFT_COLUMN]
+_KEYS = [
+    *benchmarks.NAME_COLUMNS,
+    "tp",
+    "ep",
+    "attention_dp",
+    "max_num_seqs",
+    "scenario",
+    benchmarks.DRAFT_COLUMN,
+]
 """What tells one deployment from another."""
 REQUESTS_PER_CLIENT = 10  # the published recipes' usual choice
 _PROMPT_POOLS = {("aiconfigurator-core", "vllm", "0.12.0"): 100.0}
@@ -100,7 +115,9 @@ class BenchmarkRows:
         return Traffic(
             input_tokens=self.input_tokens[pick],
             output_tokens=self.output_tokens[pick],
-            cached_fraction=(self.cached_fraction if cached_fraction is None else cached_fraction)[pick],
+            cached_fraction=(self.cached_fraction if cached_fraction is None else cached_fraction)[
+                pick
+            ],
             burst_fraction=np.where(self.is_open[pick], 0.0, 1.0),
         )
 
@@ -122,23 +139,35 @@ def prepare(frame: pd.DataFrame, catalog: Catalog) -> BenchmarkRows:
     reasons = [group_reason[number] for number in group]
     offline = (frame["scenario"] == "Offline").to_numpy()
     apart = (frame["scenario"] == benchmarks.DISAGGREGATED_SCENARIO).to_numpy()
-    factor = np.array([d.layouts[0].replicas_per_concurrency for d in deployments] or [1.0])[deployment]
-    accelerators = np.array([d.layouts[0].accelerators for d in deployments] or [1], dtype=float)[deployment]
-    stated, workers = frame["concurrency"].to_numpy(), frame["decode_workers"].to_numpy()
+    factor = np.array([d.layouts[0].replicas_per_concurrency for d in deployments] or [1.0])[
+        deployment
+    ]
+    accelerators = np.array([d.layouts[0].accelerators for d in deployments] or [1], dtype=float)[
+        deployment
+    ]
+    stated = frame["concurrency"].to_numpy()
+    workers = frame["decode_workers"].to_numpy()
     # Decode workers share a deployment's concurrency; where their number is not stated it is the recipes'.
-    usual = np.where(stated >= _CROWDED_SEQUENCES * accelerators, 1.0, _DECODE_ACCELERATORS / accelerators)
+    usual = np.where(
+        stated >= _CROWDED_SEQUENCES * accelerators, 1.0, _DECODE_ACCELERATORS / accelerators
+    )
     workers = np.where(np.isnan(workers), np.maximum(usual, 1.0), workers)
     # Where a table does not say what share of a prompt is in the prefix cache, its source may be known to repeat some:
     # a pool of N prompts sent ten times per unit of concurrency C repeats 1 − N/(10·C) of them.
-    cached, known = frame[benchmarks.HIT_COLUMN].to_numpy(dtype=float), np.zeros(len(frame))
+    cached = frame[benchmarks.HIT_COLUMN].to_numpy(dtype=float)
+    known = np.zeros(len(frame))
     if {"source", "engine_version"} <= set(frame.columns):
         sent = REQUESTS_PER_CLIENT * frame["concurrency"].to_numpy(dtype=float)
         for (source, engine, version), prompts in _PROMPT_POOLS.items():
-            is_campaign = frame["source"].str.contains(source, regex=False) & (frame["engine_version"] == version)
+            is_campaign = frame["source"].str.contains(source, regex=False) & (
+                frame["engine_version"] == version
+            )
             is_campaign &= frame["engine"].map(benchmarks.find_engine) == engine
             known = np.where(is_campaign & (sent > prompts), 1.0 - prompts / sent, known)
     degree = frame["prefill_tp"]  # one that is no worker's is the whole deployment's
-    worker = degree.where(frame["prefill_workers"].notna() | (degree <= _USUAL_WORKER), float(_USUAL_WORKER))
+    worker = degree.where(
+        frame["prefill_workers"].notna() | (degree <= _USUAL_WORKER), float(_USUAL_WORKER)
+    )
     rows = BenchmarkRows(
         deployments=deployments,
         deployment=deployment,
@@ -146,7 +175,9 @@ def prepare(frame: pd.DataFrame, catalog: Catalog) -> BenchmarkRows:
         input_tokens=frame["input_tokens"].to_numpy(),
         output_tokens=frame["output_tokens"].to_numpy(),
         cached_fraction=np.where(np.isnan(cached), known, cached),
-        concurrency=np.where(offline, np.nan, np.where(apart, np.maximum(stated / workers, 1.0), stated * factor)),
+        concurrency=np.where(
+            offline, np.nan, np.where(apart, np.maximum(stated / workers, 1.0), stated * factor)
+        ),
         ttft_objective_s=frame["slo_ttft_ms"].to_numpy() * MILLISECOND,
         tpot_objective_s=frame["slo_tpot_ms"].to_numpy() * MILLISECOND,
         is_offline=offline,
@@ -160,7 +191,10 @@ def prepare(frame: pd.DataFrame, catalog: Catalog) -> BenchmarkRows:
     no_objective = np.isnan(rows.ttft_objective_s) & np.isnan(rows.tpot_objective_s)
     no_load = ~offline & np.isnan(rows.concurrency) & no_objective & (deployment >= 0)
     for missing, reason in (
-        (np.isnan(rows.input_tokens) | np.isnan(rows.output_tokens), "input_tokens and output_tokens are needed"),
+        (
+            np.isnan(rows.input_tokens) | np.isnan(rows.output_tokens),
+            "input_tokens and output_tokens are needed",
+        ),
         (no_load, "a concurrency or an objective (slo_ttft_ms, slo_tpot_ms) is needed"),
     ):
         for index in np.flatnonzero(missing).tolist():
@@ -171,7 +205,10 @@ def prepare(frame: pd.DataFrame, catalog: Catalog) -> BenchmarkRows:
 
 def days_of(text: str) -> list[int]:
     """Return the days, counted from year 1, that a table names: a day, a month (its 15th), or the ends of a range."""
-    dates = [(int(y), int(m), int(d or 15)) for y, m, d in re.findall(r"(\d{4})-(\d{2})(?:-(\d{2}))?", text)]
+    dates = [
+        (int(y), int(m), int(d or 15))
+        for y, m, d in re.findall(r"(\d{4})-(\d{2})(?:-(\d{2}))?", text)
+    ]
     try:
         return [datetime.date(*parts).toordinal() for parts in dates]
     except ValueError:  # no such day: as if none were stated
@@ -186,14 +223,23 @@ def lag_speeds(rows: BenchmarkRows, priced: PricedRows, calibration: Calibration
     (b − a) are missing in the mean.
     """
     speeds = np.ones(rows.deployment.size)
-    placed = zip(np.flatnonzero(rows.deployment >= 0).tolist(), priced.specs, priced.kinds, strict=True)
+    placed = zip(
+        np.flatnonzero(rows.deployment >= 0).tolist(), priced.specs, priced.kinds, strict=True
+    )
     for row, spec, kind in placed:
         begins_at, weeks = spec.part.bring_up.get(spec.engine, (1.0, 0.0))
-        days, released = rows.days[row], spec.shape.released
-        if not days or not released or not weeks or not calibration.is_new(spec.groups(kind), spec.is_unlike):
+        days = rows.days[row]
+        released = spec.shape.released
+        if (
+            not days
+            or not released
+            or not weeks
+            or not calibration.is_new(spec.groups(kind), spec.is_unlike)
+        ):
             continue
         first, last = (max(day - released.toordinal(), 0) / 7.0 for day in (min(days), max(days)))
-        tau, last = weeks / 3.0, max(last, first + 0.1)
+        tau = weeks / 3.0
+        last = max(last, first + 0.1)
         gap = tau / (last - first) * (math.exp(-first / tau) - math.exp(-last / tau))
         speeds[row] = 1.0 - (1.0 - begins_at) * gap
     return speeds
@@ -204,13 +250,16 @@ def _deployment(row: Mapping[Any, Any], catalog: Catalog) -> benchmarks.ServedMo
     shape = benchmarks.find_model(str(row["model"]), catalog)
     part = benchmarks.find_part(str(row["accelerator"]), catalog)
     precision = benchmarks.find_precision(str(row["precision"]), part, shape)
-    tp, ep, attention_dp, max_sequences = (None if np.isnan(row[key]) else int(row[key]) for key in _KEYS[4:8])
+    tp, ep, attention_dp, max_sequences = (
+        None if np.isnan(row[key]) else int(row[key]) for key in _KEYS[4:8]
+    )
     if row["scenario"] == benchmarks.DISAGGREGATED_SCENARIO:
         # A tp that is no power of two is the whole deployment's: tables that know no more write it for both pools.
         degree = tp if tp and tp & (tp - 1) == 0 else _USUAL_WORKER
         if shape.experts and tp and ep and ep > tp * (attention_dp or 1) and ep % tp == 0:
             # Experts lie over all groups of attention.
-            degree, attention_dp = ep, ep // tp
+            degree = ep
+            attention_dp = ep // tp
         layouts = benchmarks.lay_out(part, shape, precision, degree, None, attention_dp)
     else:
         layouts = benchmarks.lay_out(part, shape, precision, tp, ep, attention_dp)
@@ -263,35 +312,50 @@ def priced_rows(rows: BenchmarkRows, calibration: Calibration) -> PricedRows:
     if not specs:
         raise PlannerError("no row can be predicted")
     is_stated = rows.is_apart & ~np.isfinite(rows.prefill_busy_fraction)
-    mode_of_row = np.select([is_stated, rows.is_apart, rows.is_offline, rows.is_open], [3, 4, 2, 1], 0)
+    mode_of_row = np.select(
+        [is_stated, rows.is_apart, rows.is_offline, rows.is_open], [3, 4, 2, 1], 0
+    )
     place = (mode_of_row, np.maximum(rows.deployment, 0))
-    first, count = first[place], count[place]
-    replicas, index = price_replicas(specs, calibration, kinds), first.copy()
+    first = first[place]
+    count = count[place]
+    replicas = price_replicas(specs, calibration, kinds)
+    index = first.copy()
     left_open = (rows.deployment >= 0) & (count > 1)
     for pick in (left_open & rows.is_offline, left_open & rows.is_apart):
         if not pick.any():
             continue
-        traffic, most = rows.traffic(pick), np.full(int(pick.sum()), -np.inf)
+        traffic = rows.traffic(pick)
+        most = np.full(int(pick.sum()), -np.inf)
         for offset in range(int(count[pick].max())):
             candidate = first[pick] + np.minimum(offset, count[pick] - 1)
             if rows.is_offline[pick][0]:
-                reached = at_saturation(replicas, candidate, traffic).output_tokens_per_s_per_accelerator
+                reached = at_saturation(
+                    replicas, candidate, traffic
+                ).output_tokens_per_s_per_accelerator
             else:
-                reached = 1.0 / at_concurrency(replicas, candidate, traffic, rows.concurrency[pick]).tpot_s
+                reached = (
+                    1.0
+                    / at_concurrency(replicas, candidate, traffic, rows.concurrency[pick]).tpot_s
+                )
             index[pick] = np.where(reached > most, candidate, index[pick])
             most = np.maximum(reached, most)
     chosen = index[rows.deployment >= 0].tolist()
-    return PricedRows(replicas, index, [specs[number] for number in chosen], [kinds[number] for number in chosen])
+    return PricedRows(
+        replicas, index, [specs[number] for number in chosen], [kinds[number] for number in chosen]
+    )
 
 
 def predict_rows(rows: BenchmarkRows, calibration: Calibration) -> dict[str, Floats]:
     """Predict TTFT, TPOT (s) and output tokens/s per accelerator of every row; NaN where not predictable."""
     priced = priced_rows(rows, calibration)
-    replicas, index = priced.replicas, priced.index
+    replicas = priced.replicas
+    index = priced.index
     usable = rows.deployment >= 0
     result = {name: np.full(usable.size, np.nan) for name in PREDICTED}
     loaded = ~rows.is_offline & ~np.isnan(rows.concurrency)
-    decoding = np.where(rows.is_apart, 1.0, rows.cached_fraction)  # a decode worker prefills nothing
+    decoding = np.where(
+        rows.is_apart, 1.0, rows.cached_fraction
+    )  # a decode worker prefills nothing
     for chosen in (usable & rows.is_offline, usable & loaded, usable & ~rows.is_offline & ~loaded):
         if not chosen.any():
             continue
@@ -302,7 +366,9 @@ def predict_rows(rows: BenchmarkRows, calibration: Calibration) -> dict[str, Flo
             point = at_concurrency(replicas, index[chosen], traffic, rows.concurrency[chosen])
         else:
             stated_s = (rows.ttft_objective_s[chosen], rows.tpot_objective_s[chosen])
-            ttft_s, tpot_s = (np.where(np.isnan(objective_s), np.inf, objective_s) for objective_s in stated_s)
+            ttft_s, tpot_s = (
+                np.where(np.isnan(objective_s), np.inf, objective_s) for objective_s in stated_s
+            )
             point = at_objective(replicas, index[chosen], traffic, ttft_s, tpot_s)
         result["ttft_s"][chosen] = point.ttft_s
         result["tpot_s"][chosen] = point.tpot_s
@@ -312,17 +378,28 @@ def predict_rows(rows: BenchmarkRows, calibration: Calibration) -> dict[str, Flo
     result["tokens_per_s_per_accelerator"] *= speeds
     if (apart := usable & rows.is_apart).any():
         share = np.zeros(usable.size)
-        share[usable] = [calibration.drafted_share.get(groups.campaign, 0.0) for groups in priced.groups]
+        share[usable] = [
+            calibration.drafted_share.get(groups.campaign, 0.0) for groups in priced.groups
+        ]
         if (share := np.where(rows.is_unlabelled, share, 0.0)).any():
             # The middle of what such runs take with and without drafts, in logarithms.
-            drafted_s = predict_rows(drafting(rows), replace(calibration, drafted_share={}))["tpot_s"]
+            drafted_s = predict_rows(drafting(rows), replace(calibration, drafted_share={}))[
+                "tpot_s"
+            ]
             result["tpot_s"] *= (drafted_s / result["tpot_s"]) ** share
-        traffic, tpot_s = rows.traffic(apart), result["tpot_s"][apart]
+        traffic = rows.traffic(apart)
+        tpot_s = result["tpot_s"][apart]
         pool = (rows.per_prefill_accelerator[apart], rows.prefill_busy_fraction[apart])
         # What decode workers show beyond serving is not their prefill pool's.
-        effects = {name: x for name, x in calibration.group_log_effect.items() if not name.endswith(DISAGGREGATED)}
+        effects = {
+            name: x
+            for name, x in calibration.group_log_effect.items()
+            if not name.endswith(DISAGGREGATED)
+        }
         plain = priced_rows(rows, replace(calibration, group_log_effect=effects))
-        result["ttft_s"][apart] = first_token_apart_s(plain.replicas, plain.index[apart], traffic, tpot_s, *pool)
+        result["ttft_s"][apart] = first_token_apart_s(
+            plain.replicas, plain.index[apart], traffic, tpot_s, *pool
+        )
     shown = calibration.first_token_log_effect.get(FORMULA, {})
     result["ttft_s"] *= factors(first_token_labels(rows, priced), shown)
     return result
@@ -344,7 +421,14 @@ def labels_of(groups: Groups, engine: str, input_tokens: float) -> Labels:
     """Return the groups of a row's TTFT effects; prompt lengths within a factor of √2 share a group."""
     about = f"prompts of about {2.0 ** round(np.log2(input_tokens)):g}"
     campaign = groups.campaign
-    return (engine, f"{engine} / {about}", groups.model, groups.part, campaign, f"{campaign} / {about}")
+    return (
+        engine,
+        f"{engine} / {about}",
+        groups.model,
+        groups.part,
+        campaign,
+        f"{campaign} / {about}",
+    )
 
 
 def first_token_labels(rows: BenchmarkRows, priced: PricedRows) -> list[Labels]:
@@ -355,10 +439,14 @@ def first_token_labels(rows: BenchmarkRows, priced: PricedRows) -> list[Labels]:
     """
     usable = rows.deployment >= 0
     room = np.zeros(usable.size)
-    room[usable] = at_saturation(priced.replicas, priced.index[usable], rows.traffic(usable)).running_sequences
+    room[usable] = at_saturation(
+        priced.replicas, priced.index[usable], rows.traffic(usable)
+    ).running_sequences
     follows = ~rows.is_open & ~rows.is_apart & (rows.concurrency <= room)
     labels: list[Labels] = [()] * usable.size
-    for row, spec, groups in zip(np.flatnonzero(usable).tolist(), priced.specs, priced.groups, strict=True):
+    for row, spec, groups in zip(
+        np.flatnonzero(usable).tolist(), priced.specs, priced.groups, strict=True
+    ):
         if follows[row]:
             labels[row] = labels_of(groups, spec.engine, float(rows.input_tokens[row]))
     return labels

@@ -9,17 +9,31 @@ from typing import Any
 
 import numpy as np
 
-from planner.calibration.benchmarks import CannotPredictError, find_engine, find_model, find_part, find_precision
+from planner.calibration.benchmarks import (
+    CannotPredictError,
+    find_engine,
+    find_model,
+    find_part,
+    find_precision,
+)
 from planner.calibration.check import plain_table
 from planner.calibration.predictions import FORMULA, factors, labels_of
 from planner.catalog.load import Catalog, formats_of
 from planner.errors import CapacityError, Problem, ScenarioError, raise_wrong
 from planner.physics.coefficients import SATURATED, SERVING, Calibration
 from planner.physics.model_on_part import canonical_precision, memory_fit, smallest_fit
-from planner.physics.replica import ReplicaSpec, Traffic, at_concurrency, at_objective, at_saturation, price_replicas
+from planner.physics.replica import (
+    ReplicaSpec,
+    Traffic,
+    at_concurrency,
+    at_objective,
+    at_saturation,
+    price_replicas,
+)
 from planner.units import MILLISECOND
 
-_TIMES, _RATES = ("ttft_ms", "tpot_ms"), ("tokens_per_s_per_user", "output_tokens_per_s_per_gpu")
+_TIMES = ("ttft_ms", "tpot_ms")
+_RATES = ("tokens_per_s_per_user", "output_tokens_per_s_per_gpu")
 _FIGURES = ("concurrency", "running_sequences", *_TIMES, *_RATES, "memory_limited")
 """What a case that cannot be has none of."""
 DEFAULT_CONCURRENCY = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0)
@@ -50,14 +64,18 @@ class OperatingPoints:
     offline: bool = False
 
 
-def evaluate_grid(grid: OperatingPoints, catalog: Catalog, calibration: Calibration) -> list[dict[str, Any]]:
+def evaluate_grid(
+    grid: OperatingPoints, catalog: Catalog, calibration: Calibration
+) -> list[dict[str, Any]]:
     """Return one record per case, in order; an infeasible one has its reason under ``problem``.
 
     Raise ScenarioError for numbers and names that nothing has, and where no case at all can be.
     """
     _check(grid)
     longest = max(grid.input_tokens) + max(grid.output_tokens)
-    replicas = itertools.product(grid.models, grid.accelerators, grid.engines, grid.precisions, grid.tensor_parallel)
+    replicas = itertools.product(
+        grid.models, grid.accelerators, grid.engines, grid.precisions, grid.tensor_parallel
+    )
     cells: list[dict[str, Any] | None] = []
     possible: list[tuple[ReplicaSpec, float, float]] = []
     for names, prompt, output in itertools.product(replicas, grid.input_tokens, grid.output_tokens):
@@ -66,7 +84,12 @@ def evaluate_grid(grid: OperatingPoints, catalog: Catalog, calibration: Calibrat
             cells.append(None)
         except (CannotPredictError, CapacityError) as error:
             model, accelerator, engine, precision, degree = names
-            asked = {"model": model, "accelerator": accelerator, "engine": engine, "precision": precision or None}
+            asked = {
+                "model": model,
+                "accelerator": accelerator,
+                "engine": engine,
+                "precision": precision or None,
+            }
             lengths = {"tp": degree, "input_tokens": prompt, "output_tokens": output}
             cells.append({**asked, **lengths, **dict.fromkeys(_FIGURES), "problem": str(error)})
     misspelt = []  # names that nothing has are no cases
@@ -77,17 +100,25 @@ def evaluate_grid(grid: OperatingPoints, catalog: Catalog, calibration: Calibrat
             except CannotPredictError as error:
                 misspelt.append(str(error))
     formats = formats_of(catalog)
-    wrong = [name for name in grid.precisions if name.strip() and canonical_precision(formats, name) is None]
+    wrong = [
+        name
+        for name in grid.precisions
+        if name.strip() and canonical_precision(formats, name) is None
+    ]
     misspelt += [f"unknown precision {name!r}; choose from {', '.join(formats)}" for name in wrong]
     if misspelt or not possible:
-        reasons = dict.fromkeys([*misspelt, *(cell["problem"] for cell in cells if cell is not None)])
+        reasons = dict.fromkeys(
+            [*misspelt, *(cell["problem"] for cell in cells if cell is not None)]
+        )
         raise ScenarioError([Problem(message=reason) for reason in reasons])
     points = iter(_evaluated(grid, possible, calibration))
     return [record for cell in cells for record in (next(points) if cell is None else [cell])]
 
 
 def _evaluated(
-    grid: OperatingPoints, cells: Sequence[tuple[ReplicaSpec, float, float]], calibration: Calibration
+    grid: OperatingPoints,
+    cells: Sequence[tuple[ReplicaSpec, float, float]],
+    calibration: Calibration,
 ) -> list[list[dict[str, Any]]]:
     """Return the records of replicas and lengths, one for each load.
 
@@ -100,13 +131,19 @@ def _evaluated(
     loads: Sequence[float | None] = [None]
     if not grid.offline and grid.ttft_objective_s == np.inf and grid.tpot_objective_s == np.inf:
         loads = grid.concurrency or DEFAULT_CONCURRENCY
-    cases = [(place, prompt, output, load) for place, (_, prompt, output) in enumerate(cells) for load in loads]
+    cases = [
+        (place, prompt, output, load)
+        for place, (_, prompt, output) in enumerate(cells)
+        for load in loads
+    ]
     index, prompts, outputs = (np.array([case[place] for case in cases]) for place in range(3))
     traffic = Traffic(
         input_tokens=prompts,
         output_tokens=outputs,
         cached_fraction=grid.cached_fraction,
-        burst_fraction=0.0 if loads[0] is None else 1.0,  # a closed loop is a client's, as in a table of measurements
+        burst_fraction=0.0
+        if loads[0] is None
+        else 1.0,  # a closed loop is a client's, as in a table of measurements
     )
     if grid.offline:
         point = at_saturation(replicas, index, traffic)
@@ -118,16 +155,21 @@ def _evaluated(
         # More clients than fit wait for a place, and not for what a recipe has them wait for.
         follows = clients <= at_saturation(replicas, index, traffic).running_sequences
         labels = [
-            labels_of(specs[place].groups(kind), specs[place].engine, prompt) if follows[number] else ()
+            labels_of(specs[place].groups(kind), specs[place].engine, prompt)
+            if follows[number]
+            else ()
             for number, (place, prompt, _, _) in enumerate(cases)
         ]
         shown = calibration.first_token_log_effect.get(FORMULA, {})
         point = replace(point, ttft_s=point.ttft_s * factors(labels, shown))
     records = []
     for number, (place, prompt, output, _) in enumerate(cases):
-        spec, doubt = specs[place], doubts[place]
-        tpot_s, ttft_s = float(point.tpot_s[number]), float(point.ttft_s[number])
-        rate, running = float(point.output_tokens_per_s_per_accelerator[number]), float(point.running_sequences[number])
+        spec = specs[place]
+        doubt = doubts[place]
+        tpot_s = float(point.tpot_s[number])
+        ttft_s = float(point.ttft_s[number])
+        rate = float(point.output_tokens_per_s_per_accelerator[number])
+        running = float(point.running_sequences[number])
         concurrency = float(point.concurrency[number])
         low, high = (None, None) if doubt is None else doubt.interval(rate)
         records.append(
@@ -166,15 +208,22 @@ def _check(grid: OperatingPoints) -> None:
         ("--slo-ttft-ms", [grid.ttft_objective_s]),
         ("--slo-tpot-ms", [grid.tpot_objective_s]),
     ):
-        checks += [(not number > 0, name, f"must be above zero, not {number:g}") for number in numbers]
+        checks += [
+            (not number > 0, name, f"must be above zero, not {number:g}") for number in numbers
+        ]
     cached = grid.cached_fraction
-    raise_wrong(*checks, (not 0.0 <= cached <= 1.0, "--cached", f"must lie between 0 and 1, not {cached:g}"))
+    raise_wrong(
+        *checks, (not 0.0 <= cached <= 1.0, "--cached", f"must lie between 0 and 1, not {cached:g}")
+    )
 
 
-def _spec(names: _Names, catalog: Catalog, context_tokens: float, longest_tokens: float) -> ReplicaSpec:
+def _spec(
+    names: _Names, catalog: Catalog, context_tokens: float, longest_tokens: float
+) -> ReplicaSpec:
     """Return the replica of one combination of names; an open degree is the smallest that fits the longest context."""
     model, accelerator, engine, precision_name, degree = names
-    shape, part = find_model(model, catalog), find_part(accelerator, catalog)
+    shape = find_model(model, catalog)
+    part = find_part(accelerator, catalog)
     precision = find_precision(precision_name, part, shape)
     if degree is None:
         try:
@@ -182,19 +231,24 @@ def _spec(names: _Names, catalog: Catalog, context_tokens: float, longest_tokens
         except CapacityError:  # some other length of the grid does not fit: this one may
             degree = smallest_fit(part, shape, precision, context_tokens).accelerators
     if degree < 1 or not shape.divides_heads(degree):
-        raise CannotPredictError(f"tp {degree} does not divide the {shape.heads} heads of {shape.name}")
+        raise CannotPredictError(
+            f"tp {degree} does not divide the {shape.heads} heads of {shape.name}"
+        )
     if memory_fit(part, shape, precision, degree).kv_capacity_tokens < context_tokens:
         fewest = smallest_fit(part, shape, precision, context_tokens).accelerators
         raise CannotPredictError(
             f"{shape.name} at {precision} and {context_tokens:,.0f} tokens do not fit {degree} × {part.name}; "
             f"{fewest} would hold them"
         )
-    return ReplicaSpec(part=part, shape=shape, precision=precision, accelerators=degree, engine=find_engine(engine))
+    return ReplicaSpec(
+        part=part, shape=shape, precision=precision, accelerators=degree, engine=find_engine(engine)
+    )
 
 
 def throughput_table(records: Sequence[dict[str, Any]]) -> str:
     """Return operating points as a table, one line per case, and below it why some cases cannot be."""
-    rows, impossible = [], []
+    rows = []
+    impossible = []
     for r in records:
         lengths = f"{r['input_tokens']:g}/{r['output_tokens']:g}"
         names = f"{r['model']} {r['accelerator']}" + ("" if r["tp"] is None else f" × {r['tp']}")

@@ -12,14 +12,22 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat
 from planner.catalog.entries import FOLDER, Fraction
 from planner.errors import Problem, raise_all
 from planner.files import write_file
-from planner.physics.coefficients import COEFFICIENTS, DENSE, MIXTURE, NAMES, Calibration, ClassSpread
+from planner.physics.coefficients import (
+    COEFFICIENTS,
+    DENSE,
+    MIXTURE,
+    NAMES,
+    Calibration,
+    ClassSpread,
+)
 from planner.physics.replica import ReplicaSpec
 from planner.validation import Strict, validate
 from planner.yaml_io import MAX_BYTES, document_from, read_bytes
 
 SHIPPED_MEASUREMENTS = FOLDER / "measurements.csv"
 SHIPPED_CALIBRATION = FOLDER / "calibration.yaml"
-BIAS_ROWS, BIAS_FRACTION = 20, 0.10
+BIAS_ROWS = 20
+BIAS_FRACTION = 0.10
 """Rows from which a cell's signed error is told, and the size from which a run that uses the cell names it."""
 
 
@@ -165,20 +173,31 @@ class CalibrationFile(Strict):
             engine_log_deviation=self.engines,
             vendor_log_deviation=self.vendors,
             group_log_effect=self.groups,
-            spread={name: ClassSpread(**spread.model_dump()) for name, spread in self.spread.items()},
+            spread={
+                name: ClassSpread(**spread.model_dump()) for name, spread in self.spread.items()
+            },
             measured_on=self.measured_on,
             drafted_share=self.drafted,
             first_token_log_effect=self.first_token,
-            group_log_sigma={name: group.sigma for name, group in self.own.groups.items()} if self.own else {},
+            group_log_sigma={name: group.sigma for name, group in self.own.groups.items()}
+            if self.own
+            else {},
         )
 
     def biased(self, specs: Iterable[ReplicaSpec]) -> Iterator[str]:
         """Yield which of the cells that replicas belong to are off by more than a tenth, of twenty rows or more."""
-        labels = [(spec.part.vendor, MIXTURE if spec.shape.experts else DENSE, spec.precision) for spec in specs]
+        labels = [
+            (spec.part.vendor, MIXTURE if spec.shape.experts else DENSE, spec.precision)
+            for spec in specs
+        ]
         for label in dict.fromkeys(" ".join(label) for label in labels):
             for cell, bias in self.bias.items():
                 off = bias.median_fraction
-                if cell.startswith(f"{label}, ") and bias.rows >= BIAS_ROWS and abs(off) > BIAS_FRACTION:
+                if (
+                    cell.startswith(f"{label}, ")
+                    and bias.rows >= BIAS_ROWS
+                    and abs(off) > BIAS_FRACTION
+                ):
                     side = "slow" if off > 0.0 else "fast"
                     told = f"{cell}: the throughput model is {abs(off):.0%} too {side} per token"
                     yield f"{told}, in the median of {bias.rows} measured runs that it was not fitted to"
@@ -195,9 +214,15 @@ def calibration_from(raw: bytes, path: str) -> CalibrationFile:
     file = validate(CalibrationFile, document_from(raw, path))
     tables = {"common": file.common, **file.engines, **file.vendors}
     missing = [f"common.{name}" for name in NAMES if name not in file.common]
-    unknown = [f"{table}.{name}" for table, names in tables.items() for name in names if name not in NAMES]
-    problems = [Problem(file=path, path=place, message="is required and is not there") for place in missing]
-    problems += [Problem(file=path, path=place, message="is not a coefficient") for place in unknown]
+    unknown = [
+        f"{table}.{name}" for table, names in tables.items() for name in names if name not in NAMES
+    ]
+    problems = [
+        Problem(file=path, path=place, message="is required and is not there") for place in missing
+    ]
+    problems += [
+        Problem(file=path, path=place, message="is not a coefficient") for place in unknown
+    ]
     raise_all(problems)
     return file
 
@@ -213,5 +238,7 @@ def write_calibration(file: CalibrationFile, path: Path) -> None:
 
     meaning = "".join(f"#   {c.name}: {c.meaning}\n" for c in COEFFICIENTS)
     head = f"# Written by `planner calibrate`; do not edit. What the coefficients mean:\n{meaning}"
-    text = head + yaml.safe_dump(file.model_dump(exclude_none=True), sort_keys=False, allow_unicode=True, width=120)
+    text = head + yaml.safe_dump(
+        file.model_dump(exclude_none=True), sort_keys=False, allow_unicode=True, width=120
+    )
     write_file(path, text.encode())

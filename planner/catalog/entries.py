@@ -69,7 +69,9 @@ class Range(Strict):
     @model_validator(mode="after")
     def _ordered(self) -> "Range":
         if not self.low <= self.base <= self.high:
-            raise ValueError(f"low, base, high must be in order, not {self.low}, {self.base}, {self.high}")
+            raise ValueError(
+                f"low, base, high must be in order, not {self.low}, {self.base}, {self.high}"
+            )
         return self
 
 
@@ -81,13 +83,17 @@ NESTED = ("incidents", "maturity")
 
 def with_provenance(entry: dict[str, Any], groups: tuple[str, ...] = GROUPS) -> dict[str, Any]:
     """Copy an entry's source and grade into each of its values that states none."""
-    provenance: dict[str, Any] = {key: entry[key] for key in ("source", "grade", "date") if key in entry}
+    provenance: dict[str, Any] = {
+        key: entry[key] for key in ("source", "grade", "date") if key in entry
+    }
     spread: dict[str, Any] = {}
     for key, value in entry.items():
         if key in provenance:
             continue
         if isinstance(value, dict) and key in groups:
-            spread[key] = with_provenance({**provenance, **value}, tuple(value) if key in NESTED else ())
+            spread[key] = with_provenance(
+                {**provenance, **value}, tuple(value) if key in NESTED else ()
+            )
         elif isinstance(value, dict):
             spread[key] = {**provenance, **value}
         else:
@@ -108,10 +114,16 @@ class Entry(Strict):
         for name in type(self).model_fields:
             fact = getattr(self, name)
             if isinstance(fact, Sourced | Range):
-                yield name, fact, fact.unit if isinstance(fact, Range) and fact.unit else unit_of(name)
+                yield (
+                    name,
+                    fact,
+                    fact.unit if isinstance(fact, Range) and fact.unit else unit_of(name),
+                )
             for key, part in fact.items() if isinstance(fact, dict) else ():
                 inner = part.facts() if isinstance(part, Entry) else [("", part, unit_of(name))]
-                yield from ((f"{name}.{key}.{last}".rstrip("."), fact, unit) for last, fact, unit in inner)
+                yield from (
+                    (f"{name}.{key}.{last}".rstrip("."), fact, unit) for last, fact, unit in inner
+                )
 
 
 class Accelerator(Entry):

@@ -21,7 +21,16 @@ from planner.yaml_io import MAX_BYTES, Document, KeyPath, document_from, read_by
 
 ASSUMPTION_SETS = ("measured", "articles-2024")
 VERSION = "2026.11"
-ENTRY_SECTIONS = ("accelerators", "models", "stacks", "tariffs", "failures", "precisions", "vendors", "incidents")
+ENTRY_SECTIONS = (
+    "accelerators",
+    "models",
+    "stacks",
+    "tariffs",
+    "failures",
+    "precisions",
+    "vendors",
+    "incidents",
+)
 _SECTIONS = (*ENTRY_SECTIONS, "priors", "sources")
 
 
@@ -75,21 +84,35 @@ class Catalog(Strict):
             if stack.vendor.value == vendor and stack.engine.value == engine:
                 return stack
         engines = self.engines(vendor)
-        raise ScenarioError(f"engine {engine!r} does not run on {vendor} accelerators; choose from {choices(engines)}")
+        raise ScenarioError(
+            f"engine {engine!r} does not run on {vendor} accelerators; choose from {choices(engines)}"
+        )
 
     def engines(self, vendor: str) -> list[str]:
         """Return the engines that serve on the accelerators of a vendor."""
-        return [stack.engine.value for stack in self.stacks.values() if stack.vendor.value == vendor]
+        return [
+            stack.engine.value for stack in self.stacks.values() if stack.vendor.value == vendor
+        ]
 
     def incident(self, stack: kinds.Stack, kind: str) -> kinds.StackIncident:
         """Return an incident kind's figures on a stack: the stack's own, else the kind's, else the stack's fix time."""
-        stated, usual = stack.incidents.get(kind) or kinds.StackIncident.model_construct(), self.incidents[kind]
-        figures = {key: getattr(stated, key) or getattr(usual, key) for key in kinds.StackIncident.model_fields}
-        return kinds.StackIncident.model_construct(**figures | {"fix_days": figures["fix_days"] or stack.fix_days})
+        stated = stack.incidents.get(kind) or kinds.StackIncident.model_construct()
+        usual = self.incidents[kind]
+        figures = {
+            key: getattr(stated, key) or getattr(usual, key)
+            for key in kinds.StackIncident.model_fields
+        }
+        return kinds.StackIncident.model_construct(
+            **figures | {"fix_days": figures["fix_days"] or stack.fix_days}
+        )
 
     def precision_with(self, role: str) -> str:
         """Return the precision with a role: that of activations, or the default for serving."""
-        return next(name for name, entry in self.precisions.items() if entry.role and entry.role.value == role)
+        return next(
+            name
+            for name, entry in self.precisions.items()
+            if entry.role and entry.role.value == role
+        )
 
     def vendor(self, name: str) -> kinds.Vendor:
         """Return the vendor of that name."""
@@ -111,7 +134,10 @@ class Catalog(Strict):
         for owner in (part.lower(), self.accelerator(part).vendor.value):
             ages = re.compile(rf"resale_(\d+)m_{re.escape(owner)}")
             if matches := [match for name in self.priors if (match := ages.fullmatch(name))]:
-                return {match[0]: float(match[1]) for match in sorted(matches, key=lambda match: float(match[1]))}
+                return {
+                    match[0]: float(match[1])
+                    for match in sorted(matches, key=lambda match: float(match[1]))
+                }
         return {}
 
     def resale_fractions(self, part: str) -> dict[float, float]:
@@ -128,14 +154,18 @@ class Catalog(Strict):
 
 def load_catalog(assumption_set: str = "measured", overlay: Path | None = None) -> Catalog:
     """Return the catalogue, merged value by value: shipped files, assumption set, user's overlay."""
-    return catalog_with(assumption_set, None if overlay is None else (str(overlay), read_bytes(overlay, MAX_BYTES)))
+    return catalog_with(
+        assumption_set, None if overlay is None else (str(overlay), read_bytes(overlay, MAX_BYTES))
+    )
 
 
 @functools.lru_cache(maxsize=16)
 def catalog_with(assumption_set: str, overlay: tuple[str, bytes] | None) -> Catalog:
     """Return the catalogue with an overlay given by its name in messages and its bytes."""
     if assumption_set not in ASSUMPTION_SETS:
-        raise ScenarioError(f"unknown assumption set {assumption_set!r}; choose from {choices(ASSUMPTION_SETS)}")
+        raise ScenarioError(
+            f"unknown assumption set {assumption_set!r}; choose from {choices(ASSUMPTION_SETS)}"
+        )
     layers = []
     for section in _SECTIONS:  # one shipped file each
         shipped = read_document(FOLDER / f"{section}.yaml")
@@ -147,7 +177,11 @@ def catalog_with(assumption_set: str, overlay: tuple[str, bytes] | None) -> Cata
         name, content = overlay
         layers.append(document_from(content, name))
         if not isinstance(layers[-1].content, dict):
-            raise ScenarioError(Problem(file=name, line=1, message=f"expected a mapping with {', '.join(_SECTIONS)}"))
+            raise ScenarioError(
+                Problem(
+                    file=name, line=1, message=f"expected a mapping with {', '.join(_SECTIONS)}"
+                )
+            )
     merged = Document({section: {} for section in _SECTIONS})
     for layer in layers:
         _lay_over(merged, layer)
@@ -155,10 +189,17 @@ def catalog_with(assumption_set: str, overlay: tuple[str, bytes] | None) -> Cata
     problems = []
     facts = [(s, n, k, f) for s, n, entry in catalog.entries() for k, f, _ in entry.facts()]
     facts += [("priors", name, "source", prior) for name, prior in catalog.priors.items()]
-    for section, name, key, fact in facts:  # a one-word source that is no key of the sources is a misspelt reference
+    for (
+        section,
+        name,
+        key,
+        fact,
+    ) in facts:  # a one-word source that is no key of the sources is a misspelt reference
         if " " not in fact.source and fact.source not in catalog.sources:
             message = f"source {fact.source!r} is not in sources; add it there or say it in words"
-            problems.append(merged.problem((section, name, key), message, nearest(fact.source, catalog.sources)))
+            problems.append(
+                merged.problem((section, name, key), message, nearest(fact.source, catalog.sources))
+            )
     raise_all(list(dict.fromkeys(problems)))
     _check_names(catalog, merged)
     return catalog
@@ -181,7 +222,9 @@ def _lay_over(base: Document, layer: Document) -> None:
     base.locations.update(layer.locations)
 
 
-def _merged(below: dict[str, Any], above: dict[str, Any], groups: tuple[str, ...]) -> dict[str, Any]:
+def _merged(
+    below: dict[str, Any], above: dict[str, Any], groups: tuple[str, ...]
+) -> dict[str, Any]:
     """Return one entry merged over another, also within its groups; null removes a group's value."""
     merged = {**below, **above}
     for key in groups:
@@ -198,24 +241,35 @@ def _check_names(catalog: Catalog, document: Document) -> None:
     named: list[tuple[KeyPath, str, str]] = []  # where, which name, and the section it should be in
     for name, part in catalog.accelerators.items():
         named.append((("accelerators", name, "vendor"), part.vendor.value, "vendors"))
-        named += [(("accelerators", name, "dense_tflops", of), of, "precisions") for of in part.dense_tflops]
+        named += [
+            (("accelerators", name, "dense_tflops", of), of, "precisions")
+            for of in part.dense_tflops
+        ]
     for name, stack in catalog.stacks.items():
         named.append((("stacks", name, "vendor"), stack.vendor.value, "vendors"))
-        named += [(("stacks", name, "incidents", kind), kind, "incidents") for kind in stack.incidents]
+        named += [
+            (("stacks", name, "incidents", kind), kind, "incidents") for kind in stack.incidents
+        ]
     keys = ("native_precision", "shared_precision", "published_shared_precision")
     for section in ("models", "precisions"):
         for name, entry in getattr(catalog, section).items():
             for key in (*keys, "wider", "falls_back_to", "published_computes_in"):
                 if (fact := getattr(entry, key, None)) is not None:
                     names = fact.value if isinstance(fact.value, tuple) else (fact.value,)
-                    named += [((section, name, key), precision, "precisions") for precision in names]
+                    named += [
+                        ((section, name, key), precision, "precisions") for precision in names
+                    ]
     problems = []
     for path, name, section in named:
         known = getattr(catalog, section)
         if name not in known:
             hint = nearest(name, known) or f"the catalogue has {choices(known)}"
             problems.append(document.problem(path, f"unknown {section[:-1]} {name!r}", hint))
-    problems += [document.problem(path, message) for path, message in _contradictions(catalog)] if not problems else []
+    problems += (
+        [document.problem(path, message) for path, message in _contradictions(catalog)]
+        if not problems
+        else []
+    )
     raise_all(problems)
 
 
@@ -228,21 +282,34 @@ def _contradictions(catalog: Catalog) -> Iterator[tuple[KeyPath, str]]:
             return
     always = catalog.precision_with("activations")
     for name, entry in catalog.precisions.items():
-        if entry.wider and catalog.precisions[entry.wider.value].weight_bytes.value <= entry.weight_bytes.value:
-            yield ("precisions", name, "wider"), f"{entry.wider.value} has weights no larger than {name}"
+        if (
+            entry.wider
+            and catalog.precisions[entry.wider.value].weight_bytes.value <= entry.weight_bytes.value
+        ):
+            yield (
+                ("precisions", name, "wider"),
+                f"{entry.wider.value} has weights no larger than {name}",
+            )
     for name, part in catalog.accelerators.items():
         if always not in part.dense_tflops:
-            yield ("accelerators", name, "dense_tflops"), f"needs {always}, in which activations are stored"
+            yield (
+                ("accelerators", name, "dense_tflops"),
+                f"needs {always}, in which activations are stored",
+            )
         if part.idle_w.value >= part.tdp_w.value:
             yield ("accelerators", name, "idle_w"), f"must be below tdp_w, {part.tdp_w.value:g}"
     for name, model in catalog.models.items():
         visited = model.experts_per_token.value if model.experts_per_token else 0
         if model.experts and not 1 <= visited <= model.experts.value:
-            yield ("models", name, "experts_per_token"), f"must lie between 1 and {model.experts.value}, its experts"
+            yield (
+                ("models", name, "experts_per_token"),
+                f"must lie between 1 and {model.experts.value}, its experts",
+            )
     for name, stack in catalog.stacks.items():
         for kind, told in catalog.incidents.items():
             figures = catalog.incident(stack, kind)
-            path, comes = ("stacks", name, "incidents", kind), figures.per_year or figures.per_upgrade
+            path = ("stacks", name, "incidents", kind)
+            comes = figures.per_year or figures.per_upgrade
             if comes and told.effect.value == "slows" and not figures.loss_fraction:
                 yield path, f"{kind} slows the stack: state its loss_fraction"
             if comes and told.effect.value != "falsifies" and not figures.most_loss_fraction:
@@ -268,7 +335,9 @@ def workload_preset(name: str) -> dict[str, Any]:
     classes = _workload_presets()
     if name not in classes:
         hint = nearest(name, list(classes)) or f"classes are {choices(list(classes))}"
-        raise ScenarioError(Problem(path="preset", message=f"unknown workload preset {name!r}", hint=hint))
+        raise ScenarioError(
+            Problem(path="preset", message=f"unknown workload preset {name!r}", hint=hint)
+        )
     return {field: fact["value"] for field, fact in classes[name].items()}
 
 
@@ -276,7 +345,9 @@ def formats_of(catalog: Catalog) -> Formats:
     """Return the catalogue's precisions as the throughput formula needs them."""
     formats = {}
     for name, entry in catalog.precisions.items():
-        stated: dict[str, Any] = {key: fact.value for key, fact, _ in entry.facts() if isinstance(fact, Sourced)}
+        stated: dict[str, Any] = {
+            key: fact.value for key, fact, _ in entry.facts() if isinstance(fact, Sourced)
+        }
         stated["falls_back_for_all"] = stated.pop("falls_back_for", "published") == "all"
         stated.setdefault("published_weight_bytes", entry.weight_bytes.value)
         formats[name] = NumberFormat(**stated)
@@ -291,7 +362,9 @@ def part_of(name: str, catalog: Catalog) -> AcceleratorSpec:
         vendor=entry.vendor.value,
         hbm_bytes=entry.hbm_gb.value * GIB,
         hbm_bytes_per_s=entry.hbm_tb_per_s.value * TB,
-        dense_flops_per_s={precision: rate.value * TERA for precision, rate in entry.dense_tflops.items()},
+        dense_flops_per_s={
+            precision: rate.value * TERA for precision, rate in entry.dense_tflops.items()
+        },
         formats=formats_of(catalog),
         tdp_w=entry.tdp_w.value,
         link_bytes_per_s=entry.scaleup_gb_per_s.value * GIGA,
@@ -311,6 +384,8 @@ def shape_of(name: str, catalog: Catalog) -> ModelShape:
     """Return a catalogue model as the throughput formula needs it, with the formula's defaults where not stated."""
     taken = {field.name for field in dataclasses.fields(ModelShape)}
     facts = catalog.model(name).facts()
-    stated: dict[str, Any] = {key: fact.value for key, fact, _ in facts if key in taken and isinstance(fact, Sourced)}
+    stated: dict[str, Any] = {
+        key: fact.value for key, fact, _ in facts if key in taken and isinstance(fact, Sourced)
+    }
     stated.setdefault("native_precision", catalog.precision_with("activations"))
     return ModelShape(name=name, **stated)

@@ -54,7 +54,11 @@ GROUPS: dict[str, dict[Callable[..., None] | typer.Typer, str]] = {
 
 
 def _name(command: Callable[..., None] | typer.Typer) -> str:
-    return str(command.info.name) if isinstance(command, typer.Typer) else command.__name__.replace("_", "-")
+    return (
+        str(command.info.name)
+        if isinstance(command, typer.Typer)
+        else command.__name__.replace("_", "-")
+    )
 
 
 class _InGroups(TyperGroup):
@@ -64,11 +68,17 @@ class _InGroups(TyperGroup):
         """Write each group under its heading."""
         for heading, members in GROUPS.items():
             with formatter.section(heading):
-                formatter.write_dl([(_name(command), sentence) for command, sentence in members.items()])
+                formatter.write_dl(
+                    [(_name(command), sentence) for command, sentence in members.items()]
+                )
 
 
 app = typer.Typer(
-    name="planner", cls=_InGroups, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None
+    name="planner",
+    cls=_InGroups,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
 )
 for _command in itertools.chain(*GROUPS.values()):
     if isinstance(_command, typer.Typer):
@@ -86,7 +96,10 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def _root(
     _version: Annotated[
-        bool, typer.Option("--version", help="Print the version and leave.", callback=_print_version, is_eager=True)
+        bool,
+        typer.Option(
+            "--version", help="Print the version and leave.", callback=_print_version, is_eager=True
+        ),
     ] = False,
 ) -> None:
     """Plan which accelerators to buy, when, and what a token will cost over their depreciation."""
@@ -94,11 +107,19 @@ def _root(
 
 def main() -> None:
     """Run the command line; errors the planner raises on purpose become one message and an exit code."""
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # our matrices are small: threads cost more than they give
-    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # looked for in every package that is installed
-    atexit.register(gc.freeze)  # to look for cycles in what ends with the process took a tenth of a second
+    os.environ.setdefault(
+        "OPENBLAS_NUM_THREADS", "1"
+    )  # our matrices are small: threads cost more than they give
+    os.environ.setdefault(
+        "PYDANTIC_DISABLE_PLUGINS", "__all__"
+    )  # looked for in every package that is installed
+    atexit.register(
+        gc.freeze
+    )  # to look for cycles in what ends with the process took a tenth of a second
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # a terminal without UTF-8 gets escapes, not a traceback
+        if isinstance(
+            stream, io.TextIOWrapper
+        ):  # a terminal without UTF-8 gets escapes, not a traceback
             stream.reconfigure(errors="backslashreplace")
     try:
         app()

@@ -23,19 +23,41 @@ _START = "First day [default: after the series]."
 
 def init(
     name: Annotated[str, Argument(help="Name of the scenario; NAME.yaml is written.")],
-    sources: Annotated[list[str] | None, Option("--from", metavar="[NAME=]FILE", help=_FROM)] = None,
-    fleet: Annotated[Path | None, Option(metavar="FILE.csv", help="Machines owned: part, nodes, bought, ...")] = None,
-    quotes: Annotated[Path | None, Option(metavar="FILE.csv", help="Vendors' quotes: part, price_usd, ...")] = None,
+    sources: Annotated[
+        list[str] | None, Option("--from", metavar="[NAME=]FILE", help=_FROM)
+    ] = None,
+    fleet: Annotated[
+        Path | None, Option(metavar="FILE.csv", help="Machines owned: part, nodes, bought, ...")
+    ] = None,
+    quotes: Annotated[
+        Path | None, Option(metavar="FILE.csv", help="Vendors' quotes: part, price_usd, ...")
+    ] = None,
     overlay: Overlay = None,
-    model: Annotated[str | None, Option(help="Served model, by its catalogue name [default: the files'].")] = None,
-    workload_preset: Annotated[str | None, Option("--preset", help="For what no file shows [default: chat].")] = None,
-    timezone: Annotated[str | None, Option(help="IANA zone of the users, for class shapes [default: UTC].")] = None,
-    columns: Annotated[str | None, Option(metavar="ROLE=COLUMN,...", help="Of logs, e.g. input=prompt.")] = None,
-    rate: Annotated[str | None, Option(metavar="COLUMN", help="Rate column of hourly rates.")] = None,
+    model: Annotated[
+        str | None, Option(help="Served model, by its catalogue name [default: the files'].")
+    ] = None,
+    workload_preset: Annotated[
+        str | None, Option("--preset", help="For what no file shows [default: chat].")
+    ] = None,
+    timezone: Annotated[
+        str | None, Option(help="IANA zone of the users, for class shapes [default: UTC].")
+    ] = None,
+    columns: Annotated[
+        str | None, Option(metavar="ROLE=COLUMN,...", help="Of logs, e.g. input=prompt.")
+    ] = None,
+    rate: Annotated[
+        str | None, Option(metavar="COLUMN", help="Rate column of hourly rates.")
+    ] = None,
     time_unit: Annotated[TimeUnit, Option(help="Of numeric timestamps.")] = "auto",
-    requests_per_s: Annotated[float | None, Option(min=0.0, help="State the rate instead of fitting it.")] = None,
-    growth: Annotated[float | None, Option(metavar="SHARE", help="Growth a year, in place of the fitted: 0.4.")] = None,
-    start: Annotated[datetime.datetime | None, Option(formats=["%Y-%m-%d"], metavar="DATE", help=_START)] = None,
+    requests_per_s: Annotated[
+        float | None, Option(min=0.0, help="State the rate instead of fitting it.")
+    ] = None,
+    growth: Annotated[
+        float | None, Option(metavar="SHARE", help="Growth a year, in place of the fitted: 0.4.")
+    ] = None,
+    start: Annotated[
+        datetime.datetime | None, Option(formats=["%Y-%m-%d"], metavar="DATE", help=_START)
+    ] = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
@@ -51,7 +73,8 @@ def init(
     from planner.output.terminal import text_table
     from planner.scenario.schema import SCHEMA_FILE, WRITTEN_BY, scenario_schema
 
-    path, beside = Path(f"{name}.yaml"), Path(SCHEMA_FILE)
+    path = Path(f"{name}.yaml")
+    beside = Path(SCHEMA_FILE)
     stated = TrafficOptions(
         model=model,
         workload_preset=workload_preset,
@@ -62,15 +85,30 @@ def init(
         requests_per_s=requests_per_s,
         growth_per_year=growth,
     )
-    useless = [option for option, given in (("--columns", columns), ("--rate", rate)) if given and not sources]
-    raise_all([Problem(path=option, message="is of no use without --from FILE") for option in useless])
+    useless = [
+        option
+        for option, given in (("--columns", columns), ("--rate", rate))
+        if given and not sources
+    ]
+    raise_all(
+        [Problem(path=option, message="is of no use without --from FILE") for option in useless]
+    )
     zone(stated.timezone)
-    if beside.exists() and f'"$comment": "{WRITTEN_BY}"' not in beside.read_text(encoding="utf-8", errors="replace"):
+    if beside.exists() and f'"$comment": "{WRITTEN_BY}"' not in beside.read_text(
+        encoding="utf-8", errors="replace"
+    ):
         message = "is not a schema that planner wrote, and will not be overwritten"
-        raise ScenarioError(Problem(file=str(beside), message=message, hint="move it away, or work in another folder"))
-    known, given = load_catalog(overlay=overlay), None if start is None else start.date()
+        raise ScenarioError(
+            Problem(
+                file=str(beside), message=message, hint="move it away, or work in another folder"
+            )
+        )
+    known = load_catalog(overlay=overlay)
+    given = None if start is None else start.date()
     workloads, first_day = first.fit_workloads(sources or (), stated, known, given)
-    workloads = workloads if sources or stated != TrafficOptions() else []  # the starter has one of its own
+    workloads = (
+        workloads if sources or stated != TrafficOptions() else []
+    )  # the starter has one of its own
     machines = first.read_fleet(fleet) if fleet is not None else ()
     machines += first.read_quotes(quotes) if quotes is not None else ()
     text = first.scenario_text(name, first_day, workloads, machines, overlay)
@@ -79,9 +117,13 @@ def init(
             stream.write(text)
         beside.write_text(json_text(scenario_schema()), encoding="utf-8")
     except FileExistsError:
-        raise ScenarioError(Problem(file=str(path), message="exists and will not be overwritten")) from None
+        raise ScenarioError(
+            Problem(file=str(path), message="exists and will not be overwritten")
+        ) from None
     except OSError as error:
-        raise ScenarioError(Problem(file=str(path), message=f"cannot be written: {error.strerror}")) from None
+        raise ScenarioError(
+            Problem(file=str(path), message=f"cannot be written: {error.strerror}")
+        ) from None
     if as_json:
         fits = {fitted.name: fitted.json() for fitted in workloads}
         typer.echo(json_text({"scenario": str(path), "workloads": fits}), nl=False)

@@ -41,7 +41,9 @@ _VARY = "Key and its values, start:stop:step (stop included) or a,b,c; repeatabl
 _REPLICATIONS = "Replications behind each interval; 19 hold nine in ten of further ones, 1 leaves intervals out."
 _ENOUGH = "Stop at 19, 38, ... when the SLO verdict is given and mean net present cost known to this [default: 0.5%]."
 _SIZE = "Replications (tornado) or points (sobol) [default: 16, 256]."
-_AT_MOST = "Replications at most [default: 1,024]; draws of money after the 256th may share a simulation."
+_AT_MOST = (
+    "Replications at most [default: 1,024]; draws of money after the 256th may share a simulation."
+)
 _REQUESTS = "About how many requests, deferrable ones too; a larger fleet is sampled."
 _DASK = "Run on the Dask cluster at tcp://HOST:PORT, or local-dask to start one here."
 _ADVISE = "Find by simulation how many more nodes of one cluster meet an SLO target that is missed."
@@ -53,45 +55,84 @@ _UNTIL = (
 )
 
 OPTIONS: dict[str, Any] = {
-    "plan": Annotated[Path, Argument(metavar="PLAN", help="Scenario, study, or the folder of a run.")],
-    "months": Annotated[Path, Argument(metavar="FOLDER", help="Folder with mapping.yaml and the CSV files it names.")],
+    "plan": Annotated[
+        Path, Argument(metavar="PLAN", help="Scenario, study, or the folder of a run.")
+    ],
+    "months": Annotated[
+        Path,
+        Argument(metavar="FOLDER", help="Folder with mapping.yaml and the CSV files it names."),
+    ],
     "file": Annotated[Path, Argument(metavar="STUDY", help=_STUDY)],
     "method": Annotated[Literal["tornado", "sobol"], Option(help=_METHOD)],
     "replication": Annotated[int, Option(min=0, help="Number, as in samples.csv.")],
-    "draws": Annotated[int, Option(min=1, max=16, help="Draws of money per simulation, as the study says.")],
+    "draws": Annotated[
+        int, Option(min=1, max=16, help="Draws of money per simulation, as the study says.")
+    ],
     "scenario": ScenarioFile,
-    "scenarios": Annotated[list[Path], Argument(metavar="SCENARIO...", help="Two or more scenario files.")],
+    "scenarios": Annotated[
+        list[Path], Argument(metavar="SCENARIO...", help="Two or more scenario files.")
+    ],
     "vary": Annotated[list[str], Option(metavar="PATH=VALUES", help=_VARY)],
-    "baseline": Annotated[str | None, Option(metavar="NAME", help="Baseline of the others [default: the first].")],
-    "futures": Annotated[Path | None, Option(metavar="FILE", help="File of futures in which each plan is run too.")],
-    "study": Annotated[Path | None, Option(metavar="STUDY", help="Study of what the plan must withstand.")],
-    "budget": Annotated[float | None, Option(metavar="USD", help="Most that may be paid for nodes.")],
+    "baseline": Annotated[
+        str | None, Option(metavar="NAME", help="Baseline of the others [default: the first].")
+    ],
+    "futures": Annotated[
+        Path | None, Option(metavar="FILE", help="File of futures in which each plan is run too.")
+    ],
+    "study": Annotated[
+        Path | None, Option(metavar="STUDY", help="Study of what the plan must withstand.")
+    ],
+    "budget": Annotated[
+        float | None, Option(metavar="USD", help="Most that may be paid for nodes.")
+    ],
     "power": Annotated[float | None, Option(metavar="KW", help="Most nameplate IT power on site.")],
-    "accelerators": Annotated[str | None, Option(metavar="A,B", help="What may be bought, e.g. H200,B200.")],
-    "slo_target": Annotated[float | None, Option(metavar="SHARE", help="SLO attainment to size for, e.g. 0.999.")],
-    "objective": Annotated[str, Option(metavar="WHAT", help="net-present-cost, levelised or capital.")],
+    "accelerators": Annotated[
+        str | None, Option(metavar="A,B", help="What may be bought, e.g. H200,B200.")
+    ],
+    "slo_target": Annotated[
+        float | None, Option(metavar="SHARE", help="SLO attainment to size for, e.g. 0.999.")
+    ],
+    "objective": Annotated[
+        str, Option(metavar="WHAT", help="net-present-cost, levelised or capital.")
+    ],
     "size": Annotated[int | None, Option("--size", "-n", min=4, max=1_000_000, help=_SIZE)],
     "until": Annotated[str | None, Option(metavar="SHARE", help=_UNTIL)],
-    "replications": Annotated[int, Option("--replications", "-n", min=1, max=1_000, help="Replications surveyed.")],
-    "confirmations": Annotated[int, Option(min=1, max=1_000, help="Fresh replications that confirm the answer.")],
+    "replications": Annotated[
+        int, Option("--replications", "-n", min=1, max=1_000, help="Replications surveyed.")
+    ],
+    "confirmations": Annotated[
+        int, Option(min=1, max=1_000, help="Fresh replications that confirm the answer.")
+    ],
     "rivals": Annotated[bool, Option(help="Work out rivals, limits and prices after the answer.")],
-    "minutes": Annotated[float | None, Option(min=0.0, help="Stop the search after so long, with the best so far.")],
+    "minutes": Annotated[
+        float | None, Option(min=0.0, help="Stop the search after so long, with the best so far.")
+    ],
     "overrides": Overrides,
     "seed": Seed,
     "out": None,
     "advise": Annotated[bool, Option("--advise", help=_ADVISE)],
-    "hourly": Annotated[bool, Option("--hourly", help="Also write timeline_hourly.csv (about 8 MB).")],
+    "hourly": Annotated[
+        bool, Option("--hourly", help="Also write timeline_hourly.csv (about 8 MB).")
+    ],
     "parquet": Annotated[bool, Option("--parquet", help="Also write the timelines as Parquet.")],
-    "workers": Annotated[int | None, Option(min=1, max=1024, help="Worker processes [default: one per core].")],
+    "workers": Annotated[
+        int | None, Option(min=1, max=1024, help="Worker processes [default: one per core].")
+    ],
     "scheduler": Annotated[str | None, Option(metavar="ADDRESS", help=_DASK)],
-    "resume": Annotated[bool, Option("--resume", help="Continue what was interrupted; extend a finished study.")],
+    "resume": Annotated[
+        bool, Option("--resume", help="Continue what was interrupted; extend a finished study.")
+    ],
     "restart": Annotated[bool, Option("--restart", help="Begin anew where unfinished work lies.")],
     "yes": Annotated[bool, Option("--yes", help="Run more than 10,000 points without asking.")],
     "strict": Strict,
     "charts": Annotated[bool, Option(help="Draw PNG charts.")],
     "samples": Annotated[bool | None, Option(help=_SAMPLES)],
-    "decimal_comma": Annotated[bool, Option("--decimal-comma", help="Write 1,5 and separate cells by ;.")],
-    "byte_order_mark": Annotated[bool, Option("--bom", help="Begin CSV files with a UTF-8 byte order mark.")],
+    "decimal_comma": Annotated[
+        bool, Option("--decimal-comma", help="Write 1,5 and separate cells by ;.")
+    ],
+    "byte_order_mark": Annotated[
+        bool, Option("--bom", help="Begin CSV files with a UTF-8 byte order mark.")
+    ],
 }
 """How each parameter is written, in the order in which help lists them."""
 
@@ -117,12 +158,26 @@ def command(
     """
     parameters = inspect.signature(function).parameters
     options = OPTIONS | {"out": Annotated[Path | None, terminal.out_option(out)]} | options
-    shown = {name: (named or {}).get(name, name) for name in options if name in parameters and name not in without}
+    shown = {
+        name: (named or {}).get(name, name)
+        for name in options
+        if name in parameters and name not in without
+    }
 
-    def made(*, as_json: bool, quiet: bool, verbose: bool = False, fail_on_miss: bool = False, **given: Any) -> None:
+    def made(
+        *,
+        as_json: bool,
+        quiet: bool,
+        verbose: bool = False,
+        fail_on_miss: bool = False,
+        **given: Any,
+    ) -> None:
         asked = {name: given[option] for name, option in shown.items() if given[option] is not None}
-        begun, told = "", dict[str, Any](as_json=as_json, quiet=quiet, verbose=verbose)
-        progress = api.silent if quiet else terminal.show_stage if "first" in parameters else terminal.say
+        begun = ""
+        told = dict[str, Any](as_json=as_json, quiet=quiet, verbose=verbose)
+        progress = (
+            api.silent if quiet else terminal.show_stage if "first" in parameters else terminal.say
+        )
 
         def begin(answer: Answer[Any]) -> None:
             nonlocal begun
@@ -138,7 +193,9 @@ def command(
             if "first" in parameters:
                 around.callback(progress, "")
                 asked["first"] = api.silent if as_json else begin
-            answer = function(**asked, **({"progress": progress} if "progress" in parameters else {}))
+            answer = function(
+                **asked, **({"progress": progress} if "progress" in parameters else {})
+            )
         terminal.tell(answer, **told, more=more, begun=begun)
         if fail_on_miss and not answer.is_met():
             raise typer.Exit(terminal.NOT_MET)
@@ -146,7 +203,9 @@ def command(
     def option(name: str, kind: Any, default: Any) -> inspect.Parameter:
         # Typer has no empty list: an option that is not given is None, and left to the function.
         given = None if default == () else default
-        return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=kind, default=given)
+        return inspect.Parameter(
+            name, inspect.Parameter.KEYWORD_ONLY, annotation=kind, default=given
+        )
 
     taken = [option(of, options[name], parameters[name].default) for name, of in shown.items()]
     taken += [
@@ -163,13 +222,22 @@ def command(
     return made
 
 
-_REPLICATED = Annotated[int, Option("--replications", "-n", min=1, max=10_000, metavar="N", help=_REPLICATIONS)]
+_REPLICATED = Annotated[
+    int, Option("--replications", "-n", min=1, max=10_000, metavar="N", help=_REPLICATIONS)
+]
 _PAGE = "/report.html; more: -v"
 _STOP = Annotated[str | None, Option(metavar="SHARE", help=_ENOUGH)]
-run = command(api.run, "<name>", more=_PAGE, has_verdict=True, replications=_REPLICATED, until=_STOP)
+run = command(
+    api.run, "<name>", more=_PAGE, has_verdict=True, replications=_REPLICATED, until=_STOP
+)
 compare = command(api.compare, "<names>", more=_PAGE, has_verdict=True, replications=_REPLICATED)
 sweep = command(api.sweep, "<name>-sweep")
-size = command(api.size, "<name>-size", more="/report.html; run policy.yaml beside it; more: -v", has_verdict=True)
+size = command(
+    api.size,
+    "<name>-size",
+    more="/report.html; run policy.yaml beside it; more: -v",
+    has_verdict=True,
+)
 montecarlo = command(
     api.study,
     "<name>",
@@ -179,7 +247,9 @@ montecarlo = command(
     more=_PAGE,
     has_verdict=True,
     named={"size": "replications"},
-    size=Annotated[int | None, Option("--replications", "-n", min=1, max=10_000_000, help=_AT_MOST)],
+    size=Annotated[
+        int | None, Option("--replications", "-n", min=1, max=10_000_000, help=_AT_MOST)
+    ],
 )
 sensitivity = command(
     functools.partial(api.study, method="tornado"),
@@ -198,7 +268,9 @@ actuals = command(
     "<name>-actuals",
     more="; open report.html there",
     scenario=Annotated[str | None, Option(help="Scenario of a study [default: the first].")],
-    replications=Annotated[int, Option("--replications", "-n", min=32, max=100_000, help="Replications a forecast.")],
+    replications=Annotated[
+        int, Option("--replications", "-n", min=32, max=100_000, help="Replications a forecast.")
+    ],
 )
 
 
@@ -208,11 +280,15 @@ zoom = command(
     "<name>-zoom",
     stages=2,
     more="; open report.html there",
-    at=Annotated[str, Option(metavar="TIME", help="Moment to begin at, UTC, e.g. 2027-03-04T15:00.")],
+    at=Annotated[
+        str, Option(metavar="TIME", help="Moment to begin at, UTC, e.g. 2027-03-04T15:00.")
+    ],
     minutes=Annotated[int, Option(min=1, max=60, help="Minutes to simulate.")],
     requests=Annotated[int, Option(min=100, max=10_000_000, help=_REQUESTS)],
     trace=Annotated[Path | None, Option(metavar="FILE", help=_TRACE)],
-    workload=Annotated[str | None, Option(help="Workload that --trace stands for [default: the first].")],
+    workload=Annotated[
+        str | None, Option(help="Workload that --trace stands for [default: the first].")
+    ],
     replication=Annotated[int, Option(min=0, help="Which replication's hour.")],
 )
 
@@ -230,7 +306,9 @@ def report(folder: Folder, as_json: AsJson = False, quiet: Quiet = False) -> Non
 def memo(folder: Folder, as_json: AsJson = False, quiet: Quiet = False) -> None:
     """Write the two-page memo of a run, comparison, sweep, study or sizing: memo.html, which prints, and memo.md."""
     written = api.memo(folder)
-    terminal.show_files({"memo": [str(path) for path in written]}, written, as_json=as_json, quiet=quiet)
+    terminal.show_files(
+        {"memo": [str(path) for path in written]}, written, as_json=as_json, quiet=quiet
+    )
 
 
 def charts(
@@ -245,13 +323,21 @@ def charts(
 
     wanted = [word.strip() for word in formats.split(",")]
     if wrong := [word for word in wanted if word not in FORMATS]:
-        raise ScenarioError(Problem(path="--format", message=f"takes {', '.join(FORMATS)} by comma, not {wrong[0]!r}"))
+        raise ScenarioError(
+            Problem(
+                path="--format", message=f"takes {', '.join(FORMATS)} by comma, not {wrong[0]!r}"
+            )
+        )
     written = write_charts(folder, list(dict.fromkeys(wanted)))
-    terminal.show_files({"charts": [str(path) for path in written]}, written, as_json=as_json, quiet=quiet)
+    terminal.show_files(
+        {"charts": [str(path) for path in written]}, written, as_json=as_json, quiet=quiet
+    )
 
 
 def validate(
-    files: Annotated[list[Path], Argument(metavar="FILE...", help="Scenario or study files (YAML).")],
+    files: Annotated[
+        list[Path], Argument(metavar="FILE...", help="Scenario or study files (YAML).")
+    ],
     overrides: Overrides = None,
     strict: Strict = False,
     allow_code: AllowCode = False,  # noqa: ARG001 - its callback does it
@@ -271,20 +357,27 @@ def validate(
             if kind_of(read_document(file)) == "scenario":
                 loaded = api.load(file, overrides or ())
                 plan = build_plan(loaded)
-                kind, warnings, notes = "scenario", hardly_meant(loaded, plan), list(plan.notes)
+                kind = "scenario"
+                warnings = hardly_meant(loaded, plan)
+                notes = list(plan.notes)
             else:
                 from planner.studies.prepare import prepare
 
                 prepared = prepare(file, overrides or ())
-                kind, warnings = "study", list(prepared.warnings)
+                kind = "study"
+                warnings = list(prepared.warnings)
                 plans = {base.name: build_plan(base.scenario) for base in prepared.scenarios}
                 notes = [f"{name}: {note}" for name, plan in plans.items() for note in plan.notes]
             refuse(warnings, strict=strict)
         except ScenarioError as error:
             problems += error.problems
-            told.append({"file": str(file), "ok": False, "problems": [str(one) for one in error.problems]})
+            told.append(
+                {"file": str(file), "ok": False, "problems": [str(one) for one in error.problems]}
+            )
             continue
-        told.append({"file": str(file), "ok": True, "kind": kind, "warnings": warnings, "notes": notes})
+        told.append(
+            {"file": str(file), "ok": True, "kind": kind, "warnings": warnings, "notes": notes}
+        )
         if not (as_json or quiet):
             for severity, lines in (("warning", warnings), ("note", notes)):
                 for line in lines:
@@ -296,21 +389,31 @@ def validate(
     raise_all(problems)
 
 
-def schema(kind: Annotated[Literal["scenario", "study"], Option(help="What the files are.")] = "scenario") -> None:
+def schema(
+    kind: Annotated[Literal["scenario", "study"], Option(help="What the files are.")] = "scenario",
+) -> None:
     """Print the JSON schema of a scenario or a study, for editors that complete and check YAML."""
     from planner.scenario.schema import scenario_schema, study_schema
     from planner.studies.replicate import objective_names
 
-    typer.echo(json_text(scenario_schema() if kind == "scenario" else study_schema(objective_names())), nl=False)
+    typer.echo(
+        json_text(scenario_schema() if kind == "scenario" else study_schema(objective_names())),
+        nl=False,
+    )
 
 
 def ui(
     scenarios: Annotated[
-        list[Path] | None, Argument(metavar="[SCENARIO]...", help="Scenario files (YAML).", show_default=False)
+        list[Path] | None,
+        Argument(metavar="[SCENARIO]...", help="Scenario files (YAML).", show_default=False),
     ] = None,
     overrides: Overrides = None,
-    port: Annotated[int, Option(min=0, max=65535, metavar="N", help="Port to listen on; 0: any free one.")] = 0,
-    no_browser: Annotated[bool, Option("--no-browser", help="Print the address, and open nothing.")] = False,
+    port: Annotated[
+        int, Option(min=0, max=65535, metavar="N", help="Port to listen on; 0: any free one.")
+    ] = 0,
+    no_browser: Annotated[
+        bool, Option("--no-browser", help="Print the address, and open nothing.")
+    ] = False,
     allow_code: AllowCode = False,  # noqa: ARG001 - its callback does it
 ) -> None:
     """Turn the knobs of scenarios on a page, and see plans in several futures side by side. Ctrl-C ends it.
@@ -329,7 +432,9 @@ def ui(
         message = "planner ui needs starlette and uvicorn: pip install 'datacenter-planner[ui]' (make run does)"
         raise ScenarioError(message) from None
 
-    desk = Desk([api.load(file, overrides or ()) for file in scenarios or sorted(EXAMPLES.glob("*.yaml"))])
+    desk = Desk(
+        [api.load(file, overrides or ()) for file in scenarios or sorted(EXAMPLES.glob("*.yaml"))]
+    )
     listening = listen(port)
     typer.echo(f"running {next(iter(desk.scenarios))} once; Ctrl-C ends it", err=True)
     desk.begin()

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 ScenarioFile = Annotated[Path, Argument(metavar="SCENARIO", help="Scenario file (YAML).")]
 _SET = "Change one value of the scenario, e.g. clusters.h200.nodes=80 or clusters.*.nodes=80; repeatable, last wins."
 Overrides = Annotated[list[str] | None, Option("--set", metavar="PATH=VALUE", help=_SET)]
-Seed = Annotated[int | None, Option(min=0, help="Root of all random numbers [default: the scenario's].")]
+Seed = Annotated[
+    int | None, Option(min=0, help="Root of all random numbers [default: the scenario's].")
+]
 _STRICT = "Take every warning as an error: figures nobody means, dates without effect."
 Strict = Annotated[bool, Option("--strict", help=_STRICT)]
 
@@ -42,14 +44,22 @@ def _allow_code(context: typer.Context, is_allowed: bool) -> bool:
 
 AllowCode = Annotated[
     bool,
-    Option("--allow-code", callback=_allow_code, help="Run the Python files that scenarios name: read them first."),
+    Option(
+        "--allow-code",
+        callback=_allow_code,
+        help="Run the Python files that scenarios name: read them first.",
+    ),
 ]
 _OVERLAY = "Your own catalogue file, laid over the shipped one."
 Overlay = Annotated[Path | None, Option("--overlay", metavar="FILE", help=_OVERLAY)]
 AsJson = Annotated[bool, Option("--json", help="Print JSON instead of a table.")]
 Quiet = Annotated[bool, Option("--quiet", "-q", help="Print errors only.")]
-Verbose = Annotated[bool, Option("--verbose", "-v", help="Print all there is to say, not the first screen alone.")]
-FailOnMiss = Annotated[bool, Option("--fail-on-miss", help="Exit with status 3 unless an SLO target is MET.")]
+Verbose = Annotated[
+    bool, Option("--verbose", "-v", help="Print all there is to say, not the first screen alone.")
+]
+FailOnMiss = Annotated[
+    bool, Option("--fail-on-miss", help="Exit with status 3 unless an SLO target is MET.")
+]
 NOT_MET = 3
 """Exit status of --fail-on-miss."""
 
@@ -80,11 +90,20 @@ def paint(text: str, colour: str) -> str:
 def say(text: str) -> None:
     """Write a line to standard error; what kind of line it is, in colour."""
     kind, colon, rest = text.partition(":")
-    print(f"{paint(kind + colon, 'yellow')}{rest}" if kind in ("note", "warning") else text, file=sys.stderr)
+    print(
+        f"{paint(kind + colon, 'yellow')}{rest}" if kind in ("note", "warning") else text,
+        file=sys.stderr,
+    )
 
 
 def tell(
-    answer: Answer[Any], *, as_json: bool, quiet: bool, verbose: bool = False, more: str = "", begun: str = ""
+    answer: Answer[Any],
+    *,
+    as_json: bool,
+    quiet: bool,
+    verbose: bool = False,
+    more: str = "",
+    begun: str = "",
 ) -> str:
     """Print an answer, its warnings and notes, then JSON, or a table and where its files are; return its text.
 
@@ -105,7 +124,9 @@ def tell(
     return text
 
 
-def show_files(content: dict[str, Any], written: Sequence[Path], *, as_json: bool, quiet: bool) -> None:
+def show_files(
+    content: dict[str, Any], written: Sequence[Path], *, as_json: bool, quiet: bool
+) -> None:
     """Print which files were written, as JSON or a line each."""
     lines = "\n".join(f"wrote {printable(str(path))}" for path in written)
     if as_json or (written and not quiet):
@@ -127,7 +148,10 @@ def stoppable() -> Iterator[None]:
         yield
     except Stopped as stopped:
         words = [word for word in sys.argv[1:] if word not in ("--resume", "--restart")]
-        print(f"{stopped}; continue with:\n  {shlex.join(['planner', *words, '--resume'])}", file=sys.stderr)
+        print(
+            f"{stopped}; continue with:\n  {shlex.join(['planner', *words, '--resume'])}",
+            file=sys.stderr,
+        )
         raise typer.Exit(130) from None
     finally:
         for kind in heeded:
@@ -153,7 +177,13 @@ def watching(*, quiet: bool) -> Iterator[Watch | None]:
         yield None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, ProgressColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        ProgressColumn,
+        TextColumn,
+        TimeRemainingColumn,
+    )
     from rich.progress import Progress as Bar
     from rich.text import Text
 
@@ -161,7 +191,13 @@ def watching(*, quiet: bool) -> Iterator[Watch | None]:
         def render(self, task: Any) -> Text:
             return Text(f"{task.speed or 0.0:,.0f}/s")
 
-    columns = (BarColumn(), MofNCompleteColumn(), Rate(), TimeRemainingColumn(), TextColumn("{task.fields[interval]}"))
+    columns = (
+        BarColumn(),
+        MofNCompleteColumn(),
+        Rate(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[interval]}"),
+    )
     with Bar(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task("", total=None, interval="")
 

@@ -14,24 +14,42 @@ from planner.cli.terminal import AsJson, Overlay, Overrides, Quiet, laid_over
 from planner.errors import Problem, ScenarioError
 from planner.files import json_text
 
-Coefficients = Annotated[Path | None, Option(metavar="FILE.yaml", help="Calibration [default: the shipped one].")]
+Coefficients = Annotated[
+    Path | None, Option(metavar="FILE.yaml", help="Calibration [default: the shipped one].")
+]
 
 
 def throughput(
-    scenario: Annotated[Path | None, Argument(help="Scenario whose layouts are printed, and the next best.")] = None,
+    scenario: Annotated[
+        Path | None, Argument(help="Scenario whose layouts are printed, and the next best.")
+    ] = None,
     *,
     overrides: Overrides = None,
     model: Annotated[str, Option(help="Model, or several by comma.")] = "",
     accelerator: Annotated[str, Option(help="Accelerator, or several by comma.")] = "",
     engine: Annotated[str, Option(help="Serving engine, or several by comma.")] = "vllm",
-    precision: Annotated[str, Option(help="Precision, or several [default: as published, else fp8].")] = "",
-    tp: Annotated[str, Option(help="Accelerators per replica, or several [default: fewest that fit].")] = "",
-    input_tokens: Annotated[str, Option("--input", help="Prompt tokens, or several by comma.")] = "1024",
-    output_tokens: Annotated[str, Option("--output", help="Output tokens, or several by comma.")] = "1024",
-    concurrency: Annotated[str, Option(help="Requests in the replica, or several [default: 1 to 256].")] = "",
-    slo_ttft_ms: Annotated[float | None, Option(help="Find the largest load within this time to first token.")] = None,
+    precision: Annotated[
+        str, Option(help="Precision, or several [default: as published, else fp8].")
+    ] = "",
+    tp: Annotated[
+        str, Option(help="Accelerators per replica, or several [default: fewest that fit].")
+    ] = "",
+    input_tokens: Annotated[
+        str, Option("--input", help="Prompt tokens, or several by comma.")
+    ] = "1024",
+    output_tokens: Annotated[
+        str, Option("--output", help="Output tokens, or several by comma.")
+    ] = "1024",
+    concurrency: Annotated[
+        str, Option(help="Requests in the replica, or several [default: 1 to 256].")
+    ] = "",
+    slo_ttft_ms: Annotated[
+        float | None, Option(help="Find the largest load within this time to first token.")
+    ] = None,
     slo_tpot_ms: Annotated[float | None, Option(help="The same for time per output token.")] = None,
-    offline: Annotated[bool, Option("--offline", help="Saturation: a queue without bottom.")] = False,
+    offline: Annotated[
+        bool, Option("--offline", help="Saturation: a queue without bottom.")
+    ] = False,
     cached: Annotated[float, Option(help="Share of the prompt in the prefix cache.")] = 0.0,
     calibration: Coefficients = None,
     overlay: Overlay = None,
@@ -48,7 +66,11 @@ def throughput(
         return
     if not (model and accelerator):
         message = "takes a scenario file, or both --model and --accelerator"
-        raise ScenarioError(Problem(path="throughput", message=message, hint="for example scenarios/mixed-fleet.yaml"))
+        raise ScenarioError(
+            Problem(
+                path="throughput", message=message, hint="for example scenarios/mixed-fleet.yaml"
+            )
+        )
     grid = OperatingPoints(
         models=_names(model),
         accelerators=_names(accelerator),
@@ -97,7 +119,9 @@ def _numbers(option: str, text: str, *, integral: bool = False) -> list[float]:
             numbers.append(float(int(word)) if integral else float(word))
         except ValueError:
             kind = "whole numbers" if integral else "numbers"
-            raise ScenarioError(Problem(path=option, message=f"takes {kind} by comma, not {word!r}")) from None
+            raise ScenarioError(
+                Problem(path=option, message=f"takes {kind} by comma, not {word!r}")
+            ) from None
         if not math.isfinite(numbers[-1]):
             raise ScenarioError(Problem(path=option, message=f"must be finite, not {word!r}"))
     return numbers
@@ -120,13 +144,19 @@ def check_benchmarks(
     coefficients = read_calibration(calibration or SHIPPED_CALIBRATION).calibration()
     checked = check_table(read_benchmarks(table), load_catalog(overlay=overlay), coefficients)
     if as_json:
-        typer.echo(json.dumps({"rows": list(entries(checked)), "summary": summary(checked)}, allow_nan=False))
+        typer.echo(
+            json.dumps(
+                {"rows": list(entries(checked)), "summary": summary(checked)}, allow_nan=False
+            )
+        )
     else:
         typer.echo(check_report(checked, worst))
 
 
 def calibrate(
-    table: Annotated[Path, Argument(metavar="FILE.csv", help="Measurements, as check-benchmarks reads them.")],
+    table: Annotated[
+        Path, Argument(metavar="FILE.csv", help="Measurements, as check-benchmarks reads them.")
+    ],
     out: Annotated[Path, Option(metavar="FILE.yaml", help="Where to write the calibration.")],
     calibration: Coefficients = None,
     overlay: Overlay = None,
@@ -147,4 +177,6 @@ def calibrate(
     if as_json:
         typer.echo(json_text(file.model_dump(mode="json", exclude_none=True)), nl=False)
     elif file.own is not None and not quiet:
-        typer.echo(f"{update_table(file.own, base.calibration(), file.calibration())}\n\nwritten to {out}")
+        typer.echo(
+            f"{update_table(file.own, base.calibration(), file.calibration())}\n\nwritten to {out}"
+        )

@@ -63,7 +63,8 @@ class Lateness:
         refused = np.interp(load, self.loads, self.refused_fractions)
         if self.refuses:
             admitted = self.loads[-1] / np.maximum(load, self.loads[-1])
-            late, refused = late * admitted, 1.0 - (1.0 - refused) * admitted
+            late = late * admitted
+            refused = 1.0 - (1.0 - refused) * admitted
         return late, refused
 
     def up_to_capacity(self) -> Lateness:
@@ -71,7 +72,10 @@ class Lateness:
         below = [load for load in self.loads if load < 1.0]
         return Lateness(
             loads=(*below, 1.0),
-            late_fractions=(*self.late_fractions[: len(below)], float(np.interp(1.0, self.loads, self.late_fractions))),
+            late_fractions=(
+                *self.late_fractions[: len(below)],
+                float(np.interp(1.0, self.loads, self.late_fractions)),
+            ),
             refused_fractions=(0.0,) * (len(below) + 1),
             too_long_fraction=self.too_long_fraction,
         )
@@ -94,7 +98,9 @@ class Bursts:
 
     def at(self, requests_per_s: float) -> Bursts:
         """Return the bursts of an hour with another mean rate."""
-        return self if self.scaling == "proportional" else replace(self, requests_per_s=requests_per_s)
+        return (
+            self if self.scaling == "proportional" else replace(self, requests_per_s=requests_per_s)
+        )
 
     @property
     def minute_rate_cv(self) -> float:
@@ -108,16 +114,20 @@ def shares_with_bursts(lateness: Lateness, bursts: Bursts, load: Floats) -> tupl
     Both at once, the late as real parts and the refused as imaginary ones, so that a minute's load is looked up once.
     """
     rate, requests = _minutes(min(bursts.minute_rate_cv, _MAX_RATE_CV))
-    loads, known = np.array(lateness.loads), np.array(lateness.late_fractions, dtype=complex)
+    loads = np.array(lateness.loads)
+    known = np.array(lateness.late_fractions, dtype=complex)
     known.imag = lateness.refused_fractions
-    mean, shares = np.maximum(load, 0.0), np.empty(load.size, dtype=complex)
+    mean = np.maximum(load, 0.0)
+    shares = np.empty(load.size, dtype=complex)
     for start in range(0, load.size, _BLOCK):
         block = slice(start, start + _BLOCK)
         shares[block] = np.interp(mean[block, np.newaxis] * rate, loads, known) @ requests
     if lateness.refuses:
         # Minutes beyond the last load L, which come last, were read at it; of theirs, a part L/(ρG) is admitted.
         first = np.searchsorted(rate, loads[-1] / np.maximum(mean, _NO_LOAD), side="right")
-        beyond, minutes = (np.append(np.cumsum(of[::-1])[::-1], 0.0)[first] for of in (requests, requests / rate))
+        beyond, minutes = (
+            np.append(np.cumsum(of[::-1])[::-1], 0.0)[first] for of in (requests, requests / rate)
+        )
         turned_away = beyond - minutes * loads[-1] / np.maximum(mean, _NO_LOAD)
         shares += turned_away * (1j - known[-1])
     return np.clip(shares.real, 0.0, 1.0), np.clip(shares.imag, 0.0, 1.0)
@@ -132,7 +142,9 @@ def _minutes(rate_cv: float) -> tuple[Floats, Floats]:
     if rate_cv == 0.0:
         return np.ones(1), np.ones(1)
     gauss, weights = _normal()
-    rate = np.maximum(1.0 - rate_cv**2 / 9.0 + rate_cv * gauss / 3.0, 1e-9) ** 3  # Wilson and Hilferty's gamma
+    rate = (
+        np.maximum(1.0 - rate_cv**2 / 9.0 + rate_cv * gauss / 3.0, 1e-9) ** 3
+    )  # Wilson and Hilferty's gamma
     rate /= weights @ rate
     requests = rate * weights
     seen = requests > _NO_REQUEST

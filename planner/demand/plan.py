@@ -70,8 +70,15 @@ class StepGrowth:
     """(hour since start, multiplier from then on), in any order."""
 
     def __post_init__(self) -> None:
-        twice = [hour for hour, count in Counter(hour for hour, _ in self.steps).items() if count > 1]
-        raise_all([Problem(path="step growth", message=f"two steps at hour {hour}") for hour in sorted(twice)])
+        twice = [
+            hour for hour, count in Counter(hour for hour, _ in self.steps).items() if count > 1
+        ]
+        raise_all(
+            [
+                Problem(path="step growth", message=f"two steps at hour {hour}")
+                for hour in sorted(twice)
+            ]
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +99,9 @@ def growth_multiplier(growth: Growth, hours_h: ArrayLike) -> Floats:
     time_h = np.asarray(hours_h, dtype=np.float64)
     match growth:
         case CompoundGrowth(per_year=per_year):
-            return np.asarray(np.exp(np.log1p(per_year) / HOURS_PER_YEAR * time_h), dtype=np.float64)
+            return np.asarray(
+                np.exp(np.log1p(per_year) / HOURS_PER_YEAR * time_h), dtype=np.float64
+            )
         case ChangingGrowth(per_year=rates, begins_h=begins_h):
             knots_h = np.array((0.0, *begins_h, _FAR_H))
             logs = np.cumsum((0.0, *np.log1p(rates) / HOURS_PER_YEAR * np.diff(knots_h)))
@@ -100,10 +109,14 @@ def growth_multiplier(growth: Growth, hours_h: ArrayLike) -> Floats:
         case SCurveGrowth():
             # What is left of the rise, (exp(k t_mid) − 1) / (exp(k t_mid) − 2 + exp(kt)), with both sides divided by
             # exp(k t_mid), so that a steep or late curve does not overflow; beyond exp(700) nothing is left.
-            k, middle = max(growth.steepness_per_year, math.log(2.0) / growth.midpoint_years), growth.midpoint_years
-            tail, late = math.exp(-k * middle), np.minimum(k * (time_h / HOURS_PER_YEAR - middle), 700.0)
+            k = max(growth.steepness_per_year, math.log(2.0) / growth.midpoint_years)
+            middle = growth.midpoint_years
+            tail = math.exp(-k * middle)
+            late = np.minimum(k * (time_h / HOURS_PER_YEAR - middle), 700.0)
             left = (1.0 - tail) / (1.0 - 2.0 * tail + np.exp(late))
-            return np.asarray(1.0 + (growth.ceiling_multiple - 1.0) * (1.0 - left), dtype=np.float64)
+            return np.asarray(
+                1.0 + (growth.ceiling_multiple - 1.0) * (1.0 - left), dtype=np.float64
+            )
         case StepGrowth(steps=steps):
             ordered = sorted(steps)
             level = np.array([1.0, *(factor for _, factor in ordered)])
@@ -114,7 +127,9 @@ def growth_multiplier(growth: Growth, hours_h: ArrayLike) -> Floats:
 
 def hourly_growth(growth: Growth, hours: int) -> Floats:
     """Return the growth multiplier in the middle of each hour, shape (hours,)."""
-    if isinstance(growth, CompoundGrowth):  # a day's 24 factors times each day's: exponentials of hours cost the most
+    if isinstance(
+        growth, CompoundGrowth
+    ):  # a day's 24 factors times each day's: exponentials of hours cost the most
         days = growth_multiplier(growth, np.arange(0.0, hours, 24.0))
         return np.outer(days, growth_multiplier(growth, np.arange(24) + 0.5)).reshape(-1)[:hours]
     return growth_multiplier(growth, np.arange(hours) + 0.5)
@@ -172,7 +187,8 @@ def log2_noise(noise: LognormalNoise, hours: int, generator: np.random.Generator
     In powers of two because numpy raises 2 to a power a tenth faster than e.
     One block of standard normals ε is drawn, one an hour; X(0) = σ ε(0), X(t) = φ X(t−1) + σ √(1−φ²) ε(t).
     """
-    phi, sigma = noise.hourly_correlation, noise.sigma / LN_2
+    phi = noise.hourly_correlation
+    sigma = noise.sigma / LN_2
     innovations = generator.standard_normal(hours)
     if phi == 0.0 or sigma == 0.0:
         innovations *= sigma
@@ -194,7 +210,9 @@ def _autoregress(innovations: Floats, phi: float, scale: float = 1.0) -> Floats:
         innovations = np.concatenate([innovations, np.zeros(blocks * _BLOCK_HOURS - hours)])
     rows = innovations.reshape(blocks, _BLOCK_HOURS)
     if blocks > 1:
-        left = np.ascontiguousarray(_powers(phi, 1.0)[:, -1])  # what each hour of a block leaves at its end, φ^(23−i)
+        left = np.ascontiguousarray(
+            _powers(phi, 1.0)[:, -1]
+        )  # what each hour of a block leaves at its end, φ^(23−i)
         block_ends = _autoregress(_times(rows, left), phi**_BLOCK_HOURS)
         rows[1:, 0] += phi * block_ends[:-1]
     return _times(rows, _powers(phi, scale)).reshape(-1)[:hours]
@@ -206,7 +224,9 @@ def _times(rows: Floats, matrix: Floats) -> Floats:
         return np.asarray(rows @ matrix, dtype=np.float64)
     product = np.empty(rows.shape[:1] + matrix.shape[1:])
     for begin in range(0, len(rows), _CHUNK_ROWS):
-        np.matmul(rows[begin : begin + _CHUNK_ROWS], matrix, out=product[begin : begin + _CHUNK_ROWS])
+        np.matmul(
+            rows[begin : begin + _CHUNK_ROWS], matrix, out=product[begin : begin + _CHUNK_ROWS]
+        )
     return product
 
 
@@ -223,12 +243,16 @@ def spike_factor(spikes: tuple[LaunchSpike, ...], hours: int) -> Floats:
     for spike in spikes:
         decay_h = spike.decay_days * 24.0
         since_h = np.maximum(np.arange(hours + 1, dtype=np.float64) - spike.hour_h, 0.0)
-        excess_h = -decay_h * np.expm1(-since_h / decay_h)  # the integral of the decaying excess from the strike on
+        excess_h = -decay_h * np.expm1(
+            -since_h / decay_h
+        )  # the integral of the decaying excess from the strike on
         factor *= 1.0 + (spike.multiple - 1.0) * np.diff(excess_h)
     return factor
 
 
-def on_off_fraction(mean_on_h: float, mean_off_h: float, hours: int, generator: np.random.Generator) -> Floats:
+def on_off_fraction(
+    mean_on_h: float, mean_off_h: float, hours: int, generator: np.random.Generator
+) -> Floats:
     """Return the part of each hour that something is on, shape (hours,), starting in its stationary state.
 
     Exponential times have no memory, so the state at the start is on with probability on / (on + off) and the first
@@ -241,17 +265,24 @@ def on_off_fraction(mean_on_h: float, mean_off_h: float, hours: int, generator: 
     expected = hours / means_h.sum()
     switches_h = np.zeros(1)
     while switches_h[-1] < hours:  # in blocks of an even number of exponentials
-        periods_h = generator.standard_exponential((int(expected + 6.0 * np.sqrt(expected) + 8.0), 2)) * means_h
+        periods_h = (
+            generator.standard_exponential((int(expected + 6.0 * np.sqrt(expected) + 8.0), 2))
+            * means_h
+        )
         switches_h = np.append(switches_h, switches_h[-1] + np.cumsum(periods_h.reshape(-1)))
     switches_h = switches_h[1:][switches_h[1:] < hours]
     sign = np.where(np.arange(switches_h.size) % 2 == int(not starts_on), -1.0, 1.0)
     hour = switches_h.astype(np.int64)
     past = (switches_h - hour) * sign
-    change = np.bincount(hour, weights=sign - past, minlength=hours + 1).astype(np.float64, copy=False)
+    change = np.bincount(hour, weights=sign - past, minlength=hours + 1).astype(
+        np.float64, copy=False
+    )
     np.add.at(change, hour + 1, past)
     change[0] += starts_on
     np.cumsum(change, out=change)
-    return np.clip(change, 0.0, 1.0, out=change)[:hours]  # clipped for the last bit that rounding leaves
+    return np.clip(change, 0.0, 1.0, out=change)[
+        :hours
+    ]  # clipped for the last bit that rounding leaves
 
 
 Streams: TypeAlias = "Callable[[str], np.random.Generator]"
@@ -268,7 +299,9 @@ class WorkloadDemand:
     """Mean over a week at the start."""
     growth: Growth = field(default_factory=lambda: CompoundGrowth(per_year=0.0))
     """Multiplier over the horizon."""
-    shape: Shape = field(default_factory=lambda: Shape(weekly_profile=weekly_profile(peak_to_mean=1.0)))
+    shape: Shape = field(
+        default_factory=lambda: Shape(weekly_profile=weekly_profile(peak_to_mean=1.0))
+    )
     """Day, week, season, holidays."""
     spikes: tuple[LaunchSpike, ...] = ()
     """Launches on dates."""
@@ -280,7 +313,11 @@ class WorkloadDemand:
     """When there is first anything to ask for; no request comes before."""
 
     def __post_init__(self) -> None:
-        twice = [name for name, count in Counter(tenant.name for tenant in self.tenants).items() if count > 1]
+        twice = [
+            name
+            for name, count in Counter(tenant.name for tenant in self.tenants).items()
+            if count > 1
+        ]
         problems = [f"two tenants named {name!r}" for name in sorted(twice)]
         raise_all([Problem(path=f"workloads.{self.name}", message=message) for message in problems])
 
@@ -352,8 +389,11 @@ def hourly_requests_per_s(plan: DemandPlan, streams: Streams) -> Floats:
     the horizon. The array is a transposed view: each workload's hours lie contiguous in memory.
     """
     requests_per_s = np.empty_like(plan.noise_base_requests_per_s)
-    for index, (name, noise, tenants) in enumerate(zip(plan.names, plan.noises, plan.tenants, strict=True)):
-        row, base = requests_per_s[index], plan.noise_base_requests_per_s[index]
+    for index, (name, noise, tenants) in enumerate(
+        zip(plan.names, plan.noises, plan.tenants, strict=True)
+    ):
+        row = requests_per_s[index]
+        base = plan.noise_base_requests_per_s[index]
         if noise.sigma > 0.0:
             np.exp2(log2_noise(noise, plan.hours, streams(f"demand/{name}/noise")), out=row)
             row *= base
@@ -364,7 +404,9 @@ def hourly_requests_per_s(plan: DemandPlan, streams: Streams) -> Floats:
             for tenant in tenants:
                 generator = streams(f"demand/{name}/tenant/{tenant.name}")
                 on = on_off_fraction(tenant.mean_on_h, tenant.mean_off_h, plan.hours, generator)
-                on *= tenant.share_fraction / (tenant.mean_on_h / (tenant.mean_on_h + tenant.mean_off_h))
+                on *= tenant.share_fraction / (
+                    tenant.mean_on_h / (tenant.mean_on_h + tenant.mean_off_h)
+                )
                 factor += on
             row *= factor
     return requests_per_s.T

@@ -71,7 +71,11 @@ def _listed_zones() -> frozenset[str]:
     package = find_spec("tzdata")
     folders = (package.submodule_search_locations or ()) if package else ()
     try:
-        return frozenset(name for folder in folders for name in (Path(folder) / "zones").read_text("utf-8").split())
+        return frozenset(
+            name
+            for folder in folders
+            for name in (Path(folder) / "zones").read_text("utf-8").split()
+        )
     except OSError:
         return frozenset()
 
@@ -96,7 +100,8 @@ def utc_offset_s(horizon: Horizon, timezone: str) -> NDArray[np.int64]:
     The offset is asked once a week and, in the few weeks it differs at both ends, bisected to the hour: exact for
     every rule in the zone database in which an offset does not change and change back within one week.
     """
-    tz, start = zone(timezone), horizon.start_utc
+    tz = zone(timezone)
+    start = horizon.start_utc
     if (fixed := tz.utcoffset(None)) is not None:  # a zone whose clocks never change, as UTC
         return np.full(horizon.hours, int(fixed.total_seconds()), dtype=np.int64)
 
@@ -108,12 +113,15 @@ def utc_offset_s(horizon: Horizon, timezone: str) -> NDArray[np.int64]:
     offsets = np.empty(horizon.hours, dtype=np.int64)
     at_left = offset(0)
     for left, right in pairwise(marks):
-        at_right, low, high = offset(right), left, right
+        at_right = offset(right)
+        low = left
+        high = right
         while at_right != at_left and high - low > 1:
             middle = (low + high) // 2
             low, high = (middle, high) if offset(middle) == at_left else (low, middle)
         change = high if at_right != at_left else right
-        offsets[left:change], offsets[change:right] = at_left, at_right
+        offsets[left:change] = at_left
+        offsets[change:right] = at_right
         at_left = at_right
     return offsets
 
@@ -126,7 +134,12 @@ def local_hour_index(horizon: Horizon, timezone: str) -> NDArray[np.int64]:
     what is read, so zones a half or a quarter hour off the grid fall in the wall-clock hour they overlap most.
     """
     start_s = int((horizon.start_utc - _EPOCH).total_seconds())
-    middle_s = start_s + 3600 * np.arange(horizon.hours, dtype=np.int64) + 1800 + utc_offset_s(horizon, timezone)
+    middle_s = (
+        start_s
+        + 3600 * np.arange(horizon.hours, dtype=np.int64)
+        + 1800
+        + utc_offset_s(horizon, timezone)
+    )
     hour = middle_s // 3600 + 24 * _EPOCH_WEEKDAY
     hour.flags.writeable = False  # shared by all who ask for this zone
     return hour
@@ -170,7 +183,9 @@ def normalised_profile(factors: Floats | tuple[float, ...] | list[float]) -> tup
     profile = np.asarray(factors, dtype=np.float64)
     bad = np.flatnonzero(~(np.isfinite(profile) & (profile >= 0.0)))
     messages = {int(i) + 1: f"factor must be at least 0, not {profile[i]}" for i in bad}
-    problems = [Problem(path="weekly_profile", line=line, message=told) for line, told in messages.items()]
+    problems = [
+        Problem(path="weekly_profile", line=line, message=told) for line, told in messages.items()
+    ]
     if not problems and profile.sum() == 0.0:
         problems = [Problem(path="weekly_profile", message="all 168 factors are zero")]
     raise_all(problems)
@@ -203,18 +218,24 @@ def weekly_profile(
     if trough_to_mean is None:
         day = _von_mises_day(angle, high)
     else:
-        day = _peak_and_trough_day(angle, high, trough_to_mean / levels.min() if levels.min() > 0 else 0.0)
+        day = _peak_and_trough_day(
+            angle, high, trough_to_mean / levels.min() if levels.min() > 0 else 0.0
+        )
     return tuple(np.outer(levels, day).ravel().tolist())
 
 
-@functools.lru_cache(maxsize=128)  # 210 kB each for three years; a study or a sweep varies other figures
+@functools.lru_cache(
+    maxsize=128
+)  # 210 kB each for three years; a study or a sweep varies other figures
 def shape_factor(shape: Shape, horizon: Horizon) -> Floats:
     """Return the traffic factor of each hour of the horizon, shape (hours,); read-only."""
     hour = local_hour_index(horizon, shape.timezone)
     factor = np.asarray(shape.weekly_profile, dtype=np.float64)[hour % HOURS_PER_WEEK]
     first = int(hour[0]) // 24
     day = hour // 24 - first
-    if shape.season.amplitude_fraction > 0.0:  # worked out by the day, since a cosine of each hour takes the longest
+    if (
+        shape.season.amplitude_fraction > 0.0
+    ):  # worked out by the day, since a cosine of each hour takes the longest
         new_year = local_day_index(date(horizon.start.year, 1, 1))
         days = np.arange(first, first + int(day[-1]) + 1)
         phase = 2.0 * np.pi * (days - new_year + 1.0 - shape.season.peak_day) / DAYS_PER_YEAR
@@ -232,7 +253,9 @@ def shape_factor(shape: Shape, horizon: Horizon) -> Floats:
 
 def _von_mises_day(angle: Floats, high: float) -> Floats:
     """Return 24 factors exp(κ cos θ) over their mean whose maximum is ``high``."""
-    below_peak = np.cos(angle) - 1.0  # 0 at the peak hour, where the curve is 1 before it is divided by its mean
+    below_peak = (
+        np.cos(angle) - 1.0
+    )  # 0 at the peak hour, where the curve is 1 before it is divided by its mean
 
     def excess(kappa: float) -> float:
         return 1.0 / float(np.exp(kappa * below_peak).mean()) - high
@@ -246,16 +269,22 @@ def _von_mises_day(angle: Floats, high: float) -> Floats:
 def _peak_and_trough_day(angle: Floats, high: float, low: float) -> Floats:
     """Return 24 factors of mean 1, maximum ``high`` at the peak hour and minimum ``low`` twelve hours later."""
     if low > 1.0 + 1e-12:
-        raise ScenarioError(f"the trough stated lies above the mean of the quietest day ({low:.4g} times it)")
+        raise ScenarioError(
+            f"the trough stated lies above the mean of the quietest day ({low:.4g} times it)"
+        )
     if high <= 1.0 or low >= 1.0:
         if high - low > 1e-9:
-            raise ScenarioError(f"a day cannot have peak {high:.4g} and trough {low:.4g} and mean 1")
+            raise ScenarioError(
+                f"a day cannot have peak {high:.4g} and trough {low:.4g} and mean 1"
+            )
         return np.ones(24)
     bump = (1.0 + np.cos(angle)) / 2.0
     bump[bump < 1e-12] = 0.0
     mean_wanted = (1.0 - low) / (high - low)
     if not 1.0 / 24.0 < mean_wanted < 23.0 / 24.0:
-        raise ScenarioError(f"a day of hours cannot have peak {high:.4g}, trough {low:.4g} and mean 1")
+        raise ScenarioError(
+            f"a day of hours cannot have peak {high:.4g}, trough {low:.4g} and mean 1"
+        )
 
     def excess(log_power: float) -> float:
         return mean_wanted - float(np.mean(bump ** np.exp(log_power)))
@@ -264,9 +293,12 @@ def _peak_and_trough_day(angle: Floats, high: float, low: float) -> Floats:
     return np.asarray(low + (high - low) * bump**power, dtype=np.float64)
 
 
-def _rising_root(function: Callable[[float], float], lower: float = 0.0, upper: float = 1.0) -> float:
+def _rising_root(
+    function: Callable[[float], float], lower: float = 0.0, upper: float = 1.0
+) -> float:
     """Return where a rising function crosses zero, to the last bit, by bisection."""
-    low, high = lower, upper
+    low = lower
+    high = upper
     while True:
         middle = 0.5 * (low + high)
         if middle in (low, high):

@@ -46,18 +46,27 @@ class LengthDistribution:
     @classmethod
     def from_quantiles(cls, tokens: Mapping[float, float]) -> LengthDistribution:
         """Return the distribution with these quantiles (share: length); 0 and 1 are the bounds."""
-        shares, lengths = sorted(tokens), [tokens[share] for share in sorted(tokens)]
+        shares = sorted(tokens)
+        lengths = [tokens[share] for share in sorted(tokens)]
         if outside := [share for share in shares if not 0.0 <= share <= 1.0]:
-            raise ScenarioError(f"a quantile is that of a share of requests between 0 and 1, not {outside[0]:g}")
+            raise ScenarioError(
+                f"a quantile is that of a share of requests between 0 and 1, not {outside[0]:g}"
+            )
         if bad := [length for length in lengths if not 0.0 < length <= MOST_TOKENS]:
-            raise ScenarioError(f"a quantile must be above 0 and at most {MOST_TOKENS:g} tokens, not {bad[0]:g}")
+            raise ScenarioError(
+                f"a quantile must be above 0 and at most {MOST_TOKENS:g} tokens, not {bad[0]:g}"
+            )
         for place, (low, high) in enumerate(pairwise(lengths)):
             if high < low:
-                where = f"{high:g} tokens at {shares[place + 1]:g} after {low:g} at {shares[place]:g}"
+                where = (
+                    f"{high:g} tokens at {shares[place + 1]:g} after {low:g} at {shares[place]:g}"
+                )
                 raise ScenarioError(f"quantiles must not fall as their share rises: {where}")
         inner = [share for share in shares if 0.0 < share < 1.0]
         if len(inner) < 2:
-            raise ScenarioError(f"at least two quantiles between 0 and 1 make a distribution, not {len(inner)}")
+            raise ScenarioError(
+                f"at least two quantiles between 0 and 1 make a distribution, not {len(inner)}"
+            )
         return cls(
             scores=tuple(_NORMAL.inv_cdf(share) for share in inner),
             log_tokens=tuple(log(tokens[share]) for share in inner),
@@ -97,7 +106,8 @@ class LengthDistribution:
 
     def at_scores(self, scores: Floats) -> Floats:
         """Return the lengths at standard normal scores, in the shape of the scores."""
-        slopes, knots = np.diff(self.log_tokens) / np.diff(self.scores), np.array(self.scores)
+        slopes = np.diff(self.log_tokens) / np.diff(self.scores)
+        knots = np.array(self.scores)
         piece = np.searchsorted(knots[1:-1], scores)
         logs = np.array(self.log_tokens)[piece] + slopes[piece] * (scores - knots[piece])
         tokens = np.exp(np.minimum(logs, log(MOST_TOKENS)))
@@ -119,9 +129,12 @@ def _scores_within(edges: tuple[float, ...], points: int) -> Floats:
 
     Kept, since every length has the same cells and a score takes a microsecond.
     """
-    low, weights = np.array(edges[:-1]), np.diff(edges)
+    low = np.array(edges[:-1])
+    weights = np.diff(edges)
     within = low[:, None] + weights[:, None] * (np.arange(points) + 0.5) / points
-    scores = np.array([_NORMAL.inv_cdf(share) for share in within.ravel().tolist()]).reshape(within.shape)
+    scores = np.array([_NORMAL.inv_cdf(share) for share in within.ravel().tolist()]).reshape(
+        within.shape
+    )
     scores.flags.writeable = False
     return scores
 
@@ -133,8 +146,10 @@ def _pieces(lengths: LengthDistribution) -> tuple[_Piece, ...]:
     starts = zip(lengths.scores, lengths.log_tokens, slopes, strict=False)
     lines = [(level - slope * score, slope) for score, level, slope in starts]
     edges = [-inf, *lengths.scores[1:-1], inf]
-    (first, rise), (last, end) = lines[0], lines[-1]
-    shortest, longest = lengths.shortest_tokens, lengths.longest_tokens
+    (first, rise) = lines[0]
+    (last, end) = lines[-1]
+    shortest = lengths.shortest_tokens
+    longest = lengths.longest_tokens
     low = (log(shortest) - first) / rise if shortest > 0.0 and rise > 0.0 else -inf
     high = (log(longest) - last) / end if longest < inf and end > 0.0 else inf
     spans = zip(pairwise(edges), lines, strict=True)
@@ -192,12 +207,23 @@ class RequestLog:
         """Return the log of each served model by its name; all of it under None where no model is named."""
         if self.models is None:
             return {None: self}
-        arrays = {name: shown for name in self.__slots__ if isinstance(shown := getattr(self, name), np.ndarray)}
+        arrays = {
+            name: shown
+            for name in self.__slots__
+            if isinstance(shown := getattr(self, name), np.ndarray)
+        }
         which = {str(model): self.models == model for model in dict.fromkeys(self.models.tolist())}
-        return {m: replace(self, **{name: shown[mask] for name, shown in arrays.items()}) for m, mask in which.items()}
+        return {
+            m: replace(self, **{name: shown[mask] for name, shown in arrays.items()})
+            for m, mask in which.items()
+        }
 
     @property
     def prefix_cache_hit_fraction(self) -> float | None:
         """Cached ÷ all input tokens, where the log shows it."""
         total = float(self.input_tokens.sum())
-        return None if self.cached_tokens is None or total == 0.0 else float(self.cached_tokens.sum()) / total
+        return (
+            None
+            if self.cached_tokens is None or total == 0.0
+            else float(self.cached_tokens.sum()) / total
+        )

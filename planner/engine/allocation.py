@@ -42,13 +42,19 @@ class Steps:
 
     def of(self, clusters: Ints) -> Steps:
         """Return the steps of the given clusters."""
-        return Steps(width=self.width[clusters], kw=self.kw[clusters], penalty=self.penalty[clusters])
+        return Steps(
+            width=self.width[clusters], kw=self.kw[clusters], penalty=self.penalty[clusters]
+        )
 
 
 def node_steps(plan: Plan) -> Steps:
     """Return the single step used without a power cap: all nodes at full clock."""
     full_kw = np.array([[cluster.node_power.full_kw] for cluster in plan.clusters])
-    return Steps(width=np.ones_like(full_kw), kw=full_kw, penalty=np.zeros_like(full_kw) + _rents(plan)[:, None])
+    return Steps(
+        width=np.ones_like(full_kw),
+        kw=full_kw,
+        penalty=np.zeros_like(full_kw) + _rents(plan)[:, None],
+    )
 
 
 def power_steps(plan: Plan) -> Steps:
@@ -62,7 +68,8 @@ def power_steps(plan: Plan) -> Steps:
     first_kw = more_kw[:, :1] / width[:, :1]
     kw = np.divide(more_kw, width, out=np.repeat(first_kw, width.shape[1], axis=1), where=width > 0)
     hosted = plan.on_site == 0.0
-    width[hosted], kw[hosted] = np.eye(1, width.shape[1]), 0.0
+    width[hosted] = np.eye(1, width.shape[1])
+    kw[hosted] = 0.0
     return Steps(width=width, kw=kw, penalty=np.zeros_like(width) + _rents(plan)[:, None])
 
 
@@ -96,7 +103,11 @@ class Demand:
 
 
 def allocate(
-    routes: Sequence[Route], nodes: Floats, demand: Demand, steps: Steps, allowed_kw: Floats | None = None
+    routes: Sequence[Route],
+    nodes: Floats,
+    demand: Demand,
+    steps: Steps,
+    allowed_kw: Floats | None = None,
 ) -> Floats:
     """Return the node-equivalents of each cluster for each workload, shape (clusters, workloads, some hours).
 
@@ -114,11 +125,15 @@ def allocate(
         among = np.full(len(rates), -1)
         among[which] = np.arange(which.size)
         hours = np.flatnonzero(among[program] >= 0)
-        programs = _Programs(rates[which], tokens[which], demand.levels, steps, (clusters, workloads))
+        programs = _Programs(
+            rates[which], tokens[which], demand.levels, steps, (clusters, workloads)
+        )
         if hours.size == demand.hours.size:
             return programs.solve(nodes, demand.requests, allowed_kw, program)
         power = None if allowed_kw is None else allowed_kw[hours]
-        solved = programs.solve(in_hours(nodes, hours), in_hours(demand.requests, hours), power, among[program[hours]])
+        solved = programs.solve(
+            in_hours(nodes, hours), in_hours(demand.requests, hours), power, among[program[hours]]
+        )
         for there, nodes_given in zip(given, solved, strict=True):
             for row, nodes_of_it in zip(there, nodes_given, strict=True):
                 row[hours] = nodes_of_it
@@ -131,7 +146,9 @@ def _speeds(routes: Sequence[Route], demand: Demand, on: Ints) -> tuple[Ints, Fl
     A program is a stretch of hours in which neither changes; most have no series at all, but one figure for all hours.
     """
     rates = {
-        (c, place): routes[w].rate(c, demand.hours) for place, w in enumerate(demand.workloads) for c in routes[w].order
+        (c, place): routes[w].rate(c, demand.hours)
+        for place, w in enumerate(demand.workloads)
+        for c in routes[w].order
     }
     tokens = [routes[w].tokens(demand.hours) for w in demand.workloads]
     changed = np.zeros(demand.hours.size, dtype=np.bool_)
@@ -140,7 +157,8 @@ def _speeds(routes: Sequence[Route], demand: Demand, on: Ints) -> tuple[Ints, Fl
         if series.size > 1:
             changed[1:] |= series[1:] != series[:-1]
     first = np.flatnonzero(changed)
-    table, size = np.zeros((first.size, on.size, len(demand.workloads))), np.empty((first.size, len(demand.workloads)))
+    table = np.zeros((first.size, on.size, len(demand.workloads)))
+    size = np.empty((first.size, len(demand.workloads)))
     for (c, place), rate in rates.items():
         table[:, np.searchsorted(on, c), place] = rate if rate.size == 1 else rate[first]
     for place, per_request in enumerate(tokens):
@@ -152,22 +170,34 @@ class _Programs:
     """Linear programs with the same groups of interchangeable clusters and workloads, solved together."""
 
     def __init__(
-        self, rates: Floats, tokens: Floats, levels: Sequence[int], steps: Steps, alike: tuple[Ints, Ints]
+        self,
+        rates: Floats,
+        tokens: Floats,
+        levels: Sequence[int],
+        steps: Steps,
+        alike: tuple[Ints, Ints],
     ) -> None:
         """Merge interchangeable clusters and workloads into groups."""
         (self.clusters, first), (self.workloads, of) = map(_members, alike)
         """1 where a cluster, or a workload, belongs to a group, shape (groups, members)."""
         self.rates = rates[:, first][:, :, of]
         """Requests per node and hour, shape (programs, groups of clusters, groups of workloads); 0 where none is."""
-        self.tokens, self.levels, self.steps = tokens[:, of], np.asarray(levels)[of], steps.of(first)
+        self.tokens, self.levels, self.steps = (
+            tokens[:, of],
+            np.asarray(levels)[of],
+            steps.of(first),
+        )
         """Of a request, shape (programs, groups of workloads); of each group of workloads; of each of clusters."""
         self.on, self.of = np.nonzero(self.rates.any(axis=0))
         """The group of clusters, and of workloads, of each pair that may be served, shape (pairs,)."""
 
-    def solve(self, nodes: Floats, requests: Floats, allowed_kw: Floats | None, program: Ints) -> Floats:
+    def solve(
+        self, nodes: Floats, requests: Floats, allowed_kw: Floats | None, program: Ints
+    ) -> Floats:
         """Return the node-equivalents by cluster, workload and hour."""
         best = self.rates.max(axis=1)
-        group_nodes, group_requests = _totals(self.clusters, nodes), _totals(self.workloads, requests)
+        group_nodes = _totals(self.clusters, nodes)
+        group_requests = _totals(self.workloads, requests)
         # Demand is counted in nodes at its best, and everything in shares of the nodes there are: figures near 1. More
         # than all nodes can serve is as good as that.
         scale = np.maximum(group_nodes.sum(axis=0), _NONE)
@@ -185,7 +215,8 @@ class _Programs:
         # An insatiable group of workloads fills every cluster it is offered. It must come after all others, which
         # are met in full whatever it loses, and gain wherever it is offered room.
         filled: list[tuple[int, int]] = []
-        met, insatiable = list(demand_rows), np.flatnonzero((group_requests >= PLENTY).all(axis=1))
+        met = list(demand_rows)
+        insatiable = np.flatnonzero((group_requests >= PLENTY).all(axis=1))
         if allowed_kw is None and insatiable.size == 1:
             pairs = np.flatnonzero(self.of == insatiable)
             comes_last = (np.delete(self.levels, insatiable) < self.levels[insatiable]).all()
@@ -194,10 +225,13 @@ class _Programs:
                 met.remove(demand_rows[int(insatiable[0])])
         solution = maximise(matrices, objectives, met, shares, program, filled)
         given = np.zeros((*self.rates.shape[1:], nodes.shape[1]))
-        for c, w, nodes_given in zip(self.on.tolist(), self.of.tolist(), solution, strict=False):  # steps come after
+        for c, w, nodes_given in zip(
+            self.on.tolist(), self.of.tolist(), solution, strict=False
+        ):  # steps come after
             np.multiply(nodes_given, scale, out=given[c, w])
         # What groups give and get is shared: clusters by their nodes, workloads by their demand.
-        groups, kinds = self.clusters.argmax(axis=0), self.workloads.argmax(axis=0)
+        groups = self.clusters.argmax(axis=0)
+        kinds = self.workloads.argmax(axis=0)
         if (groups.size, kinds.size) != given.shape[:2]:
             given = given[np.ix_(groups, kinds)]
         given *= _shares(self.clusters, nodes)[:, None]
@@ -206,7 +240,8 @@ class _Programs:
 
     def _matrices(self, best: Floats, unit_kw: float | None) -> Floats:
         """Return the left-hand sides: clusters, further steps, demand and, under a cap, power."""
-        count, further = self.steps.width.shape[0], self.steps.width.shape[1] - 1
+        count = self.steps.width.shape[0]
+        further = self.steps.width.shape[1] - 1
         programs, _, kinds = self.rates.shape
         pairs = np.arange(self.on.size)
         rows = count * (1 + further) + kinds + (unit_kw is not None)
@@ -233,13 +268,17 @@ class _Programs:
         """
         rows, columns = matrices.shape[1:]
         levels = sorted(set(self.levels.tolist()))
-        tables = [self.steps.penalty, self.steps.kw] if self.steps.penalty.any() else [self.steps.kw]
+        tables = (
+            [self.steps.penalty, self.steps.kw] if self.steps.penalty.any() else [self.steps.kw]
+        )
         objectives = np.zeros((len(best), len(levels) + len(tables), columns + rows))
         slacks = objectives[:, :, columns:][:, :, demand_rows]
         for place, level in enumerate(levels):
             slacks[:, place] = np.where(self.levels == level, -best * self.tokens, 0.0)
         for place, table in enumerate(tables, start=len(levels)):
-            objectives[:, place, :columns] = -np.append(table[self.on, 0], (table[:, 1:] - table[:, :1]).T)
+            objectives[:, place, :columns] = -np.append(
+                table[self.on, 0], (table[:, 1:] - table[:, :1]).T
+            )
         objectives /= np.maximum(np.abs(objectives).max(axis=2, keepdims=True), _NONE)
         objectives[:, -1, :columns] -= _HAIR * self._order()
         return objectives
@@ -250,7 +289,8 @@ class _Programs:
         A wave of their logarithms: columns that differ at all are hardly ever at the same height, and what plans that
         are equal otherwise come to differs too, as it would not for a sum of what cluster and workload are.
         """
-        tokens, kw = np.log(self.tokens), np.log(np.maximum(self.steps.kw, _NONE))
+        tokens = np.log(self.tokens)
+        kw = np.log(np.maximum(self.steps.kw, _NONE))
         rates = np.log(np.maximum(self.rates, _NONE))
         pairs = 3.0 * rates[:, self.on, self.of] + 5.0 * kw[self.on, 0] + 7.0 * tokens[:, self.of]
         pairs += self.levels[self.of]
@@ -258,7 +298,9 @@ class _Programs:
         return np.asarray(2.0 + np.cos(np.hstack((pairs, steps.reshape(len(rates), -1)))))
 
 
-def _patterns(rates: Floats, tokens: Floats, levels: Sequence[int], steps: Steps) -> Iterator[tuple[Ints, Ints, Ints]]:
+def _patterns(
+    rates: Floats, tokens: Floats, levels: Sequence[int], steps: Steps
+) -> Iterator[tuple[Ints, Ints, Ints]]:
     """Yield the group leaders of clusters and of workloads, and the programs with that grouping.
 
     Clusters are alike that have the same steps and serve every workload at the same rate; workloads, that have the same
@@ -266,8 +308,12 @@ def _patterns(rates: Floats, tokens: Floats, levels: Sequence[int], steps: Steps
     workloads) and ``tokens`` (programs, workloads).
     """
     traits = np.hstack((steps.width, steps.kw, steps.penalty))
-    clusters = np.all(rates[:, :, None] == rates[:, None], axis=3) & np.all(traits[:, None] == traits, axis=2)
-    workloads = np.all(rates[:, :, :, None] == rates[:, :, None], axis=1) & np.equal.outer(levels, levels)
+    clusters = np.all(rates[:, :, None] == rates[:, None], axis=3) & np.all(
+        traits[:, None] == traits, axis=2
+    )
+    workloads = np.all(rates[:, :, :, None] == rates[:, :, None], axis=1) & np.equal.outer(
+        levels, levels
+    )
     workloads &= tokens[:, :, None] == tokens[:, None]
     firsts = np.hstack((clusters.argmax(axis=2), workloads.argmax(axis=2)))
     if (firsts == firsts[0]).all():  # as nearly always
@@ -275,7 +321,11 @@ def _patterns(rates: Floats, tokens: Floats, levels: Sequence[int], steps: Steps
         return
     patterns, pattern = np.unique(firsts, axis=0, return_inverse=True)
     for number, first in enumerate(patterns):
-        yield first[: rates.shape[1]], first[rates.shape[1] :], np.flatnonzero(pattern.ravel() == number)
+        yield (
+            first[: rates.shape[1]],
+            first[rates.shape[1] :],
+            np.flatnonzero(pattern.ravel() == number),
+        )
 
 
 def _members(alike: Ints) -> tuple[Floats, Ints]:

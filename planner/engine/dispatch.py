@@ -42,7 +42,9 @@ from planner.plan.plan import LOAD_CELLS, MOST_LOAD, Plan, allowed_it_kw
 
 TOLERANCE = 1e-7
 """Of what is compared: a hundred times what a linear program may be off by, and far below any figure that is shown."""
-_LEVELS = 2  # of utilisation at which crowded clusters are levelled: the preferred one, and halfway to 1
+_LEVELS = (
+    2  # of utilisation at which crowded clusters are levelled: the preferred one, and halfway to 1
+)
 _WORTH_RENTING = 1e-3  # of what can wait: what is served more by renting for it at once
 _NOWHERE = np.zeros(1)  # the rate of clusters that do not serve a workload
 _FEW = 0.25  # below this share of hours, offering the hours alone is cheaper: 5% of a replication
@@ -94,13 +96,18 @@ class Room:
 class Router:
     """Routes the requests of one window to clusters."""
 
-    def __init__(self, plan: Plan, window: WindowInput, routes: Sequence[Route] | None = None) -> None:
+    def __init__(
+        self, plan: Plan, window: WindowInput, routes: Sequence[Route] | None = None
+    ) -> None:
         """Start with idle clusters; pass ``routes`` where they are already known."""
-        self.plan, self.window = plan, window
+        self.plan = plan
+        self.window = window
         self.routes = routes_of(plan, window) if routes is None else routes
         shape = (len(plan.workloads), window.nodes.shape[1])
         used = np.zeros_like(window.nodes)
-        self.room = Room(usable=window.nodes, preferred_utilisation=plan.preferred_utilisation, used=used)
+        self.room = Room(
+            usable=window.nodes, preferred_utilisation=plan.preferred_utilisation, used=used
+        )
         pairs = [(c, w) for w, route in enumerate(self.routes) for c in sorted(route.order)]
         self.served = dict(zip(pairs, np.zeros((len(pairs), shape[1])), strict=True))
         """Requests by cluster and workload, where it may go there, shape (hours,)."""
@@ -111,7 +118,8 @@ class Router:
 
     def route(self) -> None:
         """Route all workloads to the available nodes; under a cap, deferrable work within the power allowed."""
-        plan, window = self.plan, self.window
+        plan = self.plan
+        window = self.window
         short = np.zeros(self.shed.shape, dtype=np.bool_)
         urgent = [index for index in plan.by_priority if not plan.workloads[index].deadline_h]
         for (c, index), requests in window.carried_requests.items():
@@ -127,7 +135,9 @@ class Router:
                 self.served[c, index] += requests
             self.shed[index][hours] += left
             outgrown = self.routes[index].outgrown
-            short[index][hours] = (left > 0.0) if outgrown is None else (left > 0.0) & ~outgrown[hours]
+            short[index][hours] = (
+                (left > 0.0) if outgrown is None else (left > 0.0) & ~outgrown[hours]
+            )
         for group in self._sharing(urgent):
             if len(group) > 1:  # one workload alone has been offered every cluster it may use
                 self.place(self._evenly_lit(np.flatnonzero(short[group].any(axis=0))), group)
@@ -138,8 +148,12 @@ class Router:
     def copied(self) -> Router:
         """Return an independent copy with everything routed so far."""
         other = copy.copy(self)
-        other.served, other.shed = {on: was.copy() for on, was in self.served.items()}, self.shed.copy()
-        other.room, other.waiting = replace(self.room, used=self.room.used.copy()), [*self.waiting]
+        other.served, other.shed = (
+            {on: was.copy() for on, was in self.served.items()},
+            self.shed.copy(),
+        )
+        other.room = replace(self.room, used=self.room.used.copy())
+        other.waiting = [*self.waiting]
         return other
 
     def place(self, hours: Ints, which: Sequence[int], allowed_kw: Floats | None = None) -> None:
@@ -152,7 +166,8 @@ class Router:
         room = replace(self.room, used=self.room.used.copy())
         for index in self.plan.by_priority:
             if self.plan.workloads[index].deadline_h:
-                came, route = self.window.demand_requests[index], self.routes[index]
+                came = self.window.demand_requests[index]
+                route = self.routes[index]
                 held_back = maximum(0.0, came - sum(self._served(index).values()))
                 nowhere = {c: np.zeros(came.size) for c in route.order}
                 fill(np.minimum(held_back, room.spare(route)), room, route, nowhere)
@@ -190,15 +205,22 @@ class Router:
         hours = self._evenly_lit(np.flatnonzero(self.room.crowded(levelled)))
         for index in which:
             hours = hours[~self._is_undone(index, hours)]
-        for level in np.linspace(self.plan.preferred_utilisation, 1.0, _LEVELS, endpoint=False).tolist():
+        for level in np.linspace(
+            self.plan.preferred_utilisation, 1.0, _LEVELS, endpoint=False
+        ).tolist():
             if not hours.size:
                 return
-            used, nodes = (sum(in_hours(of[c], hours) for c in levelled) for of in (self.room.used, self.window.nodes))
+            used, nodes = (
+                sum(in_hours(of[c], hours) for c in levelled)
+                for of in (self.room.used, self.window.nodes)
+            )
             tried = np.flatnonzero(used <= level * nodes)  # below the mean is hopeless
             demand = self._demand(hours[tried], which)
             nodes = level * self._nodes(demand)
             if not rented.all():  # nobody rents more for the sake of others' waits than he has to
-                nodes[rented] = np.stack([in_hours(self.room.used[c], demand.hours) for c in on])[rented]
+                nodes[rented] = np.stack([in_hours(self.room.used[c], demand.hours) for c in on])[
+                    rented
+                ]
             given = self._allocate(demand, nodes)
             enough = np.ones(tried.size, dtype=np.bool_)
             for place, asked in enumerate(demand.requests):
@@ -214,27 +236,39 @@ class Router:
         make way: where much would be shed by it, all rent at once.
         """
         order = self.plan.by_priority
-        rents = any(self.routes[index].rented_tiers and self.routes[index].paid_tiers for index in order[urgent:])
+        rents = any(
+            self.routes[index].rented_tiers and self.routes[index].paid_tiers
+            for index in order[urgent:]
+        )
         at_once = self.copied() if rents else None
         for place in range(urgent, len(order)):
             self._defer(order[: place + 1], at_once=False)
 
         def tokens(requests: Floats) -> float:  # at their mean length of the first month
-            return float(sum(requests[w].sum() * self.plan.workloads[w].tokens_per_request[0] for w in order[urgent:]))
+            return float(
+                sum(
+                    requests[w].sum() * self.plan.workloads[w].tokens_per_request[0]
+                    for w in order[urgent:]
+                )
+            )
 
         if at_once is None or not (lost := tokens(self.shed)):
             return
         for place in range(urgent, len(order)):
             at_once._defer(order[: place + 1], at_once=True)
         if lost - tokens(at_once.shed) >= _WORTH_RENTING * tokens(self.window.demand_requests):
-            self.room, self.served = at_once.room, at_once.served
-            self.shed, self.waiting = at_once.shed, at_once.waiting
+            self.room = at_once.room
+            self.served = at_once.served
+            self.shed = at_once.shed
+            self.waiting = at_once.waiting
 
     def _defer(self, which: Sequence[int], *, at_once: bool) -> None:
         """Serve the last of the given workloads, which is deferrable, from capacity left by all before it."""
-        index, arrivals = which[-1], self.window.demand_requests[which[-1]]
+        index = which[-1]
+        arrivals = self.window.demand_requests[which[-1]]
         beside = next(group for group in self._sharing(which) if index in group)
-        route, waiting = self.routes[index], self.waiting[index]
+        route = self.routes[index]
+        waiting = self.waiting[index]
         self.room = replace(self.room, usable=self.window.nodes)
         if route.rented_tiers and route.paid_tiers and not at_once:
             self._rent_for(which)
@@ -263,8 +297,10 @@ class Router:
 
     def _rent_for(self, which: Sequence[int]) -> None:
         """Make hourly rented machines usable by the last workload as far as its deadline requires."""
-        index, usable = which[-1], self.window.nodes.copy()
-        route, arrivals = self.routes[index], self.window.demand_requests[index]
+        index = which[-1]
+        usable = self.window.nodes.copy()
+        route = self.routes[index]
+        arrivals = self.window.demand_requests[index]
         rented = [c for tier in route.rented_tiers for c in tier]
         room = self.room.spare(route)
         usable[rented] = self.room.used[rented]
@@ -276,7 +312,9 @@ class Router:
 
     def _room_within_power(self, free: Floats, which: Sequence[int]) -> tuple[Floats, Bools]:
         """Return the free capacity for the last workload under the power cap, and the hours at the cap."""
-        plan, window, room = self.plan, self.window, free.copy()
+        plan = self.plan
+        window = self.window
+        room = free.copy()
         if window.cap_kw is None:
             return room, np.zeros(free.size, dtype=np.bool_)
         allowed = allowed_it_kw(plan, window.cap_kw, window.hours)
@@ -298,13 +336,15 @@ class Router:
         """
         if len(which) == 1:
             return hours[:0]
-        on, hours = serving(self.routes, which), self._evenly_lit(hours)
+        on = serving(self.routes, which)
+        hours = self._evenly_lit(hours)
         hours = hours[sum(in_hours(self.room.usable[c], hours) > 0.0 for c in on) > 1]
         closed = np.zeros((len(self.window.nodes), hours.size), dtype=np.bool_)
         for other in which[:-1]:
             if self.routes[other].outgrown is None and not self.plan.workloads[other].deadline_h:
                 closed[list(self.routes[other].order)] |= self._is_undone(other, hours)
-        full, tenants = np.ones(hours.size, dtype=np.bool_), np.zeros((len(which) - 1, hours.size), dtype=np.bool_)
+        full = np.ones(hours.size, dtype=np.bool_)
+        tenants = np.zeros((len(which) - 1, hours.size), dtype=np.bool_)
         for c in on.tolist():
             nodes = in_hours(self.room.usable[c], hours)
             not_closed = (nodes > 0.0) & ~closed[c]
@@ -322,10 +362,15 @@ class Router:
 
     def _is_undone(self, index: int, hours: Ints) -> Bools:
         """Return whether a workload was shed for lack of capacity in each of some hours."""
-        came, dark = self.window.demand_requests[index], self.window.dark_requests(index)
-        return np.asarray(in_hours(self.shed[index], hours) > in_hours(came * TOLERANCE + dark, hours))
+        came = self.window.demand_requests[index]
+        dark = self.window.dark_requests(index)
+        return np.asarray(
+            in_hours(self.shed[index], hours) > in_hours(came * TOLERANCE + dark, hours)
+        )
 
-    def _make_room(self, hours: Ints, which: Sequence[int], allowed_kw: Floats | None = None) -> tuple[Demand, Floats]:
+    def _make_room(
+        self, hours: Ints, which: Sequence[int], allowed_kw: Floats | None = None
+    ) -> tuple[Demand, Floats]:
         """Reallocate some hours so that the last workload gets the most without less service to the others."""
         demand = self._demand(hours, which)
         demand.requests[-1] = PLENTY
@@ -333,17 +378,25 @@ class Router:
 
     def _nodes(self, demand: Demand) -> Floats:
         """Return usable nodes of the clusters that serve some workloads, shape (clusters, some hours)."""
-        return np.stack([in_hours(self.room.usable[c], demand.hours) for c in serving(self.routes, demand.workloads)])
+        return np.stack(
+            [
+                in_hours(self.room.usable[c], demand.hours)
+                for c in serving(self.routes, demand.workloads)
+            ]
+        )
 
     def _demand(self, hours: Ints, which: Sequence[int]) -> Demand:
         """Return workloads' demand in some hours: arrivals of urgent ones, scheduled service of deferrable ones."""
-        requests, levels = np.empty((len(which), hours.size)), []
+        requests = np.empty((len(which), hours.size))
+        levels = []
         for place, index in enumerate(which):
             workload = self.plan.workloads[index]
             if workload.deadline_h:
                 # Each has a level of its own: those before it have been promised what they ask for.
                 levels.append(workload.priority + 1 + place)
-                requests[place] = sum(in_hours(served, hours) for served in self._served(index).values())
+                requests[place] = sum(
+                    in_hours(served, hours) for served in self._served(index).values()
+                )
             else:
                 levels.append(workload.priority)
                 requests[place] = in_hours(self.window.reached_requests(index), hours)
@@ -362,7 +415,9 @@ class Router:
         route = self.routes[demand.workloads[place]]
         on = sorted(route.order)
         rows = np.searchsorted(serving(self.routes, demand.workloads), on)
-        return [given[row, place] * route.rate(c, demand.hours) for row, c in zip(rows, on, strict=True)]
+        return [
+            given[row, place] * route.rate(c, demand.hours) for row, c in zip(rows, on, strict=True)
+        ]
 
     def _settle(self, demand: Demand, given: Floats) -> None:
         """Overwrite the served and shed requests of some hours with a new allocation."""
@@ -371,7 +426,8 @@ class Router:
             self.room.used[c][hours] = nodes_given.sum(axis=0)
         for place, index in enumerate(demand.workloads):
             served = self._requests(demand, given, place)
-            total, asked = sum(served), demand.requests[place]
+            total = sum(served)
+            asked = demand.requests[place]
             deferred = self.plan.workloads[index].deadline_h > 0
             # But for rounding, what was promised is served, and so is all that came where there is room for all.
             is_met = (total >= asked * (1.0 - TOLERANCE)) | deferred
@@ -380,10 +436,14 @@ class Router:
                 self.served[c, index][hours] = requests * exactly
             if not deferred:
                 left = np.where(is_met, 0.0, asked - total)
-                self.shed[index][hours] = in_hours(self.window.demand_requests[index], hours) - asked + left
+                self.shed[index][hours] = (
+                    in_hours(self.window.demand_requests[index], hours) - asked + left
+                )
 
 
-def fill(wanted: Floats, room: Room, route: Route, served: Mapping[int, Floats]) -> tuple[Hours, Floats]:
+def fill(
+    wanted: Floats, room: Room, route: Route, served: Mapping[int, Floats]
+) -> tuple[Hours, Floats]:
     """Fill clusters in order up to their preferred utilisation, then spread the rest over the remaining capacity.
 
     Machines rented by the hour are offered what the others, filled as far as their waits allow, have no room for; as
@@ -396,18 +456,28 @@ def fill(wanted: Floats, room: Room, route: Route, served: Mapping[int, Floats])
     if route.allowed is not None and left.size:
         if room.preferred_utilisation < 1.0:
             left = _spread(left, hours, room, route, served, route.allowed)
-        hours, left = _offer(left, hours, route.rented_tiers, replace(room, preferred_utilisation=1.0), route, served)
+        hours, left = _offer(
+            left, hours, route.rented_tiers, replace(room, preferred_utilisation=1.0), route, served
+        )
     if not left.size or room.preferred_utilisation == 1.0:
         return hours, left
     return hours, _spread(left, hours, room, route, served)
 
 
 def _offer(
-    left: Floats, hours: Hours, tiers: Sequence[Sequence[int]], room: Room, route: Route, served: Mapping[int, Floats]
+    left: Floats,
+    hours: Hours,
+    tiers: Sequence[Sequence[int]],
+    room: Room,
+    route: Route,
+    served: Mapping[int, Floats],
 ) -> tuple[Hours, Floats]:
     """Offer requests to tiers in order up to their preferred nodes; return the remaining hours and requests."""
     for tier in tiers:
-        free = [room.free_requests(room.preferred(cluster, hours), route, cluster, hours) for cluster in tier]
+        free = [
+            room.free_requests(room.preferred(cluster, hours), route, cluster, hours)
+            for cluster in tier
+        ]
         total = free[0] if len(tier) == 1 else sum(free[1:], start=free[0].copy())
         short = np.flatnonzero(total < left)
         taken = np.minimum(total, left)
@@ -427,7 +497,12 @@ def _offer(
 
 
 def _spread(
-    left: Floats, hours: Hours, room: Room, route: Route, served: Mapping[int, Floats], allowed: Floats | None = None
+    left: Floats,
+    hours: Hours,
+    room: Room,
+    route: Route,
+    served: Mapping[int, Floats],
+    allowed: Floats | None = None,
 ) -> Floats:
     """Spread requests over clusters in proportion to free capacity; return the requests without room.
 
@@ -438,7 +513,9 @@ def _spread(
     if allowed is not None:
         share = allowed if allowed.shape[1] == 1 else allowed[:, hours]
         usable = [nodes * share[c] for c, nodes in zip(over, usable, strict=True)]
-    free = [room.free_requests(nodes, route, c, hours) for c, nodes in zip(over, usable, strict=True)]
+    free = [
+        room.free_requests(nodes, route, c, hours) for c, nodes in zip(over, usable, strict=True)
+    ]
     total = sum(free, start=np.zeros_like(left))
     share = np.minimum(left, total) / safe_denominator(total)
     for cluster, most in zip(over, free, strict=True):
@@ -448,7 +525,9 @@ def _spread(
     return maximum(0.0, left - total)
 
 
-def with_carried(plan: Plan, window: WindowInput, routes: Sequence[Route] | None = None) -> WindowInput:
+def with_carried(
+    plan: Plan, window: WindowInput, routes: Sequence[Route] | None = None
+) -> WindowInput:
     """Return a window with the load that hosted machines carry in site outages; pass ``routes`` where known.
 
     With the site lit for a share l of an hour, a provider's n nodes are alone for 1 − l of it: of d·(1 − l) requests
@@ -490,9 +569,13 @@ def allowed_loads(plan: Plan, requests: Floats) -> Floats:
     allowed = by_pair.min(axis=1, initial=1.0)[:, np.newaxis]
     for (c, w), by_rate in plan.burst_tables.items():
         assert plan.no_burst_tables is not None  # what bursts add, they add to something
-        at_rates = kept(plan.no_burst_tables[:, c, w].sum(axis=0) + by_rate.added.sum(axis=0), float(allowance[w]))
+        at_rates = kept(
+            plan.no_burst_tables[:, c, w].sum(axis=0) + by_rate.added.sum(axis=0),
+            float(allowance[w]),
+        )
         between = by_rate.between(requests[w])
-        row, further = between.row, between.further
+        row = between.row
+        further = between.further
         if allowed.shape[1] == 1:
             allowed = np.repeat(allowed, row.size, axis=1)
         at_hours = at_rates[row] * (1.0 - further) + np.append(at_rates, 0.0)[row + 1] * further
@@ -514,11 +597,17 @@ def routes_of(plan: Plan, window: WindowInput) -> list[Route]:
             rate = table[c, w] if months is None else table[c, w].take(months)
             speed = window.speed.get((c, w))
             rates[c] = rate if speed is None else rate * speed
-        tokens, outgrown = workload.tokens_per_request[:1], None
+        tokens = workload.tokens_per_request[:1]
+        outgrown = None
         if months is not None:
             tokens = workload.tokens_per_request.take(months)
             if np.any(table[list(workload.cluster_order), w] <= 0.0):
                 outgrown = np.all(table[:, w] <= 0.0, axis=0).take(months)
-        rented, allowed = workload.rented_tiers, any_wait if workload.deadline_h else waits
-        routes.append(Route(workload.cluster_tiers, rates, tokens, rented, allowed if rented else None, outgrown))
+        rented = workload.rented_tiers
+        allowed = any_wait if workload.deadline_h else waits
+        routes.append(
+            Route(
+                workload.cluster_tiers, rates, tokens, rented, allowed if rented else None, outgrown
+            )
+        )
     return routes

@@ -92,7 +92,9 @@ class Simulation:
         self.env.process(site_outages(self.env, plan, self.log, streams))
         self.months: list[MonthFigures] = []
         if isinstance(self.shop, RepairShopProcess):
-            shared = RunContext(plan=plan, shop=self.shop, supply=self.supply, log=self.log, months=self.months)
+            shared = RunContext(
+                plan=plan, shop=self.shop, supply=self.supply, log=self.log, months=self.months
+            )
             for name, process in started.items():  # each has random numbers of its own
                 world = SimulationContext(self.env, name, streams, shared)
                 self.env.process(guarded(process, world))
@@ -106,7 +108,11 @@ class Simulation:
 
         With a review there are further ends, before which nothing that it may decide can have an effect.
         """
-        review = Review(self.plan, self.supply, self.demand_requests) if self.plan.expansion.rules else None
+        review = (
+            Review(self.plan, self.supply, self.demand_requests)
+            if self.plan.expansion.rules
+            else None
+        )
         waiting = tuple(np.zeros(workload.deadline_h) for workload in self.plan.workloads)
         inputs: list[WindowInput] = []
         windows: list[WindowResult] = []
@@ -145,7 +151,11 @@ class Simulation:
             ended = range(len(self.months), int(np.searchsorted(edges, last, side="right")) - 1)
             finished: Iterable[MonthFigures] = itertools.repeat(NOT_LOOKED_AT, len(ended))
             if self.watched and ended:
-                begun = next(n for n, w in enumerate(windows) if w.first_hour + w.nodes.shape[1] > edges[ended.start])
+                begun = next(
+                    n
+                    for n, w in enumerate(windows)
+                    if w.first_hour + w.nodes.shape[1] > edges[ended.start]
+                )
                 rented = rent_for_shed(self.plan, windows, self.on_offer).requests
                 finished = _figures(self.plan, ended, windows[begun:], node_hours[begun:], rented)
             for figures in finished:
@@ -176,16 +186,20 @@ class Simulation:
         """Return the parts of a window in which no cluster changes its size, with the sizes."""
         if not self.plan.sizes:
             return [(first, last, ())]
-        which = sizes_by_hour(self.plan, np.stack([course.by_hour(first, last) for course in self.histories.present]))
+        which = sizes_by_hour(
+            self.plan, np.stack([course.by_hour(first, last) for course in self.histories.present])
+        )
         cuts = 1 + np.flatnonzero(np.any(which[:, 1:] != which[:, :-1], axis=0))
         edges = [0, *cuts.tolist(), last - first]
         return [
-            (first + begin, first + end, tuple(which[:, begin].tolist())) for begin, end in itertools.pairwise(edges)
+            (first + begin, first + end, tuple(which[:, begin].tolist()))
+            for begin, end in itertools.pairwise(edges)
         ]
 
     def _load(self, first: int, last: int) -> tuple[Floats, Floats | None]:
         """Return a part of the window's arrivals and the site's power cap, with what processes change of them."""
-        demand, cap_kw = self.demand_requests[:, first:last], self.plan.site.cap_kw
+        demand = self.demand_requests[:, first:last]
+        cap_kw = self.plan.site.cap_kw
         cap_kw = None if cap_kw is None else cap_kw[first:last]
         if self.log.effects:
             names = [workload.name for workload in self.plan.workloads]
@@ -193,7 +207,9 @@ class Simulation:
         hours = np.arange(first, last, dtype=np.float64)
         for effect in self.log.effects:
             within = quantities.open_fraction(hours, effect.start_h, effect.end_h)
-            if effect.kind == "curtailment" and within.any():  # an hour that it begins or ends in, as a whole
+            if (
+                effect.kind == "curtailment" and within.any()
+            ):  # an hour that it begins or ends in, as a whole
                 before = np.full(hours.size, np.inf) if cap_kw is None else cap_kw
                 cap_kw = np.where(within > 0.0, np.minimum(before, effect.amount), before)
         return demand, cap_kw
@@ -210,30 +226,48 @@ class Simulation:
         )
         np.clip(failed, 0.0, present, out=failed)
         np.clip(taken, 0.0, failed, out=taken)
-        lit, healthy, dark = None, present - failed, np.zeros(present.shape)
-        if events := [event for event in self.log.site if event.start_h < last and event.end_h > first]:
-            times = np.array([time_h for event in events for time_h in event])  # outages follow one another
+        lit = None
+        healthy = present - failed
+        dark = np.zeros(present.shape)
+        if events := [
+            event for event in self.log.site if event.start_h < last and event.end_h > first
+        ]:
+            times = np.array(
+                [time_h for event in events for time_h in event]
+            )  # outages follow one another
             lit = steps_by_hour(times, np.tile([0.0, 1.0], len(events)), first, last - first)
             np.multiply(healthy, 1.0 - lit, out=dark, where=self.plan.on_site[:, None] > 0.0)
             healthy -= dark
-        return lit, NodeHours(present=present, failed=failed, taken=taken, dark=dark, healthy=healthy)
+        return lit, NodeHours(
+            present=present, failed=failed, taken=taken, dark=dark, healthy=healthy
+        )
 
 
 def _figures(
-    plan: Plan, months: range, windows: Sequence[WindowResult], node_hours: Sequence[NodeHours], rented: Floats
+    plan: Plan,
+    months: range,
+    windows: Sequence[WindowResult],
+    node_hours: Sequence[NodeHours],
+    rented: Floats,
 ) -> Iterator[MonthFigures]:
     """Yield the figures of finished months that the expansion review uses."""
     which = slice(months.start, months.stop)
-    edges = [plan.month_edges_h[months.start : months.stop + 1] - window.first_hour for window in windows]
+    edges = [
+        plan.month_edges_h[months.start : months.stop + 1] - window.first_hour for window in windows
+    ]
     spans = [
         (number, place, slice(*span))
         for place, (window, hours) in enumerate(zip(windows, edges, strict=True))
-        for number, span in enumerate(itertools.pairwise(np.clip(hours, 0, window.nodes.shape[1]).tolist()))
+        for number, span in enumerate(
+            itertools.pairwise(np.clip(hours, 0, window.nodes.shape[1]).tolist())
+        )
         if span[0] < span[1]
     ]
     """The parts of months that windows have: month, window, and its hours within that."""
 
-    def totals(name: str, parts: Sequence[object] = windows, axis: int | tuple[int, ...] = 1) -> Floats:
+    def totals(
+        name: str, parts: Sequence[object] = windows, axis: int | tuple[int, ...] = 1
+    ) -> Floats:
         """Return monthly sums of an hourly series of each window, shape (months, rows)."""
         series = [getattr(part, name) for part in parts]
         sums = np.zeros((len(months), series[0].shape[-2]))
@@ -246,9 +280,15 @@ def _figures(
     served = totals("served_requests", axis=(0, 2))
     busy = totals("busy_nodes")
     shed = quantities.shed_requests(refused, rented[which])
-    missed, settled = quantities.missed_requests(late, shed), quantities.settled_requests(served, refused)
+    missed = quantities.missed_requests(late, shed)
+    settled = quantities.settled_requests(served, refused)
     lost, asked = (
-        np.array([row @ tokens for row, tokens in zip(requests, plan.tokens_per_request[which], strict=True)])
+        np.array(
+            [
+                row @ tokens
+                for row, tokens in zip(requests, plan.tokens_per_request[which], strict=True)
+            ]
+        )
         for requests in (shed, demand)
     )
     figures = (
@@ -257,9 +297,15 @@ def _figures(
         1.0 - quantities.attainment(missed.sum(axis=1), settled.sum(axis=1)),
     )
     # A month without machines or requests gives no reason to act: nothing to divide by counts as nothing.
-    for utilisation, shed_fraction, missed_fraction in zip(*(np.nan_to_num(f).tolist() for f in figures), strict=True):
-        by_cluster = {cluster.name: use for cluster, use in zip(plan.clusters, utilisation, strict=True)}
-        yield MonthFigures(utilisation=by_cluster, shed_fraction=shed_fraction, missed_fraction=missed_fraction)
+    for utilisation, shed_fraction, missed_fraction in zip(
+        *(np.nan_to_num(f).tolist() for f in figures), strict=True
+    ):
+        by_cluster = {
+            cluster.name: use for cluster, use in zip(plan.clusters, utilisation, strict=True)
+        }
+        yield MonthFigures(
+            utilisation=by_cluster, shed_fraction=shed_fraction, missed_fraction=missed_fraction
+        )
 
 
 @functools.lru_cache(maxsize=1)
@@ -272,7 +318,11 @@ def _demand_requests(demand: DemandPlan, streams: Streams) -> Floats:
 
 
 def run_plan(
-    plan: Plan, seed: int, replication: int = 0, window_h: int | None = None, processes: Sequence[Process] = ()
+    plan: Plan,
+    seed: int,
+    replication: int = 0,
+    window_h: int | None = None,
+    processes: Sequence[Process] = (),
 ) -> Run:
     """Run one replication of a plan, with the user's own processes.
 
@@ -312,8 +362,12 @@ class Course:
     def go_on(self, times_h: Sequence[float] | Floats, levels: Sequence[float] | Floats) -> None:
         """Start the next window with these steps."""
         if self.levels.size:
-            self.before, self.had_moved = self.level, True
-        self.times_h, self.levels = np.asarray(times_h, dtype=np.float64), np.asarray(levels, dtype=np.float64)
+            self.before = self.level
+            self.had_moved = True
+        self.times_h, self.levels = (
+            np.asarray(times_h, dtype=np.float64),
+            np.asarray(levels, dtype=np.float64),
+        )
 
     def has_moved(self, by_h: float) -> bool:
         """Return whether it has had any step before a time in the window."""
@@ -338,9 +392,13 @@ class _Speed:
         """Start a window with these changes; speed returns to exactly 1 when every incident is fixed."""
         incidents = [step for step in steps if step[2] >= 0]
         for which, course, chosen in ((0, self.speed, steps), (1, self.slowed, incidents)):
-            logs = [*itertools.accumulate((factor for _, factor, _ in chosen), initial=self.logs[which])]
+            logs = [
+                *itertools.accumulate((factor for _, factor, _ in chosen), initial=self.logs[which])
+            ]
             self.logs[which] = logs[-1]
-            course.go_on([step[0] for step in chosen], [math.exp(round(log, 12)) for log in logs[1:]])
+            course.go_on(
+                [step[0] for step in chosen], [math.exp(round(log, 12)) for log in logs[1:]]
+            )
 
     def slowdown(self, first: int, last: int) -> SpeedLoss | None:
         """Return the hours slowed by open incidents in a part of the window; None where there are none."""
@@ -348,7 +406,11 @@ class _Speed:
         steps = slice(slowed.times_h.searchsorted(last))
         times = [0.0, *slowed.times_h[steps].tolist(), float(last)]
         levels = [slowed.before, *slowed.levels[steps].tolist()]
-        slow = [span for span, level in zip(itertools.pairwise(times), levels, strict=True) if level != 1.0]
+        slow = [
+            span
+            for span, level in zip(itertools.pairwise(times), levels, strict=True)
+            if level != 1.0
+        ]
         hours = hours_within(slow, first, last - first)
         if not hours.size:
             return None
@@ -359,9 +421,16 @@ class Histories:
     """Speeds by cluster and workload, and nodes by cluster, window after window."""
 
     def __init__(
-        self, plan: Plan, log: ChangeLog, shop: RepairShop | RepairShopProcess, *, has_processes: bool
+        self,
+        plan: Plan,
+        log: ChangeLog,
+        shop: RepairShop | RepairShopProcess,
+        *,
+        has_processes: bool,
     ) -> None:
-        self.log, self.shop, software = log, shop, plan.software
+        self.log = log
+        self.shop = shop
+        software = plan.software
         self.twins: dict[Pair, Pair] = {}
         """For each cluster and workload the first that shares its history of speed. Clusters of one stack and workloads
         of one model do, but for precision, for the roofline and the date of the first image, which decide what releases
@@ -369,15 +438,29 @@ class Histories:
         first: dict[tuple[str, str, int, str, float, tuple[float, ...]], Pair] = {}
         for w, workload in enumerate(plan.workloads):
             for c in workload.cluster_order:
-                cluster, wide = plan.clusters[c], float(software.wide_precision_factor[c, w])
+                cluster = plan.clusters[c]
+                wide = float(software.wide_precision_factor[c, w])
                 apart = (-1, "") if workload.launch_h is None else (w, cluster.accelerator)
-                apart = (w, cluster.name) if has_processes else apart  # which may slow any of them alone
-                ends = (float(software.roofline_log_gain[c, w]), float(software.dated_log_gain[c, w]))
+                apart = (
+                    (w, cluster.name) if has_processes else apart
+                )  # which may slow any of them alone
+                ends = (
+                    float(software.roofline_log_gain[c, w]),
+                    float(software.dated_log_gain[c, w]),
+                )
                 course = (*ends, software.clock_h[c])
-                key = (str(software.stack_of[c, w]), workload.model, *apart, -1.0 if math.isnan(wide) else wide, course)
+                key = (
+                    str(software.stack_of[c, w]),
+                    workload.model,
+                    *apart,
+                    -1.0 if math.isnan(wide) else wide,
+                    course,
+                )
                 self.twins[c, w] = first.setdefault(key, (c, w))
         self._speeds = {twin: _Speed() for twin in self.twins.values()}
-        self.present, self.failed, self.taken = ([Course(0.0) for _ in plan.clusters] for _ in range(3))
+        self.present, self.failed, self.taken = (
+            [Course(0.0) for _ in plan.clusters] for _ in range(3)
+        )
         """By cluster, nodes delivered and not retired, those out of service, and those that a user's process has."""
         self._per_node = np.array([cluster.accelerators_per_node for cluster in plan.clusters])
         self._per_group = np.array([float(cluster.group_accelerators) for cluster in plan.clusters])
@@ -409,9 +492,13 @@ class Histories:
         self._read_changes = len(self.log.changes)
         changes = sorted(change for change in self._changes if change.time_h < until_h)
         self._changes = [change for change in self._changes if change.time_h >= until_h]
-        for index, (course, per_node) in enumerate(zip(self.present, self._per_node.tolist(), strict=True)):
+        for index, (course, per_node) in enumerate(
+            zip(self.present, self._per_node.tolist(), strict=True)
+        ):
             moves = [change for change in changes if change.cluster == index]
-            counts = itertools.accumulate((change.accelerators / per_node for change in moves), initial=course.level)
+            counts = itertools.accumulate(
+                (change.accelerators / per_node for change in moves), initial=course.level
+            )
             course.go_on([change.time_h for change in moves], list(counts)[1:])
         # When those outages begin and end that are new, or had not ended.
         rows = self._open + self.shop.rows[self._outages :]
@@ -419,17 +506,25 @@ class Histories:
         cluster = np.array([row.claim.cluster for row in rows], dtype=np.intp)
         times_h = np.array([row.start_h for row in rows] + [row.end_h for row in rows])
         np.minimum(times_h, np.tile(self._retire_h[cluster], 2), out=times_h)
-        self._open = [row for row, end_h in zip(rows, times_h[len(rows) :].tolist(), strict=True) if end_h >= until_h]
+        self._open = [
+            row
+            for row, end_h in zip(rows, times_h[len(rows) :].tolist(), strict=True)
+            if end_h >= until_h
+        ]
         ends = np.flatnonzero((times_h >= self._until_h) & (times_h < until_h))
         ends = ends[np.argsort(times_h[ends], kind="stable")]
         groups = np.array([row.groups for row in rows], dtype=np.intp)
         nodes = groups * self._per_group[cluster] / self._per_node[cluster]
-        times_h, owner, deltas = times_h[ends], np.tile(cluster, 2)[ends], np.concatenate((nodes, -nodes))[ends]
+        times_h = times_h[ends]
+        owner = np.tile(cluster, 2)[ends]
+        deltas = np.concatenate((nodes, -nodes))[ends]
         by_process = np.tile([row.claim.severity == "" for row in rows], 2).astype(bool)[ends]
         for courses, which in ((self.failed, np.ones_like(by_process)), (self.taken, by_process)):
             for index, course in enumerate(courses):
                 here = np.flatnonzero((owner == index) & which)
-                course.go_on(times_h[here], np.cumsum(np.concatenate(([course.level], deltas[here])))[1:])
+                course.go_on(
+                    times_h[here], np.cumsum(np.concatenate(([course.level], deltas[here])))[1:]
+                )
         self._until_h = until_h
 
     def speeds(self, first: int, last: int) -> tuple[dict[Pair, Floats], dict[Pair, SpeedLoss]]:
@@ -437,16 +532,24 @@ class Histories:
 
         Of a part of the window, shape (hours,) each.
         """
-        moved = {twin: course for twin, course in self._speeds.items() if course.speed.has_moved(last)}
+        moved = {
+            twin: course for twin, course in self._speeds.items() if course.speed.has_moved(last)
+        }
         speed = {twin: course.speed.by_hour(first, last) for twin, course in moved.items()}
         slowed = {twin: course.slowdown(first, last) for twin, course in moved.items()}
         return (
             {pair: speed[twin] for pair, twin in self.twins.items() if twin in speed},
-            {pair: slow for pair, twin in self.twins.items() if (slow := slowed.get(twin)) is not None},
+            {
+                pair: slow
+                for pair, twin in self.twins.items()
+                if (slow := slowed.get(twin)) is not None
+            },
         )
 
 
-_M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD, _M_ARENA_MAX = -3, -1, -8  # malloc.h of glibc
+_M_MMAP_THRESHOLD = -3  # malloc.h of glibc
+_M_TRIM_THRESHOLD = -1
+_M_ARENA_MAX = -8
 _LARGEST = 2**31 - 1
 _MADV_HUGEPAGE = 14  # sys/mman.h of Linux
 _HUGE_PAGE_BYTES = 2**21
@@ -478,7 +581,9 @@ def keep_memory() -> bool:
         place = np.empty(_HUGE_BYTES, dtype=np.uint8)
         begin = -(-place.ctypes.data // _HUGE_PAGE_BYTES) * _HUGE_PAGE_BYTES
         size = place.ctypes.data + _HUGE_BYTES - begin
-        library.madvise(ctypes.c_void_p(begin), ctypes.c_size_t(size), _MADV_HUGEPAGE)  # one that has none says so
+        library.madvise(
+            ctypes.c_void_p(begin), ctypes.c_size_t(size), _MADV_HUGEPAGE
+        )  # one that has none says so
     return True
 
 

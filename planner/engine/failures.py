@@ -14,7 +14,9 @@ from planner.plan.parts import ReliabilityPlan
 from planner.plan.plan import ClusterPlan
 
 SEVERITIES = ("soft", "medium", "hard")
-SOFT, MEDIUM, HARD = 0, 1, 2
+SOFT = 0
+MEDIUM = 1
+HARD = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,17 +46,22 @@ class Failures:
 
 _ROUNDS = 16
 """Failures of each node that are drawn first; then twice as many, and so on up to :data:`_MOST_ROUNDS`."""
-_MOST_ROUNDS, _MARKS = 1024, 5
+_MOST_ROUNDS = 1024
+_MARKS = 5
 
 
-def _lives(streams: Streams, name: str, first_node: int, hazard: Floats) -> tuple[Ints, Floats, Floats]:
+def _lives(
+    streams: Streams, name: str, first_node: int, hazard: Floats
+) -> tuple[Ints, Floats, Floats]:
     """Draw a Poisson process of rate 1 for each node, up to its own hazard, shape (nodes,).
 
     Returns the node of each event, the hazard at which it comes, and uniform marks, shape (marks, events). The k-th
     event of a node takes the same numbers however many nodes and events there are: a longer life has the same past.
     """
     events: list[tuple[Ints, Floats, Floats]] = []
-    reached, rounds, block = np.zeros(hazard.size), _ROUNDS, 0
+    reached = np.zeros(hazard.size)
+    rounds = _ROUNDS
+    block = 0
     while (alive := np.flatnonzero(reached < hazard)).size:
         shape = (first_node + int(alive[-1]) + 1, rounds, _MARKS)
         drawn = streams(f"{name}/{block}").random(shape)[first_node:]
@@ -62,7 +69,8 @@ def _lives(streams: Streams, name: str, first_node: int, hazard: Floats) -> tupl
         node, place = np.nonzero(at < hazard[: len(drawn), None])
         events.append((node, at[node, place], drawn[node, place, 1:].T))
         reached[: len(drawn)] = at[:, -1]
-        rounds, block = min(2 * rounds, _MOST_ROUNDS), block + 1
+        rounds = min(2 * rounds, _MOST_ROUNDS)
+        block = block + 1
     if not events:
         return np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros((_MARKS - 1, 0))
     nodes, hazards, marks = zip(*events, strict=True)
@@ -88,13 +96,18 @@ def draw_failures(
     plain = 1.0 / (1.0 + plan.lemon_fraction * (plan.lemon_multiplier - 1.0))
     chosen = streams(f"failures/{key}/lemons").random(first_node + start_h.size)[first_node:]
     rate = total_rate * np.where(chosen < plan.lemon_fraction, plan.lemon_multiplier * plain, plain)
-    tau, most = plan.early_life_h, rate * (plan.early_life_multiplier - 1.0) * plan.early_life_h
+    tau = plan.early_life_h
+    most = rate * (plan.early_life_multiplier - 1.0) * plan.early_life_h
     node, hazard, marks = _lives(streams, f"failures/{key}", first_node, rate * exposure)
-    young, early, more = _lives(streams, f"failures/{key}/early", first_node, most * -np.expm1(-exposure / tau))
+    young, early, more = _lives(
+        streams, f"failures/{key}/early", first_node, most * -np.expm1(-exposure / tau)
+    )
     age = np.concatenate((hazard / rate[node], -tau * np.log1p(-early / most[young])))
     node = np.concatenate((node, young))
     kind, heal, length, turn = np.concatenate((marks, more), axis=1)
-    spread = np.sqrt(-2.0 * np.log1p(-length)) * np.cos(2.0 * np.pi * turn)  # standard normal (Box and Muller)
+    spread = np.sqrt(-2.0 * np.log1p(-length)) * np.cos(
+        2.0 * np.pi * turn
+    )  # standard normal (Box and Muller)
     rates = np.array([cause.per_node_h for cause in plan.causes])
     edges = np.cumsum(rates) / rates.sum() if rates.sum() > 0 else np.ones(len(plan.causes))
     cause = np.minimum(np.searchsorted(edges, kind, side="right"), len(plan.causes) - 1)
@@ -132,14 +145,20 @@ def draw_interruptions(
     Times to replacement are exponential. Interruptions take no crew and no part, as a soft failure does; their cause is
     the plan's last.
     """
-    rent, cause = cluster.rent, len(plan.causes) - 1
+    rent = cluster.rent
+    cause = len(plan.causes) - 1
     assert rent is not None, "only machines under contract are taken back"
-    until_h, rate = min(end_h, cluster.retire_h), rent.interruptions_per_h
-    alone, together = rate * (1.0 - rent.together_fraction), rate * rent.together_fraction
+    until_h = min(end_h, cluster.retire_h)
+    rate = rent.interruptions_per_h
+    alone = rate * (1.0 - rent.together_fraction)
+    together = rate * rent.together_fraction
     exposure = np.maximum(until_h - start_h, 0.0)
     node, hazard, marks = _lives(streams, f"interruptions/{key}", first_node, alone * exposure)
-    _, all_hazard, all_marks = _lives(streams, f"interruptions/{cluster.accelerator}", 0, np.array([together * end_h]))
-    time_h, all_h = start_h[node] + hazard / alone, all_hazard / together
+    _, all_hazard, all_marks = _lives(
+        streams, f"interruptions/{cluster.accelerator}", 0, np.array([together * end_h])
+    )
+    time_h = start_h[node] + hazard / alone
+    all_h = all_hazard / together
     hit, event = np.nonzero((start_h[:, None] <= all_h) & (all_h < until_h))
     node = np.concatenate((node, hit))
     return Failures(

@@ -178,7 +178,11 @@ class Route:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "order", [cluster for tier in self.tiers for cluster in tier])
-        object.__setattr__(self, "divisors", {cluster: safe_denominator(self.rates[cluster]) for cluster in self.order})
+        object.__setattr__(
+            self,
+            "divisors",
+            {cluster: safe_denominator(self.rates[cluster]) for cluster in self.order},
+        )
 
     @property
     def paid_tiers(self) -> Sequence[Sequence[int]]:
@@ -192,7 +196,11 @@ class Route:
 
     def tokens(self, hours: Hours) -> Floats:
         """Return the tokens per request in some hours, of shape (1,) or (some hours,)."""
-        return self.tokens_per_request if self.tokens_per_request.size == 1 else self.tokens_per_request[hours]
+        return (
+            self.tokens_per_request
+            if self.tokens_per_request.size == 1
+            else self.tokens_per_request[hours]
+        )
 
     def rate(self, cluster: int, hours: Hours) -> Floats:
         """Return the requests per node and hour on a cluster in some hours, of shape (1,) or (some hours,)."""
@@ -207,7 +215,10 @@ class Route:
 
 def serving(routes: Sequence[Route], workloads: Sequence[int]) -> Ints:
     """Return the clusters that serve any of the workloads, in index order."""
-    return np.array(sorted({cluster for workload in workloads for cluster in routes[workload].order}), dtype=np.intp)
+    return np.array(
+        sorted({cluster for workload in workloads for cluster in routes[workload].order}),
+        dtype=np.intp,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,7 +240,8 @@ def residence(plan: Plan, placement: Placement, windows: Sequence[WindowResult])
     """
     starts = plan.month_edges_h[:-1]
     served, nodes, busy, placed, loading = (
-        joined(name, windows) for name in ("served_requests", "nodes", "busy_nodes", "replicas", "loading_nodes")
+        joined(name, windows)
+        for name in ("served_requests", "nodes", "busy_nodes", "replicas", "loading_nodes")
     )
     deployments = placement.deployments
     size = np.array([deployment.nodes_per_replica for deployment in deployments])
@@ -237,7 +249,11 @@ def residence(plan: Plan, placement: Placement, windows: Sequence[WindowResult])
     for c, whole_replicas in enumerate(placement.placed):
         there = [d for d, deployment in enumerate(deployments) if deployment.cluster == c]
         if whole_replicas:
-            replicas[there], held[there], load[there] = placed[there], placed[there] * size[there, None], loading[there]
+            replicas[there], held[there], load[there] = (
+                placed[there],
+                placed[there] * size[there, None],
+                loading[there],
+            )
             continue
         for d in there:
             if served[c][list(deployments[d].workloads)].any():
@@ -265,7 +281,11 @@ def never_placed(plan: Plan, windows: Sequence[WindowResult]) -> list[int]:
     for w, workload in enumerate(placement.pools.workloads):
         held = [placement.pool_deployment[pool] for pool in workload.cluster_order]
         placed = [d for d in held if d is not None]
-        if not held or len(placed) < len(held) or not any(window.demand_requests[w].max() > 0.0 for window in windows):
+        if (
+            not held
+            or len(placed) < len(held)
+            or not any(window.demand_requests[w].max() > 0.0 for window in windows)
+        ):
             continue
         if not any(window.replicas[d].max() > 0.0 for window in windows for d in placed):
             never.append(w)

@@ -41,10 +41,14 @@ def maximise(
     """
     rows, columns = matrices.shape[1:]
     tableaus = np.zeros((len(matrices), rows + objectives.shape[1], columns + rows))
-    tableaus[:, :rows, :columns], tableaus[:, rows:] = matrices, objectives
+    tableaus[:, :rows, :columns] = matrices
+    tableaus[:, rows:] = objectives
     tableaus[:, :rows, columns:] = np.eye(rows)
-    bases, levels = np.tile(np.arange(columns, columns + rows), (len(matrices), 1)), limits.copy()
-    for row in set(range(rows)) - set(met):  # its slack is there to begin with: what it counts, its columns count
+    bases = np.tile(np.arange(columns, columns + rows), (len(matrices), 1))
+    levels = limits.copy()
+    for row in set(range(rows)) - set(
+        met
+    ):  # its slack is there to begin with: what it counts, its columns count
         counted = objectives[:, :, columns + row, None]
         if counted.any():
             tableaus[:, rows:] -= counted * tableaus[:, row, None]
@@ -69,7 +73,8 @@ def _fill(tableaus: Floats, bases: Ints, filled: Ints, levels: Floats, program: 
     pivots = amounts[:, rows, np.arange(rows.size)]
     new_rows = tableaus[:, rows] / pivots[:, :, None]
     tableaus -= amounts @ new_rows
-    tableaus[:, rows], bases[:, rows] = new_rows, columns
+    tableaus[:, rows] = new_rows
+    bases[:, rows] = columns
     for row, pivot, amount in zip(rows.tolist(), pivots.T, amounts.T, strict=True):
         level = levels[row] / pivot.take(program)
         for other in np.flatnonzero(amount[: bases.shape[1]].any(axis=1)).tolist():
@@ -79,21 +84,28 @@ def _fill(tableaus: Floats, bases: Ints, filled: Ints, levels: Floats, program: 
 
 def _meet(tableaus: Floats, bases: Ints, met: Ints, levels: Floats, program: Ints) -> None:
     """Satisfy some rows in full, each by the column of least cost, or by its slack where no column can."""
-    programs, rows = np.arange(len(bases))[:, None], bases.shape[1]
+    programs = np.arange(len(bases))[:, None]
+    rows = bases.shape[1]
     columns = slice(tableaus.shape[2] - rows)
     able = tableaus[:, met, columns] > _TOLERANCE
     entering = _cheapest(tableaus[:, met, columns], tableaus[:, None, rows:, columns], able)
     can = np.asarray(able.any(axis=2))
-    amounts = np.where(can[:, :, None], tableaus[programs, :, entering], 0.0)  # shape (programs, met, m + levels)
-    pivots = np.where(can, np.take_along_axis(tableaus[:, met], entering[:, :, None], axis=2)[:, :, 0], 1.0)
-    new_rows, new_levels = tableaus[:, met] / pivots[:, :, None], levels[met] / pivots.T[:, program]
+    amounts = np.where(
+        can[:, :, None], tableaus[programs, :, entering], 0.0
+    )  # shape (programs, met, m + levels)
+    pivots = np.where(
+        can, np.take_along_axis(tableaus[:, met], entering[:, :, None], axis=2)[:, :, 0], 1.0
+    )
+    new_rows = tableaus[:, met] / pivots[:, :, None]
+    new_levels = levels[met] / pivots.T[:, program]
     # Each column is met in one row at most, so these sums have one term each and the rows can enter all at once.
     tableaus -= np.einsum("pkr,pkc->prc", amounts, new_rows)
     for row in np.flatnonzero(amounts[:, :, :rows].any(axis=(0, 1))).tolist():
         by = np.flatnonzero(amounts[:, :, row].any(axis=0)).tolist()
         terms = [amounts[:, k, row][program] * new_levels[k] for k in by]
         levels[row] -= sum(terms[1:], start=terms[0])
-    tableaus[:, met], levels[met] = new_rows, new_levels
+    tableaus[:, met] = new_rows
+    levels[met] = new_levels
     bases[:, met] = np.where(can, entering, bases[:, met])
 
 
@@ -103,23 +115,29 @@ def _mend(tableaus: Floats, bases: Ints, group: Ints, levels: Floats, solution: 
     ``tableaus`` has shape (groups, m + levels, n + m), ``bases`` (groups, m) and ``levels``, what the basic columns
     come to, (m, hours). Each step makes the objectives of an hour less than they were, so none comes back to a basis.
     """
-    rows, hours = bases.shape[1], np.arange(group.size)
+    rows = bases.shape[1]
+    hours = np.arange(group.size)
     for _ in range(_STEPS_PER_ROW * rows):
         least = levels.min(axis=0)
         fits = least >= -_TOLERANCE
         if fits.any():
-            fit, unfit = np.flatnonzero(fits), np.flatnonzero(~fits)
+            fit = np.flatnonzero(fits)
+            unfit = np.flatnonzero(~fits)
             solution[bases[group[fit]].T, hours[fit]] = np.maximum(in_hours(levels, fit), 0.0)
             if not unfit.size:
                 return
-            hours, levels, group, least = hours[unfit], in_hours(levels, unfit), group[unfit], least[unfit]
+            hours = hours[unfit]
+            levels = in_hours(levels, unfit)
+            group = group[unfit]
+            least = least[unfit]
         leaving = _first(levels == least)
         step = group * rows + leaving
         taken = np.zeros(bases.size, dtype=np.bool_)
         taken[step] = True
         before, row = np.divmod(np.flatnonzero(taken), rows)
         group = (np.cumsum(taken) - 1)[step]
-        tableaus, bases = tableaus[before], bases[before]
+        tableaus = tableaus[before]
+        bases = bases[before]
         to_mend = -tableaus[np.arange(row.size), row]
         able = to_mend > _TOLERANCE
         can = np.asarray(able.any(axis=1))
@@ -156,7 +174,9 @@ def _cheapest(per_column: Floats, gains: Floats, able: Bools) -> Ints:
     return np.asarray(able.argmax(axis=-1), dtype=np.intp)
 
 
-def _pivot(tableaus: Floats, place: tuple[Ints, Ints], levels: Floats, leaving: Floats, group: Ints) -> Floats:
+def _pivot(
+    tableaus: Floats, place: tuple[Ints, Ints], levels: Floats, leaving: Floats, group: Ints
+) -> Floats:
     """Exchange one row's basic column in each tableau; return the new levels, shape (m, hours).
 
     ``leaving`` is the level of that row in each hour.
@@ -167,7 +187,8 @@ def _pivot(tableaus: Floats, place: tuple[Ints, Ints], levels: Floats, leaving: 
     new_row = tableaus[program, row] / pivots[:, None]
     tableaus -= amounts[:, :, None] * new_row[:, None, :]
     tableaus[program, row] = new_row
-    hours, left = np.arange(group.size), row[group]
+    hours = np.arange(group.size)
+    left = row[group]
     new_level = leaving / pivots[group]
     change = in_hours(amounts.T[:rows], group)
     change *= new_level

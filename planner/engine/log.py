@@ -121,7 +121,8 @@ class ChangeLog:
 
     def added_requests(self, workloads: Sequence[str], first_hour: int, hours: int) -> Floats:
         """Return the further requests that users' processes let come in each hour, shape (workloads, hours)."""
-        added, starts_h = np.zeros((len(workloads), hours)), np.arange(first_hour, first_hour + hours, dtype=np.float64)
+        added = np.zeros((len(workloads), hours))
+        starts_h = np.arange(first_hour, first_hour + hours, dtype=np.float64)
         for effect in self.effects:
             if effect.kind == "demand":
                 open_h = open_fraction(starts_h, effect.start_h, effect.end_h)
@@ -173,7 +174,9 @@ class _Seeded:
     replication: int = 0
 
     def __call__(self, name: str) -> np.random.Generator:
-        digest = hashlib.blake2b(f"{self.seed}/{self.replication}/{name}".encode(), digest_size=_DIGEST_BYTES)
+        digest = hashlib.blake2b(
+            f"{self.seed}/{self.replication}/{name}".encode(), digest_size=_DIGEST_BYTES
+        )
         return np.random.Generator(np.random.SFC64(_Digest(digest.digest())))  # type: ignore[arg-type]  # stubs want SeedSequence itself
 
 

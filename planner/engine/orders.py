@@ -32,7 +32,9 @@ def peak_needs(plan: Plan, cluster: int, requests: Floats) -> Floats:
     wait and that the cluster serves. ``requests`` have the shape (..., workloads, hours).
     """
     urgent = [w for w, workload in enumerate(plan.workloads) if workload.deadline_h == 0]
-    rates = np.broadcast_to(plan.requests_per_node_h[cluster], (len(plan.workloads), plan.month_edges_h.size - 1))
+    rates = np.broadcast_to(
+        plan.requests_per_node_h[cluster], (len(plan.workloads), plan.month_edges_h.size - 1)
+    )
     with np.errstate(divide="ignore"):
         nodes = np.where(rates > 0.0, 1.0 / rates, 0.0)[urgent]
     spans = itertools.pairwise(plan.month_edges_h.tolist())
@@ -63,26 +65,42 @@ def worths(plan: Plan, cluster: int, requests: Floats) -> Floats:
 
 def _fit(peaks: Floats, ahead_months: float, growth_per_year: float) -> tuple[Floats, Floats]:
     """Return the logarithm of the forecast and its standard error, of shape (...); −∞ where nothing was needed."""
-    seen, count = peaks[..., -TREND_MONTHS:], min(peaks.shape[-1], TREND_MONTHS)
-    logs, time = np.log(np.where(seen > 0.0, seen, 1.0)), np.arange(count) - (count - 1.0)
+    seen = peaks[..., -TREND_MONTHS:]
+    count = min(peaks.shape[-1], TREND_MONTHS)
+    logs = np.log(np.where(seen > 0.0, seen, 1.0))
+    time = np.arange(count) - (count - 1.0)
 
     def mean(of: Floats, weights: Floats) -> Floats:
-        return np.asarray((of * weights).sum(axis=-1) / np.maximum(weights.sum(axis=-1), 1.0), dtype=np.float64)
+        return np.asarray(
+            (of * weights).sum(axis=-1) / np.maximum(weights.sum(axis=-1), 1.0), dtype=np.float64
+        )
 
     has = np.asarray(seen > 0.0, dtype=np.float64)
     last = has * (time > -_LEVEL_MONTHS)
-    level, middle, months, late_months = mean(logs, last), mean(time, last), has.sum(axis=-1), last.sum(axis=-1)
+    level = mean(logs, last)
+    middle = mean(time, last)
+    months = has.sum(axis=-1)
+    late_months = last.sum(axis=-1)
     off = (time - mean(time, has)[..., None]) * has
-    spread = np.maximum((off**2).sum(axis=-1), 0.5)  # of two months in a row, the least that has a slope
-    slope, prior = (off * logs).sum(axis=-1) / spread, np.log1p(growth_per_year) / MONTHS_PER_YEAR
+    spread = np.maximum(
+        (off**2).sum(axis=-1), 0.5
+    )  # of two months in a row, the least that has a slope
+    slope = (off * logs).sum(axis=-1) / spread
+    prior = np.log1p(growth_per_year) / MONTHS_PER_YEAR
     weight = np.where(months >= 2, months / (PRIOR_MONTHS + months), 0.0)
     ahead = ahead_months - middle
-    log_peak = np.where(late_months > 0, level + ((1.0 - weight) * prior + weight * slope) * ahead, -np.inf)
+    log_peak = np.where(
+        late_months > 0, level + ((1.0 - weight) * prior + weight * slope) * ahead, -np.inf
+    )
     residuals = (logs - mean(logs, has)[..., None] - slope[..., None] * off) * has
     variance = (residuals**2).sum(axis=-1) / np.where(months > 2, months - 2.0, np.nan)
     reach = weight * ahead
-    level_slope = (middle - mean(time, has)) / spread  # the covariance of level and slope, over the variance of a month
-    factor = 1.0 + 1.0 / np.maximum(late_months, 1.0) + reach**2 / spread + 2.0 * reach * level_slope
+    level_slope = (
+        middle - mean(time, has)
+    ) / spread  # the covariance of level and slope, over the variance of a month
+    factor = (
+        1.0 + 1.0 / np.maximum(late_months, 1.0) + reach**2 / spread + 2.0 * reach * level_slope
+    )
     return log_peak, np.sqrt(variance * factor)
 
 
@@ -106,12 +124,15 @@ def forecast_log_error(peaks: Floats, ahead_months: float, growth_per_year: floa
 
 def looks_to_h(plan: Plan, month: int, ahead_months: int) -> float:
     """Return the hour ``ahead_months`` after the end of a month, counted from 1, also beyond the horizon."""
-    edges, until = plan.month_edges_h, month + ahead_months
+    edges = plan.month_edges_h
+    until = month + ahead_months
     beyond = max(0, until - (edges.size - 1))
     return float(edges[until - beyond]) + beyond * HOURS_PER_YEAR / MONTHS_PER_YEAR
 
 
-def installed_nodes(plan: Plan, by_h: float, bought: Floats, retired: Floats, worth: Floats) -> Floats:
+def installed_nodes(
+    plan: Plan, by_h: float, bought: Floats, retired: Floats, worth: Floats
+) -> Floats:
     """Return the nodes installed and on order by an hour, in nodes of one cluster, shape (...).
 
     Stated purchases count from the day they are due, and slips are not foreseen; what rules bought counts from its
@@ -130,7 +151,12 @@ def installed_nodes(plan: Plan, by_h: float, bought: Floats, retired: Floats, wo
 
 
 def order_up_to(
-    forecast: Floats, installed: Floats, threshold: float, target: float, step: int, most: Floats | float
+    forecast: Floats,
+    installed: Floats,
+    threshold: float,
+    target: float,
+    step: int,
+    most: Floats | float,
 ) -> Ints:
     """Return the whole nodes to order, which bring the forecast load down to the target, shape (...).
 
@@ -139,7 +165,9 @@ def order_up_to(
     """
     steps = np.ceil((forecast / target - installed) / step - _ROUNDING)
     steps = np.minimum(steps, np.floor(np.asarray(most) / step + _ROUNDING))
-    return (np.where(forecast > threshold * installed, np.maximum(steps, 0.0), 0.0) * step).astype(np.int64)
+    return (np.where(forecast > threshold * installed, np.maximum(steps, 0.0), 0.0) * step).astype(
+        np.int64
+    )
 
 
 def slip_h(slip: ThreePoint | None, streams: Streams, key: str, number: int) -> float:

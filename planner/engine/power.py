@@ -54,12 +54,16 @@ def hold(plan: Plan, used: Floats, nodes: Floats, allowed: Floats) -> tuple[Floa
             power = plan.clusters[c].node_power
             share = capacity[c] / np.maximum(nodes[c], _NONE)
             least_kw = np.interp(share, np.append(0.0, work), np.append(0.0, kw)) * nodes[c]
-            drawn[c] = least_kw * power.node_kw(used[c] / np.maximum(capacity[c], _NONE)) / power.full_kw
+            drawn[c] = (
+                least_kw * power.node_kw(used[c] / np.maximum(capacity[c], _NONE)) / power.full_kw
+            )
         return capacity, drawn
 
-    low, high = np.zeros(allowed.size), np.full(allowed.size, np.log(_MOST_HEADROOM))
+    low = np.zeros(allowed.size)
+    high = np.full(allowed.size, np.log(_MOST_HEADROOM))
     for _ in range(_BISECTIONS):
         middle = 0.5 * (low + high)
         fits = at(np.exp(middle))[1].sum(axis=0) <= allowed
-        low, high = np.where(fits, middle, low), np.where(fits, high, middle)
+        low = np.where(fits, middle, low)
+        high = np.where(fits, high, middle)
     return at(np.exp(low))

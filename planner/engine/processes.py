@@ -33,8 +33,26 @@ from planner.validation import nearest
 
 Process = Callable[["SimulationContext"], Generator[simpy.Event, Any, Any]]
 PRICED = (
-    *("energy", "cooling", "demand_charge", "colocation", "carbon", "rent", "burst_rental", "api", "revenue"),
-    *("operations_staff", "software_engineers", "support_contracts", "licences", "maintenance", "insurance", "rma"),
+    *(
+        "energy",
+        "cooling",
+        "demand_charge",
+        "colocation",
+        "carbon",
+        "rent",
+        "burst_rental",
+        "api",
+        "revenue",
+    ),
+    *(
+        "operations_staff",
+        "software_engineers",
+        "support_contracts",
+        "licences",
+        "maintenance",
+        "insurance",
+        "rma",
+    ),
 )
 """Accounts whose prices a process may change."""
 ENTRY_POINTS = "planner.processes"
@@ -44,7 +62,9 @@ ENTRY_POINTS = "planner.processes"
 class SimulationContext:
     """A run in progress as a process sees it; times are hours since the start, nodes are indices in a cluster."""
 
-    def __init__(self, env: simpy.Environment, name: str, streams: Streams, run: RunContext) -> None:
+    def __init__(
+        self, env: simpy.Environment, name: str, streams: Streams, run: RunContext
+    ) -> None:
         self.env = env
         """The clock, of which ``env.now`` is the hour: whatever SimPy offers can be used with it."""
         self.name = name
@@ -99,17 +119,27 @@ class SimulationContext:
         """Say whether a node of a cluster is on site, in service or not."""
         return self._run.shop.is_there(self._index(cluster), node)
 
-    def within_reserve(self, cluster: str, reserve: int | None = None) -> Generator[simpy.Event, Any, None]:
+    def within_reserve(
+        self, cluster: str, reserve: int | None = None
+    ) -> Generator[simpy.Event, Any, None]:
         """Wait until fewer nodes of a cluster are down than its reserve, as planned work does: ``yield from`` it."""
-        index, shop, plan = self._index(cluster), self._run.shop, self._run.plan.reliability
-        while shop.nodes_down[index] >= (plan.reserve(shop.count(index)) if reserve is None else reserve):
+        index = self._index(cluster)
+        shop = self._run.shop
+        plan = self._run.plan.reliability
+        while shop.nodes_down[index] >= (
+            plan.reserve(shop.count(index)) if reserve is None else reserve
+        ):
             yield shop.back[index]
 
-    def take_out(self, cluster: str, nodes: Sequence[int], cause: str, kind: str = "") -> list[Claim]:
+    def take_out(
+        self, cluster: str, nodes: Sequence[int], cause: str, kind: str = ""
+    ) -> list[Claim]:
         """Take nodes out of service, also if already down; pass the result to :meth:`bring_back`."""
         index = self._index(cluster)
         if missing := [node for node in nodes if not self.is_there(cluster, node)]:
-            raise ScenarioError(f"cluster {cluster} has no node {missing[0]} on site at hour {self.now_h:g}")
+            raise ScenarioError(
+                f"cluster {cluster} has no node {missing[0]} on site at hour {self.now_h:g}"
+            )
         return [self._run.shop.hold(index, node, cause, kind) for node in nodes]
 
     def bring_back(self, held: Sequence[Claim]) -> None:
@@ -117,15 +147,21 @@ class SimulationContext:
         for claim in held:
             self._run.shop.release(claim)
 
-    def order(self, cluster: str, nodes: int, lead_h: float = 0.0, price_factor: float = 1.0) -> None:
+    def order(
+        self, cluster: str, nodes: int, lead_h: float = 0.0, price_factor: float = 1.0
+    ) -> None:
         """Order nodes; they arrive and are paid after the lead time, and serve once commissioned.
 
         ``price_factor`` is today's list price against the scenario's; a quote that holds today goes before it.
         """
         if nodes < 1 or lead_h < 0:
-            raise ScenarioError(f"an order is of one node or more and comes later: {nodes} after {lead_h:g} hours")
+            raise ScenarioError(
+                f"an order is of one node or more and comes later: {nodes} after {lead_h:g} hours"
+            )
         index = self._index(cluster)
-        prices = self._run.plan.clusters[index].order_prices_usd(self.now_h, int(nodes), price_factor)
+        prices = self._run.plan.clusters[index].order_prices_usd(
+            self.now_h, int(nodes), price_factor
+        )
         self._run.supply.expand(index, int(nodes), self.now_h + lead_h, prices)
 
     def retire(self, cluster: str, nodes: int) -> int:
@@ -134,13 +170,24 @@ class SimulationContext:
 
     def slow(self, cluster: str, speed_fraction: float, hours: float, workload: str = "") -> None:
         """Let a cluster work at a fraction of its speed for some hours, on one workload or on all it serves."""
-        self._check(0.0 < speed_fraction <= 1.0, hours, f"{speed_fraction!r} is no fraction of speed above 0")
-        index, loads = self._index(cluster), self._run.plan.workloads
+        self._check(
+            0.0 < speed_fraction <= 1.0,
+            hours,
+            f"{speed_fraction!r} is no fraction of speed above 0",
+        )
+        index = self._index(cluster)
+        loads = self._run.plan.workloads
         which = [self._workload(workload)] if workload else range(len(loads))
         pairs = tuple((index, w) for w in which if index in loads[w].cluster_order)
-        number, begun_h = next(self._run.log.incidents), self.now_h
-        for time_h, factor in ((begun_h, math.log(speed_fraction)), (begun_h + hours, -math.log(speed_fraction))):
-            event = SoftwareEvent(time_h, pairs, (factor,) * len(pairs), "slowed", number, self.name)
+        number = next(self._run.log.incidents)
+        begun_h = self.now_h
+        for time_h, factor in (
+            (begun_h, math.log(speed_fraction)),
+            (begun_h + hours, -math.log(speed_fraction)),
+        ):
+            event = SoftwareEvent(
+                time_h, pairs, (factor,) * len(pairs), "slowed", number, self.name
+            )
             self._run.log.software.append(event)
 
     def curtail(self, cap_kw: float, hours: float) -> None:
@@ -151,7 +198,11 @@ class SimulationContext:
 
     def add_demand(self, workload: str, requests_per_s: float, hours: float) -> None:
         """Let more requests of a workload come for some hours."""
-        self._check(0.0 <= requests_per_s < math.inf, hours, f"{requests_per_s!r} requests/s cannot be added")
+        self._check(
+            0.0 <= requests_per_s < math.inf,
+            hours,
+            f"{requests_per_s!r} requests/s cannot be added",
+        )
         self._workload(workload)
         self._affect("demand", workload, requests_per_s, hours)
         self.note(f"{workload}: {requests_per_s:g} requests/s more for {hours:g} h")
@@ -159,10 +210,15 @@ class SimulationContext:
     def reprice(self, account: str, factor: float, hours: float = math.inf) -> None:
         """Multiply what is posted to an account from now on, for some hours or to the end; a month by its hours."""
         if account not in PRICED:
-            raise ScenarioError(f"no price is of the account {account!r}; {nearest(account, PRICED) or PRICED}")
+            raise ScenarioError(
+                f"no price is of the account {account!r}; {nearest(account, PRICED) or PRICED}"
+            )
         self._check(0.0 <= factor < math.inf, hours, f"{factor!r} is no factor of a price")
         self._affect("price", account, factor, hours)
-        self.note(f"{account} at {factor:g} times its price" + (f" for {hours:g} h" if hours < math.inf else ""))
+        self.note(
+            f"{account} at {factor:g} times its price"
+            + (f" for {hours:g} h" if hours < math.inf else "")
+        )
 
     def note(self, text: str, cluster: str = "") -> None:
         """Write a line into ``events.csv``."""
@@ -171,11 +227,15 @@ class SimulationContext:
         self._run.log.notes.append(Note(self.now_h, self.name, text, cluster))
 
     def _affect(self, kind: str, target: str, amount: float, hours: float) -> None:
-        self._run.log.effects.append(Effect(self.now_h, self.now_h + hours, self.name, kind, target, float(amount)))
+        self._run.log.effects.append(
+            Effect(self.now_h, self.now_h + hours, self.name, kind, target, float(amount))
+        )
 
     def _check(self, is_sound: bool, hours: float, message: str) -> None:
         if not (is_sound and hours > 0.0):
-            raise ScenarioError(message if not is_sound else f"{hours!r} hours from now are no time to come")
+            raise ScenarioError(
+                message if not is_sound else f"{hours!r} hours from now are no time to come"
+            )
 
     def _workload(self, name: str) -> int:
         names = [workload.name for workload in self._run.plan.workloads]
@@ -185,7 +245,9 @@ class SimulationContext:
 
     def _index(self, cluster: str) -> int:
         if cluster not in self.clusters:
-            raise ScenarioError(f"no cluster is called {cluster!r}; {nearest(cluster, self.clusters) or self.clusters}")
+            raise ScenarioError(
+                f"no cluster is called {cluster!r}; {nearest(cluster, self.clusters) or self.clusters}"
+            )
         return self.clusters.index(cluster)
 
 
@@ -202,7 +264,9 @@ class RunContext:
 
 def name_of(process: Process) -> str:
     """Return a process's name as ``module:function``."""
-    return f"{getattr(process, '__module__', '?')}:{getattr(process, '__qualname__', repr(process))}"
+    return (
+        f"{getattr(process, '__module__', '?')}:{getattr(process, '__qualname__', repr(process))}"
+    )
 
 
 def numbered(processes: Sequence[Process]) -> dict[str, Process]:
@@ -223,7 +287,9 @@ def guarded(process: Process, world: SimulationContext) -> Generator[simpy.Event
         event = next(steps, None)
         while event is not None:
             if not isinstance(event, simpy.Event):
-                raise TypeError(f"yielded {event!r}, which is no event to wait for, such as world.timeout(24)")
+                raise TypeError(
+                    f"yielded {event!r}, which is no event to wait for, such as world.timeout(24)"
+                )
             happened = yield event
             try:
                 event = steps.send(happened)
@@ -231,11 +297,16 @@ def guarded(process: Process, world: SimulationContext) -> Generator[simpy.Event
                 return
     except (Exception, SystemExit) as error:
         code = getattr(process, "__code__", None)
-        file, line = getattr(code, "co_filename", None), getattr(code, "co_firstlineno", None)
-        frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+        file = getattr(code, "co_filename", None)
+        line = getattr(code, "co_firstlineno", None)
+        frames = [
+            frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file
+        ]
         what = str(error) if isinstance(error, PlannerError) else f"{type(error).__name__}: {error}"
         message = f"process {world.name} failed at hour {world.now_h:g}: {what}"
-        raise ScenarioError(Problem(file=file, line=frames[-1].lineno if frames else line, message=message)) from error
+        raise ScenarioError(
+            Problem(file=file, line=frames[-1].lineno if frames else line, message=message)
+        ) from error
 
 
 @functools.cache
@@ -301,7 +372,9 @@ def failures_of(world: SimulationContext, domain: DomainPlan) -> Steps:
                 nodes = [node for node in world.nodes(cluster) if node // domain.nodes == place]
                 world.env.process(mend(cluster, nodes))
 
-    yield simpy.AllOf(world.env, [world.env.process(fail(c, world.random_of[c])) for c in world.on_site])
+    yield simpy.AllOf(
+        world.env, [world.env.process(fail(c, world.random_of[c])) for c in world.on_site]
+    )
 
 
 def windows(world: SimulationContext, work: PlannedWork, reserve: int | None = None) -> Steps:
@@ -309,13 +382,16 @@ def windows(world: SimulationContext, work: PlannedWork, reserve: int | None = N
     while True:
         yield world.timeout(work.every_h)
         for cluster in world.on_site:
-            nodes, draw = world.nodes(cluster), world.random_of[cluster]
+            nodes = world.nodes(cluster)
+            draw = world.random_of[cluster]
             count = min(int(draw.poisson(work.nodes_fraction * len(nodes))), len(nodes))
             chosen = sorted(draw.choice(nodes, count, replace=False).tolist()) if count else []
             world.env.process(_drain(world, cluster, chosen, "maintenance", work.length_h, reserve))
 
 
-def rollouts(world: SimulationContext, work: PlannedWork, reserve: int | None = None, cause: str = "firmware") -> Steps:
+def rollouts(
+    world: SimulationContext, work: PlannedWork, reserve: int | None = None, cause: str = "firmware"
+) -> Steps:
     """Simulate rollouts that drain every node on site once per round, never more of a cluster than its reserve.
 
     Rounds begin one interval apart, the first after one interval; one that takes longer puts off the next.
@@ -325,20 +401,32 @@ def rollouts(world: SimulationContext, work: PlannedWork, reserve: int | None = 
         number += 1
         yield world.timeout(max(0.0, number * work.every_h - world.now_h))
         begun_h = world.now_h
-        drains = [_drain(world, name, world.nodes(name), cause, work.length_h, reserve) for name in world.on_site]
+        drains = [
+            _drain(world, name, world.nodes(name), cause, work.length_h, reserve)
+            for name in world.on_site
+        ]
         yield simpy.AllOf(world.env, [world.env.process(drain) for drain in drains])
         world.note(f"round {number} done after {(world.now_h - begun_h) / HOURS_PER_DAY:.1f} days")
 
 
 def _drain(
-    world: SimulationContext, cluster: str, nodes: Sequence[int], cause: str, length_h: float, reserve: int | None
+    world: SimulationContext,
+    cluster: str,
+    nodes: Sequence[int],
+    cause: str,
+    length_h: float,
+    reserve: int | None,
 ) -> Steps:
     """Drain nodes one by one, each when fewer nodes than the reserve are down."""
     at_work = []
     for node in nodes:
         yield from world.within_reserve(cluster, reserve)
         if world.is_there(cluster, node):  # it may have been retired meanwhile
-            at_work.append(world.env.process(_finish(world, world.take_out(cluster, [node], cause, PLANNED), length_h)))
+            at_work.append(
+                world.env.process(
+                    _finish(world, world.take_out(cluster, [node], cause, PLANNED), length_h)
+                )
+            )
     yield simpy.AllOf(world.env, at_work)
 
 

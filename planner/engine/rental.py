@@ -30,7 +30,8 @@ def hold(
     """
     width = max(terms.hold_h, int(terms.startup_h) + 2)
     before = np.zeros((2, width)) if before is None else before
-    wants, whole_h = np.concatenate((before[0], wanted)), int(terms.startup_h)
+    wants = np.concatenate((before[0], wanted))
+    whole_h = int(terms.startup_h)
     highest = np.minimum(_running_max(wants, terms.hold_h)[width:], most)
     startable = np.where(on_offer, np.minimum(wanted, most), 0.0)
     held = clamp_scan(np.zeros(wanted.size), startable, highest, before[1, -1])
@@ -45,7 +46,8 @@ def _running_max(series: Floats, width: int) -> Floats:
 
     Of twice as many hours with each step: scipy's filter is as fast, and takes a third of a second to load.
     """
-    highest, reach = series.copy(), 1
+    highest = series.copy()
+    reach = 1
     while reach < width:
         further = min(reach, width - reach)
         highest[further:] = np.maximum(highest[further:], highest[:-further])
@@ -59,8 +61,14 @@ class Rentals:
     def __init__(self, plan: Plan, streams: Streams) -> None:
         self.plan = plan
         rents = ((c, cluster.rent) for c, cluster in enumerate(plan.clusters))
-        self.terms = {c: (rent.hourly, rent) for c, rent in rents if rent is not None and rent.hourly is not None}
-        self.on_offer = {c: terms.on_offer(plan.hours, streams) for c, (terms, _) in self.terms.items()}
+        self.terms = {
+            c: (rent.hourly, rent)
+            for c, rent in rents
+            if rent is not None and rent.hourly is not None
+        }
+        self.on_offer = {
+            c: terms.on_offer(plan.hours, streams) for c, (terms, _) in self.terms.items()
+        }
         """By cluster, the hours in which nodes can be had, shape (hours,)."""
         self.states: dict[int, Floats] = {}
         self.unlimited: WindowResult | None = None
@@ -73,10 +81,13 @@ class Rentals:
         """
         if not self.terms:
             return window, machines
-        present, failed, nodes = machines.present.copy(), machines.failed.copy(), window.nodes.copy()
+        present = machines.present.copy()
+        failed = machines.failed.copy()
+        nodes = window.nodes.copy()
         needed = self._needed(window)
         for c, (terms, rent) in self.terms.items():
-            most, offers = np.ceil(present[c] - ROUNDING), self.on_offer[c][window.hours]
+            most = np.ceil(present[c] - ROUNDING)
+            offers = self.on_offer[c][window.hours]
             wanted = np.minimum(np.maximum(needed[c], rent.warm_nodes), most)
             held, ready, self.states[c] = hold(terms, wanted, most, offers, self.states.get(c))
             present[c], failed[c] = held, np.maximum(held - nodes[c], 0.0)
@@ -90,17 +101,25 @@ class Rentals:
 
         ceil(nodes at work, were all there / load that the SLO allows), in whole replicas where those count.
         """
-        needed, plan = np.zeros_like(window.nodes), at_sizes(self.plan, window.sizes)
+        needed = np.zeros_like(window.nodes)
+        plan = at_sizes(self.plan, window.sizes)
         followed = [c for c in self.terms if plan.clusters[c].is_paid_by_the_hour]
         if not window.nodes[followed].any() and self.unlimited is None:
             return needed
         if (before := self.unlimited) is not None:
-            waiting, replicas = before.waiting_requests, before.replicas_after
+            waiting = before.waiting_requests
+            replicas = before.replicas_after
             window = replace(window, waiting_requests=waiting, replicas_before=replicas)
         self.unlimited = result = evaluate_window(self.plan, window)
-        allowed, routes = allowed_loads(plan, window.demand_requests), routes_of(plan, window)
-        allowed, placement = np.where(allowed > 0.0, allowed, 1.0), plan.placement
-        tiers = (tier for load in plan.workloads for tier in load.cluster_tiers[: -load.rented_tiers or None])
+        allowed = allowed_loads(plan, window.demand_requests)
+        routes = routes_of(plan, window)
+        allowed = np.where(allowed > 0.0, allowed, 1.0)
+        placement = plan.placement
+        tiers = (
+            tier
+            for load in plan.workloads
+            for tier in load.cluster_tiers[: -load.rented_tiers or None]
+        )
         ranked = {c for tier in tiers for c in tier}  # by the user: filled as all others are
         for c in followed:
             if c in ranked and plan.preferred_utilisation > 0.0:
@@ -110,11 +129,16 @@ class Rentals:
                 total = np.zeros_like(total)
                 for deployment in (one for one in placement.deployments if one.cluster == c):
                     served = {w: result.served_requests[c, w] for w in deployment.workloads}
-                    work = sum(routes[w].nodes(requests, c, ALL) for w, requests in served.items()) / deployment.speed
+                    work = (
+                        sum(routes[w].nodes(requests, c, ALL) for w, requests in served.items())
+                        / deployment.speed
+                    )
                     replicas = np.ceil(work / allowed[c] / deployment.nodes_per_replica - ROUNDING)
                     least = np.where(replicas > 0.0, deployment.least_replicas, 0.0)
                     total += np.maximum(replicas, least) * deployment.nodes_per_replica
-            if window.lit_fraction is not None:  # what comes in a part of an hour that is dark here is served in that
+            if (
+                window.lit_fraction is not None
+            ):  # what comes in a part of an hour that is dark here is served in that
                 total = total / np.where(window.lit_fraction < 1.0, 1.0 - window.lit_fraction, 1.0)
             needed[c] = np.ceil(total - ROUNDING)
         return needed
@@ -137,7 +161,8 @@ def rent_by_hour(plan: Plan, shed: Floats, on_offer: Bools | None) -> tuple[Floa
     than there are, every workload gets the same share of its need. ``shed``, shape (workloads, hours), begins with the
     horizon; ``on_offer`` None is always.
     """
-    burst, hours = plan.money.market.burst, shed.shape[1]
+    burst = plan.money.market.burst
+    hours = shed.shape[1]
     if burst is None:
         return np.zeros_like(shed), np.zeros(hours)
     month = plan.months.hour_periods[:hours]
@@ -147,7 +172,8 @@ def rent_by_hour(plan: Plan, shed: Floats, on_offer: Bools | None) -> tuple[Floa
     needed[shed <= 0] = 0.0
     servable = np.isfinite(needed)
     needed[~servable] = 0.0
-    wanted, size = needed.sum(axis=0), burst.accelerators_per_instance
+    wanted = needed.sum(axis=0)
+    size = burst.accelerators_per_instance
     most = np.full(hours, burst.most_accelerators // size)
     instances = np.minimum(np.ceil(wanted / size - ROUNDING), most)
     offers = np.ones(hours, dtype=np.bool_) if on_offer is None else on_offer[:hours]
@@ -157,10 +183,13 @@ def rent_by_hour(plan: Plan, shed: Floats, on_offer: Bools | None) -> tuple[Floa
     return np.where(servable, shed, 0.0) * share, held * size
 
 
-def rent_for_shed(plan: Plan, windows: Sequence[WindowResult], on_offer: Bools | None = None) -> Rented:
+def rent_for_shed(
+    plan: Plan, windows: Sequence[WindowResult], on_offer: Bools | None = None
+) -> Rented:
     """Return the shed requests that burst rental serves instead; sums by month of the windows from the start on."""
     months = plan.month_edges_h.size - 1
-    requests, accelerator_h = np.zeros((months, len(plan.workloads))), np.zeros(months)
+    requests = np.zeros((months, len(plan.workloads)))
+    accelerator_h = np.zeros(months)
     if plan.money.market.burst is not None:
         served, billed = rent_by_hour(plan, joined("shed_requests", windows), on_offer)
         begun = np.flatnonzero(plan.month_edges_h[:-1] < billed.size)

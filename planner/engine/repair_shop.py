@@ -32,7 +32,8 @@ Steps = Generator[simpy.Event, Any, None]
 GroupKey = tuple[int, int, int]
 """Cluster, node and group of a node's accelerators."""
 _NEVER = float("inf")  # until its repair has begun
-DOMAIN, PLANNED = "domain", "planned"
+DOMAIN = "domain"
+PLANNED = "planned"
 """What stands for the severity of a repair where a domain failed, and where nodes are drained for planned work."""
 
 
@@ -73,7 +74,8 @@ class _Book:
     """The record of every outage and every broken part of a run, common to both repair shops."""
 
     def __init__(self, plan: ReliabilityPlan, clusters: tuple[ClusterPlan, ...]) -> None:
-        self.plan, self.clusters = plan, clusters
+        self.plan = plan
+        self.clusters = clusters
         self.causes = [cause.name for cause in plan.causes]
         self.hosted = [cluster.is_hosted for cluster in clusters]
         self.on_site = [0] * len(clusters)
@@ -90,20 +92,29 @@ class _Book:
     def accelerators(self) -> int:
         """Accelerators on site; hosted machines are repaired by their provider."""
         nodes = zip(self.on_site, self.clusters, strict=True)
-        return sum(count * cluster.accelerators_per_node for count, cluster in nodes if not cluster.is_hosted)
+        return sum(
+            count * cluster.accelerators_per_node
+            for count, cluster in nodes
+            if not cluster.is_hosted
+        )
 
     def staff(self, cluster: int, service_h: Floats) -> tuple[list[float], list[float]]:
         """Return the hours at which each further crew and spare part is added for nodes entering service, rising.
 
         Each comes with the node that makes one more needed.
         """
-        there, here, size = self.on_site[cluster], self.accelerators, self.clusters[cluster].accelerators_per_node
+        there = self.on_site[cluster]
+        here = self.accelerators
+        size = self.clusters[cluster].accelerators_per_node
         mended = 0 if self.hosted[cluster] else size
 
         def comes(needed: Callable[[int], int]) -> list[float]:
             wanted = range(needed(0) + 1, needed(service_h.size) + 1)
             # Needs rise with nodes, so the node is found by halving: a few steps for each of thousands of nodes.
-            return [float(service_h[bisect_left(range(1, service_h.size), count, key=needed)]) for count in wanted]
+            return [
+                float(service_h[bisect_left(range(1, service_h.size), count, key=needed)])
+                for count in wanted
+            ]
 
         self.on_site[cluster] += service_h.size
         return (
@@ -113,9 +124,14 @@ class _Book:
 
     def groups_of(self, cluster: int) -> int:
         """Return the number of accelerator groups on each node of a cluster."""
-        return self.clusters[cluster].accelerators_per_node // self.clusters[cluster].group_accelerators
+        return (
+            self.clusters[cluster].accelerators_per_node
+            // self.clusters[cluster].group_accelerators
+        )
 
-    def fail(self, cluster: int, time_h: float, node: int, group: int, cause: int, severity: int) -> tuple[Claim, int]:
+    def fail(
+        self, cluster: int, time_h: float, node: int, group: int, cause: int, severity: int
+    ) -> tuple[Claim, int]:
         """Record a failure; return its claim, and the severity that decides on crews and parts.
 
         A provider mends its machines itself: none of them waits for a crew or a part of the site's.
@@ -128,7 +144,11 @@ class _Book:
     def hard_failures(self) -> tuple[Floats, NDArray[np.int64], NDArray[np.int64]]:
         """Return time, cluster and node of each broken part."""
         times, clusters, nodes = zip(*self.broken, strict=True) if self.broken else ((), (), ())
-        return np.array(times, dtype=np.float64), np.array(clusters, dtype=np.int64), np.array(nodes, dtype=np.int64)
+        return (
+            np.array(times, dtype=np.float64),
+            np.array(clusters, dtype=np.int64),
+            np.array(nodes, dtype=np.int64),
+        )
 
     def outages(self) -> list[Outage]:
         """Return every outage with its cause, with the groups of one claim combined."""
@@ -143,7 +163,8 @@ class _Book:
                 continue
             begin_h = min(end_h, self.now_h()) if claim.begin_h is None else claim.begin_h
             place = (claim.cluster, claim.node, groups * cluster.group_accelerators)
-            span_h, wait_h = (start_h, min(end_h, cluster.retire_h)), max(begin_h - start_h, 0.0)
+            span_h = (start_h, min(end_h, cluster.retire_h))
+            wait_h = max(begin_h - start_h, 0.0)
             outages.append(Outage(*span_h, *place, claim.cause, claim.severity, wait_h))
         return outages
 
@@ -184,7 +205,9 @@ class RepairShop(_Book):
     def admit(self, cluster: int, service_h: Floats) -> int:
         """Add nodes of a cluster that enter service at rising times; return the index of the first."""
         first = len(self.node_up[cluster])
-        for heap, times in zip((self.crews, self.spares[cluster]), self.staff(cluster, service_h), strict=True):
+        for heap, times in zip(
+            (self.crews, self.spares[cluster]), self.staff(cluster, service_h), strict=True
+        ):
             for time_h in times:
                 heapq.heappush(heap, time_h)
         self._reserve_anew(cluster)
@@ -199,17 +222,24 @@ class RepairShop(_Book):
 
     def work_until(self, end_h: float) -> None:
         """Process all failures before ``end_h`` in chronological order."""
-        due, left = [], []
+        due = []
+        left = []
         for cluster, failures in self._expected:
             end = int(failures.time_h.searchsorted(end_h))
             due += [(*row, cluster) for row in failures.where(slice(end)).rows()]
             if end < failures.time_h.size:
                 left.append((cluster, failures.where(slice(end, None))))
         self._expected = left
-        for time_h, node, group, cause, severity, repair_h, cluster in sorted(due, key=operator.itemgetter(0)):
+        for time_h, node, group, cause, severity, repair_h, cluster in sorted(
+            due, key=operator.itemgetter(0)
+        ):
             if self._next_h < time_h:
-                self._begin_until(time_h)  # before this failure is looked at: it may find its node back
-            until_h = self.group_up[cluster][node] if group < 0 else [self.group_up[cluster][node][group]]
+                self._begin_until(
+                    time_h
+                )  # before this failure is looked at: it may find its node back
+            until_h = (
+                self.group_up[cluster][node] if group < 0 else [self.group_up[cluster][node][group]]
+            )
             if self.node_up[cluster][node] > time_h or min(until_h) > time_h:
                 continue  # what is down cannot fail again
             claim, needs = self.fail(cluster, time_h, node, group, cause, severity)
@@ -218,10 +248,13 @@ class RepairShop(_Book):
             if needs == HARD:
                 # A part from stock, or the next that comes; its replacement is ordered now. Who fails later gets a part
                 # that comes later, so the one that comes next can be promised at once.
-                stock, ready_h = self.spares[cluster], time_h + self.plan.rma_h
+                stock = self.spares[cluster]
+                ready_h = time_h + self.plan.rma_h
                 ready_h = max(heapq.heapreplace(stock, ready_h), time_h) if stock else ready_h
             # With a queue a crew may be free, but then it is not this one's turn.
-            if needs == SOFT or (ready_h <= time_h and not self._for_crews and self.crews[0] <= time_h):
+            if needs == SOFT or (
+                ready_h <= time_h and not self._for_crews and self.crews[0] <= time_h
+            ):
                 claim.begin_h = time_h
                 if needs != SOFT:
                     heapq.heapreplace(self.crews, back_h)
@@ -251,11 +284,15 @@ class RepairShop(_Book):
 
     def _reserve_anew(self, cluster: int) -> None:
         """Reassign spare parts to waiting repairs, oldest first, after new spares were added."""
-        stock, jobs = self.spares[cluster], [entry for entry in self._for_parts if entry[2].cluster == cluster]
+        stock = self.spares[cluster]
+        jobs = [entry for entry in self._for_parts if entry[2].cluster == cluster]
         for ready_h, _, _ in jobs:
             heapq.heappush(stock, ready_h)
         oldest_first = sorted(jobs, key=operator.itemgetter(1))
-        anew = [(max(heapq.heappop(stock), claim.failed_h), order, claim) for _, order, claim in oldest_first]
+        anew = [
+            (max(heapq.heappop(stock), claim.failed_h), order, claim)
+            for _, order, claim in oldest_first
+        ]
         self._for_parts = [entry for entry in self._for_parts if entry[2].cluster != cluster] + anew
         heapq.heapify(self._for_parts)
 
@@ -265,7 +302,9 @@ class RepairShop(_Book):
         Parts first: whoever gets one joins the queue for crews with the time at which it came, and that queue is kept
         by these times, so a part that comes later never goes before one that came sooner.
         """
-        parts, queue, crews = self._for_parts, self._for_crews, self.crews
+        parts = self._for_parts
+        queue = self._for_crews
+        crews = self.crews
         while parts and parts[0][0] < end_h:
             if queue or crews[0] > parts[0][0]:
                 heapq.heappush(queue, heapq.heappop(parts))
@@ -274,11 +313,14 @@ class RepairShop(_Book):
                 self._begin(claim, ready_h)
         while queue and (begin_h := max(crews[0], queue[0][0])) < end_h:
             self._begin(heapq.heappop(queue)[2], begin_h)
-        self._next_h = min((max(heap[0][0], crews[0]) for heap in (parts, queue) if heap), default=_NEVER)
+        self._next_h = min(
+            (max(heap[0][0], crews[0]) for heap in (parts, queue) if heap), default=_NEVER
+        )
 
     def _begin(self, claim: Claim, begin_h: float) -> None:
         """Start a waiting repair and set the end of its outages."""
-        back_h, (cluster, node) = begin_h + claim.repair_h, (claim.cluster, claim.node)
+        back_h = begin_h + claim.repair_h
+        (cluster, node) = (claim.cluster, claim.node)
         claim.begin_h = begin_h
         heapq.heapreplace(self.crews, back_h)
         assert claim.rows is not None
@@ -288,7 +330,9 @@ class RepairShop(_Book):
             self.node_up[cluster][node] = back_h
             return
         self.group_up[cluster][node][claim.group] = back_h
-        if self.node_up[cluster][node] > back_h:  # the node failed meanwhile, takes longer, and keeps the group down
+        if (
+            self.node_up[cluster][node] > back_h
+        ):  # the node failed meanwhile, takes longer, and keeps the group down
             outage = self._half_down[cluster, node]
             self.rows.append(OutageRow(outage, back_h, self.node_up[cluster][node], 1))
             assert outage.rows is not None
@@ -304,7 +348,12 @@ class RepairShop(_Book):
         for _ in range(len(self.crews) - max(1, self.plan.crews.number(self.accelerators))):
             heapq.heappop(self.crews)  # the one with least to do
         self._expected = [
-            (c, failures if c != cluster else failures.where((failures.node < first) | (failures.node >= last)))
+            (
+                c,
+                failures
+                if c != cluster
+                else failures.where((failures.node < first) | (failures.node >= last)),
+            )
             for c, failures in self._expected
         ]
         for row in self.rows:
@@ -312,7 +361,9 @@ class RepairShop(_Book):
                 row.end_h = max(now_h, row.start_h)
         for ready_h, _, claim in [*self._for_parts, *self._for_crews]:
             if leaves(claim) and ready_h > now_h:
-                heapq.heappush(self.spares[cluster], ready_h)  # the part it was promised is another's now
+                heapq.heappush(
+                    self.spares[cluster], ready_h
+                )  # the part it was promised is another's now
         self._for_parts = [entry for entry in self._for_parts if not leaves(entry[2])]
         self._for_crews = [entry for entry in self._for_crews if not leaves(entry[2])]
         heapq.heapify(self._for_crews)
@@ -324,7 +375,8 @@ class Pool:
     """A pool of crews or parts: ``yield pool.take()`` waits in turn, ``pool.give()`` returns one."""
 
     def __init__(self, env: simpy.Environment, free: int) -> None:
-        self.env, self.free = env, free
+        self.env = env
+        self.free = free
         self.leaving = 0
         """How many of those at work go for good when they are done."""
         self.waiting: deque[simpy.Event] = deque()
@@ -358,7 +410,9 @@ class Pool:
 class RepairShopProcess(_Book):
     """The repair shop in SimPy: crews and parts that other processes of a run can wait for."""
 
-    def __init__(self, env: simpy.Environment, plan: ReliabilityPlan, clusters: tuple[ClusterPlan, ...]) -> None:
+    def __init__(
+        self, env: simpy.Environment, plan: ReliabilityPlan, clusters: tuple[ClusterPlan, ...]
+    ) -> None:
         super().__init__(plan, clusters)
         self.env = env
         self.crews = Pool(env, plan.crews.fixed)
@@ -388,7 +442,9 @@ class RepairShopProcess(_Book):
     def admit(self, cluster: int, service_h: Floats) -> int:
         """Add nodes of a cluster that enter service at rising times; return the index of the first."""
         first = len(self.service_h[cluster])
-        for pool, times in zip((self.crews, self.spares[cluster]), self.staff(cluster, service_h), strict=True):
+        for pool, times in zip(
+            (self.crews, self.spares[cluster]), self.staff(cluster, service_h), strict=True
+        ):
             for time_h in times:
                 self.env.process(self._give_at(pool, time_h - self.env.now))
         self.service_h[cluster] += service_h.tolist()
@@ -403,23 +459,34 @@ class RepairShopProcess(_Book):
 
     def expect(self, cluster: int, failures: Failures) -> None:
         """Schedule the failures drawn for nodes of a cluster."""
-        self.env.process(self._fail(cluster, failures.where(np.argsort(failures.time_h, kind="stable"))))
+        self.env.process(
+            self._fail(cluster, failures.where(np.argsort(failures.time_h, kind="stable")))
+        )
 
     def work_until(self, end_h: float) -> None:
         """Do nothing, since the shop runs on the simulation's clock."""
 
     def _fail(self, cluster: int, failures: Failures) -> Steps:
         for time_h, node, group, cause, severity, repair_h in failures.rows():
-            yield self.env.timeout(max(0.0, time_h - self.env.now))  # two may come at once, but for rounding
+            yield self.env.timeout(
+                max(0.0, time_h - self.env.now)
+            )  # two may come at once, but for rounding
             keys = self._keys(cluster, node, group)
-            if node < self.retired[cluster] or self.whole_down[cluster, node] or all(map(self.held.get, keys)):
+            if (
+                node < self.retired[cluster]
+                or self.whole_down[cluster, node]
+                or all(map(self.held.get, keys))
+            ):
                 continue  # what is down cannot fail again
             claim, needs = self.fail(cluster, self.now_h(), node, group, cause, severity)
             self._claim(claim, keys)
             self.env.process(self._repair(claim, keys, needs, repair_h))
 
     def _keys(self, cluster: int, node: int, group: int = -1) -> list[GroupKey]:
-        return [(cluster, node, member) for member in (range(self.groups_of(cluster)) if group < 0 else [group])]
+        return [
+            (cluster, node, member)
+            for member in (range(self.groups_of(cluster)) if group < 0 else [group])
+        ]
 
     def _repair(self, claim: Claim, keys: list[GroupKey], severity: int, repair_h: float) -> Steps:
         """Wait for a part and a crew where needed, then repair."""
@@ -485,8 +552,13 @@ class RepairShopProcess(_Book):
 
     def nodes(self, cluster: int) -> list[int]:
         """Return the nodes of a cluster that have entered service and are not retired, down or not."""
-        now_h, retired = self.env.now, self.retired[cluster]
-        return [node for node, time_h in enumerate(self.service_h[cluster]) if time_h <= now_h and node >= retired]
+        now_h = self.env.now
+        retired = self.retired[cluster]
+        return [
+            node
+            for node, time_h in enumerate(self.service_h[cluster])
+            if time_h <= now_h and node >= retired
+        ]
 
     def count(self, cluster: int) -> int:
         """Return the number of nodes of a cluster on site, down or not."""

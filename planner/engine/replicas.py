@@ -41,7 +41,11 @@ def place_window(plan: Plan, placement: Placement, window: WindowInput) -> Place
     window = dataclasses.replace(
         window,
         speed={(pool, pair[1]): window.speed[pair] for pool, pair in pairs if pair in window.speed},
-        incidents={(pool, pair[1]): window.incidents[pair] for pool, pair in pairs if pair in window.incidents},
+        incidents={
+            (pool, pair[1]): window.incidents[pair]
+            for pool, pair in pairs
+            if pair in window.incidents
+        },
     )
     standing = whole_nodes(plan, window)
     # What serves of those; 1 where there are none: nothing is placed there, at whatever speed it would be served.
@@ -52,26 +56,41 @@ def place_window(plan: Plan, placement: Placement, window: WindowInput) -> Place
     nodes, loading = _pool_nodes(placement, window, replicas, share)
     absent = _absent_requests(plan, placement, window, replicas)
     demand = window.demand_requests if absent is None else window.demand_requests - absent
-    pools = with_carried(placement.pools, dataclasses.replace(window, demand_requests=demand, nodes=nodes), routes)
-    return PlacedWindow(window=pools, routes=routes, replicas=replicas, loading_nodes=loading, absent_requests=absent)
+    pools = with_carried(
+        placement.pools, dataclasses.replace(window, demand_requests=demand, nodes=nodes), routes
+    )
+    return PlacedWindow(
+        window=pools,
+        routes=routes,
+        replicas=replicas,
+        loading_nodes=loading,
+        absent_requests=absent,
+    )
 
 
-def _pool_nodes(placement: Placement, window: WindowInput, replicas: Floats, share: Floats) -> tuple[Floats, Floats]:
+def _pool_nodes(
+    placement: Placement, window: WindowInput, replicas: Floats, share: Floats
+) -> tuple[Floats, Floats]:
     """Return each pool's serving nodes, shape (pools, hours), and the nodes loading weights, by deployment.
 
     What loads is, mean of the hour, rise of replicas · size · share · time.
     """
     nodes, rest = np.empty((len(placement.pool_cluster), replicas.shape[1])), window.nodes.copy()
-    loading, before = np.zeros_like(replicas), window.replicas_before
-    for pool, (c, d) in enumerate(zip(placement.pool_cluster, placement.pool_deployment, strict=True)):
+    loading = np.zeros_like(replicas)
+    before = window.replicas_before
+    for pool, (c, d) in enumerate(
+        zip(placement.pool_cluster, placement.pool_deployment, strict=True)
+    ):
         if d is None:
             maximum(0.0, rest[c], out=nodes[pool])
             continue
-        deployment, held = placement.deployments[d], replicas[d]
+        deployment = placement.deployments[d]
+        held = replicas[d]
         np.multiply(held, deployment.nodes_per_replica, out=nodes[pool])
         nodes[pool] *= share[c]
         earlier = np.empty_like(held)
-        earlier[0], earlier[1:] = held[0] if before is None else before[d], held[:-1]
+        earlier[0] = held[0] if before is None else before[d]
+        earlier[1:] = held[:-1]
         rose = np.flatnonzero(held > earlier)  # what falls is not loaded
         loads = (held[rose] - earlier[rose]) * deployment.nodes_per_replica
         loads *= share[c][rose]
@@ -82,7 +101,9 @@ def _pool_nodes(placement: Placement, window: WindowInput, replicas: Floats, sha
     return nodes, loading
 
 
-def _absent_requests(plan: Plan, placement: Placement, window: WindowInput, replicas: Floats) -> Floats | None:
+def _absent_requests(
+    plan: Plan, placement: Placement, window: WindowInput, replicas: Floats
+) -> Floats | None:
     """Return the requests for fine-tunes not resident anywhere, shape (workloads, hours); None where impossible.
 
     demand · (1 − min(1, Σ over clusters of replicas / replicas that hold all of them)). Work that can wait, waits for
@@ -113,7 +134,10 @@ def on_clusters(
     """Return a window's result by cluster, summed over pools; ``served`` has the requests served by pool."""
     owner = placement.pool_cluster
     drags: dict[tuple[int, int], Slowdown] = {}
-    for (pool, w), drag in result.drags.items():  # the pools of a cluster are slow in the same hours
+    for (
+        pool,
+        w,
+    ), drag in result.drags.items():  # the pools of a cluster are slow in the same hours
         before = drags.get((owner[pool], w))
         nodes = drag.nodes if before is None else before.nodes + drag.nodes
         drags[owner[pool], w] = dataclasses.replace(drag, nodes=nodes)
@@ -123,7 +147,9 @@ def on_clusters(
         speed = speeds[pool, w]
         if speed.size > 1:
             speed = speed[placement.pools.months.hour_periods[window.hours]]
-        slower[owner[pool], w] = slower.get((owner[pool], w), 0.0) + served[pool, w] * (1.0 / speed - 1.0)
+        slower[owner[pool], w] = slower.get((owner[pool], w), 0.0) + served[pool, w] * (
+            1.0 / speed - 1.0
+        )
     absent = placed.absent_requests
     return dataclasses.replace(
         result,
@@ -144,46 +170,64 @@ def whole_nodes(plan: Plan, window: WindowInput) -> Floats:
     """
     nodes = window.nodes
     if window.lit_fraction is not None:
-        nodes = nodes / np.where(plan.on_site[:, None] > 0.0, np.maximum(window.lit_fraction, ROUNDING), 1.0)
+        nodes = nodes / np.where(
+            plan.on_site[:, None] > 0.0, np.maximum(window.lit_fraction, ROUNDING), 1.0
+        )
     return np.ceil(nodes - ROUNDING)
 
 
 def _placed(
-    plan: Plan, placement: Placement, window: WindowInput, routes: Sequence[Route], standing: Floats, share: Floats
+    plan: Plan,
+    placement: Placement,
+    window: WindowInput,
+    routes: Sequence[Route],
+    standing: Floats,
+    share: Floats,
 ) -> Floats:
     """Return the whole replicas of each deployment, shape (deployments, hours); ``window`` has the speeds by pool."""
-    months, came = plan.months.hour_periods[window.hours], window.demand_requests
+    months = plan.months.hour_periods[window.hours]
+    came = window.demand_requests
     if window.lit_fraction is not None:
         came = np.stack([window.reached_requests(w) for w in range(len(plan.workloads))])
     speeds = {id(speed): speed for speed in window.speed.values()}  # many are one series
     lit = () if window.lit_fraction is None else (window.lit_fraction,)
-    first, stretch = _stretches(window.nodes, *(series[None] for series in (months, *lit, *speeds.values())))
+    first, stretch = _stretches(
+        window.nodes, *(series[None] for series in (months, *lit, *speeds.values()))
+    )
     review = in_hours(placement.review_requests, months)
     rates = {}
     for w, route in enumerate(routes):
         for pool, by in route.divisors.items():
-            rate, there = route.rates[pool], share[placement.pool_cluster[pool]]
+            rate = route.rates[pool]
+            there = share[placement.pool_cluster[pool]]
             served = rate * there
             rates[w, pool] = (served, served if by is rate else by * there)
     own_work = HourlyReplacement(placement, rates, standing, came, review)
-    site, reviewed = own_work.site(first), in_hours(review, first)
+    site = own_work.site(first)
+    reviewed = in_hours(review, first)
     site.place(reviewed)
     site.place_the_rest(reviewed)
     replicas = in_hours(site.replicas, stretch)
     # The same in all hours, with no work yet. What is left is of clusters on which any share of a replica will do: no
     # other is asked for it.
     site.rates, site.spare, site.left = rates, replicas * site.size[:, None], standing.copy()
-    left = sum((site.take(w, came[w], add=False) for w in plan.by_priority), start=np.zeros(standing.shape[1]))
+    left = sum(
+        (site.take(w, came[w], add=False) for w in plan.by_priority),
+        start=np.zeros(standing.shape[1]),
+    )
     short = np.flatnonzero(left > ROUNDING)
     lacking = own_work.place(short, replicas)
     # What loading may take: whatever it takes where an hour was placed for that, and nothing where nodes lack even so.
-    site.spare[:, short], site.spare[:, lacking] = np.inf, -np.inf
+    site.spare[:, short] = np.inf
+    site.spare[:, lacking] = -np.inf
     # Elsewhere nothing is loaded: what the review has placed stood in the hour before too.
     may_lose = np.zeros(left.size + 1, dtype=np.bool_)
     may_lose[first] = may_lose[short + 1] = True
     may_lose[short] = False
     may_lose[lacking] = True
-    return own_work.moved(replicas, site.spare, window.replicas_before, np.flatnonzero(may_lose[:-1]))
+    return own_work.moved(
+        replicas, site.spare, window.replicas_before, np.flatnonzero(may_lose[:-1])
+    )
 
 
 def _stretches(*series: Floats) -> tuple[Ints, Ints]:
@@ -209,13 +253,20 @@ reference an hour that so gains 0.6% of long context has more requests late besi
 class HourlyReplacement:
     """Replica placement for the actual demand of single hours, where the review's placement loses requests."""
 
-    def __init__(self, placement: Placement, rates: Rates, standing: Floats, came: Floats, review: Floats) -> None:
+    def __init__(
+        self, placement: Placement, rates: Rates, standing: Floats, came: Floats, review: Floats
+    ) -> None:
         """Take the nodes to place on, shape (clusters, hours), and two demands, shape (workloads, hours).
 
         Those that come in each hour, and those for which the review of its month places.
         """
-        self.placement, self.rates, self.standing, self.came, self.review = placement, rates, standing, came, review
-        workloads, deployments = placement.pools.workloads, placement.deployments
+        self.placement = placement
+        self.rates = rates
+        self.standing = standing
+        self.came = came
+        self.review = review
+        workloads = placement.pools.workloads
+        deployments = placement.deployments
         self.deadlines_h = np.array([[workload.deadline_h] for workload in workloads])
         self.waits = self.deadlines_h > 0
         """How long work can wait, and which can at all, shape (workloads, 1) each."""
@@ -223,7 +274,8 @@ class HourlyReplacement:
         """What loading takes of a replica's nodes, mean of the hour, shape (deployments, 1)."""
         empty = np.zeros(0, dtype=np.intp)
         nothing = ReplicaPacking(placement, rates, in_hours(standing, empty), empty)
-        self.orders, self.levels = nothing.orders(), nothing.levels
+        self.orders = nothing.orders()
+        self.levels = nothing.levels
         """In which pools are offered to workloads, the one to begin with first; and workloads by priority."""
 
     def place(self, hours: Ints, replicas: Floats, order: int = 0) -> Ints:
@@ -233,15 +285,20 @@ class HourlyReplacement:
         """
         if not hours.size:
             return hours
-        site, came = self.site(hours, order, loads=True), in_hours(self.came, hours)
+        site = self.site(hours, order, loads=True)
+        came = in_hours(self.came, hours)
         left = site.place(came * ~self.waits)
         lacking = hours[(left > WORTH * came).any(axis=0)] if len(self.orders) > 1 else hours[:0]
-        if self.waits.any():  # what has waited takes all that would stand idle, less the headroom of what cannot wait
+        if (
+            self.waits.any()
+        ):  # what has waited takes all that would stand idle, less the headroom of what cannot wait
             site.place(came * np.where(self.waits, 1.0, 1.0 / URGENT_USE - 1.0))
             site = site.with_room(replicas)
             site.place_the_rest(in_hours(self.review, site.hours) * self.deadlines_h, waiting=True)
         site = site.with_room(replicas)
-        site.place(maximum(0.0, in_hours(self.review, site.hours) - in_hours(self.came, site.hours)))
+        site.place(
+            maximum(0.0, in_hours(self.review, site.hours) - in_hours(self.came, site.hours))
+        )
         site = site.with_room(replicas)
         site.place_the_rest(in_hours(self.came, site.hours))
         replicas[:, site.hours] = site.replicas
@@ -256,12 +313,15 @@ class HourlyReplacement:
         """
         chosen = replicas.copy()
         while look.size:
-            held, earlier = in_hours(replicas, look), in_hours(chosen, np.maximum(look - 1, 0))
+            held = in_hours(replicas, look)
+            earlier = in_hours(chosen, np.maximum(look - 1, 0))
             if look[0] == 0:
                 earlier[:, 0] = held[:, 0] if before is None else before
             loads = (held - earlier) * self.load_nodes
             doubtful = np.flatnonzero((loads > in_hours(spare, look) + ROUNDING).any(axis=0))
-            held[:, doubtful] = self._best(look[doubtful], in_hours(held, doubtful), in_hours(earlier, doubtful))
+            held[:, doubtful] = self._best(
+                look[doubtful], in_hours(held, doubtful), in_hours(earlier, doubtful)
+            )
             changed = look[(held != in_hours(chosen, look)).any(axis=0)]
             chosen[:, look] = held
             look = changed[changed < replicas.shape[1] - 1] + 1
@@ -277,14 +337,20 @@ class HourlyReplacement:
         losing = np.flatnonzero((least > WORTH * in_hours(self.came, hours)).any(axis=0))
         if not losing.size:
             return held
-        hours, earlier, least, best = hours[losing], in_hours(earlier, losing), in_hours(least, losing), held[:, losing]
+        hours = hours[losing]
+        earlier = in_hours(earlier, losing)
+        least = in_hours(least, losing)
+        best = held[:, losing]
         orders = range(len(self.orders))
         # Work is routed in whichever order serves more: what is held stays the same, and may leave less undone.
-        candidates = [(best, order) for order in orders[1:]] + [(self._placed(hours, order), order) for order in orders]
+        candidates = [(best, order) for order in orders[1:]] + [
+            (self._placed(hours, order), order) for order in orders
+        ]
         for other, order in candidates:
             left = self._left(hours, other, earlier, order)
             better = self._is_less(left, least)
-            best, least = np.where(better, other, best), np.where(better, left, least)
+            best = np.where(better, other, best)
+            least = np.where(better, left, least)
         held[:, losing] = best
         return held
 
@@ -293,7 +359,8 @@ class HourlyReplacement:
 
         Shape (workloads, hours) each. So nobody makes way for others of his own priority.
         """
-        is_less, no_more = np.zeros(left.shape[1], dtype=np.bool_), np.ones(left.shape[1], dtype=np.bool_)
+        is_less = np.zeros(left.shape[1], dtype=np.bool_)
+        no_more = np.ones(left.shape[1], dtype=np.bool_)
         rounding = ROUNDING * than + ROUNDING
         for level in map(list, self.levels):
             no_more &= (left <= than + rounding)[level].all(axis=0)
@@ -308,7 +375,8 @@ class HourlyReplacement:
 
     def _left(self, hours: Ints, held: Floats, earlier: Floats, order: int = 0) -> Floats:
         """Return the requests that cannot wait and find no room beside what loads, shape (workloads, some hours)."""
-        site, left = self.site(hours, order), np.where(self.waits, 0.0, in_hours(self.came, hours))
+        site = self.site(hours, order)
+        left = np.where(self.waits, 0.0, in_hours(self.came, hours))
         site.spare = held * site.size[:, None] - maximum(0.0, held - earlier) * self.load_nodes
         for w in (w for level in self.levels for w in level):
             left[w] = site.take(w, left[w], add=False)
@@ -316,7 +384,8 @@ class HourlyReplacement:
 
     def site(self, hours: Ints, order: int = 0, *, loads: bool = False) -> ReplicaPacking:
         """Return the nodes of some hours, which hold nothing yet; say whether what is placed is loaded within them."""
-        rates, standing = rates_in(self.rates, hours), in_hours(self.standing, hours)
+        rates = rates_in(self.rates, hours)
+        standing = in_hours(self.standing, hours)
         site = ReplicaPacking(self.placement, rates, standing, hours, loads=loads)
         site.pools = self.orders[order]
         return site
@@ -334,20 +403,32 @@ class ReplicaPacking:
     """Packing of replicas onto clusters in some hours of a window."""
 
     def __init__(
-        self, placement: Placement, rates: Rates, standing: Floats, hours: Ints, *, loads: bool = False
+        self,
+        placement: Placement,
+        rates: Rates,
+        standing: Floats,
+        hours: Ints,
+        *,
+        loads: bool = False,
     ) -> None:
         """Start with empty nodes; ``loads`` says whether placed replicas load within the hour."""
         self.placement, self.rates, self.workloads = placement, rates, placement.pools.workloads
         self.hours = hours
         orders = [workload.cluster_order for workload in self.workloads]
-        self.pools: Pools = [[(pool, placement.pool_deployment[pool]) for pool in order] for order in orders]
-        levels = itertools.groupby(placement.pools.by_priority, key=lambda w: self.workloads[w].priority)
+        self.pools: Pools = [
+            [(pool, placement.pool_deployment[pool]) for pool in order] for order in orders
+        ]
+        levels = itertools.groupby(
+            placement.pools.by_priority, key=lambda w: self.workloads[w].priority
+        )
         self.levels = [tuple(members) for _, members in levels]
         """Workloads by priority."""
         self.members = [deployment.workloads for deployment in placement.deployments]
         self.size = np.array([deployment.nodes_per_replica for deployment in placement.deployments])
         """Nodes of a replica, shape (deployments,)."""
-        self.serving = self.size * [1.0 - deployment.load_h if loads else 1.0 for deployment in placement.deployments]
+        self.serving = self.size * [
+            1.0 - deployment.load_h if loads else 1.0 for deployment in placement.deployments
+        ]
         """Of those, what serves in the hour in which it is placed; of what loads for an hour, nothing."""
         self.left = standing.copy()
         """Nodes that hold nothing yet, shape (clusters, hours)."""
@@ -360,14 +441,20 @@ class ReplicaPacking:
         replicas[:, self.hours] = self.replicas
         room = np.zeros(self.left.shape[1], dtype=np.bool_)
         # The smallest of each cluster, which comes last: what does not fit it fits no other.
-        smallest = {self.placement.deployments[d].cluster: d for d in np.argsort(-self.size).tolist()}
+        smallest = {
+            self.placement.deployments[d].cluster: d for d in np.argsort(-self.size).tolist()
+        }
         for c, d in smallest.items():
             if self.placement.placed[c]:
                 room |= self._fitting(c, d) > 0.0
-        where, narrowed = np.flatnonzero(room), copy.copy(self)
+        where = np.flatnonzero(room)
+        narrowed = copy.copy(self)
         narrowed.hours, narrowed.rates = self.hours[where], rates_in(self.rates, where)
         narrowed.left = in_hours(self.left, where)
-        narrowed.replicas, narrowed.spare = in_hours(self.replicas, where), in_hours(self.spare, where)
+        narrowed.replicas, narrowed.spare = (
+            in_hours(self.replicas, where),
+            in_hours(self.spare, where),
+        )
         return narrowed
 
     def orders(self) -> list[Pools]:
@@ -378,17 +465,30 @@ class ReplicaPacking:
         wait may use.
         """
         urgent = [w for w, workload in enumerate(self.workloads) if not workload.deadline_h]
-        clusters = {w: {self.placement.pool_cluster[pool] for pool, _ in self.pools[w]} for w in urgent}
+        clusters = {
+            w: {self.placement.pool_cluster[pool] for pool, _ in self.pools[w]} for w in urgent
+        }
 
         def others(w: int, pool: int, d: int | None) -> tuple[int, int]:
-            there = [other for other in urgent if other != w and self.placement.pool_cluster[pool] in clusters[other]]
+            there = [
+                other
+                for other in urgent
+                if other != w and self.placement.pool_cluster[pool] in clusters[other]
+            ]
             return len(there), len(there if d is None else set(there) & set(self.members[d]))
 
         apart = [
-            [at for *_, at in sorted((*others(w, *at), place, at) for place, at in enumerate(self.pools[w]))]
+            [
+                at
+                for *_, at in sorted(
+                    (*others(w, *at), place, at) for place, at in enumerate(self.pools[w])
+                )
+            ]
             for w in range(len(self.pools))
         ]
-        return [self.pools] if all(apart[w] == self.pools[w] for w in urgent) else [self.pools, apart]
+        return (
+            [self.pools] if all(apart[w] == self.pools[w] for w in urgent) else [self.pools, apart]
+        )
 
     def place(self, requests: Floats) -> Floats:
         """Place replicas for demand of shape (workloads, hours) by priority; return the demand left over.
@@ -398,7 +498,9 @@ class ReplicaPacking:
         """
         left = np.empty_like(requests)
         for level in self.levels:
-            nodes_each: dict[int, float] = {}  # that its smallest replica takes for each workload it serves
+            nodes_each: dict[
+                int, float
+            ] = {}  # that its smallest replica takes for each workload it serves
             for w in level:
                 held = [self.placement.deployments[d] for _, d in self.pools[w] if d is not None]
                 shares = [one.min_nodes / len(one.workloads) for one in held if w in one.workloads]
@@ -455,7 +557,8 @@ class ReplicaPacking:
         if not requests.any():
             return requests
         for pool, d in self.pools[w]:
-            c, (rate, by) = self.placement.pool_cluster[pool], self.rates[w, pool]
+            c = self.placement.pool_cluster[pool]
+            (rate, by) = self.rates[w, pool]
             need = requests / by
             if d is not None:
                 if add and w in self.members[d]:
@@ -480,26 +583,40 @@ class ReplicaPacking:
         than would serve in the hour all that may have come since its deadline.
         """
         for c, placed in enumerate(self.placement.placed):
-            there = [d for d, deployment in enumerate(self.placement.deployments) if placed and deployment.cluster == c]
+            there = [
+                d
+                for d, deployment in enumerate(self.placement.deployments)
+                if placed and deployment.cluster == c
+            ]
             if waiting:
-                there = [d for d in there if any(self.workloads[w].deadline_h for w in self.members[d])]
+                there = [
+                    d for d in there if any(self.workloads[w].deadline_h for w in self.members[d])
+                ]
             if not self._any_fits(c, there):
                 continue
-            held = self.replicas[there] * self.size[there, None] - self.spare[there]  # nodes at work
+            held = (
+                self.replicas[there] * self.size[there, None] - self.spare[there]
+            )  # nodes at work
             total = held.sum(axis=0)
             empty = np.flatnonzero(total <= 0.0)
             if empty.size:
                 for row, d in zip(held, there, strict=True):
                     pool = self.placement.pool_deployment.index(d)
                     for w in (w for w in self.members[d] if (w, pool) in self.rates):
-                        row[empty] += in_hours(requests[w], empty) / in_hours(self.rates[w, pool][1], empty)
+                        row[empty] += in_hours(requests[w], empty) / in_hours(
+                            self.rates[w, pool][1], empty
+                        )
                 total = held.sum(axis=0)
             share = held / safe_denominator(total)
             for d, offered in zip(there, share * self.left[c], strict=True):
                 more = np.floor(offered / self.size[d] + ROUNDING)
                 if waiting:
                     pool = self.placement.pool_deployment.index(d)
-                    work = [requests[w] / self.rates[w, pool][1] for w in self.members[d] if (w, pool) in self.rates]
+                    work = [
+                        requests[w] / self.rates[w, pool][1]
+                        for w in self.members[d]
+                        if (w, pool) in self.rates
+                    ]
                     more = np.minimum(more, np.ceil(sum(work) / self.size[d] - ROUNDING))
                 self._add(c, d, more)
             if waiting or not self._any_fits(c, there):
@@ -514,4 +631,7 @@ class ReplicaPacking:
 def rates_in(rates: Rates, hours: Ints) -> Rates:
     """Return the rates in some of the hours."""
     some = {pair: in_hours(rate, hours) for pair, (rate, _) in rates.items()}
-    return {pair: (some[pair], some[pair] if by is rate else in_hours(by, hours)) for pair, (rate, by) in rates.items()}
+    return {
+        pair: (some[pair], some[pair] if by is rate else in_hours(by, hours))
+        for pair, (rate, by) in rates.items()
+    }

@@ -27,7 +27,10 @@ def clamp_scan(step: Floats, lower: Floats, upper: Floats, start: float) -> Floa
     """
     blocks = -(-step.size // _BLOCK)
     filler = blocks * _BLOCK - step.size  # hours after the end, which nobody reads
-    added, low, high = (np.pad(series, (0, filler)).reshape(blocks, _BLOCK).T.copy() for series in (step, lower, upper))
+    added, low, high = (
+        np.pad(series, (0, filler)).reshape(blocks, _BLOCK).T.copy()
+        for series in (step, lower, upper)
+    )
     bounds = np.empty((_BLOCK, 2, blocks))  # of what has passed through a block's hours so far
     bounds[0] = low[0], high[0]
     for hour, now in enumerate(bounds[1:], start=1):
@@ -44,7 +47,9 @@ def clamp_scan(step: Floats, lower: Floats, upper: Floats, start: float) -> Floa
     return added.T.ravel()[: step.size]
 
 
-def steps_by_hour(times_h: Floats, levels: Floats, first_hour: int, hours: int, *, before: float = 1.0) -> Floats:
+def steps_by_hour(
+    times_h: Floats, levels: Floats, first_hour: int, hours: int, *, before: float = 1.0
+) -> Floats:
     """Return the mean over each hour of a piecewise constant function; shape (hours,).
 
     It stands at ``before`` until its first step and at ``levels[k]`` from ``times_h[k]`` (rising) on. Steps are few and
@@ -52,7 +57,9 @@ def steps_by_hour(times_h: Floats, levels: Floats, first_hour: int, hours: int, 
     """
     since = np.minimum(np.maximum(times_h - first_hour, 0.0), float(hours))
     hour = since.astype(np.intp)
-    edges = np.concatenate(([0], hour, [hours + 1]))  # an hour more takes the steps that come after the last
+    edges = np.concatenate(
+        ([0], hour, [hours + 1])
+    )  # an hour more takes the steps that come after the last
     heights = np.concatenate(([before], levels))
     series = np.repeat(heights, edges[1:] - edges[:-1])
     np.add.at(series, hour, (heights[:-1] - heights[1:]) * (since - hour))
@@ -111,12 +118,16 @@ def needed(arrivals: Floats, room: Floats, more: Floats, waiting: Floats) -> Flo
     the end of hour t for the rest to be in time with all room c there is. So the queue takes the further room where its
     own would leave it short of that: G[t] = min(max(G[t−1] + room[t], N[t]), A[t]).
     """
-    all_room, deadline = room + more, waiting.size
+    all_room = room + more
+    deadline = waiting.size
     came = np.concatenate((waiting, arrivals))
     came[: arrivals.size] -= defer(arrivals, all_room, waiting)[1]
     cumulative = np.cumsum(came)
-    arrived, expired = cumulative[deadline:], cumulative[:-deadline]
-    least = clamp_scan(np.concatenate(([0.0], -all_room[:0:-1])), expired[::-1], arrived[::-1], 0.0)[::-1]
+    arrived = cumulative[deadline:]
+    expired = cumulative[:-deadline]
+    least = clamp_scan(
+        np.concatenate(([0.0], -all_room[:0:-1])), expired[::-1], arrived[::-1], 0.0
+    )[::-1]
     gone = clamp_scan(room, least, arrived, 0.0)
     taken = np.diff(gone, prepend=0.0) - room
     taken[taken < _ROUNDING * cumulative[-1]] = 0.0

@@ -26,7 +26,8 @@ _LANDINGS = 4  # kernels that make up a bring-up: assumption
 
 def _cadence(interval_h: float, end_h: float, draw: np.random.Generator) -> list[float]:
     """Draw times on a cadence: the first within one interval, each further one half to one and a half of it later."""
-    times_h, time_h = [], draw.random() * interval_h
+    times_h = []
+    time_h = draw.random() * interval_h
     while time_h < end_h:
         times_h.append(time_h)
         time_h += interval_h * (0.5 + draw.random())
@@ -50,10 +51,19 @@ class IncidentProcess:
     """The engineering teams, and the processes of upgrades, incidents and bring-ups."""
 
     def __init__(
-        self, env: simpy.Environment, plan: Plan, log: ChangeLog, streams: Streams, arrived: Mapping[str, simpy.Event]
+        self,
+        env: simpy.Environment,
+        plan: Plan,
+        log: ChangeLog,
+        streams: Streams,
+        arrived: Mapping[str, simpy.Event],
     ) -> None:
         """Take over the processes of all stacks; ``arrived`` happens, by part, when its first nodes are there."""
-        self.env, self.plan, self.log, self.streams, self.arrived = env, plan, log, streams, arrived
+        self.env = env
+        self.plan = plan
+        self.log = log
+        self.streams = streams
+        self.arrived = arrived
         self.free_h = [0.0] * len(plan.software.teams)
         """By team: when all that it has taken up is done."""
         self.upgrades_h: dict[str, list[float]] = {}
@@ -72,10 +82,15 @@ class IncidentProcess:
                     continue
                 # How hard a new model is on a stack; it is brought up on each part that the stack runs on.
                 draw = self.streams(f"software/{stack.name}/{workload.name}/bring-up")
-                weeks = stack.bring_up_weeks.lognormal(draw) * self.plan.software.fix_time_multiplier
+                weeks = (
+                    stack.bring_up_weeks.lognormal(draw) * self.plan.software.fix_time_multiplier
+                )
                 factor = math.log(min(1.0, max(0.05, stack.bring_up_fraction.lognormal(draw))))
-                figures, parts = (workload.launch_h, weeks * HOURS_PER_WEEK, factor), dict[str, list[Pair]]()
-                for pair in (pair for pair in self._pairs(stack, workload.model) if pair[1] == index):
+                figures = (workload.launch_h, weeks * HOURS_PER_WEEK, factor)
+                parts = dict[str, list[Pair]]()
+                for pair in (
+                    pair for pair in self._pairs(stack, workload.model) if pair[1] == index
+                ):
                     parts.setdefault(self.plan.clusters[pair[0]].accelerator, []).append(pair)
                 for part, pairs in sorted(parts.items()):
                     self.env.process(self._bring_up(stack, part, tuple(pairs), figures))
@@ -90,10 +105,14 @@ class IncidentProcess:
             if self.plan.software.stack_of[c, w] == stack.name
         )
 
-    def _change(self, time_h: float, pairs: Pairs, log_factors: Iterable[float], kind: str, incident: int) -> None:
+    def _change(
+        self, time_h: float, pairs: Pairs, log_factors: Iterable[float], kind: str, incident: int
+    ) -> None:
         """Log a change of speed, known now or ahead of its time; what lies beyond the horizon is none."""
         if time_h < self.plan.hours:
-            self.log.software.append(SoftwareEvent(time_h, pairs, tuple(log_factors), kind, incident))
+            self.log.software.append(
+                SoftwareEvent(time_h, pairs, tuple(log_factors), kind, incident)
+            )
 
     def _schedule_upgrades(self, stack: StackPlan) -> None:
         """Draw the releases of a stack, its upgrades, and the speed that each upgrade brings.
@@ -108,32 +127,54 @@ class IncidentProcess:
         a cluster's first image is dated, r counts from the calibration's measurements, and what that image has is off.
         An upgrade takes the newest release that is out. Its speed counts from the end of the canary's bake on.
         """
-        pairs, software, hours = self._pairs(stack, None), self.plan.software, self.plan.hours
+        pairs = self._pairs(stack, None)
+        software = self.plan.software
+        hours = self.plan.hours
         draw = self.streams(f"software/{stack.name}/releases")
         course = {
-            name: (math.log1p(library.gain.lognormal(draw)), library.months.lognormal(draw) * HOURS_PER_YEAR / 12.0)
+            name: (
+                math.log1p(library.gain.lognormal(draw)),
+                library.months.lognormal(draw) * HOURS_PER_YEAR / 12.0,
+            )
             for name, library in stack.maturity.items()
         }
         deviations = self.streams(f"software/{stack.name}/deviations")
-        out_h = _cadence(HOURS_PER_YEAR / stack.releases_per_year, hours, draw) if stack.releases_per_year > 0 else []
-        upgrades_h = _cadence(stack.upgrade_h, hours, self.streams(f"software/{stack.name}/upgrades"))
+        out_h = (
+            _cadence(HOURS_PER_YEAR / stack.releases_per_year, hours, draw)
+            if stack.releases_per_year > 0
+            else []
+        )
+        upgrades_h = _cadence(
+            stack.upgrade_h, hours, self.streams(f"software/{stack.name}/upgrades")
+        )
         self.upgrades_h[stack.name] = upgrades_h
-        levels, newest = dict.fromkeys(pairs, 0.0), dict[tuple[str, float], float]()
+        levels = dict.fromkeys(pairs, 0.0)
+        newest = dict[tuple[str, float], float]()
         clocks_h = sorted(set(software.clock_h))
-        for time_h, is_upgrade in sorted([(at_h, False) for at_h in out_h] + [(at_h, True) for at_h in upgrades_h]):
+        for time_h, is_upgrade in sorted(
+            [(at_h, False) for at_h in out_h] + [(at_h, True) for at_h in upgrades_h]
+        ):
             if not is_upgrade:
-                for name, z in zip(course, deviations.standard_normal(len(course)).tolist(), strict=True):
+                for name, z in zip(
+                    course, deviations.standard_normal(len(course)).tolist(), strict=True
+                ):
                     most, constant_h = course[name]
                     for clock_h in clocks_h:
-                        reached = matured(most, constant_h, clock_h + time_h) + stack.release_sigma * z
+                        reached = (
+                            matured(most, constant_h, clock_h + time_h) + stack.release_sigma * z
+                        )
                         newest[name, clock_h] = min(most, reached)
                 continue
             changes = dict[str, list[tuple[Pair, float]]]()
             for (c, w), before in levels.items():
                 model = self.plan.workloads[w].model
-                steps = sum(s.log_gain for s in stack.steps if s.time_h <= time_h and s.model in ("", model))
+                steps = sum(
+                    s.log_gain for s in stack.steps if s.time_h <= time_h and s.model in ("", model)
+                )
                 dated = float(software.dated_log_gain[c, w])
-                reached = newest.get((software.architectures[w], software.clock_h[c]), dated) - dated
+                reached = (
+                    newest.get((software.architectures[w], software.clock_h[c]), dated) - dated
+                )
                 levels[c, w] = min(reached + steps, float(software.roofline_log_gain[c, w]))
                 self.gains.setdefault((c, w), []).append(levels[c, w] - before)
                 changes.setdefault(model, []).append(((c, w), levels[c, w] - before))
@@ -147,13 +188,19 @@ class IncidentProcess:
         Some come with upgrades: at each with the probability p·(1 + (m − 1)·exp(−age/τ)), and so at the launch of the
         model, which is an upgrade for it. The others come at any time: Poisson, and more of them while it is young.
         """
-        pairs, hours = self._pairs(stack, model), self.plan.hours
+        pairs = self._pairs(stack, model)
+        hours = self.plan.hours
         if not pairs:
             return
         launch = launch_h, excess, constant_h = launch_of(self.plan, stack, pairs)
-        upgrades_h = [launch_h if 0.0 <= launch_h < hours else math.inf, *self.upgrades_h[stack.name]]
+        upgrades_h = [
+            launch_h if 0.0 <= launch_h < hours else math.inf,
+            *self.upgrades_h[stack.name],
+        ]
         ages_h = np.array(upgrades_h) - launch_h
-        more = np.where(ages_h < 0.0, 0.0, 1.0 + excess * np.exp(-np.maximum(ages_h, 0.0) / constant_h))
+        more = np.where(
+            ages_h < 0.0, 0.0, 1.0 + excess * np.exp(-np.maximum(ages_h, 0.0) / constant_h)
+        )
         more[0] *= upgrades_h[0] < hours
         for incident in stack.incidents:
             name = f"software/{stack.name}/{model}/{incident.kind}"
@@ -165,23 +212,34 @@ class IncidentProcess:
                     drawn = (*uniform[place, 1:].tolist(), *normal[place].tolist())
                     self._upgrade_incident(stack, pairs, incident, upgrades_h[place], drawn)
             for draw, time_h in self._at_any_time(name, launch, incident.per_year):
-                slower = (math.log1p(-min(incident.most_loss, incident.loss.lognormal(draw))),) * len(pairs)
-                begin = SoftwareEvent(time_h, pairs, slower, incident.kind, next(self.log.incidents))
+                slower = (
+                    math.log1p(-min(incident.most_loss, incident.loss.lognormal(draw))),
+                ) * len(pairs)
+                begin = SoftwareEvent(
+                    time_h, pairs, slower, incident.kind, next(self.log.incidents)
+                )
                 self.env.process(self._mend(stack, incident, draw.standard_normal(), begin, 0.0))
 
-    def _at_any_time(self, name: str, launch: Launch, per_year: float) -> Iterator[tuple[np.random.Generator, float]]:
+    def _at_any_time(
+        self, name: str, launch: Launch, per_year: float
+    ) -> Iterator[tuple[np.random.Generator, float]]:
         """Draw Poisson incidents in the order of time: at rate λ, and λ·(m − 1)·exp(−(t − launch)/τ) of a new model.
 
         Yields the stream of each, of which whoever takes it draws the rest, and when it comes.
         """
-        (launch_h, excess, constant_h), per_h = launch, per_year / HOURS_PER_YEAR
-        draw, gap_h = self.streams(name), 1.0 / per_h if per_h > 0.0 else math.inf
+        (launch_h, excess, constant_h) = launch
+        per_h = per_year / HOURS_PER_YEAR
+        draw = self.streams(name)
+        gap_h = 1.0 / per_h if per_h > 0.0 else math.inf
         time_h = draw.exponential() * gap_h
         while time_h < self.plan.hours:
             yield draw, time_h
             time_h += draw.exponential() * gap_h
-        draw, most = self.streams(f"{name}/youth"), per_h * excess * constant_h
-        begin = math.exp(min(launch_h, 0.0) / constant_h)  # share of the further incidents that come after the start
+        draw = self.streams(f"{name}/youth")
+        most = per_h * excess * constant_h
+        begin = math.exp(
+            min(launch_h, 0.0) / constant_h
+        )  # share of the further incidents that come after the start
         come = draw.exponential()
         while come < most * begin:
             time_h = max(launch_h, 0.0) - constant_h * math.log1p(-come / (most * begin))
@@ -191,7 +249,12 @@ class IncidentProcess:
             come += draw.exponential()
 
     def _upgrade_incident(
-        self, stack: StackPlan, pairs: Pairs, incident: IncidentPlan, time_h: float, drawn: tuple[float, ...]
+        self,
+        stack: StackPlan,
+        pairs: Pairs,
+        incident: IncidentPlan,
+        time_h: float,
+        drawn: tuple[float, ...],
     ) -> None:
         """Log what an incident that an upgrade brings costs, from the upgrade to its end.
 
@@ -201,17 +264,24 @@ class IncidentProcess:
         the gain of the newest release too, until the next upgrade. Wrong output costs no speed until it is noticed, and
         none while it is served because nothing can be rolled back. Incidents do not know of each other.
         """
-        software, number, kind, everywhere = self.plan.software, next(self.log.incidents), incident.kind, len(pairs)
+        software = self.plan.software
+        number = next(self.log.incidents)
+        kind = incident.kind
+        everywhere = len(pairs)
         subtle, stuck, loss_z, detection_z, rollback_z, fix_z = drawn
         loss = min(incident.most_loss, incident.loss.lognormal_at(loss_z))
         is_subtle = subtle < incident.subtle_fraction or loss < incident.subtle_below
         detection_h = incident.subtle_detection_h if is_subtle else incident.detection_h
-        baked_h, noticed_h = time_h + software.bake_h, time_h + detection_h.lognormal_at(detection_z)
-        slower, on_canary = math.log1p(-loss), math.log1p(-loss * software.canary_fraction)
+        baked_h = time_h + software.bake_h
+        noticed_h = time_h + detection_h.lognormal_at(detection_z)
+        slower = math.log1p(-loss)
+        on_canary = math.log1p(-loss * software.canary_fraction)
         is_caught = noticed_h < baked_h
         self._change(time_h, pairs, [on_canary] * everywhere, kind, number)
         if not is_caught:
-            self._change(baked_h, pairs, [slower - on_canary] * everywhere, f"{kind} spread", number)
+            self._change(
+                baked_h, pairs, [slower - on_canary] * everywhere, f"{kind} spread", number
+            )
             widens = incident.falsifies and not math.isnan(software.wide_precision_factor[pairs[0]])
             if widens or stuck < stack.rollback_impossible_fraction:
                 wide = (software.wide_precision_factor[pair] if widens else 1.0 for pair in pairs)
@@ -230,9 +300,17 @@ class IncidentProcess:
         if count < len(taken_h):
             self._change(taken_h[count], pairs, gains, f"{kind} fixed", number)
 
-    def _mend(self, stack: StackPlan, incident: IncidentPlan, z: float, begin: SoftwareEvent, slower: float) -> Steps:
+    def _mend(
+        self,
+        stack: StackPlan,
+        incident: IncidentPlan,
+        z: float,
+        begin: SoftwareEvent,
+        slower: float,
+    ) -> Steps:
         """Log an incident, and its end once it is fixed; ``slower`` is the log speed that it has cost before."""
-        fix_days, software = incident.fix_days.lognormal_at(z), self.plan.software
+        fix_days = incident.fix_days.lognormal_at(z)
+        software = self.plan.software
         work_h = incident.difficulty(fix_days) * software.engineer_h
         yield self.env.timeout(begin.time_h)
         self.log.software.append(begin)
@@ -248,8 +326,13 @@ class IncidentProcess:
         has to wait for a turn. What the vendor mends while it waits is never taken up, and what he mends while they
         work on it frees them. Without engineers the vendor mends alone.
         """
-        team, now_h = self.plan.software.teams[stack.team], float(self.env.now)
-        there = (c.accelerators for c in self.log.changes if c.cluster in team.clusters and c.time_h <= now_h)
+        team = self.plan.software.teams[stack.team]
+        now_h = float(self.env.now)
+        there = (
+            c.accelerators
+            for c in self.log.changes
+            if c.cluster in team.clusters and c.time_h <= now_h
+        )
         engineers = team.engineers.number(sum(there))
         if not engineers:
             return vendor_h
@@ -259,7 +342,9 @@ class IncidentProcess:
             self.free_h[stack.team] = end_h
         return end_h - now_h
 
-    def _bring_up(self, stack: StackPlan, part: str, pairs: Pairs, figures: tuple[float, float, float]) -> Steps:
+    def _bring_up(
+        self, stack: StackPlan, part: str, pairs: Pairs, figures: tuple[float, float, float]
+    ) -> Steps:
         """Serve a new model at reduced speed until its bring-up on an accelerator is complete.
 
         The vendor does that in the drawn time, which is also what it takes one engineer. Both begin with the launch or
@@ -277,12 +362,17 @@ class IncidentProcess:
         number = next(self.log.incidents)
         # The gap closes as (e^−3s − e^−3)/(1 − e^−3) with the share s of the work that is done, in steps: kernels land
         # one by one.
-        done, last = 1.0 - left_h / length_h, math.exp(-_CONSTANTS)
+        done = 1.0 - left_h / length_h
+        last = math.exp(-_CONSTANTS)
         shares = (done + (1.0 - done) * step / _LANDINGS for step in range(_LANDINGS + 1))
-        levels = [factor * ((math.exp(-_CONSTANTS * share) - last) / (1.0 - last)) for share in shares]
+        levels = [
+            factor * ((math.exp(-_CONSTANTS * share) - last) / (1.0 - last)) for share in shares
+        ]
         self._change(float(self.env.now), pairs, [levels[0]] * len(pairs), "bring-up", number)
         each_h = left_h / _LANDINGS
         for step, (before, after) in enumerate(itertools.pairwise(levels), start=1):
-            yield self.env.timeout(self._mended_after_h(stack, each_h / TeamPlan.hours(1.0, 1), each_h))
+            yield self.env.timeout(
+                self._mended_after_h(stack, each_h / TeamPlan.hours(1.0, 1), each_h)
+            )
             kind = "bring-up done" if step == _LANDINGS else "bring-up eased"
             self._change(float(self.env.now), pairs, [after - before] * len(pairs), kind, number)

@@ -34,12 +34,23 @@ class Supply:
     """Brings nodes into service; owns the commissioning crews and the unallocated power."""
 
     def __init__(
-        self, env: simpy.Environment, plan: Plan, shop: RepairShop | RepairShopProcess, log: ChangeLog, streams: Streams
+        self,
+        env: simpy.Environment,
+        plan: Plan,
+        shop: RepairShop | RepairShopProcess,
+        log: ChangeLog,
+        streams: Streams,
     ) -> None:
-        self.env, self.plan, self.shop, self.log, self.streams = env, plan, shop, log, streams
+        self.env = env
+        self.plan = plan
+        self.shop = shop
+        self.log = log
+        self.streams = streams
         self.keys = stream_keys([cluster.accelerator for cluster in plan.clusters])
         """By cluster, what its streams are called by."""
-        self.crews = simpy.Resource(env, capacity=1)  # the crews work as one team, delivery by delivery
+        self.crews = simpy.Resource(
+            env, capacity=1
+        )  # the crews work as one team, delivery by delivery
         self.arrived = {cluster.accelerator: env.event() for cluster in plan.clusters}
         """By part: happens when its first nodes are in service."""
         self.free_kw = 0.0
@@ -52,14 +63,17 @@ class Supply:
         """Start the delivery of every cluster; by accelerator where two need the same crew or power at once."""
         if self.plan.site.block_h.size:
             self.env.process(self._energise_blocks())
-        for index, cluster in sorted(enumerate(self.plan.clusters), key=lambda pair: self.keys[pair[0]]):
+        for index, cluster in sorted(
+            enumerate(self.plan.clusters), key=lambda pair: self.keys[pair[0]]
+        ):
             if cluster.nodes:
                 self.env.process(self._arrive(index, cluster))
             if cluster.retire_h < self.plan.hours:
                 self.env.process(self._retire_all(index, cluster))
 
     def _arrive(self, index: int, cluster: ClusterPlan) -> Steps:
-        order, owned = cluster.order, cluster.owned
+        order = cluster.order
+        owned = cluster.owned
         if order is None:
             yield self.env.timeout(cluster.online_h or 0.0)
             paid_h = float(self.env.now if owned is None else owned.bought_h)
@@ -72,21 +86,32 @@ class Supply:
         for shipment, nodes in enumerate(shares.tolist()):
             came_h = arrival_h + shipment * order.interval_h
             if nodes and came_h >= min(cluster.retire_h, self.plan.hours):
-                self.log.undelivered.append(Purchase(came_h, index, nodes, cluster.prices_usd, order.placed_h))
+                self.log.undelivered.append(
+                    Purchase(came_h, index, nodes, cluster.prices_usd, order.placed_h)
+                )
                 continue
             yield self.env.timeout(max(0.0, came_h - self.env.now))
             if nodes:
                 refused = draw.random(nodes) < order.acceptance_failure_fraction
                 came_h = min(came_h, self.env.now)
-                self.env.process(self._commission(index, cluster.prices_usd, refused, came_h, order.placed_h))
+                self.env.process(
+                    self._commission(index, cluster.prices_usd, refused, came_h, order.placed_h)
+                )
 
-    def _deliver(self, index: int, nodes: int, prices_usd: Prices, paid_h: float, placed_h: float = np.inf) -> int:
+    def _deliver(
+        self, index: int, nodes: int, prices_usd: Prices, paid_h: float, placed_h: float = np.inf
+    ) -> int:
         """Record a delivery; return its index in the log."""
         self.log.purchases.append(Purchase(paid_h, index, nodes, prices_usd, placed_h))
         return len(self.log.purchases) - 1
 
     def _commission(
-        self, index: int, prices_usd: Prices, refused: Bools, came_h: float, placed_h: float = np.inf
+        self,
+        index: int,
+        prices_usd: Prices,
+        refused: Bools,
+        came_h: float,
+        placed_h: float = np.inf,
     ) -> Steps:
         """Install a delivery and record its payment; nodes that fail acceptance return after a hard repair.
 
@@ -101,12 +126,16 @@ class Supply:
             ready_h = begins_h + rounds * site.commissioning_h
             ready_h[refused] += self.plan.reliability.rma_h + self.plan.reliability.repair_h[2]
             self._ask_for_power(index, purchase, np.maximum(np.sort(ready_h), 0.0))
-            yield self.env.timeout(max(0.0, begins_h + float(rounds[-1] * site.commissioning_h) - self.env.now))
+            yield self.env.timeout(
+                max(0.0, begins_h + float(rounds[-1] * site.commissioning_h) - self.env.now)
+            )
 
     def _energise_blocks(self) -> Steps:
         """Release each power block on its date."""
         site = self.plan.site
-        for time_h, (before_kw, after_kw) in zip(site.block_h.tolist(), pairwise([0.0, *site.block_kw]), strict=True):
+        for time_h, (before_kw, after_kw) in zip(
+            site.block_h.tolist(), pairwise([0.0, *site.block_kw]), strict=True
+        ):
             if time_h > self.env.now:
                 yield self.env.timeout(time_h - self.env.now)
             self.free_kw += after_kw - before_kw
@@ -122,7 +151,8 @@ class Supply:
 
     def _energise(self) -> None:
         """Allocate free power to waiting nodes, first in first out; skip nodes too large for the rest."""
-        waiting, powered = self.waiting, dict[tuple[int, int], list[float]]()
+        waiting = self.waiting
+        powered = dict[tuple[int, int], list[float]]()
         self.waiting = []
         for index, purchase, ready_h in waiting:
             cluster = self.plan.clusters[index]
@@ -141,7 +171,8 @@ class Supply:
 
         Those that come after its end are numbered with the others, whose past does not depend on where it ends.
         """
-        cluster, end_h = self.plan.clusters[index], float(self.plan.hours)
+        cluster = self.plan.clusters[index]
+        end_h = float(self.plan.hours)
         service_h = service_h[service_h < cluster.retire_h]
         if not service_h.size:
             return
@@ -152,14 +183,19 @@ class Supply:
         for time_h, count in zip(times.tolist(), counts.tolist(), strict=True):
             accelerators = count * cluster.accelerators_per_node
             detail = f"batch {self.batches[index]}{', owned before the start' if aged_h else ''}"
-            self.log.changes.append(Change(time_h, "delivered", index, accelerators, detail, purchase))
+            self.log.changes.append(
+                Change(time_h, "delivered", index, accelerators, detail, purchase)
+            )
         self.in_service[index] += service_h.size
         self.env.process(self._announce(self.arrived[cluster.accelerator], float(service_h[0])))
-        first, chance = self.shop.admit(index, service_h), (end_h, self.streams, self.keys[index])
+        first = self.shop.admit(index, service_h)
+        chance = (end_h, self.streams, self.keys[index])
         failures = draw_failures(self.plan.reliability, cluster, service_h + aged_h, first, *chance)
         self.shop.expect(index, failures.where(failures.time_h >= service_h[failures.node - first]))
         if cluster.rent is not None and cluster.rent.interruptions_per_h > 0:
-            self.shop.expect(index, draw_interruptions(self.plan.reliability, cluster, service_h, first, *chance))
+            self.shop.expect(
+                index, draw_interruptions(self.plan.reliability, cluster, service_h, first, *chance)
+            )
 
     def _announce(self, arrived: simpy.Event, time_h: float) -> Steps:
         """Signal that the first nodes of an accelerator are in service."""
@@ -182,7 +218,9 @@ class Supply:
                 purchase = self._deliver(index, nodes, prices_usd, float(self.env.now))
                 self._ask_for_power(index, purchase, np.full(nodes, float(self.env.now)))
             else:
-                yield from self._commission(index, prices_usd, np.zeros(nodes, dtype=bool), float(self.env.now))
+                yield from self._commission(
+                    index, prices_usd, np.zeros(nodes, dtype=bool), float(self.env.now)
+                )
 
         self.env.process(arrive())
 
@@ -192,7 +230,11 @@ class Supply:
 
     def retire(self, index: int, nodes: int) -> int:
         """Retire nodes for good, first in first out, and release their power; return how many."""
-        arrived = [c.accelerators for c in self.log.changes if c.cluster == index and c.time_h <= self.env.now]
+        arrived = [
+            c.accelerators
+            for c in self.log.changes
+            if c.cluster == index and c.time_h <= self.env.now
+        ]
         leaving = min(nodes, sum(arrived) // self.plan.clusters[index].accelerators_per_node)
         if leaving:
             self.in_service[index] -= leaving
@@ -201,7 +243,9 @@ class Supply:
             self.shop.work_until(float(self.env.now))  # what failed until now failed
             self.shop.drop(index, first, first + leaving, float(self.env.now))
             accelerators = -leaving * self.plan.clusters[index].accelerators_per_node
-            self.log.changes.append(Change(float(self.env.now), "retired", index, accelerators, f"{leaving} nodes"))
+            self.log.changes.append(
+                Change(float(self.env.now), "retired", index, accelerators, f"{leaving} nodes")
+            )
             if not self.plan.clusters[index].is_hosted:
                 self.free_kw += leaving * self.plan.clusters[index].nameplate_kw
                 self._energise()
@@ -231,7 +275,8 @@ class Review:
     """
 
     def __init__(self, plan: Plan, supply: Supply, requests: Floats) -> None:
-        self.plan, self.supply = plan, supply
+        self.plan = plan
+        self.supply = supply
         enlarged = {rule.cluster for rule in plan.expansion.rules if rule.forecasts}
         self.peaks = {c: orders.peak_needs(plan, c, requests) for c in enlarged}
         self.worths = {c: orders.worths(plan, c, requests) for c in enlarged}
@@ -261,7 +306,11 @@ class Review:
             return rule.months  # the order itself says whether there is a need
         for number, past in enumerate(recent):
             share = past.shed_fraction if what == "shed" else past.missed_fraction
-            share = past.utilisation[self.plan.clusters[rule.watched].name] if what == "utilisation" else share
+            share = (
+                past.utilisation[self.plan.clusters[rule.watched].name]
+                if what == "utilisation"
+                else share
+            )
             if not (share < rule.threshold if how == "below" else share > rule.threshold):
                 return number
         return len(recent)
@@ -274,12 +323,15 @@ class Review:
         not until nodes retire, and one that has retired all there were not until some are bought. A cluster that
         retires changes what the site has power for, and so what a review may buy.
         """
-        month, edges_h = len(self.history), self.plan.month_edges_h
+        month = len(self.history)
+        edges_h = self.plan.month_edges_h
         retirements_h = [c.retire_h for c in self.plan.clusters if c.retire_h >= edges_h[month]]
         for acted, rule in zip(self.acted, self.plan.expansion.rules, strict=True):
             retires = rule.when == "utilisation_below"
             to_retire = self.supply.retired[rule.cluster] < self.ordered[rule.cluster]
-            soonest = month + max(1, rule.months - self._held(rule), acted + rule.cooldown_months + 1 - month)
+            soonest = month + max(
+                1, rule.months - self._held(rule), acted + rule.cooldown_months + 1 - month
+            )
             soonest = next((month for month in rule.windows if month >= soonest), edges_h.size)
             if soonest < edges_h.size and (to_retire if retires else self._may_buy(rule)):
                 lead_h = rule.lead_h + (rule.slip_h.low if rule.slip_h else 0.0)
@@ -293,14 +345,28 @@ class Review:
         that only lower clocks would make room for add their cost and next to no work. What is at a provider's takes
         none of it.
         """
-        nodes = [owned - gone for owned, gone in zip(self.ordered, self.supply.retired, strict=True)]
-        bought, site = self.plan.clusters[rule.cluster], self.plan.site
-        ceiling, room = rule.max_nodes - nodes[rule.cluster], math.inf
+        nodes = [
+            owned - gone for owned, gone in zip(self.ordered, self.supply.retired, strict=True)
+        ]
+        bought = self.plan.clusters[rule.cluster]
+        site = self.plan.site
+        ceiling = rule.max_nodes - nodes[rule.cluster]
+        room = math.inf
         if not bought.is_hosted:
-            here = [(n, cluster) for n, cluster in zip(nodes, self.plan.clusters, strict=True) if not cluster.is_hosted]
-            full_kw = site.most_it_kw + _SAME_KW - sum(count * cluster.node_power.full_kw for count, cluster in here)
+            here = [
+                (n, cluster)
+                for n, cluster in zip(nodes, self.plan.clusters, strict=True)
+                if not cluster.is_hosted
+            ]
+            full_kw = (
+                site.most_it_kw
+                + _SAME_KW
+                - sum(count * cluster.node_power.full_kw for count, cluster in here)
+            )
             block_kw = min([self.plan.expansion.it_power_cap_kw, *site.block_kw[-1:].tolist()])
-            nameplate_kw = block_kw + _SAME_KW - sum(count * cluster.nameplate_kw for count, cluster in here)
+            nameplate_kw = (
+                block_kw + _SAME_KW - sum(count * cluster.nameplate_kw for count, cluster in here)
+            )
             room = min(full_kw / bought.node_power.full_kw, nameplate_kw / bought.nameplate_kw)
         if rule.forecasts:
             most = min(rule.max_nodes_per_order, ceiling, room)
@@ -311,16 +377,25 @@ class Review:
     def _act(self, rule: RulePlan, now_h: float) -> bool:
         if rule.when == "utilisation_below":
             return self.supply.retire(rule.cluster, rule.nodes) > 0
-        cluster, expansion = self.plan.clusters[rule.cluster], self.plan.expansion
+        cluster = self.plan.clusters[rule.cluster]
+        expansion = self.plan.expansion
         left_usd = expansion.budget_usd - self.spent_usd
-        price_factor = (1.0 + expansion.price_change_per_year) ** (now_h / HOURS_PER_YEAR)  # agreed with the order
-        nodes, why = self._forecast_order(rule) if rule.forecasts else (int(self._may_buy(rule)), "")
+        price_factor = (1.0 + expansion.price_change_per_year) ** (
+            now_h / HOURS_PER_YEAR
+        )  # agreed with the order
+        nodes, why = (
+            self._forecast_order(rule) if rule.forecasts else (int(self._may_buy(rule)), "")
+        )
         while nodes > 0:
             prices = cluster.order_prices_usd(now_h, nodes, price_factor)
             if nodes * sum(prices) <= left_usd:
                 break
             # What the budget has no room for: all of a lot, or as many steps; fewer nodes may cost more each.
-            steps = min(nodes // rule.nodes - 1, int(left_usd / sum(prices) / rule.nodes)) if rule.forecasts else 0
+            steps = (
+                min(nodes // rule.nodes - 1, int(left_usd / sum(prices) / rule.nodes))
+                if rule.forecasts
+                else 0
+            )
             nodes = steps * rule.nodes
         else:
             return False
@@ -342,11 +417,16 @@ class Review:
         if self.plan.clusters[rule.cluster].retire_h <= by_h:
             return 0, ""
         seen = (self.peaks[rule.cluster][:month], rule.forecast_months, rule.growth_per_year)
-        forecast, error = orders.forecast_peak(*seen), orders.forecast_log_error(*seen)
+        forecast = orders.forecast_peak(*seen)
+        error = orders.forecast_log_error(*seen)
         bought = np.array(self.ordered) - [cluster.nodes for cluster in self.plan.clusters]
         installed = orders.installed_nodes(
             self.plan, by_h, bought, np.array(self.supply.retired), self.worths[rule.cluster]
         )
-        nodes = orders.order_up_to(forecast, installed, rule.threshold, rule.target, rule.nodes, self._may_buy(rule))
+        nodes = orders.order_up_to(
+            forecast, installed, rule.threshold, rule.target, rule.nodes, self._may_buy(rule)
+        )
         doubt = "" if np.isnan(error) else f" (standard error {np.expm1(error):.0%})"
-        return int(nodes), f"peak of {forecast:.1f} nodes{doubt} forecast, {installed:.1f} installed and on order"
+        return int(
+            nodes
+        ), f"peak of {forecast:.1f} nodes{doubt} forecast, {installed:.1f} installed and on order"

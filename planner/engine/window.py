@@ -34,8 +34,11 @@ def evaluate_window(plan: Plan, window: WindowInput) -> WindowResult:
     within = replace(window, demand_requests=window.demand_requests - before.sum(axis=0))
     result = _on_machines(plan, within)
     after = bought_requests(plan, window, result.shed_requests, serves_all=False)
-    served, shed = result.served_requests + before + after, result.shed_requests - after.sum(axis=0)
-    return replace(result, demand_requests=window.demand_requests, served_requests=served, shed_requests=shed)
+    served = result.served_requests + before + after
+    shed = result.shed_requests - after.sum(axis=0)
+    return replace(
+        result, demand_requests=window.demand_requests, served_requests=served, shed_requests=shed
+    )
 
 
 def _on_machines(plan: Plan, window: WindowInput) -> WindowResult:
@@ -45,15 +48,22 @@ def _on_machines(plan: Plan, window: WindowInput) -> WindowResult:
     no batch can serve in time is late.
     """
     plan = at_sizes(plan, window.sizes)
-    beyond, placement = beyond_share(plan, window), plan.placement
-    within = window if beyond is None else replace(window, demand_requests=window.demand_requests - beyond)
+    beyond = beyond_share(plan, window)
+    placement = plan.placement
+    within = (
+        window
+        if beyond is None
+        else replace(window, demand_requests=window.demand_requests - beyond)
+    )
     within = with_carried(plan, within)
     if placement is None or not any(placement.placed):
         result = _evaluate(Router(plan, within), range(len(plan.clusters)))
     else:
         placed = place_window(plan, placement, within)
         router = Router(placement.pools, placed.window, placed.routes)
-        result = on_clusters(placement, within, placed, _evaluate(router, placement.pool_cluster), router.served)
+        result = on_clusters(
+            placement, within, placed, _evaluate(router, placement.pool_cluster), router.served
+        )
     if beyond is None:
         return result
     late = result.late_requests.copy()
@@ -61,16 +71,21 @@ def _on_machines(plan: Plan, window: WindowInput) -> WindowResult:
         past = _overdue_share(plan, w, window.hours) > 0.0
         late[w][past] = result.served_requests[:, w][:, past].sum(axis=0)
     shed = result.shed_requests + beyond
-    return replace(result, demand_requests=window.demand_requests, shed_requests=shed, late_requests=late)
+    return replace(
+        result, demand_requests=window.demand_requests, shed_requests=shed, late_requests=late
+    )
 
 
-def bought_requests(plan: Plan, window: WindowInput, requests: Floats, *, serves_all: bool) -> Floats:
+def bought_requests(
+    plan: Plan, window: WindowInput, requests: Floats, *, serves_all: bool
+) -> Floats:
     """Return what APIs serve of requests of shape (workloads, hours), by cluster, shape (clusters, workloads, hours).
 
     Up to its tokens an hour; where that is too few, every workload gets the same share.
     """
     bought = np.zeros((len(plan.clusters), *requests.shape))
-    month, hour = plan.months.hour_periods[window.hours], np.arange(window.hours.start, window.hours.stop)
+    month = plan.months.hour_periods[window.hours]
+    hour = np.arange(window.hours.start, window.hours.stop)
     for c, cluster in enumerate(plan.clusters):
         if cluster.api is not None and cluster.api.serves_all == serves_all:
             served = np.zeros_like(requests)
@@ -90,17 +105,24 @@ def beyond_share(plan: Plan, window: WindowInput) -> Floats | None:
     """
     if all(workload.overdue_share is None for workload in plan.workloads):
         return None
-    beyond, routes = np.zeros_like(window.demand_requests), routes_of(plan, window)
+    beyond = np.zeros_like(window.demand_requests)
+    routes = routes_of(plan, window)
     for w, workload in enumerate(plan.workloads):
         share = _overdue_share(plan, w, window.hours)
-        most = sum((window.nodes[c] * routes[w].rate(c, ALL) for c in workload.cluster_order), start=0.0 * share)
-        beyond[w] = np.where(share > 0.0, np.maximum(window.demand_requests[w] - share * most, 0.0), 0.0)
+        most = sum(
+            (window.nodes[c] * routes[w].rate(c, ALL) for c in workload.cluster_order),
+            start=0.0 * share,
+        )
+        beyond[w] = np.where(
+            share > 0.0, np.maximum(window.demand_requests[w] - share * most, 0.0), 0.0
+        )
     return beyond
 
 
 def _overdue_share(plan: Plan, w: int, hours: slice) -> Floats:
     """Return the fleet share of a workload that has outgrown its SLO, shape (hours,); 0 before."""
-    months, share = plan.months.hour_periods[hours], plan.workloads[w].overdue_share
+    months = plan.months.hour_periods[hours]
+    share = plan.workloads[w].overdue_share
     return np.zeros(months.size) if share is None else share[months]
 
 
@@ -115,7 +137,9 @@ class Missed(NamedTuple):
     replicas_after: Floats
 
 
-def missed_under(plan: Plan, window: WindowInput, changes: Sequence[Callable[[Plan], Plan]]) -> Missed:
+def missed_under(
+    plan: Plan, window: WindowInput, changes: Sequence[Callable[[Plan], Plan]]
+) -> Missed:
     """Return a window's misses under changes to the plan's tables by load, without a power cap.
 
     Tables decide what becomes of work where it is routed, not where that is: it is routed once for all of them.
@@ -125,7 +149,8 @@ def missed_under(plan: Plan, window: WindowInput, changes: Sequence[Callable[[Pl
     first = (plan := at_sizes(plan, window.sizes)), window
     before = bought_requests(*first, window.demand_requests, serves_all=True).sum(axis=0)
     window = replace(window, demand_requests=window.demand_requests - before)
-    beyond, placement = beyond_share(plan, window), plan.placement
+    beyond = beyond_share(plan, window)
+    placement = plan.placement
     absent: Floats | None = None
     replicas = np.zeros((0, 1))
     if beyond is not None:
@@ -133,10 +158,14 @@ def missed_under(plan: Plan, window: WindowInput, changes: Sequence[Callable[[Pl
     window = with_carried(plan, window)
     if placement is not None and any(placement.placed):
         placed = place_window(plan, placement, window)
-        plan, window, absent, replicas = placement.pools, placed.window, placed.absent_requests, placed.replicas
+        plan = placement.pools
+        window = placed.window
+        absent = placed.absent_requests
+        replicas = placed.replicas
     router = Router(plan, window)
     router.route()
-    late, shed = [], []
+    late = []
+    shed = []
     for change in changes:
         trial = router.copied()
         trial.plan = change(plan)
@@ -154,28 +183,43 @@ def _evaluate(router: Router, owner: Sequence[int]) -> WindowResult:
     is offered to the clusters all the same, as far as they are offered more than their capacity, and the tables say
     what of it is late and what refused. Power comes last: what was refused at the door draws none.
     """
-    plan, window = router.plan, router.window
+    plan = router.plan
+    window = router.window
     router.route()
-    throttled, capacity = np.zeros((max(owner) + 1, window.nodes.shape[1])), window.nodes
-    used, over = router.room.used, np.zeros(0, dtype=np.intp)
+    throttled = np.zeros((max(owner) + 1, window.nodes.shape[1]))
+    capacity = window.nodes
+    used = router.room.used
+    over = np.zeros(0, dtype=np.intp)
     if window.cap_kw is not None:
         allowed = allowed_it_kw(plan, window.cap_kw, window.hours)
-        over = np.flatnonzero(it_kw(plan, used, window.nodes).sum(axis=0) > allowed * (1.0 + TOLERANCE))
+        over = np.flatnonzero(
+            it_kw(plan, used, window.nodes).sum(axis=0) > allowed * (1.0 + TOLERANCE)
+        )
     if over.size:
         wanted = in_hours(router.wanted_nodes(), over)
         router.place(over, plan.by_priority, allowed[over])
         throttled[:, over] = added(np.maximum(wanted - used[:, over], 0.0), owner)
         capacity = window.nodes.copy()
-        capacity[:, over], _ = hold(plan, in_hours(used, over), in_hours(window.nodes, over), allowed[over])
+        capacity[:, over], _ = hold(
+            plan, in_hours(used, over), in_hours(window.nodes, over), allowed[over]
+        )
     full = _overload(router)
     late = _late(router, capacity)
-    for c, most in full.items():  # a node that is full is no fuller, and draws no more, for being offered more
+    for (
+        c,
+        most,
+    ) in (
+        full.items()
+    ):  # a node that is full is no fuller, and draws no more, for being offered more
         np.minimum(used[c], most, out=used[c])
     power = it_kw(plan, used, window.nodes)
     if over.size:
-        _, power[:, over] = hold(plan, in_hours(used, over), in_hours(window.nodes, over), allowed[over])
+        _, power[:, over] = hold(
+            plan, in_hours(used, over), in_hours(window.nodes, over), allowed[over]
+        )
     power = added(power, owner)
-    drags, drag_nodes = {}, np.zeros_like(throttled)
+    drags = {}
+    drag_nodes = np.zeros_like(throttled)
     for (c, w), slowed in window.incidents.items():
         nodes = router.routes[w].nodes(router.served[c, w].take(slowed.hours), c, slowed.hours)
         drags[c, w] = Slowdown(hours=slowed.hours, nodes=nodes * slowed.lost_fraction)
@@ -206,7 +250,8 @@ def _overload(router: Router) -> dict[int, Floats]:
     what of it is late and what refused is read from the plan's tables. Returns the node-equivalents that were at work
     before on the clusters that are offered more, shape (hours,).
     """
-    plan, window = router.plan, router.window
+    plan = router.plan
+    window = router.window
     before: dict[int, Floats] = {}
     for w in plan.by_priority:
         if plan.workloads[w].deadline_h or not plan.workloads[w].cluster_order:
@@ -233,33 +278,45 @@ def _late(router: Router, capacity: Floats) -> Floats:
     Lower priorities give way, so what a workload suffers from is the load of its own and higher ones. What is refused
     moves from what is served to what is shed, and frees the nodes that would have worked for it.
     """
-    plan, routes = router.plan, router.routes
-    late, together = np.zeros(router.shed.shape), _loads_together(router, capacity)
+    plan = router.plan
+    routes = router.routes
+    late = np.zeros(router.shed.shape)
+    together = _loads_together(router, capacity)
     refusal_free_load = plan.refusal_free_load
     # Between which rates of its tables each hour of a workload lies: those of all clusters begin at the same.
     tables = {w: by_rate for (_, w), by_rate in plan.burst_tables.items()}
     rates = {w: by_rate.between(router.window.demand_requests[w]) for w, by_rate in tables.items()}
     for c, is_there in enumerate(map(span_above_zero, router.window.nodes)):
-        busy, is_paid = np.zeros(1), not plan.clusters[c].is_paid_by_the_hour
+        busy = np.zeros(1)
+        is_paid = not plan.clusters[c].is_paid_by_the_hour
         for level in _levels_on(router, c):
             # All of a level's work first: its workloads are late from one another's bursts too.
             for w in level:
                 busy = busy + routes[w].nodes(router.served[c, w][is_there], c, is_there)
             load = load_fraction(busy, capacity[c][is_there])
             for w in level:
-                served, by_rate = router.served[c, w][is_there], plan.burst_tables.get((c, w))
-                bursts_at = np.minimum(together[w][is_there], load) if is_paid and w in together else load
+                served = router.served[c, w][is_there]
+                by_rate = plan.burst_tables.get((c, w))
+                bursts_at = (
+                    np.minimum(together[w][is_there], load) if is_paid and w in together else load
+                )
                 between = None if by_rate is None else rates[w].part(is_there)
-                late[w][is_there] += served * _missed_share(plan, (0, c, w), load, bursts_at, between)
+                late[w][is_there] += served * _missed_share(
+                    plan, (0, c, w), load, bursts_at, between
+                )
                 if by_rate is None or between is None:
                     refusing = np.flatnonzero(load > refusal_free_load[c, w])
                 else:
-                    refusing = by_rate.refusing(load * _CELLS_PER_LOAD, bursts_at * _CELLS_PER_LOAD, between)
+                    refusing = by_rate.refusing(
+                        load * _CELLS_PER_LOAD, bursts_at * _CELLS_PER_LOAD, between
+                    )
                     between = between.part(refusing)
                 if refusing.size:
                     at = in_hours(load, refusing)
                     bursts_at = at if bursts_at is load else in_hours(bursts_at, refusing)
-                    refused = in_hours(served, refusing) * _missed_share(plan, (1, c, w), at, bursts_at, between)
+                    refused = in_hours(served, refusing) * _missed_share(
+                        plan, (1, c, w), at, bursts_at, between
+                    )
                     served[refusing] -= refused
                     hours = refusing + is_there.start
                     router.shed[w][hours] += refused
@@ -268,7 +325,11 @@ def _late(router: Router, capacity: Floats) -> Floats:
 
 
 def _missed_share(
-    plan: Plan, which: tuple[int, int, int], load: Floats, bursts_at: Floats, between: Between | None
+    plan: Plan,
+    which: tuple[int, int, int],
+    load: Floats,
+    bursts_at: Floats,
+    between: Between | None,
 ) -> Floats:
     """Return the late (kind 0) or rejected (1) share for a kind, cluster and workload, shape (hours,).
 
@@ -287,7 +348,8 @@ def _missed_share(
         share += _read(table - even, bursts_at)
         return np.clip(share, 0.0, 1.0, out=share)
     # Most hours are too slack for bursts to matter, and reading between rates takes twice as long.
-    by_rate, place = plan.burst_tables[c, w], bursts_at * _CELLS_PER_LOAD
+    by_rate = plan.burst_tables[c, w]
+    place = bursts_at * _CELLS_PER_LOAD
     hours = by_rate.adding(kind, place, between)
     added = by_rate.read(kind, in_hours(place, hours), between.part(hours))
     added += in_hours(share, hours)
@@ -300,16 +362,24 @@ def _loads_together(router: Router, capacity: Floats) -> dict[int, Floats]:
 
     Only of workloads that several clusters serve and bursts make late; clusters paid by the hour absorb no burst.
     """
-    plan, routes = router.plan, router.routes
-    together, busy = dict[int, Floats](), dict[tuple[int, int], Floats]()
+    plan = router.plan
+    routes = router.routes
+    together = dict[int, Floats]()
+    busy = dict[tuple[int, int], Floats]()
     if plan.no_burst_tables is None:
         return together
-    preferred = plan.preferred_utilisation or 1.0  # beyond it work is spread, and clusters are as full as together
+    preferred = (
+        plan.preferred_utilisation or 1.0
+    )  # beyond it work is spread, and clusters are as full as together
     upto = slice(round(preferred * _CELLS_PER_LOAD) + 1)
-    late, refused, even = plan.late_tables, plan.refused_tables, plan.no_burst_tables[..., upto]
+    late = plan.late_tables
+    refused = plan.refused_tables
+    even = plan.no_burst_tables[..., upto]
     added_by_bursts = late[..., upto] + refused[..., upto] - even.sum(axis=0)
     for pair, by_rate in plan.burst_tables.items():
-        added_by_bursts[pair] = by_rate.added[:, 0, upto].sum(axis=0)  # at the lowest rate, where they are largest
+        added_by_bursts[pair] = by_rate.added[:, 0, upto].sum(
+            axis=0
+        )  # at the lowest rate, where they are largest
     most = added_by_bursts.max(axis=2)
     for w in plan.by_priority:
         paid = [c for c in routes[w].order if not plan.clusters[c].is_paid_by_the_hour]
@@ -317,13 +387,20 @@ def _loads_together(router: Router, capacity: Floats) -> dict[int, Floats]:
             continue
         room = work = np.zeros(1)
         for c in paid:
-            rate, priority = routes[w].rate(c, ALL), plan.workloads[w].priority
+            rate = routes[w].rate(c, ALL)
+            priority = plan.workloads[w].priority
             if (c, priority) not in busy:  # the same for all workloads of a priority
                 levels = _levels_on(router, c)
-                urgent = [other for level in levels for other in level if plan.workloads[other].priority <= priority]
+                urgent = [
+                    other
+                    for level in levels
+                    for other in level
+                    if plan.workloads[other].priority <= priority
+                ]
                 work_of = (routes[other].nodes(router.served[c, other], c, ALL) for other in urgent)
                 busy[c, priority] = sum(work_of, np.zeros(1))
-            room, work = room + capacity[c] * rate, work + busy[c, priority] * rate
+            room = room + capacity[c] * rate
+            work = work + busy[c, priority] * rate
         together[w] = quotient(work, room)
     return together
 

@@ -70,9 +70,17 @@ class Factors:
 
     def usd_per_million_tokens(self, *, output_only: bool = False) -> float:
         """Return the cost per million tokens that these factors give."""
-        spent = self.hardware_cost_usd + self.power_usd + self.people_usd + self.availability_usd + self.utilisation_usd
+        spent = (
+            self.hardware_cost_usd
+            + self.power_usd
+            + self.people_usd
+            + self.availability_usd
+            + self.utilisation_usd
+        )
         tokens = self.throughput_output_tokens if output_only else self.throughput_tokens
-        yielded = self.available_fraction * self.utilised_fraction * self.undragged_fraction * tokens
+        yielded = (
+            self.available_fraction * self.utilised_fraction * self.undragged_fraction * tokens
+        )
         return spent / yielded * MILLION
 
 
@@ -85,13 +93,18 @@ def bridge(baseline: Factors, other: Factors, *, output_only: bool = False) -> d
 
     parts = shapley_bridge(list(CAUSES), cost)
     ends = [plan.usd_per_million_tokens(output_only=output_only) for plan in (baseline, other)]
-    total, apart = sum(parts.values()), ends[1] - ends[0]
+    total = sum(parts.values())
+    apart = ends[1] - ends[0]
     if not math.isclose(total, apart, rel_tol=1e-9, abs_tol=1e-9):
-        raise ConservationError(f"a bridge's parts sum to {total:.12g}, the difference is {apart:.12g}")
+        raise ConservationError(
+            f"a bridge's parts sum to {total:.12g}, the difference is {apart:.12g}"
+        )
     return parts
 
 
-def shapley_bridge(causes: Sequence[str], measure: Callable[[frozenset[str]], float]) -> dict[str, float]:
+def shapley_bridge(
+    causes: Sequence[str], measure: Callable[[frozenset[str]], float]
+) -> dict[str, float]:
     """Return each cause's Shapley value; the values sum to measure(all) − measure(none).
 
     ``measure`` returns the figure with the named causes taken from the second scenario and the others from
@@ -105,13 +118,17 @@ def shapley_bridge(causes: Sequence[str], measure: Callable[[frozenset[str]], fl
         for others, figure in figures.items():
             if cause not in others:
                 orders = math.factorial(len(others)) * math.factorial(count - len(others) - 1)
-                explained[cause] += orders / math.factorial(count) * (figures[others | {cause}] - figure)
+                explained[cause] += (
+                    orders / math.factorial(count) * (figures[others | {cause}] - figure)
+                )
     return explained
 
 
 VARIANCE_CAUSE_MEANINGS = _causes("account", "meaning")
 VARIANCE_CAUSES = tuple(VARIANCE_CAUSE_MEANINGS)
-PLAN_CAUSES = {cause: tuple(factors.split()) for cause, factors in _causes("plan", "factors").items()}
+PLAN_CAUSES = {
+    cause: tuple(factors.split()) for cause, factors in _causes("plan", "factors").items()
+}
 """The factors that each cause of a difference between two plans switches."""
 PLAN_CAUSE_MEANINGS = _causes("plan", "meaning")
 
@@ -154,25 +171,38 @@ def dollar_bridge(baseline: Spending, other: Spending, policy_cents: int) -> dic
     ends = _factors(baseline, other.clusters, names), _factors(other, baseline.clusters, names)
 
     def usd(switched: frozenset[str]) -> float:
-        f = {name: ends[cause in switched][name] for cause, of in PLAN_CAUSES.items() for name in of}
+        f = {
+            name: ends[cause in switched][name] for cause, of in PLAN_CAUSES.items() for name in of
+        }
         hourly = (f["mix"] * (f["usd_per_h"] + f["kwh_per_h"] * f["usd_per_kwh"])).sum()
-        return float(f["tokens"] * (f["machines_per_token"] * f["hours"] * hourly + f["missed_usd_per_token"]))
+        return float(
+            f["tokens"]
+            * (f["machines_per_token"] * f["hours"] * hourly + f["missed_usd_per_token"])
+        )
 
     for plan, switched in ((baseline, frozenset()), (other, frozenset(PLAN_CAUSES))):
         if not math.isclose((answer := usd(switched)) * 100, plan.cents, rel_tol=1e-9, abs_tol=1.0):
-            raise ConservationError(f"the factors of a plan's cost give {answer:.2f} USD, not {plan.cents / 100}")
-    parts = shapley_bridge([cause for cause in PLAN_CAUSES if cause != "policy"], lambda switched: 100 * usd(switched))
+            raise ConservationError(
+                f"the factors of a plan's cost give {answer:.2f} USD, not {plan.cents / 100}"
+            )
+    parts = shapley_bridge(
+        [cause for cause in PLAN_CAUSES if cause != "policy"], lambda switched: 100 * usd(switched)
+    )
     in_cents = to_the_cent(parts, other.cents - baseline.cents) | {"policy": policy_cents}
     return {cause: in_cents.get(cause, 0) for cause in PLAN_CAUSES}
 
 
-def _factors(plan: Spending, elsewhere: Mapping[str, ClusterSpending], names: list[str]) -> dict[str, Any]:
+def _factors(
+    plan: Spending, elsewhere: Mapping[str, ClusterSpending], names: list[str]
+) -> dict[str, Any]:
     """Return a plan's factors over both plans' clusters; a missing cluster takes the other plan's prices.
 
     So a cluster that only one plan has is a matter of mix, not of price.
     """
     rows = [plan.clusters.get(name) or elsewhere[name] for name in names]
-    machines = np.array([plan.clusters[name].machines if name in plan.clusters else 0.0 for name in names])
+    machines = np.array(
+        [plan.clusters[name].machines if name in plan.clusters else 0.0 for name in names]
+    )
     machine_h = machines * np.array([row.hours for row in rows])
     return {
         "tokens": plan.tokens,
@@ -180,7 +210,10 @@ def _factors(plan: Spending, elsewhere: Mapping[str, ClusterSpending], names: li
         "missed_usd_per_token": plan.missed_usd_per_token,
         "hours": machine_h.sum() / machines.sum(),
         "mix": machine_h / machine_h.sum(),
-        **{name: np.array([getattr(row, name) for row in rows]) for name in ("usd_per_h", "kwh_per_h", "usd_per_kwh")},
+        **{
+            name: np.array([getattr(row, name) for row in rows])
+            for name in ("usd_per_h", "kwh_per_h", "usd_per_kwh")
+        },
     }
 
 
@@ -191,11 +224,14 @@ def account_bridge(
 
     Each column sums to the whole, rounded; what is the same in both differs by nothing.
     """
-    total, parts = round(sum(baseline.values())), {name: -part for name, part in baseline.items()}
+    total = round(sum(baseline.values()))
+    parts = {name: -part for name, part in baseline.items()}
     parts |= {name: part + parts.get(name, 0.0) for name, part in other.items()}
-    before, apart = to_the_cent(baseline, total), to_the_cent(parts, round(sum(other.values())) - total)
+    before = to_the_cent(baseline, total)
+    apart = to_the_cent(parts, round(sum(other.values())) - total)
     for name in sorted(parts):
-        stood, moved = before.get(name, 0), apart.get(name, 0)
+        stood = before.get(name, 0)
+        moved = apart.get(name, 0)
         yield *name, stood, stood + moved, moved
 
 

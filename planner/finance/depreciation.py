@@ -90,9 +90,19 @@ def make_cohorts(
     on the day it enters service. It is written off from cost, from service on.
     """
     acquired = in_service_months if acquired_months is None else acquired_months
-    stated = [cost_usd, residual_usd, in_service_months, life_months, declining_factor, *disposal, acquired]
+    stated = [
+        cost_usd,
+        residual_usd,
+        in_service_months,
+        life_months,
+        declining_factor,
+        *disposal,
+        acquired,
+    ]
     stated += [cost_usd, in_service_months]
-    columns = np.broadcast_arrays(*(np.atleast_1d(np.asarray(column, dtype=np.float64)) for column in stated))
+    columns = np.broadcast_arrays(
+        *(np.atleast_1d(np.asarray(column, dtype=np.float64)) for column in stated)
+    )
     return Cohorts(**dict(zip(Cohorts.__dataclass_fields__, columns, strict=True)))
 
 
@@ -106,9 +116,11 @@ def accumulated_cents(cohorts: Cohorts, until_months: Floats) -> NDArray[np.int6
     if not np.any(cohorts.declining_factor > 0):
         return charged_before + whole_cents(straight)
     # Cumulative depreciation in cents after each own month, shape (cohorts, longest life + 1).
-    basis, residual = cents(cohorts.basis_usd).astype(float), cents(cohorts.residual_usd).astype(float)
+    basis = cents(cohorts.basis_usd).astype(float)
+    residual = cents(cohorts.residual_usd).astype(float)
     longest = int(cohorts.life_months.max(initial=1))
-    table, book = np.zeros((cohorts.count, longest + 1)), basis.copy()
+    table = np.zeros((cohorts.count, longest + 1))
+    book = basis.copy()
     for k in range(longest):
         left = cohorts.life_months - k
         evenly = (book - residual) / np.maximum(left, 1)
@@ -119,7 +131,9 @@ def accumulated_cents(cohorts: Cohorts, until_months: Floats) -> NDArray[np.int6
     low = np.take_along_axis(table, before, axis=1)
     high = np.take_along_axis(table, before + 1, axis=1)
     declining = np.where(elapsed >= life, base, low + (high - low) * (elapsed - before))
-    return charged_before + whole_cents(np.where(cohorts.declining_factor[:, None] > 0, declining, straight))
+    return charged_before + whole_cents(
+        np.where(cohorts.declining_factor[:, None] > 0, declining, straight)
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,10 +179,12 @@ class DepreciationSchedule:
 
 def depreciate(cohorts: Cohorts, edge_coordinates: Floats) -> DepreciationSchedule:
     """Return the depreciation schedule of every cohort over the periods between ``edge_coordinates`` (periods + 1)."""
-    retired, acquired = cohorts.retired_months[:, None], cohorts.acquired_months[:, None]
+    retired = cohorts.retired_months[:, None]
+    acquired = cohorts.acquired_months[:, None]
     accumulated = accumulated_cents(cohorts, np.minimum(edge_coordinates[None, :], retired))
     cost = cents(cohorts.cost_usd)[:, None]
-    low, high = edge_coordinates[None, :-1], edge_coordinates[None, 1:]
+    low = edge_coordinates[None, :-1]
+    high = edge_coordinates[None, 1:]
     enters = (low <= acquired) & (acquired < high)
     leaves = (low <= retired) & (retired < high)
     owned_before = (acquired < edge_coordinates[0]) & (retired >= edge_coordinates[0])
@@ -276,25 +292,32 @@ def tax_depreciation(cohorts: Cohorts, grid: MonthGrid, bonus_fraction: float) -
     Half-year convention on disposal: the year of disposal takes half of its table percentage; an asset bought
     and disposed of in one tax year takes nothing, bonus included.
     """
-    periods, january = grid.period_count, grid.start.month - 1  # months from January of the start year to coordinate 0
+    periods = grid.period_count  # months from January of the start year to coordinate 0
+    january = grid.start.month - 1
     deduction, gain = (np.zeros((cohorts.count, periods), dtype=np.int64) for _ in range(2))
     before = np.zeros(cohorts.count, dtype=np.int64)
     for row in range(cohorts.count):
         served = bool(np.isfinite(cohorts.in_service_months[row]))
-        service = int(np.floor((cohorts.in_service_months if served else cohorts.acquired_months)[row])) + january
+        service = (
+            int(np.floor((cohorts.in_service_months if served else cohorts.acquired_months)[row]))
+            + january
+        )
         retired = cohorts.retired_months[row]
         leaves = int(np.floor(retired)) if np.isfinite(retired) else None
         first_year = service // MONTHS_PER_YEAR
         fractions = (1.0 - bonus_fraction) * MACRS_5_YEAR_HALF_YEAR
         fractions[0] += bonus_fraction
-        if leaves is not None and (held := (leaves + january) // MONTHS_PER_YEAR - first_year) < len(fractions):
+        if leaves is not None and (
+            held := (leaves + january) // MONTHS_PER_YEAR - first_year
+        ) < len(fractions):
             fractions[held] *= 0.5 * (held > 0)
             fractions[held + 1 :] = 0.0
         # What is never placed in service deducts nothing: its basis is its cost until it is sold (Publication 946).
         fractions *= served
         # Months from the asset's first to its last deduction, as months since January of the start year.
         month = np.arange(service, (first_year + len(fractions)) * MONTHS_PER_YEAR)
-        year, period = month // MONTHS_PER_YEAR - first_year, month - january
+        year = month // MONTHS_PER_YEAR - first_year
+        period = month - january
         in_use = np.ones(month.shape, dtype=bool) if leaves is None else period <= leaves
         months_in_year = np.bincount(year[in_use], minlength=len(fractions))
         monthly = np.where(in_use, fractions[year] / np.maximum(months_in_year[year], 1), 0.0)
@@ -303,7 +326,11 @@ def tax_depreciation(cohorts: Cohorts, grid: MonthGrid, bonus_fraction: float) -
         deduction[row, period[inside]] = monthly_cents[inside]
         before[row] = monthly_cents[period < 0].sum()
         if leaves is not None and 0 <= leaves < periods:
-            gain[row, leaves] = cents(cohorts.proceeds_usd[row]) - cents(cohorts.cost_usd[row]) + monthly_cents.sum()
+            gain[row, leaves] = (
+                cents(cohorts.proceeds_usd[row])
+                - cents(cohorts.cost_usd[row])
+                + monthly_cents.sum()
+            )
     return TaxDeductions(deduction_cents=deduction, gain_cents=gain, before_cents=before)
 
 
@@ -321,7 +348,11 @@ class TaxCharge(NamedTuple):
 
 
 def income_tax(
-    income_usd: tuple[Floats, Floats, Floats], grid: MonthGrid, rules: TaxRules, gain_usd: float = 0.0, begun: int = 0
+    income_usd: tuple[Floats, Floats, Floats],
+    grid: MonthGrid,
+    rules: TaxRules,
+    gain_usd: float = 0.0,
+    begun: int = 0,
 ) -> TaxCharge:
     """Return cash and deferred tax from taxable income, pre-tax book income and interest of loans, (periods,) each.
 
@@ -333,9 +364,11 @@ def income_tax(
     assessed, on_end_gain = assess_usd(taxable, tax_years(grid), rules, gain_usd)
     if rules.losses is LossRule.OFFSET:
         cash = _share_cents(taxable, rules.rate_fraction)
-        deferred, saved = _share_cents(book, rules.rate_fraction) - cash, series_cents(interest * rules.rate_fraction)
+        deferred = _share_cents(book, rules.rate_fraction) - cash
+        saved = series_cents(interest * rules.rate_fraction)
     else:
-        cash, expense = cents(assessed), _share_cents(book - interest, rules.rate_fraction)
+        cash = cents(assessed)
+        expense = _share_cents(book - interest, rules.rate_fraction)
         saved = cash - cents(assess_usd(taxable - interest, tax_years(grid), rules)[0])
         owed = begun + np.cumsum(expense - cash + saved)
         deferred = np.diff(recognised(owed, rules), prepend=recognised(begun, rules))
@@ -372,8 +405,12 @@ def assess_usd(
         return rules.rate_fraction * taxable_income_usd, rules.rate_fraction * end_gain_usd
     first = np.flatnonzero(np.diff(years, prepend=years[0] - 1))
     last = np.append(first[1:], years.size) - 1
-    tax, carried, on_gain = np.zeros(taxable_income_usd.shape), 0.0, 0.0
-    for period, income in zip(last.tolist(), np.add.reduceat(taxable_income_usd, first).tolist(), strict=True):
+    tax = np.zeros(taxable_income_usd.shape)
+    carried = 0.0
+    on_gain = 0.0
+    for period, income in zip(
+        last.tolist(), np.add.reduceat(taxable_income_usd, first).tolist(), strict=True
+    ):
         tax[period] = _year_usd(income, carried, rules)
         if period == years.size - 1:
             on_gain = _year_usd(income + end_gain_usd, carried, rules) - tax[period]

@@ -93,12 +93,16 @@ class Quote:
 
     def __post_init__(self) -> None:
         """Raise an error for unordered tiers or reversed dates."""
-        path, minima = f"quotes[{self.name}]", [tier.minimum_units for tier in self.tiers]
+        path = f"quotes[{self.name}]"
+        minima = [tier.minimum_units for tier in self.tiers]
         order = f"minimum_units must be 1 or more and rise from tier to tier, not {minima}"
         dates = f"the quote ends on {self.valid_until}, before it begins on {self.valid_from}"
-        is_reversed = bool(self.valid_from and self.valid_until and self.valid_until < self.valid_from)
+        is_reversed = bool(
+            self.valid_from and self.valid_until and self.valid_until < self.valid_from
+        )
         raise_wrong(
-            (minima != sorted(set(minima)), f"{path}.tiers", order), (is_reversed, f"{path}.valid_until", dates)
+            (minima != sorted(set(minima)), f"{path}.tiers", order),
+            (is_reversed, f"{path}.valid_until", dates),
         )
 
     def holds_on(self, order_date: date) -> bool:
@@ -109,7 +113,9 @@ class Quote:
     def order_cents(self, units: int) -> int:
         """Return the price of an order of this many units, in cents."""
         edges = np.array([0, *(tier.minimum_units for tier in self.tiers)])
-        prices = self.list_price_usd * (1 - np.array([0.0, *(tier.discount_fraction for tier in self.tiers)]))
+        prices = self.list_price_usd * (
+            1 - np.array([0.0, *(tier.discount_fraction for tier in self.tiers)])
+        )
         if self.tier_rule == "whole-order":
             return int(cents(prices[np.searchsorted(edges, units, side="right") - 1] * units))
         # Tier k prices units minimum_k to minimum_(k+1) − 1, counting from one.
@@ -122,7 +128,11 @@ class Quote:
 def choose_quote(quotes: Sequence[Quote], order_date: date) -> Quote | None:
     """Return the valid quote for an order date that began last; None where none is valid."""
     holding = (quote for quote in quotes if quote.holds_on(order_date))
-    return max(holding, key=lambda quote: (quote.valid_from is not None, quote.valid_from or order_date), default=None)
+    return max(
+        holding,
+        key=lambda quote: (quote.valid_from is not None, quote.valid_from or order_date),
+        default=None,
+    )
 
 
 def mean_prices(start_price_usd: float, change_per_year: float, edge_months: Floats) -> Floats:
@@ -133,7 +143,9 @@ def mean_prices(start_price_usd: float, change_per_year: float, edge_months: Flo
     return np.asarray(start_price_usd * np.exp(growth * edge_months[:-1]) * risen, dtype=np.float64)
 
 
-def term_prices_usd_per_h(first_usd_per_h: float, change_per_year: float, signed_h: Floats) -> Floats:
+def term_prices_usd_per_h(
+    first_usd_per_h: float, change_per_year: float, signed_h: Floats
+) -> Floats:
     """Return the hourly price of each contract term by its signing time, shape (terms,)."""
     return first_usd_per_h * (1.0 + change_per_year) ** (signed_h / HOURS_PER_YEAR)
 
@@ -148,7 +160,9 @@ def mean_price_usd_per_h(edge_h: Floats, term_edge_h: Floats, prices_usd_per_h: 
     high = np.minimum(edge_h[1:, None], term_edge_h[None, 1:])
     hours = np.maximum(high - low, 0.0)
     total = hours.sum(axis=1)
-    mean: Floats = np.divide(hours @ prices_usd_per_h, total, out=np.zeros(total.shape), where=total > 0)
+    mean: Floats = np.divide(
+        hours @ prices_usd_per_h, total, out=np.zeros(total.shape), where=total > 0
+    )
     return mean
 
 
@@ -193,7 +207,8 @@ class LoanTerms:
 
     def left_fraction(self) -> Floats:
         """Return f(0) to f(n), the share of a tranche outstanding after each month, shape (term_months + 1,)."""
-        months, paying = np.arange(self.term_months + 1.0), self.term_months - self.grace_months
+        months = np.arange(self.term_months + 1.0)
+        paying = self.term_months - self.grace_months
         done = np.maximum(months - self.grace_months, 0.0)
         rate = self.rate_per_year / MONTHS_PER_YEAR
         if self.amortisation is Amortisation.BULLET:
@@ -209,10 +224,13 @@ class LoanTerms:
 
     def fee_left_fraction(self) -> Floats:
         """Return the share of a tranche that is fee not yet amortised after each month, shape (term_months + 1,)."""
-        left, months = self.left_fraction(), np.arange(1.0, self.term_months + 1)
+        left = self.left_fraction()
+        months = np.arange(1.0, self.term_months + 1)
         rate = self.rate_per_year / MONTHS_PER_YEAR
         paid = left[:-1] * (1.0 + rate) - left[1:]
-        for _ in range(_STEPS):  # Newton's from below: what payments are worth is convex in the rate, and falls
+        for _ in range(
+            _STEPS
+        ):  # Newton's from below: what payments are worth is convex in the rate, and falls
             worth = paid * (1.0 + rate) ** -months
             rate += (worth.sum() - 1.0 + self.fee_fraction) / ((worth @ months) / (1.0 + rate))
         carried = np.cumsum(worth[::-1])[::-1] * (1.0 + rate) ** (months - 1.0)
@@ -237,8 +255,12 @@ def loan_schedule(terms: LoanTerms, purchases_cents: Cents) -> LoanSchedule:
     """Return the schedule of a loan on purchases of shape (months, clusters)."""
     months = purchases_cents.shape[0]
     drawn = cents(usd(purchases_cents) * terms.share_fraction)
-    balance, fee_left, interest = np.zeros_like(drawn), np.zeros_like(drawn), np.zeros(drawn.shape)
-    left, fees, rate = terms.left_fraction(), terms.fee_left_fraction(), terms.rate_per_year / MONTHS_PER_YEAR
+    balance = np.zeros_like(drawn)
+    fee_left = np.zeros_like(drawn)
+    interest = np.zeros(drawn.shape)
+    left = terms.left_fraction()
+    fees = terms.fee_left_fraction()
+    rate = terms.rate_per_year / MONTHS_PER_YEAR
     for month in np.flatnonzero(drawn.any(axis=1)):
         shown = min(months - month, left.size)
         balance[month : month + shown] += whole_cents(drawn[month] * left[:shown, None])
@@ -278,12 +300,18 @@ class LeaseTerms:
         """The debt on the first day over the machines' cost: 1, or 1 − b·vⁿ where they go back."""
         if self.is_bought:
             return 1.0
-        return 1.0 - self.buy_out_fraction * (1.0 + self.rate_per_year / MONTHS_PER_YEAR) ** -self.term_months
+        return (
+            1.0
+            - self.buy_out_fraction
+            * (1.0 + self.rate_per_year / MONTHS_PER_YEAR) ** -self.term_months
+        )
 
     def left_fraction(self) -> Floats:
         """Return the share of the debt outstanding after each month, shape (term_months + 1,)."""
         balloon = self.buy_out_fraction if self.is_bought else 0.0
-        like = LoanTerms(rate_per_year=self.rate_per_year, term_months=self.term_months, balloon_fraction=balloon)
+        like = LoanTerms(
+            rate_per_year=self.rate_per_year, term_months=self.term_months, balloon_fraction=balloon
+        )
         return like.left_fraction()
 
 
@@ -303,15 +331,22 @@ class LeaseSchedule:
 
 
 def lease_schedule(
-    terms: LeaseTerms, owed_cents: int, day_months: Floats, edge_coordinates: Floats, leaves_months: float = np.inf
+    terms: LeaseTerms,
+    owed_cents: int,
+    day_months: Floats,
+    edge_coordinates: Floats,
+    leaves_months: float = np.inf,
 ) -> LeaseSchedule:
     """Return the schedule of a lease, with the debt paid off where the lessee leaves early.
 
     ``day_months`` are month coordinates of its signing and of each payment, shape (term_months + 1,). Leaving pays what
     is owed, interest since the last payment, and the fee on what is owed.
     """
-    left, rate, periods = terms.left_fraction(), terms.rate_per_year / MONTHS_PER_YEAR, edge_coordinates.size - 1
-    signed_months, due = float(day_months[0]), day_months[1:]
+    left = terms.left_fraction()
+    rate = terms.rate_per_year / MONTHS_PER_YEAR
+    periods = edge_coordinates.size - 1
+    signed_months = float(day_months[0])
+    due = day_months[1:]
     balances = whole_cents(owed_cents * left)
     interest_usd = usd(owed_cents) * left[:-1] * rate
     fee = 0
@@ -322,14 +357,16 @@ def lease_schedule(
         interest_usd = np.append(interest_usd[:regular], interest_usd[regular] * since)
         fee = int(cents(usd(balances[regular]) * terms.exit_fee_fraction))
         balances = np.append(balances[: regular + 1], 0)
-    principal, interest = -np.diff(balances), series_cents(interest_usd)
+    principal = -np.diff(balances)
+    interest = series_cents(interest_usd)
     period = np.searchsorted(edge_coordinates, due - _SAME_MONTH, side="right") - 1
 
     def by_period(amounts: Floats | Cents) -> Floats:
         sums = np.bincount(np.minimum(period, periods), weights=amounts, minlength=periods + 1)
         return sums[:periods].astype(np.float64)
 
-    paid, fees = by_period(principal), np.zeros(periods, dtype=np.int64)
+    paid = by_period(principal)
+    fees = np.zeros(periods, dtype=np.int64)
     if fee:
         fees[period[-1]] = fee
     all_paid = by_period(principal + interest)
@@ -337,10 +374,15 @@ def lease_schedule(
     return LeaseSchedule(
         principal_cents=whole_cents(paid),
         interest_cents=whole_cents(by_period(interest)),
-        balance_cents=np.where(np.arange(periods) >= begun, owed_cents - whole_cents(np.cumsum(paid)), 0),
+        balance_cents=np.where(
+            np.arange(periods) >= begun, owed_cents - whole_cents(np.cumsum(paid)), 0
+        ),
         exit_fee_cents=fees,
         paid_months=np.divide(
-            by_period((principal + interest) * due), all_paid, out=np.full(periods, np.nan), where=all_paid > 0
+            by_period((principal + interest) * due),
+            all_paid,
+            out=np.full(periods, np.nan),
+            where=all_paid > 0,
         ),
         ends=int(min(period[-1], periods)),
     )
@@ -370,10 +412,14 @@ def right_of_use(payments_cents: Cents, growth: Floats, shares: Floats, books: B
     owed_cents = whole_cents(owed)
     interest = np.diff(owed_cents) + payments_cents
     if books is Books.IFRS:
-        cost = -np.diff(whole_cents(owed_cents[0] * (1.0 - np.cumsum(shares))), prepend=owed_cents[0])
+        cost = -np.diff(
+            whole_cents(owed_cents[0] * (1.0 - np.cumsum(shares))), prepend=owed_cents[0]
+        )
     else:
         cost = split_cents(payments_cents.sum(), shares)
-        if np.abs(cost - payments_cents).max(initial=0) <= 1:  # a level rent is its own straight line, to the cent
+        if (
+            np.abs(cost - payments_cents).max(initial=0) <= 1
+        ):  # a level rent is its own straight line, to the cent
             cost = payments_cents
     used = np.cumsum(cost if books is Books.IFRS else cost - interest)
     return RightOfUse(payments_cents, owed_cents[1:], owed_cents[0] - used, interest, cost)
@@ -384,7 +430,8 @@ def contracted_kw(used_kw: Floats, term_months: int) -> tuple[Floats, Floats]:
 
     What is used beyond what is paid already is contracted for the term, and then goes on from month to month.
     """
-    begun, paid = np.zeros(used_kw.shape), np.zeros(used_kw.shape)
+    begun = np.zeros(used_kw.shape)
+    paid = np.zeros(used_kw.shape)
     for month, used in enumerate(used_kw.tolist()):
         begun[month] = max(used - (paid[month - 1] if month else 0.0), 0.0)
         paid[month] = max(used, begun[max(month - term_months + 1, 0) : month + 1].sum())
@@ -396,7 +443,8 @@ def open_cents(amount_cents: Cents, days: float, edge_hours: Floats) -> Cents:
 
     Amounts run evenly through their month, so open is what ran in the last ``days`` before the end.
     """
-    ends, since = edge_hours[1:, None], np.maximum(edge_hours[1:, None] - days * HOURS_PER_DAY, edge_hours[:-1])
+    ends = edge_hours[1:, None]
+    since = np.maximum(edge_hours[1:, None] - days * HOURS_PER_DAY, edge_hours[:-1])
     hours = np.maximum(np.minimum(ends, edge_hours[1:]) - since, 0.0)
     return whole_cents(hours / np.diff(edge_hours) @ amount_cents)
 
@@ -409,5 +457,10 @@ def yearly_cost_usd(
     The quantity is the period's average: engineers, support contracts, licensed accelerators, dollars
     insured.
     """
-    per_period = unit_usd_per_year / MONTHS_PER_YEAR * grid.month_fractions * escalation(grid, escalator_per_year)
+    per_period = (
+        unit_usd_per_year
+        / MONTHS_PER_YEAR
+        * grid.month_fractions
+        * escalation(grid, escalator_per_year)
+    )
     return quantity * per_period[:, None]

@@ -62,7 +62,9 @@ def cents(amount_usd: ArrayLike) -> NDArray[np.int64]:
 def whole_cents(amount_cents: Floats) -> NDArray[np.int64]:
     """Round fractional cents to whole cents, halves away from zero; shape as given."""
     if amount_cents.size and not np.all(np.abs(amount_cents) < MAXIMUM_EXACT_CENTS):
-        raise ConservationError("an amount of money is not finite, or too large to hold to the cent")
+        raise ConservationError(
+            "an amount of money is not finite, or too large to hold to the cent"
+        )
     return np.trunc(amount_cents + np.copysign(HALF_CENT, amount_cents)).astype(np.int64)
 
 
@@ -168,15 +170,18 @@ class Account(StrEnum):
 
     def __new__(cls, name: str) -> Account:
         """Return an account with the attributes of its line in the chart of accounts."""
-        account, line = str.__new__(cls, name), _CHART[name]
+        account = str.__new__(cls, name)
+        line = _CHART[name]
         account._value_ = name
-        account.views = functools.reduce(operator.or_, (View[view.upper()] for view in line["views"].split()), View(0))
-        account.category, account.cause, account.behaviour = (
-            Category(line["category"]),
-            line["cause"],
-            line["behaviour"],
+        account.views = functools.reduce(
+            operator.or_, (View[view.upper()] for view in line["views"].split()), View(0)
         )
-        account.positions = tuple((Position(moved[1:]), int(f"{moved[0]}1")) for moved in line["positions"].split())
+        account.category = Category(line["category"])
+        account.cause = line["cause"]
+        account.behaviour = line["behaviour"]
+        account.positions = tuple(
+            (Position(moved[1:]), int(f"{moved[0]}1")) for moved in line["positions"].split()
+        )
         account.description = line["description"]
         return account
 
@@ -249,11 +254,20 @@ def codes_in(view: View) -> list[int]:
     return [ACCOUNT_CODES[account] for account in Account if view in account.views]
 
 
-CAPEX_ACCOUNTS = (Account.CAPEX_ACCELERATORS, Account.CAPEX_HOSTS, Account.CAPEX_NETWORK, Account.CAPEX_STORAGE)
+CAPEX_ACCOUNTS = (
+    Account.CAPEX_ACCELERATORS,
+    Account.CAPEX_HOSTS,
+    Account.CAPEX_NETWORK,
+    Account.CAPEX_STORAGE,
+)
 """The accounts a cohort's cost is made of, in the order of a node's prices."""
-COST_OF_SERVING_ACCOUNTS = tuple(one for one in Account if one.category is Category.COST_OF_SERVING and one.views)
+COST_OF_SERVING_ACCOUNTS = tuple(
+    one for one in Account if one.category is Category.COST_OF_SERVING and one.views
+)
 """Of accrued cost, which no accounting standard moves."""
-OPERATING_EXPENSE_ACCOUNTS = tuple(one for one in Account if one.category is Category.OPERATING_EXPENSE)
+OPERATING_EXPENSE_ACCOUNTS = tuple(
+    one for one in Account if one.category is Category.OPERATING_EXPENSE
+)
 _TAXES = (Account.TAX_CASH, Account.TAX_DEFERRED, Account.TAX_ON_END_VALUE)
 NOT_COST_ACCOUNTS = (Account.REVENUE, Account.RECEIVABLES, Account.RECEIVABLES_END, *_TAXES)
 """Left out of cost per token: income, when it is received, and tax on it."""
@@ -291,7 +305,9 @@ class Dimension(StrEnum):
     ACCOUNT = "account"
 
 
-def view_cents(by_account: NDArray[np.int64], view: View, *, leave_out: tuple[Account, ...] = ()) -> NDArray[np.int64]:
+def view_cents(
+    by_account: NDArray[np.int64], view: View, *, leave_out: tuple[Account, ...] = ()
+) -> NDArray[np.int64]:
     """Return a view's total over the accounts on the last axis, except for the accounts in ``leave_out``."""
     left_out = {ACCOUNT_CODES[account] for account in leave_out}
     columns = [code for code in codes_in(view) if code not in left_out]
@@ -340,7 +356,8 @@ class Ledger:
         The cluster and cohort axes have one place more than there are names: the last is the whole site, or
         none.
         """
-        rows, columns = self.rows_in(view), self.columns()
+        rows = self.rows_in(view)
+        columns = self.columns()
         if not dimensions:
             return np.asarray(self.amount_cents[rows].sum(), dtype=np.int64)
         axes = [columns[dimension] for dimension in dimensions]
@@ -373,9 +390,13 @@ class Ledger:
         is_meant[[ACCOUNT_CODES[account] for account in accounts]] = True
         return is_meant[self.account_code]
 
-    def monthly_cents(self, view: View, *, leave_out: tuple[Account, ...] = ()) -> NDArray[np.int64]:
+    def monthly_cents(
+        self, view: View, *, leave_out: tuple[Account, ...] = ()
+    ) -> NDArray[np.int64]:
         """Return a view's total of each month, except for the accounts in ``leave_out``, shape (months,)."""
-        return view_cents(self.totals_cents(Dimension.MONTH, Dimension.ACCOUNT), view, leave_out=leave_out)
+        return view_cents(
+            self.totals_cents(Dimension.MONTH, Dimension.ACCOUNT), view, leave_out=leave_out
+        )
 
     def account_cents(self, *accounts: Account) -> int:
         """Return the total of the given accounts."""
@@ -391,7 +412,10 @@ class Ledger:
         table = self.totals_cents(Dimension.COHORT, Dimension.MONTH, Dimension.ACCOUNT)[:-1]
         entered = (*CAPEX_ACCOUNTS, Account.RESALE, Account.LEASE_STARTED)
         written_off = (Account.DEPRECIATION, Account.DISPOSAL_LOSS)
-        added, taken = (table[:, :, [ACCOUNT_CODES[one] for one in of]].sum(axis=2) for of in (entered, written_off))
+        added, taken = (
+            table[:, :, [ACCOUNT_CODES[one] for one in of]].sum(axis=2)
+            for of in (entered, written_off)
+        )
         change: NDArray[np.int64] = added - taken
         opening = np.broadcast_to(np.asarray(opening_book_cents, dtype=np.int64), change.shape[:1])
         return np.asarray(opening[:, None] + np.cumsum(change, axis=1), dtype=np.int64)
@@ -406,18 +430,26 @@ class Ledger:
         problems = []
         for name, (column, low, high) in self.columns().items():
             if column.shape != self.amount_cents.shape:
-                problems.append(f"the {name} column has {column.shape} rows, not {self.amount_cents.shape}")
+                problems.append(
+                    f"the {name} column has {column.shape} rows, not {self.amount_cents.shape}"
+                )
             elif np.any((column < low) | (column >= high)):
                 problems.append(f"a {name} index is outside {low} to {high - 1}")
         if not problems:
-            keys = _row_keys(self.labels, (self.month_index, self.cluster_index, self.cohort_index, self.account_code))
+            keys = _row_keys(
+                self.labels,
+                (self.month_index, self.cluster_index, self.cohort_index, self.account_code),
+            )
             if np.any(np.diff(keys) < 0):
                 problems.append("rows are out of order")
             if np.any(np.diff(np.sort(keys)) == 0):
                 problems.append("a month, cluster, cohort and account occur twice")
         if not problems:
-            by_account, total = self.totals_cents(Dimension.ACCOUNT).tolist(), sum(self.posted_cents)
-            for account, held, posted in zip(ACCOUNT_ORDER, by_account, self.posted_cents, strict=True):
+            by_account = self.totals_cents(Dimension.ACCOUNT).tolist()
+            total = sum(self.posted_cents)
+            for account, held, posted in zip(
+                ACCOUNT_ORDER, by_account, self.posted_cents, strict=True
+            ):
                 if held != posted:
                     problems.append(f"{account} holds {held} cents, {posted} were posted")
             problems += [
@@ -427,15 +459,21 @@ class Ledger:
             ]
             book = self.book_value_cents(opening_book_cents)
             for k in np.flatnonzero((book < 0).any(axis=1)).tolist():
-                problems.append(f"cohort {self.labels.cohorts[k]} is written off below zero ({book[k].min()} cents)")
+                problems.append(
+                    f"cohort {self.labels.cohorts[k]} is written off below zero ({book[k].min()} cents)"
+                )
         if problems:
             raise ConservationError("the ledger does not add up: " + "; ".join(problems))
 
 
-def _row_keys(labels: LedgerLabels, columns: tuple[ArrayLike, ArrayLike, ArrayLike, ArrayLike]) -> NDArray[np.int64]:
+def _row_keys(
+    labels: LedgerLabels, columns: tuple[ArrayLike, ArrayLike, ArrayLike, ArrayLike]
+) -> NDArray[np.int64]:
     """Return one number for each (month, cluster, cohort, account), in the order of the rows; columns broadcast."""
     month, cluster, cohort, account = (np.asarray(column, dtype=np.int64) for column in columns)
-    places = (month * (len(labels.clusters) + 1) + cluster + 1) * (len(labels.cohorts) + 1) + cohort + 1
+    places = (
+        (month * (len(labels.clusters) + 1) + cluster + 1) * (len(labels.cohorts) + 1) + cohort + 1
+    )
     return np.asarray(places * len(ACCOUNT_ORDER) + account, dtype=np.int64)
 
 
@@ -463,9 +501,13 @@ class LedgerBuilder:
     ) -> None:
         """Post amounts in cents; the index arrays broadcast against the amounts."""
         self._require_places(account, (month, cluster, cohort))
-        self._append(account, _row_keys(self._labels, (month, cluster, cohort, 0)), np.asarray(amount_cents))
+        self._append(
+            account, _row_keys(self._labels, (month, cluster, cohort, 0)), np.asarray(amount_cents)
+        )
 
-    def _append(self, account: Account, places: NDArray[np.int64], cents: NDArray[np.int64]) -> None:
+    def _append(
+        self, account: Account, places: NDArray[np.int64], cents: NDArray[np.int64]
+    ) -> None:
         """Add amounts under their keys; accounts outside the accrual view get a counter-entry."""
         if not np.issubdtype(cents.dtype, np.integer):
             raise ConservationError(f"{account}: money is posted in whole cents, not {cents.dtype}")
@@ -474,7 +516,8 @@ class LedgerBuilder:
         if account is not Account.BALANCE_SHEET and View.ACCRUAL not in account.views:
             self._append(Account.BALANCE_SHEET, places, -cents)
         code = ACCOUNT_CODES[account]
-        keys, amounts = places + code, cents
+        keys = places + code
+        amounts = cents
         if keys.shape != amounts.shape:
             keys, amounts = np.broadcast_arrays(keys, amounts)
         kept = amounts != 0
@@ -482,23 +525,31 @@ class LedgerBuilder:
         self._posted[code] += sum(amounts.tolist())
         self._chunks.append((keys[kept], amounts))
 
-    def _require_places(self, account: Account, columns: tuple[ArrayLike, ArrayLike, ArrayLike]) -> None:
+    def _require_places(
+        self, account: Account, columns: tuple[ArrayLike, ArrayLike, ArrayLike]
+    ) -> None:
         """Raise an error for an index without a name."""
         names = (self._labels.months, self._labels.clusters, self._labels.cohorts)
         for column, low, labels in zip(columns, (0, SHARED, NO_COHORT), names, strict=True):
             places = np.asarray(column)
             if places.size and not (places.min() >= low and places.max() < len(labels)):
-                raise ConservationError(f"{account}: an index is outside {low} to {len(labels) - 1}")
+                raise ConservationError(
+                    f"{account}: an index is outside {low} to {len(labels) - 1}"
+                )
 
     def post_clusters(self, account: Account, amount_cents: NDArray[np.int64]) -> None:
         """Post a table of shape (months, clusters)."""
         if self._cluster_places is None or self._cluster_places.shape != amount_cents.shape:
             months, clusters = (np.arange(size) for size in amount_cents.shape)
             self._require_places(account, (months, clusters, NO_COHORT))
-            self._cluster_places = _row_keys(self._labels, (months[:, None], clusters, NO_COHORT, 0))
+            self._cluster_places = _row_keys(
+                self._labels, (months[:, None], clusters, NO_COHORT, 0)
+            )
         self._append(account, self._cluster_places, np.asarray(amount_cents))
 
-    def post_cohorts(self, account: Account, amount_cents: NDArray[np.int64], owner: NDArray[np.int64]) -> None:
+    def post_cohorts(
+        self, account: Account, amount_cents: NDArray[np.int64], owner: NDArray[np.int64]
+    ) -> None:
         """Post a table of shape (cohorts, months), each cohort to its cluster."""
         if self._cohort_places is None or self._cohort_places[0] is not owner:
             cohorts, months = (np.arange(size) for size in amount_cents.shape)
@@ -510,7 +561,9 @@ class LedgerBuilder:
     def build(self) -> Ledger:
         """Return the ledger: postings with the same key merged, rows by month, cluster, cohort, account."""
         nothing = np.zeros(0, dtype=np.int64)
-        keys, amounts = (np.concatenate(column) for column in zip((nothing, nothing), *self._chunks, strict=True))
+        keys, amounts = (
+            np.concatenate(column) for column in zip((nothing, nothing), *self._chunks, strict=True)
+        )
         unique, place = np.unique(keys, return_inverse=True)
         sums = np.zeros(unique.size, dtype=np.int64)
         np.add.at(sums, place, amounts)

@@ -37,7 +37,8 @@ def _read_only(array: NDArray[Any]) -> NDArray[Any]:
 def add_months(start: date, months: int) -> date:
     """Return the same day of the month ``months`` later, or that month's last day where it is shorter."""
     position = start.year * MONTHS_PER_YEAR + start.month - 1 + months
-    year, month = position // MONTHS_PER_YEAR, position % MONTHS_PER_YEAR + 1
+    year = position // MONTHS_PER_YEAR
+    month = position % MONTHS_PER_YEAR + 1
     return date(year, month, min(start.day, calendar.monthrange(year, month)[1]))
 
 
@@ -61,7 +62,10 @@ class MonthGrid:
     @functools.cached_property
     def edges(self) -> tuple[date, ...]:
         """The period boundaries: the start, each first of a month inside, the end; one more than periods."""
-        firsts = (add_months(self.start.replace(day=1), months) for months in range(1, self.horizon_months + 1))
+        firsts = (
+            add_months(self.start.replace(day=1), months)
+            for months in range(1, self.horizon_months + 1)
+        )
         return (self.start, *(first for first in firsts if first < self.end), self.end)
 
     @property
@@ -150,7 +154,9 @@ class MonthGrid:
         purchase can round out of its month.
         """
         first_hours, coordinates = self.month_firsts
-        month = np.clip(np.searchsorted(first_hours, hours, side="right") - 1, 0, first_hours.size - 2)
+        month = np.clip(
+            np.searchsorted(first_hours, hours, side="right") - 1, 0, first_hours.size - 2
+        )
         share = (hours - first_hours[month]) / (first_hours[month + 1] - first_hours[month])
         # The last instants before a boundary round to it; they belong before it.
         latest = self.latest[self.period_of_hour(hours) + 1]
@@ -163,5 +169,8 @@ class MonthGrid:
         """
         days, of_day = divmod(hour, HOURS_PER_DAY)
         first = self.start + timedelta(days=days)
-        later = [(add_months(first, count) - self.start).days * HOURS_PER_DAY + of_day for count in range(months + 1)]
+        later = [
+            (add_months(first, count) - self.start).days * HOURS_PER_DAY + of_day
+            for count in range(months + 1)
+        ]
         return self.coordinate_of_hour(np.array(later, dtype=np.float64))

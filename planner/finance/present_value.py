@@ -37,7 +37,9 @@ def discount_factors(annual_rate: float, offset_months: ArrayLike) -> Floats:
     return np.asarray(np.exp(-np.log1p(annual_rate) * months / MONTHS_PER_YEAR), dtype=np.float64)
 
 
-def net_present_value(annual_rate: float, flows_usd: ArrayLike, offset_months: ArrayLike | None = None) -> float:
+def net_present_value(
+    annual_rate: float, flows_usd: ArrayLike, offset_months: ArrayLike | None = None
+) -> float:
     """Return Σ flow[m]·(1 + r)^(−months[m]/12); months default to 0, 1, 2 and so on."""
     flows = np.asarray(flows_usd, dtype=np.float64)
     months = np.arange(flows.shape[0]) if offset_months is None else offset_months
@@ -51,7 +53,8 @@ def internal_rate(flows_usd: ArrayLike, offset_months: ArrayLike | None = None) 
     """
     flows = np.asarray(flows_usd, dtype=np.float64)
     months = np.arange(flows.shape[0]) if offset_months is None else offset_months
-    low, high = np.log(1e-6), np.log(1e6)
+    low = np.log(1e-6)
+    high = np.log(1e6)
     for points in (SEARCH_POINTS, *[101] * 6):
         grid = np.linspace(low, high, points)
         # Scaled by the largest discount factor: keeps the sign and cannot overflow at far rates. A row sum,
@@ -63,7 +66,8 @@ def internal_rate(flows_usd: ArrayLike, offset_months: ArrayLike | None = None) 
             return None
         if not crossed.size:  # as close as rounding lets one see
             break
-        low, high = grid[crossed[0]], grid[crossed[0] + 1]
+        low = grid[crossed[0]]
+        high = grid[crossed[0] + 1]
     return float(np.expm1(0.5 * (low + high)))
 
 
@@ -101,7 +105,12 @@ class CashFlows:
         """Return these flows less others over the same periods."""
         usd = np.concatenate([self.dated_usd, -other.dated_usd])
         months = np.concatenate([self.dated_months, other.dated_months])
-        return replace(self, running_usd=self.running_usd - other.running_usd, dated_usd=usd, dated_months=months)
+        return replace(
+            self,
+            running_usd=self.running_usd - other.running_usd,
+            dated_usd=usd,
+            dated_months=months,
+        )
 
     def at_their_time(self) -> tuple[Floats, Floats]:
         """Return every amount and the month at which it is discounted."""
@@ -123,17 +132,24 @@ class CashFlows:
         flow and rises or falls evenly through a month (under MONTH_END it jumps at the month's end). A total that
         turns, falls back and turns again pays back at the last turn: only then is the money safe.
         """
-        running = self.running_usd * discount_factors(annual_rate, running_months(self.edge_months, self.timing))
-        jump_months, jumps = self.dated_months, self.dated_usd * discount_factors(annual_rate, self.dated_months)
+        running = self.running_usd * discount_factors(
+            annual_rate, running_months(self.edge_months, self.timing)
+        )
+        jump_months = self.dated_months
+        jumps = self.dated_usd * discount_factors(annual_rate, self.dated_months)
         even = np.concatenate([[0.0], np.cumsum(running)])
         if self.timing is CashFlowTiming.MONTH_END:
-            jump_months, jumps = np.concatenate([jump_months, self.edge_months[1:]]), np.concatenate([jumps, running])
+            jump_months = np.concatenate([jump_months, self.edge_months[1:]])
+            jumps = np.concatenate([jumps, running])
             even = np.zeros_like(even)
-        months, moment = np.unique(np.concatenate([self.edge_months, jump_months]), return_inverse=True)
+        months, moment = np.unique(
+            np.concatenate([self.edge_months, jump_months]), return_inverse=True
+        )
         jump = np.bincount(moment[self.edge_months.size :], weights=jumps, minlength=months.size)
         after = np.interp(months, self.edge_months, even) + np.cumsum(jump)
         # Each moment twice: before its jump and after it.
-        total, months = np.stack([after - jump, after], axis=1).ravel(), np.repeat(months, 2)
+        total = np.stack([after - jump, after], axis=1).ravel()
+        months = np.repeat(months, 2)
         negative = np.flatnonzero(total < -HALF_CENT_USD)
         if not negative.size:
             return 0.0
@@ -193,10 +209,14 @@ def levelised_cost(
     step = max(abs(low), abs(tax_pv_usd(low)) / quantity_pv, TINY)
     high = low
     while gain(low) > 0:
-        low, step = low - step, 2 * step
+        low = low - step
+        step = 2 * step
     while gain(high) < 0:
-        high, step = high + step, 2 * step
-    at_low, at_high, side = gain(low), gain(high), 0
+        high = high + step
+        step = 2 * step
+    at_low = gain(low)
+    at_high = gain(high)
+    side = 0
     for _ in range(SEARCH_TURNS):
         if at_high <= at_low:
             break
@@ -207,9 +227,15 @@ def levelised_cost(
         # The chord alone may leave one end of the bracket where it is for ever; its weight is halved while it stays
         # (the Illinois method), so both ends close in.
         if gained > 0:
-            high, at_high, at_low, side = price, gained, at_low / (2 if side > 0 else 1), 1
+            high = price
+            at_high = gained
+            at_low = at_low / (2 if side > 0 else 1)
+            side = 1
         else:
-            low, at_low, at_high, side = price, gained, at_high / (2 if side < 0 else 1), -1
+            low = price
+            at_low = gained
+            at_high = at_high / (2 if side < 0 else 1)
+            side = -1
     return 0.5 * (low + high)
 
 

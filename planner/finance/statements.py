@@ -61,7 +61,9 @@ class Frequency(StrEnum):
     YEAR = "year"
 
 
-LINES = MappingProxyType({row["line"]: row["description"] for row in data_rows(__file__, "statements.csv")})
+LINES = MappingProxyType(
+    {row["line"]: row["description"] for row in data_rows(__file__, "statements.csv")}
+)
 """The lines of the statements in order, and what each is."""
 _SUMS = ("cash_usd", "assets_usd", "liabilities_usd", "paid_in_capital_usd", "equity_usd")
 BALANCES = (*(f"{line}_usd" for line in Position), *_SUMS)
@@ -107,7 +109,9 @@ class Statements:
 
 def fiscal_periods(grid: MonthGrid, first_month: int, frequency: Frequency) -> dict[str, int]:
     """Return the calendar months, fiscal quarters or fiscal years of a horizon, and the first month of each."""
-    labels = [fiscal_label(edge.year, edge.month, first_month, frequency) for edge in grid.edges[:-1]]
+    labels = [
+        fiscal_label(edge.year, edge.month, first_month, frequency) for edge in grid.edges[:-1]
+    ]
     return {label: labels.index(label) for label in dict.fromkeys(labels)}
 
 
@@ -131,9 +135,15 @@ def line_weights(books: Books) -> tuple[tuple[str, ...], Cents]:
 
     Positions give their monthly change. Worked out once: a study reads ten thousand ledgers.
     """
-    named = {Category(name): f"{name}_usd" for name in ("cost_of_serving", "operating_expense", "interest")}
+    named = {
+        Category(name): f"{name}_usd"
+        for name in ("cost_of_serving", "operating_expense", "interest")
+    }
     named |= {Category.REVENUE: "revenue_usd", Category.TAX: "tax_expense_usd"}
-    columns = {line: [int(account.category is of) for account in ACCOUNT_ORDER] for of, line in named.items()}
+    columns = {
+        line: [int(account.category is of) for account in ACCOUNT_ORDER]
+        for of, line in named.items()
+    }
     columns["revenue_usd"] = [-weight for weight in columns["revenue_usd"]]
     sections = {Category.LENDING: "financing", Category.INVESTING: "investing"}
 
@@ -141,16 +151,28 @@ def line_weights(books: Books) -> tuple[tuple[str, ...], Cents]:
         column = []
         for account in ACCOUNT_ORDER:
             lent = account.category is Category.INTEREST or View.FINANCING in account.views
-            place = "financing" if lent and standard is Books.IFRS else sections.get(account.category, "operating")
+            place = (
+                "financing"
+                if lent and standard is Books.IFRS
+                else sections.get(account.category, "operating")
+            )
             column.append(-(place == section and is_paid(account)))
         return column
 
-    columns |= {f"{name}_cash_flow_usd": flow(name, books) for name in ("operating", "investing", "financing")}
+    columns |= {
+        f"{name}_cash_flow_usd": flow(name, books)
+        for name in ("operating", "investing", "financing")
+    }
     columns["cash_for_debt_service_usd"] = flow("operating", Books.IFRS)
     if books is Books.IFRS:  # rent was posted as running cost
         for name, weight in (("operating", -1), ("financing", 1)):
             columns[f"{name}_cash_flow_usd"][ACCOUNT_CODES[Account.RENT_CAPITALISED]] = weight
-    service = (Account.LOAN_INTEREST, Account.LOAN_REPAID, Account.LEASE_PRINCIPAL, Account.LEASE_INTEREST)
+    service = (
+        Account.LOAN_INTEREST,
+        Account.LOAN_REPAID,
+        Account.LEASE_PRINCIPAL,
+        Account.LEASE_INTEREST,
+    )
     columns["debt_service_usd"] = [int(account in service) for account in ACCOUNT_ORDER]
     for line in Position:
         columns[f"{line}_usd"] = [dict(account.positions).get(line, 0) for account in ACCOUNT_ORDER]
@@ -167,13 +189,18 @@ def monthly_statements(ledger: Ledger, opening: Opening, books: Books) -> Statem
         lines[f"{line}_usd"] = begun + np.cumsum(lines[f"{line}_usd"], axis=0)
     lines["gross_profit_usd"] = lines["revenue_usd"] - lines["cost_of_serving_usd"]
     lines["operating_income_usd"] = lines["gross_profit_usd"] - lines["operating_expense_usd"]
-    lines["net_income_usd"] = lines["operating_income_usd"] - lines["interest_usd"] - lines["tax_expense_usd"]
+    lines["net_income_usd"] = (
+        lines["operating_income_usd"] - lines["interest_usd"] - lines["tax_expense_usd"]
+    )
     flows = (lines[f"{kind}_cash_flow_usd"] for kind in ("operating", "investing", "financing"))
     flow = np.asarray(sum(flows), dtype=np.int64)
     paid_in = -np.cumsum(flow, axis=0)
     needed = np.maximum(paid_in.sum(axis=1) - opening.cash_cents, 0)
     paid_in[:, -1] = np.maximum.accumulate(needed) - paid_in[:, :-1].sum(axis=1)
-    lines["paid_in_capital_usd"], lines["paid_in_usd"] = paid_in, np.diff(paid_in, axis=0, prepend=0)
+    lines["paid_in_capital_usd"], lines["paid_in_usd"] = (
+        paid_in,
+        np.diff(paid_in, axis=0, prepend=0),
+    )
     lines["financing_cash_flow_usd"] = lines["financing_cash_flow_usd"] + lines["paid_in_usd"]
     lines["net_cash_flow_usd"] = flow + lines["paid_in_usd"]
     cash = np.zeros(table.shape[1], dtype=np.int64)
@@ -182,7 +209,9 @@ def monthly_statements(ledger: Ledger, opening: Opening, books: Books) -> Statem
     lines["opening_cash_usd"] = lines["cash_usd"] - lines["net_cash_flow_usd"]
     owned = [f"{line}_usd" for line in Position if line not in LIABILITIES]
     lines["assets_usd"] = lines["cash_usd"] + sum(lines[name] for name in owned)
-    lines["liabilities_usd"] = np.asarray(sum(lines[f"{line}_usd"] for line in LIABILITIES), dtype=np.int64)
+    lines["liabilities_usd"] = np.asarray(
+        sum(lines[f"{line}_usd"] for line in LIABILITIES), dtype=np.int64
+    )
     begun = cash.copy()
     for line, amount in opening.position_cents.items():
         begun += -amount if line in LIABILITIES else amount
@@ -190,23 +219,36 @@ def monthly_statements(ledger: Ledger, opening: Opening, books: Books) -> Statem
     problems = []
     off = lines["assets_usd"] - lines["liabilities_usd"] - lines["equity_usd"]
     if off.any():
-        problems.append(f"assets are off from liabilities and equity by up to {np.abs(off).max()} cents")
+        problems.append(
+            f"assets are off from liabilities and equity by up to {np.abs(off).max()} cents"
+        )
     by_account = ledger.totals_cents(Dimension.MONTH, Dimension.ACCOUNT)
     paid = view_cents(by_account, View.CASH) + view_cents(by_account, View.FINANCING)
     if np.any((lines["cash_usd"] - paid_in).sum(axis=1) != opening.cash_cents - np.cumsum(paid)):
-        problems.append("closing cash is not opening cash, what was paid in, and the ledger's cash flow")
+        problems.append(
+            "closing cash is not opening cash, what was paid in, and the ledger's cash flow"
+        )
     if np.any(lines["cash_usd"] < 0):
         problems.append("cash is below zero")
     if problems:
         raise ConservationError("the statements do not tie: " + "; ".join(problems))
     stacked = np.stack([lines[name] for name in LINES])
-    stacked = np.concatenate((stacked, stacked.sum(axis=2, keepdims=True)), axis=2)  # the fleet as last column
-    return Statements(periods=ledger.labels.months, lines_cents=dict(zip(LINES, stacked, strict=True)))
+    stacked = np.concatenate(
+        (stacked, stacked.sum(axis=2, keepdims=True)), axis=2
+    )  # the fleet as last column
+    return Statements(
+        periods=ledger.labels.months, lines_cents=dict(zip(LINES, stacked, strict=True))
+    )
 
 
 def cover_ratio(statements: Statements) -> Floats:
     """Return cash for debt service / debt service, NaN where none is due; shape (periods, clusters + 2)."""
-    return ratio(*(statements.lines_cents[f"{name}_usd"] for name in ("cash_for_debt_service", "debt_service")))
+    return ratio(
+        *(
+            statements.lines_cents[f"{name}_usd"]
+            for name in ("cash_for_debt_service", "debt_service")
+        )
+    )
 
 
 def check_positions(statements: Statements, held_cents: Mapping[Position, Cents]) -> None:
@@ -217,4 +259,6 @@ def check_positions(statements: Statements, held_cents: Mapping[Position, Cents]
     for line, held in held_cents.items():
         off = np.abs(statements.lines_cents[f"{line}_usd"][:, :-1] - held)
         if off.any():
-            raise ConservationError(f"{line} in the balance sheet is off from its schedule by up to {off.max()} cents")
+            raise ConservationError(
+                f"{line} in the balance sheet is off from its schedule by up to {off.max()} cents"
+            )

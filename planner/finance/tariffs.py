@@ -44,7 +44,9 @@ def _named(positions: Sequence[int], names: Sequence[str]) -> str:
     """Return 'June to August and December' for the positions, or nothing when they are all of them."""
     if len(positions) == len(names):
         return ""
-    return " and ".join(names[a] if a == b else f"{names[a]} to {names[b]}" for a, b in _runs(positions))
+    return " and ".join(
+        names[a] if a == b else f"{names[a]} to {names[b]}" for a, b in _runs(positions)
+    )
 
 
 def describe_cells(cells: Bools) -> str:
@@ -97,7 +99,9 @@ class TariffWindow:
         in_hours = (np.arange(24) - self.start_hour) % 24 < length
         in_months = np.array([month in self.months for month in range(1, 13)])
         in_days = np.array([day in self.weekdays for day in range(7)])
-        return np.asarray(in_months[:, None, None] & in_days[None, :, None] & in_hours[None, None, :])
+        return np.asarray(
+            in_months[:, None, None] & in_days[None, :, None] & in_hours[None, None, :]
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,11 +130,15 @@ class EnergyTariff:
             for other in self.windows[:position]:
                 shared = cells & other.cells()
                 if shared.any():
-                    message = f"{other.name!r} and {window.name!r} both cover {describe_cells(shared)}"
+                    message = (
+                        f"{other.name!r} and {window.name!r} both cover {describe_cells(shared)}"
+                    )
                     problems.append(Problem(path="tariff.windows", message=message))
         if (covered == 0).any():
             message = f"no window covers {describe_cells(covered == 0)}"
-            problems.append(Problem(path="tariff.windows", message=message, hint="every hour needs one price"))
+            problems.append(
+                Problem(path="tariff.windows", message=message, hint="every hour needs one price")
+            )
         raise_all(problems)
 
     def price_table(self) -> Floats:
@@ -147,7 +155,9 @@ def escalation(grid: MonthGrid, escalator_per_year: float) -> Floats:
     return (1.0 + escalator_per_year) ** years
 
 
-def hourly_prices_usd_per_kwh(tariff: EnergyTariff, grid: MonthGrid, time_zone: str | None = None) -> Floats:
+def hourly_prices_usd_per_kwh(
+    tariff: EnergyTariff, grid: MonthGrid, time_zone: str | None = None
+) -> Floats:
     """Return the energy price of every hour of the horizon, shape (hours,).
 
     Without a time zone the horizon's own clock is local time; with one, its hours are UTC and the windows are
@@ -186,7 +196,10 @@ def operational_kg(energy_kwh: ArrayLike, intensity_g_per_kwh: ArrayLike) -> Flo
 
 
 def embodied_kg(
-    total_kg: ArrayLike, service_months: tuple[ArrayLike, ArrayLike], life_months: ArrayLike, edge_coordinates: Floats
+    total_kg: ArrayLike,
+    service_months: tuple[ArrayLike, ArrayLike],
+    life_months: ArrayLike,
+    edge_coordinates: Floats,
 ) -> Floats:
     """Return the embodied kgCO2e charged to each period, shape (cohorts, periods).
 
@@ -195,7 +208,9 @@ def embodied_kg(
     """
     total = np.atleast_1d(np.asarray(total_kg, dtype=np.float64))[:, None]
     life = np.atleast_1d(np.asarray(life_months, dtype=np.float64))[:, None]
-    start, retired = (np.atleast_1d(np.asarray(times, dtype=np.float64))[:, None] for times in service_months)
+    start, retired = (
+        np.atleast_1d(np.asarray(times, dtype=np.float64))[:, None] for times in service_months
+    )
     edges = edge_coordinates[None, :]
     charged = np.clip((edges - start) / life, 0.0, 1.0)
     return total * np.diff(np.where(edges > retired, 1.0, charged), axis=1)
@@ -203,4 +218,6 @@ def embodied_kg(
 
 def carbon_cost_usd(emissions_kg: ArrayLike, price_usd_per_tonne: ArrayLike) -> Floats:
     """Return the cost of emissions at a carbon price; shapes broadcast."""
-    return np.multiply(np.divide(emissions_kg, KILOGRAMS_PER_TONNE), price_usd_per_tonne, dtype=np.float64)
+    return np.multiply(
+        np.divide(emissions_kg, KILOGRAMS_PER_TONNE), price_usd_per_tonne, dtype=np.float64
+    )

@@ -21,8 +21,21 @@ from planner.catalog.load import Catalog, load_catalog
 from planner.errors import Problem, ScenarioError, printable, raise_all
 from planner.finance.months import add_months
 from planner.onramp.metrics import MAX_BYTES, fetch, is_metrics, read_metrics
-from planner.onramp.traffic_fit import Figure, Fitted, ObservedTraffic, TrafficOptions, fitted_workload, traffic_of_log
-from planner.onramp.traffic_log import COLUMNS, is_hourly_series, parse_columns, read_hourly_rates, read_request_log
+from planner.onramp.traffic_fit import (
+    Figure,
+    Fitted,
+    ObservedTraffic,
+    TrafficOptions,
+    fitted_workload,
+    traffic_of_log,
+)
+from planner.onramp.traffic_log import (
+    COLUMNS,
+    is_hourly_series,
+    parse_columns,
+    read_hourly_rates,
+    read_request_log,
+)
 from planner.scenario.fields import Name
 from planner.scenario.loading import scenario_from_document
 from planner.units import SECONDS_PER_HOUR
@@ -30,7 +43,8 @@ from planner.validation import nearest
 from planner.yaml_io import Location, flow_text, parse_document, parse_scalar, read_bytes, replaced
 
 FLEET_COLUMNS, QUOTE_COLUMNS = (
-    {row["column"]: row["key"] for row in COLUMNS if row["file"] == file} for file in ("fleet", "quotes")
+    {row["column"]: row["key"] for row in COLUMNS if row["file"] == file}
+    for file in ("fleet", "quotes")
 )
 """Columns of a list of machines owned or of quotes, and the keys of a cluster they fill. Of machines owned, what is
 empty is left to its default; of quotes, the others say what may be chosen, and names."""
@@ -39,7 +53,9 @@ MOST_ROWS = 32
 """Clusters that ``choose`` can hold."""
 MONTHS_BETWEEN_ORDERS = 6
 _HORIZON_MONTHS = 36  # of the starter
-_GROUPED = re.compile(r"\$?\d{1,3}(,\d{3})+(\.\d+)?$|\$[\d.]+$")  # 31,000 or $31000 as spreadsheets show money
+_GROUPED = re.compile(
+    r"\$?\d{1,3}(,\d{3})+(\.\d+)?$|\$[\d.]+$"
+)  # 31,000 or $31000 as spreadsheets show money
 USUAL_MODEL = "llama-3.1-70b"
 """What is served where no file names a model that the catalogue has."""
 _USUAL_START = datetime.date(2026, 1, 1)
@@ -71,14 +87,20 @@ def read_fleet(path: Path) -> tuple[Row, ...]:
 
 def read_quotes(path: Path) -> tuple[Row, ...]:
     """Read vendors' quotes for accelerators or whole nodes, one per row; raise ScenarioError with file and line."""
-    rows, problems = _rows(path, QUOTE_COLUMNS, ("accelerator",)), []
+    rows = _rows(path, QUOTE_COLUMNS, ("accelerator",))
+    problems = []
     for row in rows:
         of_node = "node_price_usd" in row.cells
         if of_node == ("price_usd" in row.cells) or (of_node and "host_usd_per_node" in row.cells):
             message = (
-                "needs price_usd, of one accelerator, or node_price_usd, of a server with its accelerators and host"
+                "needs price_usd, of one accelerator, or node_price_usd, "
+                "of a server with its accelerators and host"
             )
-            problems.append(Problem(file=row.place.file, line=row.place.line, message=message, hint="and not both"))
+            problems.append(
+                Problem(
+                    file=row.place.file, line=row.place.line, message=message, hint="and not both"
+                )
+            )
     raise_all(problems)
     return rows
 
@@ -91,13 +113,16 @@ def read_traffic(source: str, stated: TrafficOptions) -> dict[str, ObservedTraff
     """
     named = re.fullmatch(r"([^\W_][\w-]{0,63})=(.+)", source, re.DOTALL)
     name, place = named.groups() if named else ("", source)
-    path, usual = Path(place), Path(place).name.partition(".")[0]
+    path = Path(place)
+    usual = Path(place).name.partition(".")[0]
     seen: dict[str | None, ObservedTraffic]
     if re.match("https?://", place):
-        host, usual = urllib.parse.urlsplit(place).hostname or place, "live"
+        host = urllib.parse.urlsplit(place).hostname or place
+        usual = "live"
         seen = read_metrics(fetch(place), host, time.time())
     elif is_metrics(path):
-        seen, usual = read_metrics([read_bytes(path, MAX_BYTES)], path.name, path.stat().st_mtime), ""
+        seen = read_metrics([read_bytes(path, MAX_BYTES)], path.name, path.stat().st_mtime)
+        usual = ""
     elif is_hourly_series(path, stated.columns is not None):
         rates = read_hourly_rates(path, stated.rate_column, stated.requests_per_s)
         seen = {None: ObservedTraffic(source=path.name, rates=rates)}
@@ -109,12 +134,18 @@ def read_traffic(source: str, stated: TrafficOptions) -> dict[str, ObservedTraff
     if name and len(seen) == 1:
         return dict.fromkeys([name], *seen.values())
     words = {model: (usual if len(seen) == 1 else "") or model or "served" for model in seen}
-    slugs = {model: re.sub(r"[^a-z0-9]+", "-", word.rpartition("/")[2].lower()) for model, word in words.items()}
+    slugs = {
+        model: re.sub(r"[^a-z0-9]+", "-", word.rpartition("/")[2].lower())
+        for model, word in words.items()
+    }
     return {f"{name}-{slugs[model]}".strip("-"): shown for model, shown in seen.items()}
 
 
 def fit_workloads(
-    sources: Sequence[str], stated: TrafficOptions, catalog: Catalog, start: datetime.date | None = None
+    sources: Sequence[str],
+    stated: TrafficOptions,
+    catalog: Catalog,
+    start: datetime.date | None = None,
 ) -> tuple[list[Fitted], datetime.date]:
     """Return the workloads that files and servers show, without any the one that is stated; and the first day.
 
@@ -127,19 +158,40 @@ def fit_workloads(
             seen[name] = seen[name].beside(traffic) if name in seen else traffic
     if stated.requests_per_s is not None and len(seen) > 1:
         message = f"is the rate of one workload, and the files have {len(seen)}: {', '.join(seen)}"
-        raise ScenarioError(Problem(path="--requests-per-s", message=message, hint="change it in the scenario"))
-    silent = [one for one in seen.values() if stated.requests_per_s is None and not (one.level or one.rates)]
+        raise ScenarioError(
+            Problem(path="--requests-per-s", message=message, hint="change it in the scenario")
+        )
+    silent = [
+        one
+        for one in seen.values()
+        if stated.requests_per_s is None and not (one.level or one.rates)
+    ]
     hint = "state it with --requests-per-s, or add hourly rates of the same NAME: --from NAME=FILE"
-    raise_all([Problem(file=one.source, message="shows no rate: no clock that all share", hint=hint) for one in silent])
+    raise_all(
+        [
+            Problem(file=one.source, message="shows no rate: no clock that all share", hint=hint)
+            for one in silent
+        ]
+    )
     ends = [one.rates.end_s for one in seen.values() if one.rates and one.rates.end_s is not None]
     if start is None and ends:
         last = datetime.datetime.fromtimestamp(max(ends) - SECONDS_PER_HOUR, tz=datetime.UTC).date()
         start = last if last.day == 1 else add_months(last.replace(day=1), 1)
-    fitted, start = list[Fitted](), start or _USUAL_START
-    for name, traffic in seen.items() or [(stated.workload_preset or "chat", ObservedTraffic(source=""))]:
+    fitted = list[Fitted]()
+    start = start or _USUAL_START
+    for name, traffic in seen.items() or [
+        (stated.workload_preset or "chat", ObservedTraffic(source=""))
+    ]:
         served = (traffic.model or "").rpartition("/")[2].lower()
-        alike = [known for known in catalog.models if re.search(rf"(?<![\w.]){re.escape(known)}(?![\w.])", served)]
-        model, remark = stated.model or USUAL_MODEL, "as given" if stated.model else "assumed: no file names it"
+        alike = [
+            known
+            for known in catalog.models
+            if re.search(rf"(?<![\w.]){re.escape(known)}(?![\w.])", served)
+        ]
+        model, remark = (
+            stated.model or USUAL_MODEL,
+            "as given" if stated.model else "assumed: no file names it",
+        )
         if alike and not stated.model:
             model, remark = max(alike, key=len), f"served as {printable(traffic.model or '')}"
         elif served and not stated.model:
@@ -162,14 +214,23 @@ def scenario_text(
     """
     taken: dict[str, Row] = {}
     for row in machines:  # named as stated, or by part and what tells it apart from others
-        part = re.sub(r"[^a-z0-9]+", "-", str(row.cells["accelerator"]).lower()).strip("-") or "accelerator"
+        part = (
+            re.sub(r"[^a-z0-9]+", "-", str(row.cells["accelerator"]).lower()).strip("-")
+            or "accelerator"
+        )
         bought = row.cells.get("bought")
-        words = [part, *([str(bought)[:7]] if bought else []), *(["quote"] if row.columns is QUOTE_COLUMNS else [])]
+        words = [
+            part,
+            *([str(bought)[:7]] if bought else []),
+            *(["quote"] if row.columns is QUOTE_COLUMNS else []),
+        ]
         called = str(row.cells.get("name") or "-".join(words))
         if called in taken and "name" in row.cells:
             first = taken[called].place
             message = f"{called!r} is also the name of {first.file}:{first.line}"
-            raise ScenarioError(Problem(file=row.place.file, line=row.place.line, path="name", message=message))
+            raise ScenarioError(
+                Problem(file=row.place.file, line=row.place.line, path="name", message=message)
+            )
         numbered = (f"{called}-{count}" for count in range(2, MOST_ROWS * 2 + 2))
         taken[next(free for free in (called, *numbered) if free not in taken)] = row
     quoted = {name: row for name, row in taken.items() if row.columns is QUOTE_COLUMNS}
@@ -180,7 +241,9 @@ def scenario_text(
     document = parse_document(text, f"{name}.yaml")
     for path in document.locations:  # a value from a list is named by that list's line
         match path:
-            case ("clusters", str(cluster), *_) | ("sizing", "clusters", str(cluster), *_) if cluster in taken:
+            case ("clusters", str(cluster), *_) | ("sizing", "clusters", str(cluster), *_) if (
+                cluster in taken
+            ):
                 document.locations[path] = taken[cluster].place
     scenario_from_document(document)
     return text
@@ -190,32 +253,47 @@ def _rows(path: Path, columns: Mapping[str, str], needed: tuple[str, ...]) -> tu
     try:
         text = read_bytes(path, 1_000_000).decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise ScenarioError(Problem(file=str(path), message="is not UTF-8 text, so not a CSV to read")) from None
+        raise ScenarioError(
+            Problem(file=str(path), message="is not UTF-8 text, so not a CSV to read")
+        ) from None
     reader = csv.reader(io.StringIO(text), delimiter=";" if ";" in text.partition("\n")[0] else ",")
     header = [word.strip().lower() for word in next(reader, [])]
     problems = [
-        Problem(line=1, message=f"unknown column {word!r}", hint=nearest(word, columns) or f"of {', '.join(columns)}")
+        Problem(
+            line=1,
+            message=f"unknown column {word!r}",
+            hint=nearest(word, columns) or f"of {', '.join(columns)}",
+        )
         for word in header
         if word not in columns
     ]
     twice = {word for word in header if header.count(word) > 1}
     problems += [Problem(line=1, message=f"names the column {word!r} twice") for word in twice]
-    problems += [Problem(line=1, message=f"no column {word!r}") for word in needed if word not in header]
+    problems += [
+        Problem(line=1, message=f"no column {word!r}") for word in needed if word not in header
+    ]
     rows: list[Row] = []
     for cells in reader if not problems else ():
         if not any(cell.strip() for cell in cells):
             continue
         if len(cells) != len(header):
             message = f"has {len(cells)} cells under {len(header)} columns"
-            problems.append(Problem(line=reader.line_num, message=message, hint="put text with a comma in quotes"))
+            problems.append(
+                Problem(
+                    line=reader.line_num, message=message, hint="put text with a comma in quotes"
+                )
+            )
             continue
-        words = {name: cell.strip() for name, cell in zip(header, cells, strict=True) if cell.strip()}
+        words = {
+            name: cell.strip() for name, cell in zip(header, cells, strict=True) if cell.strip()
+        }
         # A cell is read as YAML reads a plain value; money may have its sign and its commas.
         stated = {
             name: parse_scalar(re.sub("[$,]", "", word) if _GROUPED.match(word) else word)
             for name, word in words.items()
         }
-        told, missing = "is required and is not there", [name for name in needed if name not in stated]
+        told = "is required and is not there"
+        missing = [name for name in needed if name not in stated]
         problems += [Problem(line=reader.line_num, path=name, message=told) for name in missing]
         rows.append(Row(place=Location(str(path), reader.line_num), cells=stated, columns=columns))
     if not problems and not 1 <= len(rows) <= MOST_ROWS:
@@ -231,17 +309,35 @@ def _clusters(taken: Mapping[str, Row], start: datetime.date, catalog: Catalog) 
     for name, row in taken.items():
         tree = row.cluster()
         if row.columns is QUOTE_COLUMNS:
-            tree = {"accelerator": tree.pop("accelerator"), "nodes": row.cells.get("min_nodes", 0), **tree}
+            tree = {
+                "accelerator": tree.pop("accelerator"),
+                "nodes": row.cells.get("min_nodes", 0),
+                **tree,
+            }
             if (price := row.cells.get("node_price_usd")) is not None:
-                tree["accelerator_price_usd"] = price  # what is wrong is said where the cluster itself is checked
+                tree["accelerator_price_usd"] = (
+                    price  # what is wrong is said where the cluster itself is checked
+                )
                 part = catalog.accelerators.get(row.cells["accelerator"])
-                if part is not None and isinstance(price, int | float):  # all is its accelerators', nothing the host's
-                    tree["accelerator_price_usd"] = round(price / part.accelerators_per_node.value, 2)
+                if part is not None and isinstance(
+                    price, int | float
+                ):  # all is its accelerators', nothing the host's
+                    tree["accelerator_price_usd"] = round(
+                        price / part.accelerators_per_node.value, 2
+                    )
                     tree["host_usd_per_node"] = 0
-            tree["price_source"] = f"quote of {row.cells.get('vendor', 'a vendor')}, {Path(row.place.file).name}"
+            tree["price_source"] = (
+                f"quote of {row.cells.get('vendor', 'a vendor')}, {Path(row.place.file).name}"
+            )
             tree["order"] = {"placed": start, **tree.get("order", {})}
-        kind = "quoted: planner size chooses nodes and dates" if row.columns is QUOTE_COLUMNS else "owned"
-        lines += [f"  {flow_text(name)}:  # {kind}, line {row.place.line} of {Path(row.place.file).name}"]
+        kind = (
+            "quoted: planner size chooses nodes and dates"
+            if row.columns is QUOTE_COLUMNS
+            else "owned"
+        )
+        lines += [
+            f"  {flow_text(name)}:  # {kind}, line {row.place.line} of {Path(row.place.file).name}"
+        ]
         lines += [f"    {key}: {flow_text(value)}" for key, value in tree.items()]
     return "\n".join(lines) + "\n"
 
@@ -269,19 +365,32 @@ def order_dates(row: Row, start: datetime.date) -> list[datetime.date]:
 
     The last is one whose machines, at the promised lead time, serve half a year before the horizon ends.
     """
-    first, lead = row.cells.get("earliest", start), row.cells.get("lead_weeks", 0)
-    if not isinstance(first, datetime.date) or not isinstance(lead, int | float) or not 0 <= lead <= 520:
+    first = row.cells.get("earliest", start)
+    lead = row.cells.get("lead_weeks", 0)
+    if (
+        not isinstance(first, datetime.date)
+        or not isinstance(lead, int | float)
+        or not 0 <= lead <= 520
+    ):
         return []  # said where the cluster itself is checked
-    end = add_months(start, _HORIZON_MONTHS - MONTHS_BETWEEN_ORDERS) - datetime.timedelta(weeks=float(lead))
+    end = add_months(start, _HORIZON_MONTHS - MONTHS_BETWEEN_ORDERS) - datetime.timedelta(
+        weeks=float(lead)
+    )
     latest = row.cells.get("latest", end)
     if not isinstance(latest, datetime.date) or latest < first:
         message = f"must be a date, YYYY-MM-DD, not before the earliest, {first}; it is {latest}"
-        raise ScenarioError(Problem(file=row.place.file, line=row.place.line, path="latest", message=message))
-    dates = [add_months(first, months) for months in range(0, _HORIZON_MONTHS, MONTHS_BETWEEN_ORDERS)]
+        raise ScenarioError(
+            Problem(file=row.place.file, line=row.place.line, path="latest", message=message)
+        )
+    dates = [
+        add_months(first, months) for months in range(0, _HORIZON_MONTHS, MONTHS_BETWEEN_ORDERS)
+    ]
     return [day for day in dates if day <= min(latest, end)] or [first]
 
 
-def starter_text(name: str, start: datetime.date = _USUAL_START, workloads: str = "", clusters: str = "") -> str:
+def starter_text(
+    name: str, start: datetime.date = _USUAL_START, workloads: str = "", clusters: str = ""
+) -> str:
     """Return the starter scenario under a name, with the given sections for workloads and clusters.
 
     Raise ScenarioError when the name will not do.

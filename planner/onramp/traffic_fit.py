@@ -27,7 +27,8 @@ MINUTES_FOR_DISPERSION = 10
 """Whole minutes a log needs before counts per minute say anything of their variance."""
 HOURS_FOR_DAILY_SHAPE = 48
 """Hours needed to see a daily peak twice."""
-WEEKS_FOR_GROWTH, WEEKS_FOR_SEASON = 26, 104
+WEEKS_FOR_GROWTH = 26
+WEEKS_FOR_SEASON = 104
 """Whole weeks needed before a trend may be carried into the years to come, and to tell it from a yearly wave."""
 LEAST_USUAL_REQUESTS = 20.0
 """Requests that an hour has in other weeks, from which on none at all is no chance: e^-20 of a Poisson process."""
@@ -38,9 +39,11 @@ EPOCH_HOUR_OF_WEEK = 72  # 1 January 1970 00:00 UTC was a Thursday
 
 FITTED_QUANTILES = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999, 1.0)
 """Shares of requests whose lengths every fit takes from the log."""
-MEAN_ERROR_FRACTION, LARGEST_GAP = 0.005, 0.03
+MEAN_ERROR_FRACTION = 0.005
+LARGEST_GAP = 0.03
 """More quantiles are taken until the mean, which decides load, and the cumulative fractions come out this close."""
-_MOST_QUANTILES, _MOST_POINTS = 40, 2000
+_MOST_QUANTILES = 40
+_MOST_POINTS = 2000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +73,9 @@ class LengthFit:
         """The fit's error in words."""
         errors = f"mean {self.mean_tokens:,.0f} counted, {self.mean_error_fraction:+.1%} in the fit"
         gap = self.largest_distribution_error
-        return f"{errors}; " + ("from a histogram" if gap is None else f"largest gap in the distribution {gap:.2f}")
+        return f"{errors}; " + (
+            "from a histogram" if gap is None else f"largest gap in the distribution {gap:.2f}"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,15 +100,22 @@ class Histogram:
         The bound up to which nothing was seen is the shortest length, that by which everything was the longest.
         """
         quantiles: dict[float, float] = {}
-        for share, bound in zip((self.counts / self.counts[-1]).round(5).tolist(), self.bounds.tolist(), strict=True):
+        for share, bound in zip(
+            (self.counts / self.counts[-1]).round(5).tolist(), self.bounds.tolist(), strict=True
+        ):
             if share == 0.0:
                 quantiles[0.0] = bound
-            elif np.isfinite(bound):  # beyond a bucket that is empty, lengths go on at its upper bound
+            elif np.isfinite(
+                bound
+            ):  # beyond a bucket that is empty, lengths go on at its upper bound
                 known = share in quantiles and share < 1.0
                 quantiles.setdefault(round(share + 1e-5, 5) if known else share, bound)
         if len(quantiles.keys() - {0.0, 1.0}) < 2:
             return None
-        mean = float(self.total / self.counts[-1]) or LengthDistribution.from_quantiles(quantiles).mean_tokens
+        mean = (
+            float(self.total / self.counts[-1])
+            or LengthDistribution.from_quantiles(quantiles).mean_tokens
+        )
         return LengthFit(quantiles=quantiles, mean_tokens=mean, largest_distribution_error=None)
 
 
@@ -130,8 +142,14 @@ class ObservedTraffic:
         """Return what two files of one workload show: the longer series, and otherwise the first that shows it."""
         longest = max(self.rates, other.rates, key=lambda rates: rates.rates.size if rates else 0)
         shown = {name: getattr(self, name) for name in ObservedTraffic.__dataclass_fields__}
-        seen = {name: shows for name, shows in shown.items() if shows is not None and shows not in ((), {})}
-        return replace(other, **seen | {"rates": longest, "source": f"{self.source} and {other.source}"})
+        seen = {
+            name: shows
+            for name, shows in shown.items()
+            if shows is not None and shows not in ((), {})
+        }
+        return replace(
+            other, **seen | {"rates": longest, "source": f"{self.source} and {other.source}"}
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,7 +188,9 @@ def traffic_of_log(log: RequestLog, source: str = "", model: str | None = None) 
         raise ScenarioError(f"a fit needs at least two requests; the log has {requests}")
     duration_s = float(log.times_s[-1] - log.times_s[0])
     if duration_s <= 0.0:
-        raise ScenarioError(f"all {requests} requests carry the same time, so no rate can be fitted")
+        raise ScenarioError(
+            f"all {requests} requests carry the same time, so no rate can be fitted"
+        )
     level = rates = bursts = None
     if log.one_clock:
         dispersion = index_of_dispersion(log.times_s)
@@ -182,20 +202,25 @@ def traffic_of_log(log: RequestLog, source: str = "", model: str | None = None) 
                 share = f"{sent.max() / requests:.1%} of one of {np.count_nonzero(sent):,} clients: see tenants"
                 bursts = bursts[0], f"{bursts[1]}; {share}"
         level = (requests - 1) / duration_s, level_remark(requests, error, duration_s)
-        first_hour = int(np.ceil(log.times_s[0] / SECONDS_PER_HOUR))  # whole hours alone have a shape
+        first_hour = int(
+            np.ceil(log.times_s[0] / SECONDS_PER_HOUR)
+        )  # whole hours alone have a shape
         hour = (log.times_s // SECONDS_PER_HOUR).astype(np.int64) - first_hour
         counts = np.bincount(np.maximum(hour, -1) + 1)[1:-1]
         if counts.size >= HOURS_FOR_DAILY_SHAPE:
             rates = HourlyRates(column="the log", rates=counts / SECONDS_PER_HOUR)
             if log.has_date:
-                week_hour, end_h = (first_hour + EPOCH_HOUR_OF_WEEK) % HOURS_PER_WEEK, first_hour + counts.size
+                week_hour = (first_hour + EPOCH_HOUR_OF_WEEK) % HOURS_PER_WEEK
+                end_h = first_hour + counts.size
                 rates = replace(rates, first_hour_of_week=week_hour, end_s=end_h * SECONDS_PER_HOUR)
     return ObservedTraffic(
         source=source,
         model=model,
         level=level,
         rates=rates,
-        lengths={side: fit_lengths(getattr(log, f"{side}_tokens"), side) for side in ("input", "output")},
+        lengths={
+            side: fit_lengths(getattr(log, f"{side}_tokens"), side) for side in ("input", "output")
+        },
         prefix_cache_hit_fraction=log.prefix_cache_hit_fraction,
         bursts=bursts,
     )
@@ -215,7 +240,8 @@ def fit_lengths(tokens: Floats, which: str = "request") -> LengthFit:
     points = min(lengths.size, _MOST_POINTS)
     shares = (np.arange(points) + 0.5) / points
     scores = np.array([NormalDist().inv_cdf(share) for share in shares.tolist()])
-    logged, taken = np.quantile(lengths, shares), list(FITTED_QUANTILES)
+    logged = np.quantile(lengths, shares)
+    taken = list(FITTED_QUANTILES)
     while True:
         quantiles = dict(zip(taken, np.quantile(lengths, taken).tolist(), strict=True))
         distribution = LengthDistribution.from_quantiles(quantiles)
@@ -229,8 +255,14 @@ def fit_lengths(tokens: Floats, which: str = "request") -> LengthFit:
             break
         # Where the log departs most from its line, as where prompts pile up at a template's length, the line is parted.
         cell = np.searchsorted(taken, shares)
-        place = cell[np.argmax(gaps)] if is_mean_met else np.argmax(np.abs(np.bincount(cell, fitted - logged)))
-        taken.insert(int(place), round(0.5 * ((taken[place - 1] if place else 0.0) + taken[place]), 6))
+        place = (
+            cell[np.argmax(gaps)]
+            if is_mean_met
+            else np.argmax(np.abs(np.bincount(cell, fitted - logged)))
+        )
+        taken.insert(
+            int(place), round(0.5 * ((taken[place - 1] if place else 0.0) + taken[place]), 6)
+        )
     return LengthFit(
         quantiles=quantiles,
         mean_tokens=float(tokens.mean()),
@@ -271,7 +303,10 @@ def fit_trend(rates: Floats, end_s: float | None = None) -> TrendFit | None:
         return None
     years = (np.arange(weeks)[is_seen] - weeks + 0.5) * HOURS_PER_WEEK / HOURS_PER_YEAR
     has_season = end_s is not None and weeks >= WEEKS_FOR_SEASON
-    begun = datetime.datetime.fromtimestamp(end_s or 0.0, tz=datetime.UTC).timetuple().tm_yday / DAYS_PER_YEAR
+    begun = (
+        datetime.datetime.fromtimestamp(end_s or 0.0, tz=datetime.UTC).timetuple().tm_yday
+        / DAYS_PER_YEAR
+    )
     turn = 2.0 * np.pi * (years + begun)
     columns = [np.ones(years.size), years, *((np.cos(turn), np.sin(turn)) if has_season else ())]
     design = np.stack(columns, axis=1)
@@ -280,9 +315,11 @@ def fit_trend(rates: Floats, end_s: float | None = None) -> TrendFit | None:
     variance = residual @ residual / (years.size - fitted.size)
     errors = np.sqrt(np.diag(np.linalg.inv(design.T @ design)) * variance)
     hours_years = (np.arange(rates.size) - rates.size + 0.5) / HOURS_PER_YEAR
-    factors, season = np.exp(fitted[1] * hours_years), None
+    factors = np.exp(fitted[1] * hours_years)
+    season = None
     if has_season:
-        wave, peak = float(np.hypot(*fitted[2:])), float(np.arctan2(fitted[3], fitted[2]) / (2.0 * np.pi)) % 1.0
+        wave = float(np.hypot(*fitted[2:]))
+        peak = float(np.arctan2(fitted[3], fitted[2]) / (2.0 * np.pi)) % 1.0
         season = (
             wave / (1.0 + wave**2 / 4.0),
             float(np.hypot(*errors[2:]) / np.sqrt(2.0)),
@@ -307,7 +344,9 @@ def silent_hours(rates: Floats) -> Bools:
         return np.zeros(rates.size, dtype=bool)
     padded = np.full((rates.size // HOURS_PER_WEEK + 1) * HOURS_PER_WEEK, np.nan)
     padded[: rates.size] = rates
-    usual = np.tile(np.nanmedian(padded.reshape(-1, HOURS_PER_WEEK), axis=0), padded.size // HOURS_PER_WEEK)
+    usual = np.tile(
+        np.nanmedian(padded.reshape(-1, HOURS_PER_WEEK), axis=0), padded.size // HOURS_PER_WEEK
+    )
     is_silent = (rates == 0.0) & (usual[: rates.size] * SECONDS_PER_HOUR >= LEAST_USUAL_REQUESTS)
     beside = np.convolve(is_silent, [1, 1, 1], "same") > 0
     return np.asarray(beside & (rates < 0.5 * usual[: rates.size]))
@@ -325,7 +364,9 @@ def fit_hourly_shape(rates: Floats, first_hour_of_week: int | None) -> ShapeFit 
     if is_week := rates.size >= HOURS_PER_WEEK:
         profile = _relative(rates, hour, HOURS_PER_WEEK)
         noise = _residual_noise(rates, profile[hour])
-    if not (has_week := is_week and first_hour_of_week is not None):  # the mean day alone, from the first row
+    if not (
+        has_week := is_week and first_hour_of_week is not None
+    ):  # the mean day alone, from the first row
         profile = _relative(rates, np.arange(rates.size) % 24, 24)
     return ShapeFit(
         peak_to_mean=float(profile.max()),
@@ -339,7 +380,9 @@ def _relative(numbers: Floats, group: Ints, groups: int) -> Floats:
     """Return the mean of each group over the mean of all groups, shape (groups,); a group never seen has the mean."""
     seen = np.isfinite(numbers)
     counts = np.bincount(group[seen], minlength=groups)
-    means = np.bincount(group[seen], weights=numbers[seen], minlength=groups) / np.maximum(counts, 1)
+    means = np.bincount(group[seen], weights=numbers[seen], minlength=groups) / np.maximum(
+        counts, 1
+    )
     means[counts == 0] = means[counts > 0].mean()
     return np.asarray(means / means.mean())
 
@@ -350,7 +393,9 @@ def _residual_noise(rates: Floats, expected: Floats) -> tuple[float, float] | No
     The profile is fitted from the same w weeks, which takes 1/w of the variance away: it is given back.
     """
     usable = (rates > 0.0) & (expected > 0.0)  # NaN is not above zero
-    weeks = float(usable.sum() / (expected > 0.0).mean() / HOURS_PER_WEEK)  # hours that are always empty are no gap
+    weeks = float(
+        usable.sum() / (expected > 0.0).mean() / HOURS_PER_WEEK
+    )  # hours that are always empty are no gap
     if rates.size < 2 * HOURS_PER_WEEK or weeks < LEAST_WEEKS:
         return None
     residual = np.zeros(rates.size)
@@ -363,7 +408,8 @@ def _residual_noise(rates: Floats, expected: Floats) -> tuple[float, float] | No
 
 def _correlation(first: Floats, second: Floats) -> float:
     """Return Pearson's correlation, 0 where one of the two is constant."""
-    first, second = first - first.mean(), second - second.mean()
+    first = first - first.mean()
+    second = second - second.mean()
     scale = float(np.sqrt((first @ first) * (second @ second)))
     return float(first @ second) / scale if scale > 0.0 else 0.0
 
@@ -371,7 +417,8 @@ def _correlation(first: Floats, second: Floats) -> float:
 SHOWN_QUANTILES = (0.5, 0.95, 0.99)
 """Those that a table has room for."""
 GROWTH = "growth.per_year"
-_ASSUMED_REQUESTS_PER_S, _ASSUMED_GROWTH = 80.0, 0.5
+_ASSUMED_REQUESTS_PER_S = 80.0
+_ASSUMED_GROWTH = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -436,7 +483,10 @@ class Fitted:
         lines = [f"  {self.name}:{origin}", *_branch_lines(tree, indent=4)]
         if profile is not None:
             at = lines.index("    load_profile:") + 1
-            days = (", ".join(f"{factor:.3f}" for factor in profile[day * 24 : day * 24 + 24]) for day in range(7))
+            days = (
+                ", ".join(f"{factor:.3f}" for factor in profile[day * 24 : day * 24 + 24])
+                for day in range(7)
+            )
             head = "      weekly_profile:  # Monday 00:00 first, a day a line"
             lines[at:at] = [head, "        [", *(f"          {day}," for day in days), "        ]"]
         return "\n".join(lines) + "\n"
@@ -468,20 +518,33 @@ def fitted_workload(
 
     said = "as given" if stated.workload_preset else "assumed: for what no file shows"
     figures = [model, Figure(field="preset", fitted=preset, remark=said)]
-    shape, growth, season, level, hourly = None, None, list[Figure](), traffic.level, traffic.rates
+    shape = None
+    growth = None
+    season = list[Figure]()
+    level = traffic.level
+    hourly = traffic.rates
     why = f"not visible in {traffic.source}" if traffic.source else "no file of traffic"
     if hourly is not None:
         silent = silent_hours(hourly.rates)
         rates = np.where(silent, np.nan, hourly.rates)
-        hours, trend = rates.size, fit_trend(rates, hourly.end_s)
-        shape = fit_hourly_shape(rates / (1.0 if trend is None else trend.factors), hourly.first_hour_of_week)
-        mean, remark, why = float(np.nanmean(rates)), f"mean of {hours} hours of {hourly.column}", f"only {hours} h"
+        hours = rates.size
+        trend = fit_trend(rates, hourly.end_s)
+        shape = fit_hourly_shape(
+            rates / (1.0 if trend is None else trend.factors), hourly.first_hour_of_week
+        )
+        mean = float(np.nanmean(rates))
+        remark = f"mean of {hours} hours of {hourly.column}"
+        why = f"only {hours} h"
         if shape is not None and shape.noise is not None:
             error = shape.noise[0] * np.sqrt((1.0 + 2.0 * shape.noise[1]) / hours)
             remark = f"±{error:.1%} standard error, {remark}"
-        remark += _hours_named(silent, hourly, "without a request", "left out: an outage, or a gap in the records")
+        remark += _hours_named(
+            silent, hourly, "without a request", "left out: an outage, or a gap in the records"
+        )
         remark += _hours_named(np.isnan(hourly.rates), hourly, "without a record", "left out")
-        remark += _hours_named((hourly.rates == 0.0) & ~silent, hourly, "without a request", "counted")
+        remark += _hours_named(
+            (hourly.rates == 0.0) & ~silent, hourly, "without a request", "counted"
+        )
         level = mean, remark
         if trend is not None:
             at_end = mean / float(trend.factors[np.isfinite(rates)].mean())
@@ -492,18 +555,33 @@ def fitted_workload(
             growth = Figure(field=GROWTH, fitted=trend.per_year, remark=said)
             if trend.season is not None:
                 amplitude, error, peak_day = trend.season
-                path, said = "load_profile.season", f"±{error:.2g} standard error over {weeks} weeks"
-                season = [Figure(field=f"{path}.amplitude_fraction", fitted=min(amplitude, 1.0), remark=said)]
-                season.append(Figure(field=f"{path}.peak_day", fitted=round(peak_day), remark="day of the year"))
+                path = "load_profile.season"
+                said = f"±{error:.2g} standard error over {weeks} weeks"
+                season = [
+                    Figure(
+                        field=f"{path}.amplitude_fraction", fitted=min(amplitude, 1.0), remark=said
+                    )
+                ]
+                season.append(
+                    Figure(
+                        field=f"{path}.peak_day", fitted=round(peak_day), remark="day of the year"
+                    )
+                )
     level = level or (_ASSUMED_REQUESTS_PER_S, "assumed: mean on the first day; state yours")
     if stated.growth_per_year is not None:
         growth = Figure(field=GROWTH, fitted=stated.growth_per_year, remark="as given")
     if growth is not None and hourly is not None and hourly.end_s is not None:
         begin = datetime.datetime.combine(start, datetime.time(), tzinfo=datetime.UTC).timestamp()
         years = (begin - hourly.end_s) / SECONDS_PER_HOUR / HOURS_PER_YEAR
-        remark = f"on the first day, {years * MONTHS_PER_YEAR:.1f} months after the series; {level[1]}"
+        remark = (
+            f"on the first day, {years * MONTHS_PER_YEAR:.1f} months after the series; {level[1]}"
+        )
         level = level[0] * (1.0 + growth.number) ** years, remark
-    level = level if stated.requests_per_s is None else (stated.requests_per_s, "mean on the first day, as given")
+    level = (
+        level
+        if stated.requests_per_s is None
+        else (stated.requests_per_s, "mean on the first day, as given")
+    )
     assumed = "assumed: growth does not show in less than half a year; state yours"
     growth = growth or Figure(field=GROWTH, fitted=_ASSUMED_GROWTH, remark=assumed)
     figures += [Figure(field="requests_per_s", fitted=level[0], remark=level[1]), growth]
@@ -517,7 +595,8 @@ def fitted_workload(
         weekend = shape.weekend_fraction, "weekend hour ÷ weekday hour"
     elif shape is not None:
         # A mean day's peak is raised to the week's by the weekday level that the class implies.
-        usual, why_no_week = float(defaults["weekend_fraction"]), "less than a week, or no dates"
+        usual = float(defaults["weekend_fraction"])
+        why_no_week = "less than a week, or no dates"
         raised = max(1.0, usual) * 7.0 / (5.0 + 2.0 * usual)
         remark = f"mean day's peak {shape.peak_to_mean:.4g} × {raised:.4g}, the busier days' level"
         peak = shape.peak_to_mean * raised, remark
@@ -532,15 +611,20 @@ def fitted_workload(
         figure("noise.correlation_h", "noise_correlation_h", "needs two weeks", memory),
     ]
     for side in ("input", "output"):
-        if (lengths := traffic.lengths.get(side)) is not None:  # without any mean or p95 of the preset
+        if (
+            lengths := traffic.lengths.get(side)
+        ) is not None:  # without any mean or p95 of the preset
             path = f"lengths.{side}.quantiles"
             figures.append(Figure(field=path, fitted=lengths.quantiles, remark=lengths.remark))
             continue
         for what in ("mean", "p95"):
-            figures.append(figure(f"lengths.{side}.{what}", f"{side}_{what}_tokens", "no file shows lengths"))
+            figures.append(
+                figure(f"lengths.{side}.{what}", f"{side}_{what}_tokens", "no file shows lengths")
+            )
     hit = traffic.prefix_cache_hit_fraction
     cached = None if hit is None else (min(hit, 0.999), "cached ÷ all prompt tokens, counted")
-    key, burst = "prefix_cache_hit_fraction", "burst_index_of_dispersion"
+    key = "prefix_cache_hit_fraction"
+    burst = "burst_index_of_dispersion"
     figures.append(figure(key, key, "no cached tokens or block hashes seen", cached))
     figures.append(figure(burst, burst, "no ten minutes of requests one by one", traffic.bursts))
     for objective in ("ttft_s", "tpot_s"):
@@ -548,7 +632,9 @@ def fitted_workload(
         if (measured := traffic.latencies.get(objective)) is not None:
             why += f"; {measured.share_within(float(defaults[objective])):.2%} of those measured lie within it"
         figures.append(figure(f"slo.{objective}", objective, why))
-    return Fitted(name=name, source=traffic.source, figures=figures, timezone=stated.timezone, shape=shape)
+    return Fitted(
+        name=name, source=traffic.source, figures=figures, timezone=stated.timezone, shape=shape
+    )
 
 
 def _hours_named(hours: Bools, rates: HourlyRates, what: str, treated: str) -> str:
@@ -585,8 +671,12 @@ def _line(text: str) -> str:
 def _written(fitted: float | str | Mapping[float, float], shown: Collection[float] = ()) -> str:
     """Return a figure as YAML, with the displayed quantiles or all."""
     if isinstance(fitted, Mapping):
-        kept = {share: LengthDistribution.from_quantiles(fitted).quantile(share) for share in shown} or fitted
-        return "{" + ", ".join(f"{share:g}: {_number(tokens)}" for share, tokens in kept.items()) + "}"
+        kept = {
+            share: LengthDistribution.from_quantiles(fitted).quantile(share) for share in shown
+        } or fitted
+        return (
+            "{" + ", ".join(f"{share:g}: {_number(tokens)}" for share, tokens in kept.items()) + "}"
+        )
     return fitted if isinstance(fitted, str) else _number(fitted)
 
 

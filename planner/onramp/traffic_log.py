@@ -26,7 +26,8 @@ COLUMNS = data_rows(__file__, "columns.csv")
 """Columns of the files that a scenario is built from, and what each says."""
 _LOGGED = [row for row in COLUMNS if row["file"] == "log"]
 ROLES = {
-    role: tuple(row["column"] for row in _LOGGED if row["key"] == role) for role in [row["key"] for row in _LOGGED]
+    role: tuple(row["column"] for row in _LOGGED if row["key"] == role)
+    for role in [row["key"] for row in _LOGGED]
 }
 """What each column may be called; case does not matter."""
 REQUIRED = ("timestamp", "input", "output")
@@ -41,8 +42,12 @@ MAX_SPAN_YEARS = 30.0
 TIME_UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9, "excel": 86_400.0}
 """Seconds in each unit of numeric times; excel is days since 1900 as spreadsheets count them."""
 SECONDS_PER_DAY = 86_400.0
-_EXCEL_1970, _EXCEL_2000, _EXCEL_2100 = 25_569.0, 36_526.0, 73_051.0
-_LONGEST_UNDATED_S = 7.0 * SECONDS_PER_DAY  # an hour in milliseconds is longer than a week in seconds
+_EXCEL_1970 = 25_569.0
+_EXCEL_2000 = 36_526.0
+_EXCEL_2100 = 73_051.0
+_LONGEST_UNDATED_S = (
+    7.0 * SECONDS_PER_DAY
+)  # an hour in milliseconds is longer than a week in seconds
 _FIRST_DATED_S = 631_152_000.0  # 1990-01-01: numbers above it are taken as epoch times, below as a clock from zero
 _SHOWN_ROWS = 10
 _UNITS_IN_NAMES = {"per_min": 60.0, "rps": 1.0, "per_s": 1.0, "req_per_s": 1.0, "per_hour": 3600.0}
@@ -73,20 +78,27 @@ def parse_columns(text: str | None) -> dict[str, str]:
             continue
         if role not in ROLES or not equals or not column:
             hint = nearest(role, ROLES) or f"roles are {', '.join(ROLES)}"
-            problems.append(Problem(path="--columns", message=f"{part.strip()!r} is not ROLE=COLUMN", hint=hint))
+            problems.append(
+                Problem(path="--columns", message=f"{part.strip()!r} is not ROLE=COLUMN", hint=hint)
+            )
         chosen[role] = column
     raise_all(problems)
     return chosen
 
 
 def read_request_log(
-    path: Path, columns: dict[str, str] | None = None, time_unit: str = "auto", *, in_order: bool = False
+    path: Path,
+    columns: dict[str, str] | None = None,
+    time_unit: str = "auto",
+    *,
+    in_order: bool = False,
 ) -> RequestLog:
     """Return a request log sorted by time, with every number checked; raise ScenarioError with row numbers.
 
     A log that must be ``in_order`` may not go back in time, but for clients that each have a clock of their own.
     """
-    table, chosen = read_table(path), columns or {}
+    table = read_table(path)
+    chosen = columns or {}
     by_lower = {str(name).strip().lower(): str(name) for name in table.columns}
     names: dict[str, str] = {}
     problems: list[Problem] = []
@@ -98,16 +110,24 @@ def read_request_log(
         if matches:
             names[role] = matches[0]
         elif role in chosen or role in REQUIRED:
-            what = f"no column {chosen[role]!r} for {role}" if role in chosen else f"no column for {role}"
+            what = (
+                f"no column {chosen[role]!r} for {role}"
+                if role in chosen
+                else f"no column for {role}"
+            )
             near = difflib.get_close_matches(wanted[0].lower(), by_lower, n=1, cutoff=0.5)
             guess = f"nearest is {by_lower[near[0]]!r}; " if near else ""
             hint = f"{guess}the file has {', '.join(map(str, table.columns))}; name it with --columns {role}=COLUMN"
             problems.append(Problem(file=str(path), line=1, message=what, hint=hint))
     raise_all(problems)
     first_row = 1 if _is_json(path) else 2
-    unit = "ms" if time_unit == "auto" and "hashes" in names else time_unit  # from zero, by the Mooncake traces' README
+    unit = (
+        "ms" if time_unit == "auto" and "hashes" in names else time_unit
+    )  # from zero, by the Mooncake traces' README
     times_s = _times_s(table[names["timestamp"]], unit, path)
-    problems += _row_problems(path, names["timestamp"], ~np.isfinite(times_s), table[names["timestamp"]], first_row)
+    problems += _row_problems(
+        path, names["timestamp"], ~np.isfinite(times_s), table[names["timestamp"]], first_row
+    )
     tokens: dict[str, Floats] = {}
     for role in ("input", "output", "cached"):
         if role in names:
@@ -116,15 +136,24 @@ def read_request_log(
             problems += _row_problems(path, names[role], bad, table[names[role]], first_row)
     if not problems and "cached" in tokens:
         bad = tokens["cached"] > tokens["input"]
-        problems += _row_problems(path, names["cached"], bad, table[names["cached"]], first_row, "more than the input")
+        problems += _row_problems(
+            path, names["cached"], bad, table[names["cached"]], first_row, "more than the input"
+        )
     if not problems and float(np.ptp(times_s)) > MAX_SPAN_YEARS * SECONDS_PER_YEAR:
         message = f"times span {np.ptp(times_s) / SECONDS_PER_YEAR:,.3g} years; a log may have {MAX_SPAN_YEARS:g}"
-        problems.append(Problem(file=str(path), path=names["timestamp"], message=message, hint="see --time-unit"))
+        problems.append(
+            Problem(
+                file=str(path), path=names["timestamp"], message=message, hint="see --time-unit"
+            )
+        )
     raise_all(problems)
     order = np.argsort(times_s, kind="stable")
-    clients, one_clock = None, True
+    clients = None
+    one_clock = True
     if "client" in names:
-        clients = np.asarray(pd.factorize(table[names["client"]], use_na_sentinel=False)[0], dtype=np.int64)[order]
+        clients = np.asarray(
+            pd.factorize(table[names["client"]], use_na_sentinel=False)[0], dtype=np.int64
+        )[order]
         # Where all of several clients have their first request at time zero, each has a clock of its own.
         first_s = np.full(int(clients.max()) + 1, np.inf)
         np.minimum.at(first_s, clients, times_s[order])
@@ -133,15 +162,24 @@ def read_request_log(
     if in_order and one_clock and back.size:
         row = int(back[0]) + 1
         message = f"goes back in time by {times_s[row - 1] - times_s[row]:,.6g} s, and so do {back.size - 1} other rows"
-        line, hint = row + first_row, "sort the log by time"
-        raise ScenarioError(Problem(file=str(path), line=line, path=names["timestamp"], message=message, hint=hint))
+        line = row + first_row
+        hint = "sort the log by time"
+        raise ScenarioError(
+            Problem(file=str(path), line=line, path=names["timestamp"], message=message, hint=hint)
+        )
     cached = tokens["cached"][order] if "cached" in tokens else None
     if cached is None and "hashes" in names:  # block hashes are replayed in order of time
         seen: set[int | str] = set()
         cached = np.zeros(order.size)
-        blocks = [_block_hashes(cell, number) for number, cell in enumerate(table[names["hashes"]].tolist(), start=1)]
+        blocks = [
+            _block_hashes(cell, number)
+            for number, cell in enumerate(table[names["hashes"]].tolist(), start=1)
+        ]
         for place, index in enumerate(order.tolist()):
-            known = next((at for at, block in enumerate(blocks[index]) if block not in seen), len(blocks[index]))
+            known = next(
+                (at for at, block in enumerate(blocks[index]) if block not in seen),
+                len(blocks[index]),
+            )
             cached[place] = min(known * HASH_BLOCK_TOKENS, tokens["input"][index])
             seen.update(blocks[index])
     return RequestLog(
@@ -156,7 +194,9 @@ def read_request_log(
     )
 
 
-def read_hourly_rates(path: Path, column: str | None = None, requests_per_s: float | None = None) -> HourlyRates:
+def read_hourly_rates(
+    path: Path, column: str | None = None, requests_per_s: float | None = None
+) -> HourlyRates:
     """Return one column of an hourly series: a plain number per hour, with or without dates.
 
     Its unit is in its name or the file's; else the mean is the rate that is stated.
@@ -166,12 +206,18 @@ def read_hourly_rates(path: Path, column: str | None = None, requests_per_s: flo
     series = [name for name in numeric if not name.lower().startswith("hour")]
     if column is None and len(series) != 1:
         raise ScenarioError(
-            Problem(file=str(path), message=f"has {len(series)} rate columns; name one", hint=f"of {', '.join(series)}")
+            Problem(
+                file=str(path),
+                message=f"has {len(series)} rate columns; name one",
+                hint=f"of {', '.join(series)}",
+            )
         )
     chosen = column or series[0]
     if chosen not in series:
         hint = nearest(chosen, series) or f"choose from {', '.join(series)}"
-        raise ScenarioError(Problem(file=str(path), message=f"no rate column {chosen!r}", hint=hint))
+        raise ScenarioError(
+            Problem(file=str(path), message=f"no rate column {chosen!r}", hint=hint)
+        )
     rates = _numbers(table[chosen])
     while rates.size and np.isnan(rates[-1]):
         rates = rates[:-1]
@@ -186,11 +232,17 @@ def read_hourly_rates(path: Path, column: str | None = None, requests_per_s: flo
         raise ScenarioError(Problem(file=str(path), message=message, hint="state --requests-per-s"))
     rates = rates / (scales[0] if scales else rates.mean() / (requests_per_s or 1.0) or 1.0)
     first_hour = end_s = None
-    dated = [str(name) for name in table.columns if str(name).lower() in {f"ts_{chosen}".lower(), *ROLES["timestamp"]}]
+    dated = [
+        str(name)
+        for name in table.columns
+        if str(name).lower() in {f"ts_{chosen}".lower(), *ROLES["timestamp"]}
+    ]
     if dated:
         seconds = _times_s(table[dated[0]], "auto", path)
         if not np.all(np.abs(np.diff(seconds[np.isfinite(seconds)]) - 3600.0) < 1.0):
-            raise ScenarioError(Problem(file=str(path), path=dated[0], message="rows must be one hour apart"))
+            raise ScenarioError(
+                Problem(file=str(path), path=dated[0], message="rows must be one hour apart")
+            )
         if seconds[0] >= _FIRST_DATED_S:
             first_hour = int(seconds[0] // 3600.0 + 72) % 168
             end_s = float(seconds[0]) + rates.size * SECONDS_PER_HOUR
@@ -202,7 +254,9 @@ def read_hourly_rates(path: Path, column: str | None = None, requests_per_s: flo
 def is_hourly_series(path: Path, columns_named: bool = False) -> bool:
     """Return whether a file has no token columns, and so must be a series of rates."""
     lower = {str(name).lower() for name in read_table(path, rows=1).columns}
-    return not columns_named and not lower & {*ROLES["input"], *ROLES["output"]} and not _is_json(path)
+    return (
+        not columns_named and not lower & {*ROLES["input"], *ROLES["output"]} and not _is_json(path)
+    )
 
 
 def read_table(path: Path, rows: int | None = None) -> pd.DataFrame:
@@ -210,20 +264,31 @@ def read_table(path: Path, rows: int | None = None) -> pd.DataFrame:
     if not path.is_file():
         raise ScenarioError(Problem(file=str(path), message="there is no such file"))
     if path.stat().st_size > MAX_BYTES:
-        raise ScenarioError(Problem(file=str(path), message=f"is larger than {MAX_BYTES / 1e9:g} GB"))
+        raise ScenarioError(
+            Problem(file=str(path), message=f"is larger than {MAX_BYTES / 1e9:g} GB")
+        )
     try:
         packed = path.suffix == ".gz"
-        with io.BufferedReader(_Unpacked(gzip.open(path, "rb"))) if packed else path.open("rb") as stream:
+        with (
+            io.BufferedReader(_Unpacked(gzip.open(path, "rb")))
+            if packed
+            else path.open("rb") as stream
+        ):
             if _is_json(path):
                 lines = io.TextIOWrapper(stream, encoding="utf-8")
                 table = pd.DataFrame(
-                    [_json_row(line, number) for number, line in enumerate(itertools.islice(lines, rows), start=1)]
+                    [
+                        _json_row(line, number)
+                        for number, line in enumerate(itertools.islice(lines, rows), start=1)
+                    ]
                 )
             else:
                 table = pd.read_csv(stream, nrows=rows, skipinitialspace=True)
     except (ValueError, UnicodeDecodeError, OSError, EOFError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ScenarioError(Problem(file=str(path), message=f"cannot be read as a table: {reason}")) from None
+        raise ScenarioError(
+            Problem(file=str(path), message=f"cannot be read as a table: {reason}")
+        ) from None
     if table.empty:
         raise ScenarioError(Problem(file=str(path), message="holds no rows"))
     return table
@@ -271,7 +336,9 @@ def _times_s(column: pd.Series, unit: str, path: Path) -> Floats:
     numbers = _numbers(column)
     if np.isfinite(numbers).mean() < 0.5:
         dates = pd.to_datetime(column, utc=True, errors="coerce", format="ISO8601")
-        dates = dates.dt.as_unit("us")  # a slip of the pen may name a year that nanoseconds cannot reach
+        dates = dates.dt.as_unit(
+            "us"
+        )  # a slip of the pen may name a year that nanoseconds cannot reach
         seconds = (dates - pd.Timestamp(0, tz="UTC").as_unit("us")) / pd.Timedelta(seconds=1)
         return np.asarray(seconds.to_numpy(), dtype=np.float64)
     unit = _time_unit(numbers, str(column.name), path) if unit == "auto" else unit
@@ -290,7 +357,8 @@ def _time_unit(numbers: Floats, name: str, path: Path) -> str:
     stated = re.search(r"[_\W](s|ms|us|ns|seconds|millis|milliseconds)\W*$", name.lower())
     if stated:
         return {"seconds": "s", "millis": "ms", "milliseconds": "ms"}.get(stated[1], stated[1])
-    low, high = float(np.nanmin(numbers)), float(np.nanmax(np.abs(numbers)))
+    low = float(np.nanmin(numbers))
+    high = float(np.nanmax(np.abs(numbers)))
     if high >= _FIRST_DATED_S:
         return "ns" if high > 1e17 else "us" if high > 1e14 else "ms" if high > 1e11 else "s"
     if low >= _EXCEL_2000 and high < _EXCEL_2100:
@@ -303,13 +371,19 @@ def _time_unit(numbers: Floats, name: str, path: Path) -> str:
     else:
         return "s"
     message = f"times from {low:,.6g} to {high:,.6g} may be {doubt}"
-    raise ScenarioError(Problem(file=str(path), path=name, message=message, hint="say which with --time-unit"))
+    raise ScenarioError(
+        Problem(file=str(path), path=name, message=message, hint="say which with --time-unit")
+    )
 
 
 def _numbers(column: pd.Series) -> Floats:
     """Return a column as floats, with NaN for entries that are not numbers, and infinity for those too large."""
-    column = column.map(str) if column.dtype == object else column  # a whole number of 400 digits is no float
-    return np.asarray(pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan))
+    column = (
+        column.map(str) if column.dtype == object else column
+    )  # a whole number of 400 digits is no float
+    return np.asarray(
+        pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+    )
 
 
 def _is_count(numbers: Floats) -> Bools:
@@ -317,16 +391,31 @@ def _is_count(numbers: Floats) -> Bools:
     return np.asarray(np.isfinite(numbers) & (numbers >= 0.0) & (numbers <= MAX_NUMBER))
 
 
-def _row_problems(path: Path, name: str, bad: Bools, column: pd.Series, first_row: int, why: str = "") -> list[Problem]:
+def _row_problems(
+    path: Path, name: str, bad: Bools, column: pd.Series, first_row: int, why: str = ""
+) -> list[Problem]:
     """Return a problem for each of the first bad rows, and one that counts the others."""
     rows = np.flatnonzero(bad)
-    wanted = why or (f"must be a number from 0 to {MAX_NUMBER:g}" if "time" not in name.lower() else "must be a time")
+    wanted = why or (
+        f"must be a number from 0 to {MAX_NUMBER:g}"
+        if "time" not in name.lower()
+        else "must be a time"
+    )
     problems = [
-        Problem(file=str(path), line=int(row) + first_row, path=name, message=f"{column.iloc[row]!s}: {wanted}")
+        Problem(
+            file=str(path),
+            line=int(row) + first_row,
+            path=name,
+            message=f"{column.iloc[row]!s}: {wanted}",
+        )
         for row in rows[:_SHOWN_ROWS]
     ]
     if rows.size > _SHOWN_ROWS:
-        problems.append(Problem(file=str(path), path=name, message=f"and {rows.size - _SHOWN_ROWS} more such rows"))
+        problems.append(
+            Problem(
+                file=str(path), path=name, message=f"and {rows.size - _SHOWN_ROWS} more such rows"
+            )
+        )
     return problems
 
 
@@ -336,4 +425,6 @@ def _block_hashes(cell: object, number: int) -> list[int | str]:
         return []
     if isinstance(cell, list) and all(isinstance(block, int | str) for block in cell):
         return cell
-    raise ScenarioError(f"hash_ids of request {number} must be a list of numbers, not {str(cell)[:40]!r}")
+    raise ScenarioError(
+        f"hash_ids of request {number} must be a list of numbers, not {str(cell)[:40]!r}"
+    )

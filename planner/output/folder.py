@@ -12,12 +12,24 @@ from pathlib import Path
 from typing import Any
 
 from planner.errors import Problem, ScenarioError, raise_all
-from planner.files import MANIFEST, PRODUCT, Staged, is_inside, settle, sha256_of, unwritable, writing
+from planner.files import (
+    MANIFEST,
+    PRODUCT,
+    Staged,
+    is_inside,
+    settle,
+    sha256_of,
+    unwritable,
+    writing,
+)
 from planner.output.tables import CsvFormat, Table, read_csv
 
 CHARTS = "charts"
 """Folder, within an output folder, of the pictures that ``planner charts`` draws."""
-REPORT, SUMMARY, WORKBOOK, DICTIONARY = "report.html", "summary.json", "workbook.xlsx", "datapackage.json"
+REPORT = "report.html"
+SUMMARY = "summary.json"
+WORKBOOK = "workbook.xlsx"
+DICTIONARY = "datapackage.json"
 NOT_READ = frozenset({"samples.csv", "timeline_hourly.csv", "timeline_hourly_clusters.csv"})
 """Tables of a size that no report shows row by row."""
 
@@ -41,7 +53,11 @@ class Contents:
     def plans(self) -> list[str]:
         """Scenarios whose timelines lie side by side in the folder; none for a single run."""
         monthly = self.table("timeline_monthly") if self.kind != "run" else None
-        return list(dict.fromkeys(monthly.texts("scenario"))) if monthly is not None and "scenario" in monthly else []
+        return (
+            list(dict.fromkeys(monthly.texts("scenario")))
+            if monthly is not None and "scenario" in monthly
+            else []
+        )
 
     def of_plan(self, plan: str) -> Contents:
         """Return the folder as one scenario's run would read."""
@@ -62,13 +78,19 @@ class Contents:
         """What the folder is of: the scenario, the study, or the scenarios compared."""
         if name := self.manifest.get("scenario") or self.manifest.get("name"):
             return str(name)
-        scenarios = self.manifest.get("scenarios") or self.manifest.get("identity", {}).get("scenarios", ())
+        scenarios = self.manifest.get("scenarios") or self.manifest.get("identity", {}).get(
+            "scenarios", ()
+        )
         return ", ".join(map(str, scenarios)) or "plan"
 
     def table(self, name: str) -> Table | None:
         """Return a table by its name; None where there is none."""
         table = self.tables.get(name)
-        return table.where("scenario", self.plan) if table is not None and self.plan and "scenario" in table else table
+        return (
+            table.where("scenario", self.plan)
+            if table is not None and self.plan and "scenario" in table
+            else table
+        )
 
 
 @contextlib.contextmanager
@@ -83,26 +105,36 @@ def fitting(place: str) -> Iterator[None]:
 
 def openable(names: Iterable[str]) -> tuple[str, ...]:
     """Return the files beside a report that people open, the workbook and a plan first."""
-    files = [name for name in names if name.endswith((".csv", ".xlsx", ".yaml")) and name not in NOT_READ]
+    files = [
+        name for name in names if name.endswith((".csv", ".xlsx", ".yaml")) and name not in NOT_READ
+    ]
     return tuple(sorted(files, key=lambda name: (name.endswith(".csv"), name)))
 
 
 def read_contents(folder: Path) -> Contents:
     """Read what a report is made of; refuse a folder that planner did not write or whose tables have changed since."""
     settle(folder)
-    path, hint = folder / MANIFEST, "give a folder that planner run wrote"
+    path = folder / MANIFEST
+    hint = "give a folder that planner run wrote"
     try:
         manifest = json.loads(path.read_bytes())
     except OSError as error:
-        raise ScenarioError(Problem(file=str(path), message=f"cannot be read: {error.strerror}", hint=hint)) from None
+        raise ScenarioError(
+            Problem(file=str(path), message=f"cannot be read: {error.strerror}", hint=hint)
+        ) from None
     except (ValueError, RecursionError):
         raise ScenarioError(Problem(file=str(path), message="is not JSON", hint=hint)) from None
     is_ours = isinstance(manifest, dict) and manifest.get("product") == PRODUCT
     if not (is_ours and isinstance(hashes := manifest.get("files"), dict)):
-        raise ScenarioError(Problem(file=str(path), message="was not written by planner", hint=hint))
+        raise ScenarioError(
+            Problem(file=str(path), message="was not written by planner", hint=hint)
+        )
     outside = [name for name in hashes if not is_inside(name)]
-    raise_all([Problem(file=str(path), message=f"names {name!r}, outside the folder") for name in outside])
-    files, problems = dict[str, bytes](), []
+    raise_all(
+        [Problem(file=str(path), message=f"names {name!r}, outside the folder") for name in outside]
+    )
+    files = dict[str, bytes]()
+    problems = []
     for name in (name for name in hashes if name.endswith((".csv", ".json", ".parquet"))):
         try:
             if name in NOT_READ or name.endswith(".parquet"):
@@ -111,7 +143,9 @@ def read_contents(folder: Path) -> Contents:
                 files[name] = (folder / name).read_bytes()
                 digest = hashlib.sha256(files[name]).hexdigest()
         except OSError as error:
-            problems.append(Problem(file=str(folder / name), message=f"cannot be read: {error.strerror}"))
+            problems.append(
+                Problem(file=str(folder / name), message=f"cannot be read: {error.strerror}")
+            )
             continue
         if digest != hashes[name]:
             message = "has changed since planner wrote it"
@@ -121,12 +155,17 @@ def read_contents(folder: Path) -> Contents:
     return contents_of(identity, files, openable(hashes))
 
 
-def contents_of(manifest: Mapping[str, Any], files: Mapping[str, bytes], beside: tuple[str, ...] = ()) -> Contents:
+def contents_of(
+    manifest: Mapping[str, Any], files: Mapping[str, bytes], beside: tuple[str, ...] = ()
+) -> Contents:
     """Return what CSV and JSON files say; the data dictionary says which columns of a table are numbers."""
-    described = {resource.get("path"): resource for resource in _json(files, DICTIONARY).get("resources", ())}
+    described = {
+        resource.get("path"): resource for resource in _json(files, DICTIONARY).get("resources", ())
+    }
     tables = {}
     for file in (file for file in files if file.endswith(".csv")):
-        resource, name = described.get(file, {}), file.removesuffix(".csv")
+        resource = described.get(file, {})
+        name = file.removesuffix(".csv")
         fields = resource.get("schema", {}).get("fields", ())
         numbers = {field.get("name") for field in fields if field.get("type") == "number"}
         form = CsvFormat(decimal_comma=resource.get("dialect", {}).get("delimiter") == ";")
@@ -145,12 +184,18 @@ def _json(files: Mapping[str, bytes], name: str) -> dict[str, Any]:
     return content
 
 
-def command_line(verb: str, files: Sequence[str], options: Mapping[str, object], overrides: Sequence[str]) -> list[str]:
+def command_line(
+    verb: str, files: Sequence[str], options: Mapping[str, object], overrides: Sequence[str]
+) -> list[str]:
     """Return the words of the command that writes a folder's bytes again, its files named as they were at first.
 
     An option is a switch where it is True, left out where it is False or None, and repeated for each of a list.
     """
-    words = ["planner", verb, *(f"./{file}" if file.startswith("-") else file for file in files)]  # no option
+    words = [
+        "planner",
+        verb,
+        *(f"./{file}" if file.startswith("-") else file for file in files),
+    ]  # no option
     for option, given in {**options, "--set": overrides}.items():
         for one in given if isinstance(given, list | tuple) else (given,):
             if one is not None and one is not False:

@@ -26,7 +26,12 @@ from planner.output.svg import FULL, PAPER, RULE, SOFT, month_labels, paths_of, 
 from planner.output.words import axis_label
 
 _FOLDER = Path(__file__).parent / "templates"
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 860, 260, 62, 10, 10, 26
+WIDTH = 860
+HEIGHT = 260
+LEFT = 62
+RIGHT = 10
+TOP = 10
+BOTTOM = 26
 LANE_HEIGHT = 16
 _NOTEBOOK_ROWS = 12
 _VERDICT = re.compile(r"(?:SLO )?\b(MET|MISSED|INCONCLUSIVE)\b")
@@ -40,7 +45,9 @@ def escaped(content: object) -> Markup:
     return content if isinstance(content, Markup) else _escaped(str(content))
 
 
-@functools.lru_cache(maxsize=8192)  # months, names and small numbers stand in one table after another
+@functools.lru_cache(
+    maxsize=8192
+)  # months, names and small numbers stand in one table after another
 def _escaped(content: str) -> Markup:
     return Markup(escape(printable(content)))
 
@@ -57,7 +64,12 @@ def _badge(match: re.Match[str]) -> str:
 @functools.cache
 def environment(folder: Path = _FOLDER) -> Environment:
     """Return what fills in templates of a folder."""
-    made = Environment(loader=FileSystemLoader(folder), undefined=StrictUndefined, finalize=escaped, autoescape=True)
+    made = Environment(
+        loader=FileSystemLoader(folder),
+        undefined=StrictUndefined,
+        finalize=escaped,
+        autoescape=True,
+    )
     made.trim_blocks = made.lstrip_blocks = True
     made.filters |= {
         "badged": badged,
@@ -85,7 +97,9 @@ def asset(name: str, folder: Path = _FOLDER) -> str:
 
 def policy(*scripts: str) -> str:
     """Return the content policy: our own scripts by their hashes, inline styles, and no address whatever."""
-    digests = (base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts)
+    digests = (
+        base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts
+    )
     allowed = " ".join(f"'sha256-{digest}'" for digest in digests)
     return (
         f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:; "
@@ -95,7 +109,8 @@ def policy(*scripts: str) -> str:
 
 def page(title: str, lead: str, sections: Sequence[Section], memo: Sequence[Section] = ()) -> bytes:
     """Return the whole file; ``memo`` is what it prints as, where there is one."""
-    style, script = asset("report.css") + (asset("memo.css") if memo else ""), asset("report.js")
+    style = asset("report.css") + (asset("memo.css") if memo else "")
+    script = asset("report.js")
     marked = {"policy": Markup(policy(script)), "style": Markup(style), "script": Markup(script)}
     filled = environment().get_template("page.html")
     return f"{filled.render(title=title, lead=lead, sections=sections, memo=memo, m=macros(), **marked)}\n".encode()
@@ -109,9 +124,16 @@ def memo_page(title: str, sections: Sequence[Section]) -> bytes:
 
 def answer_html(title: str, blocks: Sequence[Block], svg: str, folder: str) -> str:
     """Return an answer as part of a notebook: blocks with the first rows of grids, then a chart."""
-    shown = [block._replace(rows=block.rows[:_NOTEBOOK_ROWS]) if isinstance(block, Grid) else block for block in blocks]
+    shown = [
+        block._replace(rows=block.rows[:_NOTEBOOK_ROWS]) if isinstance(block, Grid) else block
+        for block in blocks
+    ]
     marked = {"svg": Markup(svg), "style": Markup(asset("notebook.css")), "m": macros()}
-    return environment().get_template("notebook.html").render(title=title, blocks=shown, folder=folder, **marked)
+    return (
+        environment()
+        .get_template("notebook.html")
+        .render(title=title, blocks=shown, folder=folder, **marked)
+    )
 
 
 def section_html(section: Section) -> Markup:
@@ -168,15 +190,22 @@ def _inline_svg(picture: Picture, *, is_print: bool = False) -> Markup:
     place = zlib.crc32(f"{picture.title}{is_print}".encode())
     drawn = svg_of(picture).partition("?>")[2].strip().replace("panel-", f"panel-{place:x}-")
     return Markup(
-        drawn if is_print else re.sub(r'(?<=")#\w{6}(?=")', lambda match: _THEMED.get(match[0], match[0]), drawn)
+        drawn
+        if is_print
+        else re.sub(r'(?<=")#\w{6}(?=")', lambda match: _THEMED.get(match[0], match[0]), drawn)
     )
 
 
 def _drawing(chart: TimeChart) -> dict[str, Any]:
     """Return what the template of a chart fills in: marks lie in days since start across and thousandths down."""
-    scale, lanes = scale_of(chart), tuple(dict.fromkeys(marker.kind for marker in chart.markers))
-    across, down = WIDTH - RIGHT - LEFT, HEIGHT - BOTTOM - TOP
-    places = [(TOP + down * (1 - (scale.share(tick) or 0.0)), axis_label(tick, chart.unit)) for tick in scale.ticks()]
+    scale = scale_of(chart)
+    lanes = tuple(dict.fromkeys(marker.kind for marker in chart.markers))
+    across = WIDTH - RIGHT - LEFT
+    down = HEIGHT - BOTTOM - TOP
+    places = [
+        (TOP + down * (1 - (scale.share(tick) or 0.0)), axis_label(tick, chart.unit))
+        for tick in scale.ticks()
+    ]
     groups = []
     for series, paths in paths_of(chart, scale):
         drawn = "".join(f'<path d="{path}" class="{css}"></path>' for css, path in paths)
@@ -187,7 +216,14 @@ def _drawing(chart: TimeChart) -> dict[str, Any]:
             f'data-x="{x}" data-v="{values}">{drawn}</g>\n'
         )
     months = month_labels(chart.start, chart.days)
-    frame = {"width": WIDTH, "left": LEFT, "right": WIDTH - RIGHT, "top": TOP, "across": across, "down": down}
+    frame = {
+        "width": WIDTH,
+        "left": LEFT,
+        "right": WIDTH - RIGHT,
+        "top": TOP,
+        "across": across,
+        "down": down,
+    }
     return {
         "days": shortened(chart.days),
         "low": repr(scale.low),
@@ -221,7 +257,17 @@ def _numbers(chart: TimeChart) -> Folded:
     rows = []
     for points in zip(*(series.points for series in chart.series), strict=False):
         month = (chart.start + timedelta(days=points[0][0])).strftime("%Y-%m")
-        rows.append((month, *("" if value is None else axis_label(value, chart.unit) for _, value in points)))
+        rows.append(
+            (
+                month,
+                *("" if value is None else axis_label(value, chart.unit) for _, value in points),
+            )
+        )
     header = ("month", *(series.name for series in chart.series))
-    numbers = Grid(caption=f"{chart.title}, the numbers", header=header, rows=rows, numeric=range(1, len(header)))
+    numbers = Grid(
+        caption=f"{chart.title}, the numbers",
+        header=header,
+        rows=rows,
+        numeric=range(1, len(header)),
+    )
     return Folded(title="The numbers", blocks=[numbers])

@@ -39,7 +39,9 @@ def nice_ticks(low: float, high: float, wanted: int = 5) -> list[float]:
         return [low]
     raw = (high - low) / wanted
     magnitude = 10.0 ** math.floor(math.log10(raw))
-    step = next((m * magnitude for m in (1, 2, 5, 10) if m * magnitude >= raw * 0.999), 10 * magnitude)
+    step = next(
+        (m * magnitude for m in (1, 2, 5, 10) if m * magnitude >= raw * 0.999), 10 * magnitude
+    )
     first = math.ceil(low / step - 1e-9)
     return [i * step for i in range(first, math.floor(high / step + 1e-9) + 1)]
 
@@ -48,7 +50,9 @@ def log_ticks(low: float, high: float) -> list[float]:
     """Return 1, 2 and 5 times powers of ten between two powers given by their logarithms; fewer over a wide range."""
     steps = (1.0, 2.0, 5.0) if high - low < 3.5 else (1.0,)
     powers = range(math.floor(low), math.ceil(high) + 1)
-    return [t for p in powers for m in steps if low - 1e-9 <= (t := math.log10(m) + p) <= high + 1e-9]
+    return [
+        t for p in powers for m in steps if low - 1e-9 <= (t := math.log10(m) + p) <= high + 1e-9
+    ]
 
 
 @functools.lru_cache(maxsize=8192)  # the lines of a chart have their days in common
@@ -85,7 +89,8 @@ class Scale:
 
 def outline(points: Points, x: Callable[[float], float], y: Callable[[float], float | None]) -> str:
     """Return a path through the points, the pen lifted where there is no value or no place for it."""
-    parts, pen_down = [], False
+    parts = []
+    pen_down = False
     for at, value in points:
         place = None if value is None or not math.isfinite(value) else y(value)
         if place is not None:
@@ -94,7 +99,9 @@ def outline(points: Points, x: Callable[[float], float], y: Callable[[float], fl
     return "".join(parts)
 
 
-def ring(upper: Points, lower: Points, x: Callable[[float], float], y: Callable[[float], float | None]) -> str:
+def ring(
+    upper: Points, lower: Points, x: Callable[[float], float], y: Callable[[float], float | None]
+) -> str:
     """Return the closed outline between two edges."""
     there = [point for point in upper if point[1] is not None]
     back = [point for point in reversed(lower) if point[1] is not None]

@@ -87,10 +87,14 @@ def text_column(name: str, description: str) -> Column:
     return Column(name=name, kind=ColumnKind.TEXT, description=description)
 
 
-def number_column(name: str, description: str, decimals: int = 6, unit: str | None = None) -> Column:
+def number_column(
+    name: str, description: str, decimals: int = 6, unit: str | None = None
+) -> Column:
     """Return a column of numbers, in the unit that its name states unless another is."""
     unit = unit_of(name) or "" if unit is None else unit
-    return Column(name=name, kind=ColumnKind.DECIMAL, description=description, unit=unit, decimals=decimals)
+    return Column(
+        name=name, kind=ColumnKind.DECIMAL, description=description, unit=unit, decimals=decimals
+    )
 
 
 def cents_column(name: str, description: str) -> Column:
@@ -114,7 +118,10 @@ class TableDescription:
     def of_rows(self, rows: Iterable[Sequence[Any]]) -> Table:
         """Return the table of some rows, their cells in the order of the columns."""
         cells = list(zip(*rows, strict=True)) or [()] * len(self.columns)
-        return Table(self, {column.name: list(below) for column, below in zip(self.columns, cells, strict=True)})
+        return Table(
+            self,
+            {column.name: list(below) for column, below in zip(self.columns, cells, strict=True)},
+        )
 
 
 class Table:
@@ -126,9 +133,12 @@ class Table:
 
     def __init__(self, description: TableDescription, columns: Mapping[str, Cells]) -> None:
         """Take the columns that the description names, all of one length."""
-        wanted, whose = [column.name for column in description.columns], f"table {description.name}"
+        wanted = [column.name for column in description.columns]
+        whose = f"table {description.name}"
         if odd := sorted(set(wanted) ^ set(columns)):
-            raise ConservationError(f"{whose}: the columns do not match its description: {', '.join(odd)}")
+            raise ConservationError(
+                f"{whose}: the columns do not match its description: {', '.join(odd)}"
+            )
         lengths = {len(columns[name]) for name in wanted}
         if len(lengths) > 1:
             raise ConservationError(f"{whose}: columns of different length: {sorted(lengths)}")
@@ -152,7 +162,9 @@ class Table:
     def texts(self, column: str) -> list[str]:
         """Return a column as a reader of the file has it: text without quotes, numbers with their decimals."""
         if column not in self.columns:
-            raise ScenarioError(Problem(file=f"{self.name}.csv", path=column, message="the column is not there"))
+            raise ScenarioError(
+                Problem(file=f"{self.name}.csv", path=column, message="the column is not there")
+            )
         if column not in self._texts:
             described = next(one for one in self.description.columns if one.name == column)
             names = self.columns[described.measured_by] if described.measured_by else None
@@ -167,8 +179,11 @@ class Table:
                 try:
                     numbers.append(float(cell) if cell else None)
                 except ValueError:
-                    message, file = f"holds {cell!r}, which is no number", f"{self.name}.csv"
-                    raise ScenarioError(Problem(file=file, line=line, path=column, message=message)) from None
+                    message = f"holds {cell!r}, which is no number"
+                    file = f"{self.name}.csv"
+                    raise ScenarioError(
+                        Problem(file=file, line=line, path=column, message=message)
+                    ) from None
             self._numbers[column] = numbers
         return self._numbers[column]
 
@@ -176,15 +191,24 @@ class Table:
         """Return a column as numbers to be summed: an empty cell is nothing."""
         return [number or 0.0 for number in self.numbers(column)]
 
-    def rows(self, *texts: str, numbers: Iterable[str] = (), totals: Iterable[str] = ()) -> Iterator[tuple[Any, ...]]:
+    def rows(
+        self, *texts: str, numbers: Iterable[str] = (), totals: Iterable[str] = ()
+    ) -> Iterator[tuple[Any, ...]]:
         """Return the rows of some columns: first those of text, then numbers, then numbers to be summed."""
-        return zip(*map(self.texts, texts), *map(self.numbers, numbers), *map(self.totals, totals), strict=True)
+        return zip(
+            *map(self.texts, texts),
+            *map(self.numbers, numbers),
+            *map(self.totals, totals),
+            strict=True,
+        )
 
     def where(self, column: str, wanted: str) -> Table:
         """Return the rows whose cell in a column is the one wanted, without that column, as a file has them."""
         kept = [i for i, cell in enumerate(self.texts(column)) if cell == wanted]
         texts = {name: self.texts(name) for name in self.columns if name != column}
-        return of_texts(self.name, {name: [cells[i] for i in kept] for name, cells in texts.items()})
+        return of_texts(
+            self.name, {name: [cells[i] for i in kept] for name, cells in texts.items()}
+        )
 
     def summed(self, by: str, column: str) -> dict[str, float]:
         """Return the sums of a column by the cells of another; what is not there is zero."""
@@ -202,9 +226,15 @@ class Table:
 
     def records(self) -> list[dict[str, Any]]:
         """Return the rows as mappings of plain data, with None for what is not known."""
-        columns = [cells.tolist() if isinstance(cells, np.ndarray) else cells for cells in self.columns.values()]
+        columns = [
+            cells.tolist() if isinstance(cells, np.ndarray) else cells
+            for cells in self.columns.values()
+        ]
         return [
-            {name: None if cell != cell else cell for name, cell in zip(self.columns, row, strict=True)}  # noqa: PLR0124 - NaN
+            {
+                name: None if cell != cell else cell  # noqa: PLR0124 - NaN is the one that differs
+                for name, cell in zip(self.columns, row, strict=True)
+            }
             for row in zip(*columns, strict=True)
         ]
 
@@ -219,7 +249,10 @@ def stacked(description: TableDescription, by_name: Mapping[str, Table]) -> Tabl
     """Put the same table of several scenarios on top of one another, their names as first column."""
     first, *others = (column.name for column in description.columns)
     columns = {first: [name for name, table in by_name.items() for _ in range(len(table))]}
-    columns |= {name: [cell for table in by_name.values() for cell in table.columns[name]] for name in others}
+    columns |= {
+        name: [cell for table in by_name.values() for cell in table.columns[name]]
+        for name in others
+    }
     return Table(description, columns)
 
 
@@ -259,15 +292,26 @@ def _formatted(column: Column, cells: Cells, names: Cells | None) -> list[str]:
             cents = np.asarray(cells)
             if cents.size and not np.issubdtype(cents.dtype, np.integer):
                 raise ConservationError(f"money must come in whole cents, not {cents.dtype}")
-            parts = (part.tolist() for part in (cents < 0, *np.divmod(np.abs(cents.astype(np.int64)), 100)))
-            return [f"{'-' if below else ''}{dollar}.{rest:02d}" for below, dollar, rest in zip(*parts, strict=True)]
+            parts = (
+                part.tolist()
+                for part in (cents < 0, *np.divmod(np.abs(cents.astype(np.int64)), 100))
+            )
+            return [
+                f"{'-' if below else ''}{dollar}.{rest:02d}"
+                for below, dollar, rest in zip(*parts, strict=True)
+            ]
         case ColumnKind.DECIMAL:  # NaN and None are empty, −0 is 0
             numbers = np.array(listed, dtype=np.float64)
             if np.isinf(numbers).any():
                 raise ConservationError(f"column {column.name} holds an infinite number")
-            form, measured = f"%.{column.decimals}f", [] if names is None else list(names)
-            forms = ["%.2f" if unit_of(name) == DOLLARS else form for name in measured] or [form] * len(listed)
-            written = [shown % number for shown, number in zip(forms, numbers.tolist(), strict=True)]
+            form = f"%.{column.decimals}f"
+            measured = [] if names is None else list(names)
+            forms = ["%.2f" if unit_of(name) == DOLLARS else form for name in measured] or [
+                form
+            ] * len(listed)
+            written = [
+                shown % number for shown, number in zip(forms, numbers.tolist(), strict=True)
+            ]
             for row in np.flatnonzero(np.isnan(numbers)).tolist():
                 written[row] = ""
             for row in np.flatnonzero(np.signbit(numbers) & (np.abs(numbers) < 1.0)).tolist():
@@ -297,12 +341,18 @@ def write_csv(table: Table, form: CsvFormat = DEFAULT_FORMAT, *, header: bool = 
     for column in table.description.columns:
         cells = table.texts(column.name)
         if column.kind is ColumnKind.TEXT:
-            known = {text: _quoted(neutralised(text), form.separator) for text in dict.fromkeys(cells)}  # names repeat
+            known = {
+                text: _quoted(neutralised(text), form.separator) for text in dict.fromkeys(cells)
+            }  # names repeat
             cells = [known[text] for text in cells]
         elif form.decimal_comma and column.kind in (ColumnKind.DECIMAL, ColumnKind.CENTS):
             cells = [cell.replace(".", form.decimal_mark) for cell in cells]
         written.append(cells)
-    lines = [form.separator.join(_quoted(name, form.separator) for name in table.columns)] if header else []
+    lines = (
+        [form.separator.join(_quoted(name, form.separator) for name in table.columns)]
+        if header
+        else []
+    )
     text = "\n".join([*lines, *map(form.separator.join, zip(*written, strict=True)), ""])
     return (BYTE_ORDER_MARK if form.byte_order_mark and header else b"") + text.encode("utf-8")
 
@@ -313,7 +363,9 @@ def _quoted(text: str, separator: str) -> str:
     return '"' + text.replace('"', '""') + '"' if needs else text
 
 
-def read_csv(name: str, content: bytes, form: CsvFormat = DEFAULT_FORMAT, numbers: Collection[str] = ()) -> Table:
+def read_csv(
+    name: str, content: bytes, form: CsvFormat = DEFAULT_FORMAT, numbers: Collection[str] = ()
+) -> Table:
     """Return the table of a file that the planner wrote, whose cells are text; ``numbers`` are columns of decimals.
 
     Cells have a decimal point, and no apostrophe that keeps a spreadsheet from running them.
@@ -321,7 +373,9 @@ def read_csv(name: str, content: bytes, form: CsvFormat = DEFAULT_FORMAT, number
     file = f"{name}.csv"
     try:
         text = content.removeprefix(BYTE_ORDER_MARK).decode("utf-8")
-        rows = list(csv.reader(io.StringIO(text, newline=""), delimiter=form.separator, strict=True))
+        rows = list(
+            csv.reader(io.StringIO(text, newline=""), delimiter=form.separator, strict=True)
+        )
     except (UnicodeDecodeError, csv.Error) as error:
         raise ScenarioError(Problem(file=file, message=f"is not a CSV file: {error}")) from None
     if not rows:
@@ -331,7 +385,13 @@ def read_csv(name: str, content: bytes, form: CsvFormat = DEFAULT_FORMAT, number
         if len(cells) != len(header):
             message = f"has {len(cells)} cells where the heading has {len(header)}"
             raise ScenarioError(Problem(file=file, line=line, message=message))
-    columns = dict(zip(header, map(list, zip(*body, strict=True)) if body else ([] for _ in header), strict=True))
+    columns = dict(
+        zip(
+            header,
+            map(list, zip(*body, strict=True)) if body else ([] for _ in header),
+            strict=True,
+        )
+    )
     for column, texts in columns.items():
         if form.decimal_comma and column in numbers:
             columns[column] = [cell.replace(form.decimal_mark, ".") for cell in texts]
@@ -352,29 +412,52 @@ def csv_files(
     ``streamed`` are entries of tables that lie there already, ``ready`` the files of tables by name that were written
     before.
     """
-    entries, files = list(streamed), dict[str, bytes]()
+    entries = list(streamed)
+    files = dict[str, bytes]()
     for table in tables:
-        content = files[f"{table.name}.csv"] = (ready or {}).get(table.name) or write_csv(table, form)
-        entries.append(dictionary_entry(table.description, len(content), hashlib.sha256(content).hexdigest(), form))
-    head = {"profile": "tabular-data-package", "name": name, "version": SCHEMA_VERSION, "currency": "USD"}
+        content = files[f"{table.name}.csv"] = (ready or {}).get(table.name) or write_csv(
+            table, form
+        )
+        entries.append(
+            dictionary_entry(
+                table.description, len(content), hashlib.sha256(content).hexdigest(), form
+            )
+        )
+    head = {
+        "profile": "tabular-data-package",
+        "name": name,
+        "version": SCHEMA_VERSION,
+        "currency": "USD",
+    }
     text = json.dumps({**head, "resources": entries}, indent=2, ensure_ascii=False)
     files["datapackage.json"] = f"{text}\n".encode()
     return files
 
 
-def dictionary_entry(table: TableDescription, size_bytes: int, sha256: str, form: CsvFormat) -> dict[str, object]:
+def dictionary_entry(
+    table: TableDescription, size_bytes: int, sha256: str, form: CsvFormat
+) -> dict[str, object]:
     """Return the resource entry of one file, each of its columns a Table Schema field."""
     fields = []
     for column in table.columns:
         kind = FRICTIONLESS_TYPES[column.kind]
-        field: dict[str, object] = {"name": column.name, "type": kind, "description": column.description}
+        field: dict[str, object] = {
+            "name": column.name,
+            "type": kind,
+            "description": column.description,
+        }
         if column.unit:
             field["unit"] = column.unit
         if kind == "number":
             decimals = 2 if column.kind is ColumnKind.CENTS else column.decimals
             field |= {"decimalChar": form.decimal_mark, "decimals": decimals}
         fields.append(field)
-    dialect = {"delimiter": form.separator, "lineTerminator": "\n", "quoteChar": '"', "doubleQuote": True}
+    dialect = {
+        "delimiter": form.separator,
+        "lineTerminator": "\n",
+        "quoteChar": '"',
+        "doubleQuote": True,
+    }
     return {
         "name": table.name.replace("_", "-"),
         "path": f"{table.name}.csv",
@@ -386,5 +469,6 @@ def dictionary_entry(table: TableDescription, size_bytes: int, sha256: str, form
         "bytes": size_bytes,
         "hash": f"sha256:{sha256}",
         "dialect": {**dialect, "header": True},
-        "schema": {"fields": fields, "missingValues": [""]} | ({"primaryKey": list(table.key)} if table.key else {}),
+        "schema": {"fields": fields, "missingValues": [""]}
+        | ({"primaryKey": list(table.key)} if table.key else {}),
     }

@@ -21,7 +21,9 @@ def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     rows = [[printable(cell) for cell in row] for row in rows]
     widths = [max(len(line[i]) for line in [header, *rows]) for i in range(len(header))]
     numeric = [all(_is_number(row[i]) for row in rows) and bool(rows) for i in range(len(header))]
-    ends = itertools.accumulate(widths, lambda end, width: end + 1 + width)  # with one space between columns
+    ends = itertools.accumulate(
+        widths, lambda end, width: end + 1 + width
+    )  # with one space between columns
     gap = "  " if sum(widths) + 2 * (len(widths) - 1) <= _TERMINAL else " "
     room = _TERMINAL - sum(widths[:-1]) - len(gap) * (len(widths) - 1)
     if not numeric[-1] and widths[-1] > room >= _NARROWEST:
@@ -37,7 +39,9 @@ def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
     def line(cells: Sequence[str]) -> str:
         parts = zip(cells, widths, numeric, strict=True)
-        return gap.join(cell.rjust(width) if right else cell.ljust(width) for cell, width, right in parts).rstrip()
+        return gap.join(
+            cell.rjust(width) if right else cell.ljust(width) for cell, width, right in parts
+        ).rstrip()
 
     rule = gap.join("-" * width for width in widths)
     return "\n".join([line(header), rule, *(line(row) for row in rows)])
@@ -61,5 +65,12 @@ def cell(value: float | None, pattern: str, scale: float = 1.0) -> str:
 
 
 def _is_number(cell: str) -> bool:
-    text = cell.strip().rstrip("%").replace(",", "").removeprefix("-").removeprefix("+").removeprefix("$")
+    text = (
+        cell.strip()
+        .rstrip("%")
+        .replace(",", "")
+        .removeprefix("-")
+        .removeprefix("+")
+        .removeprefix("$")
+    )
     return not text or text.replace(".", "", 1).isdigit()

@@ -21,14 +21,17 @@ def percent(share: float | None, decimals: int = 1) -> str:
 
 def _scaled(number: float, scales: Sequence[tuple[float, str]], form: str) -> str | None:
     """Return a number over the largest scale that it reaches, with the scale's name; None below all of them."""
-    return next((f"{number / scale:{form}} {word}" for scale, word in scales if abs(number) >= scale), None)
+    return next(
+        (f"{number / scale:{form}} {word}" for scale, word in scales if abs(number) >= scale), None
+    )
 
 
 def dollars(amount_usd: float | None) -> str:
     """Return $95.6 million for 95,590,127."""
     if amount_usd is None or not math.isfinite(amount_usd):
         return NOTHING
-    sign, size = "−" if round(amount_usd) < 0 else "", abs(amount_usd)
+    sign = "−" if round(amount_usd) < 0 else ""
+    size = abs(amount_usd)
     return f"{sign}${_scaled(size, _SCALES, ',.1f') or f'{size:,.0f}'}"
 
 
@@ -36,7 +39,8 @@ def short_dollars(amount_usd: float | None, pattern: str = ",.1f") -> str:
     """Return $95.6M for 95,590,127, for a line that has several."""
     if amount_usd is None or not math.isfinite(amount_usd):
         return NOTHING
-    sign, size = "−" if amount_usd < 0 else "", abs(amount_usd)
+    sign = "−" if amount_usd < 0 else ""
+    size = abs(amount_usd)
     said = _scaled(size, ((1e9, "B"), (1e6, "M"), (1e3, "k")), pattern) or f"{size:,.0f}"
     return f"{sign}${said.replace(' ', '')}"
 
@@ -69,7 +73,8 @@ def axis_label(number: float, unit: str) -> str:
         case "percent":
             return f"{number * 100:.4g}%"
         case "usd":
-            sign, size = "−" if number < 0 else "", abs(number)
+            sign = "−" if number < 0 else ""
+            size = abs(number)
             return f"{sign}${size:.4g}" if size < 1e3 else f"{sign}${short(size).replace(' ', '')}"
         case _:
             return short(number)
@@ -89,8 +94,15 @@ def measured(number: float | None, name: str) -> str:
     if number is None or not math.isfinite(number):
         return NOTHING
     if name.endswith("_usd"):
-        return unit_price(number) if "_per_million_" in name or name.endswith("_h_usd") else dollars(number)
-    if name in ("slo_attainment_fraction", "shed_fraction"):  # a plan is judged by the second decimal
+        return (
+            unit_price(number)
+            if "_per_million_" in name or name.endswith("_h_usd")
+            else dollars(number)
+        )
+    if name in (
+        "slo_attainment_fraction",
+        "shed_fraction",
+    ):  # a plan is judged by the second decimal
         return percent(number, 2)
     if name.endswith(("_fraction", "_per_year")):
         return percent(number)
@@ -107,7 +119,9 @@ def input_words(path: str) -> str:
     section, _, rest = path.partition(".")
     if section == "throughput_error":
         return f"throughput against the formula, {rest}"
-    owner, _, key = rest.partition(".") if section in ("workloads", "clusters") else ("", "", rest or section)
+    owner, _, key = (
+        rest.partition(".") if section in ("workloads", "clusters") else ("", "", rest or section)
+    )
     plain = (key or owner).replace("_", " ").replace(".", " ")
     for unit in (" usd", " fraction", " ratio"):
         plain = plain.replace(unit, "")

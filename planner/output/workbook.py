@@ -19,19 +19,44 @@ import xlsxwriter  # type: ignore[import-untyped]
 _MONEY = "#,##0.00;(#,##0.00);–"
 """Accounting signs: what is below zero stands in brackets, nothing is a dash."""
 _IN_MILLIONS = '[>=1000000]#,##0.0,,"M";[<=-1000000]-#,##0.0,,"M";#,##0'
-_NUMBERS = {"usd": _MONEY, "unit_usd": "#,##0.000000", "count": "#,##0", "percent": "0.00%", "number": "#,##0.00####"}
+_NUMBERS = {
+    "usd": _MONEY,
+    "unit_usd": "#,##0.000000",
+    "count": "#,##0",
+    "percent": "0.00%",
+    "number": "#,##0.00####",
+}
 _CHART_NUMBERS = {"percent": "0.0%", "unit_usd": "0.00", "count": "0.0E+0"}
 _FORMATS: dict[str, dict[str, Any]] = {
     "heading": {"bold": True, "bg_color": "#DDE6F0", "text_wrap": True, "valign": "top"},
     "note": {"italic": True, "font_color": "#555555"},
     **{name: {"num_format": shown} for name, shown in _NUMBERS.items()},
-    **{f"{name}_typed": {"num_format": shown, "bg_color": "#FFF4C2", "border": 1} for name, shown in _NUMBERS.items()},
+    **{
+        f"{name}_typed": {"num_format": shown, "bg_color": "#FFF4C2", "border": 1}
+        for name, shown in _NUMBERS.items()
+    },
 }
-_UNITS = {"_usd": ", USD", "_fraction": "", "_kwh": ", kWh", "_kw": ", kW", "_kg": ", kg", "_h": ", hours"}
-_INITIALS = {"npv": "NPV", "tco": "TCO", "irr": "IRR", "slo": "SLO", "rma": "RMA", "sla": "SLA", "usd": "USD"}
+_UNITS = {
+    "_usd": ", USD",
+    "_fraction": "",
+    "_kwh": ", kWh",
+    "_kw": ", kW",
+    "_kg": ", kg",
+    "_h": ", hours",
+}
+_INITIALS = {
+    "npv": "NPV",
+    "tco": "TCO",
+    "irr": "IRR",
+    "slo": "SLO",
+    "rma": "RMA",
+    "sla": "SLA",
+    "usd": "USD",
+}
 _CHART_ROWS = 20
 """Rows that a chart takes."""
-_WIDTH, _MOST_WIDTH = 18, 52
+_WIDTH = 18
+_MOST_WIDTH = 52
 """Of a column, in characters: of numbers, and at most of text."""
 
 
@@ -85,7 +110,12 @@ class Page:
 
     @classmethod
     def of(
-        cls, columns: Mapping[str, Any], *, most: int | None = None, note: str = "", charts: tuple[SheetChart, ...] = ()
+        cls,
+        columns: Mapping[str, Any],
+        *,
+        most: int | None = None,
+        note: str = "",
+        charts: tuple[SheetChart, ...] = (),
     ) -> Page:
         """Return columns as a page of at most ``most`` rows; a last row says where the others are."""
         rows = list(zip(*(_plain(column, most) for column in columns.values()), strict=True))
@@ -104,20 +134,25 @@ class Page:
         return 2 if self.note else 1
 
 
-def write_tables(title: str, start: date, pages: Mapping[str, Page], *, charts_on: str = "Charts") -> bytes:
+def write_tables(
+    title: str, start: date, pages: Mapping[str, Page], *, charts_on: str = "Charts"
+) -> bytes:
     """Return a workbook of pages by the names of their sheets; the same pages give the same bytes.
 
     Charts stand to the right of the table on the sheet named, or on one of their own before all others.
     """
     target = BytesIO()
-    book = xlsxwriter.Workbook(target, {"in_memory": True, "strings_to_formulas": False, "strings_to_urls": False})
+    book = xlsxwriter.Workbook(
+        target, {"in_memory": True, "strings_to_formulas": False, "strings_to_urls": False}
+    )
     # The time stamp is given, so that bytes do not differ.
     book.set_properties({"title": title, "created": datetime.combine(start, time())})
     formats = {name: book.add_format(style) for name, style in _FORMATS.items()}
     if charts_on not in pages and any(page.charts for page in pages.values()):
         pages = {charts_on: Page(headings=(title,), rows=(), names=frozenset({title})), **pages}
     with book:
-        sheets, row = {name: book.add_worksheet(name) for name in pages}, 1
+        sheets = {name: book.add_worksheet(name) for name in pages}
+        row = 1
         for name, page in pages.items():
             _write_page(sheets[name], page, formats)
             for heading in dict.fromkeys(chart.title for chart in page.charts):
@@ -136,7 +171,9 @@ def _write_page(sheet: Any, page: Page, formats: Mapping[str, Any]) -> None:
     if page.note:
         sheet.write_string(0, 0, page.note, formats["note"])
     sheet.write_row(headings, 0, [page.heading(name) for name in page.headings], formats["heading"])
-    styles, widths, is_record = [style_of(heading) for heading in page.headings], [_WIDTH] * len(page.headings), True
+    styles = [style_of(heading) for heading in page.headings]
+    widths = [_WIDTH] * len(page.headings)
+    is_record = True
     for row, cells in enumerate(page.rows, start=page.first_row):
         for column, cell in enumerate(cells):
             value, formula, style, limits = cell if isinstance(cell, Cell) else Cell(cell)
@@ -145,14 +182,24 @@ def _write_page(sheet: Any, page: Page, formats: Mapping[str, Any]) -> None:
                 value = None
             is_record &= not (formula or limits)
             if formula:
-                sheet.write_formula(row, column, f"={formula}", formats[style], "" if value is None else value)
+                sheet.write_formula(
+                    row, column, f"={formula}", formats[style], "" if value is None else value
+                )
             elif isinstance(value, bool):
                 sheet.write_boolean(row, column, value)
             elif isinstance(value, int | float) and math.isfinite(value):
-                sheet.write_number(row, column, value, formats[f"{style}_typed" if limits else style])
+                sheet.write_number(
+                    row, column, value, formats[f"{style}_typed" if limits else style]
+                )
                 if limits:
-                    kind, (low, high) = "integer" if isinstance(limits[0], int) else "decimal", limits
-                    rule = {"validate": kind, "criteria": "between", "minimum": low, "maximum": high}
+                    kind = "integer" if isinstance(limits[0], int) else "decimal"
+                    (low, high) = limits
+                    rule = {
+                        "validate": kind,
+                        "criteria": "between",
+                        "minimum": low,
+                        "maximum": high,
+                    }
                     sheet.data_validation(row, column, row, column, rule)
             elif value is not None:  # no cell holds infinity: it is text, as in the CSV
                 sheet.write_string(row, column, str(value))
@@ -171,19 +218,27 @@ def _write_page(sheet: Any, page: Page, formats: Mapping[str, Any]) -> None:
 def _chart(book: Any, name: str, page: Page, drawn: Sequence[SheetChart]) -> Any:
     """Return a chart; those of one title are its series."""
     is_stacked = drawn[0].kind == "stacked"
-    chart = book.add_chart({"type": "column", "subtype": "stacked"} if is_stacked else {"type": drawn[0].kind})
+    chart = book.add_chart(
+        {"type": "column", "subtype": "stacked"} if is_stacked else {"type": drawn[0].kind}
+    )
     for series in drawn:
         first = page.first_row + series.first
         last = page.first_row + (len(page.rows) if series.last is None else series.last) - 1
         for heading in series.columns:
-            column, across = page.headings.index(heading), series.across + series.across_columns - 1
-            axis, values = [name, first, series.across, last, across], [name, first, column, last, column]
-            chart.add_series({"name": page.heading(heading), "categories": axis, "values": values, "gap": 30})
+            column = page.headings.index(heading)
+            across = series.across + series.across_columns - 1
+            axis = [name, first, series.across, last, across]
+            values = [name, first, column, last, column]
+            chart.add_series(
+                {"name": page.heading(heading), "categories": axis, "values": values, "gap": 30}
+            )
     style = drawn[0].style or style_of(drawn[0].columns[0])
     chart.set_title({"name": drawn[0].title, "name_font": {"size": 11}})
     chart.set_y_axis({"num_format": _CHART_NUMBERS.get(style, _IN_MILLIONS)})
     chart.set_x_axis({"text_axis": True, "label_position": "low"})
-    chart.set_legend({"position": "bottom", "none": sum(len(series.columns) for series in drawn) == 1})
+    chart.set_legend(
+        {"position": "bottom", "none": sum(len(series.columns) for series in drawn) == 1}
+    )
     chart.set_size({"width": 760, "height": 380})
     return chart
 

@@ -25,7 +25,8 @@ import numpy as np
 
 from planner.arrays import Floats
 
-DENSE, MIXTURE = "dense", "mixture-of-experts"
+DENSE = "dense"
+MIXTURE = "mixture-of-experts"
 ANY_LAYOUT = "any"
 """Stands for a replica whose layout is not settled: it has no effect of its own, and a measured layout's doubt."""
 NORMAL_90 = 1.6448536269514722
@@ -109,14 +110,20 @@ class Doubt:
 
     def interval(self, tokens_per_s: float) -> tuple[float, float]:
         """Return the ends of a throughput's 90% interval: predicted·exp(−1.645·σ_slow), predicted·exp(1.645·σ)."""
-        slow, fast = np.exp(NORMAL_90 * np.array([-np.hypot(self.sigma, self.lag), self.sigma])).tolist()
+        slow, fast = np.exp(
+            NORMAL_90 * np.array([-np.hypot(self.sigma, self.lag), self.sigma])
+        ).tolist()
         return tokens_per_s * slow, tokens_per_s * fast
 
     def in_words(self) -> str:
         """Return the prediction's 90% interval in words, and whether the pair itself was measured."""
         start = "validated on this pair" if self.is_validated else "extrapolating"
         low, high = self.interval(1.0)
-        width = f"−{1.0 - low:.0%} to +{high - 1.0:.0%}" if self.lag else f"±{self.half_width_fraction:.0%}"
+        width = (
+            f"−{1.0 - low:.0%} to +{high - 1.0:.0%}"
+            if self.lag
+            else f"±{self.half_width_fraction:.0%}"
+        )
         return f"{start}, {width}"
 
 
@@ -125,7 +132,9 @@ def lag_sigma(new_model_speed: float) -> float:
     return float(-np.log(new_model_speed)) / NORMAL_90
 
 
-SERVING, SATURATED, DISAGGREGATED = "serving", "saturated", "disaggregated"
+SERVING = "serving"
+SATURATED = "saturated"
+DISAGGREGATED = "disaggregated"
 """Kinds of measurement: a replica under requests, one with a queue without bottom, or a decode worker whose prompts are
 prefilled elsewhere. Engines are tuned for each apart."""
 UNSTATED = f"workers unstated, {DISAGGREGATED}"
@@ -215,7 +224,9 @@ def groups_of(
         campaign=campaign,
         layout=f"{campaign} / {layout}",
         **dict(zip(POOLS, pools, strict=True)),
-        saturation="saturated mixtures" if traits and kind == SATURATED else "all others, by saturation",
+        saturation="saturated mixtures"
+        if traits and kind == SATURATED
+        else "all others, by saturation",
         vendor_model=f"{model} / {engine} on {vendor} / {shared}",
     )
 
@@ -266,7 +277,9 @@ class Calibration:
         for place, (engine, vendor) in enumerate(zip(engines, vendors, strict=True)):
             by_engine = self.engine_log_deviation.get(engine, {})
             by_vendor = self.vendor_log_deviation.get(vendor, {})
-            log_factor[:, place] = [by_engine.get(name, 0.0) + by_vendor.get(name, 0.0) for name in NAMES]
+            log_factor[:, place] = [
+                by_engine.get(name, 0.0) + by_vendor.get(name, 0.0) for name in NAMES
+            ]
         common = np.array([self.common[name] for name in NAMES])
         return dict(zip(NAMES, common[:, None] * np.exp(log_factor), strict=True))
 
@@ -284,7 +297,8 @@ class Calibration:
         effect, σ² = σ_setting² + σ_posterior². ``new_model_speed`` is the share of full speed with which a new model
         begins on the stack: the slow end of a pair whose model was not measured there, or that is unlike all rows.
         """
-        measured, updated = self.group_log_effect, self.group_log_sigma
+        measured = self.group_log_effect
+        updated = self.group_log_sigma
         spread = self.class_spread(vendor, is_mixture)
         if groups.campaign.endswith(DISAGGREGATED):
             spread = self.spread.get(DISAGGREGATED, spread)
@@ -299,11 +313,17 @@ class Calibration:
         in_layout = 0.0 if is_laid_out else spread.layout
         return Doubt(
             pair=float(np.hypot(spread.setting, beyond(groups.campaign, spread.pair, in_layout))),
-            model=0.0 if is_own else spread.model if is_unlike else beyond(groups.model, spread.model),
+            model=0.0
+            if is_own
+            else spread.model
+            if is_unlike
+            else beyond(groups.model, spread.model),
             part=0.0 if is_own else beyond(groups.part, spread.part),
             first_token=spread.first_token,
             is_validated=groups.campaign in measured and (is_own or not is_unlike),
-            lag=lag_sigma(new_model_speed) if is_mixture and self.is_new(groups, is_unlike) else 0.0,
+            lag=lag_sigma(new_model_speed)
+            if is_mixture and self.is_new(groups, is_unlike)
+            else 0.0,
         )
 
     def is_new(self, groups: Groups, is_unlike: bool) -> bool:
@@ -322,7 +342,9 @@ class Calibration:
 
     def log_effects(self, groups: Sequence[Groups]) -> Floats:
         """Return the sum of each replica's group effects, shape (replicas,); a group without rows adds nothing."""
-        return np.array([sum(self.group_log_effect.get(label, 0.0) for label in labels) for labels in groups])
+        return np.array(
+            [sum(self.group_log_effect.get(label, 0.0) for label in labels) for labels in groups]
+        )
 
 
 def prior_calibration() -> Calibration:

@@ -56,7 +56,9 @@ def format_with(formats: Formats, role: Role) -> str:
 def canonical_precision(formats: Formats, name: str) -> str | None:
     """Return the format meant by any usual spelling of it, or None."""
     plain = name.strip().lower().replace("-", "").replace("_", "").replace(" ", "")
-    return next((known for known, form in formats.items() if plain == known or plain in form.aliases), None)
+    return next(
+        (known for known, form in formats.items() if plain == known or plain in form.aliases), None
+    )
 
 
 def shared_weight_bytes(formats: Formats, shape: ModelShape, precision: str) -> float:
@@ -75,7 +77,11 @@ def shared_weight_bytes(formats: Formats, shape: ModelShape, precision: str) -> 
 def routed_weight_bytes(formats: Formats, shape: ModelShape, precision: str) -> float:
     """Return the bytes of one weight of a routed expert; MXFP4, the published form of gpt-oss, scales 32 at a time."""
     written = formats[precision]
-    return written.published_weight_bytes if shape.native_precision == precision else written.weight_bytes
+    return (
+        written.published_weight_bytes
+        if shape.native_precision == precision
+        else written.weight_bytes
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,10 +172,16 @@ class ModelShape:
         if not self.is_latent:
             query_and_output = 2.0 * self.hidden_size * self.heads * self.head_dim
             if self.q_lora_rank:  # low-rank queries and output over stored keys
-                query_and_output = 2.0 * self.q_lora_rank * (self.hidden_size + self.heads * self.head_dim)
+                query_and_output = (
+                    2.0 * self.q_lora_rank * (self.hidden_size + self.heads * self.head_dim)
+                )
             return query_and_output + 2.0 * self.hidden_size * self.kv_heads * self.head_dim
         query_dim = self.heads * (self.qk_nope_head_dim + self.qk_rope_head_dim)
-        query = self.q_lora_rank * (self.hidden_size + query_dim) if self.q_lora_rank else self.hidden_size * query_dim
+        query = (
+            self.q_lora_rank * (self.hidden_size + query_dim)
+            if self.q_lora_rank
+            else self.hidden_size * query_dim
+        )
         down = self.hidden_size * (self.kv_lora_rank + self.qk_rope_head_dim)
         up = self.kv_lora_rank * self.heads * (self.qk_nope_head_dim + self.v_head_dim)
         return float(query + down + up + self.heads * self.v_head_dim * self.hidden_size)
@@ -195,7 +207,10 @@ class ModelShape:
     @property
     def active_parameters(self) -> float:
         """Parameters one token is multiplied with."""
-        return self.shared_parameters + self.moe_layers * self.experts_per_token * self.expert_parameters
+        return (
+            self.shared_parameters
+            + self.moe_layers * self.experts_per_token * self.expert_parameters
+        )
 
     @property
     def kv_values_per_token_per_layer(self) -> float:
@@ -215,11 +230,15 @@ class ModelShape:
     def index_parameters(self) -> float:
         """Parameters of the indexers of all layers, whole on every rank: queries, keys and weights of the heads."""
         queries = (self.q_lora_rank or self.hidden_size) * self.index_heads * self.index_head_dim
-        return float(self.layers * (queries + self.hidden_size * (self.index_head_dim + self.index_heads)))
+        return float(
+            self.layers * (queries + self.hidden_size * (self.index_head_dim + self.index_heads))
+        )
 
     def kv_bytes_per_token(self, bytes_per_value: float = 2.0) -> float:
         """Return the bytes one token adds to the KV cache, before any attention window has passed it."""
-        return self.layers * self.kv_values_per_token_per_layer * self.cache_fraction * bytes_per_value
+        return (
+            self.layers * self.kv_values_per_token_per_layer * self.cache_fraction * bytes_per_value
+        )
 
     def divides_heads(self, tensor_parallel: int) -> bool:
         """Say whether the query heads split evenly over this many accelerators."""
@@ -264,7 +283,9 @@ def refusal(part: AcceleratorSpec, shape: ModelShape, precision: str) -> str | N
     """
     written = part.formats[precision]
     held = any(map(part.has_precision, written.falls_back_to))
-    if part.has_precision(precision) or (held and (written.falls_back_for_all or shape.native_precision == precision)):
+    if part.has_precision(precision) or (
+        held and (written.falls_back_for_all or shape.native_precision == precision)
+    ):
         return None
     return f"{part.name} has no {precision} arithmetic; it has {', '.join(part.dense_flops_per_s)}"
 
@@ -290,7 +311,9 @@ def compute_flops_per_s(part: AcceleratorSpec, shape: ModelShape, precision: str
 def wider_precision(part: AcceleratorSpec, shape: ModelShape, precision: str) -> str:
     """Return the next wider format in which the accelerator runs this model; the widest returns itself."""
     wider = part.formats[precision].wider
-    while wider and refusal(part, shape, wider):  # ends: the catalogue makes weights grow from each to its wider one
+    while wider and refusal(
+        part, shape, wider
+    ):  # ends: the catalogue makes weights grow from each to its wider one
         wider = part.formats[wider].wider
     return wider or precision
 
@@ -324,17 +347,25 @@ class MemoryFit:
         return self.kv_capacity_tokens > 0
 
 
-def weight_bytes(formats: Formats, shape: ModelShape, precision: str, attention_copies: int = 1) -> float:
+def weight_bytes(
+    formats: Formats, shape: ModelShape, precision: str, attention_copies: int = 1
+) -> float:
     """Return the bytes of all weights: body at its precision, embeddings and head at 16 bits.
 
     With attention in data parallel each group holds the attention projections whole: ``attention_copies`` of them.
     """
     embedding = 0.0 if shape.tied_embeddings else float(shape.vocabulary * shape.hidden_size)
     routed = shape.routed_parameters * routed_weight_bytes(formats, shape, precision)
-    return streamed_shared_bytes(formats, shape, precision, attention_copies) + routed + embedding * _HEAD_BYTES
+    return (
+        streamed_shared_bytes(formats, shape, precision, attention_copies)
+        + routed
+        + embedding * _HEAD_BYTES
+    )
 
 
-def streamed_shared_bytes(formats: Formats, shape: ModelShape, precision: str, attention_copies: int = 1) -> float:
+def streamed_shared_bytes(
+    formats: Formats, shape: ModelShape, precision: str, attention_copies: int = 1
+) -> float:
     """Return the bytes that each decode step reads at any batch: all but routed experts and embeddings."""
     head = float(shape.vocabulary * shape.hidden_size)
     attention = shape.layers * shape.layer_attention_parameters * (attention_copies - 1)
@@ -342,7 +373,9 @@ def streamed_shared_bytes(formats: Formats, shape: ModelShape, precision: str, a
     return body * shared_weight_bytes(formats, shape, precision) + head * _HEAD_BYTES
 
 
-def activation_bytes(shape: ModelShape, accelerators: int, chunk_tokens: int = CHUNK_TOKENS) -> float:
+def activation_bytes(
+    shape: ModelShape, accelerators: int, chunk_tokens: int = CHUNK_TOKENS
+) -> float:
     """Return the activations of one prefill chunk on one accelerator, at 16 bits.
 
     The residual stream and its copy are whole on every rank, the feed-forward's gate and up halves are split.
@@ -366,11 +399,17 @@ def memory_fit(
     Within a group key-value heads are split until each rank has one, then copied; a latent vector is on every rank.
     """
     weights = weight_bytes(part.formats, shape, precision, attention_data_parallel)
-    overhead = accelerators * (ENGINE_OVERHEAD_BYTES + activation_bytes(shape, accelerators, chunk_tokens))
+    overhead = accelerators * (
+        ENGINE_OVERHEAD_BYTES + activation_bytes(shape, accelerators, chunk_tokens)
+    )
     free = USABLE_FRACTION * part.hbm_bytes * accelerators - weights - overhead
     group = accelerators // attention_data_parallel
     copies = group / kv_shards(shape, group)
-    per_token = shape.kv_bytes_per_token(part.formats[precision].cache_bytes) * (1.0 + shape.index_fraction) * copies
+    per_token = (
+        shape.kv_bytes_per_token(part.formats[precision].cache_bytes)
+        * (1.0 + shape.index_fraction)
+        * copies
+    )
     return MemoryFit(
         accelerators=accelerators,
         weight_bytes=weights,
@@ -387,10 +426,14 @@ def kv_shards(shape: ModelShape, accelerators: int) -> int:
 
 def candidate_degrees(part: AcceleratorSpec, shape: ModelShape) -> list[int]:
     """Return the tensor-parallel degrees that divide the heads and stay within the scale-up domain."""
-    return [2**k for k in range(8) if 2**k <= part.scaleup_accelerators and shape.divides_heads(2**k)]
+    return [
+        2**k for k in range(8) if 2**k <= part.scaleup_accelerators and shape.divides_heads(2**k)
+    ]
 
 
-def smallest_fit(part: AcceleratorSpec, shape: ModelShape, precision: str, context_tokens: float = 1.0) -> MemoryFit:
+def smallest_fit(
+    part: AcceleratorSpec, shape: ModelShape, precision: str, context_tokens: float = 1.0
+) -> MemoryFit:
     """Return the smallest replica that holds the weights and one sequence; raise CapacityError with advice if none."""
     reason = refusal(part, shape, precision)
     if reason:

@@ -61,7 +61,11 @@ class PowerCoefficients:
 
 # Output of docs.generate.power_fit.fit_board_power on the shipped table.
 FITTED = PowerCoefficients(
-    memory=0.32029, active=0.39317, compute=1.05523, compute_exponent=0.47529, clock_exponent=1.05901
+    memory=0.32029,
+    active=0.39317,
+    compute=1.05523,
+    compute_exponent=0.47529,
+    clock_exponent=1.05901,
 )
 # Output of docs.generate.power_fit.fit_cap_curve on the shipped table.
 CAP_FLOOR_FRACTION = 0.1915
@@ -103,7 +107,9 @@ def board_power_w(
     """
     drawn_w = power_fraction(memory_fraction, compute_fraction) * rating.tdp_w
     busy_w = np.clip(drawn_w, rating.idle_w, rating.tdp_w)
-    return np.asarray(rating.idle_w + (busy_w - rating.idle_w) * np.asarray(busy_fraction, dtype=np.float64))
+    return np.asarray(
+        rating.idle_w + (busy_w - rating.idle_w) * np.asarray(busy_fraction, dtype=np.float64)
+    )
 
 
 def throughput_fraction_at_cap(
@@ -119,7 +125,9 @@ def throughput_fraction_at_cap(
     last cost most.
     """
     wanted = np.minimum(power_fraction(memory_fraction, compute_fraction), 1.0)
-    headroom = (np.asarray(cap_fraction, dtype=np.float64) - CAP_FLOOR_FRACTION) / (wanted - CAP_FLOOR_FRACTION)
+    headroom = (np.asarray(cap_fraction, dtype=np.float64) - CAP_FLOOR_FRACTION) / (
+        wanted - CAP_FLOOR_FRACTION
+    )
     return np.asarray(1.0 - (1.0 - np.clip(headroom, 0.0, 1.0)) ** CAP_EXPONENT)
 
 
@@ -156,7 +164,9 @@ class NodeRating:
     def board_w(self, wall_w: ArrayLike) -> Floats:
         """Return the power of each board at a given wall power: the inverse of ``wall_w``."""
         boards_w = np.asarray(wall_w, dtype=np.float64) - self.host_idle_w
-        return np.asarray((boards_w / self.boards + self.host_slope * self.board.idle_w) / (1.0 + self.host_slope))
+        return np.asarray(
+            (boards_w / self.boards + self.host_slope * self.board.idle_w) / (1.0 + self.host_slope)
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,7 +200,9 @@ class ServingMix:
 
     def step_s(self, batch: ArrayLike) -> Floats:
         """Return the time of a decode step."""
-        return np.asarray(self.step_fixed_s + np.asarray(batch, dtype=np.float64) * self.step_per_sequence_s)
+        return np.asarray(
+            self.step_fixed_s + np.asarray(batch, dtype=np.float64) * self.step_per_sequence_s
+        )
 
     def decode_activity(self, batch: ArrayLike) -> tuple[Floats, Floats]:
         """Return the fractions of datasheet bandwidth and dense rate that a decode step of a batch uses."""
@@ -198,7 +210,9 @@ class ServingMix:
         step_s = self.step_s(sequences)
         memory = (sequences * self.stream_per_sequence_s + self.stream_fixed_s) / step_s
         # A step time taken from a fitted model can be a little shorter than the datasheet allows.
-        return np.minimum(memory, 1.0), np.minimum(sequences * self.compute_per_sequence_s / step_s, 1.0)
+        return np.minimum(memory, 1.0), np.minimum(
+            sequences * self.compute_per_sequence_s / step_s, 1.0
+        )
 
     def hottest_batch(self) -> float:
         """Return the batch of highest board power, beyond which the formula falls; infinity where it never does.
@@ -208,11 +222,16 @@ class ServingMix:
         changes sign once, where c^(1−g) = k g κ t₀ / (a (m₀ t₁ − m₁ t₀)), or where c has reached 1; before that
         only m at its own limit of 1 does not thin. A board that is not empty decodes at least one sequence.
         """
-        thinning = self.stream_fixed_s * self.step_per_sequence_s - self.stream_per_sequence_s * self.step_fixed_s
+        thinning = (
+            self.stream_fixed_s * self.step_per_sequence_s
+            - self.stream_per_sequence_s * self.step_fixed_s
+        )
         if thinning <= 0.0 or self.stream_per_sequence_s >= self.step_per_sequence_s:
             return math.inf
         slack_s = self.step_per_sequence_s - self.stream_per_sequence_s
-        saturated = (self.stream_fixed_s - self.step_fixed_s) / slack_s  # up to here m is 1 and does not thin
+        saturated = (
+            self.stream_fixed_s - self.step_fixed_s
+        ) / slack_s  # up to here m is 1 and does not thin
         exponent = FITTED.compute_exponent
         arithmetic = FITTED.compute * exponent * self.compute_per_sequence_s * self.step_fixed_s
         compute = min(arithmetic / (FITTED.memory * thinning), 1.0) ** (1.0 / (1.0 - exponent))
@@ -248,7 +267,9 @@ def board_power_at_load_w(rating: BoardRating, mix: ServingMix, load_fraction: A
     sequences = mix.sequences_at(load)
     busy = np.asarray(-np.expm1(-sequences))
     batch = np.divide(sequences, busy, out=np.ones_like(sequences), where=busy > 0.0)
-    decode_w = board_power_w(rating, *mix.decode_activity(np.minimum(batch, mix.hottest_batch())), busy_fraction=busy)
+    decode_w = board_power_w(
+        rating, *mix.decode_activity(np.minimum(batch, mix.hottest_batch())), busy_fraction=busy
+    )
     prefill_w = np.maximum(board_power_w(rating, *mix.prefill_activity), decode_w)
     prefill = mix.prefill_time_fraction * load
     return np.asarray(prefill_w * prefill + decode_w * (1.0 - prefill))
@@ -290,12 +311,15 @@ class NodePower:
         on and clocks rise. In between lies a mixture: some nodes at one clock and some at the next. Shares of full
         throughput and kW at the ends of the lines, each of shape (steps,).
         """
-        work, power_kw = [0.0], [0.0]
-        for share, kw in zip(self.cap_throughput_fraction.tolist(), self.cap_kw.tolist(), strict=True):
+        work = [0.0]
+        power_kw = [0.0]
+        for share, kw in zip(
+            self.cap_throughput_fraction.tolist(), self.cap_kw.tolist(), strict=True
+        ):
             # The upper hull: what lies under a line between two others is served better by a mixture of them.
-            while len(work) > 1 and (share - work[-1]) * (kw - power_kw[-2]) >= (share - work[-2]) * (
-                kw - power_kw[-1]
-            ):
+            while len(work) > 1 and (share - work[-1]) * (kw - power_kw[-2]) >= (
+                share - work[-2]
+            ) * (kw - power_kw[-1]):
                 work.pop()
                 power_kw.pop()
             if share > work[-1]:
@@ -311,7 +335,8 @@ def build_node_power(node: NodeRating, mix: ServingMix) -> NodePower:
     load_kw /= KILO
     # At the boards' limit the curve is level but for the last digit of its sums, which must not fall either.
     load_kw = np.maximum.accumulate(load_kw)
-    idle_kw, full_kw = float(load_kw[0]), float(load_kw[-1])
+    idle_kw = float(load_kw[0])
+    full_kw = float(load_kw[-1])
     cap_kw = np.linspace(idle_kw, full_kw, _CAP_POINTS)
     cap_fraction = node.board_w(cap_kw * KILO) / node.board.tdp_w
     # What a replica keeps that spends φ of its time in prefill.
@@ -319,7 +344,8 @@ def build_node_power(node: NodeRating, mix: ServingMix) -> NodePower:
     prefill = throughput_fraction_at_cap(*mix.prefill_activity, cap_fraction)
     share = mix.prefill_time_fraction
     works = (decode > 0.0) & ((prefill > 0.0) | (share == 0.0))
-    safe_decode, safe_prefill = np.where(works, decode, 1.0), np.where(prefill > 0.0, prefill, 1.0)
+    safe_decode = np.where(works, decode, 1.0)
+    safe_prefill = np.where(prefill > 0.0, prefill, 1.0)
     kept = np.where(works, 1.0 / (share / safe_prefill + (1.0 - share) / safe_decode), 0.0)
     # Where the board's own limit never binds, a cap at full power costs nothing; the table says exactly that.
     kept[-1] = 1.0

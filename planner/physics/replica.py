@@ -68,7 +68,12 @@ class ReplicaSpec:
     @property
     def layout(self) -> tuple[object, ...]:
         """By what replicas of one model differ: engine, precision, accelerators, attention groups, chunk, draft."""
-        wide = (self.accelerators, self.attention_data_parallel, self.chunk_tokens, self.drafted_tokens)
+        wide = (
+            self.accelerators,
+            self.attention_data_parallel,
+            self.chunk_tokens,
+            self.drafted_tokens,
+        )
         return self.engine, self.precision, *wide
 
     def memory(self) -> on_part.MemoryFit:
@@ -82,7 +87,9 @@ class ReplicaSpec:
         layout = f"{self.accelerators} in {self.attention_data_parallel}{experts}"
         attention = "latent attention" if self.shape.is_latent else "stored keys"
         packs = any(self.part.formats[name].packed for name in self.part.dense_flops_per_s)
-        generation = f"{self.precision} on parts {'with' if packs else 'without'} four-bit arithmetic"
+        generation = (
+            f"{self.precision} on parts {'with' if packs else 'without'} four-bit arithmetic"
+        )
         traits = (self.precision, attention, generation, self.engine) if self.shape.experts else ()
         names = (self.shape.measured_as, self.part.name, self.engine, self.precision)
         return coefficients.groups_of(*names, kind, layout, self.part.vendor, traits)
@@ -96,7 +103,9 @@ class ReplicaSpec:
         """Return the uncertainty of this replica's prediction, or None where the calibration states no spread."""
         begins_at, _ = self.part.bring_up.get(self.engine, (1.0, 0.0))
         mixture = self.shape.experts > 0
-        return calibration.doubt(self.groups(kind), mixture, self.part.vendor, begins_at, self.is_unlike)
+        return calibration.doubt(
+            self.groups(kind), mixture, self.part.vendor, begins_at, self.is_unlike
+        )
 
 
 ReplicaWork = Mapping[str, Floats]
@@ -132,8 +141,12 @@ def describe(specs: Sequence[ReplicaSpec]) -> ReplicaWork:
 
 def _describe_one(spec: ReplicaSpec) -> dict[str, float | bool]:
     """Return the work of one replica by name."""
-    part, shape, precision, count = spec.part, spec.shape, spec.precision, spec.accelerators
-    bandwidth, formats = part.hbm_bytes_per_s, part.formats
+    part = spec.part
+    shape = spec.shape
+    precision = spec.precision
+    count = spec.accelerators
+    bandwidth = part.hbm_bytes_per_s
+    formats = part.formats
     latent_width = (shape.qk_nope_head_dim + shape.qk_rope_head_dim + shape.v_head_dim) / 2
     head_width = latent_width if shape.is_latent else shape.head_dim
     groups = spec.attention_data_parallel
@@ -142,16 +155,27 @@ def _describe_one(spec: ReplicaSpec) -> dict[str, float | bool]:
     # each of 2·(n − 1)/n of the tensor. With attention in d groups the first stays inside a group and carries a d-th of
     # the tokens; the second becomes a dispatch of each token to its k experts and back, a n-th of the tokens a port.
     reduced = 2 * shape.layers * shape.hidden_size * ACTIVATION_BYTES
-    after_attention, after_feed_forward = reduced * (group - 1) / group / groups, reduced * (count - 1) / count
+    after_attention = reduced * (group - 1) / group / groups
+    after_feed_forward = reduced * (count - 1) / count
     if groups > 1 and shape.experts:
         visited = min(shape.experts_per_token, count)
-        after_feed_forward = shape.layers * visited * shape.hidden_size * DISPATCH_BYTES * (count - 1) / count / count
+        after_feed_forward = (
+            shape.layers
+            * visited
+            * shape.hidden_size
+            * DISPATCH_BYTES
+            * (count - 1)
+            / count
+            / count
+        )
     reserved = spec.reserved_output_fraction
     if reserved is None:
         habit = coefficients.DEFAULT_RESERVED_OUTPUT_FRACTION
         reserved = coefficients.KV_RESERVED_OUTPUT_FRACTION.get(spec.engine, habit)
     missed = 1.0 - shape.experts_per_token / shape.experts if shape.experts else 1.0
-    parameters = shape.active_parameters + shape.index_parameters * group  # an indexer is whole on every rank
+    parameters = (
+        shape.active_parameters + shape.index_parameters * group
+    )  # an indexer is whole on every rank
     return {
         "accelerators": count,
         "attention_groups": groups,  # each of which schedules and samples its own sequences
@@ -195,7 +219,9 @@ def _describe_one(spec: ReplicaSpec) -> dict[str, float | bool]:
     }  # fmt: skip
 
 
-def price(work: ReplicaWork, coefficient: Mapping[str, Floats], log_effect: FloatLike = 0.0) -> Replicas:
+def price(
+    work: ReplicaWork, coefficient: Mapping[str, Floats], log_effect: FloatLike = 0.0
+) -> Replicas:
     """Multiply work by coefficients (each of shape (replicas,)) and return the times in seconds.
 
     ``log_effect`` is what the measurements of a replica's groups show beyond the formula: a factor on every second
@@ -226,9 +252,17 @@ def price(work: ReplicaWork, coefficient: Mapping[str, Floats], log_effect: Floa
     # A speculative step checks the draft's tokens beside the certain one and yields the accepted ones: weights and
     # stored keys are read once for all of them; experts, arithmetic and sampling are paid for each, and so is latent
     # attention, which 128 heads on one vector already bind by arithmetic. The draft adds a share of the fixed cost.
-    checked, yielded = 1.0 + work["drafted_tokens"], work["mean_acceptance_length"]
-    draft, verified = 1.0 + c["draft"] * work["drafted_tokens"], 1.0 + c["verify"] * work["drafted_tokens"]
-    names = ("accelerators", "window_tokens", "windowed_fraction", "attended_tokens", "index_fraction")
+    checked = 1.0 + work["drafted_tokens"]
+    yielded = work["mean_acceptance_length"]
+    draft = 1.0 + c["draft"] * work["drafted_tokens"]
+    verified = 1.0 + c["verify"] * work["drafted_tokens"]
+    names = (
+        "accelerators",
+        "window_tokens",
+        "windowed_fraction",
+        "attended_tokens",
+        "index_fraction",
+    )
     most = ("kv_capacity_tokens", "max_sequences", "chunk_tokens", "reserved_output_fraction")
     same = {name: work[name] for name in (*names, *most)}
     return {
@@ -240,7 +274,9 @@ def price(work: ReplicaWork, coefficient: Mapping[str, Floats], log_effect: Floa
         "tokens_per_step": yielded,
         "routed_s": factor * expert_stream * work["routed_stream_s"] / yielded,
         "log_expert_missed": work["log_expert_missed"] * checked,
-        "sequence_s": (token_s + factor * c["request_s"] / work["attention_groups"]) * verified / yielded,
+        "sequence_s": (token_s + factor * c["request_s"] / work["attention_groups"])
+        * verified
+        / yielded,
         "kv_s_per_token": kv_stream
         * work["kv_stream_s_per_token"]
         * np.where(work["is_latent"], verified, one)
@@ -250,11 +286,16 @@ def price(work: ReplicaWork, coefficient: Mapping[str, Floats], log_effect: Floa
         # Prompt and output together that the model attends to and the cache holds: no request is longer.
         "longest_tokens": np.minimum(work["max_context_tokens"], work["kv_capacity_tokens"]),
         "ttft_fixed_s": c["ttft_fixed_s"],
-        **{name: c[name] / factor for name in ("ttft_prefill", "ttft_burst", "ttft_burst_steps", "ttft_arrival_steps")},
+        **{
+            name: c[name] / factor
+            for name in ("ttft_prefill", "ttft_burst", "ttft_burst_steps", "ttft_arrival_steps")
+        },
     }
 
 
-def price_replicas(specs: Sequence[ReplicaSpec], calibration: Calibration, kinds: Sequence[str] = ()) -> Replicas:
+def price_replicas(
+    specs: Sequence[ReplicaSpec], calibration: Calibration, kinds: Sequence[str] = ()
+) -> Replicas:
     """Return the times of replicas under their engine's and vendor's coefficients and their groups' effects.
 
     ``kinds`` says of each replica whether it serves or is saturated; all serve by default.
@@ -263,11 +304,19 @@ def price_replicas(specs: Sequence[ReplicaSpec], calibration: Calibration, kinds
 
 
 def price_work(
-    work: ReplicaWork, specs: Sequence[ReplicaSpec], calibration: Calibration, kinds: Sequence[str] = ()
+    work: ReplicaWork,
+    specs: Sequence[ReplicaSpec],
+    calibration: Calibration,
+    kinds: Sequence[str] = (),
 ) -> Replicas:
     """Return the times of replicas whose work is computed already, as :func:`price_replicas` does."""
-    coefficient = calibration.coefficients([spec.engine for spec in specs], [spec.part.vendor for spec in specs])
-    groups = [spec.groups(kind) for spec, kind in zip(specs, kinds or [coefficients.SERVING] * len(specs), strict=True)]
+    coefficient = calibration.coefficients(
+        [spec.engine for spec in specs], [spec.part.vendor for spec in specs]
+    )
+    groups = [
+        spec.groups(kind)
+        for spec, kind in zip(specs, kinds or [coefficients.SERVING] * len(specs), strict=True)
+    ]
     return price(work, coefficient, calibration.log_effects(groups))
 
 
@@ -277,7 +326,8 @@ def beside_s(stream_s: FloatLike, compute_s: FloatLike) -> Floats:
     (stream⁴ + compute⁴)^¼ − stream, held to mixed steps measured on an H200 (docs/explanation/throughput.md). What
     sequences add to a step, their arithmetic and their cache, comes on top as in a step without prompts.
     """
-    stream, compute = np.asarray(stream_s, dtype=float), np.asarray(compute_s, dtype=float)
+    stream = np.asarray(stream_s, dtype=float)
+    compute = np.asarray(compute_s, dtype=float)
     return np.asarray(np.sqrt(np.hypot(stream * stream, compute * compute)) - stream)
 
 
@@ -320,7 +370,9 @@ class ReplicaTimes:
     Of several replicas, arrays have a row for each, and what is a number of one is a column.
     """
 
-    def __init__(self, replicas: Replicas, index: int | Ints, speed: float, lengths: Lengths) -> None:
+    def __init__(
+        self, replicas: Replicas, index: int | Ints, speed: float, lengths: Lengths
+    ) -> None:
         """Compute the times of replicas that run at ``speed`` times the formula's speed."""
 
         def of(name: str) -> Any:
@@ -331,34 +383,45 @@ class ReplicaTimes:
         self.overhead_s = of("ttft_fixed_s")
         self.fixed_s, self.routed_s = of("fixed_s") / speed, of("routed_s") / speed
         self.log_missed = of("log_expert_missed")
-        self.output_tokens, self.output_weights = lengths.output_tokens, lengths.output_weights
+        self.output_tokens = lengths.output_tokens
+        self.output_weights = lengths.output_weights
         self.output = float(self.output_weights @ self.output_tokens)
         self._halfway = float(self.output_weights @ self.output_tokens**2) / self.output / 2.0
         self._window, self._windowed = of("window_tokens"), of("windowed_fraction")
         self._attends, self._indexed = of("attended_tokens"), of("index_fraction")
         # Distributions have tails that no model attends to: what is longer is cut, as requests are.
-        prompt = np.minimum(lengths.prompt_tokens, np.maximum(of("longest_tokens") - self.output, 1.0))
+        prompt = np.minimum(
+            lengths.prompt_tokens, np.maximum(of("longest_tokens") - self.output, 1.0)
+        )
         cached = np.floor(prompt * lengths.cached_fraction)
         before = self._kept(0.5 * prompt)
         attended = np.minimum(before, self._attends) + self._indexed * before
-        fresh, chunk = prompt - cached, of("chunk_tokens")
+        fresh = prompt - cached
+        chunk = of("chunk_tokens")
         compute_s = of("prefill_s_per_token") * fresh
         compute_s += of("attention_s_per_token2") * attended / prompt * (prompt**2 - cached**2)
         compute_s /= speed
-        chunk_s, full = compute_s * chunk / np.maximum(fresh, 1.0), np.floor(fresh / chunk)
+        chunk_s = compute_s * chunk / np.maximum(fresh, 1.0)
+        full = np.floor(fresh / chunk)
         # With drafts a step yields several tokens: all times but these are of one token.
         yielded = of("tokens_per_step")
         stream_s = yielded * (of("stream_s") + of("routed_s")) / speed
         full_s = beside_s(stream_s, chunk_s)
         # Prompts that share a step hide its weights once: 1 + λ·(E[S] + D) of them, prompts taking half of the time.
-        mean_s, rest_s = _mean(compute_s, lengths.prompt_weights), np.maximum(compute_s - full * chunk_s, 0.0)
-        together = 1.0 + 0.5 * (1.0 + yielded * (self.fixed_s + self.routed_s) / np.maximum(mean_s, 1e-12))
+        mean_s = _mean(compute_s, lengths.prompt_weights)
+        rest_s = np.maximum(compute_s - full * chunk_s, 0.0)
+        together = 1.0 + 0.5 * (
+            1.0 + yielded * (self.fixed_s + self.routed_s) / np.maximum(mean_s, 1e-12)
+        )
         self.prefill_s = full * full_s + rest_s - (rest_s - beside_s(stream_s, rest_s)) / together
-        self._full_chunk_s, self.steps = full_s / yielded, yielded * fresh / chunk
+        self._full_chunk_s = full_s / yielded
+        self.steps = yielded * fresh / chunk
         self._prefill_s2 = self.prefill_s**2
         self._placed: dict[tuple[bytes, int, int], tuple[Ints, Floats]] = {}
         self.chunks = yielded * np.ceil(fresh / chunk)
-        self.alone_s = self.prefill_s + self.chunks * self.fixed_s + self.overhead_s  # to the first token, when idle
+        self.alone_s = (
+            self.prefill_s + self.chunks * self.fixed_s + self.overhead_s
+        )  # to the first token, when idle
         self._prompt, self._context = prompt, self._kept(prompt + self._halfway)
         self._alone_s, self._kv_s = of("sequence_s"), of("kv_s_per_token")
         self._speed, self._reserved = speed, of("reserved_output_fraction")
@@ -383,7 +446,10 @@ class ReplicaTimes:
     def slow_chunks(self, room_s: Floats) -> Floats:
         """Return the share of prompt tokens in chunks that lengthen a step by more than some times, of their shape."""
         up_to = self._tokens_up_to
-        return np.asarray(1.0 - np.interp(room_s, self._full_chunk_s, up_to, left=0.0) / max(float(up_to[-1]), 1e-300))
+        return np.asarray(
+            1.0
+            - np.interp(room_s, self._full_chunk_s, up_to, left=0.0) / max(float(up_to[-1]), 1e-300)
+        )
 
     def weighted(self, prompt_weights: Floats) -> ReplicaTimes:
         """Return the same replica with other weights for its prompt lengths."""
@@ -511,7 +577,9 @@ class _Terms:
         return waited
 
 
-def at_concurrency(replicas: Replicas, replica: Ints, traffic: Traffic, concurrency: FloatLike) -> OperatingPoint:
+def at_concurrency(
+    replicas: Replicas, replica: Ints, traffic: Traffic, concurrency: FloatLike
+) -> OperatingPoint:
     """Return the operating points at a fixed concurrency (closed loop); ``replica`` selects replicas by index."""
     return _solved(replicas, replica, traffic, _solve_concurrency, concurrency)
 
@@ -541,14 +609,23 @@ def disaggregated(
     return np.where(decode.fits, busy / terms.prefill_s, 0.0), decode
 
 
-HANDOVER_S, OWN_PREFILL, STEPS_APART, BURST_SHARE, BLUR = 0.34, 0.64, 10.0, 0.116, 0.23
+HANDOVER_S = 0.34
+OWN_PREFILL = 0.64
+STEPS_APART = 10.0
+BURST_SHARE = 0.116
+BLUR = 0.23
 """First token behind a prefill pool: fixed time (router, transfer of the cache, second scheduler), own prefills, decode
 steps, share of a round's prefills ahead of a request as clients start together, and how gradually the pool fills up;
 fitted to 82 public runs that state their workers, 29% off in the median and 21 to 45% on a part left out."""
 
 
 def first_token_apart_s(
-    replicas: Replicas, replica: Ints, traffic: Traffic, tpot_s: Floats, per_prefill_accelerator: Floats, busy: Floats
+    replicas: Replicas,
+    replica: Ints,
+    traffic: Traffic,
+    tpot_s: Floats,
+    per_prefill_accelerator: Floats,
+    busy: Floats,
 ) -> Floats:
     """Return the mean TTFT of closed-loop clients with a separate prefill pool, shape (cases,).
 
@@ -558,10 +635,18 @@ def first_token_apart_s(
     """
     terms = _terms(replicas, replica, traffic)
     decode_s = terms.output_tokens * tpot_s
-    round_s = np.minimum(terms.prefill_s * terms.accelerators * per_prefill_accelerator, busy * decode_s)
+    round_s = np.minimum(
+        terms.prefill_s * terms.accelerators * per_prefill_accelerator, busy * decode_s
+    )
     late_s = round_s - decode_s
     late_s = 0.5 * (late_s + np.hypot(late_s, BLUR * round_s))
-    first_s: Floats = HANDOVER_S + OWN_PREFILL * terms.prefill_s + STEPS_APART * tpot_s + BURST_SHARE * round_s + late_s
+    first_s: Floats = (
+        HANDOVER_S
+        + OWN_PREFILL * terms.prefill_s
+        + STEPS_APART * tpot_s
+        + BURST_SHARE * round_s
+        + late_s
+    )
     return first_s
 
 
@@ -584,7 +669,9 @@ def _solve_concurrency(terms: _Terms, concurrency: Floats) -> _Solution:
     one_and_steps = 1.0 + terms.steps / output
     first_s = terms.first_s + terms.ahead_s * concurrency
     guess_s = queue_s = np.zeros_like(first_s)
-    most_queue_s = concurrency * terms.queue_s  # no more than half the others' prefills can lie ahead
+    most_queue_s = (
+        concurrency * terms.queue_s
+    )  # no more than half the others' prefills can lie ahead
     batch = np.minimum(concurrency, terms.largest_batch)
     before: tuple[Floats, Floats] | None = None
     for _ in range(TANGENT_STEPS):
@@ -598,12 +685,16 @@ def _solve_concurrency(terms: _Terms, concurrency: Floats) -> _Solution:
         queue_s = np.minimum(terms.waited_s(batch, output * (start + slope * batch)), most_queue_s)
         # A longer wait makes a smaller batch, which waits less: putting the result in as the next guess swings around
         # the answer, and halves the miss at best. So it is the secant through this guess and the one before.
-        miss_s, following_s = queue_s - guess_s, queue_s
+        miss_s = queue_s - guess_s
+        following_s = queue_s
         if before is not None:
             turn_s = miss_s - before[1]
-            step_s = np.divide(guess_s - before[0], turn_s, out=np.zeros_like(turn_s), where=turn_s != 0.0)
+            step_s = np.divide(
+                guess_s - before[0], turn_s, out=np.zeros_like(turn_s), where=turn_s != 0.0
+            )
             following_s = np.maximum(guess_s - miss_s * step_s, 0.0)
-        before, guess_s = (guess_s, miss_s), following_s
+        before = (guess_s, miss_s)
+        guess_s = following_s
     batch = np.minimum(batch, terms.largest_batch)
     tpot_s = terms.tpot_s(batch)
     decode_s = output * tpot_s
@@ -618,23 +709,31 @@ def _solve_objective(terms: _Terms, ttft_s: Floats, tpot_s: Floats) -> _Solution
     one = np.ones_like(terms.largest_batch)
     # The experts' term is never negative, so no batch beyond this meets TPOT: a bracket that a dense model ends at.
     high = np.clip((tpot_s - terms.fixed_s) / terms.sequence_s, 1.0, terms.largest_batch)
-    excess_low, excess_high = _excess(terms, one, ttft_s, tpot_s), _excess(terms, high, ttft_s, tpot_s)
+    excess_low = _excess(terms, one, ttft_s, tpot_s)
+    excess_high = _excess(terms, high, ttft_s, tpot_s)
     feasible = excess_low <= 0.0
     batch = np.where(feasible, high, 0.0)
     open_cases = np.flatnonzero(feasible & (excess_high > 0.0))
     if open_cases.size:
         # The largest batch within the objectives, by false position that halves the retained end (Illinois).
-        some, objectives, low = terms.only(open_cases), (ttft_s[open_cases], tpot_s[open_cases]), one[open_cases]
-        high, excess_low, excess_high = high[open_cases], excess_low[open_cases], excess_high[open_cases]
+        some = terms.only(open_cases)
+        objectives = (ttft_s[open_cases], tpot_s[open_cases])
+        low = one[open_cases]
+        high = high[open_cases]
+        excess_low = excess_low[open_cases]
+        excess_high = excess_high[open_cases]
         for step in range(BRACKET_STEPS):
-            if step % 4 == 1:  # the experts' term bends the curve: now and then halve the bracket's ratio instead
+            if (
+                step % 4 == 1
+            ):  # the experts' term bends the curve: now and then halve the bracket's ratio instead
                 middle = np.sqrt(low * high)
             else:
                 falls = np.minimum(excess_low - excess_high, -1e-12)
                 middle = np.clip(low + (high - low) * excess_low / falls, low, high)
             excess = _excess(some, middle, *objectives)
             below = excess <= 0.0
-            low, high = np.where(below, middle, low), np.where(below, high, middle)
+            low = np.where(below, middle, low)
+            high = np.where(below, high, middle)
             excess_low = np.where(below, excess, 0.5 * excess_low)
             excess_high = np.where(below, 0.5 * excess_high, excess)
         batch[open_cases] = low
@@ -662,11 +761,19 @@ def _terms(replicas: Replicas, replica: Ints, traffic: Traffic) -> _Terms:
     def of(name: str) -> Floats:
         return replicas[name].take(replica)
 
-    lengths, spreads = (traffic.input_tokens, traffic.output_tokens), (traffic.input_cv, traffic.output_cv)
-    given = np.broadcast_arrays(replica, *lengths, *spreads, traffic.cached_fraction, traffic.burst_fraction)[1:]
-    prompt, output, input_cv, output_cv, cached, burst = (np.asarray(column, dtype=float) for column in given)
-    input_cv2, output_cv2 = 1.0 + input_cv**2, 1.0 + output_cv**2
-    windowed, window, indexed = of("windowed_fraction"), of("window_tokens"), of("index_fraction")
+    lengths = (traffic.input_tokens, traffic.output_tokens)
+    spreads = (traffic.input_cv, traffic.output_cv)
+    given = np.broadcast_arrays(
+        replica, *lengths, *spreads, traffic.cached_fraction, traffic.burst_fraction
+    )[1:]
+    prompt, output, input_cv, output_cv, cached, burst = (
+        np.asarray(column, dtype=float) for column in given
+    )
+    input_cv2 = 1.0 + input_cv**2
+    output_cv2 = 1.0 + output_cv**2
+    windowed = of("windowed_fraction")
+    window = of("window_tokens")
+    indexed = of("index_fraction")
 
     def kept(context: Floats) -> Floats:
         tokens: Floats = context - windowed * np.maximum(context - window, 0.0)
@@ -679,7 +786,9 @@ def _terms(replicas: Replicas, replica: Ints, traffic: Traffic) -> _Terms:
 
     attended = read(kept(0.5 * prompt))
     prefill_s = of("prefill_s_per_token") * prompt * (1.0 - cached)
-    prefill_s += of("attention_s_per_token2") * prompt * attended * input_cv2 * (1.0 - cached * cached)
+    prefill_s += (
+        of("attention_s_per_token2") * prompt * attended * input_cv2 * (1.0 - cached * cached)
+    )
     context = read(kept(prompt + 0.5 * output * output_cv2))
     held = kept(prompt + output * of("reserved_output_fraction") * output_cv2)
     room = of("kv_capacity_tokens") / held
@@ -701,14 +810,22 @@ def _terms(replicas: Replicas, replica: Ints, traffic: Traffic) -> _Terms:
 
 
 def _solved(
-    replicas: Replicas, replica: Ints, traffic: Traffic, solve: Callable[..., _Solution], *targets: FloatLike
+    replicas: Replicas,
+    replica: Ints,
+    traffic: Traffic,
+    solve: Callable[..., _Solution],
+    *targets: FloatLike,
 ) -> OperatingPoint:
     """Return the operating points of all cases, one for each replica selected, each at its own target or all at one."""
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         terms = _terms(replicas, replica, traffic)
-        wanted = (np.broadcast_to(np.asarray(target, dtype=float), replica.shape) for target in targets)
+        wanted = (
+            np.broadcast_to(np.asarray(target, dtype=float), replica.shape) for target in targets
+        )
         batch, tpot_s, ttft_s, concurrency = solve(terms, *wanted)
-        served = np.where(terms.fits, batch, 0.0)  # what does not fit serves nothing and answers never
+        served = np.where(
+            terms.fits, batch, 0.0
+        )  # what does not fit serves nothing and answers never
         rate = served / tpot_s
         return OperatingPoint(
             ttft_s=np.where(terms.fits, ttft_s, np.inf),

@@ -45,20 +45,28 @@ _GRID = 9 * CELLS // 8
 _CELL = np.arange(_GRID)
 _FADED = 1e-6 ** (_CELL / _GRID)
 """rʲ: the 288th power of r is what is left of what comes back, and its 256th, 5e-6, costs no digit that shows."""
-_LONGEST = 2.0 * CELLS  # cells: a prefill that takes longer makes all behind it late, however long it is
-MOST_PROMPT_SHARE = 0.98  # of a replica's time: beyond it a queue of prompts has no steady state within the hour
+_LONGEST = (
+    2.0 * CELLS
+)  # cells: a prefill that takes longer makes all behind it late, however long it is
+MOST_PROMPT_SHARE = (
+    0.98  # of a replica's time: beyond it a queue of prompts has no steady state within the hour
+)
 _MOST_BUSY = 0.88  # of a replica's time in steps with prompts, those steps' sequences included: held to the zoom
 _NEVER = 1e-17  # of requests
 _NO_BETTER = 0.6
 """Share of prompts, over the square of the time in prefill, that a router of many replicas sends behind another all the
 same: fitted to the zoom's routers at 70 to 125% of capacity, where without it half of what is late was missed."""
 _LOOKED_AT = 0.5  # of the first-token objective: up to it routers count requests, beyond it they look at waits
-_AVERAGED = 0.74  # variance of a mean over one's own time of a quantity that forgets in that time, 2/e
+_AVERAGED = (
+    0.74  # variance of a mean over one's own time of a quantity that forgets in that time, 2/e
+)
 _NORMAL_NODES = np.array([-2.857, -1.3556, 0.0, 1.3556, 2.857])  # Gauss–Hermite
 _NORMAL_WEIGHTS = np.array([0.01126, 0.22208, 0.53333, 0.22208, 0.01126])
 
 
-def late_first(times: ReplicaTimes, asked: ServiceTerms, rate: Floats, step_s: Floats, ttft_s: Floats) -> Floats:
+def late_first(
+    times: ReplicaTimes, asked: ServiceTerms, rate: Floats, step_s: Floats, ttft_s: Floats
+) -> Floats:
     """Return the share of requests that miss each TTFT objective at each rate, shape (objectives, rates).
 
     Objectives may be the one asked for or stricter: they share its grid of waits. Waits that leave the first token
@@ -66,7 +74,8 @@ def late_first(times: ReplicaTimes, asked: ServiceTerms, rate: Floats, step_s: F
     """
     looked_at_s = _LOOKED_AT * asked.ttft_s
     taken_s = times.overhead_s + times.prefill_s + times.chunks * step_s[:, None]
-    cell_s, rows = asked.ttft_s / CELLS, (CELLS + 1) * np.arange(rate.size)[:, None]
+    cell_s = asked.ttft_s / CELLS
+    rows = (CELLS + 1) * np.arange(rate.size)[:, None]
     over = waits_beyond(times, cell_s, rate, step_s)
 
     def waiting(slack_s: Floats) -> Floats:
@@ -75,12 +84,14 @@ def late_first(times: ReplicaTimes, asked: ServiceTerms, rate: Floats, step_s: F
         low = np.minimum(place.astype(np.intp), CELLS - 1)
         place -= low
         low += rows
-        under, above = over.take(low), over.take(low + 1)
+        under = over.take(low)
+        above = over.take(low + 1)
         return np.where(slack_s < 0.0, 1.0, np.clip(under + (above - under) * place, 0.0, 1.0))
 
     late = np.empty((ttft_s.size, rate.size))
     if ttft_s.min() < looked_at_s:
-        unseen, behind = waiting(looked_at_s - taken_s), _sent_behind(asked, rate * times.mean_prefill_s)[:, None]
+        unseen = waiting(looked_at_s - taken_s)
+        behind = _sent_behind(asked, rate * times.mean_prefill_s)[:, None]
     for number, objective_s in enumerate(ttft_s.tolist()):
         beyond = waiting(objective_s - taken_s)
         likely = beyond > _NEVER**asked.alone  # a power takes as long as all else
@@ -106,7 +117,9 @@ def waits_beyond(times: ReplicaTimes, cell_s: float, rate: Floats, step_s: Float
     ends = _histograms(cells, np.broadcast_to(times.prompt_weights, service.shape))
     reached = np.maximum(1.0 - np.cumsum(ends, axis=1), 0.0)
     reached += _histograms(cells, times.prompt_weights * (service - cells))
-    reached[:, 1:] = 0.5 * (reached[:, 1:] + reached[:, :-1])  # a cell's mass lies in its middle, not at its edge
+    reached[:, 1:] = 0.5 * (
+        reached[:, 1:] + reached[:, :-1]
+    )  # a cell's mass lies in its middle, not at its edge
     reached[:, 0] *= 0.5
     residual = reached / (service @ times.prompt_weights)[:, None]
     steps = np.maximum(np.rint(step_s / cell_s), 1.0)[:, None]
@@ -130,15 +143,21 @@ def _transformed(mass: Floats) -> Complexes:
 
 def _cumulated(transform: Complexes) -> Floats:
     """Return the cumulative mass up to each cell, as far as the objective, shape (rows, cells + 1)."""
-    return np.asarray(np.cumsum(fft.irfft(transform, _GRID)[:, : CELLS + 1] / _FADED[: CELLS + 1], axis=1))
+    return np.asarray(
+        np.cumsum(fft.irfft(transform, _GRID)[:, : CELLS + 1] / _FADED[: CELLS + 1], axis=1)
+    )
 
 
 def late_tokens(times: ReplicaTimes, asked: ServiceTerms, batch: Floats, rate: Floats) -> Floats:
     """Return the share of requests that miss the TPOT objective at each batch, shape (batches,)."""
-    return late_tokens_within(times, asked, batch, rate, room_for_prefills(times, asked, batch, rate))
+    return late_tokens_within(
+        times, asked, batch, rate, room_for_prefills(times, asked, batch, rate)
+    )
 
 
-def late_tokens_within(times: ReplicaTimes, asked: ServiceTerms, batch: Floats, rate: Floats, room: Floats) -> Floats:
+def late_tokens_within(
+    times: ReplicaTimes, asked: ServiceTerms, batch: Floats, rate: Floats, room: Floats
+) -> Floats:
     """Return the share of requests that miss the TPOT objective, given :func:`room_for_prefills`."""
     several = times.output_tokens > 1.0
     if not several.any():
@@ -150,11 +169,14 @@ def late_tokens_within(times: ReplicaTimes, asked: ServiceTerms, batch: Floats, 
     others = np.maximum(1.0 - 1.0 / batch, 0.0)
     arriving = rate * (asked.alone + (1.0 - asked.alone) * pace * others)
     behind = prompts_behind(times, asked, rate, mean_step_s)
-    ended = 1.0 - asked.alone * (1.0 - pace)  # the share of those to come that come before the reply's end
+    ended = 1.0 - asked.alone * (
+        1.0 - pace
+    )  # the share of those to come that come before the reply's end
     within = _cumulated(_beside(times, window_s, arriving, behind, ended))
     low = np.minimum(np.maximum(room.astype(np.intp), 0), CELLS - 1)
     at = low + (CELLS + 1) * np.arange(batch.size)[:, None]
-    under, above = within.take(at), within.take(at + 1)
+    under = within.take(at)
+    above = within.take(at + 1)
     replies = float(times.output_weights @ several)
     inside = np.minimum(np.maximum(under + (above - under) * (room - low), 0.0), replies)
     # Beside chunks that fit into what steps leave of the objective no reply is late, however many there are.
@@ -164,10 +186,14 @@ def late_tokens_within(times: ReplicaTimes, asked: ServiceTerms, batch: Floats, 
 
 def least_late_tokens(times: ReplicaTimes, room: Floats) -> Floats:
     """Return a lower bound on the share that misses TPOT, shape (batches,): decode steps alone exceed it."""
-    return np.asarray(((room < 0.0) @ _NORMAL_WEIGHTS) * float(times.output_weights @ (times.output_tokens > 1.0)))
+    return np.asarray(
+        ((room < 0.0) @ _NORMAL_WEIGHTS) * float(times.output_weights @ (times.output_tokens > 1.0))
+    )
 
 
-def room_for_prefills(times: ReplicaTimes, asked: ServiceTerms, batch: Floats, rate: Floats) -> Floats:
+def room_for_prefills(
+    times: ReplicaTimes, asked: ServiceTerms, batch: Floats, rate: Floats
+) -> Floats:
     """Return the part of the TPOT objective that decode steps leave for prefills, in cells, shape (batches, nodes).
 
     At each node of the normal distribution of the sequences that run beside one's own; the same for every reply, whose
@@ -181,7 +207,9 @@ def room_for_prefills(times: ReplicaTimes, asked: ServiceTerms, batch: Floats, r
     return (1.0 - times.decode_s(seen) / asked.tpot_s) * CELLS
 
 
-def _beside(times: ReplicaTimes, window_s: Floats, arriving: Floats, behind: Floats, ended: Floats) -> Complexes:
+def _beside(
+    times: ReplicaTimes, window_s: Floats, arriving: Floats, behind: Floats, ended: Floats
+) -> Complexes:
     """Return the transform of the prefill time during a reply, weighted over replies, shape (batches, frequencies).
 
     With φ the transform of one prefill on the grid of a reply's time t, n the mean number behind a reply, λ the rate at
@@ -199,23 +227,36 @@ def _beside(times: ReplicaTimes, window_s: Floats, arriving: Floats, behind: Flo
     np.subtract(times.prompt_weights, split[1], out=split[0])
     mass = np.bincount(cells, split.ravel(), window_s.size * _GRID).astype(float, copy=False)
     jumps = _transformed(mass.reshape(window_s.size, _GRID))
-    left, turned = (1.0 - jumps.real).ravel(), jumps.imag.ravel()
+    left = (1.0 - jumps.real).ravel()
+    turned = jumps.imag.ravel()
     reply_s = np.repeat(window_s, jumps.shape[1])
-    fewer, half = -reply_s * left, 0.5 * reply_s * turned
+    fewer = -reply_s * left
+    half = 0.5 * reply_s * turned
     weights = np.repeat(times.output_weights[times.output_tokens > 1.0], jumps.shape[1])
     transform = np.empty((behind.size, jumps.shape[1]), dtype=complex)
-    for row, (rate, number, early) in enumerate(zip(arriving.tolist(), behind.tolist(), ended.tolist(), strict=True)):
-        size, tangent = early * np.exp(rate * fewer), np.tan(rate * half)
+    for row, (rate, number, early) in enumerate(
+        zip(arriving.tolist(), behind.tolist(), ended.tolist(), strict=True)
+    ):
+        size = early * np.exp(rate * fewer)
+        tangent = np.tan(rate * half)
         doubled = 2.0 / (1.0 + tangent * tangent)
-        real, imaginary = 1.0 - early + size * (doubled - 1.0), size * doubled * tangent
-        across, along = 1.0 + number * left, number * turned
+        real = 1.0 - early + size * (doubled - 1.0)
+        imaginary = size * doubled * tangent
+        across = 1.0 + number * left
+        along = number * turned
         shrunk = weights / (across * across + along * along)
-        transform.real[row] = (shrunk * (across * real - along * imaginary)).reshape(jumps.shape).sum(axis=0)
-        transform.imag[row] = (shrunk * (across * imaginary + along * real)).reshape(jumps.shape).sum(axis=0)
+        transform.real[row] = (
+            (shrunk * (across * real - along * imaginary)).reshape(jumps.shape).sum(axis=0)
+        )
+        transform.imag[row] = (
+            (shrunk * (across * imaginary + along * real)).reshape(jumps.shape).sum(axis=0)
+        )
     return transform
 
 
-def prompts_behind(times: ReplicaTimes, asked: ServiceTerms, rate: Floats, step_s: Floats) -> Floats:
+def prompts_behind(
+    times: ReplicaTimes, asked: ServiceTerms, rate: Floats, step_s: Floats
+) -> Floats:
     """Return the mean number of prompts queued behind a starting reply, shape (rates,): λ · (wait + prefill).
 
     Wait and prefill are Pollaczek and Khinchine's mean. A router that sees n replicas sends few behind others.
@@ -241,7 +282,9 @@ _WORKED_OUT = np.append(0, np.arange(1, _POINTS.size + 1, _BETWEEN))
 """Places in a curve, the idle batch first, at which it is worked out."""
 _REFUSED_SHARES = (0.0, 0.005, 0.01, 0.02, 0.03, 0.05, 0.08, 0.12, 0.2, 0.3, 0.45)
 """Shares of requests that an overloaded router may turn away, of which it takes the one that leaves most in time."""
-_LOADS = np.linspace(0.0, 1.0, 200)[1:]  # batches over the largest between which a rate's batch is interpolated
+_LOADS = np.linspace(0.0, 1.0, 200)[
+    1:
+]  # batches over the largest between which a rate's batch is interpolated
 _REFUSED_POWER = 2.0
 """A prompt is refused in proportion to this power of its length: fitted to the zoom's routers at 110 to 200% load,
 where refused prompts are two to three times as long as the mean."""
@@ -272,7 +315,11 @@ class Curve:
     def slo_capacity_requests_per_s(self) -> float:
         """Return the rate of highest goodput: beyond it, more requests mean fewer within the SLO."""
         rates = np.linspace(0.0, self.requests_per_s[-1], 1000)
-        return float(rates[np.argmax(rates * (1.0 - np.interp(rates, self.requests_per_s, self.late_fraction)))])
+        return float(
+            rates[
+                np.argmax(rates * (1.0 - np.interp(rates, self.requests_per_s, self.late_fraction)))
+            ]
+        )
 
     def at(self, requests_per_s: float) -> tuple[float, float]:
         """Return batch and mean time per token at a request rate."""
@@ -285,7 +332,8 @@ def late_curve(times: ReplicaTimes, asked: ServiceTerms) -> Curve:
 
     A replica that does not hold a sequence has all of them late.
     """
-    batch, too_long = _batches(times, asked), float(too_long_fraction(times, asked.ttft_s))
+    batch = _batches(times, asked)
+    too_long = float(too_long_fraction(times, asked.ttft_s))
     rates = times.requests_per_s(batch)
     objectives = _late_by_objective(times, asked, batch[_WORKED_OUT], batch)
     capacity = 0.0
@@ -299,7 +347,9 @@ def late_curve(times: ReplicaTimes, asked: ServiceTerms) -> Curve:
         tpot_s=times.tpot_s(batch),
         capacity_requests_per_s=capacity,
         too_long_fraction=too_long,
-        alone_s=_quantile(times.alone_s, times.prompt_weights, max(asked.percentile, 1.0 - 0.5 * too_long)),
+        alone_s=_quantile(
+            times.alone_s, times.prompt_weights, max(asked.percentile, 1.0 - 0.5 * too_long)
+        ),
     )
 
 
@@ -311,12 +361,16 @@ def sustains_more(times: ReplicaTimes, asked: ServiceTerms, requests_per_s: floa
     if requests_per_s >= rates[-1] or times.decode_s(at)[0] > asked.tpot_s:
         return False
     place = int(np.searchsorted(rates[_WORKED_OUT], requests_per_s, side="right"))
-    low, high = int(_WORKED_OUT[max(place - 1, 0)]), int(_WORKED_OUT[max(place, 1)])
+    low = int(_WORKED_OUT[max(place - 1, 0)])
+    high = int(_WORKED_OUT[max(place, 1)])
     idle = [0] if low else []  # what is late when idle says what may be
     between = [*idle, *range(low, high + 1)]
     late = _late_by_objective(times, asked, batch[[*idle, low, high]], batch[between])
     allowed = [_allowed(float(row[0]), asked.percentile) for row in late]
-    return any(np.interp(requests_per_s, rates[between], row) < most for row, most in zip(late, allowed, strict=True))
+    return any(
+        np.interp(requests_per_s, rates[between], row) < most
+        for row, most in zip(late, allowed, strict=True)
+    )
 
 
 def most_rates(times: ReplicaTimes, tpot_s: float) -> Floats:
@@ -341,14 +395,19 @@ def too_long_fraction(times: ReplicaTimes, ttft_s: float) -> Floats:
     return np.asarray((times.alone_s > ttft_s) @ times.prompt_weights)
 
 
-def _late_by_objective(times: ReplicaTimes, asked: ServiceTerms, worked_out: Floats, batch: Floats) -> list[Floats]:
+def _late_by_objective(
+    times: ReplicaTimes, asked: ServiceTerms, worked_out: Floats, batch: Floats
+) -> list[Floats]:
     """Return the miss share by batch for the TTFT objective, and for stricter ones where prompts are too long.
 
     It is worked out at some batches, and interpolated between them in its logarithm, being all but exponential.
     """
     too_long = float(too_long_fraction(times, asked.ttft_s))
-    ttft_s = asked.ttft_s * (_STRICTER if too_long > 0.25 * (1.0 - asked.percentile) else _STRICTER[:1])
-    rate, late = times.requests_per_s(worked_out), np.ones((ttft_s.size, worked_out.size))
+    ttft_s = asked.ttft_s * (
+        _STRICTER if too_long > 0.25 * (1.0 - asked.percentile) else _STRICTER[:1]
+    )
+    rate = times.requests_per_s(worked_out)
+    late = np.ones((ttft_s.size, worked_out.size))
     if times.room >= 1.0:
         first = late_first(times, asked, rate, times.decode_s(worked_out), ttft_s)
         tokens = late_tokens(times, asked, worked_out, rate)
@@ -385,7 +444,9 @@ def _allowed(idle: float, percentile: float) -> float:
     return max(1.0 - percentile, 1.0 - (1.0 - idle) * (1.0 - 0.5 * (1.0 - percentile)))
 
 
-def refusing(times: ReplicaTimes, asked: ServiceTerms, requests_per_s: Floats) -> tuple[Floats, Floats]:
+def refusing(
+    times: ReplicaTimes, asked: ServiceTerms, requests_per_s: Floats
+) -> tuple[Floats, Floats]:
     """Return the shares rejected, and late of the admitted, at rates beyond capacity, both of shape (rates,).
 
     A router that refuses what would be late turns away long prompts first: in proportion to the square of their
@@ -394,7 +455,8 @@ def refusing(times: ReplicaTimes, asked: ServiceTerms, requests_per_s: Floats) -
         min over q of  q + (1 − q) · late of the rest at λ·(1 − q).
     """
     thinning = Thinning(times.lengths)
-    refused, late = np.zeros_like(requests_per_s), np.ones_like(requests_per_s)
+    refused = np.zeros_like(requests_per_s)
+    late = np.ones_like(requests_per_s)
     for share in _REFUSED_SHARES:
         missed = refused + (1.0 - refused) * late
         tried = np.flatnonzero(missed > share)  # a larger share cannot do better elsewhere
@@ -406,7 +468,9 @@ def refusing(times: ReplicaTimes, asked: ServiceTerms, requests_per_s: Floats) -
         rate = requests_per_s[tried] * (1.0 - share)
         beyond = np.ones_like(rate)  # all of them, where more come than the replica takes at all
         taken = np.flatnonzero(rate <= rates[-1])
-        worth = (missed[tried[taken]] - share) / (1.0 - share)  # late shares from which on this one is no better
+        worth = (missed[tried[taken]] - share) / (
+            1.0 - share
+        )  # late shares from which on this one is no better
         beyond[taken] = _late(rest, asked, np.interp(rate[taken], rates, batches), worth)
         better = share + (1.0 - share) * beyond < missed[tried]
         refused[tried[better]], late[tried[better]] = share, beyond[better]
@@ -425,7 +489,8 @@ class Thinning:
         self._weights = lengths.prompt_weights
         self._likely = (lengths.prompt_tokens / lengths.prompt_tokens.max()) ** _REFUSED_POWER
         order = np.argsort(self._likely)
-        rising, weights = self._likely[order], self._weights[order]
+        rising = self._likely[order]
+        weights = self._weights[order]
         self._in_part = np.append(0.0, np.cumsum(weights * rising))
         self._certain = np.append(np.cumsum(weights[::-1])[::-1], 0.0)
         self._at_most = -(self._in_part[:-1] / rising + self._certain[:-1])  # rises with i
@@ -450,12 +515,16 @@ def _late(times: ReplicaTimes, asked: ServiceTerms, batch: Floats, worth: Floats
         return late
     rate = times.requests_per_s(batch)
     room = room_for_prefills(times, asked, batch, rate)
-    rows = np.flatnonzero((_busy(times, batch, rate) <= _MOST_BUSY) & (least_late_tokens(times, room) < worth))
+    rows = np.flatnonzero(
+        (_busy(times, batch, rate) <= _MOST_BUSY) & (least_late_tokens(times, room) < worth)
+    )
     if rows.size:
         tokens = late_tokens_within(times, asked, batch[rows], rate[rows], room[rows])
         rows, tokens = rows[tokens < worth[rows]], tokens[tokens < worth[rows]]
     if rows.size:
-        first = late_first(times, asked, rate[rows], times.decode_s(batch[rows]), np.array([asked.ttft_s]))
+        first = late_first(
+            times, asked, rate[rows], times.decode_s(batch[rows]), np.array([asked.ttft_s])
+        )
         late[rows] = 1.0 - (1.0 - first[0]) * (1.0 - tokens)
     return late
 
@@ -466,6 +535,7 @@ def _most_batch(times: ReplicaTimes, tpot_s: float) -> Floats:
     Where memory ends, mean TPOT is 1.5 times the objective, or prompts take all but a fiftieth of the time.
     """
     slow = (1.5 * tpot_s - times.fixed_s) / (times.sequence_s + times.mean_prefill_s / times.output)
-    step_s, prefill_s = times.fixed_s + times.routed_s, np.maximum(times.mean_prefill_s, 1e-12)
+    step_s = times.fixed_s + times.routed_s
+    prefill_s = np.maximum(times.mean_prefill_s, 1e-12)
     full = MOST_PROMPT_SHARE / (1.0 - MOST_PROMPT_SHARE) * times.output * step_s / prefill_s
     return np.asarray(np.minimum(np.clip(slow, 1.0, np.maximum(times.most_batch, 1.0)), full))

@@ -95,13 +95,23 @@ class Verdict(NamedTuple):
     def status(self) -> Status:
         """MET or MISSED where the interval lies on one side of the confidence that is required, else INCONCLUSIVE."""
         low, high = self.interval
-        return "MET" if low >= self.confidence else "MISSED" if high < self.confidence else "INCONCLUSIVE"
+        return (
+            "MET"
+            if low >= self.confidence
+            else "MISSED"
+            if high < self.confidence
+            else "INCONCLUSIVE"
+        )
 
     @property
     def settled_by(self) -> int | None:
         """Replications that would settle an inconclusive verdict at the same share; None where none of those would."""
         for number in _SETTLING:
-            more = Verdict(round(self.share * number), number, self.confidence) if self.replications else self
+            more = (
+                Verdict(round(self.share * number), number, self.confidence)
+                if self.replications
+                else self
+            )
             if number > self.replications and more.status != "INCONCLUSIVE":
                 return number
         return None
@@ -128,7 +138,8 @@ def targeted_shares(plan: Plan, missed: Floats, settled: Floats) -> Floats:
     of the horizon; the month in which it falls below the SLO target is the one that spends what may be missed.
     """
     if plan.slo_target.scope == "fleet":
-        missed, settled = missed.sum(axis=1, keepdims=True), settled.sum(axis=1, keepdims=True)
+        missed = missed.sum(axis=1, keepdims=True)
+        settled = settled.sum(axis=1, keepdims=True)
     if plan.slo_target.per == "month":
         return attainment(missed, settled)
     return attainment(np.cumsum(missed, axis=0), np.broadcast_to(settled.sum(axis=0), missed.shape))
@@ -139,7 +150,9 @@ def lowest_share(plan: Plan, missed: Floats, settled: Floats) -> float:
 
     That of a workload with an attainment of its own is as far from the common one as from its own.
     """
-    shares = targeted_shares(plan, missed, settled) + (plan.slo_target.attainment - plan.slo_attainments)
+    shares = targeted_shares(plan, missed, settled) + (
+        plan.slo_target.attainment - plan.slo_attainments
+    )
     return math.nan if np.isnan(shares).all() else float(np.nanmin(shares))
 
 
@@ -156,7 +169,9 @@ def judge(plan: Plan, missed: Floats, settled: Floats) -> SloResult:
 
     def moment(month: int, of: int) -> Moment:
         workload = None if plan.slo_target.scope == "fleet" else of
-        return Moment(month=month, workload=workload, slo_attainment_fraction=float(shares[month, of]))
+        return Moment(
+            month=month, workload=workload, slo_attainment_fraction=float(shares[month, of])
+        )
 
     month, of = (int(place) for place in np.unravel_index(np.nanargmax(short), shares.shape))
     shortfall = float(short[month, of])
@@ -166,7 +181,9 @@ def judge(plan: Plan, missed: Floats, settled: Floats) -> SloResult:
     broken = short >= LEAST_SHORTFALL  # a comparison with NaN is false: nothing to serve
     months = tuple(np.flatnonzero(broken.any(axis=1)).tolist())
     missed_first = moment(months[0], int(np.nanargmax(short[months[0]])))
-    return SloResult(shortfall_fraction=shortfall, worst=worst, first_missed=missed_first, missed_months=months)
+    return SloResult(
+        shortfall_fraction=shortfall, worst=worst, first_missed=missed_first, missed_months=months
+    )
 
 
 def run_out(met_months: Floats, labels: Sequence[str]) -> dict[str, float]:
@@ -176,7 +193,11 @@ def run_out(met_months: Floats, labels: Sequence[str]) -> dict[str, float]:
     """
     known = met_months[np.isfinite(met_months)].astype(np.intp)
     counts = np.bincount(known, minlength=len(labels))
-    return {label: int(number) / known.size for label, number in zip(labels, counts, strict=False) if number}
+    return {
+        label: int(number) / known.size
+        for label, number in zip(labels, counts, strict=False)
+        if number
+    }
 
 
 def past_mending(ceilings: Floats, attainment: float) -> dict[str, int]:

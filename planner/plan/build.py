@@ -22,17 +22,45 @@ from planner.demand.plan import WorkloadDemand, build_demand_plan
 from planner.demand.shape import Horizon
 from planner.errors import Problem, ScenarioError
 from planner.finance.months import MonthGrid
-from planner.plan.capacity import PREFERRED_UTILISATION, Factors, Services, capacity_table, token_time_table
+from planner.plan.capacity import (
+    PREFERRED_UTILISATION,
+    Factors,
+    Services,
+    capacity_table,
+    token_time_table,
+)
 from planner.plan.clusters import cluster_plan, reliability_plan, software_plan, weeks_in_h
 from planner.plan.contradictions import contradictions, slower_drafts
 from planner.plan.money import money_plan
 from planner.plan.parts import ProcessPlan, SitePlan, as_stated
 from planner.plan.placement import deployments_of, services_of, sharing_notes, with_placement
-from planner.plan.plan import ClusterPlan, ExpansionPlan, Plan, Reuse, RulePlan, WorkloadPlan, full_load_kw
+from planner.plan.plan import (
+    ClusterPlan,
+    ExpansionPlan,
+    Plan,
+    Reuse,
+    RulePlan,
+    WorkloadPlan,
+    full_load_kw,
+)
 from planner.plan.sizes import load_tables, sizes_of
 from planner.scenario.scenario import Rule, Scenario
-from planner.scenario.workload import Compound, Flat, GrowthByYear, GrowthSteps, GrowthTable, LoadProfile, SCurve
-from planner.units import DAYS_PER_YEAR, HOURS_PER_DAY, HOURS_PER_WEEK, HOURS_PER_YEAR, MONTHS_PER_YEAR
+from planner.scenario.workload import (
+    Compound,
+    Flat,
+    GrowthByYear,
+    GrowthSteps,
+    GrowthTable,
+    LoadProfile,
+    SCurve,
+)
+from planner.units import (
+    DAYS_PER_YEAR,
+    HOURS_PER_DAY,
+    HOURS_PER_WEEK,
+    HOURS_PER_YEAR,
+    MONTHS_PER_YEAR,
+)
 
 _HOTTEST_DAY = 200.0  # 19 July: northern sites
 _CURTAILMENT_HOUR = 16.0  # from 16:00 UTC, the American afternoon peak
@@ -42,7 +70,9 @@ _DEFAULT_DEADLINE_H = 24.0
 _SHOWN_PROBLEMS = 20
 
 
-def build_plan(scenario: Scenario, reuse: Reuse | None = None, throughput_factors: Factors | None = None) -> Plan:
+def build_plan(
+    scenario: Scenario, reuse: Reuse | None = None, throughput_factors: Factors | None = None
+) -> Plan:
     """Compile a scenario into a plan; raise ScenarioError when a workload or a cluster cannot work.
 
     ``reuse`` keeps what the plans of one study share; ``throughput_factors`` multiply what the throughput model says,
@@ -52,10 +82,15 @@ def build_plan(scenario: Scenario, reuse: Reuse | None = None, throughput_factor
     catalog = reuse.catalog
     months = MonthGrid(start=scenario.start, horizon_months=scenario.horizon_months)
     horizon = Horizon(start=scenario.start, hours=months.hour_count)
-    factors, years = throughput_factors or {}, months.mid_years
+    factors = throughput_factors or {}
+    years = months.mid_years
     services, refused = services_of(scenario, factors, reuse)
-    clusters = tuple(cluster_plan(scenario, name, services, months, reuse) for name in scenario.clusters)
-    workloads = tuple(workload_plan(scenario, name, clusters, services, years) for name in scenario.workloads)
+    clusters = tuple(
+        cluster_plan(scenario, name, services, months, reuse) for name in scenario.clusters
+    )
+    workloads = tuple(
+        workload_plan(scenario, name, clusters, services, years) for name in scenario.workloads
+    )
     capacity = capacity_table(scenario, services, years)
     traffic = [demand_of(scenario, name, horizon, reuse) for name in scenario.workloads]
     demand = _demand_plan(tuple(traffic), horizon)
@@ -67,7 +102,13 @@ def build_plan(scenario: Scenario, reuse: Reuse | None = None, throughput_factor
         """
         load = workloads[index]
         tokens = float(load.tokens_per_request[0])
-        return (load.priority, load.deadline_h, len(load.cluster_order), tokens, *sorted(capacity[:, index, 0]))
+        return (
+            load.priority,
+            load.deadline_h,
+            len(load.cluster_order),
+            tokens,
+            *sorted(capacity[:, index, 0]),
+        )
 
     plan = Plan(
         seed=scenario.seed,
@@ -110,18 +151,36 @@ def repriced(plan: Plan, scenario: Scenario, reuse: Reuse) -> Plan:
     """
     stated = (cluster_plan(scenario, one.name, {}, plan.months, reuse) for one in plan.clusters)
     clusters = tuple(  # without services, whose figures are those of before
-        dataclasses.replace(new, node_power=old.node_power, group_accelerators=old.group_accelerators)
+        dataclasses.replace(
+            new, node_power=old.node_power, group_accelerators=old.group_accelerators
+        )
         for new, old in zip(stated, plan.clusters, strict=True)
     )
     money = money_plan(scenario, reuse.catalog, clusters, plan.months, plan.requests_per_node_h)
     market = dataclasses.replace(money.market, burst=plan.money.market.burst)
-    money, site = dataclasses.replace(money, market=market), _site(scenario, clusters, plan.hours)
+    money = dataclasses.replace(money, market=market)
+    site = _site(scenario, clusters, plan.hours)
     return dataclasses.replace(plan, clusters=clusters, money=money, site=site)
 
 
 _MONEY = {
-    *("money", "warnings", "notes", "prices_usd", "leased_prices_usd", "price_book", "lease", "prices"),
-    *("book_value_usd", "remaining_months", "overhead_ratio", "fixed_fraction", "usd_per_accelerator_h"),
+    *(
+        "money",
+        "warnings",
+        "notes",
+        "prices_usd",
+        "leased_prices_usd",
+        "price_book",
+        "lease",
+        "prices",
+    ),
+    *(
+        "book_value_usd",
+        "remaining_months",
+        "overhead_ratio",
+        "fixed_fraction",
+        "usd_per_accelerator_h",
+    ),
     *("exit_usd_per_accelerator", "bound_usd_per_accelerator", "term_usd_per_h"),
 }
 """Fields of a plan and its parts that no simulation reads, beyond what :func:`_steering` returns."""
@@ -133,7 +192,9 @@ def _steering(plan: Plan) -> list[object]:
     Rent by the hour orders clusters, orders by rule or process are bounded by their prices, and a cap on what the
     site draws is one on IT power by way of PUE. What burst rental costs moves nothing, and is not compiled anew.
     """
-    decides, site, burst = bool(plan.expansion.rules or plan.processes), plan.site, plan.money.market.burst
+    decides = bool(plan.expansion.rules or plan.processes)
+    site = plan.site
+    burst = plan.money.market.burst
     hourly = [one.rent for one in plan.clusters if one.rent is not None and one.is_paid_by_the_hour]
     orders = [(one.prices_usd, one.price_book) for one in plan.clusters if decides]
     rents = [terms.usd_per_accelerator_h for terms in (*hourly, *([burst.hourly] if burst else ()))]
@@ -160,7 +221,8 @@ def _same(first: Any, second: Any) -> bool:
         names = [field.name for field in dataclasses.fields(first) if field.name not in _MONEY]
         first, second = ([getattr(part, name) for name in names] for part in (first, second))
     if isinstance(first, Mapping):
-        first, second = list(first.items()), list(second.items())
+        first = list(first.items())
+        second = list(second.items())
     if isinstance(first, tuple | list):
         return len(first) == len(second) and all(map(_same, first, second))
     return bool(first == second)
@@ -179,7 +241,9 @@ def _season(start: datetime.date, hours: int) -> Floats:
 
 def _site(scenario: Scenario, clusters: tuple[ClusterPlan, ...], hours: int) -> SitePlan:
     site = scenario.site
-    overhead = (site.pue_ratio - 1.0) * (1.0 + site.pue_season_fraction * _season(scenario.start, hours))
+    overhead = (site.pue_ratio - 1.0) * (
+        1.0 + site.pue_season_fraction * _season(scenario.start, hours)
+    )
     full_kw = full_load_kw(clusters, hours)
     blocks = sorted(site.power_blocks, key=lambda block: block.date)
     hottest = 1.0 + (site.pue_ratio - 1.0) * (1.0 + site.pue_season_fraction)
@@ -201,7 +265,9 @@ def _site(scenario: Scenario, clusters: tuple[ClusterPlan, ...], hours: int) -> 
         fixed_fraction=site.pue_fixed_fraction,
         most_it_kw=most_kw,
         rated_kw=min(full_kw, most_kw),  # nobody builds cooling for more than the site may draw
-        block_h=np.array([max(0.0, (block.date - scenario.start).days * HOURS_PER_DAY) for block in blocks]),
+        block_h=np.array(
+            [max(0.0, (block.date - scenario.start).days * HOURS_PER_DAY) for block in blocks]
+        ),
         block_kw=np.cumsum([block.it_kw for block in blocks]),
         commissioning_h=site.commissioning_h_per_node,
     )
@@ -214,7 +280,8 @@ def _processes(scenario: Scenario) -> Iterator[ProcessPlan]:
 
 
 def _expansion(scenario: Scenario, months: MonthGrid) -> ExpansionPlan:
-    names, stated = list(scenario.clusters), scenario.expansion
+    names = list(scenario.clusters)
+    stated = scenario.expansion
 
     return as_stated(
         ExpansionPlan,
@@ -233,9 +300,12 @@ def _expansion(scenario: Scenario, months: MonthGrid) -> ExpansionPlan:
                 windows=_windows(rule, months),
                 lead_h=rule.lead_weeks * HOURS_PER_WEEK,
                 slip_h=rule.slip_weeks and weeks_in_h(rule.slip_weeks),
-                cooldown_months=(0 if rule.forecasts else 3) if rule.cooldown_months is None else rule.cooldown_months,
+                cooldown_months=(0 if rule.forecasts else 3)
+                if rule.cooldown_months is None
+                else rule.cooldown_months,
                 forecast_months=rule.forecast_months
-                or math.ceil(rule.lead_weeks * HOURS_PER_WEEK * MONTHS_PER_YEAR / HOURS_PER_YEAR) + 3,
+                or math.ceil(rule.lead_weeks * HOURS_PER_WEEK * MONTHS_PER_YEAR / HOURS_PER_YEAR)
+                + 3,
             )
             for rule in stated.rules
         ),
@@ -264,16 +334,24 @@ def demand_of(scenario: Scenario, name: str, horizon: Horizon, reuse: Reuse) -> 
             last = (horizon.start_utc + datetime.timedelta(hours=horizon.hours - 1)).year
             years = range(horizon.start.year, last + 1)
             begins_h = tuple(horizon.hour_of(datetime.date(year, 1, 1)) for year in years[1:])
-            growth = demands.ChangingGrowth(per_year=tuple(map(stated.rate, years)), begins_h=begins_h)
+            growth = demands.ChangingGrowth(
+                per_year=tuple(map(stated.rate, years)), begins_h=begins_h
+            )
         case Flat():
             growth = demands.CompoundGrowth(per_year=0.0)
         case SCurve() as curve:
-            growth = as_stated(demands.SCurveGrowth, curve, ceiling_multiple=curve.ceiling_multiplier)
+            growth = as_stated(
+                demands.SCurveGrowth, curve, ceiling_multiple=curve.ceiling_multiplier
+            )
         case GrowthSteps(steps=steps):
-            growth = demands.StepGrowth(steps=tuple((horizon.hour_of(step.date), step.multiplier) for step in steps))
+            growth = demands.StepGrowth(
+                steps=tuple((horizon.hour_of(step.date), step.multiplier) for step in steps)
+            )
         case GrowthTable(file=file):
             path, content = scenario.document.file_at(("workloads", name, "growth", "file"), file)
-            growth = reuse.once(("growth", content, horizon), lambda: read_growth_table(path, content, horizon))
+            growth = reuse.once(
+                ("growth", content, horizon), lambda: read_growth_table(path, content, horizon)
+            )
     return WorkloadDemand(
         name=name,
         requests_per_s=workload.requests_per_s,
@@ -281,7 +359,12 @@ def demand_of(scenario: Scenario, name: str, horizon: Horizon, reuse: Reuse) -> 
         shape=reuse.once(("shape", workload.load_profile), lambda: _shape(workload.load_profile)),
         noise=as_stated(demands.LognormalNoise, workload.noise),
         spikes=tuple(
-            as_stated(demands.LaunchSpike, spike, hour_h=horizon.hour_of(spike.date), multiple=spike.multiplier)
+            as_stated(
+                demands.LaunchSpike,
+                spike,
+                hour_h=horizon.hour_of(spike.date),
+                multiple=spike.multiplier,
+            )
             for spike in workload.spikes
         ),
         tenants=tuple(as_stated(demands.TenantStream, tenant) for tenant in workload.tenants),
@@ -300,7 +383,9 @@ def _shape(shape: LoadProfile) -> shapes.Shape:
         )
     season = as_stated(shapes.SeasonalWave, shape.season) if shape.season else shapes.SeasonalWave()
     holidays = tuple((holiday.date, holiday.multiplier) for holiday in shape.holidays)
-    return shapes.Shape(weekly_profile=profile, timezone=shape.timezone, season=season, holidays=holidays)
+    return shapes.Shape(
+        weekly_profile=profile, timezone=shape.timezone, season=season, holidays=holidays
+    )
 
 
 def read_growth_table(path: Path, content: bytes, horizon: Horizon) -> demands.TableGrowth:
@@ -312,14 +397,18 @@ def read_growth_table(path: Path, content: bytes, horizon: Horizon) -> demands.T
         rows = csv.reader(io.StringIO(content.decode("utf-8-sig"), newline=""))
         header = [cell.strip() for cell in next(rows, ())]
         if not {"date", "multiplier"} <= set(header):
-            raise ScenarioError(Problem(file=str(path), line=1, message="needs columns date, multiplier"))
-        date_at, factor_at = header.index("date"), header.index("multiplier")
+            raise ScenarioError(
+                Problem(file=str(path), line=1, message="needs columns date, multiplier")
+            )
+        date_at = header.index("date")
+        factor_at = header.index("multiplier")
         start = horizon.start.toordinal()
         for row in rows:
             if len(problems) == _SHOWN_PROBLEMS:
                 break
             try:  # a table may have a million rows: no more than must be is done for each
-                day, factor = datetime.date.fromisoformat(row[date_at].strip()), float(row[factor_at])
+                day = datetime.date.fromisoformat(row[date_at].strip())
+                factor = float(row[factor_at])
             except (ValueError, IndexError):
                 factor = -1.0
             if 0.0 <= factor < np.inf:
@@ -331,7 +420,9 @@ def read_growth_table(path: Path, content: bytes, horizon: Horizon) -> demands.T
     except (UnicodeDecodeError, csv.Error) as error:
         problems.append(Problem(file=str(path), message=f"cannot be read as CSV: {error}"))
     if not problems and not hours:
-        problems.append(Problem(file=str(path), message="holds no rows; it needs columns date, multiplier"))
+        problems.append(
+            Problem(file=str(path), message="holds no rows; it needs columns date, multiplier")
+        )
     if not problems and np.any(np.diff(hours) <= 0):
         problems.append(Problem(file=str(path), message="dates must rise from row to row"))
     if problems:
@@ -340,7 +431,11 @@ def read_growth_table(path: Path, content: bytes, horizon: Horizon) -> demands.T
 
 
 def workload_plan(
-    scenario: Scenario, name: str, clusters: Sequence[ClusterPlan], services: Services, years: Floats
+    scenario: Scenario,
+    name: str,
+    clusters: Sequence[ClusterPlan],
+    services: Services,
+    years: Floats,
 ) -> WorkloadPlan:
     """Compile one workload for routing and accounting; ``years`` are times to the middle of each month.
 
@@ -348,7 +443,11 @@ def workload_plan(
     at about the same power, which the mix that each was bought for moves a little.
     """
     workload = scenario.workloads[name]
-    deadline_h = _DEFAULT_DEADLINE_H if workload.completion_window_h is None else workload.completion_window_h
+    deadline_h = (
+        _DEFAULT_DEADLINE_H
+        if workload.completion_window_h is None
+        else workload.completion_window_h
+    )
     growth = (1.0 + workload.lengths.growth_per_year) ** years
     launch = workload.model_launch
     wanted = workload.cluster_preference if scenario.routing == "preference" else ()
@@ -363,7 +462,9 @@ def workload_plan(
     for index in _order(scenario, name, clusters, services, rank):
         kw = clusters[index].node_power.full_kw
         for tier in tiers:
-            is_as_strong = math.isclose(clusters[tier[0]].node_power.full_kw, kw, rel_tol=_SAME_POWER)
+            is_as_strong = math.isclose(
+                clusters[tier[0]].node_power.full_kw, kw, rel_tol=_SAME_POWER
+            )
             if is_as_strong and kind(tier[0]) == kind(index):
                 tier.append(index)
                 break
@@ -378,7 +479,9 @@ def workload_plan(
         deadline_h=max(1, round(deadline_h)) if workload.priority == "deferrable" else 0,
         cluster_tiers=tuple(map(tuple, tiers)),
         # At the end, unless the user has ranked them.
-        rented_tiers=sum(clusters[c].is_paid_by_the_hour and rank[c] == len(wanted) for c, *_ in tiers),
+        rented_tiers=sum(
+            clusters[c].is_paid_by_the_hour and rank[c] == len(wanted) for c, *_ in tiers
+        ),
         launch_h=(launch - scenario.start).days * HOURS_PER_DAY if launch else None,
         cached_input_fraction=workload.prefix_cache_hit_fraction,
     )
@@ -389,7 +492,11 @@ _MOST_IDLE_LATE = 0.5
 
 
 def _order(
-    scenario: Scenario, name: str, clusters: Sequence[ClusterPlan], services: Services, rank: list[int]
+    scenario: Scenario,
+    name: str,
+    clusters: Sequence[ClusterPlan],
+    services: Services,
+    rank: list[int],
 ) -> list[int]:
     """Return the clusters that can serve a workload, in the order set by the routing policy.
 
@@ -404,17 +511,30 @@ def _order(
         return per_node / services[cluster.name, name].requests_per_s
 
     def another(index: int) -> tuple[float, bool, float, str]:
-        cluster, service = clusters[index], services[clusters[index].name, name]
+        cluster = clusters[index]
+        service = services[clusters[index].name, name]
         allowed = 1.0 - scenario.slo_target.attainment_of(name)
         is_slow = service.lateness.late_fractions[0] > _MOST_IDLE_LATE * allowed
-        return rent(index), is_slow, cluster.node_power.full_kw / service.requests_per_s, cluster.name
+        return (
+            rent(index),
+            is_slow,
+            cluster.node_power.full_kw / service.requests_per_s,
+            cluster.name,
+        )
 
-    return sorted(able, key=lambda index: (rank[index] if scenario.routing == "preference" else 0, *another(index)))
+    return sorted(
+        able,
+        key=lambda index: (rank[index] if scenario.routing == "preference" else 0, *another(index)),
+    )
 
 
 def _rent_usd_per_h(cluster: ClusterPlan) -> float:
     """Return the rent of an accelerator's busy hour at the start; 0 where idle hours are paid as well."""
-    return float(cluster.rent.usd_per_accelerator_h[0]) if cluster.rent and cluster.is_paid_by_the_hour else 0.0
+    return (
+        float(cluster.rent.usd_per_accelerator_h[0])
+        if cluster.rent and cluster.is_paid_by_the_hour
+        else 0.0
+    )
 
 
 def queue_outgrown(scenario: Scenario, plan: Plan) -> Plan:
@@ -423,7 +543,8 @@ def queue_outgrown(scenario: Scenario, plan: Plan) -> Plan:
     The share is that of its tokens in all tokens asked for in the last month in which a cluster met the objective. A
     node then serves as many of its tokens as it last did in time: more would only make them later.
     """
-    table, workloads = plan.requests_per_node_h.copy(), list(plan.workloads)
+    table = plan.requests_per_node_h.copy()
+    workloads = list(plan.workloads)
     asked = np.add.reduceat(plan.demand.expected_requests_per_s, plan.month_edges_h[:-1], axis=1)
     asked *= plan.tokens_per_request.T
     for w, workload in enumerate(plan.workloads):

@@ -39,7 +39,14 @@ from planner.physics.replica import (
     price_replicas,
     price_work,
 )
-from planner.physics.slo_model import Curve, late_curve, most_rates, refusing, sustains_more, too_long_fraction
+from planner.physics.slo_model import (
+    Curve,
+    late_curve,
+    most_rates,
+    refusing,
+    sustains_more,
+    too_long_fraction,
+)
 from planner.plan.parts import as_stated, matured
 from planner.plan.plan import MOST_LOAD, Reuse
 from planner.scenario import workload as workloads
@@ -111,7 +118,8 @@ class Service:
         """Return the service at a multiple of its speed."""
         if factor == 1.0:
             return self
-        yearly, rate = tuple(rate * factor for rate in self.yearly), self.requests_per_s * factor
+        yearly = tuple(rate * factor for rate in self.yearly)
+        rate = self.requests_per_s * factor
         return replace(self, speed=self.speed * factor, requests_per_s=rate, yearly=yearly)
 
     def as_keys(self) -> dict[str, object]:
@@ -145,7 +153,9 @@ CHUNKS = tuple(256 * 2**n for n in range(7))
 """Prompt tokens of a step among which the planner chooses."""
 
 
-def layouts_of(cluster: Cluster, model: str, precision: str, tokens: float, reuse: Reuse) -> Layouts:
+def layouts_of(
+    cluster: Cluster, model: str, precision: str, tokens: float, reuse: Reuse
+) -> Layouts:
     """Return a cluster's candidate layouts for requests of this many tokens; raise CapacityError where none fits.
 
     Workloads of one model mostly share them, whatever is asked, and one that a cluster states is among all.
@@ -155,15 +165,27 @@ def layouts_of(cluster: Cluster, model: str, precision: str, tokens: float, reus
         return part_of(cluster.accelerator, reuse.catalog), shape_of(model, reuse.catalog)
 
     part, shape = reuse.once(("part and model", cluster.accelerator, model), entries)
-    stated = (cluster.accelerator, cluster.engine, model, precision, cluster.max_sequences, cluster.speculation)
+    stated = (
+        cluster.accelerator,
+        cluster.engine,
+        model,
+        precision,
+        cluster.max_sequences,
+        cluster.speculation,
+    )
 
     def priced() -> Layouts:
         work = describe(every)
-        return Layouts(every, work, price_work(work, every, reuse.calibration), np.ones(len(every), dtype=bool))
+        return Layouts(
+            every, work, price_work(work, every, reuse.calibration), np.ones(len(every), dtype=bool)
+        )
 
-    free = cluster.model_copy(update={"tensor_parallel": None, "attention": "auto", "chunk_tokens": None})
+    free = cluster.model_copy(
+        update={"tensor_parallel": None, "attention": "auto", "chunk_tokens": None}
+    )
     every, bound = (replica_specs(of, part, shape, precision, tokens) for of in (free, cluster))
-    usual, wanted = {spec.layout for spec in every}, {spec.layout for spec in bound}
+    usual = {spec.layout for spec in every}
+    wanted = {spec.layout for spec in bound}
     every += [spec for spec in bound if spec.layout not in usual]
     known = reuse.once(("layouts", stated, tuple(spec.layout for spec in every)), priced)
     return known._replace(is_allowed=np.array([spec.layout in wanted for spec in every]))
@@ -182,22 +204,32 @@ def replica_specs(
                 f"not on {cluster.tensor_parallel}"
             )
         degrees = [cluster.tensor_parallel]
-    layouts = [(degree, 1) for degree in degrees if cluster.attention != "data-parallel" or not shape.experts]
+    layouts = [
+        (degree, 1)
+        for degree in degrees
+        if cluster.attention != "data-parallel" or not shape.experts
+    ]
     if shape.experts and cluster.attention != "tensor-parallel":
         # Each of the groups holds its own sequences: one must fit in a group's share of the cache.
         layouts += [
             (degree, degree)
             for degree in degrees
-            if degree > 1 and memory_fit(part, shape, precision, degree, degree).kv_capacity_tokens >= degree * tokens
+            if degree > 1
+            and memory_fit(part, shape, precision, degree, degree).kv_capacity_tokens
+            >= degree * tokens
         ]
     if not layouts:
         raise CapacityError(
             f"{shape.name} at {precision} does not fit with attention in data parallel on {max(degrees)} x "
             f"{cluster.accelerator}; tensor-parallel would hold it"
         )
-    draft, drafts = cluster.speculation, [(0, 1.0)]
+    draft = cluster.speculation
+    drafts = [(0, 1.0)]
     if draft is not None:
-        drafts = [*(drafts if draft.use == "auto" else []), (draft.drafted_tokens, draft.mean_acceptance_length)]
+        drafts = [
+            *(drafts if draft.use == "auto" else []),
+            (draft.drafted_tokens, draft.mean_acceptance_length),
+        ]
     return [
         ReplicaSpec(
             part=part,
@@ -244,7 +276,9 @@ Factors = Mapping[tuple[str, str, str], float]
 """Throughput over the model's, by accelerator, engine and model; an empty accelerator or model stands for any."""
 
 
-def build_services(scenario: Scenario, reuse: Reuse, factors: Factors) -> tuple[Services, list[str]]:
+def build_services(
+    scenario: Scenario, reuse: Reuse, factors: Factors
+) -> tuple[Services, list[str]]:
     """Return the service of each feasible (cluster, workload) pair, and the reasons why others are infeasible.
 
     A workload that no cluster can serve is an error.
@@ -253,7 +287,10 @@ def build_services(scenario: Scenario, reuse: Reuse, factors: Factors) -> tuple[
     refused: list[str] = []
     problems: list[Problem] = []
     bought = [as_first_bought(scenario, name) for name in scenario.machines]
-    kinds = [(*_hardware(of), of.throughput_multiplier, of.engine_date, pooled_nodes(of.nodes)) for of in bought]
+    kinds = [
+        (*_hardware(of), of.throughput_multiplier, of.engine_date, pooled_nodes(of.nodes))
+        for of in bought
+    ]
     for workload_name, workload in scenario.workloads.items():
         reasons = []
         by_kind: dict[Hashable, Service | CapacityError] = {}
@@ -292,7 +329,9 @@ def served_by(
     best = _most(options(cluster, workload, reuse.catalog), workload, scenario, reuse)
     if isinstance(best, CapacityError):
         return best
-    factor, model, engine = 1.0, workload.model, best.spec.engine
+    factor = 1.0
+    model = workload.model
+    engine = best.spec.engine
     for part, of in ((cluster.accelerator, model), ("", model), (cluster.accelerator, "")):
         factor *= factors.get((part, engine, of), 1.0)
     return best.faster(factor)
@@ -302,17 +341,23 @@ def runner_up(
     cluster: Cluster, workload: Workload, service: Service, scenario: Scenario, reuse: Reuse
 ) -> Service | None:
     """Return the best that a cluster could do instead: with another engine, precision or place of prefill."""
-    other, tried = "disaggregated" if service.prefill is None else "colocated", []
+    other = "disaggregated" if service.prefill is None else "colocated"
+    tried = []
     for one in options(cluster, workload, reuse.catalog):
         if (one.engine, one.precision) != (service.spec.engine, service.spec.precision):
             tried.append(one)
-        elif cluster.prefill_decode == "auto" and cluster.throughput_tokens_per_s_per_accelerator is None:
+        elif (
+            cluster.prefill_decode == "auto"
+            and cluster.throughput_tokens_per_s_per_accelerator is None
+        ):
             tried.append(one.model_copy(update={"prefill_decode": other}))
     best = _most(tried, workload, scenario, reuse) if tried else None
     return best if isinstance(best, Service) else None
 
 
-def _most(tried: list[Cluster], workload: Workload, scenario: Scenario, reuse: Reuse) -> Service | CapacityError:
+def _most(
+    tried: list[Cluster], workload: Workload, scenario: Scenario, reuse: Reuse
+) -> Service | CapacityError:
     """Return the service of the cluster that serves most, or why the first serves nothing.
 
     Mean times say in which order they are tried: the best comes early, and others are left as soon as they are seen to
@@ -332,12 +377,18 @@ def _most(tried: list[Cluster], workload: Workload, scenario: Scenario, reuse: R
     choices = tuple((one.engine, one.precision, one.prefill_decode) for one in tried)
     key = ("order", _layout_key(tried[0], workload), workload.priority == "deferrable", choices)
     best: Service | None = None
-    for cluster in (tried[place] for place in reuse.once(key, lambda: sorted(range(len(tried)), key=expected))):
+    for cluster in (
+        tried[place] for place in reuse.once(key, lambda: sorted(range(len(tried)), key=expected))
+    ):
         floor = best.requests_per_s * (1.0 + _TIE) if best is not None else 0.0
         service = _served(cluster, workload, scenario, reuse, floor)
         if isinstance(service, Service) and service.requests_per_s > floor:
             best = service
-    return _served(tried[0], workload, scenario, reuse) if best is None else best.faster(tried[0].throughput_multiplier)
+    return (
+        _served(tried[0], workload, scenario, reuse)
+        if best is None
+        else best.faster(tried[0].throughput_multiplier)
+    )
 
 
 def _served(
@@ -353,7 +404,9 @@ def _served(
     requests for others, has every replica there is.
     Workloads that share a model's replicas choose among those that all of them take.
     """
-    dated = math.exp(dated_log_gain(cluster, cluster.engine, workload, reuse.calibration, reuse.catalog))
+    dated = math.exp(
+        dated_log_gain(cluster, cluster.engine, workload, reuse.calibration, reuse.catalog)
+    )
     service = service_of(cluster, workload, scenario, reuse, floor=floor / max(dated, 1.0))
     if isinstance(service, CapacityError):
         return service
@@ -367,14 +420,24 @@ def _served(
             if is_other and load.model == workload.model and load.priority != "deferrable":
                 beside = service_of(cluster, load, scenario, reuse)
                 if isinstance(beside, Service) and beside.spec == service.spec:
-                    nodes += busiest_requests_per_s(load, scenario.horizon_months) / beside.requests_per_s
+                    nodes += (
+                        busiest_requests_per_s(load, scenario.horizon_months)
+                        / beside.requests_per_s
+                    )
         busiest = nodes * service.requests_per_s / PREFERRED_UTILISATION
         laid_out = cluster.model_copy(update=service.as_keys())
 
         def carried(service: Service, replicas: int) -> float:
-            return replicas * service.requests_per_s * service.tensor_parallel / service.accelerators_per_node
+            return (
+                replicas
+                * service.requests_per_s
+                * service.tensor_parallel
+                / service.accelerators_per_node
+            )
 
-        most = pooled_nodes(cluster.nodes) * service.accelerators_per_node // service.tensor_parallel
+        most = (
+            pooled_nodes(cluster.nodes) * service.accelerators_per_node // service.tensor_parallel
+        )
         for replicas in POOL_STEPS:
             if replicas < most and carried(service, replicas) >= busiest:
                 few = service_of(laid_out, workload, scenario, reuse, replicas)
@@ -386,7 +449,8 @@ def _served(
 
 def busiest_requests_per_s(workload: Workload, horizon_months: int) -> float:
     """Return an upper bound on the forecast's hourly rates; infinity for growth from a table."""
-    shape, profile = workload.load_profile, workload.load_profile.weekly_profile
+    shape = workload.load_profile
+    profile = workload.load_profile.weekly_profile
     peak = shape.peak_to_mean if profile is None else max(profile) * len(profile) / sum(profile)
     peak *= 1.0 + (shape.season.amplitude_fraction if shape.season else 0.0)
     peak *= max((1.0, *(holiday.multiplier for holiday in shape.holidays)))
@@ -437,7 +501,10 @@ def dated_log_gain(
         return 0.0
     hours = (cluster.engine_date - calibration.measured_on).days * HOURS_PER_DAY
     constant_h = course.closing_months.base * HOURS_PER_YEAR / MONTHS_PER_YEAR
-    return max(matured(math.log1p(course.ceiling_gain_fraction.base), constant_h, hours), math.log(_FIRST_LIGHT))
+    return max(
+        matured(math.log1p(course.ceiling_gain_fraction.base), constant_h, hours),
+        math.log(_FIRST_LIGHT),
+    )
 
 
 def service_of(
@@ -467,23 +534,37 @@ def service_of(
 
 def _layout_key(cluster: Cluster, workload: Workload) -> Hashable:
     """Return what decides the layouts of a cluster for a workload and their mean times."""
-    return _hardware(cluster), (workload.model, workload.lengths, workload.prefix_cache_hit_fraction, workload.slo)
+    return _hardware(cluster), (
+        workload.model,
+        workload.lengths,
+        workload.prefix_cache_hit_fraction,
+        workload.slo,
+    )
 
 
 def _hardware(cluster: Cluster) -> tuple[Hashable, ...]:
     """Return the figures of a cluster that decide its layouts, whatever the workload and the number of nodes."""
-    layout = (cluster.tensor_parallel, cluster.attention, cluster.chunk_tokens, cluster.prefill_decode)
+    layout = (
+        cluster.tensor_parallel,
+        cluster.attention,
+        cluster.chunk_tokens,
+        cluster.prefill_decode,
+    )
     stated = (cluster.throughput_tokens_per_s_per_accelerator, cluster.throughput_measured_at)
     engine = (cluster.engine, cluster.precision, cluster.max_sequences, cluster.speculation)
     return cluster.accelerator, engine, layout, stated
 
 
-def _by_mean_times(cluster: Cluster, workload: Workload, reuse: Reuse) -> tuple[Layouts, OperatingPoint, Floats]:
+def _by_mean_times(
+    cluster: Cluster, workload: Workload, reuse: Reuse
+) -> tuple[Layouts, OperatingPoint, Floats]:
     """Return a cluster's layouts, their operating points at the SLO by mean times, and their requests per accelerator.
 
     Requests are per second; below zero in layouts in which the cluster may not serve.
     """
-    if workload.priority == "deferrable" and cluster.chunk_tokens is None:  # by mean times no chunk is better
+    if (
+        workload.priority == "deferrable" and cluster.chunk_tokens is None
+    ):  # by mean times no chunk is better
         cluster = cluster.model_copy(update={"chunk_tokens": model_on_part.CHUNK_TOKENS})
 
     def solved() -> tuple[Layouts, OperatingPoint, Floats]:
@@ -495,10 +576,16 @@ def _by_mean_times(cluster: Cluster, workload: Workload, reuse: Reuse) -> tuple[
     return reuse.once(("mean times", _layout_key(cluster, workload)), solved)
 
 
-def _mean_rates(replicas: Replicas, traffic: Traffic, slo: Objective) -> tuple[OperatingPoint, Floats]:
+def _mean_rates(
+    replicas: Replicas, traffic: Traffic, slo: Objective
+) -> tuple[OperatingPoint, Floats]:
     """Return operating points at the SLO by mean times, and their requests per second and accelerator."""
-    point = at_objective(replicas, np.arange(replicas["accelerators"].size), traffic, slo.ttft_s, slo.tpot_s)
-    return point, np.where(np.isfinite(point.requests_per_s), point.requests_per_s, 0.0) / replicas["accelerators"]
+    point = at_objective(
+        replicas, np.arange(replicas["accelerators"].size), traffic, slo.ttft_s, slo.tpot_s
+    )
+    return point, np.where(np.isfinite(point.requests_per_s), point.requests_per_s, 0.0) / replicas[
+        "accelerators"
+    ]
 
 
 def _maturity(cluster: Cluster, workload: Workload, catalog: Catalog) -> float:
@@ -509,13 +596,25 @@ def _maturity(cluster: Cluster, workload: Workload, catalog: Catalog) -> float:
 
 
 def _serve(
-    cluster: Cluster, workload: Workload, scenario: Scenario, reuse: Reuse, most_replicas: float, floor: float
+    cluster: Cluster,
+    workload: Workload,
+    scenario: Scenario,
+    reuse: Reuse,
+    most_replicas: float,
+    floor: float,
 ) -> Service:
     """Return the service in the layout with most requests per accelerator within the SLO."""
-    catalog, horizon_months, slo, traffic = reuse.catalog, scenario.horizon_months, workload.slo, traffic_of(workload)
+    catalog = reuse.catalog
+    horizon_months = scenario.horizon_months
+    slo = workload.slo
+    traffic = traffic_of(workload)
     layouts, point, rate = _by_mean_times(cluster, workload, reuse)
-    specs, work, replicas = layouts.specs, layouts.work, layouts.replicas
-    part, shape, best = specs[0].part, specs[0].shape, int(np.argmax(rate))
+    specs = layouts.specs
+    work = layouts.work
+    replicas = layouts.replicas
+    part = specs[0].part
+    shape = specs[0].shape
+    best = int(np.argmax(rate))
     candidates = Candidates(
         replicas=replicas,
         mean_rates=rate,
@@ -528,7 +627,9 @@ def _serve(
     speed = _maturity(cluster, workload, catalog) if claim is None else claim
     # A claim is throughput, so it moves rates; the stack's maturity moves the steps, and with them the waits.
     speeds = (1.0, claim) if claim else (speed, 1.0)
-    apart, held, least = None, None, floor / part.accelerators_per_node
+    apart = None
+    held = None
+    least = floor / part.accelerators_per_node
     if cluster.prefill_decode != "colocated" and claim is None:
         pools = apart_point(candidates, specs, workload, horizon_months, speeds, least)
         if pools is not None:
@@ -541,7 +642,8 @@ def _serve(
         else:
             tried = slo_point(candidates, workload, horizon_months, speeds, least)
         if tried is not None:
-            apart, (best, held) = None, tried
+            apart = None
+            (best, held) = tried
     if held is None:
         raise CapacityError(_NO_MORE)
     if apart is not None:
@@ -564,15 +666,23 @@ def _serve(
     else:
         prompt = workload.lengths.input.mean * (1.0 - workload.prefix_cache_hit_fraction)
         moved_s = apart.transfer_s / max(prompt, 1.0)
-        prefill = PrefillWorkers(spec=specs[apart.prefill], share=apart.prefill_share, transfer_s_per_token=moved_s)
-        layout += f", prompts on a pool of {prefill.share:.0%} in replicas of {prefill.spec.accelerators}"
+        prefill = PrefillWorkers(
+            spec=specs[apart.prefill], share=apart.prefill_share, transfer_s_per_token=moved_s
+        )
+        layout += (
+            f", prompts on a pool of {prefill.share:.0%} in replicas of {prefill.spec.accelerators}"
+        )
     if spec.drafted_tokens:
         layout += f", {spec.drafted_tokens} tokens drafted"
     yearly = held.yearly * part.accelerators_per_node
-    compute_s, mean = float(work["flops_s_per_token"][best]), workload.lengths.input.mean
-    attention_s, prefill_s = mean * replicas["attention_s_per_token2"][best], replicas["prefill_s_per_token"][best]
+    compute_s = float(work["flops_s_per_token"][best])
+    mean = workload.lengths.input.mean
+    attention_s = mean * replicas["attention_s_per_token2"][best]
+    prefill_s = replicas["prefill_s_per_token"][best]
     cached = float(workload.prefix_cache_hit_fraction * attention_s / (prefill_s + attention_s))
-    single_stream_s, full_stream_s = stream_s(work, best, spec, traffic, np.array([1.0, held.batch]))
+    single_stream_s, full_stream_s = stream_s(
+        work, best, spec, traffic, np.array([1.0, held.batch])
+    )
     wider = replace(spec, precision=model_on_part.wider_precision(part, shape, spec.precision))
     _, wide = _mean_rates(price_replicas([wider], reuse.calibration), traffic, slo)
     _, roofline = _mean_rates(price_replicas([spec], roofline_calibration()), traffic, slo)
@@ -595,7 +705,9 @@ def _serve(
             1.0 - held.prefill_fraction,
         ),
         prefill_compute_fraction=min(1.0, compute_s / float(prefill_s)),
-        wide_factor=min(1.0, float(wide[0] / rate[best])) if rate[best] > 0 and wider.memory().fits else 0.0,
+        wide_factor=min(1.0, float(wide[0] / rate[best]))
+        if rate[best] > 0 and wider.memory().fits
+        else 0.0,
         roofline_factor=float(roofline[0]) / (float(rate[best]) or math.inf),
         layout=layout,
         prefill=prefill,
@@ -606,7 +718,9 @@ def _serve(
     )
 
 
-def stream_s(work: ReplicaWork, best: int, spec: ReplicaSpec, traffic: Traffic, batch: Floats) -> list[float]:
+def stream_s(
+    work: ReplicaWork, best: int, spec: ReplicaSpec, traffic: Traffic, batch: Floats
+) -> list[float]:
     """Return the memory traffic of one board in a decode step, in seconds at full bandwidth, shape (batches,).
 
     Weights that every step reads, the experts that a batch touches, 1 − (1 − k/E)^B of them, and the cache of each
@@ -623,7 +737,9 @@ def stream_s(work: ReplicaWork, best: int, spec: ReplicaSpec, traffic: Traffic, 
 def token_time_table(scenario: Scenario, services: Services) -> Floats:
     """Return the shares of a request's machine time by kind of token, shape (clusters, workloads, 3); 0 for none."""
     rows = [[services.get((c, w)) for w in scenario.workloads] for c in scenario.clusters]
-    return np.array([[service.token_time if service else (0.0, 0.0, 0.0) for service in row] for row in rows])
+    return np.array(
+        [[service.token_time if service else (0.0, 0.0, 0.0) for service in row] for row in rows]
+    )
 
 
 def capacity_table(scenario: Scenario, services: Services, month_mid_years: Floats) -> Floats:
@@ -724,13 +840,19 @@ class Candidates:
 
     def asked(self, index: int, slo: Objective) -> ServiceTerms:
         """Return latency objectives and the number of replicas that a router pools in a layout."""
-        per_node = max(self.accelerators_per_node / float(self.replicas["accelerators"][index]), 1.0)
-        pooled = {"cluster": pooled_nodes(self.nodes) * per_node, "node": per_node, "replica": 1.0}[self.router_pool]
+        per_node = max(
+            self.accelerators_per_node / float(self.replicas["accelerators"][index]), 1.0
+        )
+        pooled = {"cluster": pooled_nodes(self.nodes) * per_node, "node": per_node, "replica": 1.0}[
+            self.router_pool
+        ]
         return ServiceTerms(
             ttft_s=slo.ttft_s,
             tpot_s=slo.tpot_s,
             percentile=slo.share,
-            pooled_replicas=float(np.clip(min(pooled, self.most_replicas) * self.share, 1.0, _MOST_POOLED))
+            pooled_replicas=float(
+                np.clip(min(pooled, self.most_replicas) * self.share, 1.0, _MOST_POOLED)
+            )
             ** self.pooling,
         )
 
@@ -750,15 +872,24 @@ class Candidates:
         order = order[self.mean_rates[order] >= 0.0]
         together = ReplicaTimes(self.replicas, order, speed, lengths)
         keeping = too_long_fraction(together, slo.ttft_s) <= 1.0 - slo.share + _ROUNDING
-        trials = list(zip(order.tolist(), keeping.tolist(), most_rates(together, slo.tpot_s).tolist(), strict=True))
+        trials = list(
+            zip(
+                order.tolist(),
+                keeping.tolist(),
+                most_rates(together, slo.tpot_s).tolist(),
+                strict=True,
+            )
+        )
         chosen: tuple[int, Curve, float] | None = None
         for tried in ([trial for trial in trials if trial[1]], trials):
-            chosen, best = None, (floor > 0.0, floor or -1.0)
+            chosen = None
+            best = (floor > 0.0, floor or -1.0)
             for index, may_keep, most in tried:
                 count = float(self.replicas["accelerators"][index])
                 if best[0] and best[1] * count >= most:
                     continue
-                times, asked = ReplicaTimes(self.replicas, index, speed, lengths), self.asked(index, slo)
+                times = ReplicaTimes(self.replicas, index, speed, lengths)
+                asked = self.asked(index, slo)
                 if best[0] and not sustains_more(times, asked, best[1] * count):
                     continue
                 curve = late_curve(times, asked)
@@ -766,13 +897,16 @@ class Candidates:
                 keeps = rate > 0.0 and may_keep
                 worth = (keeps, rate if keeps else -curve.too_long_fraction if rate > 0.0 else -1.0)
                 if worth > best or (chosen is None and not floor):
-                    chosen, best = (index, curve, rate), worth
+                    chosen = (index, curve, rate)
+                    best = worth
             if floor > 0.0 or (chosen is not None and chosen[2] > 0.0):
                 break
         return chosen
 
 
-def stated_over_formula(cluster: Cluster, workload: Workload, candidates: Candidates) -> float | None:
+def stated_over_formula(
+    cluster: Cluster, workload: Workload, candidates: Candidates
+) -> float | None:
     """Return the user's stated throughput over the formula's, at the lengths it was measured at.
 
     stated output tokens per second / output tokens of a request / the formula's requests per second, of an accelerator.
@@ -780,14 +914,20 @@ def stated_over_formula(cluster: Cluster, workload: Workload, candidates: Candid
     lengths and cached share are the workload's on both sides, so that only the lengths differ; at either lengths the
     replica is the one that serves most. None where the user states none.
     """
-    stated, lengths = cluster.throughput_tokens_per_s_per_accelerator, cluster.throughput_measured_at
+    stated = cluster.throughput_tokens_per_s_per_accelerator
+    lengths = cluster.throughput_measured_at
     if stated is None or lengths is None:  # never one without the other: validation sees to it
         return None
-    there = replace(traffic_of(workload), input_tokens=lengths.input_tokens, output_tokens=lengths.output_tokens)
-    rates = np.where(candidates.mean_rates < 0.0, -1.0, _mean_rates(candidates.replicas, there, workload.slo)[1])
+    there = replace(
+        traffic_of(workload), input_tokens=lengths.input_tokens, output_tokens=lengths.output_tokens
+    )
+    rates = np.where(
+        candidates.mean_rates < 0.0, -1.0, _mean_rates(candidates.replicas, there, workload.slo)[1]
+    )
     formula = float(rates.max())
     if workload.priority != "deferrable":
-        planned, tokens = lengths_of(workload), workload.lengths
+        planned = lengths_of(workload)
+        tokens = workload.lengths
         prompts = planned.prompt_tokens * (lengths.input_tokens / tokens.input.mean)
         outputs = planned.output_tokens * (lengths.output_tokens / tokens.output.mean)
         measured = replace(planned, prompt_tokens=prompts, output_tokens=outputs)
@@ -820,7 +960,9 @@ class Point:
     lateness: Lateness = SHARP
 
 
-def as_tokens_grow(workload: Workload, horizon_months: int, rate: Callable[[float], float]) -> tuple[Floats, float]:
+def as_tokens_grow(
+    workload: Workload, horizon_months: int, rate: Callable[[float], float]
+) -> tuple[Floats, float]:
     """Return the rates after 0, 1, 2, ... years of token growth, and the years after which the SLO is infeasible.
 
     ``rate`` has that of requests so many times as long as on day one. Once they are too long for the objective nothing
@@ -832,7 +974,8 @@ def as_tokens_grow(workload: Workload, horizon_months: int, rate: Callable[[floa
     gone = int(np.argmax(rates <= 0.0))
     if rates[gone] > 0.0 or gone == 0:
         return rates, np.inf
-    low, high = 12 * (gone - 1), 12 * gone
+    low = 12 * (gone - 1)
+    high = 12 * gone
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if rate(yearly_growth ** (middle / 12)) > 0.0 else (low, middle)
@@ -840,20 +983,27 @@ def as_tokens_grow(workload: Workload, horizon_months: int, rate: Callable[[floa
 
 
 def slo_point(
-    candidates: Candidates, workload: Workload, horizon_months: int, speeds: tuple[float, float], floor: float = 0.0
+    candidates: Candidates,
+    workload: Workload,
+    horizon_months: int,
+    speeds: tuple[float, float],
+    floor: float = 0.0,
 ) -> tuple[int, Point] | None:
     """Return the best layout, and its operating point at the SLO percentile.
 
     ``speeds`` are that of the steps, and a factor on the rates that come of it. None where no layout sustains more than
     ``floor`` requests per second and accelerator.
     """
-    lengths, replicas, (speed, factor) = lengths_of(workload), candidates.replicas, speeds
+    lengths = lengths_of(workload)
+    replicas = candidates.replicas
+    (speed, factor) = speeds
     chosen = candidates.best(speed, workload.slo, lengths, floor / factor)
     if chosen is None:
         return None
     best, curve, rate = chosen
     accelerators = float(replicas["accelerators"][best])
-    times, asked = ReplicaTimes(replicas, best, speed, lengths), candidates.asked(best, workload.slo)
+    times = ReplicaTimes(replicas, best, speed, lengths)
+    asked = candidates.asked(best, workload.slo)
 
     def after(growth: float) -> float:
         if growth == 1.0:
@@ -884,15 +1034,23 @@ def slo_point(
 
 
 def mean_point(
-    replicas: Replicas, best: int, workload: Workload, point: OperatingPoint, horizon_months: int, speed: float
+    replicas: Replicas,
+    best: int,
+    workload: Workload,
+    point: OperatingPoint,
+    horizon_months: int,
+    speed: float,
 ) -> Point:
     """Return the operating point of deferrable work, by mean times since its deadline is hours away."""
 
     def after(growth: float) -> float:
-        later, place = point, best
+        later = point
+        place = best
         if growth != 1.0:
-            traffic, slo = traffic_of(workload, growth), workload.slo
-            later, place = at_objective(replicas, np.array([best]), traffic, slo.ttft_s, slo.tpot_s), 0
+            traffic = traffic_of(workload, growth)
+            slo = workload.slo
+            later = at_objective(replicas, np.array([best]), traffic, slo.ttft_s, slo.tpot_s)
+            place = 0
         rate = float(later.requests_per_s[place])
         return rate / float(replicas["accelerators"][best]) if np.isfinite(rate) else 0.0
 
@@ -903,11 +1061,15 @@ def mean_point(
         batch=float(point.running_sequences[best]),
         tpot_s=float(point.tpot_s[best]),
         held_tpot_s=float(point.tpot_s[best]),
-        prefill_fraction=_prefill_fraction(replicas, best, workload, float(point.requests_per_s[best])),
+        prefill_fraction=_prefill_fraction(
+            replicas, best, workload, float(point.requests_per_s[best])
+        ),
     )
 
 
-def _prefill_fraction(replicas: Replicas, best: int, workload: Workload, requests_per_s: float) -> float:
+def _prefill_fraction(
+    replicas: Replicas, best: int, workload: Workload, requests_per_s: float
+) -> float:
     """Return the share of a loaded replica's time spent in prefill."""
     prompt = workload.lengths.input.mean * (1.0 - workload.prefix_cache_hit_fraction)
     prefill_s = prompt * replicas["prefill_s_per_token"][best]
@@ -915,8 +1077,24 @@ def _prefill_fraction(replicas: Replicas, best: int, workload: Workload, request
     return float(np.clip(requests_per_s * prefill_s, 0.0, 0.95))
 
 
-_OVERLOADS = (1.05, 1.1, 1.2, 1.35, 1.5, 1.75, MOST_LOAD)  # loads beyond capacity at which refusals are worked out
-_FAR_BEYOND = (2.5, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0)  # the same where few are missed at the last of those
+_OVERLOADS = (
+    1.05,
+    1.1,
+    1.2,
+    1.35,
+    1.5,
+    1.75,
+    MOST_LOAD,
+)  # loads beyond capacity at which refusals are worked out
+_FAR_BEYOND = (
+    2.5,
+    3.0,
+    4.0,
+    6.0,
+    8.0,
+    12.0,
+    16.0,
+)  # the same where few are missed at the last of those
 _BY_PACE = 3  # of those, at which the pace alone is worked out where more are missed: there the best choice is unknown
 _FEW_MISSED = 0.025
 """Share missed at twice the capacity, beyond what is too long on an idle replica, up to which capacity says little of
@@ -928,7 +1106,9 @@ pace is held: the more are refused, the less it hangs on their length. Fitted to
 on 33 pairs of traffic and machines, which they match by 3 points of requests missed."""
 _REFUSED = (0.0, 0.025, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 """Shares refused between which that at a load is interpolated."""
-_BATCHES = np.linspace(0.0, 1.0, 200)[1:]  # over the largest, between which that of a pace is interpolated
+_BATCHES = np.linspace(0.0, 1.0, 200)[
+    1:
+]  # over the largest, between which that of a pace is interpolated
 
 
 def without_end(loads: Floats, late: Floats, curve: Curve) -> Lateness:
@@ -946,7 +1126,9 @@ def without_end(loads: Floats, late: Floats, curve: Curve) -> Lateness:
     )
 
 
-def _refusing_lateness(curve: Curve, times: ReplicaTimes, asked: ServiceTerms, held_s: float) -> Lateness:
+def _refusing_lateness(
+    curve: Curve, times: ReplicaTimes, asked: ServiceTerms, held_s: float
+) -> Lateness:
     """Return the shares late and rejected where the router rejects requests that would be late.
 
     Beyond capacity as many are missed as by the best choice of whom to refuse, or more, where a router that holds the
@@ -965,18 +1147,24 @@ def _refusing_lateness(curve: Curve, times: ReplicaTimes, asked: ServiceTerms, h
         refused, beyond = refusing(times, asked, capacity * np.array(overloads))
         best = np.maximum(refused + (1.0 - refused) * beyond, at_capacity)
         missed = np.maximum.accumulate(np.maximum(best, by_pace(overloads)))
-        return np.minimum(np.maximum.accumulate(np.maximum(refused, by_pace(overloads))), missed), missed
+        return np.minimum(
+            np.maximum.accumulate(np.maximum(refused, by_pace(overloads))), missed
+        ), missed
 
     overloads: tuple[float, ...] = _OVERLOADS
     refused, missed = beyond_capacity(overloads)
     if missed[-1] - curve.too_long_fraction < _FEW_MISSED:
         refused, missed = beyond_capacity(overloads + _FAR_BEYOND)
         kept = min(int((missed - curve.too_long_fraction < _MANY_MISSED).sum()) + 1, missed.size)
-        overloads, refused, missed = (overloads + _FAR_BEYOND)[:kept], refused[:kept], missed[:kept]
+        overloads = (overloads + _FAR_BEYOND)[:kept]
+        refused = refused[:kept]
+        missed = missed[:kept]
     else:
         further = _FAR_BEYOND[:_BY_PACE]
         overloads += further
-        refused, missed = (np.append(share, np.maximum(share[-1], by_pace(further))) for share in (refused, missed))
+        refused, missed = (
+            np.append(share, np.maximum(share[-1], by_pace(further))) for share in (refused, missed)
+        )
     below = loads < 1.0
     return Lateness(
         loads=(*loads[below].tolist(), 1.0, *overloads),
@@ -1002,10 +1190,13 @@ def _admitted_by_pace(times: ReplicaTimes, held_s: float) -> tuple[Floats, Float
     """
     lengths = times.lengths
     relative = lengths.prompt_tokens / (lengths.prompt_weights @ lengths.prompt_tokens)
-    rates, admitted = [], []
+    rates = []
+    admitted = []
     for share in _REFUSED:
         even = _EVEN * share
-        left = lengths.prompt_weights * (1.0 - np.minimum(share * (even + relative) / (even + 1.0), 1.0))
+        left = lengths.prompt_weights * (
+            1.0 - np.minimum(share * (even + relative) / (even + 1.0), 1.0)
+        )
         thinned = times.weighted(left / left.sum())
         batches = max(thinned.most_batch, 1.0) * _BATCHES
         batch = np.interp([held_s], thinned.tpot_s(batches), batches)
@@ -1023,7 +1214,9 @@ one of them up sends what it would have taken to the others. Held to the zoom.""
 _PREFILL_FILL = 0.92
 """What a pool of prefill workers sustains over what the waits of one by itself allow: held to the zoom, where a queue
 of prompts, once there, drains slowly."""
-_NO_OBJECTIVE_S = 60.0  # to the first token of a worker that computes no prompt, per token of one that only does
+_NO_OBJECTIVE_S = (
+    60.0  # to the first token of a worker that computes no prompt, per token of one that only does
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -1046,7 +1239,9 @@ class Apart:
     """Requests per second and accelerator of prefill and of decode workers by mean times, shape (layouts,) each."""
 
 
-def separate(specs: list[ReplicaSpec], candidates: Candidates, traffic: Traffic, slo: Objective) -> Apart:
+def separate(
+    specs: list[ReplicaSpec], candidates: Candidates, traffic: Traffic, slo: Objective
+) -> Apart:
     """Return the best prefill workers balanced with the best decode workers, by mean times.
 
     1/rate = 1/prefill rate + 1/decode rate. Workers that decode are among the layouts that may be tried, where the
@@ -1057,13 +1252,16 @@ def separate(specs: list[ReplicaSpec], candidates: Candidates, traffic: Traffic,
     may_decode &= chunks == chunks[may_decode].min()
     prompt = traffic.input_tokens * (1.0 - traffic.cached_fraction)
     cached = [spec.part.formats[spec.precision].cache_bytes for spec in specs]
-    moved = np.array([s.shape.kv_bytes_per_token(width) * prompt for s, width in zip(specs, cached, strict=True)])
+    moved = np.array(
+        [s.shape.kv_bytes_per_token(width) * prompt for s, width in zip(specs, cached, strict=True)]
+    )
     network = np.array([spec.part.network_bytes_per_s * spec.accelerators for spec in specs])
     prefills, point = disaggregated(replicas, traffic, (slo.ttft_s, slo.tpot_s), moved / network)
     decoded = np.where(np.isfinite(point.requests_per_s), point.requests_per_s, 0.0)
     prefill = np.where(chunks == chunks.max(), prefills / replicas["accelerators"], -1.0)
     decode = np.where(may_decode, decoded / replicas["accelerators"], -1.0)
-    first, second = int(np.argmax(prefill)), int(np.argmax(decode))
+    first = int(np.argmax(prefill))
+    second = int(np.argmax(decode))
     total = float(prefill[first] + decode[second])
     return Apart(
         rate=float(prefill[first] * decode[second]) / total if total > 0.0 else 0.0,
@@ -1076,7 +1274,9 @@ def separate(specs: list[ReplicaSpec], candidates: Candidates, traffic: Traffic,
     )
 
 
-def workers(accelerators: int, sizes: tuple[int, int], rates: tuple[float, float]) -> tuple[int, int]:
+def workers(
+    accelerators: int, sizes: tuple[int, int], rates: tuple[float, float]
+) -> tuple[int, int]:
     """Return the whole prefill and decode workers that serve most with some accelerators; none where two do not fit.
 
     ``sizes`` are the accelerators of one worker of each kind, and ``rates`` what each accelerator of it sustains.
@@ -1110,11 +1310,16 @@ def apart_point(
         def by_mean(growth: float) -> Apart:
             return separate(specs, candidates, traffic_of(workload, growth), workload.slo)
 
-        apart, factor = by_mean(1.0), speed * factor
+        apart = by_mean(1.0)
+        factor = speed * factor
         if apart.rate * factor <= floor and floor > 0.0:
             return None
-        yearly, outgrown_years = as_tokens_grow(workload, months, lambda growth: by_mean(growth).rate)
-        batch, tpot_s = (float(of[apart.decode]) for of in (apart.point.running_sequences, apart.point.tpot_s))
+        yearly, outgrown_years = as_tokens_grow(
+            workload, months, lambda growth: by_mean(growth).rate
+        )
+        batch, tpot_s = (
+            float(of[apart.decode]) for of in (apart.point.running_sequences, apart.point.tpot_s)
+        )
     else:
         pools = _within_slo(candidates, specs, workload, speed, floor=floor / factor)
         if pools is None:
@@ -1122,7 +1327,9 @@ def apart_point(
         apart, prefill, decode = pools
 
         def after(growth: float) -> float:
-            later = pools if growth == 1.0 else _within_slo(candidates, specs, workload, speed, growth)
+            later = (
+                pools if growth == 1.0 else _within_slo(candidates, specs, workload, speed, growth)
+            )
             return later[0].rate if later is not None else 0.0
 
         yearly, outgrown_years = as_tokens_grow(workload, months, after)
@@ -1158,8 +1365,15 @@ def _within_slo(
     slo, lengths, may_be_late = workload.slo, lengths_of(workload, growth), 1.0 - workload.slo.share
     mean = separate(specs, candidates, traffic_of(workload, growth), slo)
     first_s = max(slo.ttft_s - mean.transfer_s - slo.tpot_s, 1e-3)
-    to_first = {"ttft_s": first_s, "tpot_s": _NO_OBJECTIVE_S, "percentile": 1.0 - _TO_FIRST_TOKENS * may_be_late}
-    to_tokens = {"ttft_s": _NO_OBJECTIVE_S, "percentile": 1.0 - (1.0 - _TO_FIRST_TOKENS) * may_be_late}
+    to_first = {
+        "ttft_s": first_s,
+        "tpot_s": _NO_OBJECTIVE_S,
+        "percentile": 1.0 - _TO_FIRST_TOKENS * may_be_late,
+    }
+    to_tokens = {
+        "ttft_s": _NO_OBJECTIVE_S,
+        "percentile": 1.0 - (1.0 - _TO_FIRST_TOKENS) * may_be_late,
+    }
 
     counts = candidates.replicas["accelerators"]
     most = pooled_nodes(candidates.nodes) if candidates.router_pool == "cluster" else 1
@@ -1170,11 +1384,14 @@ def _within_slo(
     ) -> tuple[int, Curve, float] | None:
         """Return the best workers of a pool that leave room for another, the miss curve of one, and its rate."""
         terms = slo.model_copy(update=asked)
-        rates, share = mean.mean_rates[pool], mean.prefill_share if pool == 0 else 1.0 - mean.prefill_share
+        rates = mean.mean_rates[pool]
+        share = mean.prefill_share if pool == 0 else 1.0 - mean.prefill_share
         fitting = np.where(counts <= room, rates, -1.0)
         rates = fitting if fitting.max() >= 0.0 else rates
         pooling = _PREFILL_POOLING if pool == 0 else 1.0
-        return replace(candidates, mean_rates=rates, share=share, pooling=pooling).best(speed, terms, work, least)
+        return replace(candidates, mean_rates=rates, share=share, pooling=pooling).best(
+            speed, terms, work, least
+        )
 
     bare = replace(lengths, output_tokens=np.ones(1), output_weights=np.ones(1))
     room = there - counts[mean.mean_rates[1] >= 0.0].min()
@@ -1183,7 +1400,9 @@ def _within_slo(
     first, prefill, prefill_rate = prefills
     prefill_rate *= _PREFILL_FILL
     least = 1.0 / (1.0 / floor - 1.0 / prefill_rate) if floor > 0.0 else 0.0
-    decodes = best(1, there - counts[first], to_tokens, replace(lengths, cached_fraction=1.0), least)
+    decodes = best(
+        1, there - counts[first], to_tokens, replace(lengths, cached_fraction=1.0), least
+    )
     if decodes is None:
         return None
     second, decode, decode_rate = decodes
@@ -1193,7 +1412,9 @@ def _within_slo(
     rate = min(split[0] * sizes[0] * prefill_rate, split[1] * sizes[1] * decode_rate) / pool
     if rate <= floor and floor > 0.0:
         return None
-    apart = replace(mean, rate=rate, prefill=first, decode=second, prefill_share=split[0] * sizes[0] / pool)
+    apart = replace(
+        mean, rate=rate, prefill=first, decode=second, prefill_share=split[0] * sizes[0] / pool
+    )
     return apart, prefill, decode
 
 
@@ -1202,9 +1423,14 @@ def _lateness_of_both(prefill: Curve, decode: Curve) -> Lateness:
     if min(prefill.capacity_requests_per_s, decode.capacity_requests_per_s) <= 0.0:
         return SHARP
     pools = (prefill, decode)
-    by_pool = [(curve.requests_per_s / curve.capacity_requests_per_s, curve.late_fraction) for curve in pools]
+    by_pool = [
+        (curve.requests_per_s / curve.capacity_requests_per_s, curve.late_fraction)
+        for curve in pools
+    ]
     last = min(float(loads[-1]) for loads, _ in by_pool)
-    loads = np.unique(np.concatenate([[0.0], *(loads[loads <= last] for loads, _ in by_pool), [last]]))
+    loads = np.unique(
+        np.concatenate([[0.0], *(loads[loads <= last] for loads, _ in by_pool), [last]])
+    )
     attainment = np.ones_like(loads)
     for at, late in by_pool:
         attainment *= 1.0 - np.interp(loads, at, late)

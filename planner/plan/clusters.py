@@ -13,11 +13,27 @@ from planner.catalog.entries import ArchitectureClass, Stack
 from planner.catalog.load import Catalog
 from planner.errors import ScenarioError
 from planner.finance.months import MonthGrid
-from planner.physics.power import HOST_IDLE_W, BoardRating, NodePower, NodeRating, ServingMix, build_node_power
+from planner.physics.power import (
+    HOST_IDLE_W,
+    BoardRating,
+    NodePower,
+    NodeRating,
+    ServingMix,
+    build_node_power,
+)
 from planner.plan import parts
 from planner.plan.capacity import Service, Services, dated_log_gain
 from planner.plan.money import api_plan, last_day, lease_terms, rent_plan
-from planner.plan.parts import CausePlan, Headcount, PlannedWork, PriceBook, StackPlan, TeamPlan, ThreePoint, as_stated
+from planner.plan.parts import (
+    CausePlan,
+    Headcount,
+    PlannedWork,
+    PriceBook,
+    StackPlan,
+    TeamPlan,
+    ThreePoint,
+    as_stated,
+)
 from planner.plan.plan import ClusterPlan, OrderPlan, OwnedPlan, PaymentPlan, Prices, Reuse
 from planner.scenario.cluster import ON_SITE, Cluster, Order, Owned, Spot
 from planner.scenario.fields import PerThousand, Spread
@@ -26,40 +42,67 @@ from planner.scenario.site import dated_quotes, standing_price
 from planner.units import HOURS_PER_DAY, HOURS_PER_WEEK, HOURS_PER_YEAR, MONTHS_PER_YEAR
 
 
-@functools.lru_cache(maxsize=64)  # 70 kB each, and others in every replication of a study: more would fill its memory
+@functools.lru_cache(
+    maxsize=64
+)  # 70 kB each, and others in every replication of a study: more would fill its memory
 def _node_power(rating: NodeRating, mix: ServingMix) -> NodePower:
     return build_node_power(rating, mix)
 
 
-def cluster_plan(scenario: Scenario, name: str, services: Services, months: MonthGrid, reuse: Reuse) -> ClusterPlan:
+def cluster_plan(
+    scenario: Scenario, name: str, services: Services, months: MonthGrid, reuse: Reuse
+) -> ClusterPlan:
     """Compile one cluster into its plan."""
-    catalog, cluster = reuse.catalog, scenario.clusters[name]
-    online_h = None if cluster.order else ((cluster.online or scenario.start) - scenario.start).days * HOURS_PER_DAY
+    catalog = reuse.catalog
+    cluster = scenario.clusters[name]
+    online_h = (
+        None
+        if cluster.order
+        else ((cluster.online or scenario.start) - scenario.start).days * HOURS_PER_DAY
+    )
     if (api := api_plan(scenario, name, months, catalog)) is not None:
         board = BoardRating(tdp_w=1.0, idle_w=0.5)  # of which there is none
-        retire_h = (cluster.retire - scenario.start).days * HOURS_PER_DAY if cluster.retire else np.inf
+        retire_h = (
+            (cluster.retire - scenario.start).days * HOURS_PER_DAY if cluster.retire else np.inf
+        )
         return ClusterPlan(
             name=name, accelerator="", vendor="", nodes=0, accelerators_per_node=1, group_accelerators=1,
             online_h=online_h, order=None, retire_h=retire_h, failure_multiplier=0.0, nameplate_kw=0.0,
             node_power=build_node_power(NodeRating(board=board), _IDLE), prices_usd=(0.0,) * 4, api=api,
         )  # fmt: skip
     entry = catalog.accelerator(cluster.accelerator)
-    vendor, per_node = entry.vendor.value, entry.accelerators_per_node.value
-    served = {workload: services[name, workload] for workload in scenario.workloads if (name, workload) in services}
+    vendor = entry.vendor.value
+    per_node = entry.accelerators_per_node.value
+    served = {
+        workload: services[name, workload]
+        for workload in scenario.workloads
+        if (name, workload) in services
+    }
     widest = max((service.tensor_parallel for service in served.values()), default=per_node)
     loses_node = catalog.vendor(vendor).lost_with_accelerator.value == "node"
     list_usd = cluster.accelerator_price_usd
     if list_usd is None:  # the absence of both was refused with the scenario
         list_usd = entry.accelerator_price_usd.value if entry.accelerator_price_usd else 0.0
-    book = PriceBook(start=scenario.start, list_price=standing_price(cluster, list_usd), quotes=dated_quotes(cluster))
+    book = PriceBook(
+        start=scenario.start,
+        list_price=standing_price(cluster, list_usd),
+        quotes=dated_quotes(cluster),
+    )
     unit_usd = book.accelerator_usd(order_date(scenario, cluster), max(cluster.nodes, 1) * per_node)
-    around = (entry.host_usd_per_accelerator, entry.network_usd_per_accelerator, entry.storage_usd_per_accelerator)
+    around = (
+        entry.host_usd_per_accelerator,
+        entry.network_usd_per_accelerator,
+        entry.storage_usd_per_accelerator,
+    )
     host, network, storage = (fact.value * per_node if fact else 0.0 for fact in around)
     host = host if cluster.host_usd_per_node is None else cluster.host_usd_per_node
     new = (unit_usd * per_node, host, network, storage)
-    rent, lease = rent_plan(scenario, name, months, catalog), lease_terms(cluster)
+    rent = rent_plan(scenario, name, months, catalog)
+    lease = lease_terms(cluster)
     retire = last_day(cluster, scenario.start)
-    booked = lease.owed_fraction if lease else float(rent is None)  # of its price: what is owed for it, or nothing
+    booked = (
+        lease.owed_fraction if lease else float(rent is None)
+    )  # of its price: what is owed for it, or nothing
     board = BoardRating(tdp_w=entry.tdp_w.value, idle_w=entry.idle_w.value)
     rating = NodeRating(board=board, boards=per_node, host_idle_w=HOST_IDLE_W * per_node / 8.0)
     mix = _mix(scenario, served)
@@ -85,7 +128,9 @@ def cluster_plan(scenario: Scenario, name: str, services: Services, months: Mont
     )
 
 
-def _owned(scenario: Scenario, name: str, stated: Owned, nodes: int, prices_usd: Prices) -> OwnedPlan:
+def _owned(
+    scenario: Scenario, name: str, stated: Owned, nodes: int, prices_usd: Prices
+) -> OwnedPlan:
     """Compile owned machines, with their cost split over a node's parts in the ratio of the cluster's prices."""
     cost_usd = sum(prices_usd) * nodes if stated.cost_usd is None else stated.cost_usd
     if (stated.book_value_usd or 0.0) > cost_usd:
@@ -101,7 +146,9 @@ def _owned(scenario: Scenario, name: str, stated: Owned, nodes: int, prices_usd:
         stated,
         bought_h=(stated.bought - scenario.start).days * HOURS_PER_DAY,
         prices_usd=prices_usd,
-        book_value_usd=None if stated.book_value_usd is None else stated.book_value_usd / max(nodes, 1),
+        book_value_usd=None
+        if stated.book_value_usd is None
+        else stated.book_value_usd / max(nodes, 1),
     )
 
 
@@ -115,7 +162,9 @@ def _order(scenario: Scenario, order: Order) -> OrderPlan:
         slip_h=weeks_in_h(order.slip_weeks),
         interval_h=order.delivery_interval_weeks * week,
         payments=tuple(
-            as_stated(PaymentPlan, stated, from_order=stated.when == "order", after_h=stated.weeks * week)
+            as_stated(
+                PaymentPlan, stated, from_order=stated.when == "order", after_h=stated.weeks * week
+            )
             for stated in order.payments
         ),
     )
@@ -156,10 +205,14 @@ def _mix(scenario: Scenario, services: dict[str, Service]) -> ServingMix:
 
     def mean(field: str) -> float:
         # Rounded, so that a mix whose workloads all grow alike is the same mix to the last digit.
-        return float(f"{weights @ np.array([getattr(service, field) for service in services.values()]):.10g}")
+        return float(
+            f"{weights @ np.array([getattr(service, field) for service in services.values()]):.10g}"
+        )
 
-    batch, prefill = max(mean("batch"), 1.0), mean("prefill_fraction")
-    single_s, full_s = mean("single_tpot_s"), mean("tpot_s") * (1.0 - prefill)
+    batch = max(mean("batch"), 1.0)
+    prefill = mean("prefill_fraction")
+    single_s = mean("single_tpot_s")
+    full_s = mean("tpot_s") * (1.0 - prefill)
     # Time and traffic of a step are straight lines in the batch through what they are for one sequence and for all.
     further = max(batch - 1.0, 1.0)
     slope = max(full_s - single_s, 0.0) / further
@@ -183,7 +236,9 @@ def reliability_plan(scenario: Scenario, catalog: Catalog) -> parts.ReliabilityP
     causes = tuple(
         CausePlan(
             name=name,
-            per_node_h=cause.per_1000_node_days.value / (1000.0 * HOURS_PER_DAY) * stated.failure_multiplier,
+            per_node_h=cause.per_1000_node_days.value
+            / (1000.0 * HOURS_PER_DAY)
+            * stated.failure_multiplier,
             whole_node=cause.scope.value == "node",
             soft_fraction=cause.soft_fraction.value,
             medium_fraction=cause.medium_fraction.value,
@@ -193,7 +248,11 @@ def reliability_plan(scenario: Scenario, catalog: Catalog) -> parts.ReliabilityP
     # Of no rate of its own: a spot contract says how often, and for its own nodes alone.
     if any(isinstance(cluster.contract, Spot) for cluster in scenario.clusters.values()):
         name = parts.INTERRUPTION
-        causes += (CausePlan(name=name, per_node_h=0.0, whole_node=True, soft_fraction=1.0, medium_fraction=0.0),)
+        causes += (
+            CausePlan(
+                name=name, per_node_h=0.0, whole_node=True, soft_fraction=1.0, medium_fraction=0.0
+            ),
+        )
     left_open = stated.left_open()
     priors = {path: catalog.prior(name).base for path, name in left_open.items()}
 
@@ -246,7 +305,11 @@ def reliability_plan(scenario: Scenario, catalog: Catalog) -> parts.ReliabilityP
     )
 
 
-POLICIES = {"latest": "low", "staged": "base", "pinned": "high"}  # of the catalogue's production operators
+POLICIES = {
+    "latest": "low",
+    "staged": "base",
+    "pinned": "high",
+}  # of the catalogue's production operators
 _FIX_MULTIPLIER = {"none": 1.5, "standard": 1.0, "premium": 0.6}
 
 
@@ -268,7 +331,11 @@ def stack_name(stack: Stack) -> str:
 def headcount(stated: float | PerThousand, least: int = 0) -> Headcount:
     """Compile a number of people or spare parts: a fixed number rounded to whole, or a rate."""
     if isinstance(stated, PerThousand):
-        return Headcount(per_accelerator=stated.per_1000_accelerators / 1000.0, rounding=stated.rounding, least=least)
+        return Headcount(
+            per_accelerator=stated.per_1000_accelerators / 1000.0,
+            rounding=stated.rounding,
+            least=least,
+        )
     return Headcount(fixed=Headcount(per_accelerator=stated).number(1.0))
 
 
@@ -279,26 +346,37 @@ def software_plan(
 
     There is one team for every stack where a number of engineers is stated, and one for each vendor's otherwise.
     """
-    stated, catalog, calibration = scenario.software, reuse.catalog, reuse.calibration
-    measured_on, staffed = calibration.measured_on, stated.engineers
+    stated = scenario.software
+    catalog = reuse.catalog
+    calibration = reuse.calibration
+    measured_on = calibration.measured_on
+    staffed = stated.engineers
     if staffed is not None and not isinstance(staffed, dict):
-        teams = [TeamPlan(name="all", clusters=tuple(range(len(clusters))), engineers=headcount(staffed))]
+        teams = [
+            TeamPlan(name="all", clusters=tuple(range(len(clusters))), engineers=headcount(staffed))
+        ]
     else:
         teams = []
         for vendor in sorted({cluster.vendor for cluster in clusters if cluster.api is None}):
             per_1000 = stated.engineers_per_800[vendor] * 1000.0 / 800.0
             by_rate = PerThousand(per_1000_accelerators=per_1000, rounding="up")
             people = (staffed or {}).get(vendor, by_rate)
-            served = tuple(index for index, cluster in enumerate(clusters) if cluster.vendor == vendor)
+            served = tuple(
+                index for index, cluster in enumerate(clusters) if cluster.vendor == vendor
+            )
             teams.append(TeamPlan(name=vendor, clusters=served, engineers=headcount(people)))
     stacks = {}
     shape = (len(scenario.clusters), len(scenario.workloads))
-    wide, roofline, dated = np.full(shape, np.nan), np.zeros(shape), np.zeros(shape)
+    wide = np.full(shape, np.nan)
+    roofline = np.zeros(shape)
+    dated = np.zeros(shape)
     stack_of = np.full(shape, "", dtype="U64")
     gains: dict[tuple[str, str, str], float] = {}
     places = {}
     for pair, service in services.items():
-        cluster, load, engine = scenario.clusters[pair[0]], scenario.workloads[pair[1]], service.spec.engine
+        cluster = scenario.clusters[pair[0]]
+        load = scenario.workloads[pair[1]]
+        engine = service.spec.engine
         at = list(scenario.clusters).index(pair[0]), list(scenario.workloads).index(pair[1])
         stack = catalog.stack(clusters[at[0]].vendor, engine)
         stack_of[at] = name = stack_name(stack)
@@ -314,7 +392,8 @@ def software_plan(
     for at, key in places.items():
         # The nearest roofline of all workloads of a model on a part, so that one history of speed serves them all.
         roofline[at] = gains[key]
-    loads, of = scenario.workloads.values(), scenario.clusters.values()
+    loads = scenario.workloads.values()
+    of = scenario.clusters.values()
     ahead_h = 0.0 if measured_on is None else (scenario.start - measured_on).days * 24.0
     return parts.SoftwarePlan(
         stacks=tuple(stacks[name] for name in sorted(stacks)),
@@ -324,7 +403,9 @@ def software_plan(
         canary_fraction=stated.canary_fraction,
         bake_h=stated.bake_h if stated.canary_fraction < 1.0 else 0.0,
         rollback_h=as_stated(ThreePoint, catalog.prior("rollback_fleet")),
-        architectures=tuple(catalog.model(workload.model).architecture_class.value for workload in loads),
+        architectures=tuple(
+            catalog.model(workload.model).architecture_class.value for workload in loads
+        ),
         clock_h=tuple(0.0 if cluster.engine_date is None else ahead_h for cluster in of),
         stack_of=stack_of,
         dated_log_gain=dated,
@@ -335,16 +416,24 @@ def software_plan(
 
 def _stack(scenario: Scenario, catalog: Catalog, stack: Stack, team: int) -> StackPlan:
     """Compile a stack, its releases, its upgrades and the incidents that come with them or at any time."""
-    stated, vendor = scenario.software, stack.vendor.value
-    multiplier = stated.software_speedup_multiplier * stated.vendor_software_speedup_multiplier[vendor]
+    stated = scenario.software
+    vendor = stack.vendor.value
+    multiplier = (
+        stated.software_speedup_multiplier * stated.vendor_software_speedup_multiplier[vendor]
+    )
     spread = stack.release_spread_fraction.value if stack.release_spread_fraction else 0.0
     young = stack.new_model_incident_multiplier
     maturity = {}
     for name in get_args(ArchitectureClass):
         if name in stack.maturity:
-            gain, months = stack.maturity[name].ceiling_gain_fraction, stack.maturity[name].closing_months
+            gain = stack.maturity[name].ceiling_gain_fraction
+            months = stack.maturity[name].closing_months
             maturity[name] = parts.MaturityPlan(
-                gain=ThreePoint(low=gain.low * multiplier, base=gain.base * multiplier, high=gain.high * multiplier),
+                gain=ThreePoint(
+                    low=gain.low * multiplier,
+                    base=gain.base * multiplier,
+                    high=gain.high * multiplier,
+                ),
                 months=as_stated(ThreePoint, months),
             )
     often = stated.incident_multiplier * stated.vendor_incident_multiplier[vendor]
@@ -360,12 +449,16 @@ def _stack(scenario: Scenario, catalog: Catalog, stack: Stack, team: int) -> Sta
                 kind=kind,
                 per_year=figures.per_year.base * often if figures.per_year else 0.0,
                 per_upgrade=figures.per_upgrade.base * often if figures.per_upgrade else 0.0,
-                loss=as_stated(ThreePoint, figures.loss_fraction or ThreePoint(low=loss, base=loss, high=loss)),
+                loss=as_stated(
+                    ThreePoint, figures.loss_fraction or ThreePoint(low=loss, base=loss, high=loss)
+                ),
                 most_loss=figures.most_loss_fraction.value if figures.most_loss_fraction else 0.0,
                 detection_h=as_stated(ThreePoint, noticed),
                 subtle_detection_h=as_stated(ThreePoint, told.subtle_detection_h or noticed),
                 subtle_fraction=told.subtle_fraction.value if told.subtle_fraction else 0.0,
-                subtle_below=told.subtle_below_loss_fraction.value if told.subtle_below_loss_fraction else 0.0,
+                subtle_below=told.subtle_below_loss_fraction.value
+                if told.subtle_below_loss_fraction
+                else 0.0,
                 fix_days=as_stated(ThreePoint, figures.fix_days),
                 falsifies=told.effect.value == "falsifies",
             )

@@ -31,7 +31,9 @@ MOST_EVENTS = 2_000_000
 _TABLE_MARGIN_H = 62.0 * 24.0  # a table by months has its last row on the first of the last one
 
 
-def contradictions(scenario: Scenario, plan: Plan, demands: Sequence[WorkloadDemand]) -> tuple[list[str], list[str]]:
+def contradictions(
+    scenario: Scenario, plan: Plan, demands: Sequence[WorkloadDemand]
+) -> tuple[list[str], list[str]]:
     """Raise ScenarioError for an impossible plan; return warnings and notes with the figures that contradict."""
     problems: list[Problem] = []
     warnings: list[str] = []
@@ -47,7 +49,10 @@ def contradictions(scenario: Scenario, plan: Plan, demands: Sequence[WorkloadDem
         latest = promised + order.slip_h.high + (order.deliveries - 1) * order.interval_h
         if earliest >= plan.hours:
             when = f"arrives {earliest / 24:,.0f} days after the start at the earliest"
-            refuse(("clusters", cluster.name, "order"), f"{when}; the horizon is {plan.hours / 24:,.0f}")
+            refuse(
+                ("clusters", cluster.name, "order"),
+                f"{when}; the horizon is {plan.hours / 24:,.0f}",
+            )
         elif latest >= plan.hours:
             warnings.append(
                 f"cluster {cluster.name} may arrive after the horizon: up to {latest / 24:,.0f} days in, "
@@ -55,9 +60,16 @@ def contradictions(scenario: Scenario, plan: Plan, demands: Sequence[WorkloadDem
             )
     for path, what, count in expected_events(plan):
         if count > MOST_EVENTS:
-            refuse(path, f"about {count:,.0f} {what} are to be expected in this run; at most {MOST_EVENTS:,} may be")
+            refuse(
+                path,
+                f"about {count:,.0f} {what} are to be expected in this run; at most {MOST_EVENTS:,} may be",
+            )
     notes = [*_power(plan, refuse), *_notes(scenario, plan)]
-    warnings += [*_nothing(scenario, plan), *_out_of_time(scenario, plan, demands), *_unused_quotes(scenario, plan)]
+    warnings += [
+        *_nothing(scenario, plan),
+        *_out_of_time(scenario, plan, demands),
+        *_unused_quotes(scenario, plan),
+    ]
     tariff = scenario.load_catalog().tariff(scenario.site.tariff)
     if scenario.site.electricity.windows and window_zone(scenario.site, tariff) is None:
         warnings.append(
@@ -78,8 +90,13 @@ def expected_events(plan: Plan) -> Iterator[tuple[KeyPath, str, float]]:
     """Yield the key path, the kind and the expected number over the horizon of each kind of event."""
     failures = sum(expected_failures(plan, cluster) for cluster in plan.clusters)
     yield ("reliability", "failure_multiplier"), "failures", failures
-    years, models = plan.hours / HOURS_PER_YEAR, {workload.model for workload in plan.workloads}
-    per_year = sum(i.per_year + i.per_upgrade * s.upgrades_per_year for s in plan.software.stacks for i in s.incidents)
+    years = plan.hours / HOURS_PER_YEAR
+    models = {workload.model for workload in plan.workloads}
+    per_year = sum(
+        i.per_year + i.per_upgrade * s.upgrades_per_year
+        for s in plan.software.stacks
+        for i in s.incidents
+    )
     yield ("software", "incident_multiplier"), "incidents", per_year * years * len(models)
     if plan.site.outages_per_year > 0:
         outages = plan.hours / (HOURS_PER_YEAR / plan.site.outages_per_year + plan.site.outage_h)
@@ -92,7 +109,8 @@ def expected_events(plan: Plan) -> Iterator[tuple[KeyPath, str, float]]:
 
 def expected_failures(plan: Plan, cluster: ClusterPlan) -> float:
     """Return the expected failures of a cluster's n nodes in T hours: n·λ·(T + (m − 1)·τ·(1 − exp(−T/τ)))."""
-    reliability, order = plan.reliability, cluster.order
+    reliability = plan.reliability
+    order = cluster.order
     start_h = order.placed_h + order.lead_h + order.slip_h.low if order else cluster.online_h or 0.0
     hours = max(0.0, min(plan.hours, cluster.retire_h) - max(0.0, start_h))
     early = (reliability.early_life_multiplier - 1.0) * reliability.early_life_h
@@ -108,7 +126,10 @@ def _power(plan: Plan, refuse: Callable[[KeyPath, str], None]) -> Iterator[str]:
     cap = float(np.min(plan.site.cap_kw))
     hours = np.array([int(np.argmin(plan.site.cap_kw))])
     allowed = float(allowed_it_kw(plan, plan.site.cap_kw[hours], hours)[0])
-    one = min((cluster.node_power.full_kw for cluster in plan.clusters if not cluster.is_hosted), default=0.0)
+    one = min(
+        (cluster.node_power.full_kw for cluster in plan.clusters if not cluster.is_hosted),
+        default=0.0,
+    )
     full = full_load_kw(plan.clusters, plan.hours)
     if cap == np.max(plan.site.cap_kw) and one > allowed:
         message = (
@@ -139,12 +160,19 @@ def _notes(scenario: Scenario, plan: Plan) -> Iterator[str]:
     for w, (name, workload) in enumerate(scenario.workloads.items()):
         for c, (cluster_name, stated) in enumerate(scenario.clusters.items()):
             allowed = (None, *workload.precisions)
-            if workload.precisions and stated.precision not in allowed and c in plan.workloads[w].cluster_order:
-                mine, other = ("workloads", name, "precisions"), ("clusters", cluster_name, "precision")
+            if (
+                workload.precisions
+                and stated.precision not in allowed
+                and c in plan.workloads[w].cluster_order
+            ):
+                mine = ("workloads", name, "precisions")
+                other = ("clusters", cluster_name, "precision")
                 said = document.problem(mine, ", ".join(workload.precisions))
                 yield f"{said} goes before {document.problem(other, str(stated.precision))} on {cluster_name}"
     for cluster in plan.clusters:
-        if (order := cluster.order) is not None and order.placed_h + order.lead_h + order.slip_h.low < 0:
+        if (
+            order := cluster.order
+        ) is not None and order.placed_h + order.lead_h + order.slip_h.low < 0:
             yield (
                 f"cluster {cluster.name} is ordered long before the start and may arrive before it: what has arrived "
                 "by then counts as owned, its price is no capital of the horizon"
@@ -184,16 +212,24 @@ def _nothing(scenario: Scenario, plan: Plan) -> Iterator[str]:
         rentals["finance.burst_rental"] = burst.hourly
     for place, terms in rentals.items():
         if terms is not None and terms.available_fraction == 0.0:
-            why = f"available_fraction, else prior rental_available_{terms.accelerator.lower()}, is 0"
+            why = (
+                f"available_fraction, else prior rental_available_{terms.accelerator.lower()}, is 0"
+            )
             yield f"{place}: no {terms.accelerator} is to be had by the hour on any day, so none is rented ({why})"
     if not buys and not any(cluster.nodes or cluster.api for cluster in plan.clusters):
         nothing = "no cluster has a node and no review buys any: nothing can be served"
-        yield nothing if scenario.sizing is None else f"{nothing} until planner size has chosen how many to buy"
+        yield (
+            nothing
+            if scenario.sizing is None
+            else f"{nothing} until planner size has chosen how many to buy"
+        )
     edges = plan.month_edges_h[:-1].astype(np.intp)
     peaks = np.maximum.reduceat(plan.demand.expected_requests_per_s, edges, axis=1)
     if not peaks.any():
         yield "no workload brings a request: there is nothing to serve"
-    busiest = float((peaks * [load.tokens_per_request for load in plan.workloads]).sum(axis=0).max())
+    busiest = float(
+        (peaks * [load.tokens_per_request for load in plan.workloads]).sum(axis=0).max()
+    )
     if busiest > MOST_TOKENS_PER_S:
         yield (
             f"traffic reaches {busiest:,.3g} tokens/s, more than twice what the largest operator has reported; "
@@ -201,7 +237,9 @@ def _nothing(scenario: Scenario, plan: Plan) -> Iterator[str]:
         )
 
 
-def _out_of_time(scenario: Scenario, plan: Plan, demands: Sequence[WorkloadDemand]) -> Iterator[str]:
+def _out_of_time(
+    scenario: Scenario, plan: Plan, demands: Sequence[WorkloadDemand]
+) -> Iterator[str]:
     """Yield a note for each date outside the horizon, and for growth tables that do not cover all months."""
     end = plan.months.end
     for path, first, last, what in _dated(scenario):
@@ -212,8 +250,12 @@ def _out_of_time(scenario: Scenario, plan: Plan, demands: Sequence[WorkloadDeman
     for name, demand in zip(scenario.workloads, demands, strict=True):
         if not isinstance(demand.growth, TableGrowth):
             continue
-        before, after = demand.growth.hours_h[0], plan.hours - demand.growth.hours_h[-1]
-        for level_h, what in ((before, "begins after the start"), (after, "ends before the horizon")):
+        before = demand.growth.hours_h[0]
+        after = plan.hours - demand.growth.hours_h[-1]
+        for level_h, what in (
+            (before, "begins after the start"),
+            (after, "ends before the horizon"),
+        ):
             if level_h > _TABLE_MARGIN_H:
                 message = f"the table {what}: traffic stays level for {min(level_h, plan.hours) / 24.0:,.0f} days"
                 yield str(scenario.document.problem(("workloads", name, "growth", "file"), message))
@@ -233,11 +275,23 @@ def _dated(scenario: Scenario) -> Iterator[tuple[KeyPath, date, date, str]]:
         for index, spike in enumerate(workload.spikes):
             gone = _later(spike.date, 5.0 * spike.decay_days)  # below a hundredth of its height
             yield (*path, "spikes", index, "date"), spike.date, gone, "it brings no traffic"
-        for index, step in enumerate(workload.growth.steps if isinstance(workload.growth, GrowthSteps) else ()):
-            yield (*path, "growth", "steps", index, "date"), step.date, date.max, "the step has no effect"
+        for index, step in enumerate(
+            workload.growth.steps if isinstance(workload.growth, GrowthSteps) else ()
+        ):
+            yield (
+                (*path, "growth", "steps", index, "date"),
+                step.date,
+                date.max,
+                "the step has no effect",
+            )
         # A calendar of several years is no slip: one that holds no day of this run is.
         if days := [holiday.date for holiday in workload.load_profile.holidays]:
-            yield (*path, "load_profile", "holidays"), min(days), max(days), "no holiday falls into the run"
+            yield (
+                (*path, "load_profile", "holidays"),
+                min(days),
+                max(days),
+                "no holiday falls into the run",
+            )
 
 
 def _later(day: date, days: float) -> date:
@@ -251,8 +305,12 @@ def _unused_quotes(scenario: Scenario, plan: Plan) -> Iterator[str]:
         first = order_date(scenario, cluster)
         reviewed = bool(scenario.expansion.enlarging(name))
         for quote in dated_quotes(cluster):
-            begins, ends = quote.valid_from or date.min, quote.valid_until or date.max
-            if not (quote.holds_on(first) or (reviewed and begins < plan.months.end and ends >= scenario.start)):
+            begins = quote.valid_from or date.min
+            ends = quote.valid_until or date.max
+            if not (
+                quote.holds_on(first)
+                or (reviewed and begins < plan.months.end and ends >= scenario.start)
+            ):
                 held = f"from {begins} " if quote.valid_from else ""
                 held += f"until {ends}" if quote.valid_until else "on"
                 later = f", and a review buys from {scenario.start} on" if reviewed else ""
@@ -287,15 +345,20 @@ def _too_long(scenario: Scenario, plan: Plan) -> Iterator[str]:
     assert plan.no_burst_tables is not None  # a compiled plan has both
     assert plan.alone_s is not None
     for w, workload in enumerate(plan.workloads):
-        slo, idle = scenario.workloads[workload.name].slo, plan.no_burst_tables[0, :, w, 0]
-        too_long, best = min(((float(idle[c]), c) for c in workload.cluster_order), default=(0.0, 0))
+        slo = scenario.workloads[workload.name].slo
+        idle = plan.no_burst_tables[0, :, w, 0]
+        too_long, best = min(
+            ((float(idle[c]), c) for c in workload.cluster_order), default=(0.0, 0)
+        )
         if too_long > 1.0 - slo.share + 1e-9:
             message = (
                 f"{too_long:.1%} of its prompts take longer than this on an idle replica of "
                 f"{plan.clusters[best].name}, and more on any other cluster, where {1.0 - slo.share:.2g} may: "
                 f"state at least {rounded_up(plan.alone_s[best, w], 2):g} s, shorter prompts, or a faster part"
             )
-            yield str(scenario.document.problem(("workloads", workload.name, "slo", "ttft_s"), message))
+            yield str(
+                scenario.document.problem(("workloads", workload.name, "slo", "ttft_s"), message)
+            )
 
 
 def _unchanged(scenario: Scenario, plan: Plan) -> Iterator[str]:
@@ -322,7 +385,9 @@ def slower_drafts(scenario: Scenario, services: Services, reuse: Reuse) -> Itera
         if cluster.speculation is None or cluster.speculation.use == "auto":
             continue
         both = [cluster, cluster.model_copy(update={"speculation": None})]
-        drafted, plain = (service_of(one, scenario.workloads[workload], scenario, reuse) for one in both)
+        drafted, plain = (
+            service_of(one, scenario.workloads[workload], scenario, reuse) for one in both
+        )
         if isinstance(drafted, CapacityError) or isinstance(plain, CapacityError):
             continue
         if drafted.requests_per_s < plain.requests_per_s:

@@ -41,13 +41,22 @@ _SUPPORT_USD = {"none": 0.0, "standard": 300.0, "premium": 900.0}  # per acceler
 
 
 def money_plan(
-    scenario: Scenario, catalog: Catalog, clusters: tuple[ClusterPlan, ...], grid: MonthGrid, rates: Floats
+    scenario: Scenario,
+    catalog: Catalog,
+    clusters: tuple[ClusterPlan, ...],
+    grid: MonthGrid,
+    rates: Floats,
 ) -> parts.MoneyPlan:
     """Compile all prices, rates and contracts; ``rates`` is the plan's requests per node and hour."""
-    finance, software = scenario.finance, scenario.software
+    finance = scenario.finance
+    software = scenario.software
     support = software.support_usd_per_accelerator_year
-    burst, tax, edges = finance.burst_rental, finance.tax, grid.edge_coordinates - grid.edge_coordinates[0]
-    accelerator_usd = np.array([cluster.upkeep_prices_usd[0] / cluster.accelerators_per_node for cluster in clusters])
+    burst = finance.burst_rental
+    tax = finance.tax
+    edges = grid.edge_coordinates - grid.edge_coordinates[0]
+    accelerator_usd = np.array(
+        [cluster.upkeep_prices_usd[0] / cluster.accelerators_per_node for cluster in clusters]
+    )
     upkeep = as_stated(
         parts.UpkeepPlan,
         finance,
@@ -55,7 +64,9 @@ def money_plan(
         staff_per_accelerator=finance.operations_staff_per_1000_accelerators / 1000.0,
         staff_usd_per_year=finance.operations_staff_usd_per_year,
         crew_usd_per_year=finance.repair_crew_usd_per_year,
-        support_usd_per_accelerator_year=_SUPPORT_USD[software.support_contract] if support is None else support,
+        support_usd_per_accelerator_year=_SUPPORT_USD[software.support_contract]
+        if support is None
+        else support,
         escalator_per_year=_rise(finance, finance.people_escalator_per_year),
         part_usd=accelerator_usd * finance.spare_part_price_fraction,
         rma_usd=finance.rma_usd_per_repair,
@@ -72,45 +83,69 @@ def money_plan(
     market = as_stated(
         parts.MarketPlan,
         finance,
-        token_price=_token_prices(scenario, catalog, edges, [load.token_price for load in scenario.workloads.values()]),
-        api_price=_token_prices(
-            scenario, catalog, edges, [finance.api_price] * len(scenario.workloads), "finance", "api_price"
+        token_price=_token_prices(
+            scenario, catalog, edges, [load.token_price for load in scenario.workloads.values()]
         ),
-        burst=burst and as_stated(parts.BurstPlan, burst, hourly=terms, accelerator_h_per_request=hours),
+        api_price=_token_prices(
+            scenario,
+            catalog,
+            edges,
+            [finance.api_price] * len(scenario.workloads),
+            "finance",
+            "api_price",
+        ),
+        burst=burst
+        and as_stated(parts.BurstPlan, burst, hourly=terms, accelerator_h_per_request=hours),
         tax=tax and as_stated(TaxRules, tax, losses=LossRule(tax.losses.replace("-", "_"))),
     )
     power = _power(scenario, catalog, grid)
-    return parts.MoneyPlan(capital=_capital(scenario, catalog), power=power, upkeep=upkeep, market=market)
+    return parts.MoneyPlan(
+        capital=_capital(scenario, catalog), power=power, upkeep=upkeep, market=market
+    )
 
 
 def _capital(scenario: Scenario, catalog: Catalog) -> parts.CapitalPlan:
     finance, loan = scenario.finance, scenario.finance.loan
     common = None if finance.residual_basis == "vendor-prior" else finance.residual_fraction
-    books, resale = [], []
+    books = []
+    resale = []
     components: dict[int, tuple[tuple[int, float | None], ...]] = {}
     for index, cluster in enumerate(scenario.clusters.values()):
         lease = lease_terms(cluster)
         keeps = lease is None or lease.is_bought
         life = cluster.depreciation_months or finance.depreciation_months
         residual = common if cluster.residual_fraction is None else cluster.residual_fraction
-        if lease is not None and not keeps:  # what goes back is written off to nothing by then, and fetches nothing
-            life, residual = lease.term_months, 0.0
+        if (
+            lease is not None and not keeps
+        ):  # what goes back is written off to nothing by then, and fetches nothing
+            life = lease.term_months
+            residual = 0.0
         books.append((life, residual))
         if (by := cluster.components) is not None:
             kinds = (by.accelerators, by.hosts, by.network, by.storage)
-            shares = (residual if kind.residual_fraction is None else kind.residual_fraction for kind in kinds)
+            shares = (
+                residual if kind.residual_fraction is None else kind.residual_fraction
+                for kind in kinds
+            )
             lives = (kind.depreciation_months or life for kind in kinds)
             components[index] = tuple(zip(lives, shares, strict=True))
         stated = {point.age_months: point.fraction_of_new for point in cluster.resale_curve}
-        points = stated or ({1.0: 1.0} if cluster.is_api else catalog.resale_fractions(cluster.accelerator))
+        points = stated or (
+            {1.0: 1.0} if cluster.is_api else catalog.resale_fractions(cluster.accelerator)
+        )
         multiplier = finance.resale_multiplier * cluster.resale_multiplier * keeps
         multiplier *= 1.0 - finance.selling_cost_fraction
-        ages, fractions = tuple(points), tuple(points.values())
+        ages = tuple(points)
+        fractions = tuple(points.values())
         resale.append(ResaleCurve(age_months=ages, fractions=fractions, multiplier=multiplier))
     # The discount rate has inflation in it (Fisher): (1 + r)·(1 + π) − 1 where r is a real one.
     inflation = finance.inflation_per_year if finance.discount_rate_basis == "real" else 0.0
     declining = finance.depreciation_method == "declining-balance"
-    borrowed = (finance.borrowing_rate_per_year, loan and loan.rate_per_year, finance.discount_rate_per_year)
+    borrowed = (
+        finance.borrowing_rate_per_year,
+        loan and loan.rate_per_year,
+        finance.discount_rate_per_year,
+    )
     return as_stated(
         parts.CapitalPlan,
         finance,
@@ -119,7 +154,8 @@ def _capital(scenario: Scenario, catalog: Catalog) -> parts.CapitalPlan:
         residual_fraction=tuple(residual for _, residual in books),
         components=components,
         resale=tuple(resale),
-        discount_rate_per_year=finance.discount_rate_per_year + inflation * (1.0 + finance.discount_rate_per_year),
+        discount_rate_per_year=finance.discount_rate_per_year
+        + inflation * (1.0 + finance.discount_rate_per_year),
         timing=CashFlowTiming(finance.cash_flow_timing),
         books=financing.Books(finance.books),
         borrowing_rate_per_year=next(rate for rate in borrowed if rate is not None),
@@ -139,17 +175,35 @@ def _rise(finance: Finance, stated: float | None) -> float:
 
 
 def _power(scenario: Scenario, catalog: Catalog, grid: MonthGrid) -> parts.PowerPricePlan:
-    site, finance = scenario.site, scenario.finance
+    site = scenario.site
+    finance = scenario.finance
     entry = catalog.tariff(site.tariff)
-    flat = entry.energy_usd_per_kwh.value if site.electricity_usd_per_kwh is None else site.electricity_usd_per_kwh
-    tariff = replace(tariff_of(site, flat), escalator_per_year=_rise(finance, site.electricity.escalator_per_year))
-    by_hour = hourly_prices_usd_per_kwh(tariff, grid, window_zone(site, entry)) if site.electricity.windows else None
+    flat = (
+        entry.energy_usd_per_kwh.value
+        if site.electricity_usd_per_kwh is None
+        else site.electricity_usd_per_kwh
+    )
+    tariff = replace(
+        tariff_of(site, flat),
+        escalator_per_year=_rise(finance, site.electricity.escalator_per_year),
+    )
+    by_hour = (
+        hourly_prices_usd_per_kwh(tariff, grid, window_zone(site, entry))
+        if site.electricity.windows
+        else None
+    )
     stated_g = site.grid_carbon_g_per_kwh
     embodied = []
     for cluster in scenario.clusters.values():
-        published = None if cluster.is_api else catalog.accelerator(cluster.accelerator).embodied_kg_per_node
+        published = (
+            None
+            if cluster.is_api
+            else catalog.accelerator(cluster.accelerator).embodied_kg_per_node
+        )
         unstated = published.value if published else np.nan
-        embodied.append(unstated if cluster.embodied_kg_per_node is None else cluster.embodied_kg_per_node)
+        embodied.append(
+            unstated if cluster.embodied_kg_per_node is None else cluster.embodied_kg_per_node
+        )
     rise = escalation(grid, _rise(finance, finance.carbon_change_per_year))
     return as_stated(
         parts.PowerPricePlan,
@@ -166,7 +220,11 @@ def _power(scenario: Scenario, catalog: Catalog, grid: MonthGrid) -> parts.Power
 
 
 def _token_prices(
-    scenario: Scenario, catalog: Catalog, edge_months: Floats, prices: list[TokenPrice | None], *where: str
+    scenario: Scenario,
+    catalog: Catalog,
+    edge_months: Floats,
+    prices: list[TokenPrice | None],
+    *where: str,
 ) -> Floats | None:
     """Return given prices of the workloads' tokens as the mean of each month; None where none is stated.
 
@@ -178,17 +236,30 @@ def _token_prices(
     for place, (name, price) in enumerate(zip(scenario.workloads, prices, strict=True)):
         if price is None:
             continue
-        model, stated = scenario.workloads[name].model, [getattr(price, key) for key in keys]
+        model = scenario.workloads[name].model
+        stated = [getattr(price, key) for key in keys]
         facts = [getattr(catalog.model(model), f"api_{key}") for key in keys]
         listed = [fact.value if fact else None for fact in facts]
-        fresh, cached, output = (mine if mine is not None else its for mine, its in zip(stated, listed, strict=True))
+        fresh, cached, output = (
+            mine if mine is not None else its for mine, its in zip(stated, listed, strict=True)
+        )
         if fresh is None or output is None:
-            message, hint = f"the catalogue has no API price of {model}", f"state {keys[0]} and {keys[2]}"
+            message = f"the catalogue has no API price of {model}"
+            hint = f"state {keys[0]} and {keys[2]}"
             hint += ", or allow_api: false" if "contract" in where else ""
-            raise ScenarioError(scenario.document.problem(where or ("workloads", name, "token_price"), message, hint))
-        if cached is None or stated[:2] == [fresh, None]:  # a list's price of cached tokens goes with its own of others
+            raise ScenarioError(
+                scenario.document.problem(
+                    where or ("workloads", name, "token_price"), message, hint
+                )
+            )
+        if cached is None or stated[:2] == [
+            fresh,
+            None,
+        ]:  # a list's price of cached tokens goes with its own of others
             cached = catalog.prior("cached_input_price_ratio").base * fresh
-        table[:, place] = np.outer(mean_prices(1.0, price.change_per_year, edge_months), (fresh, cached, output))
+        table[:, place] = np.outer(
+            mean_prices(1.0, price.change_per_year, edge_months), (fresh, cached, output)
+        )
     return table if any(price is not None for price in prices) else None
 
 
@@ -198,19 +269,30 @@ def api_plan(scenario: Scenario, name: str, grid: MonthGrid, catalog: Catalog) -
     if not isinstance(contract, Api):
         return None
     loads = scenario.workloads.values()
-    asked = [contract.token_prices.get(load.model, TokenPrice()) if load.allow_api else None for load in loads]
+    asked = [
+        contract.token_prices.get(load.model, TokenPrice()) if load.allow_api else None
+        for load in loads
+    ]
     edges = grid.edge_coordinates - grid.edge_coordinates[0]
     prices = _token_prices(scenario, catalog, edges, asked, "clusters", name, "contract")
-    most = np.inf if contract.max_tokens_per_s is None else contract.max_tokens_per_s * SECONDS_PER_HOUR
+    most = (
+        np.inf
+        if contract.max_tokens_per_s is None
+        else contract.max_tokens_per_s * SECONDS_PER_HOUR
+    )
     return ApiPlan(
-        prices=np.zeros((edges.size - 1, len(asked), len(TOKEN_KINDS))) if prices is None else prices,
+        prices=np.zeros((edges.size - 1, len(asked), len(TOKEN_KINDS)))
+        if prices is None
+        else prices,
         workloads=tuple(w for w, load in enumerate(loads) if load.allow_api),
         serves_all=contract.serves == "all",
         most_tokens_per_h=most,
     )
 
 
-def _or_prior(scenario: Scenario, path: KeyPath, stated: float | None, prior: str, catalog: Catalog) -> float:
+def _or_prior(
+    scenario: Scenario, path: KeyPath, stated: float | None, prior: str, catalog: Catalog
+) -> float:
     """Return a figure as stated, or the base value of its prior; raise ScenarioError where there is neither."""
     if stated is None and prior not in catalog.priors:
         message = f"the catalogue has no figure for this contract (prior {prior})"
@@ -220,10 +302,17 @@ def _or_prior(scenario: Scenario, path: KeyPath, stated: float | None, prior: st
 
 def hourly_priors(accelerator: str, kind: str, catalog: Catalog) -> dict[str, str]:
     """Return the catalogue's priors for what a rental by the hour leaves open, by key."""
-    part, vendor = accelerator.lower(), catalog.accelerator(accelerator).vendor.value
-    priors = {"usd_per_accelerator_h": f"rent_{kind}_{part}", "startup_h": f"rental_startup_{vendor}"}
+    part = accelerator.lower()
+    vendor = catalog.accelerator(accelerator).vendor.value
+    priors = {
+        "usd_per_accelerator_h": f"rent_{kind}_{part}",
+        "startup_h": f"rental_startup_{vendor}",
+    }
     priors |= {"available_fraction": f"rental_available_{part}", "gap_days": f"rental_gap_{part}"}
-    spot = {"interruptions_per_year": "spot_interruptions", "together_fraction": "spot_co_interruption"}
+    spot = {
+        "interruptions_per_year": "spot_interruptions",
+        "together_fraction": "spot_co_interruption",
+    }
     return priors | (spot if kind == "spot" else {})
 
 
@@ -242,7 +331,8 @@ def _hourly_terms(
     def figure(key: str) -> float:
         return _or_prior(scenario, (*place, key), getattr(stated, key), priors[key], catalog)
 
-    rent, available = figure("usd_per_accelerator_h"), figure("available_fraction")
+    rent = figure("usd_per_accelerator_h")
+    available = figure("available_fraction")
     return HourlyTerms(
         accelerator=accelerator,
         usd_per_accelerator_h=mean_prices(
@@ -268,23 +358,36 @@ def rent_plan(scenario: Scenario, name: str, grid: MonthGrid, catalog: Catalog) 
     contract = cluster.contract
     if contract is None or isinstance(contract, FinanceLease | Api):
         return None
-    place, prior = ("clusters", name, "contract"), rent_prior(cluster)
+    place = ("clusters", name, "contract")
+    prior = rent_prior(cluster)
     if isinstance(contract, RentedNodes):
-        kind, warm = contract.kind.replace("-", ""), np.inf if contract.warm_nodes == "all" else contract.warm_nodes
+        kind = contract.kind.replace("-", "")
+        warm = np.inf if contract.warm_nodes == "all" else contract.warm_nodes
         terms = _hourly_terms(scenario, place, contract, cluster.accelerator, kind, grid, catalog)
         rented = RentPlan(
-            usd_per_accelerator_h=terms.usd_per_accelerator_h, is_hosted=True, hourly=terms, warm_nodes=warm
+            usd_per_accelerator_h=terms.usd_per_accelerator_h,
+            is_hosted=True,
+            hourly=terms,
+            warm_nodes=warm,
         )
         if not isinstance(contract, Spot):
             return rented
-        often, together = contract.interruptions_per_year, contract.together_fraction
+        often = contract.interruptions_per_year
+        together = contract.together_fraction
         return replace(
             rented,
-            interruptions_per_h=(catalog.prior("spot_interruptions").base if often is None else often) / HOURS_PER_YEAR,
+            interruptions_per_h=(
+                catalog.prior("spot_interruptions").base if often is None else often
+            )
+            / HOURS_PER_YEAR,
             interruption_h=contract.interruption_h,
-            together_fraction=catalog.prior("spot_co_interruption").base if together is None else together,
+            together_fraction=catalog.prior("spot_co_interruption").base
+            if together is None
+            else together,
         )
-    rent = _or_prior(scenario, (*place, "usd_per_accelerator_h"), contract.usd_per_accelerator_h, prior, catalog)
+    rent = _or_prior(
+        scenario, (*place, "usd_per_accelerator_h"), contract.usd_per_accelerator_h, prior, catalog
+    )
     signed = cluster.online or grid.start
     edges = [signed]
     while edges[-1] <= max(grid.end, cluster.retire or grid.end):
@@ -294,7 +397,9 @@ def rent_plan(scenario: Scenario, name: str, grid: MonthGrid, catalog: Catalog) 
     leaves = min(cluster.retire or grid.end, grid.end)
     left = financing.left_of_term_usd((leaves - grid.start).days * HOURS_PER_DAY, edge_h, prices)
     return RentPlan(
-        usd_per_accelerator_h=financing.mean_price_usd_per_h(grid.edge_hours.astype(np.float64), edge_h, prices),
+        usd_per_accelerator_h=financing.mean_price_usd_per_h(
+            grid.edge_hours.astype(np.float64), edge_h, prices
+        ),
         is_hosted=isinstance(contract, Reserved),
         exit_usd_per_accelerator=left * contract.exit_fee_fraction if leaves < grid.end else 0.0,
         bound_usd_per_accelerator=left if leaves == grid.end else 0.0,

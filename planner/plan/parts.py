@@ -27,7 +27,11 @@ Compiled = TypeVar("Compiled", bound="DataclassInstance")
 
 def as_stated(compiled: type[Compiled], stated: object, **others: Any) -> Compiled:
     """Return a compiled part with the figures stated under the same names, except for those given."""
-    same = {figure.name: getattr(stated, figure.name) for figure in fields(compiled) if figure.name not in others}
+    same = {
+        figure.name: getattr(stated, figure.name)
+        for figure in fields(compiled)
+        if figure.name not in others
+    }
     return compiled(**same, **others)
 
 
@@ -85,7 +89,8 @@ class HourlyTerms:
 
     def on_offer(self, hours: int, streams: Streams) -> Bools:
         """Draw the hours in which machines can be had, shape (hours,): spells and gaps of exponential lengths."""
-        share, gap_h = self.available_fraction, self.gap_days * HOURS_PER_DAY
+        share = self.available_fraction
+        gap_h = self.gap_days * HOURS_PER_DAY
         if share in (0.0, 1.0):
             return np.full(hours, share == 1.0)
         generator = streams(f"rental/{self.accelerator}")
@@ -229,7 +234,9 @@ class PriceBook:
     quotes: tuple[Quote, ...]
     """Offers that hold for some dates; they do not move."""
 
-    def accelerator_usd(self, order_date: date, accelerators: int, list_factor: float = 1.0) -> float:
+    def accelerator_usd(
+        self, order_date: date, accelerators: int, list_factor: float = 1.0
+    ) -> float:
         """Return the price of one accelerator in an order, from the valid quote that began last."""
         if (quote := choose_quote(self.quotes, order_date)) is not None:
             return quote.order_cents(accelerators) / 100 / accelerators
@@ -271,12 +278,16 @@ class ThreePoint:
         figures reach zero, X is its mean.
         """
         if self.low <= 0.0 or self.high <= self.low or most <= 0.0:
-            mean, is_below = self.lognormal_mean, float(self.lognormal_mean < most)
+            mean = self.lognormal_mean
+            is_below = float(self.lognormal_mean < most)
             return is_below, mean * is_below, mean**2 * is_below
         sigma = math.log(self.high / self.low) / 2.5631
         score = math.log(most / self.base) / sigma
         odds, first, second = (
-            self.base**n * math.exp(0.5 * (n * sigma) ** 2) * 0.5 * math.erfc((n * sigma - score) / math.sqrt(2.0))
+            self.base**n
+            * math.exp(0.5 * (n * sigma) ** 2)
+            * 0.5
+            * math.erfc((n * sigma - score) / math.sqrt(2.0))
             for n in range(3)
         )
         return odds, first, second
@@ -295,7 +306,11 @@ class ThreePoint:
 
     def triangular(self, generator: np.random.Generator) -> float:
         """Draw from the triangular distribution."""
-        return self.low if self.high <= self.low else float(generator.triangular(self.low, self.base, self.high))
+        return (
+            self.low
+            if self.high <= self.low
+            else float(generator.triangular(self.low, self.base, self.high))
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -537,7 +552,10 @@ class ReliabilityPlan:
         _, medium_h, hard_h = self.repair_h
         return sum(
             cause.per_node_h
-            * (cause.medium_fraction * medium_h + (1.0 - cause.soft_fraction - cause.medium_fraction) * hard_h)
+            * (
+                cause.medium_fraction * medium_h
+                + (1.0 - cause.soft_fraction - cause.medium_fraction) * hard_h
+            )
             for cause in self.causes
         )
 
@@ -569,7 +587,8 @@ class SitePlan:
 LITTLE_LATE = 1e-4
 """Share of requests: bursts that add less up to the preferred use are not followed to other clusters or by rate, and
 where they are followed by rate not in hours in which they add less."""
-_MANTISSA_BITS, _NO_EXPONENT = 52, 1023  # of a number of 64 bits: IEEE 754
+_MANTISSA_BITS = 52  # of a number of 64 bits: IEEE 754
+_NO_EXPONENT = 1023
 
 
 class Between(NamedTuple):
@@ -644,7 +663,8 @@ class BurstTables:
         cell = np.minimum(place.astype(np.intp), cells - 1)
         along = place - cell
         cell += between.row * cells
-        table, steps = self.added[kind].reshape(-1), self._steps[kind].reshape(-1)
+        table = self.added[kind].reshape(-1)
+        steps = self._steps[kind].reshape(-1)
         share = steps.take(cell, mode="clip")
         share *= along
         share += table.take(cell, mode="clip")
@@ -659,4 +679,8 @@ class BurstTables:
 
     def pad_edge(self, cells: int) -> BurstTables:
         """Return the tables extended to this many cells with their last value."""
-        return self if cells == self.added.shape[2] else replace(self, added=pad_edge(self.added, cells))
+        return (
+            self
+            if cells == self.added.shape[2]
+            else replace(self, added=pad_edge(self.added, cells))
+        )

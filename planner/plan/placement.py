@@ -25,7 +25,15 @@ from planner.arrays import Floats
 from planner.errors import CapacityError
 from planner.physics.model_on_part import USABLE_FRACTION, MemoryFit
 from planner.physics.replica import ReplicaSpec
-from planner.plan.capacity import Factors, Service, Services, as_first_bought, build_services, capacity_table, served_by
+from planner.plan.capacity import (
+    Factors,
+    Service,
+    Services,
+    as_first_bought,
+    build_services,
+    capacity_table,
+    served_by,
+)
 from planner.plan.plan import Deployment, Placement, Plan, Reuse, WorkloadPlan
 from planner.scenario.scenario import Scenario
 from planner.units import GB, SECONDS_PER_HOUR
@@ -37,18 +45,28 @@ ROUNDING = 1e-6
 def with_placement(plan: Plan, deployments: Sequence[Deployment]) -> Plan:
     """Return a plan that places whole replicas on the clusters where rounding to whole replicas matters."""
     placed = []
-    asked = {w for w, requests_per_s in enumerate(plan.demand.expected_requests_per_s) if requests_per_s.any()}
+    asked = {
+        w
+        for w, requests_per_s in enumerate(plan.demand.expected_requests_per_s)
+        if requests_per_s.any()
+    }
     for c in range(len(plan.clusters)):
         # What nobody asks for takes no replica, so that it need not be one of several.
         here = [held for held in deployments if held.cluster == c and asked & set(held.workloads)]
         # One replica of one model may be any share of a cluster, unless it is slower than that model alone.
-        slower = any(held.speed < 1.0 or set(held.workloads) & set(held.waiting_speed) for held in here)
+        slower = any(
+            held.speed < 1.0 or set(held.workloads) & set(held.waiting_speed) for held in here
+        )
         several = slower or sum(held.least_replicas for held in here) > 1
         placed.append(several)
-    deployment_of = {(held.cluster, w): d for d, held in enumerate(deployments) for w in held.workloads}
+    deployment_of = {
+        (held.cluster, w): d for d, held in enumerate(deployments) for w in held.workloads
+    }
     pools: list[tuple[int, int | None]] = []
     for c, whole_replicas in enumerate(placed):
-        pools += [(c, d) for d, held in enumerate(deployments) if held.cluster == c and whole_replicas]
+        pools += [
+            (c, d) for d, held in enumerate(deployments) if held.cluster == c and whole_replicas
+        ]
         pools.append((c, None))
     pool_cluster = [c for c, _ in pools]
     speed = np.zeros((len(pools), *plan.requests_per_node_h.shape[1:]))
@@ -68,13 +86,17 @@ def with_placement(plan: Plan, deployments: Sequence[Deployment]) -> Plan:
             if c in rank and speed[pool, w].any():
                 of_others = d not in (None, deployment_of[c, w])
                 # What idles in others' pools is paid anyway: it goes before machines that are rented for the work.
-                tiers.setdefault((rank[c] >= paid, of_others, rank[c], -speed[pool, w, 0]), []).append(pool)
-        in_order, rented = tuple(tuple(tiers[key]) for key in sorted(tiers)), sum(is_rented for is_rented, *_ in tiers)
+                tiers.setdefault(
+                    (rank[c] >= paid, of_others, rank[c], -speed[pool, w, 0]), []
+                ).append(pool)
+        in_order = tuple(tuple(tiers[key]) for key in sorted(tiers))
+        rented = sum(is_rented for is_rented, *_ in tiers)
         return dataclasses.replace(workload, cluster_tiers=in_order, rented_tiers=rented)
 
     # A month's review places for the highest hour that the forecast has for it, or its mean for work that can wait,
     # over the utilisation at which clusters are taken as full.
-    forecast, starts = plan.demand.expected_requests_per_s * SECONDS_PER_HOUR, plan.month_edges_h[:-1]
+    forecast = plan.demand.expected_requests_per_s * SECONDS_PER_HOUR
+    starts = plan.month_edges_h[:-1]
     peak = np.maximum.reduceat(forecast, starts, axis=1)
     mean = np.add.reduceat(forecast, starts, axis=1) / np.diff(plan.month_edges_h)
     waits = np.array([workload.deadline_h > 0 for workload in plan.workloads])
@@ -106,7 +128,10 @@ def figures_in_pools(plan: Plan, pool_cluster: Sequence[int], speed: Floats) -> 
         "most_loads": plan.most_loads[at],
         "no_burst_tables": None if plan.no_burst_tables is None else plan.no_burst_tables[:, at],
         "burst_tables": {
-            (pool, w): by_rate for pool, c in enumerate(at) for (on, w), by_rate in plan.burst_tables.items() if on == c
+            (pool, w): by_rate
+            for pool, c in enumerate(at)
+            for (on, w), by_rate in plan.burst_tables.items()
+            if on == c
         },
     }
 
@@ -146,10 +171,16 @@ def deployments_of(
     count in this.
     """
     deployments = []
-    asked = {pair: served for pair, served in services.items() if scenario.workloads[pair[1]].requests_per_s > 0}
+    asked = {
+        pair: served
+        for pair, served in services.items()
+        if scenario.workloads[pair[1]].requests_per_s > 0
+    }
     idle = {pair: service for pair, service in services.items() if pair not in asked}
     for c, cluster in enumerate(plan.clusters):
-        engines, unasked = (_engines(scenario, plan, of, cluster.name, factors, reuse) for of in (asked, idle))
+        engines, unasked = (
+            _engines(scenario, plan, of, cluster.name, factors, reuse) for of in (asked, idle)
+        )
         per_node = cluster.accelerators_per_node
         room = _room(scenario, cluster.name, per_node)
         groups = _apart(engines)
@@ -161,7 +192,8 @@ def deployments_of(
             held = _deployment(c, per_node, group, scenario.site.weight_load_gb_per_s_per_node * GB)
             speeds = {}  # over those of the layouts that the cluster chose, shape (months or 1,)
             for w, service in _waiting(group).items():
-                pair, chosen = (cluster.name, plan.workloads[w].name), plan.requests_per_node_h[c, w]
+                pair = (cluster.name, plan.workloads[w].name)
+                chosen = plan.requests_per_node_h[c, w]
                 here = capacity_table(scenario, {pair: service}, plan.months.mid_years)[c, w]
                 speeds[w] = np.divide(here, chosen, out=np.zeros_like(chosen), where=chosen > 0)
             deployments.append(dataclasses.replace(held, waiting_speed=speeds))
@@ -188,24 +220,40 @@ def _joined(plan: Plan, engines: Sequence[_Engine]) -> list[_Engine]:
     for engine in engines:
         if any(not plan.workloads[w].deadline_h for w in engine.workloads):
             continue
-        hosts = [host for host in kept if host is not engine and all(w in host.waiting for w in engine.workloads)]
+        hosts = [
+            host
+            for host in kept
+            if host is not engine and all(w in host.waiting for w in engine.workloads)
+        ]
         if hosts:
-            best = max(hosts, key=lambda host: min(host.waiting[w].requests_per_s for w in engine.workloads))
+            best = max(
+                hosts,
+                key=lambda host: min(host.waiting[w].requests_per_s for w in engine.workloads),
+            )
             kept.remove(engine)
-            kept[kept.index(best)] = dataclasses.replace(best, workloads=best.workloads + engine.workloads)
+            kept[kept.index(best)] = dataclasses.replace(
+                best, workloads=best.workloads + engine.workloads
+            )
     return kept
 
 
 def _waiting(group: Sequence[_Engine]) -> dict[int, Service]:
     """Return how a group serves deferrable workloads whose best layout is another."""
     not_waiting = {w for engine in group for w in engine.workloads if w not in engine.waiting}
-    return {w: service for engine in group for w, service in engine.waiting.items() if w not in not_waiting}
+    return {
+        w: service
+        for engine in group
+        for w, service in engine.waiting.items()
+        if w not in not_waiting
+    }
 
 
 def _together(engine: _Engine, least_speed: float) -> int:
     """Return how many fine-tunes of a model fit on the same accelerators at a least speed; at least one."""
     more = range(1, engine.fine_tunes)
-    return next((count for count in more if _speed([engine] * (count + 1)) < least_speed), engine.fine_tunes)
+    return next(
+        (count for count in more if _speed([engine] * (count + 1)) < least_speed), engine.fine_tunes
+    )
 
 
 def _replicas(group: Sequence[_Engine]) -> int:
@@ -226,31 +274,51 @@ def services_of(scenario: Scenario, factors: Factors, reuse: Reuse) -> tuple[Ser
     each at its best, services are on the fewest accelerators that stay fast enough.
     """
     services, refused = build_services(scenario, reuse, factors)
-    kept, loads = dict(services), scenario.workloads
+    kept = dict(services)
+    loads = scenario.workloads
     for name, cluster in scenario.machines.items():
         per_node = reuse.catalog.accelerator(cluster.accelerator).accelerators_per_node.value
-        of_cluster = {w: service for (c, w), service in services.items() if c == name and loads[w].requests_per_s > 0}
+        of_cluster = {
+            w: service
+            for (c, w), service in services.items()
+            if c == name and loads[w].requests_per_s > 0
+        }
         # What can wait needs no replica of its own beside others of its model.
         urgent = {loads[w].model for w in of_cluster if loads[w].priority != "deferrable"}
         layouts = {
             (loads[w].model, service.tensor_parallel, loads[w].fine_tunes)
             for w, service in of_cluster.items()
-            if loads[w].priority != "deferrable" or loads[w].fine_tunes > 1 or loads[w].model not in urgent
+            if loads[w].priority != "deferrable"
+            or loads[w].fine_tunes > 1
+            or loads[w].model not in urgent
         }
         room = _room(scenario, name, per_node)
-        if cluster.tensor_parallel is not None or sum(wide * tuned for _, wide, tuned in layouts) <= room:
+        if (
+            cluster.tensor_parallel is not None
+            or sum(wide * tuned for _, wide, tuned in layouts) <= room
+        ):
             continue
         for workload, service in of_cluster.items():
             for degree in (2**k for k in range(service.tensor_parallel.bit_length() - 1)):
-                tried = laid_out(scenario, factors, reuse, name, workload, {"tensor_parallel": degree})
-                if tried is not None and tried.requests_per_s >= LEAST_SHARED_SPEED * service.requests_per_s:
+                tried = laid_out(
+                    scenario, factors, reuse, name, workload, {"tensor_parallel": degree}
+                )
+                if (
+                    tried is not None
+                    and tried.requests_per_s >= LEAST_SHARED_SPEED * service.requests_per_s
+                ):
                     kept[name, workload] = tried
                     break
     return kept, refused
 
 
 def laid_out(
-    scenario: Scenario, factors: Factors, reuse: Reuse, cluster: str, workload: str, layout: Mapping[str, object]
+    scenario: Scenario,
+    factors: Factors,
+    reuse: Reuse,
+    cluster: str,
+    workload: str,
+    layout: Mapping[str, object],
 ) -> Service | None:
     """Return how a cluster serves a workload in a given layout; None where it does not fit or is too slow."""
     stated = as_first_bought(scenario, cluster).model_copy(update=layout)
@@ -262,29 +330,50 @@ def _engines(
     scenario: Scenario, plan: Plan, services: Services, cluster: str, factors: Factors, reuse: Reuse
 ) -> list[_Engine]:
     """Return the models of a cluster with their layouts; workloads of one model and layout share its replicas."""
-    of = {w: services[cluster, load.name] for w, load in enumerate(plan.workloads) if (cluster, load.name) in services}
+    of = {
+        w: services[cluster, load.name]
+        for w, load in enumerate(plan.workloads)
+        if (cluster, load.name) in services
+    }
     stated = [scenario.workloads[load.name] for load in plan.workloads]
     layouts: dict[tuple[object, ...], list[int]] = {}
     for w in (w for w in plan.by_priority if w in of):
-        spec, alone = of[w].spec, w if stated[w].fine_tunes > 1 else None  # weights of its own are nobody else's
+        spec = of[w].spec  # weights of its own are nobody else's
+        alone = w if stated[w].fine_tunes > 1 else None
         layout = (spec.shape.name, spec.layout, of[w].prefill is None, alone)
         layouts.setdefault(layout, []).append(w)
     engines = []
     for members in layouts.values():
-        spec, tuned, waiting = of[members[0]].spec, stated[members[0]].fine_tunes, {}
+        spec = of[members[0]].spec
+        tuned = stated[members[0]].fine_tunes
+        waiting = {}
         fit = spec.memory()
         lengths = [stated[w].lengths for w in members]
         contexts = [tokens.input.mean + tokens.output.mean / 2 for tokens in lengths]
         cached = max(of[w].batch * context for w, context in zip(members, contexts, strict=True))
         cache = min(cached, fit.kv_capacity_tokens) * fit.kv_bytes_per_token
-        for w, service in of.items() if tuned == 1 else ():  # whoever has weights of its own serves nobody else
-            same = (service.spec.shape.name, service.spec.precision) == (spec.shape.name, spec.precision)
+        for w, service in (
+            of.items() if tuned == 1 else ()
+        ):  # whoever has weights of its own serves nobody else
+            same = (service.spec.shape.name, service.spec.precision) == (
+                spec.shape.name,
+                spec.precision,
+            )
             if same and plan.workloads[w].deadline_h and w not in members:
                 at = of[members[0]].as_keys()
-                if (tried := laid_out(scenario, factors, reuse, cluster, plan.workloads[w].name, at)) is not None:
+                if (
+                    tried := laid_out(scenario, factors, reuse, cluster, plan.workloads[w].name, at)
+                ) is not None:
                     waiting[w] = tried
         engines.append(
-            _Engine(spec=spec, fit=fit, workloads=tuple(members), fine_tunes=tuned, cache_bytes=cache, waiting=waiting)
+            _Engine(
+                spec=spec,
+                fit=fit,
+                workloads=tuple(members),
+                fine_tunes=tuned,
+                cache_bytes=cache,
+                waiting=waiting,
+            )
         )
     return engines
 
@@ -293,7 +382,9 @@ def _shared(engines: Sequence[_Engine]) -> list[list[_Engine]]:
     """Group models on shared accelerators by first fit, smallest first, while the speed stays acceptable."""
     several = [engine for engine in engines if engine.fine_tunes > 1]
     groups = [[engine] * _together(engine, LEAST_SHARED_SPEED) for engine in several]
-    for engine in sorted((one for one in engines if one.fine_tunes == 1), key=lambda engine: engine.resident_bytes):
+    for engine in sorted(
+        (one for one in engines if one.fine_tunes == 1), key=lambda engine: engine.resident_bytes
+    ):
         for group in groups[len(several) :]:
             if _speed([*group, engine]) >= LEAST_SHARED_SPEED:
                 group.append(engine)
@@ -311,12 +402,16 @@ def _speed(group: Sequence[_Engine]) -> float:
     """
     if len(group) == 1:
         return 1.0
-    free = USABLE_FRACTION * group[0].spec.part.hbm_bytes - sum(engine.resident_bytes for engine in group)
+    free = USABLE_FRACTION * group[0].spec.part.hbm_bytes - sum(
+        engine.resident_bytes for engine in group
+    )
     most = max(engine.cache_bytes / engine.spec.accelerators for engine in group)
     return float(np.clip(free / most, 0.0, 1.0))
 
 
-def _deployment(cluster: int, per_node: int, group: Sequence[_Engine], bytes_per_s: float) -> Deployment:
+def _deployment(
+    cluster: int, per_node: int, group: Sequence[_Engine], bytes_per_s: float
+) -> Deployment:
     """Return the deployment of models that share accelerators; the widest replica sets their number.
 
     A node reads weights at its bandwidth, of which each of its accelerators has an equal share.

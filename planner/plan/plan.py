@@ -157,7 +157,9 @@ class ClusterPlan:
     @property
     def is_paid_by_the_hour(self) -> bool:
         """Whether the machines are rented by the hour and held as the load needs them."""
-        return self.rent is not None and self.rent.hourly is not None and self.rent.warm_nodes < np.inf
+        return (
+            self.rent is not None and self.rent.hourly is not None and self.rent.warm_nodes < np.inf
+        )
 
     @property
     def upkeep_prices_usd(self) -> Prices:
@@ -167,7 +169,11 @@ class ClusterPlan:
     @property
     def first_prices_usd(self) -> Prices:
         """Return a node's prices in the purchase that the plan itself states."""
-        return self.prices_usd if self.owned is None or self.order is not None else self.owned.prices_usd
+        return (
+            self.prices_usd
+            if self.owned is None or self.order is not None
+            else self.owned.prices_usd
+        )
 
     def order_prices_usd(self, order_h: float, nodes: int, list_factor: float) -> Prices:
         """Return a node's prices in a later order: list prices times the factor, quotes while valid."""
@@ -175,7 +181,9 @@ class ClusterPlan:
         if self.price_book is None:
             return prices
         order_date = self.price_book.start + timedelta(hours=order_h)
-        unit_usd = self.price_book.accelerator_usd(order_date, nodes * self.accelerators_per_node, list_factor)
+        unit_usd = self.price_book.accelerator_usd(
+            order_date, nodes * self.accelerators_per_node, list_factor
+        )
         return unit_usd * self.accelerators_per_node, *prices[1:]
 
 
@@ -353,7 +361,9 @@ class Plan:
         """
         factor = np.array([cluster.failure_multiplier for cluster in self.clusters])
         nodes = nodes * self.on_site
-        shared = sum(d.per_year / HOURS_PER_YEAR * d.repair_h / d.nodes for d in self.reliability.domains)
+        shared = sum(
+            d.per_year / HOURS_PER_YEAR * d.repair_h / d.nodes for d in self.reliability.domains
+        )
         return float(nodes @ (factor * self.reliability.crew_h_per_node_h + shared)) / crews
 
     def engineer_load(self, team: int, engineers: int) -> float:
@@ -365,10 +375,20 @@ class Plan:
         hours = 0.0
         for stack in (stack for stack in self.software.stacks if stack.team == team):
             runs = np.any(self.software.stack_of == stack.name, axis=0)
-            models = {workload.model for workload, is_there in zip(self.workloads, runs, strict=True) if is_there}
+            models = {
+                workload.model
+                for workload, is_there in zip(self.workloads, runs, strict=True)
+                if is_there
+            }
             for incident in stack.incidents:
-                work_h = incident.difficulty(incident.fix_days.lognormal_mean) * self.software.engineer_h
-                stuck_per_year = incident.per_upgrade * stack.upgrades_per_year * stack.rollback_impossible_fraction
+                work_h = (
+                    incident.difficulty(incident.fix_days.lognormal_mean) * self.software.engineer_h
+                )
+                stuck_per_year = (
+                    incident.per_upgrade
+                    * stack.upgrades_per_year
+                    * stack.rollback_impossible_fraction
+                )
                 often = len(models) * (incident.per_year + stuck_per_year)
                 hours += often * parts.TeamPlan.hours(work_h, engineers)
         return hours / HOURS_PER_YEAR
@@ -378,14 +398,20 @@ class Plan:
         """The attainment that each workload is held to, shape (workloads,), (1,) where all are held to one."""
         target = self.slo_target
         return np.array(
-            [target.attainment_of(load.name) for load in self.workloads if target.scope == "workload"]
+            [
+                target.attainment_of(load.name)
+                for load in self.workloads
+                if target.scope == "workload"
+            ]
             or [target.attainment]
         )
 
     @property
     def accelerators_per_node(self) -> Floats:
         """Accelerators of a node, shape (clusters,)."""
-        return np.array([cluster.accelerators_per_node for cluster in self.clusters], dtype=np.float64)
+        return np.array(
+            [cluster.accelerators_per_node for cluster in self.clusters], dtype=np.float64
+        )
 
     @property
     def on_site(self) -> Floats:
@@ -395,7 +421,9 @@ class Plan:
     @property
     def is_here(self) -> list[bool]:
         """Whether all that may serve a workload is on the own site, by workload."""
-        bought = {w for cluster in self.clusters if cluster.api is not None for w in cluster.api.workloads}
+        bought = {
+            w for cluster in self.clusters if cluster.api is not None for w in cluster.api.workloads
+        }
         here = (bool(self.on_site[list(load.cluster_order)].all()) for load in self.workloads)
         return [is_here and w not in bought for w, is_here in enumerate(here)]
 
@@ -408,7 +436,11 @@ class Plan:
     def request_tokens(self) -> Floats:
         """Mean tokens of a request by kind (:data:`~planner.plan.parts.TOKEN_KINDS`), shape (months, workloads, 3)."""
         columns = [
-            (load.input_tokens * (1.0 - (h := load.cached_input_fraction)), load.input_tokens * h, load.output_tokens)
+            (
+                load.input_tokens * (1.0 - (h := load.cached_input_fraction)),
+                load.input_tokens * h,
+                load.output_tokens,
+            )
             for load in self.workloads
         ]
         return np.moveaxis(np.array(columns), 2, 0)
@@ -420,7 +452,9 @@ class Plan:
     def api_request_usd(self, cluster: int) -> Floats:
         """Return what an API asks for a request, shape (months, workloads); 0 of what it may not serve."""
         api = self.clusters[cluster].api
-        return np.zeros(self.tokens_per_request.shape) if api is None else self.request_usd(api.prices)
+        return (
+            np.zeros(self.tokens_per_request.shape) if api is None else self.request_usd(api.prices)
+        )
 
     @property
     def refusal_free_load(self) -> Floats:
@@ -429,15 +463,24 @@ class Plan:
         return np.asarray(np.maximum(cells - 1, 0) * (MOST_LOAD / LOAD_CELLS), dtype=np.float64)
 
 
-def on_site_kw(clusters: Iterable[ClusterPlan], hours: int, kw: Callable[[ClusterPlan], float]) -> list[float]:
+def on_site_kw(
+    clusters: Iterable[ClusterPlan], hours: int, kw: Callable[[ClusterPlan], float]
+) -> list[float]:
     """Return the total power on site by a given figure per node, at each cluster's first hour and at the end.
 
     A cluster is there from its first day, at the earliest, until it is retired.
     """
     here = [cluster for cluster in clusters if cluster.nodes and not cluster.is_hosted]
-    begins = [max(o.placed_h + o.lead_h + o.slip_h.low, 0.0) if (o := c.order) else c.online_h or 0.0 for c in here]
+    begins = [
+        max(o.placed_h + o.lead_h + o.slip_h.low, 0.0) if (o := c.order) else c.online_h or 0.0
+        for c in here
+    ]
     return [
-        sum(c.nodes * kw(c) for c, begin_h in zip(here, begins, strict=True) if begin_h <= at_h < c.retire_h)
+        sum(
+            c.nodes * kw(c)
+            for c, begin_h in zip(here, begins, strict=True)
+            if begin_h <= at_h < c.retire_h
+        )
         for at_h in (*begins, hours - 1.0)
     ]
 
@@ -463,14 +506,18 @@ def allowed_it_kw(plan: Plan, cap_kw: Floats, hours: slice | Ints) -> Floats:
     """Return the IT power at which facility power meets the cap: the inverse of :func:`facility_kw`."""
     overhead = plan.site.overhead_ratio[hours]
     fixed = plan.site.fixed_fraction
-    allowed: Floats = (cap_kw - overhead * fixed * plan.site.rated_kw) / (1.0 + overhead * (1.0 - fixed))
+    allowed: Floats = (cap_kw - overhead * fixed * plan.site.rated_kw) / (
+        1.0 + overhead * (1.0 - fixed)
+    )
     return np.maximum(allowed, 0.0)
 
 
 Kept = TypeVar("Kept")
 
 
-@functools.lru_cache(maxsize=4096)  # a table is 2 kB and a workload's hours are 210 kB: some 100 MB at the very most
+@functools.lru_cache(
+    maxsize=4096
+)  # a table is 2 kB and a workload's hours are 210 kB: some 100 MB at the very most
 def _place(*_key: Hashable) -> list[Any]:
     """Return the cache slot of a key, empty at first; the least recently used slot is dropped first."""
     return []

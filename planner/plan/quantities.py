@@ -104,7 +104,9 @@ def fates(
 Fates = dict[str, Floats]
 
 
-def failure_node_h(hours: Floats, accelerators: NDArray[np.int64], accelerators_per_node: Floats) -> Floats:
+def failure_node_h(
+    hours: Floats, accelerators: NDArray[np.int64], accelerators_per_node: Floats
+) -> Floats:
     """Return node-hours lost to failures: hours · accelerators down / accelerators of a node."""
     return hours * accelerators / accelerators_per_node
 
@@ -126,14 +128,18 @@ def incident_node_h(drag: Floats, slowness: Floats) -> Floats:
     return np.asarray(slowness * per_slowness, dtype=np.float64)
 
 
-def usual_tokens_per_node_h(requests_per_node_h: Floats, demand: Floats, tokens_per_request: Floats) -> Floats:
+def usual_tokens_per_node_h(
+    requests_per_node_h: Floats, demand: Floats, tokens_per_request: Floats
+) -> Floats:
     """Return the tokens per hour of a node of each cluster at its usual workload mix, shape (clusters,).
 
     The mix gives each workload that the cluster can take the share of its nodes that demand asks for:
     Σ share · rate · tokens with share ∝ demand / rate. Rates have shape (clusters, workloads).
     """
     can = requests_per_node_h > 0
-    nodes = np.divide(demand, requests_per_node_h, out=np.zeros_like(requests_per_node_h), where=can)
+    nodes = np.divide(
+        demand, requests_per_node_h, out=np.zeros_like(requests_per_node_h), where=can
+    )
     return np.asarray(shares(nodes) * requests_per_node_h @ tokens_per_request, dtype=np.float64)
 
 
@@ -143,7 +149,9 @@ def machine_time(served_requests: Floats, requests_per_node_h: Floats) -> Floats
     Both have shape (months, clusters, workloads), of which rates may have one month for all.
     """
     can = requests_per_node_h > 0
-    return np.divide(served_requests, requests_per_node_h, out=np.zeros_like(served_requests), where=can)
+    return np.divide(
+        served_requests, requests_per_node_h, out=np.zeros_like(served_requests), where=can
+    )
 
 
 def shares(*weights: Floats) -> Floats:

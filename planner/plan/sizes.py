@@ -17,7 +17,14 @@ from planner.arrays import Bools, Floats, Ints
 from planner.demand.bursts import Bursts, Lateness, shares_with_bursts
 from planner.demand.plan import DemandPlan, Rates
 from planner.elementwise import pad_edge
-from planner.plan.capacity import POOL_STEPS, PREFERRED_UTILISATION, Factors, Services, as_first_bought, pooled_nodes
+from planner.plan.capacity import (
+    POOL_STEPS,
+    PREFERRED_UTILISATION,
+    Factors,
+    Services,
+    as_first_bought,
+    pooled_nodes,
+)
 from planner.plan.parts import LITTLE_LATE, BurstTables
 from planner.plan.placement import figures_in_pools, laid_out
 from planner.plan.plan import LOAD_CELLS, MOST_LOAD, ClusterSize, Plan, Reuse, load_grid
@@ -56,9 +63,13 @@ def at_sizes(plan: Plan, which: tuple[int, ...]) -> Plan:
         "requests_per_node_h": plan.requests_per_node_h.copy(),
         "late_tables": pad_edge(plan.late_tables, most),
         "refused_tables": pad_edge(plan.refused_tables, most),
-        "no_burst_tables": None if plan.no_burst_tables is None else pad_edge(plan.no_burst_tables, most),
+        "no_burst_tables": None
+        if plan.no_burst_tables is None
+        else pad_edge(plan.no_burst_tables, most),
         "most_loads": plan.most_loads.copy(),
-        "burst_tables": {pair: by_rate for pair, by_rate in plan.burst_tables.items() if pair[0] not in chosen},
+        "burst_tables": {
+            pair: by_rate for pair, by_rate in plan.burst_tables.items() if pair[0] not in chosen
+        },
     }
     for c, size in chosen.items():
         rows["requests_per_node_h"][c] *= size.speed[:, None]
@@ -68,10 +79,14 @@ def at_sizes(plan: Plan, which: tuple[int, ...]) -> Plan:
         rows["burst_tables"] |= {(c, w): by_rate for w, by_rate in size.burst_tables.items()}
         if plan.no_burst_tables is not None:
             rows["no_burst_tables"][:, c] = pad_edge(size.no_burst_tables, most)
-    rows["burst_tables"] = {pair: by_rate.pad_edge(most) for pair, by_rate in rows["burst_tables"].items()}
+    rows["burst_tables"] = {
+        pair: by_rate.pad_edge(most) for pair, by_rate in rows["burst_tables"].items()
+    }
     sized = replace(plan, **rows)
     if (placement := plan.placement) is not None:
-        pools = replace(placement.pools, **figures_in_pools(sized, placement.pool_cluster, placement.pool_speed))
+        pools = replace(
+            placement.pools, **figures_in_pools(sized, placement.pool_cluster, placement.pool_speed)
+        )
         sized = replace(sized, placement=replace(placement, pools=pools))
     by_sizes[which] = sized
     return sized
@@ -107,11 +122,14 @@ def sizes_of(
                 break
             now = known if nodes == begins else resized(scenario, known, nodes, factors, reuse)
             alone = scenario.model_copy(update={"clusters": {name: scenario.clusters[name]}})
-            tables, loads = load_tables(alone, now, demand, reuse), [(name, w) for w in scenario.workloads]
+            tables = load_tables(alone, now, demand, reuse)
+            loads = [(name, w) for w in scenario.workloads]
             worked_out.append(
                 ClusterSize(
                     nodes=nodes,
-                    speed=np.array([over(now, known, pair) if pair in known else 1.0 for pair in loads]),
+                    speed=np.array(
+                        [over(now, known, pair) if pair in known else 1.0 for pair in loads]
+                    ),
                     late_table=tables.late_tables[0],
                     refused_table=tables.refused_tables[0],
                     no_burst_tables=tables.no_burst_tables[:, 0],
@@ -138,18 +156,24 @@ def _steps(scenario: Scenario, name: str) -> list[int]:
     return steps if rules else []
 
 
-def resized(scenario: Scenario, known: Services, nodes: int, factors: Factors, reuse: Reuse) -> Services:
+def resized(
+    scenario: Scenario, known: Services, nodes: int, factors: Factors, reuse: Reuse
+) -> Services:
     """Return how a cluster with this many nodes serves its workloads in the known layouts, if it can."""
     services = {}
     for (name, workload), service in known.items():
         layout = {"nodes": nodes, **service.as_keys()}
-        services[name, workload] = laid_out(scenario, factors, reuse, name, workload, layout) or service
+        services[name, workload] = (
+            laid_out(scenario, factors, reuse, name, workload, layout) or service
+        )
     return services
 
 
 _MOST_OCTAVES = 12  # between slackest and busiest hour: a four-thousandth of the busiest's requests fills no machine
 _NOBODY_REFUSED = 1e-6  # share of requests
-_FURTHEST = 8 * MOST_LOAD  # where work queues and a replica could take more: nothing of it is in time
+_FURTHEST = (
+    8 * MOST_LOAD
+)  # where work queues and a replica could take more: nothing of it is in time
 
 
 class LoadTables(NamedTuple):
@@ -163,27 +187,40 @@ class LoadTables(NamedTuple):
     burst_tables: dict[tuple[int, int], BurstTables]
 
 
-def load_tables(scenario: Scenario, services: Services, demand: DemandPlan, reuse: Reuse) -> LoadTables:
+def load_tables(
+    scenario: Scenario, services: Services, demand: DemandPlan, reuse: Reuse
+) -> LoadTables:
     """Return the shares of requests late and rejected by load, with and without bursts, and the highest load."""
     shape = (len(scenario.clusters), len(scenario.workloads))
-    furthest = max((_most_load(service.lateness) for service in services.values()), default=MOST_LOAD)
+    furthest = max(
+        (_most_load(service.lateness) for service in services.values()), default=MOST_LOAD
+    )
     grid = load_grid(math.ceil(furthest / MOST_LOAD) * LOAD_CELLS)
-    tables, most, alone_s = np.zeros((2, 2, *shape, grid.size)), np.ones(shape), np.full(shape, np.nan)
+    tables = np.zeros((2, 2, *shape, grid.size))
+    most = np.ones(shape)
+    alone_s = np.full(shape, np.nan)
     by_rate = {}
     for w, (name, workload) in enumerate(scenario.workloads.items()):
         if workload.requests_per_s <= 0 or workload.priority == "deferrable":
             continue
-        rates, bursts = demand.rates(name), workload.bursts
+        rates = demand.rates(name)
+        bursts = workload.bursts
         for c, cluster in enumerate(scenario.clusters):
             if (service := services.get((cluster, name))) is not None:
                 ends = _most_load(service.lateness)
                 upto = grid[: math.ceil(max(ends, MOST_LOAD) / MOST_LOAD) * LOAD_CELLS + 1]
                 pair = _Pair(service.lateness, bursts, upto, reuse)
-                for table, shares in zip(tables[:, :, c, w], (pair.bursty(bursts), pair.without_bursts()), strict=True):
-                    table[:] = pad_edge(shares, grid.size)  # where it is not known, as at the end of its own loads
+                for table, shares in zip(
+                    tables[:, :, c, w], (pair.bursty(bursts), pair.without_bursts()), strict=True
+                ):
+                    table[:] = pad_edge(
+                        shares, grid.size
+                    )  # where it is not known, as at the end of its own loads
                 most[c, w] = ends
                 alone_s[c, w] = service.lateness.alone_s
-                known = pair.by_rate(rates, 1.0 if scenario.routing == "proportional" else PREFERRED_UTILISATION)
+                known = pair.by_rate(
+                    rates, 1.0 if scenario.routing == "proportional" else PREFERRED_UTILISATION
+                )
                 if known is not None:
                     by_rate[c, w] = known.pad_edge(grid.size)
     return LoadTables(tables[0, 0], tables[0, 1], tables[1], most, alone_s, by_rate)
@@ -199,12 +236,16 @@ class _Pair(NamedTuple):
 
     def without_bursts(self) -> Floats:
         """Return the shares late and rejected without bursts, shape (2, loads)."""
-        return self.reuse.once(("calm", self.lateness), lambda: np.array(self.lateness.at(self.loads)))
+        return self.reuse.once(
+            ("calm", self.lateness), lambda: np.array(self.lateness.at(self.loads))
+        )
 
     def bursty(self, bursts: Bursts) -> Floats:
         """Return the shares late and rejected with bursts, shape (2, loads)."""
         key = ("bursts", self.lateness, bursts)
-        return self.reuse.once(key, lambda: np.array(shares_with_bursts(self.lateness, bursts, self.loads)))
+        return self.reuse.once(
+            key, lambda: np.array(shares_with_bursts(self.lateness, bursts, self.loads))
+        )
 
     def by_rate(self, rates: Rates, filled: float) -> BurstTables | None:
         """Return the misses that bursts add at rates that are powers of two, over the range of hourly rates.
@@ -214,16 +255,21 @@ class _Pair(NamedTuple):
         """
         if self.bursts.scaling == "proportional" or not rates.busiest_hour > 0.0:
             return None
-        if self.add_little(self.bursts.at(rates.slackest_week), round(filled * LOAD_CELLS / MOST_LOAD) + 1):
+        if self.add_little(
+            self.bursts.at(rates.slackest_week), round(filled * LOAD_CELLS / MOST_LOAD) + 1
+        ):
             return None
         last = math.ceil(math.log2(rates.busiest_hour))
         first = max(math.floor(math.log2(rates.slackest_hour)), last - _MOST_OCTAVES)
 
         def at_octaves() -> BurstTables:
             even = self.without_bursts()
-            octaves = [self.bursty(self.bursts.at(2.0**power)) - even for power in range(first, last + 1)]
+            octaves = [
+                self.bursty(self.bursts.at(2.0**power)) - even for power in range(first, last + 1)
+            ]
             added = np.stack(octaves, axis=1)
-            makes_late, refuses = np.abs(added[0]) > LITTLE_LATE, added[1] + even[1] > _NOBODY_REFUSED
+            makes_late = np.abs(added[0]) > LITTLE_LATE
+            refuses = added[1] + even[1] > _NOBODY_REFUSED
             return BurstTables(
                 first_requests=2.0**first * SECONDS_PER_HOUR,
                 added=added,
@@ -231,14 +277,18 @@ class _Pair(NamedTuple):
                 even_cells=float(_cells_before(even[1] > _NOBODY_REFUSED)),
             )
 
-        return self.reuse.once(("by rate", self.lateness, self.bursts.at(2.0**first), last), at_octaves)
+        return self.reuse.once(
+            ("by rate", self.lateness, self.bursts.at(2.0**first), last), at_octaves
+        )
 
     def add_little(self, bursts: Bursts, cells: int) -> bool:
         """Return whether bursts add a negligible miss share in the first cells of a table."""
 
         def add_little() -> bool:
             late, refused = shares_with_bursts(self.lateness, bursts, self.loads[:cells])
-            return bool((late + refused - self.without_bursts()[:, :cells].sum(axis=0)).max() < LITTLE_LATE)
+            return bool(
+                (late + refused - self.without_bursts()[:, :cells].sum(axis=0)).max() < LITTLE_LATE
+            )
 
         return self.reuse.once(("add little", self.lateness, bursts, cells), add_little)
 

@@ -32,9 +32,13 @@ YIELD_FRACTION = 0.7
 """Of the TPOT objective of a higher priority, what its mean step may take for the sake of a lower one. At 0.6 batch
 beside chat falls a tenth behind on MI325X, at 0.85 code completion misses its SLO by two points more on H200."""
 _MOST_DEBT_S = 2.0  # beyond which a higher priority is slow by its own doing
-_ALONE_S = 0.1  # the longest step of a lower priority with nobody above it: a prompt above waits for it
+_ALONE_S = (
+    0.1  # the longest step of a lower priority with nobody above it: a prompt above waits for it
+)
 _LEAST_CHUNK_TOKENS = 64  # a smaller piece of prompt is not worth a place in the step
-_SHARE_MEMORY_S = 10.0  # over which the share of time in prefill is averaged: about as long as a reply takes
+_SHARE_MEMORY_S = (
+    10.0  # over which the share of time in prefill is averaged: about as long as a reply takes
+)
 
 
 class Replica:
@@ -49,12 +53,17 @@ class Replica:
         more: Callable[[Replica], bool] | None = None,
     ) -> None:
         """Take the longest step of each priority, a callback for finished requests, and one for deferrable work."""
-        self.env, self.times, self.done, self.more = env, times, done, more
+        self.env = env
+        self.times = times
+        self.done = done
+        self.more = more
         self.pace_s = pace_s
         self.is_up = True
         self._empty()
         self._chunks: list[tuple[Request, int]] = []
-        self._steps, self._first_s, self._growth_s = 0, 0.0, 0.0
+        self._steps = 0
+        self._first_s = 0.0
+        self._growth_s = 0.0
         self._began_s = 0.0
         self._chunk_s = self._beside_s = 0.0
         self._can_stop = False
@@ -100,11 +109,14 @@ class Replica:
 
     def expected_ttft_s(self, request: Request) -> float:
         """Return the TTFT of a request if taken now: the rest of the step, queued prefills, and its own."""
-        times, level = self.times, request.level
+        times = self.times
+        level = request.level
         prefill_s = sum(self.pending_prefill_s[: level + 1]) + self._prefill_s(request)
-        sequences, context = 0, 0.0
+        sequences = 0
+        context = 0.0
         for one in self.levels[: level + 1]:
-            sequences, context = sequences + one.sequences, context + one.context_tokens
+            sequences = sequences + one.sequences
+            context = context + one.context_tokens
         step_s = times.decode_s(sequences, context)
         steps = math.ceil(prefill_s / max(times.prefill_s_per_token * times.chunk_tokens, 1e-12))
         if steps:
@@ -174,7 +186,8 @@ class Replica:
 
     def _steps_by(self, elapsed_s: float) -> int:
         """Return the number of steps ended after an elapsed time, counting the present one."""
-        first, growth = self._first_s, self._growth_s
+        first = self._first_s
+        growth = self._growth_s
         if self._steps == 1:
             return 1
         if growth <= 0.0:
@@ -187,12 +200,15 @@ class Replica:
     def _next_steps(self) -> bool:
         """Admit requests that fit, set who takes part, and return the number of steps until a change."""
         self._admit()
-        self._chunks, self._chunk_s = [], 0.0
+        self._chunks = []
+        self._chunk_s = 0.0
         prompts = self.prefilling
         sequences, context, growth = self._shares()
         if not sequences and not prompts:
             return False
-        step_s = self.times.decode_s(sequences, context) if sequences else self.times.decode_s(1.0, 0.0)
+        step_s = (
+            self.times.decode_s(sequences, context) if sequences else self.times.decode_s(1.0, 0.0)
+        )
         if prompts:
             self._fill_step(sequences, step_s)
             if not sequences and not self._chunks:
@@ -203,10 +219,15 @@ class Replica:
             self._beside_s = self.times.beside_s(self._chunk_s, sequences, tokens)
         self._first_s = step_s + self._beside_s
         if self._chunks:
-            self._steps, self._growth_s = 1, 0.0
+            self._steps = 1
+            self._growth_s = 0.0
             return True
-        attends_all = context < sequences * self.times.attended_tokens  # and so reads more with each step
-        self._growth_s = self.times.kv_s_per_token * growth * (attends_all + self.times.index_fraction)
+        attends_all = (
+            context < sequences * self.times.attended_tokens
+        )  # and so reads more with each step
+        self._growth_s = (
+            self.times.kv_s_per_token * growth * (attends_all + self.times.index_fraction)
+        )
         self._steps = self._steps_to_change()
         return True
 
@@ -255,17 +276,22 @@ class Replica:
                     # An empty replica must make progress; beside others a crowded step carries no prompt.
                     least = 4 * _LEAST_CHUNK_TOKENS if not sequences and not self._chunks else 0
                     tokens = min(tokens, max(int(within), least))
-                    if tokens < min(_LEAST_CHUNK_TOKENS, request.needed_tokens - request.prefilled_tokens):
+                    if tokens < min(
+                        _LEAST_CHUNK_TOKENS, request.needed_tokens - request.prefilled_tokens
+                    ):
                         break
             end = request.prefilled_tokens + tokens
-            self._chunk_s += self.times.chunk_s(request.needed_tokens, request.prefilled_tokens, end)
+            self._chunk_s += self.times.chunk_s(
+                request.needed_tokens, request.prefilled_tokens, end
+            )
             self._chunks.append((request, end))
             budget -= tokens
 
     def _steps_to_change(self) -> int:
         """Return the steps until a sequence ends or the KV cache is full; preempt where it is full already."""
         while True:
-            steps, written = math.inf, 0.0
+            steps = math.inf
+            written = 0.0
             for level in self.levels:
                 if level.share > 0.0:
                     left = math.ceil((level.ends[0][0] - level.clock) / level.share - 1e-9)
@@ -290,7 +316,11 @@ class Replica:
         while self.waiting or (self.more is not None and self.more(self)):
             request = self.waiting[0]
             ahead = self.prefilling[-1] if self.prefilling else None
-            if ahead is not None and ahead < request and self._prefilling_tokens() >= times.chunk_tokens:
+            if (
+                ahead is not None
+                and ahead < request
+                and self._prefilling_tokens() >= times.chunk_tokens
+            ):
                 return  # the next step is full already
             tokens = request.needed_tokens + (request.left_tokens if times.reserves_output else 0)
             need = times.kept_tokens(tokens)
@@ -334,7 +364,9 @@ class Replica:
         _, _, request, growth = entry
         level.sequences -= 1
         level.growth -= growth
-        level.context_tokens -= self.times.kept_tokens(request.needed_tokens + request.left_tokens) - growth * left
+        level.context_tokens -= (
+            self.times.kept_tokens(request.needed_tokens + request.left_tokens) - growth * left
+        )
         if not level.sequences:
             level.context_tokens = level.growth = 0.0  # and no rounding is left behind
         if self.times.reserves_output:
@@ -342,14 +374,17 @@ class Replica:
 
     def _end_steps(self) -> None:
         """Account for the finished steps: tokens, ended sequences, and first tokens of finished prefills."""
-        span_s, chunks, levels = self._span_s(self._steps), self._chunks, self.levels
+        span_s = self._span_s(self._steps)
+        chunks = self._chunks
+        levels = self.levels
         weight = math.exp(-span_s / _SHARE_MEMORY_S)
         self.prefill_share = [share * weight for share in self.prefill_share]
         if chunks:
             top = chunks[0][0].level
             self.prefill_share[top] += (1.0 - weight) * self._beside_s / span_s
             self.pending_prefill_s[top] = max(self.pending_prefill_s[top] - self._chunk_s, 0.0)
-        steps, self._steps = self._steps, 0
+        steps = self._steps
+        self._steps = 0
         above = levels[0].sequences  # the highest has none to fall behind: no debt
         for place in range(1, len(levels)):
             debt_s = self.debt_s[place] + span_s - steps * self.pace_s[place] if above else 0.0
@@ -361,7 +396,8 @@ class Replica:
             tokens = level.share * steps
             level.clock += tokens
             level.context_tokens += level.growth * tokens
-            ends, reached = level.ends, level.clock + 1e-9
+            ends = level.ends
+            reached = level.clock + 1e-9
             while ends and ends[0][0] <= reached:
                 entry = heapq.heappop(ends)
                 self._leave(level, entry, entry[0] - level.clock)
@@ -389,7 +425,9 @@ class Replica:
         level = self.levels[request.level]
         kept = times.kept_tokens(request.needed_tokens + request.left_tokens)
         start = times.kept_tokens(request.needed_tokens)
-        growth = (kept - start) / request.left_tokens  # straight between its two ends, exact without a window
+        growth = (
+            kept - start
+        ) / request.left_tokens  # straight between its two ends, exact without a window
         mark = level.clock + request.left_tokens - 1
         heapq.heappush(level.ends, (mark, request.number, request, growth))
         level.newest.append(request.number)
@@ -411,10 +449,19 @@ class Request:
     """One request, from its arrival to its last token."""
 
     def __init__(
-        self, number: int, workload: int, level: int, arrived_s: float, lengths: tuple[int, int, int], lot: float = 0.0
+        self,
+        number: int,
+        workload: int,
+        level: int,
+        arrived_s: float,
+        lengths: tuple[int, int, int],
+        lot: float = 0.0,
     ) -> None:
         """Take prompt, cached and output tokens as ``lengths``; ``lot`` in 0..1 selects the pool of a group."""
-        self.number, self.workload, self.level, self.arrived_s = number, workload, level, arrived_s
+        self.number = number
+        self.workload = workload
+        self.level = level
+        self.arrived_s = arrived_s
         self.lot = lot
         self.prompt_tokens, self.cached_tokens, self.output_tokens = lengths
         self.first_token_s = self.finished_s = self.refused_s = self.started_s = math.nan
@@ -491,7 +538,13 @@ class StepTimes:
         """Return the step times of one replica at ``speed`` times the formula's speed."""
         decode = ("fixed_s", "stream_s", "routed_s", "sequence_s", "kv_s_per_token")
         timed = (*decode, "prefill_s_per_token", "attention_s_per_token2")
-        others = ("log_expert_missed", "window_tokens", "windowed_fraction", "attended_tokens", "index_fraction")
+        others = (
+            "log_expert_missed",
+            "window_tokens",
+            "windowed_fraction",
+            "attended_tokens",
+            "index_fraction",
+        )
         figures: dict[str, Any] = {name: float(replicas[name][index]) / speed for name in timed}
         figures |= {name: float(replicas[name][index]) for name in (*others, "kv_capacity_tokens")}
         return StepTimes(
@@ -499,7 +552,9 @@ class StepTimes:
             reserves_output=float(replicas["reserved_output_fraction"][index]) >= 1.0,
             overhead_s=float(replicas["ttft_fixed_s"][index]),
             most_sequences=int(replicas["max_sequences"][index]),
-            chunk_tokens=max(int(replicas["chunk_tokens"][index] / replicas["tokens_per_step"][index]), 1),
+            chunk_tokens=max(
+                int(replicas["chunk_tokens"][index] / replicas["tokens_per_step"][index]), 1
+            ),
         )
 
     def decode_s(self, sequences: float, context_tokens: float) -> float:
@@ -524,7 +579,8 @@ class StepTimes:
         """Return the time to read the weights that sequences touch, and that they and a chunk touch together."""
         if not self.routed_s:
             return self.stream_s, self.stream_s
-        sequences, missed = max(sequences, 1.0), self.log_expert_missed
+        sequences = max(sequences, 1.0)
+        missed = self.log_expert_missed
         both = (math.expm1(touching * missed) for touching in (sequences, sequences + tokens))
         stream_s, read_s = (self.stream_s - self.routed_s * untouched for untouched in both)
         return stream_s, read_s
@@ -534,7 +590,9 @@ class StepTimes:
         if not sequences:
             return 0.0
         most = sequences * self.attended_tokens
-        read = (context_tokens if context_tokens < most else most) + self.index_fraction * context_tokens
+        read = (
+            context_tokens if context_tokens < most else most
+        ) + self.index_fraction * context_tokens
         return self.sequence_s * sequences + self.kv_s_per_token * read
 
     def prefill_s(self, prompt_tokens: float, cached_tokens: float) -> float:
@@ -558,4 +616,6 @@ class StepTimes:
         """Return the KV cache use of a context in full-attention tokens: windowed layers cache their window only."""
         if not self.windowed_fraction:
             return context_tokens
-        return context_tokens - self.windowed_fraction * max(context_tokens - self.window_tokens, 0.0)
+        return context_tokens - self.windowed_fraction * max(
+            context_tokens - self.window_tokens, 0.0
+        )

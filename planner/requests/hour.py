@@ -64,7 +64,9 @@ class Hour:
     """Node-hours at work over node-hours in service, shape (clusters,); NaN where there are none."""
 
 
-def window_of(scenario: Scenario, plan: Plan, run: Run, at: datetime) -> tuple[int, WindowInput, WindowResult]:
+def window_of(
+    scenario: Scenario, plan: Plan, run: Run, at: datetime
+) -> tuple[int, WindowInput, WindowResult]:
     """Return the hour of the horizon that contains a time, and its window; raise ScenarioError outside the horizon."""
     start = datetime.combine(plan.start, time())
     hour = math.floor((at - start).total_seconds() / SECONDS_PER_HOUR)
@@ -83,13 +85,18 @@ def hour_at(scenario: Scenario, plan: Plan, run: Run, services: Services, at: da
     plan = at_sizes(plan, given.sizes)
     place = hour - window.first_hour
     month = int(np.searchsorted(plan.month_edges_h, hour, side="right")) - 1
-    outages, nodes = run.shop.outages(), np.zeros(len(plan.clusters))  # in service when the hour begins
+    outages = run.shop.outages()  # in service when the hour begins
+    nodes = np.zeros(len(plan.clusters))
     for change in run.log.changes:
         if change.time_h <= hour:
-            nodes[change.cluster] += change.accelerators / plan.clusters[change.cluster].accelerators_per_node
+            nodes[change.cluster] += (
+                change.accelerators / plan.clusters[change.cluster].accelerators_per_node
+            )
     for outage in outages:
         if outage.start_h <= hour < outage.end_h:
-            nodes[outage.cluster] -= outage.accelerators / plan.clusters[outage.cluster].accelerators_per_node
+            nodes[outage.cluster] -= (
+                outage.accelerators / plan.clusters[outage.cluster].accelerators_per_node
+            )
     nodes = np.maximum(nodes, 0.0)
     for c in run.offers:  # of what is rented by the hour, what is held and has started
         nodes[c] = min(nodes[c], round(given.nodes[c, place]))
@@ -99,17 +106,27 @@ def hour_at(scenario: Scenario, plan: Plan, run: Run, services: Services, at: da
         if hour < first < plan.hours:
             come = datetime.combine(plan.start, time()) + timedelta(hours=first)
             later = f"the first come at {come:%Y-%m-%dT%H:%M}"
-        raise ScenarioError(Problem(path="--at", message=f"no machine is in service at {at:%Y-%m-%dT%H:%M}: {later}"))
+        raise ScenarioError(
+            Problem(
+                path="--at", message=f"no machine is in service at {at:%Y-%m-%dT%H:%M}: {later}"
+            )
+        )
     off = window.throttled_nodes[:, place]  # what the power cap takes has no power
-    logs: dict[tuple[int, int], float] = {}  # of speed against day one, where software has changed it
+    logs: dict[
+        tuple[int, int], float
+    ] = {}  # of speed against day one, where software has changed it
     for speed in run.log.speeds():
         if speed.time_h <= hour:
             pair = (speed.cluster, speed.workload)
             logs[pair] = logs.get(pair, 0.0) + speed.log_factor
     speeds = {pair: math.exp(factor) for pair, factor in logs.items()}
-    groups = _replica_groups(scenario, plan, window, services, (place, month), np.maximum(nodes - off, 0.0), speeds)
+    groups = _replica_groups(
+        scenario, plan, window, services, (place, month), np.maximum(nodes - off, 0.0), speeds
+    )
 
-    def breakdown(cluster: int | None, accelerators: int, start_h: float, end_h: float) -> Breakdown:
+    def breakdown(
+        cluster: int | None, accelerators: int, start_h: float, end_h: float
+    ) -> Breakdown:
         start_s, end_s = ((time_h - hour) * SECONDS_PER_HOUR for time_h in (start_h, end_h))
         return Breakdown(cluster=cluster, accelerators=accelerators, start_s=start_s, end_s=end_s)
 
@@ -134,11 +151,16 @@ def hour_at(scenario: Scenario, plan: Plan, run: Run, services: Services, at: da
                 input_mean_tokens=float(load.input_tokens[month]),
                 output_mean_tokens=float(load.output_tokens[month]),
                 longest_tokens=math.floor(min(context, memory)) if serving else _ANY_LENGTH,
-                longest_is=f"{load.model} can attend to" if context <= memory else "one replica has memory for",
+                longest_is=f"{load.model} can attend to"
+                if context <= memory
+                else "one replica has memory for",
             )
         )
-    served, apis = window.served_requests[:, :, place], [cluster.api for cluster in plan.clusters]
-    sent = served[[api is not None and api.serves_all for api in apis]].sum(axis=0)  # no machine sees it
+    served = window.served_requests[:, :, place]
+    apis = [cluster.api for cluster in plan.clusters]
+    sent = served[[api is not None and api.serves_all for api in apis]].sum(
+        axis=0
+    )  # no machine sees it
     demand = window.demand_requests[:, place] - sent
     return Hour(
         replica_groups=groups,
@@ -204,11 +226,14 @@ def _replica_groups(
     hourly model gives a cluster nothing to do, the hour's demand says what it would need. Accelerators are those placed
     where whole replicas count, else go by the work; models that share some have them by their work.
     """
-    calibration, placement, (hour, month) = scenario.load_calibration().calibration(), plan.placement, at
+    calibration = scenario.load_calibration().calibration()
+    placement = plan.placement
+    (hour, month) = at
     table = plan.requests_per_node_h[:, :, month if plan.requests_per_node_h.shape[2] > 1 else 0]
     groups: list[ReplicaGroup] = []
     for c, cluster in enumerate(plan.clusters):
-        per_node, tenants = cluster.accelerators_per_node, _tenants(plan, services, c)
+        per_node = cluster.accelerators_per_node
+        tenants = _tenants(plan, services, c)
         rates = [float(table[c, w]) * speeds.get((c, w), 1.0) for w in range(len(plan.workloads))]
         busy = [0.0] * len(tenants)
         served = window.served_requests[c, :, hour]
@@ -220,16 +245,26 @@ def _replica_groups(
                 weights = weights if sum(weights) else [1.0] * len(homes)
                 for place, weight in zip(homes, weights, strict=True):
                     busy[place] += float(work[w]) / rates[w] * weight / sum(weights)
-        room, wanted = float(nodes[c]) * per_node, []
+        room = float(nodes[c]) * per_node
+        wanted = []
         for place, tenant in enumerate(tenants):
             if placement is None or not placement.placed[c]:
                 wanted.append(room * busy[place] / sum(busy) if sum(busy) > 0.0 else 0.0)
                 continue
-            sharing = [busy[n] for n, other in enumerate(tenants) if other.deployment == tenant.deployment]
+            sharing = [
+                busy[n] for n, other in enumerate(tenants) if other.deployment == tenant.deployment
+            ]
             part = busy[place] / sum(sharing) if sum(sharing) > 0.0 else 1.0 / len(sharing)
             replicas = float(window.replicas[tenant.deployment, hour])
-            wanted.append(replicas * placement.deployments[tenant.deployment].nodes_per_replica * per_node * part)
-        if placement is not None and placement.placed[c]:  # of what is down when the hour begins all have less
+            wanted.append(
+                replicas
+                * placement.deployments[tenant.deployment].nodes_per_replica
+                * per_node
+                * part
+            )
+        if (
+            placement is not None and placement.placed[c]
+        ):  # of what is down when the hour begins all have less
             scale = min(room / sum(wanted), 1.0) if sum(wanted) > 0.0 else 0.0
             wanted = [accelerators * scale for accelerators in wanted]
         counts = _whole_replicas(tenants, wanted, math.floor(room + ROUNDING))
@@ -240,12 +275,16 @@ def _replica_groups(
             service = services[cluster.name, leader.name]
             speed = service.speed * speeds.get((c, tenant.leader), 1.0)
             # What accelerators do over what they do for one model alone.
-            deployed_speed = 1.0 if placement is None else placement.deployments[tenant.deployment].speed
+            deployed_speed = (
+                1.0 if placement is None else placement.deployments[tenant.deployment].speed
+            )
             share = tenant.accelerators / per_node / SECONDS_PER_HOUR * deployed_speed
             prefill = None
             if service.prefill is not None:
                 prefill = PrefillStage(
-                    times=StepTimes.of(price_replicas([service.prefill.spec], calibration), 0, speed),
+                    times=StepTimes.of(
+                        price_replicas([service.prefill.spec], calibration), 0, speed
+                    ),
                     replicas=service.prefill.spec.accelerators / tenant.accelerators,
                     share=service.prefill.share,
                     transfer_s_per_token=service.prefill.transfer_s_per_token,
@@ -262,7 +301,9 @@ def _replica_groups(
                     times=StepTimes.of(price_replicas([service.spec], calibration), 0, speed),
                     prefill=prefill,
                     served=tenant.served,
-                    pace_s={w: other.held_tpot_s / other.speed for w, other in of.items()},  # at its day-one speed
+                    pace_s={
+                        w: other.held_tpot_s / other.speed for w, other in of.items()
+                    },  # at its day-one speed
                     capacity_requests_per_s={w: rates[w] * share for w in tenant.served},
                 )
             )
@@ -280,13 +321,17 @@ def _tenants(plan: Plan, services: Services, cluster: int) -> list[_Tenant]:
             if w not in held.waiting_speed:
                 load = plan.workloads[w]
                 service = services[plan.clusters[cluster].name, load.name]
-                layouts.setdefault((load.model, service.spec.layout, service.prefill is None), []).append(w)
+                layouts.setdefault(
+                    (load.model, service.spec.layout, service.prefill is None), []
+                ).append(w)
         for members in layouts.values():
             leader = plan.workloads[members[0]]
             waiting = [w for w in held.waiting_speed if plan.workloads[w].model == leader.model]
             served = tuple(sorted({*members, *waiting}))
             size = services[plan.clusters[cluster].name, leader.name].tensor_parallel
-            tenants.append(_Tenant(deployment=d, leader=members[0], accelerators=size, served=served))
+            tenants.append(
+                _Tenant(deployment=d, leader=members[0], accelerators=size, served=served)
+            )
     return tenants
 
 
@@ -295,20 +340,31 @@ def _whole_replicas(tenants: Sequence[_Tenant], wanted: Sequence[float], room: i
 
     Of models that share accelerators each has one at the least: they take turns.
     """
-    exact = [accelerators / tenant.accelerators for accelerators, tenant in zip(wanted, tenants, strict=True)]
+    exact = [
+        accelerators / tenant.accelerators
+        for accelerators, tenant in zip(wanted, tenants, strict=True)
+    ]
     counts = [math.floor(replicas + ROUNDING) for replicas in exact]
-    left = room - sum(count * tenant.accelerators for count, tenant in zip(counts, tenants, strict=True))
+    left = room - sum(
+        count * tenant.accelerators for count, tenant in zip(counts, tenants, strict=True)
+    )
     deployments = [tenant.deployment for tenant in tenants]
-    for place in sorted(range(len(tenants)), key=lambda place: (counts[place] > 0, counts[place] - exact[place])):
+    for place in sorted(
+        range(len(tenants)), key=lambda place: (counts[place] > 0, counts[place] - exact[place])
+    ):
         takes_turns = counts[place] == 0 and deployments.count(deployments[place]) > 1
-        if exact[place] - counts[place] > ROUNDING and (tenants[place].accelerators <= left or takes_turns):
+        if exact[place] - counts[place] > ROUNDING and (
+            tenants[place].accelerators <= left or takes_turns
+        ):
             counts[place] += 1
             left -= tenants[place].accelerators
     return counts
 
 
 Ints = NDArray[np.int64]
-_MOST_BEYOND_FRACTION = 0.05  # of drawn requests longer than the model's context, before it is an error
+_MOST_BEYOND_FRACTION = (
+    0.05  # of drawn requests longer than the model's context, before it is an error
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -351,7 +407,12 @@ class RequestLengths:
 
 
 def draw_arrivals(
-    workload: Workload, rates: tuple[float, float], lengths: RequestLengths, span: ZoomWindow, name: str, draw: Streams
+    workload: Workload,
+    rates: tuple[float, float],
+    lengths: RequestLengths,
+    span: ZoomWindow,
+    name: str,
+    draw: Streams,
 ) -> Arrivals:
     """Draw a workload's requests for the simulated share of the fleet.
 
@@ -370,12 +431,18 @@ def draw_arrivals(
     beyond = prompt + output > lengths.longest_tokens
     if times_s.size and beyond.mean() > _MOST_BEYOND_FRACTION:
         message = f"{beyond.mean():.0%} of its requests are longer than the {lengths.longest_tokens:,.0f} tokens that "
-        raise ScenarioError(Problem(path=f"workloads.{name}.lengths", message=message + lengths.longest_is))
+        raise ScenarioError(
+            Problem(path=f"workloads.{name}.lengths", message=message + lengths.longest_is)
+        )
     output = np.minimum(output, int(lengths.longest_tokens) // 2)
     prompt = np.minimum(prompt, int(lengths.longest_tokens) - output)
     cached = np.floor(prompt * workload.prefix_cache_hit_fraction).astype(np.int64)
     return Arrivals(
-        times_s=times_s, prompt_tokens=prompt, cached_tokens=cached, output_tokens=output, minute_factors=factors
+        times_s=times_s,
+        prompt_tokens=prompt,
+        cached_tokens=cached,
+        output_tokens=output,
+        minute_factors=factors,
     )
 
 
@@ -383,7 +450,9 @@ def minute_factors(
     workload: Workload, requests_per_s: float, span: ZoomWindow, generator: np.random.Generator
 ) -> Floats:
     """Return each minute's rate over the hour's, shape (minutes simulated,); measured minutes have mean 1."""
-    variance = workload.bursts.at(requests_per_s).minute_rate_cv ** 2 if requests_per_s > 0.0 else 0.0
+    variance = (
+        workload.bursts.at(requests_per_s).minute_rate_cv ** 2 if requests_per_s > 0.0 else 0.0
+    )
     if variance <= 0.0:
         return np.ones(span.all_minutes)
     factors = generator.gamma(1.0 / variance, variance, span.all_minutes)
@@ -393,12 +462,18 @@ def minute_factors(
 
 def _drawn(length: Length, mean_tokens: float, size: int, generator: np.random.Generator) -> Ints:
     """Draw lengths from a distribution scaled to a mean."""
-    tokens = length.distribution.at_scores(generator.standard_normal(size)) * (mean_tokens / length.mean)
+    tokens = length.distribution.at_scores(generator.standard_normal(size)) * (
+        mean_tokens / length.mean
+    )
     return np.maximum(np.rint(tokens), 1.0).astype(np.int64)
 
 
 def replay(
-    log: RequestLog, lengths: RequestLengths, span: ZoomWindow, share: float, generator: np.random.Generator
+    log: RequestLog,
+    lengths: RequestLengths,
+    span: ZoomWindow,
+    share: float,
+    generator: np.random.Generator,
 ) -> Arrivals:
     """Return the requests of a log from its first on, thinned to the simulated share of the fleet."""
     times_s = log.times_s - log.times_s[0]
@@ -418,7 +493,9 @@ def replay(
             f"{beyond.size} of {kept.size} requests are longer than the {lengths.longest_tokens:,.0f} tokens that "
             f"{lengths.longest_is}; the longest has {longest:,.0f}"
         )
-        raise ScenarioError(Problem(path="--trace", message=message, hint="choose another model, or cut the log"))
+        raise ScenarioError(
+            Problem(path="--trace", message=message, hint="choose another model, or cut the log")
+        )
     cached = np.zeros(kept.size)
     if log.cached_tokens is not None:
         cached = np.minimum(log.cached_tokens[kept], prompt - 1.0)

@@ -21,7 +21,15 @@ from planner.requests.zoom import Zoom
 
 PERCENTILES = (0.5, 0.9, 0.95, 0.99, 0.999)
 QUANTITIES = ("ttft_s", "tpot_s", "total_s")
-REASONS = ("breakdown", "long prompt", "full cache", "burst", "queue", "crowded batch", "no capacity")
+REASONS = (
+    "breakdown",
+    "long prompt",
+    "full cache",
+    "burst",
+    "queue",
+    "crowded batch",
+    "no capacity",
+)
 """Why a request was not in time, the first that holds: its replica went down; its own prefill takes longer than the
 objective; it was evicted; its minute was busier than the hour by a tenth or more; prompts ahead of it; too many beside
 it; or, of those refused, none of these."""
@@ -92,8 +100,14 @@ class Outcome:
         value = self.finished_s.size / self.due
         due = self.due_fraction * _per_minute(self.arrived_s, self.minutes)
         half = _Z * _ratio_error(_per_minute(self.finished_s, self.minutes), due)
-        value, low, high = (float(np.clip(end, 0.0, 1.0)) for end in (value, value - half, value + half))
-        return unknown if value < ENOUGH_FINISHED <= high else Estimate(value=value, low=low, high=high)
+        value, low, high = (
+            float(np.clip(end, 0.0, 1.0)) for end in (value, value - half, value + half)
+        )
+        return (
+            unknown
+            if value < ENOUGH_FINISHED <= high
+            else Estimate(value=value, low=low, high=high)
+        )
 
     def share(self, chosen: Bools) -> Estimate:
         """Return the share of requests for which a condition is true."""
@@ -109,14 +123,17 @@ class Outcome:
         known = np.isfinite(figures)
         if not known.any():
             return Estimate(value=np.nan, low=np.nan, high=np.nan)
-        figures, arrived_s = figures[known], self.arrived_s[known]
+        figures = figures[known]
+        arrived_s = self.arrived_s[known]
         value = float(np.quantile(figures, probability))
         # The error of the share above it; at the very end of a sample, at least that of independent requests.
         error = max(
             share_error(figures > value, arrived_s, self.minutes),
             float(np.sqrt(probability * (1.0 - probability) / figures.size)),
         )
-        low, high = np.quantile(figures, np.clip([probability - _Z * error, probability + _Z * error], 0.0, 1.0))
+        low, high = np.quantile(
+            figures, np.clip([probability - _Z * error, probability + _Z * error], 0.0, 1.0)
+        )
         return Estimate(value=value, low=float(low), high=float(high))
 
     def reasons(self) -> dict[str, int]:
@@ -127,7 +144,9 @@ class Outcome:
 def share_error(chosen: Bools, arrived_s: Floats, minutes: int) -> float:
     """Return the standard error of a share of requests whose minutes are correlated."""
     if minutes < 2:
-        return float(np.sqrt(max(chosen.mean() * (1.0 - chosen.mean()), 1.0 / chosen.size) / chosen.size))
+        return float(
+            np.sqrt(max(chosen.mean() * (1.0 - chosen.mean()), 1.0 / chosen.size) / chosen.size)
+        )
     return _ratio_error(_per_minute(arrived_s[chosen], minutes), _per_minute(arrived_s, minutes))
 
 
@@ -139,7 +158,8 @@ def _per_minute(times_s: Floats, minutes: int) -> Floats:
 
 def _ratio_error(hits: Floats, counts: Floats) -> float:
     """Return the standard error of a ratio of sums over minutes; of one minute, that of independent requests."""
-    total, residual = counts.sum(), hits - hits.sum() / counts.sum() * counts
+    total = counts.sum()
+    residual = hits - hits.sum() / counts.sum() * counts
     if hits.size < 2:
         return float(np.sqrt(2.0 / total))
     return float(np.sqrt(hits.size / (hits.size - 1.0) * (residual @ residual)) / total)
@@ -157,10 +177,19 @@ def _outcome(zoom: Zoom, w: int) -> Outcome:
     def column(field: str) -> Floats:
         return np.array([getattr(request, field) for request in requests], dtype=np.float64)
 
-    same = ("arrived_s", "prompt_tokens", "cached_tokens", "output_tokens", "retries", "preemptions")
+    same = (
+        "arrived_s",
+        "prompt_tokens",
+        "cached_tokens",
+        "output_tokens",
+        "retries",
+        "preemptions",
+    )
     columns = {name: column(name) for name in same}
-    arrived_s, output_tokens = columns["arrived_s"], columns["output_tokens"]
-    refused, finished_s = np.isfinite(column("refused_s")), column("finished_s")
+    arrived_s = columns["arrived_s"]
+    output_tokens = columns["output_tokens"]
+    refused = np.isfinite(column("refused_s"))
+    finished_s = column("finished_s")
     first_s = np.where(refused, np.nan, column("first_token_s"))
     ttft_s = first_s - arrived_s
     tpot_s = (finished_s - first_s) / np.maximum(output_tokens - 1.0, 1.0)
@@ -176,8 +205,11 @@ def _outcome(zoom: Zoom, w: int) -> Outcome:
     times = [group.times for group in zoom.hour.replica_groups if w in group.served]
     own_s = np.full(arrived_s.size, np.inf)
     for place, request in enumerate(requests if times else ()):
-        prompt, cached = request.prompt_tokens, request.cached_tokens
-        own_s[place] = min(on.prefill_s(prompt, cached) + on.fixed_s + on.overhead_s for on in times)
+        prompt = request.prompt_tokens
+        cached = request.cached_tokens
+        own_s[place] = min(
+            on.prefill_s(prompt, cached) + on.fixed_s + on.overhead_s for on in times
+        )
     conditions = {
         "breakdown": columns["retries"] > 0,
         "long prompt": own_s > slo.ttft_s,
@@ -203,6 +235,8 @@ def _outcome(zoom: Zoom, w: int) -> Outcome:
         reason=reason,
         minutes=zoom.span.minutes,
         finished_s=zoom.finished_s[w],
-        due_fraction=float(np.nan_to_num(zoom.hour.served_fraction[w])) if slo.is_deferrable else np.nan,
+        due_fraction=float(np.nan_to_num(zoom.hour.served_fraction[w]))
+        if slo.is_deferrable
+        else np.nan,
         lag_fraction=max(lasts_s - zoom.span.before * BURST_S, 0.0) / (zoom.span.minutes * BURST_S),
     )

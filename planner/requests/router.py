@@ -22,8 +22,12 @@ import simpy
 
 from planner.requests.batching import PACE_FRACTION, YIELD_FRACTION, Replica, Request, StepTimes
 
-_RATE_MEMORY_S = 30.0  # over which a pool's rate of finished requests, and what a group takes, are averaged
-_LEAST_REMEMBERED = 100.0  # requests, at least, of which a group's use is the mean: of few it says nothing
+_RATE_MEMORY_S = (
+    30.0  # over which a pool's rate of finished requests, and what a group takes, are averaged
+)
+_LEAST_REMEMBERED = (
+    100.0  # requests, at least, of which a group's use is the mean: of few it says nothing
+)
 _DOWN = 1_000_000_000  # a load that no replica in service has
 
 
@@ -70,18 +74,24 @@ class ReplicaPool:
 
         Of the accelerators of so many replicas a share prefills, in whole workers.
         """
-        self.router, self.times = router, times
+        self.router = router
+        self.times = times
         served = list(held_s)
         slos = [router.slos[workload] for workload in served]
         levels = range(1 + max((slo.level for slo in slos), default=0))
         self.held_s = [
-            min((held_s[w] for w in served if router.slos[w].level <= most), default=math.inf) for most in levels
+            min((held_s[w] for w in served if router.slos[w].level <= most), default=math.inf)
+            for most in levels
         ]
-        tightest_s = [min((p.tpot_s for p in slos if p.level < most), default=math.inf) for most in levels]
+        tightest_s = [
+            min((p.tpot_s for p in slos if p.level < most), default=math.inf) for most in levels
+        ]
         self.pace_s = [YIELD_FRACTION * tpot_s for tpot_s in tightest_s]
         self.deferrable = [workload for workload in served if router.slos[workload].is_deferrable]
         more = self._more if self.deferrable else None
-        self.prefill, self.moving, decoding = prefill, 0, replicas
+        self.prefill = prefill
+        self.moving = 0
+        decoding = replicas
         """Workers for prompts, if any, and the requests whose caches move."""
         stages = [(times, None if prefill else more)] * replicas
         if prefill is not None:
@@ -91,13 +101,16 @@ class ReplicaPool:
         self.decoding = range(decoding)
         self.entry = range(len(stages))[decoding if prefill else 0 :]
         """Places of the replicas that decode, and of those to which requests come."""
-        self.replicas = [Replica(router.env, of, self.pace_s, self._done, helps) for of, helps in stages]
+        self.replicas = [
+            Replica(router.env, of, self.pace_s, self._done, helps) for of, helps in stages
+        ]
         self.loads = [0] * len(stages)
         """Requests of each replica, deferrable work left out."""
         self.places = {replica: place for place, replica in enumerate(self.replicas)}
         self.queue: list[Request] = []
         self.up = len(stages)
-        self._finish_rate, self._finished_s = 0.0, router.env.now
+        self._finish_rate = 0.0
+        self._finished_s = router.env.now
 
     def offer(self, request: Request, slo: LatencySlo) -> bool:
         """Take a request, at once or in the queue; return False where admission control rejects it."""
@@ -108,13 +121,19 @@ class ReplicaPool:
         if is_up and ttft_s > 0.5 * slo.ttft_s:
             # The fewest requests, but a long prompt among them: look at every replica, which is seldom needed.
             up = [place for place in self.entry if self.loads[place] < _DOWN]
-            ttft_s, place = min((self.replicas[place].expected_ttft_s(request), place) for place in up)
+            ttft_s, place = min(
+                (self.replicas[place].expected_ttft_s(request), place) for place in up
+            )
         if not self.prefill:
             decoder = place
         at_once = is_up and not self.queue and self._has_room(self.replicas[decoder], request)
         if slo.refuses:
             wait_s = self._transfer_s(request)
-            wait_s += 0.0 if at_once else (len(self.queue) + 1) / max(self._finish_rate, 1e-12) / PACE_FRACTION
+            wait_s += (
+                0.0
+                if at_once
+                else (len(self.queue) + 1) / max(self._finish_rate, 1e-12) / PACE_FRACTION
+            )
             if not is_up or wait_s + ttft_s > slo.ttft_s:
                 return False
         if at_once:
@@ -164,20 +183,25 @@ class ReplicaPool:
         level = request.level
         sequences = sum(replica.requests[: level + 1])
         if self.prefill:  # and its share of those to come
-            coming = self.moving + sum(self.loads[place] for place in self.entry if self.loads[place] < _DOWN)
+            coming = self.moving + sum(
+                self.loads[place] for place in self.entry if self.loads[place] < _DOWN
+            )
             sequences += coming // len(self.decoding)
         if sequences == 0 or sequences >= self.times.most_sequences:
             return sequences == 0
         if not self.router.slos[request.workload].refuses:
             return True
         context = sum(replica.context_tokens[: level + 1]) + request.prompt_tokens
-        return self.times.decode_s(sequences + 1, context) <= self.held_s[level] * replica.decoding_share(level)
+        return self.times.decode_s(sequences + 1, context) <= self.held_s[
+            level
+        ] * replica.decoding_share(level)
 
     def _done(self, replica: Replica, request: Request) -> None:
         """Count a finished request, and let its replica take the next from the queue."""
         now = self.router.env.now
         fading = math.exp((self._finished_s - now) / _RATE_MEMORY_S)
-        self._finish_rate, self._finished_s = self._finish_rate * fading + 1.0 / _RATE_MEMORY_S, now
+        self._finish_rate = self._finish_rate * fading + 1.0 / _RATE_MEMORY_S
+        self._finished_s = now
         place = self.places[replica]
         if not self.router.slos[request.workload].is_deferrable:
             self.loads[place] -= 1
@@ -196,7 +220,9 @@ class ReplicaPool:
             waited_s = self.router.env.now - request.arrived_s + self._transfer_s(request)
             entry = self._least(self.entry) if self.prefill else place
             is_up = self.loads[entry] < _DOWN
-            if slo.refuses and not (is_up and waited_s + self.replicas[entry].expected_ttft_s(request) <= slo.ttft_s):
+            if slo.refuses and not (
+                is_up and waited_s + self.replicas[entry].expected_ttft_s(request) <= slo.ttft_s
+            ):
                 self.router.refuse(request)
                 continue
             if not is_up:
@@ -212,7 +238,10 @@ class ReplicaPool:
                 sequences = sum(decoder.requests) + 1
                 context = sum(decoder.context_tokens) + waiting[0].prompt_tokens
                 limit_s = decoder.allowed_s(waiting[0].level)
-                if sequences <= self.times.most_sequences and self.times.decode_s(sequences, context) <= limit_s:
+                if (
+                    sequences <= self.times.most_sequences
+                    and self.times.decode_s(sequences, context) <= limit_s
+                ):
                     self._start(self.places[replica], waiting.popleft())
                     return True
         return False
@@ -256,7 +285,9 @@ class Group:
     """Over which what it takes fades, τ: longer where requests are few."""
 
     def __post_init__(self) -> None:
-        slowest = min((rate for rate in self.capacity_requests_per_s.values() if rate > 0.0), default=math.inf)
+        slowest = min(
+            (rate for rate in self.capacity_requests_per_s.values() if rate > 0.0), default=math.inf
+        )
         replicas = sum(len(pool.replicas) for pool in self.pools)
         self.memory_s = max(_RATE_MEMORY_S, _LEAST_REMEMBERED / (slowest * replicas))
 
@@ -330,7 +361,12 @@ class RequestRouter:
         if slo.is_deferrable:
             self.deferred.setdefault(request.workload, deque()).append(request)
             pools = (pool for tier in tiers for group in tier for pool in group.pools)
-            idle = (one for pool in pools for one in pool.replicas if one.alarm is not None and one.is_up)
+            idle = (
+                one
+                for pool in pools
+                for one in pool.replicas
+                if one.alarm is not None and one.is_up
+            )
             if (replica := next(idle, None)) is not None:
                 replica.wake()
             return
@@ -356,7 +392,8 @@ class RequestRouter:
         if len(tiers) <= 1 and sum(map(len, tiers)) <= 1:
             return tiers[0] if tiers else []
         rank = self.ranks[workload]
-        used, now_s = [], self.env.now
+        used = []
+        now_s = self.env.now
         for at, tier in enumerate(tiers):
             for group in tier:
                 use = group.use(rank, now_s, self.began_s)
@@ -365,7 +402,9 @@ class RequestRouter:
         first = min((row for row in used if row[1]), key=lambda row: row[2], default=used[0])
         paid = self.paid_tiers.get(workload, len(tiers))
         if first[2] >= paid:
-            first = next((row for row in used if row[2] < paid and row[0] < row[-1].allowed_use), first)
+            first = next(
+                (row for row in used if row[2] < paid and row[0] < row[-1].allowed_use), first
+            )
         return [first[-1], *(row[-1] for row in used if row is not first)]
 
     def finished(self, request: Request) -> None:

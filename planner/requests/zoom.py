@@ -30,7 +30,16 @@ from planner.plan.placement import services_of
 from planner.plan.plan import Plan, Reuse
 from planner.plan.sizes import resized
 from planner.requests.batching import Request
-from planner.requests.hour import Arrivals, Breakdown, Hour, ZoomWindow, draw_arrivals, hour_at, replay, window_of
+from planner.requests.hour import (
+    Arrivals,
+    Breakdown,
+    Hour,
+    ZoomWindow,
+    draw_arrivals,
+    hour_at,
+    replay,
+    window_of,
+)
 from planner.requests.router import Group, LatencySlo, ReplicaPool, RequestRouter
 from planner.scenario.scenario import Scenario
 from planner.units import SECONDS_PER_HOUR
@@ -42,9 +51,13 @@ LEAST_REPLICAS = 4
 _TRIED_SHARES = 400
 _BEFORE_MINUTES = 1  # at least, until batches are as full as the hour keeps them
 _BEFORE_REPLIES = 3.0  # mean replies, for the same where they take longer
-_AFTER_MINUTES = 4  # at least, for the longest replies of the last minute to end under the load they began in
+_AFTER_MINUTES = (
+    4  # at least, for the longest replies of the last minute to end under the load they began in
+)
 _LONGEST = 0.99  # of replies, which end within those minutes at the pace promised
-_BACKLOG_HOURS = 1.5  # of deferrable work that may lie ready: more than the hour can serve is not simulated
+_BACKLOG_HOURS = (
+    1.5  # of deferrable work that may lie ready: more than the hour can serve is not simulated
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,12 +115,20 @@ def zoom(scenario: Scenario, asked: ZoomRequest) -> Zoom:
     run = run_plan(plan, seed, asked.replication)
     for c, size in enumerate(window_of(scenario, plan, run, asked.at)[1].sizes):
         if size >= 0:  # a rule has resized it, and its routers hold another pace
-            of_cluster = {pair: service for pair, service in services.items() if pair[0] == plan.clusters[c].name}
+            of_cluster = {
+                pair: service
+                for pair, service in services.items()
+                if pair[0] == plan.clusters[c].name
+            }
             services |= resized(scenario, of_cluster, plan.sizes[c][size].nodes, {}, reuse)
-    return simulate_hour(scenario, plan, hour_at(scenario, plan, run, services, asked.at), asked, seed)
+    return simulate_hour(
+        scenario, plan, hour_at(scenario, plan, run, services, asked.at), asked, seed
+    )
 
 
-def simulate_hour(scenario: Scenario, plan: Plan, hour: Hour, asked: ZoomRequest, seed: int) -> Zoom:
+def simulate_hour(
+    scenario: Scenario, plan: Plan, hour: Hour, asked: ZoomRequest, seed: int
+) -> Zoom:
     """Simulate a given hour, request by request."""
     # Every request is kept to the end: looking for garbage among a million of them, again and again, takes a tenth.
     collects = gc.isenabled()
@@ -122,8 +143,14 @@ def simulate_hour(scenario: Scenario, plan: Plan, hour: Hour, asked: ZoomRequest
 class _Simulation:
     """One zoom in progress."""
 
-    def __init__(self, scenario: Scenario, plan: Plan, hour: Hour, asked: ZoomRequest, draw: Streams) -> None:
-        self.scenario, self.plan, self.hour, self.asked, self.draw = scenario, plan, hour, asked, draw
+    def __init__(
+        self, scenario: Scenario, plan: Plan, hour: Hour, asked: ZoomRequest, draw: Streams
+    ) -> None:
+        self.scenario = scenario
+        self.plan = plan
+        self.hour = hour
+        self.asked = asked
+        self.draw = draw
         self.slos = tuple(
             LatencySlo(
                 name=load.name,
@@ -136,18 +163,29 @@ class _Simulation:
             for load in plan.workloads
         )
         """What the router knows of each workload."""
-        before, after = _BEFORE_MINUTES, _AFTER_MINUTES
+        before = _BEFORE_MINUTES
+        after = _AFTER_MINUTES
         for slo, lengths in zip(self.slos, hour.lengths, strict=True):
-            if not slo.is_deferrable:  # a reply of thousands of tokens takes minutes, and fills batches as slowly
+            if (
+                not slo.is_deferrable
+            ):  # a reply of thousands of tokens takes minutes, and fills batches as slowly
                 output = scenario.workloads[slo.name].lengths.output
                 longest = output.distribution.quantile(_LONGEST) / output.mean
                 mean_minutes = lengths.output_mean_tokens * slo.tpot_s / BURST_S
                 before = max(before, math.floor(_BEFORE_REPLIES * mean_minutes))
                 after = max(after, math.floor(longest * mean_minutes))
-        self.span = ZoomWindow(before=0 if asked.log is not None else before, minutes=asked.minutes, after=after)
+        self.span = ZoomWindow(
+            before=0 if asked.log is not None else before, minutes=asked.minutes, after=after
+        )
         self.env = simpy.Environment(initial_time=-self.span.before * BURST_S)
-        self.router = RequestRouter(self.env, self.slos, plan.by_priority, plan.preferred_utilisation)
-        coming = float(hour.demand_requests_per_s.sum()) * (self.span.before + self.span.minutes) * BURST_S
+        self.router = RequestRouter(
+            self.env, self.slos, plan.by_priority, plan.preferred_utilisation
+        )
+        coming = (
+            float(hour.demand_requests_per_s.sum())
+            * (self.span.before + self.span.minutes)
+            * BURST_S
+        )
         every = range(len(plan.workloads))
         planned = hour.replica_groups
         self.share = self._sample_share(coming + sum(map(self._ready_requests, every)))
@@ -156,29 +194,53 @@ class _Simulation:
         """Of each workload's traffic that is simulated: the share of its capacity. Of a model with few replicas one is
         simulated at the least: with the fleet's share of its traffic it would idle."""
         for w in every:
-            serving = [(group, count) for group, count in zip(planned, self.replicas, strict=True) if w in group.served]
-            standing = sum(group.capacity_requests_per_s[w] * group.replicas for group, _ in serving)
+            serving = [
+                (group, count)
+                for group, count in zip(planned, self.replicas, strict=True)
+                if w in group.served
+            ]
+            standing = sum(
+                group.capacity_requests_per_s[w] * group.replicas for group, _ in serving
+            )
             simulated = sum(group.capacity_requests_per_s[w] * count for group, count in serving)
             self.shares[w] = simulated / standing if standing > 0.0 else self.share
-        allowed = allowed_loads(plan, hour.demand_requests_per_s[:, np.newaxis] * SECONDS_PER_HOUR)[:, 0]
+        allowed = allowed_loads(plan, hour.demand_requests_per_s[:, np.newaxis] * SECONDS_PER_HOUR)[
+            :, 0
+        ]
         self.groups: list[Group] = []
-        for group, count in zip(planned, self.replicas, strict=True):  # in pools as the scenario's routers have them
-            size = {"cluster": count, "node": group.replicas_per_node, "replica": 1}[scenario.router_pool]
+        for group, count in zip(
+            planned, self.replicas, strict=True
+        ):  # in pools as the scenario's routers have them
+            size = {"cluster": count, "node": group.replicas_per_node, "replica": 1}[
+                scenario.router_pool
+            ]
             pools = max(round(count / size), 1)
             sizes = [count // pools + (place < count % pools) for place in range(pools)]
             self.groups.append(
                 Group(
-                    pools=[ReplicaPool(self.router, group.times, n, group.pace_s, group.prefill) for n in sizes],
+                    pools=[
+                        ReplicaPool(self.router, group.times, n, group.pace_s, group.prefill)
+                        for n in sizes
+                    ],
                     capacity_requests_per_s=group.capacity_requests_per_s,
                     allowed_use=float(allowed[group.cluster]),
                 )
             )
         self.router.groups = self.groups
         for w, load in enumerate(plan.workloads):
-            served = [(at.cluster, group) for at, group in zip(planned, self.groups, strict=True) if w in at.served]
-            tiers = [[group for c in tier for at, group in served if at == c] for tier in load.cluster_tiers]
+            served = [
+                (at.cluster, group)
+                for at, group in zip(planned, self.groups, strict=True)
+                if w in at.served
+            ]
+            tiers = [
+                [group for c in tier for at, group in served if at == c]
+                for tier in load.cluster_tiers
+            ]
             self.router.ways[w] = [groups for groups in tiers if groups]
-            self.router.paid_tiers[w] = sum(bool(groups) for groups in tiers[: len(tiers) - load.rented_tiers])
+            self.router.paid_tiers[w] = sum(
+                bool(groups) for groups in tiers[: len(tiers) - load.rented_tiers]
+            )
             self.router.deferred[w] = deque()
         self.open = 0
         """Requests that count and are neither finished nor refused, deferrable work left out."""
@@ -194,7 +256,9 @@ class _Simulation:
         if least >= 1.0:
             return 1.0
         tried = np.linspace(least, min(1.3 * least, 1.0), _TRIED_SHARES)
-        replicas = np.array([group.replicas for group in self.hour.replica_groups], dtype=np.float64)
+        replicas = np.array(
+            [group.replicas for group in self.hour.replica_groups], dtype=np.float64
+        )
         weight = np.array([group.busy_nodes for group in self.hour.replica_groups])
         exact = tried[:, None] * replicas
         off = np.abs(np.maximum(np.rint(exact), 1.0) / exact - 1.0) @ (weight / weight.sum())
@@ -206,11 +270,17 @@ class _Simulation:
         replayed = self.asked.log_workload or names[0]
         if self.asked.log is not None and replayed not in names:
             hint = nearest(replayed, names) or f"there are {', '.join(names)}"
-            raise ScenarioError(Problem(path="--workload", message=f"there is no workload {replayed!r}", hint=hint))
+            raise ScenarioError(
+                Problem(path="--workload", message=f"there is no workload {replayed!r}", hint=hint)
+            )
         arrivals = []
-        for w, (name, lengths, share) in enumerate(zip(names, self.hour.lengths, self.shares, strict=True)):
+        for w, (name, lengths, share) in enumerate(
+            zip(names, self.hour.lengths, self.shares, strict=True)
+        ):
             if self.asked.log is not None and name == replayed:
-                arrivals.append(replay(self.asked.log, lengths, self.span, share, self.draw(f"zoom/{name}/log")))
+                arrivals.append(
+                    replay(self.asked.log, lengths, self.span, share, self.draw(f"zoom/{name}/log"))
+                )
             else:
                 rates = (float(self.hour.demand_requests_per_s[w]), share)
                 workload = self.scenario.workloads[name]
@@ -231,11 +301,15 @@ class _Simulation:
         router = self.router
         counts = (router.arrived, router.done, router.refused, router.in_flight)
         if counts[0] != sum(counts[1:]):
-            raise ConservationError(f"requests: {counts[0]} arrived, {counts[1:]} finished, refused or in flight")
+            raise ConservationError(
+                f"requests: {counts[0]} arrived, {counts[1:]} finished, refused or in flight"
+            )
         # What the work taken in the minutes counted takes of each cluster's accelerators, by what the hourly model has
         # them sustain, so that the two compare.
         work, size = np.zeros((2, len(self.plan.clusters)))
-        for planned, count, work_s in zip(self.hour.replica_groups, self.replicas, self.work_s, strict=True):
+        for planned, count, work_s in zip(
+            self.hour.replica_groups, self.replicas, self.work_s, strict=True
+        ):
             work[planned.cluster] += work_s * planned.accelerators
             size[planned.cluster] += count * planned.accelerators * self.asked.minutes * BURST_S
         utilisation = np.divide(work, size, out=np.full(size.size, np.nan), where=size > 0.0)
@@ -261,7 +335,8 @@ class _Simulation:
 
         The backlog is deferrable work that lies ready when the simulation begins, with lengths of the hour's own.
         """
-        rows, start_s = [], -self.span.before * BURST_S
+        rows = []
+        start_s = -self.span.before * BURST_S
         for w, coming in enumerate(arrivals):
             level = self.slos[w].level
             lot = self.draw(f"zoom/{self.plan.workloads[w].name}/lot").random(coming.times_s.size)
@@ -269,22 +344,34 @@ class _Simulation:
             lengths = list(zip(*(column.tolist() for column in columns), strict=True))
             rows += [
                 (time_s, w, level, length, place)
-                for time_s, length, place in zip(coming.times_s.tolist(), lengths, lot.tolist(), strict=True)
+                for time_s, length, place in zip(
+                    coming.times_s.tolist(), lengths, lot.tolist(), strict=True
+                )
             ]
             ready = int(self._ready_requests(w) * self.shares[w]) if lengths else 0
-            rows += [(start_s - 1e-6, w, level, lengths[n % len(lengths)], 0.0) for n in range(ready)]
+            rows += [
+                (start_s - 1e-6, w, level, lengths[n % len(lengths)], 0.0) for n in range(ready)
+            ]
         rows.sort(key=lambda row: (row[0], row[1]))
-        requests = [Request(n, w, level, time_s, length, lot) for n, (time_s, w, level, length, lot) in enumerate(rows)]
-        return requests, [one for one in requests if 0.0 <= one.arrived_s < self.asked.minutes * BURST_S]
+        requests = [
+            Request(n, w, level, time_s, length, lot)
+            for n, (time_s, w, level, length, lot) in enumerate(rows)
+        ]
+        return requests, [
+            one for one in requests if 0.0 <= one.arrived_s < self.asked.minutes * BURST_S
+        ]
 
     def _ready_requests(self, w: int) -> float:
         """Return the fleet's backlog of deferrable requests, capped at what could be served."""
-        served = float(np.nan_to_num(self.hour.served_fraction[w]) * self.hour.demand_requests_per_s[w])
+        served = float(
+            np.nan_to_num(self.hour.served_fraction[w]) * self.hour.demand_requests_per_s[w]
+        )
         most = _BACKLOG_HOURS * served * self.asked.minutes * BURST_S
         return min(float(self.hour.backlog_requests[w]), most)
 
     def _arrive(self, requests: Sequence[Request]) -> Generator[simpy.Event, Any, None]:
-        env, arrive = self.env, self.router.arrive
+        env = self.env
+        arrive = self.router.arrive
         for request in requests:
             if request.arrived_s > env.now:
                 yield env.timeout(request.arrived_s - env.now)
@@ -292,7 +379,10 @@ class _Simulation:
 
     def _on_end(self, request: Request) -> None:
         """Count down the measured requests; end the simulation with the last."""
-        if not self.slos[request.workload].is_deferrable and 0.0 <= request.arrived_s < self.asked.minutes * BURST_S:
+        if (
+            not self.slos[request.workload].is_deferrable
+            and 0.0 <= request.arrived_s < self.asked.minutes * BURST_S
+        ):
             self.open -= 1
             if self.open == 0:
                 self.all_ended.succeed()
@@ -314,14 +404,17 @@ class _Simulation:
                 capacity = self.hour.replica_groups[g].times.kv_capacity_tokens * self.replicas[g]
                 seconds[second, g] = waiting, running, cached / capacity
             yield self.env.timeout(1.0)
-            self.work_s = [group.work_s - was for group, was in zip(self.groups, before_s, strict=True)]
+            self.work_s = [
+                group.work_s - was for group, was in zip(self.groups, before_s, strict=True)
+            ]
 
     def _break(self, breakdown: Breakdown) -> Generator[simpy.Event, Any, None]:
         """Fail the simulated replicas that a breakdown hits, and bring them back after it.
 
         Which replicas a failing node carries is drawn by the nodes of each stand.
         """
-        planned, hit = self.hour.replica_groups, list[tuple[ReplicaPool, int]]()
+        planned = self.hour.replica_groups
+        hit = list[tuple[ReplicaPool, int]]()
         if breakdown.cluster is None:
             for g, at in enumerate(planned):
                 hit += [] if self.plan.clusters[at.cluster].is_hosted else _places(self.groups[g])

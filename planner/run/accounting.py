@@ -15,8 +15,23 @@ from planner.engine.log import ChangeLog
 from planner.engine.rental import Rented
 from planner.finance import depreciation, ledger
 from planner.finance.depreciation import DepreciationSchedule, TaxRules
-from planner.finance.financing import Books, LoanTerms, contracted_kw, loan_schedule, open_cents, yearly_cost_usd
-from planner.finance.ledger import CAPEX_ACCOUNTS, Account, Ledger, Position, series_cents, split_cents, usd
+from planner.finance.financing import (
+    Books,
+    LoanTerms,
+    contracted_kw,
+    loan_schedule,
+    open_cents,
+    yearly_cost_usd,
+)
+from planner.finance.ledger import (
+    CAPEX_ACCOUNTS,
+    Account,
+    Ledger,
+    Position,
+    series_cents,
+    split_cents,
+    usd,
+)
 from planner.finance.statements import check_positions, monthly_statements
 from planner.finance.tariffs import carbon_cost_usd, demand_charges_of_peaks_usd, operational_kg
 from planner.plan.parts import Headcount
@@ -32,18 +47,26 @@ MOST_LOAD = 0.9
 """Load of a queue beyond which it is named; with one server waits are then nine times the work (M/M/1)."""
 
 
-def people(plan: Plan, log: ChangeLog, headcount: Headcount, clusters: Sequence[int], accelerators: Floats) -> Floats:
+def people(
+    plan: Plan, log: ChangeLog, headcount: Headcount, clusters: Sequence[int], accelerators: Floats
+) -> Floats:
     """Return headcount by month and cluster: ∫ number(accelerators) dt / hours · share, shape (months, clusters).
 
     It grows with the accelerators of some clusters together, and is the cost of each by its share of them, or of all
     alike in a month without any. ``accelerators`` are means of each month, shape (months, clusters).
     """
     edges = plan.month_edges_h.astype(np.float64)
-    changes = sorted(change for change in log.changes if change.cluster in clusters and change.time_h < plan.hours)
+    changes = sorted(
+        change
+        for change in log.changes
+        if change.cluster in clusters and change.time_h < plan.hours
+    )
     moments = np.array([0.0, *(change.time_h for change in changes), float(plan.hours)])
     on_site = np.cumsum([0, *(change.accelerators for change in changes)])
     level = np.array([headcount.number(count) for count in on_site.tolist()])
-    spent = np.concatenate(([0.0], np.cumsum(level * np.diff(moments))))  # linear between moments, so read by interp
+    spent = np.concatenate(
+        ([0.0], np.cumsum(level * np.diff(moments)))
+    )  # linear between moments, so read by interp
     by_month = np.diff(np.interp(edges, moments, spent)) / np.diff(edges)
     belongs = np.isin(np.arange(len(plan.clusters)), clusters).astype(np.float64)
     return np.asarray(by_month[:, None] * shares(accelerators * belongs, belongs), dtype=np.float64)
@@ -51,9 +74,12 @@ def people(plan: Plan, log: ChangeLog, headcount: Headcount, clusters: Sequence[
 
 def overloaded(plan: Plan, monthly: Monthly) -> list[str]:
     """Return the queues for crews and engineers whose load exceeds 0.9 in some month, where waits grow fast."""
-    reliability, per_node = plan.reliability, plan.accelerators_per_node
+    reliability = plan.reliability
+    per_node = plan.accelerators_per_node
     queues: dict[str, list[tuple[float, int]]] = {}
-    engineer_load = functools.cache(plan.engineer_load)  # of a team and its number, which is the same for many months
+    engineer_load = functools.cache(
+        plan.engineer_load
+    )  # of a team and its number, which is the same for many months
     for month in monthly.present_node_h / plan.months.period_hours[:, None]:
         if crews := reliability.crews.number(float((month * plan.on_site) @ per_node)):
             name = "repair crews (reliability.repair_crews)"
@@ -67,7 +93,9 @@ def overloaded(plan: Plan, monthly: Monthly) -> list[str]:
     for name, loads in queues.items():
         load, people_there = max(loads)
         if load > MOST_LOAD:
-            warnings.append(f"the {people_there} {name} are at a load of {load:.2f}: above {MOST_LOAD:g} work piles up")
+            warnings.append(
+                f"the {people_there} {name} are at a load of {load:.2f}: above {MOST_LOAD:g} work piles up"
+            )
     return warnings
 
 
@@ -76,14 +104,19 @@ def rma_usd(plan: Plan, run: Run) -> Floats:
 
     Shape (months, clusters). A failure that found its machine already down broke nothing and costs nothing.
     """
-    upkeep, grid = plan.money.upkeep, plan.months
+    upkeep = plan.money.upkeep
+    grid = plan.months
     cost = np.zeros((grid.period_count, len(plan.clusters)))
     time_h, cluster, node = run.shop.hard_failures()
     bought_h = np.zeros(time_h.shape)
     for index in range(len(plan.clusters)):
         # Nodes are numbered in the order of the log; the warranty runs from delivery.
-        entered = [change for change in run.log.changes if change.cluster == index and change.purchase >= 0]
-        nodes = [change.accelerators // plan.clusters[index].accelerators_per_node for change in entered]
+        entered = [
+            change for change in run.log.changes if change.cluster == index and change.purchase >= 0
+        ]
+        nodes = [
+            change.accelerators // plan.clusters[index].accelerators_per_node for change in entered
+        ]
         paid_h = np.repeat([run.log.purchases[change.purchase].time_h for change in entered], nodes)
         bought_h[cluster == index] = paid_h[node[cluster == index]]
     expired = time_h - bought_h >= upkeep.warranty_h
@@ -96,9 +129,12 @@ class _Books:
     """The ledger being built, its inputs, and the figures that tax needs."""
 
     def __init__(self, plan: Plan, cohorts: tuple[Cohort, ...]) -> None:
-        self.plan, self.cohorts = plan, cohorts
+        self.plan = plan
+        self.cohorts = cohorts
         self.owner = np.array([cohort.cluster for cohort in cohorts], dtype=np.intp)
-        self.is_leased = np.array([plan.clusters[c].lease is not None for c in self.owner], dtype=bool)[:, None]
+        self.is_leased = np.array(
+            [plan.clusters[c].lease is not None for c in self.owner], dtype=bool
+        )[:, None]
         """Whether each cohort is under a finance lease, shape (cohorts, 1)."""
         self.months = np.arange(plan.months.period_count)
         clusters = tuple(cluster.name for cluster in plan.clusters)
@@ -125,15 +161,21 @@ class _Books:
     def hold(self, position: Position, by_cluster: Cents) -> None:
         """Add what is held by month and cluster, shape (months, clusters) or with the site as a whole last."""
         if position not in self.held:
-            self.held[position] = np.zeros((self.months.size, len(self.plan.clusters) + 1), dtype=np.int64)
+            self.held[position] = np.zeros(
+                (self.months.size, len(self.plan.clusters) + 1), dtype=np.int64
+            )
         self.held[position][:, : by_cluster.shape[1]] += by_cluster
 
 
-def write_ledger(plan: Plan, run: Run, monthly: Monthly, cohorts: tuple[Cohort, ...], rented: Rented) -> Ledger:
+def write_ledger(
+    plan: Plan, run: Run, monthly: Monthly, cohorts: tuple[Cohort, ...], rented: Rented
+) -> Ledger:
     """Post every account of a run."""
     books = _Books(plan, cohorts)
     if cohorts:
-        schedule = depreciation.depreciate(purchases.assets_of(plan, cohorts), plan.months.edge_coordinates)
+        schedule = depreciation.depreciate(
+            purchases.assets_of(plan, cohorts), plan.months.edge_coordinates
+        )
         books.opening_book_cents = schedule.opening_book_cents
         _post_capital(books, schedule)
         _post_leases(books, schedule)
@@ -172,12 +214,27 @@ _PAID_AT_ONCE = (*_PEOPLE, Account.RENT, Account.EXIT_FEES, Account.SLA_CREDITS)
 
 def _post_open(books: _Books, sold_cents: Cents, bought_cents: Cents) -> None:
     """Post what customers owe and vendors are owed, from tables of shape (months, clusters + 1)."""
-    capital, edges = books.plan.money.capital, books.plan.months.edge_hours.astype(np.float64)
+    capital = books.plan.money.capital
+    edges = books.plan.months.edge_hours.astype(np.float64)
     clusters = np.arange(len(books.plan.clusters) + 1)
     clusters[-1] = ledger.SHARED
     for position, account, at_end, sign, days, amounts in (
-        (Position.RECEIVABLES, Account.RECEIVABLES, Account.RECEIVABLES_END, 1, capital.receivable_days, sold_cents),
-        (Position.PAYABLES, Account.PAYABLES, Account.ORDER_BALANCE, -1, capital.payable_days, bought_cents),
+        (
+            Position.RECEIVABLES,
+            Account.RECEIVABLES,
+            Account.RECEIVABLES_END,
+            1,
+            capital.receivable_days,
+            sold_cents,
+        ),
+        (
+            Position.PAYABLES,
+            Account.PAYABLES,
+            Account.ORDER_BALANCE,
+            -1,
+            capital.payable_days,
+            bought_cents,
+        ),
     ):
         balance = open_cents(amounts, days, edges)
         change = sign * np.diff(balance, axis=0, prepend=0)
@@ -206,14 +263,23 @@ def _post_rent_leases(books: _Books, rent_cents: Cents) -> None:
 
 def _post_capital(books: _Books, schedule: DepreciationSchedule) -> None:
     """Post purchases, depreciation, disposals, the capital charge and the end value."""
-    plan, cohorts, builder, owner = books.plan, books.cohorts, books.builder, books.owner
-    capital, places = plan.money.capital, np.arange(len(cohorts))
+    plan = books.plan
+    cohorts = books.cohorts
+    builder = books.builder
+    owner = books.owner
+    capital = plan.money.capital
+    places = np.arange(len(cohorts))
     entered = (schedule.acquired_cents > 0) & ~books.is_leased
     parts = split_cents(purchases.cost_cents(cohorts), shares(purchases.parts_usd(cohorts)))
     charge_usd = depreciation.capital_charge_usd(schedule, capital.discount_rate_per_year)
-    taxed = series_cents(depreciation.property_tax_usd(schedule, capital.property_tax_fraction_per_year), axis=1)
+    taxed = series_cents(
+        depreciation.property_tax_usd(schedule, capital.property_tax_fraction_per_year), axis=1
+    )
     for account, amount in (
-        *((part, np.where(entered, cost[:, None], 0)) for part, cost in zip(CAPEX_ACCOUNTS, parts.T, strict=True)),
+        *(
+            (part, np.where(entered, cost[:, None], 0))
+            for part, cost in zip(CAPEX_ACCOUNTS, parts.T, strict=True)
+        ),
         (Account.DEPRECIATION, schedule.depreciation_cents),
         (Account.RESALE, -schedule.proceeds_cents),
         (Account.DISPOSAL_LOSS, schedule.disposal_loss_cents),
@@ -221,17 +287,23 @@ def _post_capital(books: _Books, schedule: DepreciationSchedule) -> None:
         (Account.PROPERTY_TAX, taxed),
     ):
         builder.post_cohorts(account, amount, owner)
-    books.written_off_cents += (schedule.depreciation_cents + schedule.disposal_loss_cents).sum(axis=0)
+    books.written_off_cents += (schedule.depreciation_cents + schedule.disposal_loss_cents).sum(
+        axis=0
+    )
     books.running_cents += taxed.sum(axis=0)
     value = purchases.owned_value_cents(plan, cohorts)[:, -1]
-    builder.post(Account.RESIDUAL_VALUE, -value, month=books.months[-1], cluster=owner, cohort=places)
+    builder.post(
+        Account.RESIDUAL_VALUE, -value, month=books.months[-1], cluster=owner, cohort=places
+    )
     kept = purchases.opening_value_cents(plan, cohorts, plan.money.market.tax)
     builder.post(Account.OPENING_VALUE, kept, month=0, cluster=owner, cohort=places)
 
 
 def _post_loan(books: _Books, schedule: DepreciationSchedule, terms: LoanTerms) -> None:
     """Post a loan on purchases, its fees over its life."""
-    loan = loan_schedule(terms, books.by_cluster(np.where(books.is_leased, 0, schedule.acquired_cents))[:, :-1])
+    loan = loan_schedule(
+        terms, books.by_cluster(np.where(books.is_leased, 0, schedule.acquired_cents))[:, :-1]
+    )
     amortised = loan.fee_cents - np.diff(loan.fee_left_cents, axis=0, prepend=0)
     for account, amount in (
         (Account.LOAN_DRAWN, -loan.drawn_cents),
@@ -251,16 +323,22 @@ def _post_leases(books: _Books, schedule: DepreciationSchedule) -> None:
     The right of use is written off as the cohort is; each month's part of it, and what is left when it is bought out,
     goes over to hardware first.
     """
-    plan, builder, months = books.plan, books.builder, books.months
+    plan = books.plan
+    builder = books.builder
+    months = books.months
     growth = np.log1p(plan.money.capital.discount_rate_per_year) / MONTHS_PER_YEAR
     right = np.zeros_like(schedule.acquired_cents)
     owed = np.zeros((months.size, len(plan.clusters) + 1), dtype=np.int64)
     for lease in purchases.leases_of(plan, books.cohorts):
-        drawn, booked, cluster = schedule.acquired_cents[lease.rows], lease.schedule, lease.cluster
+        drawn = schedule.acquired_cents[lease.rows]
+        booked = lease.schedule
+        cluster = lease.cluster
         kept = (months < booked.ends) | (not lease.terms.is_bought)
         right[lease.rows] = np.where(kept, schedule.closing_book_cents[lease.rows], 0)
         owed[:, cluster] += booked.balance_cents
-        builder.post(Account.LEASE_STARTED, drawn, month=months, cluster=cluster, cohort=lease.rows[:, None])
+        builder.post(
+            Account.LEASE_STARTED, drawn, month=months, cluster=cluster, cohort=lease.rows[:, None]
+        )
         carried = np.append(0, booked.balance_cents[:-1]) + drawn.sum(axis=0)
         lent = usd(carried) * np.expm1(growth * schedule.held_months[lease.rows[0]])
         for account, amount in (
@@ -271,7 +349,9 @@ def _post_leases(books: _Books, schedule: DepreciationSchedule) -> None:
         ):
             builder.post(account, amount, month=months, cluster=cluster)
         if lease.terms.is_bought:
-            builder.post(Account.LEASE_OWED, booked.balance_cents[-1], month=months[-1], cluster=cluster)
+            builder.post(
+                Account.LEASE_OWED, booked.balance_cents[-1], month=months[-1], cluster=cluster
+            )
         books.running_cents += booked.interest_cents + booked.exit_fee_cents
     used = np.where(books.is_leased, schedule.acquired_cents, 0) - np.diff(right, axis=1, prepend=0)
     builder.post_cohorts(Account.LEASE_USED, used, books.owner)
@@ -283,8 +363,14 @@ def _post_leases(books: _Books, schedule: DepreciationSchedule) -> None:
 
 def _post_orders(books: _Books, orders: OrderPayments) -> None:
     """Post deposits and milestones of orders; amounts lost with a cancelled delivery are exit fees."""
-    plan, clusters, balance = books.plan, np.arange(len(books.plan.clusters)), orders.balance_cents(books.plan)
-    lost = orders.by_period(plan, orders.settled_months, np.where(orders.is_lost, orders.amount_cents, 0))
+    plan, clusters, balance = (
+        books.plan,
+        np.arange(len(books.plan.clusters)),
+        orders.balance_cents(books.plan),
+    )
+    lost = orders.by_period(
+        plan, orders.settled_months, np.where(orders.is_lost, orders.amount_cents, 0)
+    )
     for account, amount in (
         (Account.ORDER_PAID, orders.by_period(plan, orders.paid_months)),
         (Account.ORDER_SETTLED, -orders.by_period(plan, orders.settled_months)),
@@ -294,7 +380,9 @@ def _post_orders(books: _Books, orders: OrderPayments) -> None:
         books.builder.post_clusters(account, amount)
     books.running_cents += lost.sum(axis=1)
     books.builder.post(Account.OPENING_VALUE, balance[0], month=0, cluster=clusters)
-    books.builder.post(Account.ORDER_BALANCE, -balance[-1], month=books.months[-1], cluster=clusters)
+    books.builder.post(
+        Account.ORDER_BALANCE, -balance[-1], month=books.months[-1], cluster=clusters
+    )
     books.hold(Position.DEPOSITS, balance[1:])
 
 
@@ -318,21 +406,33 @@ def running_usd(
 
 def _market_usd(plan: Plan, monthly: Monthly, rented: Rented) -> Iterator[tuple[Account, Floats]]:
     """Yield rent, its fees, tokens bought and sold, and credits."""
-    is_spot = [cluster.rent is not None and cluster.rent.interruptions_per_h > 0 for cluster in plan.clusters]
-    held_node_h = np.where(is_spot, monthly.in_service_node_h, monthly.present_node_h)  # what is taken back is not paid
+    is_spot = [
+        cluster.rent is not None and cluster.rent.interruptions_per_h > 0
+        for cluster in plan.clusters
+    ]
+    held_node_h = np.where(
+        is_spot, monthly.in_service_node_h, monthly.present_node_h
+    )  # what is taken back is not paid
     rent, fees, apis = np.zeros((3, *held_node_h.shape))
     for index, cluster in enumerate(plan.clusters):
         if cluster.rent is not None:
-            rent[:, index] = held_node_h[:, index] * cluster.accelerators_per_node * cluster.rent.usd_per_accelerator_h
+            rent[:, index] = (
+                held_node_h[:, index]
+                * cluster.accelerators_per_node
+                * cluster.rent.usd_per_accelerator_h
+            )
             if cluster.rent.exit_usd_per_accelerator > 0:
                 month = int(plan.months.period_of_hour(np.array(cluster.retire_h)))
                 accelerators = cluster.nodes * cluster.accelerators_per_node
                 fees[month, index] = accelerators * cluster.rent.exit_usd_per_accelerator
         elif cluster.api is not None:
-            apis[:, index] = (monthly.served_requests[:, index] * plan.api_request_usd(index)).sum(axis=1)
+            apis[:, index] = (monthly.served_requests[:, index] * plan.api_request_usd(index)).sum(
+                axis=1
+            )
     paid = ((Account.RENT, rent), (Account.EXIT_FEES, fees), (Account.API, apis))
     yield from ((account, amount) for account, amount in paid if amount.any())
-    market, extra = plan.money.market, rented.requests
+    market = plan.money.market
+    extra = rented.requests
     if market.sla_credit_usd_per_million_tokens > 0:
         beyond = credited_tokens(plan, monthly, rented).sum(axis=1)
         yield Account.SLA_CREDITS, beyond / MILLION * market.sla_credit_usd_per_million_tokens
@@ -347,7 +447,9 @@ def _market_usd(plan: Plan, monthly: Monthly, rented: Rented) -> Iterator[tuple[
 
 def credited_tokens(plan: Plan, monthly: Monthly, rented: Rented) -> Floats:
     """Return the tokens late or shed beyond the share that is allowed, shape (months, workloads)."""
-    missed = missed_requests(monthly.late_requests, shed_requests(monthly.shed_requests, rented.requests))
+    missed = missed_requests(
+        monthly.late_requests, shed_requests(monthly.shed_requests, rented.requests)
+    )
     settled = settled_requests(monthly.served_requests.sum(axis=1), monthly.shed_requests)
     allowed = (1.0 - plan.money.market.sla_objective_fraction) * settled
     return np.asarray(np.maximum(missed - allowed, 0.0) * plan.tokens_per_request, dtype=np.float64)
@@ -359,10 +461,13 @@ def _power_usd(plan: Plan, run: Run, monthly: Monthly) -> Iterator[tuple[Account
     Cooling (and distribution) belongs to the site; clusters bear it, and the demand charge, in proportion to their IT
     energy, or to rated power where a month has none. Machines at a provider's draw none of the site's.
     """
-    power, starts, share = plan.money.power, plan.month_edges_h[:-1], shares_of_power(plan, monthly.it_kwh)
+    power = plan.money.power
+    starts = plan.month_edges_h[:-1]
+    share = shares_of_power(plan, monthly.it_kwh)
     if (hourly := power.hourly_usd_per_kwh) is None:
         price = power.monthly_usd_per_kwh[:, None]
-        energy, cooling = monthly.it_kwh * price, (monthly.facility_kwh - monthly.it_kwh) * price
+        energy = monthly.it_kwh * price
+        cooling = (monthly.facility_kwh - monthly.it_kwh) * price
     else:
         energy = np.add.reduceat(joined("it_kw", run.windows) * hourly, starts, axis=-1).T
         site = np.add.reduceat(joined("facility_kw", run.windows) * hourly, starts)
@@ -372,7 +477,8 @@ def _power_usd(plan: Plan, run: Run, monthly: Monthly) -> Iterator[tuple[Account
     if power.tariff.demand_charge_usd_per_kw_month > 0:
         charge = demand_charges_of_peaks_usd(power.tariff, plan.months, monthly.peak_facility_kw)
         yield Account.DEMAND_CHARGE, charge[:, None] * share
-    rent, rise = power.colocation_usd_per_kw_month * MONTHS_PER_YEAR, power.colocation_escalator_per_year
+    rent = power.colocation_usd_per_kw_month * MONTHS_PER_YEAR
+    rise = power.colocation_escalator_per_year
     kw = purchases.provisioned_kw(plan, monthly.present_node_h)
     yield Account.COLOCATION, yearly_cost_usd(kw, rent, plan.months, rise)
     unused = contracted_kw(kw.sum(axis=1), power.colocation_term_months)[1] - kw.sum(axis=1)
@@ -394,12 +500,22 @@ def _upkeep_usd(
     is leased at what it costs new. The spare parts of a delivery are bought with it, as the stock grows; the stock of
     machines owned before the start is owned with them.
     """
-    grid, upkeep, reliability, per_node = plan.months, plan.money.upkeep, plan.reliability, plan.accelerators_per_node
+    grid = plan.months
+    upkeep = plan.money.upkeep
+    reliability = plan.reliability
+    per_node = plan.accelerators_per_node
     capital, spares = (np.zeros(monthly.present_node_h.shape) for _ in range(2))
     if cohorts:
-        nodes, owner = (np.array([getattr(cohort, name) for cohort in cohorts]) for name in ("nodes", "cluster"))
+        nodes, owner = (
+            np.array([getattr(cohort, name) for cohort in cohorts]) for name in ("nodes", "cluster")
+        )
         serving = purchases.nodes_in_service(plan, cohorts) / nodes[:, None]
-        new = np.array([sum(cluster.leased_prices_usd or (np.nan,)) for cluster in plan.clusters])[owner] * nodes
+        new = (
+            np.array([sum(cluster.leased_prices_usd or (np.nan,)) for cluster in plan.clusters])[
+                owner
+            ]
+            * nodes
+        )
         cost = np.where(np.isnan(new), usd(purchases.cost_cents(cohorts)), new)
         np.add.at(capital.T, owner, cost[:, None] * serving)
     accelerators = monthly.present_node_h / grid.period_hours[:, None] * per_node
@@ -412,20 +528,38 @@ def _upkeep_usd(
     for account, quantity, price, rise in (
         (Account.MAINTENANCE, capital, upkeep.operations_fraction_per_year, 0.0),
         (Account.INSURANCE, capital, upkeep.insurance_fraction_per_year, 0.0),
-        (Account.SOFTWARE_ENGINEERS, engineers, upkeep.engineer_usd_per_year, upkeep.escalator_per_year),
+        (
+            Account.SOFTWARE_ENGINEERS,
+            engineers,
+            upkeep.engineer_usd_per_year,
+            upkeep.escalator_per_year,
+        ),
         (Account.OPERATIONS_STAFF, staff, upkeep.staff_usd_per_year, upkeep.escalator_per_year),
-        (Account.SUPPORT_CONTRACTS, accelerators, upkeep.support_usd_per_accelerator_year, upkeep.escalator_per_year),
-        (Account.LICENCES, accelerators, upkeep.licence_usd_per_accelerator_year, upkeep.escalator_per_year),
+        (
+            Account.SUPPORT_CONTRACTS,
+            accelerators,
+            upkeep.support_usd_per_accelerator_year,
+            upkeep.escalator_per_year,
+        ),
+        (
+            Account.LICENCES,
+            accelerators,
+            upkeep.licence_usd_per_accelerator_year,
+            upkeep.escalator_per_year,
+        ),
         (Account.OPERATIONS_STAFF, crews, upkeep.crew_usd_per_year, upkeep.escalator_per_year),
     ):
         if price and quantity.any():
             yield account, yearly_cost_usd(quantity, price, grid, rise)
     if upkeep.part_usd.any():
-        delivered, stock = [0] * len(plan.clusters), [0] * len(plan.clusters)
+        delivered = [0] * len(plan.clusters)
+        stock = [0] * len(plan.clusters)
         for purchase in sorted(run.log.purchases):
             index = purchase.cluster
             delivered[index] += purchase.nodes
-            wanted = reliability.spares.number(delivered[index] * int(per_node[index]), delivered[index])
+            wanted = reliability.spares.number(
+                delivered[index] * int(per_node[index]), delivered[index]
+            )
             if purchase.time_h >= 0:
                 month = int(grid.period_of_hour(np.array(purchase.time_h)))
                 spares[month, index] += (wanted - stock[index]) * upkeep.part_usd[index]
@@ -437,15 +571,19 @@ def _upkeep_usd(
 
 def _post_tax(books: _Books, rules: TaxRules) -> None:
     """Post income tax: expense on book income, cash on taxable income, the difference deferred."""
-    plan, months = books.plan, books.months
+    plan = books.plan
+    months = books.months
     before = -usd(books.running_cents)
-    taxable, gain = before.copy(), 0.0
+    taxable = before.copy()
+    gain = 0.0
     if books.cohorts:
         income, end_gain = purchases.tax_base(plan, books.cohorts, rules)
         taxable += usd(income.sum(axis=0))
         gain = float(usd(end_gain[:, -1].sum()))
     income_usd = taxable, before - usd(books.written_off_cents), usd(books.lent_cents)
-    begun = purchases.opening_deferred_cents(plan, books.cohorts, rules, int(books.opening_book_cents.sum()))
+    begun = purchases.opening_deferred_cents(
+        plan, books.cohorts, rules, int(books.opening_book_cents.sum())
+    )
     charge = depreciation.income_tax(income_usd, plan.months, rules, gain, begun)
     books.builder.post(Account.TAX_ON_INTEREST, charge.on_interest_cents, month=months)
     books.builder.post(Account.TAX_CASH, charge.cash_cents, month=months)

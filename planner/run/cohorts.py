@@ -52,9 +52,12 @@ class OrderPayments(NamedTuple):
     is_lost: Bools
     """Whether it is given up."""
 
-    def by_period(self, plan: Plan, months: Floats, amounts: NDArray[Any] | None = None) -> NDArray[Any]:
+    def by_period(
+        self, plan: Plan, months: Floats, amounts: NDArray[Any] | None = None
+    ) -> NDArray[Any]:
         """Return amounts by period and cluster, shape (periods, clusters), without those outside the horizon."""
-        edges, amounts = plan.months.edge_coordinates, self.amount_cents if amounts is None else amounts
+        edges = plan.months.edge_coordinates
+        amounts = self.amount_cents if amounts is None else amounts
         inside = (months >= edges[0]) & (months < edges[-1])
         period = np.searchsorted(edges, months[inside], side="right") - 1
         table = np.zeros((edges.size - 1, len(plan.clusters)), dtype=amounts.dtype)
@@ -74,18 +77,24 @@ class OrderPayments(NamedTuple):
 
         ±amount·((1 + r)^(h/12) − 1), h the share of a month for which it is open, as of hardware's book value.
         """
-        edges, growth = plan.months.edge_coordinates, np.log1p(plan.money.capital.discount_rate_per_year)
+        edges = plan.months.edge_coordinates
+        growth = np.log1p(plan.money.capital.discount_rate_per_year)
         opens, closes = np.sort([self.paid_months, self.settled_months], axis=0)
         sign = np.where(self.paid_months < self.settled_months, 1.0, -1.0)
         held = np.minimum(edges[1:, None], closes) - np.maximum(edges[:-1, None], opens)
-        charge = usd(self.amount_cents) * sign * np.expm1(growth * np.maximum(held, 0.0) / MONTHS_PER_YEAR)
+        charge = (
+            usd(self.amount_cents)
+            * sign
+            * np.expm1(growth * np.maximum(held, 0.0) / MONTHS_PER_YEAR)
+        )
         table = np.zeros((edges.size - 1, len(plan.clusters)))
         np.add.at(table.T, self.cluster, charge.T)
         return table
 
     def mean_months(self, plan: Plan, months: Floats) -> Floats:
         """Return the mean month coordinate of each period's amounts, shape (periods, clusters); 0 without any."""
-        total, weighted = self.by_period(plan, months), self.by_period(plan, months, self.amount_cents * months)
+        total = self.by_period(plan, months)
+        weighted = self.by_period(plan, months, self.amount_cents * months)
         mean: Floats = np.divide(weighted, total, out=np.zeros(total.shape), where=total > 0)
         return mean
 
@@ -94,8 +103,13 @@ def parts_due(order: OrderPlan, purchase: Purchase) -> list[tuple[float, int]]:
     """Return when each stated part of a purchase is due and its cents, and last what is due on delivery."""
     stated = [payment.fraction for payment in order.payments]
     shares = np.array([*stated, max(1.0 - sum(stated), 0.0)])
-    parts = split_cents(np.asarray(cents(purchase.nodes * sum(purchase.prices_usd))), shares / shares.sum())
-    days = [(purchase.placed_h if one.from_order else purchase.time_h) + one.after_h for one in order.payments]
+    parts = split_cents(
+        np.asarray(cents(purchase.nodes * sum(purchase.prices_usd))), shares / shares.sum()
+    )
+    days = [
+        (purchase.placed_h if one.from_order else purchase.time_h) + one.after_h
+        for one in order.payments
+    ]
     return [*zip([*days, purchase.time_h], parts.tolist(), strict=True)]
 
 
@@ -106,7 +120,8 @@ def order_payments(plan: Plan, log: ChangeLog) -> OrderPayments:
     """
     rows: list[tuple[int, int, float, float, bool]] = []
     for purchase in (*log.purchases, *log.undelivered):
-        order, retire_h = plan.clusters[purchase.cluster].order, plan.clusters[purchase.cluster].retire_h
+        order = plan.clusters[purchase.cluster].order
+        retire_h = plan.clusters[purchase.cluster].retire_h
         if order is None or not order.payments or not np.isfinite(purchase.placed_h):
             continue
         is_lost = purchase in log.undelivered and purchase.time_h >= retire_h
@@ -161,15 +176,26 @@ def cohorts_of(plan: Plan, log: ChangeLog) -> tuple[Cohort, ...]:
     """
     cohorts: list[Cohort] = []
     for index, cluster in enumerate(plan.clusters):
-        left_it = [change for change in log.changes if change.kind == "retired" and change.cluster == index]
-        retired = [(change.time_h, -change.accelerators // cluster.accelerators_per_node) for change in left_it]
+        left_it = [
+            change for change in log.changes if change.kind == "retired" and change.cluster == index
+        ]
+        retired = [
+            (change.time_h, -change.accelerators // cluster.accelerators_per_node)
+            for change in left_it
+        ]
         dissolved_h = cluster.retire_h if cluster.retire_h < plan.hours else np.inf
-        parts, counted = Counter[int](), Counter[int]()
+        parts = Counter[int]()
+        counted = Counter[int]()
         for in_service_h, delivery, nodes, purchase in sorted(_lots(plan, log, index)):
-            left, served = nodes, np.isfinite(in_service_h)
+            left = nodes
+            served = np.isfinite(in_service_h)
             while left:
-                time_h, leaving = retired[0] if served and retired else (np.inf if served else dissolved_h, left)
-                taken, letters, part = min(left, leaving), "", parts[delivery]
+                time_h, leaving = (
+                    retired[0] if served and retired else (np.inf if served else dissolved_h, left)
+                )
+                taken = min(left, leaving)
+                letters = ""
+                part = parts[delivery]
                 while part:  # what tells a delivery's cohorts apart: nothing for the first, then -a to -z, -aa, ...
                     part, rest = divmod(part - 1, len(ascii_lowercase))
                     letters = ascii_lowercase[rest] + letters
@@ -187,11 +213,21 @@ def cohorts_of(plan: Plan, log: ChangeLog) -> tuple[Cohort, ...]:
                     cohorts.append(cohort)
                 else:
                     before = 0.0
-                    for place, (kind, price) in enumerate(zip(COMPONENTS, cohort.prices_usd, strict=True)):
+                    for place, (kind, price) in enumerate(
+                        zip(COMPONENTS, cohort.prices_usd, strict=True)
+                    ):
                         if price > 0 or place == 0:
-                            prices = tuple(price if at == place else 0.0 for at in range(len(COMPONENTS)))
+                            prices = tuple(
+                                price if at == place else 0.0 for at in range(len(COMPONENTS))
+                            )
                             name = f"{cohort.name}-{kind}"
-                            of = replace(cohort, name=name, prices_usd=prices, component=place, before_usd=before)
+                            of = replace(
+                                cohort,
+                                name=name,
+                                prices_usd=prices,
+                                component=place,
+                                before_usd=before,
+                            )
                             cohorts.append(of)
                         before += price
                 left -= taken
@@ -241,10 +277,13 @@ def cost_cents(cohorts: tuple[Cohort, ...]) -> Cents:
     what was paid for it. Of one kind of parts it is that up to this kind less that up to the one before.
     """
     first, nodes, before_usd = (
-        np.array([getattr(cohort, name) for cohort in cohorts]) for name in ("first_node", "nodes", "before_usd")
+        np.array([getattr(cohort, name) for cohort in cohorts])
+        for name in ("first_node", "nodes", "before_usd")
     )
     node_usd = before_usd + np.array([sum(cohort.prices_usd) for cohort in cohorts])
-    upto, before = (cents(price * (first + nodes)) - cents(price * first) for price in (node_usd, before_usd))
+    upto, before = (
+        cents(price * (first + nodes)) - cents(price * first) for price in (node_usd, before_usd)
+    )
     return upto - before
 
 
@@ -266,12 +305,16 @@ def leases_of(plan: Plan, cohorts: tuple[Cohort, ...]) -> list[Lease]:
         if cluster.lease is None:
             continue
         for signed_h in sorted({cohort.bought_h for cohort in cohorts if cohort.cluster == index}):
-            rows = np.flatnonzero([cohort.cluster == index and cohort.bought_h == signed_h for cohort in cohorts])
+            rows = np.flatnonzero(
+                [cohort.cluster == index and cohort.bought_h == signed_h for cohort in cohorts]
+            )
             owed = int(cost_cents(tuple(cohorts[row] for row in rows)).sum())
             leaves_h = cluster.retire_h if cluster.retire_h < plan.hours else np.inf
             days = plan.months.months_after(signed_h, cluster.lease.term_months)
             leaves = float(plan.months.coordinate_of_hour(np.array(leaves_h)))
-            schedule = lease_schedule(cluster.lease, owed, days, plan.months.edge_coordinates, leaves)
+            schedule = lease_schedule(
+                cluster.lease, owed, days, plan.months.edge_coordinates, leaves
+            )
             leases.append(Lease(cluster=index, rows=rows, terms=cluster.lease, schedule=schedule))
     return leases
 
@@ -284,8 +327,11 @@ def rent_terms(plan: Plan) -> Iterator[tuple[int, Floats, Floats]]:
     for index, cluster in enumerate(plan.clusters):
         if cluster.rent is None:
             continue
-        edges, accelerators = cluster.rent.term_edge_h, cluster.nodes * cluster.accelerators_per_node
-        for begins, stated, price in zip(edges[:-1], edges[1:], cluster.rent.term_usd_per_h, strict=True):
+        edges = cluster.rent.term_edge_h
+        accelerators = cluster.nodes * cluster.accelerators_per_node
+        for begins, stated, price in zip(
+            edges[:-1], edges[1:], cluster.rent.term_usd_per_h, strict=True
+        ):
             ends = min(stated, cluster.retire_h)
             if begins < min(ends, plan.hours):
                 split = np.unique([begins, ends, *plan.months.month_firsts[0], *plan.month_edges_h])
@@ -298,23 +344,30 @@ def rent_leases(plan: Plan, rent_cents: Cents) -> Iterator[tuple[int, RightOfUse
 
     ``rent_cents`` is rent as posted, shape (months, clusters); after the horizon it is as contracted.
     """
-    capital, terms, months = plan.money.capital, [*rent_terms(plan)], plan.months.period_count
+    capital = plan.money.capital
+    terms = [*rent_terms(plan)]
+    months = plan.months.period_count
     contracted = np.zeros(rent_cents.shape)
     for cluster, edge_h, rent_usd in terms:
         month = plan.months.period_of_hour(edge_h[:-1])
         np.add.at(contracted[:, cluster], month[month < months], rent_usd[month < months])
     for cluster, edge_h, rent_usd in terms:
-        rent, held = plan.clusters[cluster].rent, np.diff(plan.months.coordinate_of_hour(edge_h))
+        rent = plan.clusters[cluster].rent
+        held = np.diff(plan.months.coordinate_of_hour(edge_h))
         if rent is None or not rent.is_lease or held.sum() <= MONTHS_PER_YEAR + 1e-9:
             continue
         month = plan.months.period_of_hour(edge_h[:-1])
         month = month[month < months]
-        paid, inside, hours = series_cents(rent_usd), slice(0, month.size), np.diff(edge_h)
+        paid = series_cents(rent_usd)
+        inside = slice(0, month.size)
+        hours = np.diff(edge_h)
         share = rent_usd[inside] / contracted[month, cluster]
         paid[inside] = whole_cents(rent_cents[month, cluster] * share)
         growth = capital.borrowing_rate_per_year / MONTHS_PER_YEAR * held
         columns = np.zeros((len(RightOfUse._fields), months), dtype=np.int64)
-        columns[:, month] = np.array(right_of_use(paid, growth, hours / hours.sum(), capital.books))[:, inside]
+        columns[:, month] = np.array(
+            right_of_use(paid, growth, hours / hours.sum(), capital.books)
+        )[:, inside]
         yield cluster, RightOfUse(*columns)
 
 
@@ -335,9 +388,13 @@ def assets_of(plan: Plan, cohorts: tuple[Cohort, ...]) -> Cohorts:
     less depreciation since the purchase; a life that is not stated is what is left of the book life, in whole months.
     Without a month left the book value stays as it is.
     """
-    capital, start = plan.money.capital, plan.months.edge_coordinates[0]
+    capital = plan.money.capital
+    start = plan.months.edge_coordinates[0]
     cost = usd(cost_cents(cohorts))
-    bought, (in_service, retired) = months_at(plan, cohorts, "bought_h"), service_months(plan, cohorts)
+    bought, (in_service, retired) = (
+        months_at(plan, cohorts, "bought_h"),
+        service_months(plan, cohorts),
+    )
     stays = np.isinf(retired)
     sold = resale_usd(plan, cohorts, np.where(stays, bought, retired)[:, None])[:, 0]
     books = [capital.books_of(cohort.cluster, cohort.component) for cohort in cohorts]
@@ -347,32 +404,48 @@ def assets_of(plan: Plan, cohorts: tuple[Cohort, ...]) -> Cohorts:
     assets = depreciation.make_cohorts(
         cost,
         in_service,
-        residual_usd=usd(cents(np.minimum(np.where(np.isnan(stated), at_end, cost * stated), cost))),
+        residual_usd=usd(
+            cents(np.minimum(np.where(np.isnan(stated), at_end, cost * stated), cost))
+        ),
         life_months=life,
         declining_factor=capital.declining_factor,
         disposal=(retired, np.where(stays, 0.0, sold)),
         acquired_months=bought,
     )
-    basis, since, residual = assets.basis_usd.copy(), assets.basis_months.copy(), assets.residual_usd.copy()
+    basis = assets.basis_usd.copy()
+    since = assets.basis_months.copy()
+    residual = assets.residual_usd.copy()
     charged = usd(depreciation.accumulated_cents(assets, np.full((assets.count, 1), start)))[:, 0]
     for row, cohort in enumerate(cohorts):
         owned = plan.clusters[cohort.cluster].owned
-        if owned is None or cohort.bought_h != owned.bought_h or owned.book_value_usd is owned.remaining_months is None:
+        if (
+            owned is None
+            or cohort.bought_h != owned.bought_h
+            or owned.book_value_usd is owned.remaining_months is None
+        ):
             continue
-        basis[row], since[row] = cost[row] - charged[row], start
+        basis[row] = cost[row] - charged[row]
+        since[row] = start
         if owned.book_value_usd is not None:
-            first, last = cohort.first_node, cohort.first_node + cohort.nodes
-            basis[row] = usd(cents(owned.book_value_usd * last) - cents(owned.book_value_usd * first))
+            first = cohort.first_node
+            last = cohort.first_node + cohort.nodes
+            basis[row] = usd(
+                cents(owned.book_value_usd * last) - cents(owned.book_value_usd * first)
+            )
         left = max(np.ceil(bought[row] + life[row] - start), 0.0)
         left = left if owned.remaining_months is None else owned.remaining_months
         residual[row] = min(residual[row], basis[row]) if left else basis[row]
         life[row] = max(left, 1.0)
-    return replace(assets, basis_usd=basis, basis_months=since, residual_usd=residual, life_months=life)
+    return replace(
+        assets, basis_usd=basis, basis_months=since, residual_usd=residual, life_months=life
+    )
 
 
 def service_months(plan: Plan, cohorts: tuple[Cohort, ...]) -> tuple[Floats, Floats]:
     """Return the month coordinates at which each cohort begins to serve and is retired, shape (cohorts,) each."""
-    bought, begins, ends = (months_at(plan, cohorts, hour) for hour in ("bought_h", "in_service_h", "retired_h"))
+    bought, begins, ends = (
+        months_at(plan, cohorts, hour) for hour in ("bought_h", "in_service_h", "retired_h")
+    )
     return np.where(is_opening(cohorts), bought, begins), ends
 
 
@@ -420,7 +493,9 @@ def resale_usd(plan: Plan, cohorts: tuple[Cohort, ...], months: Floats) -> Float
 def is_owned(plan: Plan, cohorts: tuple[Cohort, ...]) -> Bools:
     """Return whether each cohort is paid for and not yet retired at each month's end, shape (cohorts, months)."""
     edges = plan.months.edge_coordinates[None, 1:]
-    bought, retired = (months_at(plan, cohorts, hour)[:, None] for hour in ("bought_h", "retired_h"))
+    bought, retired = (
+        months_at(plan, cohorts, hour)[:, None] for hour in ("bought_h", "retired_h")
+    )
     return np.asarray((bought < edges) & (retired >= edges))
 
 
@@ -463,20 +538,30 @@ def opening_of(plan: Plan, cohorts: tuple[Cohort, ...], log: ChangeLog) -> Openi
         held = depreciate(assets_of(plan, cohorts), plan.months.edge_coordinates).opening_book_cents
         np.add.at(book, [cohort.cluster for cohort in cohorts], held)
     if rules is not None:
-        deferred[-1] = depreciation.recognised(opening_deferred_cents(plan, cohorts, rules, int(book.sum())), rules)
+        deferred[-1] = depreciation.recognised(
+            opening_deferred_cents(plan, cohorts, rules, int(book.sum())), rules
+        )
     positions = {
         Position.HARDWARE: book,
         Position.DEFERRED_TAX: deferred,
         Position.DEPOSITS: np.append(order_payments(plan, log).balance_cents(plan)[0], 0),
     }
-    return Opening(cash_cents=int(cents(plan.money.capital.opening_cash_usd)), position_cents=positions)
+    return Opening(
+        cash_cents=int(cents(plan.money.capital.opening_cash_usd)), position_cents=positions
+    )
 
 
-def opening_deferred_cents(plan: Plan, cohorts: tuple[Cohort, ...], rules: TaxRules, book_cents: int) -> int:
+def opening_deferred_cents(
+    plan: Plan, cohorts: tuple[Cohort, ...], rules: TaxRules, book_cents: int
+) -> int:
     """Return deferred tax on the first day, t·(book value − tax basis), of hardware; the site's."""
     if not is_opening(cohorts).any():
         return 0
-    return int(cents(usd(book_cents - _opening_basis_cents(plan, cohorts, rules).sum()) * rules.rate_fraction))
+    return int(
+        cents(
+            usd(book_cents - _opening_basis_cents(plan, cohorts, rules).sum()) * rules.rate_fraction
+        )
+    )
 
 
 def tax_base(plan: Plan, cohorts: tuple[Cohort, ...], rules: TaxRules) -> tuple[Cents, Cents]:
@@ -491,11 +576,14 @@ def tax_base(plan: Plan, cohorts: tuple[Cohort, ...], rules: TaxRules) -> tuple[
     """
     assets = assets_of(plan, cohorts)
     tables = depreciation.tax_depreciation(assets, plan.months, rules.bonus_fraction)
-    basis = (cents(assets.cost_usd) - tables.before_cents)[:, None] - np.cumsum(tables.deduction_cents, axis=1)
+    basis = (cents(assets.cost_usd) - tables.before_cents)[:, None] - np.cumsum(
+        tables.deduction_cents, axis=1
+    )
     income = tables.gain_cents - tables.deduction_cents
     end_gain = np.where(is_owned(plan, cohorts), owned_value_cents(plan, cohorts) - basis, 0)
     for lease in leases_of(plan, cohorts):
         if not lease.terms.is_bought:
-            income[lease.rows], end_gain[lease.rows] = 0, 0
+            income[lease.rows] = 0
+            end_gain[lease.rows] = 0
             income[lease.rows[0]] = -lease.schedule.principal_cents
     return income, end_gain

@@ -44,22 +44,39 @@ def outlooks(plan: Plan) -> dict[Pair, Outlook]:
 
     Incidents are few and short, so none meets another or finds the engineers at work.
     """
-    expected, hours, software = dict[Pair, Outlook](), float(plan.hours), plan.software
+    expected = dict[Pair, Outlook]()
+    hours = float(plan.hours)
+    software = plan.software
     for stack in software.stacks:
-        pairs, alike = np.argwhere(software.stack_of == stack.name).tolist(), defaultdict[str, list[Pair]](list)
+        pairs = np.argwhere(software.stack_of == stack.name).tolist()
+        alike = defaultdict[str, list[Pair]](list)
         for c, w in pairs:  # many clusters have the same course on a model
-            figures = (software.dated_log_gain, software.roofline_log_gain, software.wide_precision_factor)
-            key = (plan.workloads[w].model, software.clock_h[c], *(float(figure[c, w]) for figure in figures))
+            figures = (
+                software.dated_log_gain,
+                software.roofline_log_gain,
+                software.wide_precision_factor,
+            )
+            key = (
+                plan.workloads[w].model,
+                software.clock_h[c],
+                *(float(figure[c, w]) for figure in figures),
+            )
             alike[str(key)].append((c, w))
         upgrades_h, levels = _courses(plan, stack, [same[0] for same in alike.values()])
         spans_h = np.diff(np.minimum(upgrades_h + software.bake_h, hours), append=hours)
         for pair, *others in alike.values():
-            of_model = [(c, w) for c, w in pairs if plan.workloads[w].model == plan.workloads[pair[1]].model]
+            of_model = [
+                (c, w) for c, w in pairs if plan.workloads[w].model == plan.workloads[pair[1]].model
+            ]
             launch_h, excess, constant_h = launch_of(plan, stack, of_model)
             there = (upgrades_h >= launch_h) & (upgrades_h < hours)
-            more = there * (1.0 + excess * np.exp(-np.maximum(upgrades_h - launch_h, 0.0) / constant_h))
+            more = there * (
+                1.0 + excess * np.exp(-np.maximum(upgrades_h - launch_h, 0.0) / constant_h)
+            )
             at_launch = 1.0 + excess if 0.0 <= launch_h < hours else 0.0
-            begun, ended = (math.exp(-max(0.0, at_h - launch_h) / constant_h) for at_h in (0.0, hours))
+            begun, ended = (
+                math.exp(-max(0.0, at_h - launch_h) / constant_h) for at_h in (0.0, hours)
+            )
             years = (hours + excess * constant_h * (begun - ended)) / HOURS_PER_YEAR
             given_up = -np.expm1(-np.maximum(np.diff(levels[pair], prepend=0.0), 0.0))
             kinds = {}
@@ -67,8 +84,14 @@ def outlooks(plan: Plan) -> dict[Pair, Outlook]:
                 fault_h, back, late_h = _of_an_upgrade(plan, stack, kind, pair)
                 odds = np.minimum(kind.per_upgrade * more, 1.0)
                 number = odds.sum(axis=-1).mean() + min(kind.per_upgrade * at_launch, 1.0)
-                gain_h = (odds * given_up * np.maximum(back * spans_h - late_h, 0.0)).sum(axis=-1).mean()
-                lost_h = number * fault_h + gain_h + kind.per_year * years * kind.mean_loss * _fix_h(plan, stack, kind)
+                gain_h = (
+                    (odds * given_up * np.maximum(back * spans_h - late_h, 0.0)).sum(axis=-1).mean()
+                )
+                lost_h = (
+                    number * fault_h
+                    + gain_h
+                    + kind.per_year * years * kind.mean_loss * _fix_h(plan, stack, kind)
+                )
                 kinds[kind.kind] = (float(number) + kind.per_year * years, float(lost_h) / hours)
             speedup = float((np.expm1(levels[pair]) * spans_h).sum(axis=-1).mean()) / hours
             expected |= dict.fromkeys([pair, *others], (speedup, kinds))
@@ -81,21 +104,33 @@ def _courses(plan: Plan, stack: StackPlan, pairs: list[Pair]) -> tuple[Floats, d
     As the simulation draws them, all at once; the second half has every release's deviation with the other sign, so
     that deviations cancel. Upgrades after the end are there, and are of no effect.
     """
-    draw, software, levels = streams(plan.seed)(f"practice/{stack.name}"), plan.software, dict[Pair, Floats]()
+    draw = streams(plan.seed)(f"practice/{stack.name}")
+    software = plan.software
+    levels = dict[Pair, Floats]()
     quantiles = [NormalDist().inv_cdf((place + 0.5) / _ROWS) for place in range(_ROWS)]
 
     def cadence(interval_h: float) -> Floats:
-        interval_h = max(interval_h, plan.hours / 2000.0)  # nobody upgrades every few hours, and memory is finite
+        interval_h = max(
+            interval_h, plan.hours / 2000.0
+        )  # nobody upgrades every few hours, and memory is finite
         steps = draw.random((_ROWS, int(2.0 * plan.hours / interval_h) + 2)) + 0.5
         return np.asarray((np.cumsum(steps, axis=1) - 0.5) * interval_h, dtype=np.float64)
 
-    out_h = cadence(HOURS_PER_YEAR / stack.releases_per_year) if stack.releases_per_year else np.zeros((_ROWS, 0))
-    deviations = draw.standard_normal(out_h.shape) * stack.release_sigma * np.array([[[1.0]], [[-1.0]]])
-    gain_z, pace_z = draw.permutation(quantiles), draw.permutation(quantiles)
+    out_h = (
+        cadence(HOURS_PER_YEAR / stack.releases_per_year)
+        if stack.releases_per_year
+        else np.zeros((_ROWS, 0))
+    )
+    deviations = (
+        draw.standard_normal(out_h.shape) * stack.release_sigma * np.array([[[1.0]], [[-1.0]]])
+    )
+    gain_z = draw.permutation(quantiles)
+    pace_z = draw.permutation(quantiles)
     upgrades_h = cadence(stack.upgrade_h)
     newest = (out_h[:, None, :] <= upgrades_h[:, :, None]).sum(axis=2)[None]
     for c, w in pairs:
-        dated, library = float(software.dated_log_gain[c, w]), stack.maturity.get(software.architectures[w])
+        dated = float(software.dated_log_gain[c, w])
+        library = stack.maturity.get(software.architectures[w])
         reached = np.full(deviations.shape, dated)
         if library is not None:
             most = np.log1p([[library.gain.lognormal_at(z)] for z in gain_z])
@@ -104,13 +139,17 @@ def _courses(plan: Plan, stack: StackPlan, pairs: list[Pair]) -> tuple[Floats, d
             reached = np.minimum(most, deviations - most * np.expm1(-times))
         of_model = [step for step in stack.steps if step.model in ("", plan.workloads[w].model)]
         steps = sum(step.log_gain * (upgrades_h >= step.time_h) for step in of_model)
-        before = np.pad(reached - dated, ((0, 0), (0, 0), (1, 0)))  # before the first release nothing is gained
+        before = np.pad(
+            reached - dated, ((0, 0), (0, 0), (1, 0))
+        )  # before the first release nothing is gained
         level = np.take_along_axis(before, newest, axis=2) + steps
         levels[c, w] = np.minimum(level, float(software.roofline_log_gain[c, w]))
     return upgrades_h, levels
 
 
-def _of_an_upgrade(plan: Plan, stack: StackPlan, kind: IncidentPlan, pair: Pair) -> tuple[float, float, float]:
+def _of_an_upgrade(
+    plan: Plan, stack: StackPlan, kind: IncidentPlan, pair: Pair
+) -> tuple[float, float, float]:
     """Return the hours of capacity that an upgrade's incident takes, the odds of a roll-back, and hours until then.
 
     With canary share c, bake time B, detection after D, roll-back in R, fix in F, and s the share that cannot be
@@ -118,24 +157,35 @@ def _of_an_upgrade(plan: Plan, stack: StackPlan, kind: IncidentPlan, pair: Pair)
     until a roll-back are (D − B)⁺ + R where the release had spread, in which it is not given up yet.
     """
     software, share, bake_h = plan.software, plan.software.canary_fraction, plan.software.bake_h
-    rollback_h, fix_h, wide = software.rollback_h.lognormal_mean, _fix_h(plan, stack, kind), 1.0
+    rollback_h = software.rollback_h.lognormal_mean
+    fix_h = _fix_h(plan, stack, kind)
+    wide = 1.0
     stuck = stack.rollback_impossible_fraction
     if kind.falsifies and not math.isnan(software.wide_precision_factor[pair]):
-        stuck, wide = 1.0, max(float(software.wide_precision_factor[pair]), 0.05)
+        stuck = 1.0
+        wide = max(float(software.wide_precision_factor[pair]), 0.05)
     mild, mild_loss, _ = kind.loss.below(kind.subtle_below)
     if kind.most_loss < kind.subtle_below:
-        mild, mild_loss = 1.0, kind.mean_loss
+        mild = 1.0
+        mild_loss = kind.mean_loss
     # Of what is subtle and of what is gross: how likely, the mean loss times that, and when it is noticed.
     gross = (1.0 - kind.subtle_fraction) * np.array([1.0 - mild, kind.mean_loss - mild_loss])
     odds, loss = np.stack((np.array([1.0, kind.mean_loss]) - gross, gross), axis=1)
     noticed_h = (kind.subtle_detection_h, kind.detection_h)
     caught, early_h, _ = np.array([detection_h.below(bake_h) for detection_h in noticed_h]).T
     spread = 1.0 - caught
-    beyond_h = np.array([detection_h.lognormal_mean for detection_h in noticed_h]) - early_h - spread * bake_h
+    beyond_h = (
+        np.array([detection_h.lognormal_mean for detection_h in noticed_h])
+        - early_h
+        - spread * bake_h
+    )
     on_canary_h = early_h + spread * bake_h + caught * share * rollback_h
-    taken_h = loss @ (share * on_canary_h + beyond_h + spread * ((1.0 - stuck) * rollback_h + stuck * fix_h))
+    taken_h = loss @ (
+        share * on_canary_h + beyond_h + spread * ((1.0 - stuck) * rollback_h + stuck * fix_h)
+    )
     taken_h += odds @ spread * fix_h * (1.0 - wide)
-    back, late_h = odds @ (caught + spread * (1.0 - stuck)), (1.0 - stuck) * odds @ (beyond_h + spread * rollback_h)
+    back = odds @ (caught + spread * (1.0 - stuck))
+    late_h = (1.0 - stuck) * odds @ (beyond_h + spread * rollback_h)
     return float(taken_h), float(back), float(late_h)
 
 
@@ -143,18 +193,29 @@ def _fix_h(plan: Plan, stack: StackPlan, kind: IncidentPlan) -> float:
     """Return the mean hours of a fix within the run: the vendor's, or the engineers' of the clusters as stated."""
     software, team = plan.software, plan.software.teams[stack.team]
     there = (plan.clusters[c] for c in team.clusters)
-    engineers = team.engineers.number(sum(cluster.nodes * cluster.accelerators_per_node for cluster in there))
+    engineers = team.engineers.number(
+        sum(cluster.nodes * cluster.accelerators_per_node for cluster in there)
+    )
     per_day = HOURS_PER_DAY * software.fix_time_multiplier
     if engineers:
-        per_day = min(per_day, TeamPlan.hours(kind.difficulty(1.0) * software.engineer_h, engineers))
+        per_day = min(
+            per_day, TeamPlan.hours(kind.difficulty(1.0) * software.engineer_h, engineers)
+        )
     return per_day * kind.fix_days.mean_within(plan.hours / per_day)
 
 
 def practices(scenario: Scenario, plan: Plan) -> Iterator[tuple[str, Plan]]:
     """Yield a plan under each practice of upgrades: as planned, by each policy, and without what limits an incident."""
-    software, catalog = plan.software, scenario.load_catalog()
-    policies = {policy: {"upgrade_h": policy_days(policy, catalog) * HOURS_PER_DAY} for policy in POLICIES}
-    changes = {"planned": dict[str, Any](), **policies, "no_rollback": {"rollback_impossible_fraction": 1.0}}
+    software = plan.software
+    catalog = scenario.load_catalog()
+    policies = {
+        policy: {"upgrade_h": policy_days(policy, catalog) * HOURS_PER_DAY} for policy in POLICIES
+    }
+    changes = {
+        "planned": dict[str, Any](),
+        **policies,
+        "no_rollback": {"rollback_impossible_fraction": 1.0},
+    }
     for practice, change in changes.items():
         stacks = tuple(replace(stack, **change) for stack in software.stacks)
         yield practice, replace(plan, software=replace(software, stacks=stacks))
@@ -163,15 +224,22 @@ def practices(scenario: Scenario, plan: Plan) -> Iterator[tuple[str, Plan]]:
 
 def practice_rows(result: RunResult) -> list[tuple[Any, ...]]:
     """One row per vendor and practice of upgrades: incidents, what they take, and what upgrades bring."""
-    plan, rows, usual = result.plan, list[tuple[Any, ...]](), dict[str, float]()
+    plan = result.plan
+    rows = list[tuple[Any, ...]]()
+    usual = dict[str, float]()
     for practice, tried in practices(result.scenario, plan):
         expected = outlooks(tried)
         for vendor in {plan.clusters[c].vendor for c, _ in expected}:
             pairs = [pair for pair in expected if plan.clusters[pair[0]].vendor == vendor]
-            sums = [(*np.sum([*expected[pair][1].values(), (0.0, 0.0)], axis=0), expected[pair][0]) for pair in pairs]
+            sums = [
+                (*np.sum([*expected[pair][1].values(), (0.0, 0.0)], axis=0), expected[pair][0])
+                for pair in pairs
+            ]
             number, lost, gained = (_weights(plan, pairs) @ np.array(sums)).tolist()
             capacity = (1.0 + gained) * (1.0 - lost)
-            change = capacity / usual.setdefault(vendor, capacity) - 1.0  # the practice planned comes first
+            change = (
+                capacity / usual.setdefault(vendor, capacity) - 1.0
+            )  # the practice planned comes first
             days = tried.software.stacks[0].upgrade_h / HOURS_PER_DAY
             rows.append((vendor, practice, days, number, lost, gained, change))
     return sorted(rows, key=lambda row: str(row[0]))
@@ -188,27 +256,43 @@ def _missed_per_node_h(result: RunResult) -> Floats:
     What a workload misses in an hour is shared by the node-hours that incidents take away from it then; where they take
     none, by those they take from others, whose work takes its machines. A month sums to what ``slo_misses`` has.
     """
-    plan, lost = result.plan, lost_requests(result)
+    plan = result.plan
+    lost = lost_requests(result)
     less = np.zeros((len(plan.workloads), plan.hours))
     for (_, w), hours, changes, share, _, node_h in slowed_hours(result.run):
         less[w, hours] += node_h * share[[not change.process for change in changes]].sum(axis=0)
-    together, starts, months = less.sum(axis=0), plan.month_edges_h[:-1], plan.months.hour_periods
+    together = less.sum(axis=0)
+    starts = plan.month_edges_h[:-1]
+    months = plan.months.hour_periods
     missed = np.where(together > 0.0, lost.hourly_to_incidents, 0.0)
     some = np.add.reduceat(missed, starts, axis=1)
-    missed = np.where(in_hours(some, months) > 0.0, missed, together)  # what came of a backlog, in a later month
-    missed *= np.nan_to_num(in_hours(ratio(lost.requests[INCIDENT].T, np.add.reduceat(missed, starts, axis=1)), months))
+    missed = np.where(
+        in_hours(some, months) > 0.0, missed, together
+    )  # what came of a backlog, in a later month
+    missed *= np.nan_to_num(
+        in_hours(ratio(lost.requests[INCIDENT].T, np.add.reduceat(missed, starts, axis=1)), months)
+    )
     others = np.where(less > 0.0, 0.0, missed).sum(axis=0)
-    return np.nan_to_num(ratio(np.where(less > 0.0, missed, 0.0), less)) + np.nan_to_num(ratio(others, together))
+    return np.nan_to_num(ratio(np.where(less > 0.0, missed, 0.0), less)) + np.nan_to_num(
+        ratio(others, together)
+    )
 
 
 def incident_rows(result: RunResult) -> list[tuple[Any, ...]]:
     """One row per stack and kind of incident: how many, how long, what they took, and what was missed for them."""
-    plan, expected, settled = result.plan, outlooks(result.plan), float(result.settled_requests().sum())
-    kind_of, spans_h = dict[int, tuple[str, str]](), dict[int, list[float]]()
+    plan, expected, settled = (
+        result.plan,
+        outlooks(result.plan),
+        float(result.settled_requests().sum()),
+    )
+    kind_of = dict[int, tuple[str, str]]()
+    spans_h = dict[int, list[float]]()
     taken = defaultdict[tuple[str, str], Floats](lambda: np.zeros(2))
     for event in sorted(result.run.log.software, key=lambda event: event.time_h):
         if event.incident >= 0 and not event.process:
-            kind_of.setdefault(event.incident, (str(plan.software.stack_of[event.pairs[0]]), event.kind))
+            kind_of.setdefault(
+                event.incident, (str(plan.software.stack_of[event.pairs[0]]), event.kind)
+            )
             span_h = spans_h.setdefault(event.incident, [event.time_h, plan.hours])
             if event.kind.endswith(_ENDS):
                 span_h[1] = min(span_h[1], event.time_h)
@@ -218,15 +302,29 @@ def incident_rows(result: RunResult) -> list[tuple[Any, ...]]:
         for change, node_h_and_missed in zip(changes, lost, strict=True):
             if not change.process:
                 taken[kind_of[change.incident]] += node_h_and_missed
-    rated = {(str(plan.software.stack_of[pair]), kind) for pair, (_, kinds) in expected.items() for kind in kinds}
+    rated = {
+        (str(plan.software.stack_of[pair]), kind)
+        for pair, (_, kinds) in expected.items()
+        for kind in kinds
+    }
     rows = []
     for stack, kind in sorted(rated | set(kind_of.values())):
         pairs = [pair for pair in expected if plan.software.stack_of[pair] == stack]
         figures = np.array([expected[pair][1].get(kind, (math.nan, math.nan)) for pair in pairs])
-        by_model = dict(zip((plan.workloads[w].model for _, w in pairs), figures[:, 0].tolist(), strict=True))
-        lengths = [end_h - begin_h for n, (begin_h, end_h) in spans_h.items() if kind_of[n] == (stack, kind)]
+        by_model = dict(
+            zip((plan.workloads[w].model for _, w in pairs), figures[:, 0].tolist(), strict=True)
+        )
+        lengths = [
+            end_h - begin_h
+            for n, (begin_h, end_h) in spans_h.items()
+            if kind_of[n] == (stack, kind)
+        ]
         node_h, missed = taken[stack, kind].tolist()
-        lost, vendor = float(_weights(plan, pairs) @ figures[:, 1]), plan.clusters[pairs[0][0]].vendor
-        number, share = sum(by_model.values()), missed / (settled or math.nan)
-        rows.append((vendor, stack, kind, len(lengths), number, sum(lengths), node_h, lost, missed, share))
+        lost = float(_weights(plan, pairs) @ figures[:, 1])
+        vendor = plan.clusters[pairs[0][0]].vendor
+        number = sum(by_model.values())
+        share = missed / (settled or math.nan)
+        rows.append(
+            (vendor, stack, kind, len(lengths), number, sum(lengths), node_h, lost, missed, share)
+        )
     return sorted(rows)

@@ -45,7 +45,9 @@ def _measures(kind: str) -> tuple[MeasureDescription, ...]:
             name=line["name"],
             view=line["view"],
             formula=line["formula"],
-            meaning=f"{line['meaning'].removesuffix('.')}; needs `{needs}`." if needs else line["meaning"],
+            meaning=f"{line['meaning'].removesuffix('.')}; needs `{needs}`."
+            if needs
+            else line["meaning"],
             needs=needs,
         )
         for line in _LINES
@@ -56,7 +58,11 @@ def _measures(kind: str) -> tuple[MeasureDescription, ...]:
 
 def _placed(column: str) -> tuple[str, ...]:
     """Return the names of the figures that have a rank in a column, in rank order."""
-    return tuple(line["name"] for line in sorted(_LINES, key=lambda line: int(line[column] or 0)) if line[column])
+    return tuple(
+        line["name"]
+        for line in sorted(_LINES, key=lambda line: int(line[column] or 0))
+        if line[column]
+    )
 
 
 MEASURES = _measures("measure")

@@ -32,7 +32,12 @@ from planner.finance.ledger import (
     View,
     usd,
 )
-from planner.finance.present_value import CashFlows, discount_factors, per_million_tokens, running_months
+from planner.finance.present_value import (
+    CashFlows,
+    discount_factors,
+    per_million_tokens,
+    running_months,
+)
 from planner.finance.tariffs import embodied_kg, operational_kg
 from planner.plan import quantities
 from planner.plan.plan import Plan
@@ -48,30 +53,42 @@ Figures = dict[str, float | None]
 @per_run
 def dated_rows(result: RunResult) -> tuple[Ints, Floats]:
     """Return the ledger rows that have their own date, and the months from the start to it."""
-    ledger, plan = result.ledger, result.plan
+    ledger = result.ledger
+    plan = result.plan
     start, *_, end = plan.months.edge_coordinates
     orders = cohorts.order_payments(plan, result.run.log)
     days = np.zeros(ledger.row_count)
     places = []
 
-    def dated(accounts: tuple[Account, ...], coordinates: Floats | float, index: tuple[NDArray[Any], ...] = ()) -> None:
+    def dated(
+        accounts: tuple[Account, ...],
+        coordinates: Floats | float,
+        index: tuple[NDArray[Any], ...] = (),
+    ) -> None:
         """Date the rows of some accounts, all on one day or by lookup in a table."""
         rows = np.flatnonzero(ledger.rows_of(*accounts))
         places.append(rows)
         if rows.size:
             days[rows] = np.asarray(coordinates)[tuple(column[rows] for column in index)]
 
-    by_cohort, by_month = (ledger.cohort_index,), (ledger.month_index, ledger.cluster_index)
+    by_cohort = (ledger.cohort_index,)
+    by_month = (ledger.month_index, ledger.cluster_index)
     dated(books.CAPEX_ACCOUNTS, cohorts.months_at(plan, result.cohorts, "bought_h"), by_cohort)
     dated((Account.RESALE,), cohorts.months_at(plan, result.cohorts, "retired_h"), by_cohort)
     dated(books.END_ACCOUNTS, end)
     dated((Account.OPENING_VALUE,), start)
     paid, weighted = (np.zeros((plan.months.period_count, len(plan.clusters))) for _ in range(2))
-    for lease in cohorts.leases_of(plan, result.cohorts):  # when a month's payments are paid: the mean by what is paid
+    for lease in cohorts.leases_of(
+        plan, result.cohorts
+    ):  # when a month's payments are paid: the mean by what is paid
         amount = lease.schedule.principal_cents + lease.schedule.interest_cents
         paid[:, lease.cluster] += amount
         weighted[:, lease.cluster] += np.where(amount, amount * lease.schedule.paid_months, 0.0)
-    dated(books.LEASE_PAYMENTS, np.divide(weighted, paid, out=np.zeros_like(paid), where=paid > 0), by_month)
+    dated(
+        books.LEASE_PAYMENTS,
+        np.divide(weighted, paid, out=np.zeros_like(paid), where=paid > 0),
+        by_month,
+    )
     dated((Account.ORDER_PAID,), orders.mean_months(plan, orders.paid_months), by_month)
     dated((Account.ORDER_SETTLED,), orders.mean_months(plan, orders.settled_months), by_month)
     rows = np.concatenate(places)
@@ -80,7 +97,8 @@ def dated_rows(result: RunResult) -> tuple[Ints, Floats]:
 
 def flows_of(result: RunResult, by_account: NDArray[np.int64], view: View) -> CashFlows:
     """Return a view's net cash flows with their times, given the ledger by month and account."""
-    ledger, edges = result.ledger, result.plan.months.edge_coordinates
+    ledger = result.ledger
+    edges = result.plan.months.edge_coordinates
     rows, months = dated_rows(result)
     seen = ledger.rows_in(view)[rows]
     return CashFlows(
@@ -94,8 +112,11 @@ def flows_of(result: RunResult, by_account: NDArray[np.int64], view: View) -> Ca
 
 def running_factors(plan: Plan) -> Floats:
     """Return the present value of a dollar of running cost in each month, shape (months,)."""
-    capital, edges = plan.money.capital, plan.months.edge_coordinates
-    return discount_factors(capital.discount_rate_per_year, running_months(edges - edges[0], capital.timing))
+    capital = plan.money.capital
+    edges = plan.months.edge_coordinates
+    return discount_factors(
+        capital.discount_rate_per_year, running_months(edges - edges[0], capital.timing)
+    )
 
 
 def row_factors(result: RunResult) -> Floats:
@@ -121,9 +142,12 @@ def reconciliation(result: RunResult) -> dict[str, int]:
     Interest on loans is in the income statement and not in the ledger's cost, whose capital charge stands for all
     capital: so that charge is shown less the interest. Discounting is what is left to net present cost.
     """
-    ledger, figures = result.ledger, measures(result)
-    pl, charged = int(ledger.account_cents(*PL_ACCOUNTS)), int(result.cost_cents().sum())
-    owned, present = round(100 * (figures["tco_usd"] or 0.0)), round(-100 * (figures["npv_usd"] or 0.0))
+    ledger = result.ledger
+    figures = measures(result)
+    pl = int(ledger.account_cents(*PL_ACCOUNTS))
+    charged = int(result.cost_cents().sum())
+    owned = round(100 * (figures["tco_usd"] or 0.0))
+    present = round(-100 * (figures["npv_usd"] or 0.0))
     taxed = int(ledger.account_cents(Account.REVENUE, Account.TAX_CASH, Account.TAX_ON_END_VALUE))
     return {
         "P&L cost": pl,
@@ -150,7 +174,8 @@ def present_cost_usd(result: RunResult, leave_out: tuple[Account, ...] = ()) -> 
 
 def _present_usd(result: RunResult) -> Floats:
     """Return the economic view by cluster and account, discounted, shape (clusters + 1, accounts)."""
-    ledger, table = result.ledger, np.zeros((len(result.plan.clusters) + 1, len(ACCOUNT_CODES)))
+    ledger = result.ledger
+    table = np.zeros((len(result.plan.clusters) + 1, len(ACCOUNT_CODES)))
     rows = ledger.rows_in(View.ECONOMIC)
     places = ledger.cluster_index[rows], ledger.account_code[rows]
     np.add.at(table, places, usd(ledger.amount_cents[rows]) * row_factors(result)[rows])
@@ -159,8 +184,12 @@ def _present_usd(result: RunResult) -> Floats:
 
 def present_parts(result: RunResult) -> dict[tuple[str, str], float]:
     """Return net present cost in cents by cluster and account, income and tax included."""
-    table, names = _present_usd(result), [*(cluster.name for cluster in result.plan.clusters), SITE]
-    return {(names[c], str(ACCOUNT_ORDER[code])): 100 * table[c, code] for c, code in np.argwhere(table).tolist()}
+    table = _present_usd(result)
+    names = [*(cluster.name for cluster in result.plan.clusters), SITE]
+    return {
+        (names[c], str(ACCOUNT_ORDER[code])): 100 * table[c, code]
+        for c, code in np.argwhere(table).tolist()
+    }
 
 
 RESOLD_ACCOUNTS = (Account.RESALE, Account.RESIDUAL_VALUE)
@@ -193,19 +222,27 @@ class Ownership:
         if self.tax is None:
             return 0.0
         months = earned_usd.size
-        income, years = self.income_usd[:months, column] + earned_usd, self.years[:months]
-        due, on_sale = assess_usd(income, years, self.tax, float(self.end_gain_usd[months - 1, column]))
+        income = self.income_usd[:months, column] + earned_usd
+        years = self.years[:months]
+        due, on_sale = assess_usd(
+            income, years, self.tax, float(self.end_gain_usd[months - 1, column])
+        )
         return float(due @ self.running_factors[:months] + on_sale * self.end_factors[months - 1])
 
     def value_usd(self, earned_usd: Floats) -> float:
         """Return the owner's NPV after tax for given monthly earnings of the fleet."""
-        return float(earned_usd @ self.running_factors - self.cost_pv_usd[-1, -1]) - self.tax_pv_usd(earned_usd)
+        return float(
+            earned_usd @ self.running_factors - self.cost_pv_usd[-1, -1]
+        ) - self.tax_pv_usd(earned_usd)
 
     def price_usd(self, quantity: Floats, column: int = -1) -> float | None:
         """Return the constant price of a quantity of shape (months,) at which the NPV to its last month is zero."""
         months = quantity.size
-        cost, sold = self.cost_pv_usd[months - 1, column], quantity @ self.running_factors[:months]
-        taxed = None if self.tax is None else lambda price: self.tax_pv_usd(price * quantity, column)
+        cost = self.cost_pv_usd[months - 1, column]
+        sold = quantity @ self.running_factors[:months]
+        taxed = (
+            None if self.tax is None else lambda price: self.tax_pv_usd(price * quantity, column)
+        )
         return present_value.levelised_cost(float(cost), float(sold), taxed)
 
 
@@ -214,23 +251,32 @@ def ownership(result: RunResult) -> Ownership:
     """Return the cost of ownership up to each month's end, by cluster and for the fleet."""
     plan, ledger, capital = result.plan, result.ledger, result.plan.money.capital
     edges = plan.months.edge_coordinates - plan.months.edge_coordinates[0]
-    rate, rules, shape = capital.discount_rate_per_year, plan.money.market.tax, (edges.size - 1, len(plan.clusters) + 1)
+    rate = capital.discount_rate_per_year
+    rules = plan.money.market.tax
+    shape = (edges.size - 1, len(plan.clusters) + 1)
     ends = discount_factors(rate, edges[1:])
     cost = ledger.rows_in(View.ECONOMIC) & ~ledger.rows_of(*NOT_COST_ACCOUNTS, *books.END_ACCOUNTS)
     expensed = cost & ledger.rows_in(View.ACCRUAL)
     paid, income, owned, gain = (np.zeros(shape) for _ in range(4))
-    amount_usd, places = usd(ledger.amount_cents), np.stack((ledger.month_index, ledger.cluster_index))
+    amount_usd = usd(ledger.amount_cents)
+    places = np.stack((ledger.month_index, ledger.cluster_index))
     np.add.at(paid, tuple(places[:, cost]), amount_usd[cost] * row_factors(result)[cost])
     np.subtract.at(income, tuple(places[:, expensed]), amount_usd[expensed])
     if result.cohorts:
         owner = np.array([cohort.cluster for cohort in result.cohorts])
         np.add.at(owned.T, owner, usd(cohorts.owned_value_cents(plan, result.cohorts)) * ends)
-        for lease in (lease for lease in cohorts.leases_of(plan, result.cohorts) if lease.terms.is_bought):
+        for lease in (
+            lease for lease in cohorts.leases_of(plan, result.cohorts) if lease.terms.is_bought
+        ):
             owned[:, lease.cluster] -= usd(lease.schedule.balance_cents) * ends
         if rules is not None:
-            for table, added in zip((income, gain), cohorts.tax_base(plan, result.cohorts, rules), strict=True):
+            for table, added in zip(
+                (income, gain), cohorts.tax_base(plan, result.cohorts, rules), strict=True
+            ):
                 np.add.at(table.T, owner, usd(added))
-    owned[:, :-1] += usd(cohorts.order_payments(plan, result.run.log).balance_cents(plan)[1:]) * ends[:, None]
+    owned[:, :-1] += (
+        usd(cohorts.order_payments(plan, result.run.log).balance_cents(plan)[1:]) * ends[:, None]
+    )
     payables = ledger.totals_cents(Dimension.MONTH, Dimension.CLUSTER, Dimension.ACCOUNT)
     owned += usd(np.cumsum(payables[:, :, ACCOUNT_CODES[Account.PAYABLES]], axis=0)) * ends[:, None]
     for table in (paid, income, owned, gain):
@@ -253,7 +299,9 @@ def without_resale(result: RunResult) -> Ownership:
     worthless = tuple(replace(curve, multiplier=0.0) for curve in money.capital.resale)
     bare = replace(plan, money=replace(money, capital=replace(money.capital, resale=worthless)))
     rows = ledger.rows_of(*RESOLD_ACCOUNTS, Account.OPENING_VALUE) & (ledger.cohort_index >= 0)
-    cost, income, gain = (table.copy() for table in (owner.cost_pv_usd, owner.income_usd, owner.end_gain_usd))
+    cost, income, gain = (
+        table.copy() for table in (owner.cost_pv_usd, owner.income_usd, owner.end_gain_usd)
+    )
     cost[-1, -1] -= usd(ledger.amount_cents[rows]) @ row_factors(result)[rows]
     if money.market.tax is not None and result.cohorts:
         of = (result.cohorts, money.market.tax)
@@ -271,8 +319,12 @@ def levelised_to_date(owner: Ownership, quantity: Floats) -> Floats:
     the horizon ended there, so the last month of the fleet is the measure of the whole run. Under tax, each cluster is
     taxed on its own income.
     """
-    millions, months = np.ascontiguousarray(quantity.T) / MILLION, range(1, quantity.shape[0] + 1)
-    prices = [[owner.price_usd(sold[:month], column) for month in months] for column, sold in enumerate(millions)]
+    millions = np.ascontiguousarray(quantity.T) / MILLION
+    months = range(1, quantity.shape[0] + 1)
+    prices = [
+        [owner.price_usd(sold[:month], column) for month in months]
+        for column, sold in enumerate(millions)
+    ]
     return np.array(prices, dtype=np.float64).T
 
 
@@ -306,7 +358,12 @@ class Sums:
 
     def over_run(self) -> Sums:
         """Return the sums over all periods, as one period."""
-        return Sums(**{field.name: getattr(self, field.name).sum(axis=0, keepdims=True) for field in fields(Sums)})
+        return Sums(
+            **{
+                field.name: getattr(self, field.name).sum(axis=0, keepdims=True)
+                for field in fields(Sums)
+            }
+        )
 
     def figures(self) -> dict[str, Floats]:
         """Return the figures of every cluster and the fleet, by their names in :data:`DEFINITIONS`."""
@@ -318,7 +375,9 @@ class Sums:
             "cost_usd": self.cost_usd,
             "cost_per_million_tokens_usd": per_million_tokens(self.cost_usd, self.served_tokens),
             "served_output_tokens": self.served_output_tokens,
-            "cost_per_million_output_tokens_usd": per_million_tokens(self.cost_usd, self.served_output_tokens),
+            "cost_per_million_output_tokens_usd": per_million_tokens(
+                self.cost_usd, self.served_output_tokens
+            ),
         }
 
     def fleet_figures(self) -> dict[str, Floats]:
@@ -327,20 +386,25 @@ class Sums:
             "demand_tokens": self.demand_tokens,
             "shed_tokens": self.shed_tokens,
             "shed_fraction": quantities.shed_share(self.shed_tokens, self.demand_tokens),
-            "slo_attainment_fraction": quantities.attainment(self.missed_requests, self.settled_requests),
+            "slo_attainment_fraction": quantities.attainment(
+                self.missed_requests, self.settled_requests
+            ),
         }
 
 
 @per_run
 def sums_of(result: RunResult) -> Sums:
     """Return a run's sums by month."""
-    monthly, rented = result.monthly, result.rented.requests
+    monthly = result.monthly
+    rented = result.rented.requests
     per_node = result.plan.accelerators_per_node
     cents = result.cost_cents()
 
     def served(*, output_only: bool) -> Floats:
         tokens = result.tokens(monthly.served_requests, output_only=output_only).sum(axis=2)
-        return with_fleet(tokens, elsewhere=result.tokens(rented, output_only=output_only).sum(axis=1))
+        return with_fleet(
+            tokens, elsewhere=result.tokens(rented, output_only=output_only).sum(axis=1)
+        )
 
     return Sums(
         on_site_h=with_fleet(monthly.present_node_h * per_node),
@@ -409,10 +473,19 @@ def series_of(result: RunResult) -> FleetSeries:
 @per_run
 def measures(result: RunResult) -> Mapping[str, float | None]:
     """Return every measure of a run by name, in the order of :data:`MEASURES`."""
-    series, plan, ledger, market = series_of(result), result.plan, result.ledger, result.plan.money.market
-    owner, sums, tokens_m = ownership(result), series.sums.over_run(), series.tokens / MILLION
+    series, plan, ledger, market = (
+        series_of(result),
+        result.plan,
+        result.ledger,
+        result.plan.money.market,
+    )
+    owner = ownership(result)
+    sums = series.sums.over_run()
+    tokens_m = series.tokens / MILLION
     resold = ledger.rows_of(*RESOLD_ACCOUNTS) & (ledger.cohort_index >= 0)
-    mw_h = result.monthly.present_node_h.sum(axis=0) @ [cluster.nameplate_kw / KILO for cluster in plan.clusters]
+    mw_h = result.monthly.present_node_h.sum(axis=0) @ [
+        cluster.nameplate_kw / KILO for cluster in plan.clusters
+    ]
     figures: Figures = {
         **{name: _known(accrued) for name, accrued in sums.figures().items()},
         "pl_cost_usd": float(usd(ledger.account_cents(*PL_ACCOUNTS))),
@@ -422,14 +495,22 @@ def measures(result: RunResult) -> Mapping[str, float | None]:
         "cash_usd": float(-series.cash_flow_usd.sum()),
         "end_value_usd": float(-usd(ledger.account_cents(Account.RESIDUAL_VALUE))),
         "resale_pv_usd": -float(usd(ledger.amount_cents[resold]) @ row_factors(result)[resold]),
-        "levelised_cost_without_resale_per_million_tokens_usd": without_resale(result).price_usd(tokens_m),
+        "levelised_cost_without_resale_per_million_tokens_usd": without_resale(result).price_usd(
+            tokens_m
+        ),
         "levelised_cost_per_accelerator_h_usd": owner.price_usd(series.sums.in_service_h[:, -1]),
         "levelised_cost_per_million_tokens_usd": owner.price_usd(tokens_m),
-        "levelised_cost_per_million_output_tokens_usd": owner.price_usd(series.output_tokens / MILLION),
+        "levelised_cost_per_million_output_tokens_usd": owner.price_usd(
+            series.output_tokens / MILLION
+        ),
     }
-    figures["cost_per_mw_year_usd"] = _known(present_value.ratio(sums.cost_usd[0, -1] * HOURS_PER_YEAR, mw_h))
+    figures["cost_per_mw_year_usd"] = _known(
+        present_value.ratio(sums.cost_usd[0, -1] * HOURS_PER_YEAR, mw_h)
+    )
     if market.tax:
-        figures["tax_usd"] = float(usd(ledger.account_cents(Account.TAX_CASH, Account.TAX_DEFERRED)))
+        figures["tax_usd"] = float(
+            usd(ledger.account_cents(Account.TAX_CASH, Account.TAX_DEFERRED))
+        )
     if inflation := plan.money.capital.inflation_per_year:  # in dollars of the first day
         paid = running_months(series.economic.edge_months, series.economic.timing)
         level = (1.0 + inflation) ** (paid / MONTHS_PER_YEAR)
@@ -440,11 +521,16 @@ def measures(result: RunResult) -> Mapping[str, float | None]:
         bill = (requests * plan.request_usd(market.api_price)).sum(axis=1)
         figures["break_even_api_price_ratio"] = owner.price_usd(bill)
         figures["api_saving_npv_usd"] = owner.value_usd(bill)
-    accrued, tokens = float(sums.cost_usd[0, -1]), float(sums.served_tokens[0, -1])
+    accrued = float(sums.cost_usd[0, -1])
+    tokens = float(sums.served_tokens[0, -1])
     if market.token_price is not None:
         by_the_hour = np.array([cluster.is_paid_by_the_hour for cluster in plan.clusters])
-        rents = ledger.totals_cents(Dimension.CLUSTER, Dimension.ACCOUNT)[:-1, ACCOUNT_CODES[Account.RENT]]
-        with_use = float(usd(ledger.account_cents(Account.ENERGY, Account.COOLING))) + float(usd(rents @ by_the_hour))
+        rents = ledger.totals_cents(Dimension.CLUSTER, Dimension.ACCOUNT)[
+            :-1, ACCOUNT_CODES[Account.RENT]
+        ]
+        with_use = float(usd(ledger.account_cents(Account.ENERGY, Account.COOLING))) + float(
+            usd(rents @ by_the_hour)
+        )
         revenue = float(-usd(ledger.account_cents(Account.REVENUE)))
         serving = float(usd(ledger.account_cents(*books.COST_OF_SERVING_ACCOUNTS)))
         running = float(usd(ledger.account_cents(*books.OPERATING_EXPENSE_ACCOUNTS)))
@@ -456,17 +542,24 @@ def measures(result: RunResult) -> Mapping[str, float | None]:
             "margin_after_capital_charge_fraction": _known(present_value.margin(revenue, accrued)),
             "irr_per_year": series.economic.internal_rate(),
             "payback_months": series.cash.payback_months(),
-            "discounted_payback_months": series.cash.payback_months(plan.money.capital.discount_rate_per_year),
+            "discounted_payback_months": series.cash.payback_months(
+                plan.money.capital.discount_rate_per_year
+            ),
         }
         if tokens > 0 and used > 0:
             figures["break_even_utilisation_fraction"] = present_value.break_even_utilisation(
                 accrued - with_use, tokens / used, revenue / tokens, with_use / tokens
             )
-    power, here = plan.money.power, (sums.served_tokens[0, :-1] * plan.on_site).sum()  # tokens served at the site
+    power = plan.money.power  # tokens served at the site
+    here = (sums.served_tokens[0, :-1] * plan.on_site).sum()
     emitted = operational_kg(sums.energy_kwh[0, -1], power.grid_carbon_g_per_kwh)
-    figures["energy_kwh_per_million_tokens"] = _known(per_million_tokens(sums.energy_kwh[0, -1], here))
+    figures["energy_kwh_per_million_tokens"] = _known(
+        per_million_tokens(sums.energy_kwh[0, -1], here)
+    )
     figures["operational_kg_per_million_tokens"] = _known(per_million_tokens(emitted, here))
-    made = np.array([power.embodied_kg[cohort.cluster] * cohort.machines for cohort in result.cohorts])
+    made = np.array(
+        [power.embodied_kg[cohort.cluster] * cohort.machines for cohort in result.cohorts]
+    )
     if result.cohorts and not np.isnan(made).any():
         served = cohorts.service_months(plan, result.cohorts)
         spread = embodied_kg(made, served, power.service_life_months, plan.months.edge_coordinates)
@@ -486,7 +579,9 @@ def slo_figures(result: RunResult) -> Figures:
     """Return how a run stands to its SLO target; the worst share is None where no request was settled."""
     verdict = result.slo_result()
     return {
-        "slo_attainment_lowest_fraction": None if verdict.worst is None else verdict.worst.slo_attainment_fraction,
+        "slo_attainment_lowest_fraction": None
+        if verdict.worst is None
+        else verdict.worst.slo_attainment_fraction,
         "slo_shortfall_fraction": verdict.shortfall_fraction,
         "slo_met_months": float(verdict.met_months(len(result.plan.months.labels))),
     }
@@ -517,7 +612,9 @@ def workload_figures(result: RunResult) -> dict[str, Floats]:
         "served_output_tokens": result.tokens(served, output_only=True),
         "shed_tokens": result.tokens(result.shed_requests()),
         "late_tokens": result.tokens(monthly.late_requests),
-        "slo_attainment_fraction": quantities.attainment(result.missed_requests(), result.settled_requests()),
+        "slo_attainment_fraction": quantities.attainment(
+            result.missed_requests(), result.settled_requests()
+        ),
     }
 
 
@@ -526,7 +623,9 @@ def observed(result: RunResult, series: Sequence[Seen]) -> Floats:
 
     NaN where there is nothing to divide.
     """
-    plan, monthly, sums = result.plan, result.monthly, sums_of(result)
+    plan = result.plan
+    monthly = result.monthly
+    sums = sums_of(result)
     accounts = usd(result.ledger.totals_cents(Dimension.MONTH, Dimension.ACCOUNT))
     by_workload = workload_figures(result)
     by_cluster = {
@@ -551,4 +650,8 @@ def observed(result: RunResult, series: Sequence[Seen]) -> Floats:
         table = by_cluster[seen.name]
         return table if table.ndim == 1 else table[:, clusters.index(seen.of)]
 
-    return np.stack([one(seen) for seen in series]) if series else np.zeros((0, len(plan.months.labels)))
+    return (
+        np.stack([one(seen) for seen in series])
+        if series
+        else np.zeros((0, len(plan.months.labels)))
+    )

@@ -120,19 +120,24 @@ def sum_months(plan: Plan, run: Run) -> Monthly:
 
 def facility_months(plan: Plan, run: Run, it_kwh: Floats) -> tuple[Floats, Floats]:
     """Return the site's energy by month and cluster, shape (months, clusters), and its peak power by month."""
-    drawn_kw, starts = joined("facility_kw", run.windows), plan.month_edges_h[:-1]
+    drawn_kw = joined("facility_kw", run.windows)
+    starts = plan.month_edges_h[:-1]
     energy = np.add.reduceat(drawn_kw, starts)[:, None] * shares_of_power(plan, it_kwh)
     return energy, np.maximum.reduceat(drawn_kw, starts)
 
 
-def slowed_hours(run: Run) -> Iterator[tuple[Pair, Ints, list[SpeedChange], Floats, Floats, Floats]]:
+def slowed_hours(
+    run: Run,
+) -> Iterator[tuple[Pair, Ints, list[SpeedChange], Floats, Floats, Floats]]:
     """Yield the hours in which incidents or processes slow a cluster on a workload, and the changes of speed.
 
     With each change's share of the loss, shape (changes, hours), the node-hours at work for nothing, and those that
     the cluster has less, whether at work or not. A change counts until its incident has ended there: until its steps
     sum to nothing.
     """
-    begun, level, ends = defaultdict[Pair, list[SpeedChange]](list), defaultdict[Any, float](float), dict[Any, float]()
+    begun = defaultdict[Pair, list[SpeedChange]](list)
+    level = defaultdict[Any, float](float)
+    ends = dict[Any, float]()
     for change in run.log.speeds():
         if change.incident >= 0:
             here = (change.incident, change.cluster, change.workload)
@@ -144,10 +149,14 @@ def slowed_hours(run: Run) -> Iterator[tuple[Pair, Ints, list[SpeedChange], Floa
             hours = drag.hours + window.first_hour
             slowness = [
                 -change.log_factor
-                * quantities.open_fraction(hours.astype(np.float64), change.time_h, ends[change.incident, *pair])
+                * quantities.open_fraction(
+                    hours.astype(np.float64), change.time_h, ends[change.incident, *pair]
+                )
                 for change in begun[pair]
             ]
-            share = quantities.incident_node_h(np.ones(hours.size), np.array(slowness).reshape(-1, hours.size))
+            share = quantities.incident_node_h(
+                np.ones(hours.size), np.array(slowness).reshape(-1, hours.size)
+            )
             less = in_hours(given.nodes[pair[0]], drag.hours) * given.incidents[pair].lost_fraction
             yield pair, hours, begun[pair], share, drag.nodes, less
 
@@ -157,7 +166,10 @@ def shares_of_power(plan: Plan, it_kwh: Floats) -> Floats:
 
     By IT energy; in a month in which nothing ran by rated power, of which machines at a provider's have none here.
     """
-    rated = np.array([cluster.nodes * cluster.node_power.full_kw for cluster in plan.clusters]) * plan.on_site
+    rated = (
+        np.array([cluster.nodes * cluster.node_power.full_kw for cluster in plan.clusters])
+        * plan.on_site
+    )
     return shares(it_kwh, rated)
 
 
@@ -172,7 +184,9 @@ def check_run(plan: Plan, run: Run, monthly: Monthly) -> None:
         raise ConservationError("this run does not add up: " + "; ".join(problems))
 
 
-def check_books(plan: Plan, run: Run, monthly: Monthly, cohorts: tuple[Cohort, ...], ledger: Ledger) -> None:
+def check_books(
+    plan: Plan, run: Run, monthly: Monthly, cohorts: tuple[Cohort, ...], ledger: Ledger
+) -> None:
     """Raise ConservationError unless the ledger agrees with the deliveries, and the cohorts with the node-hours.
 
     Capex and debts of leases = Σ delivered nodes · their price in the books, by cluster and month of delivery. What was
@@ -185,7 +199,9 @@ def check_books(plan: Plan, run: Run, monthly: Monthly, cohorts: tuple[Cohort, .
         month = int(plan.months.period_of_hour(np.array(purchase.time_h)))
         paid[month, purchase.cluster] += cents(purchase.nodes * sum(purchase.prices_usd))
     table = ledger.totals_cents(Dimension.MONTH, Dimension.CLUSTER, Dimension.ACCOUNT)
-    posted = table[:, :-1, [ACCOUNT_CODES[account] for account in (*CAPEX_ACCOUNTS, Account.LEASE_STARTED)]]
+    posted = table[
+        :, :-1, [ACCOUNT_CODES[account] for account in (*CAPEX_ACCOUNTS, Account.LEASE_STARTED)]
+    ]
     posted = posted.sum(axis=2)
     problems = [
         f"{plan.clusters[c].name}, {plan.months.labels[m]}: {posted[m, c] / 100:,.2f} USD of capex in the ledger, "
@@ -222,7 +238,9 @@ def _work(plan: Plan, run: Run, monthly: Monthly) -> Iterator[str]:
         )
     # Outages follow one another: start, end, start, end, ...
     moments = np.array(run.log.site).ravel() if run.log.site else np.zeros(1)
-    gone_h = np.concatenate(([0.0], np.cumsum(np.diff(moments) * (np.arange(moments.size - 1) % 2 == 0))))
+    gone_h = np.concatenate(
+        ([0.0], np.cumsum(np.diff(moments) * (np.arange(moments.size - 1) % 2 == 0)))
+    )
     for window in run.windows if run.log.site else ():
         edges = np.arange(window.first_hour, window.first_hour + window.nodes.shape[1] + 1)
         owed = window.demand_requests * np.diff(np.interp(edges, moments, gone_h))
@@ -233,7 +251,10 @@ def _work(plan: Plan, run: Run, monthly: Monthly) -> Iterator[str]:
     for w, workload in enumerate(plan.workloads):
         for window in run.windows:
             before = max(0, math.ceil(workload.launch_h or 0.0) - window.first_hour)
-            if window.demand_requests[w, :before].any() or window.served_requests[:, w, :before].any():
+            if (
+                window.demand_requests[w, :before].any()
+                or window.served_requests[:, w, :before].any()
+            ):
                 yield f"{workload.name}: served before its model's launch"
 
 
@@ -258,7 +279,10 @@ def _energy(plan: Plan, run: Run, monthly: Monthly) -> Iterator[str]:
     if abs(monthly.it_kwh.sum() - it) > _RELATIVE * it:
         yield f"IT energy by month {monthly.it_kwh.sum():.9g} kWh, by hour {it:.9g}"
     node_h = (monthly.present_node_h - monthly.failed_node_h - monthly.dark_node_h) * plan.on_site
-    idle, full = (np.array([getattr(c.node_power, name) for c in plan.clusters]) for name in ("idle_kw", "full_kw"))
+    idle, full = (
+        np.array([getattr(c.node_power, name) for c in plan.clusters])
+        for name in ("idle_kw", "full_kw")
+    )
     least = np.zeros_like(node_h) if run.is_capped else node_h * idle
     too_much = monthly.it_kwh > (1.0 + _RELATIVE) * node_h * full + 1e-6
     if np.any(too_much | (monthly.it_kwh < (1.0 - _RELATIVE) * least - 1e-6)):

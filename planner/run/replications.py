@@ -56,7 +56,11 @@ class Replications:
     @property
     def words(self) -> str:
         """The coverage of an interval in words, for a sentence."""
-        return "nine of ten replications" if self.number == DRAWS else f"{self.coverage_fraction:.0%} of replications"
+        return (
+            "nine of ten replications"
+            if self.number == DRAWS
+            else f"{self.coverage_fraction:.0%} of replications"
+        )
 
     def interval(self, name: str) -> Interval | None:
         """Return a figure's interval; None where a replication lacks the figure, or there is only one."""
@@ -64,15 +68,25 @@ class Replications:
 
     def difference(self, name: str, base: Replications) -> Interval | None:
         """Return the interval of a figure less another plan's, paired by replication."""
-        return interval_of([a - b if a is not None and b is not None else None for a, b in self._beside(name, base)])
+        return interval_of(
+            [
+                a - b if a is not None and b is not None else None
+                for a, b in self._beside(name, base)
+            ]
+        )
 
     def saving(self, name: str, base: Replications) -> Interval | None:
         """Return the interval of 1 − figure / the other plan's figure, paired by replication."""
-        return interval_of([1.0 - a / b if a is not None and b else None for a, b in self._beside(name, base)])
+        return interval_of(
+            [1.0 - a / b if a is not None and b else None for a, b in self._beside(name, base)]
+        )
 
     def _beside(self, name: str, base: Replications) -> list[tuple[float | None, float | None]]:
         """Return a figure of this plan and of another, by replication."""
-        return [(ours[name], other[name]) for ours, other in zip(self.figures, base.figures, strict=True)]
+        return [
+            (ours[name], other[name])
+            for ours, other in zip(self.figures, base.figures, strict=True)
+        ]
 
 
 def _place(replications: int) -> int:
@@ -129,7 +143,9 @@ def drawing(
     def again(replication: int) -> tuple[Figures, dict[str, Floats], Sequence[int]]:
         return drawn(draw(replication))
 
-    with Begun([functools.partial(again, replication) for replication in further], workers, ahead=DRAWS) as others:
+    with Begun(
+        [functools.partial(again, replication) for replication in further], workers, ahead=DRAWS
+    ) as others:
 
         def together(result: RunResult, is_enough: IsEnough) -> Replications:
             made = [drawn(result)]
@@ -145,13 +161,18 @@ def drawing(
 
 
 def draw_again(
-    result: RunResult, replications: int = DRAWS, is_enough: IsEnough = lambda _: False, workers: int | None = None
+    result: RunResult,
+    replications: int = DRAWS,
+    is_enough: IsEnough = lambda _: False,
+    workers: int | None = None,
 ) -> Replications:
     """Run further replications of a result's plan, up to ``replications`` or until there are enough.
 
     A process of the user's own may count or print, so that is run here, one after another.
     """
-    draw = functools.partial(simulate_plan, result.scenario, result.plan, result.seed, processes=result.processes)
+    draw = functools.partial(
+        simulate_plan, result.scenario, result.plan, result.seed, processes=result.processes
+    )
     further = range(result.replication + 1, result.replication + replications)
     with drawing(draw, further, 1 if result.processes else workers) as together:
         return together(result, is_enough)

@@ -79,11 +79,16 @@ class RunResult:
         The share shed stands first, since every other figure of such a run is of the little that was served.
         """
         plan, capital, warnings = self.plan, self.plan.money.capital, []
-        demand, shed = self.tokens(self.monthly.demand_requests).sum(), self.tokens(self.shed_requests()).sum()
+        demand = self.tokens(self.monthly.demand_requests).sum()
+        shed = self.tokens(self.shed_requests()).sum()
         if demand > 0 and shed / demand > ABSURD_SHED_FRACTION:
-            warnings.append(f"{shed / demand:.1%} of tokens are shed: the fleet is far too small for this traffic")
+            warnings.append(
+                f"{shed / demand:.1%} of tokens are shed: the fleet is far too small for this traffic"
+            )
         warnings += hardly_meant(self.scenario, plan)
-        for w in never_placed(plan, self.run.windows):  # no room beside the others for what it takes
+        for w in never_placed(
+            plan, self.run.windows
+        ):  # no room beside the others for what it takes
             sizes = [
                 f"{deployment.min_nodes:g} of {plan.clusters[deployment.cluster].nodes} nodes of "
                 f"{plan.clusters[deployment.cluster].name}"
@@ -95,9 +100,14 @@ class RunResult:
                 f"{', '.join(sizes)} or more, which it does not find; add nodes"
             )
         for index, cluster in enumerate(plan.clusters):
-            waiting = [c for c in self.cohorts if c.cluster == index and not np.isfinite(c.in_service_h)]
+            waiting = [
+                c for c in self.cohorts if c.cluster == index and not np.isfinite(c.in_service_h)
+            ]
             if waiting:
-                nodes, paid = sum(c.machines for c in waiting), sum(c.nodes * sum(c.prices_usd) for c in waiting)
+                nodes, paid = (
+                    sum(c.machines for c in waiting),
+                    sum(c.nodes * sum(c.prices_usd) for c in waiting),
+                )
                 warnings.append(
                     f"{counted(nodes, 'node')} of cluster {cluster.name}, delivered and paid ({paid:,.0f} USD), "
                     "did not enter service: for want of power, or too late"
@@ -110,7 +120,8 @@ class RunResult:
             cover = cover_ratio(quarters)[:, -1]
             if broken := np.count_nonzero(cover < least):
                 worst = int(np.nanargmin(cover))
-                when, due = quarters.periods[worst], np.isfinite(cover).sum()
+                when = quarters.periods[worst]
+                due = np.isfinite(cover).sum()
                 warnings.append(
                     f"the loan's covenant is broken in {broken} of {due} fiscal quarters: cash for debt service is "
                     f"{cover[worst]:.2f} times debt service in {when}, {least:g} are agreed"
@@ -119,7 +130,9 @@ class RunResult:
 
     def cost_cents(self, view: View = View.ACCRUAL) -> NDArray[np.int64]:
         """Cost in a view, without income and tax, shape (months, clusters + 1); the last column is the whole site's."""
-        table = self.ledger.totals_cents(Dimension.MONTH, Dimension.CLUSTER, Dimension.ACCOUNT, view=view)
+        table = self.ledger.totals_cents(
+            Dimension.MONTH, Dimension.CLUSTER, Dimension.ACCOUNT, view=view
+        )
         table[:, :, [ACCOUNT_CODES[account] for account in NOT_COST_ACCOUNTS]] = 0
         return np.asarray(table.sum(axis=2), dtype=np.int64)
 
@@ -133,7 +146,9 @@ class RunResult:
 
     def settled_requests(self) -> Floats:
         """Return requests served, served on rented accelerators or shed, shape (months, workloads)."""
-        return quantities.settled_requests(self.monthly.served_requests.sum(axis=1), self.monthly.shed_requests)
+        return quantities.settled_requests(
+            self.monthly.served_requests.sum(axis=1), self.monthly.shed_requests
+        )
 
     def slo_result(self) -> SloResult:
         """Return how this replication stands to the scenario's SLO target."""
@@ -208,23 +223,32 @@ class RunResult:
         if "month" in columns:
             columns["month"] = [f"{month}-01" for month in columns["month"]]
         if given:  # a table in cents
-            columns |= {name: cells / 100 for name, cells in columns.items() if unit_of(name) == DOLLARS}
+            columns |= {
+                name: cells / 100 for name, cells in columns.items() if unit_of(name) == DOLLARS
+            }
         return with_units(pd.DataFrame(columns))
 
 
 def with_units(frame: pd.DataFrame) -> pd.DataFrame:
     """Return a frame with its columns' units, taken from their names, in ``attrs["units"]``."""
-    frame.attrs["units"] = {str(name): unit for name in frame.columns if (unit := unit_of(str(name)))}
+    frame.attrs["units"] = {
+        str(name): unit for name in frame.columns if (unit := unit_of(str(name)))
+    }
     return frame
 
 
 def simulate(
-    scenario: Scenario, seed: int | None = None, replication: int = 0, processes: Sequence[Process] = ()
+    scenario: Scenario,
+    seed: int | None = None,
+    replication: int = 0,
+    processes: Sequence[Process] = (),
 ) -> RunResult:
     """Run a scenario once and return its checked result; ``seed`` overrides the scenario's own."""
     check_whole(seed=0 if seed is None else seed, replication=replication)
     plan = build_plan(scenario)
-    return simulate_plan(scenario, plan, plan.seed if seed is None else seed, replication, processes)
+    return simulate_plan(
+        scenario, plan, plan.seed if seed is None else seed, replication, processes
+    )
 
 
 def check_whole(**stated: object) -> None:
@@ -235,7 +259,11 @@ def check_whole(**stated: object) -> None:
 
 
 def simulate_plan(
-    scenario: Scenario, plan: Plan, seed: int, replication: int = 0, processes: Sequence[Process] = ()
+    scenario: Scenario,
+    plan: Plan,
+    seed: int,
+    replication: int = 0,
+    processes: Sequence[Process] = (),
 ) -> RunResult:
     """Run a compiled scenario once, with the user's own processes."""
     run, monthly = run_engine(plan, seed, replication, processes=processes)
@@ -258,12 +286,18 @@ def simulate_plan(
 def counted_anew(result: RunResult, scenario: Scenario, plan: Plan) -> RunResult:
     """Return a run with its money counted by another plan whose machines are the same, without simulating again."""
     run, log = result.run, result.run.log
-    if not (plan.expansion.rules or plan.processes):  # whose orders go by their prices, which are then the same
+    if not (
+        plan.expansion.rules or plan.processes
+    ):  # whose orders go by their prices, which are then the same
         lists = (log.purchases, log.undelivered)
-        both = ([one._replace(prices_usd=plan.clusters[one.cluster].first_prices_usd) for one in of] for of in lists)
+        both = (
+            [one._replace(prices_usd=plan.clusters[one.cluster].first_prices_usd) for one in of]
+            for of in lists
+        )
         log = replace(log, purchases=next(both), undelivered=next(both))
     drawn_kw = (
-        facility_kw(plan, one.it_kw.sum(axis=0), of.hours) for of, one in zip(run.inputs, run.windows, strict=True)
+        facility_kw(plan, one.it_kw.sum(axis=0), of.hours)
+        for of, one in zip(run.inputs, run.windows, strict=True)
     )
     windows = tuple(map(lambda window, kw: replace(window, facility_kw=kw), run.windows, drawn_kw))
     run = replace(run, log=log, windows=windows)
@@ -280,7 +314,11 @@ def booked_anew(result: RunResult) -> RunResult:
 
 
 def run_engine(
-    plan: Plan, seed: int, replication: int = 0, window_h: int | None = None, processes: Sequence[Process] = ()
+    plan: Plan,
+    seed: int,
+    replication: int = 0,
+    window_h: int | None = None,
+    processes: Sequence[Process] = (),
 ) -> tuple[Run, Monthly]:
     """Run only the simulation: events, hours, months, and the conservation checks."""
     run = run_plan(plan, seed, replication, window_h, processes)

@@ -75,9 +75,12 @@ class Lost:
 @per_run
 def lost_requests(result: RunResult) -> Lost:
     """Return the requests of a run missed by each cause."""
-    plan, rungs = result.plan, _rungs(result)
+    plan = result.plan
+    rungs = _rungs(result)
     missed = np.stack([_missed_by_month(result, late_and_shed) for late_and_shed in rungs])
-    missed[5:] = np.where(_outgrown(plan), missed[4], missed[5:])  # missed since no batch meets the objective
+    missed[5:] = np.where(
+        _outgrown(plan), missed[4], missed[5:]
+    )  # missed since no batch meets the objective
     missed = np.minimum.accumulate(missed, axis=0)
     requests = np.append(missed[:-1] - missed[1:], missed[-1:], axis=0)
     fraction = np.nan_to_num(ratio(requests, result.settled_requests()))
@@ -90,10 +93,17 @@ def _rungs(result: RunResult) -> list[Floats]:
 
     Requests late and shed, shape (2, workloads, hours) each.
     """
-    plan, inputs, machines = result.plan, result.run.inputs, result.run.node_hours
-    rungs = [np.stack([joined(name, result.run.windows) for name in ("late_requests", "shed_requests")])]
+    plan = result.plan
+    inputs = result.run.inputs
+    machines = result.run.node_hours
+    rungs = [
+        np.stack([joined(name, result.run.windows) for name in ("late_requests", "shed_requests")])
+    ]
     if result.processes or plan.processes:
-        inputs = tuple(_without_processes(result, given, nodes) for given, nodes in zip(inputs, machines, strict=True))
+        inputs = tuple(
+            _without_processes(result, given, nodes)
+            for given, nodes in zip(inputs, machines, strict=True)
+        )
         rungs += _missed(plan, inputs, [_as_it_is])
     else:
         rungs += rungs
@@ -103,25 +113,39 @@ def _rungs(result: RunResult) -> list[Floats]:
         inputs = tuple(replace(given, cap_kw=None) for given in inputs)
         rungs += _missed(plan, inputs, [_as_it_is])
     inputs = tuple(
-        replace(given, nodes=nodes.present, lit_fraction=None) for given, nodes in zip(inputs, machines, strict=True)
+        replace(given, nodes=nodes.present, lit_fraction=None)
+        for given, nodes in zip(inputs, machines, strict=True)
     )
     is_whole = not any(nodes.failed.any() or nodes.dark.any() for nodes in machines)
     rungs += rungs[-1:] if is_whole else _missed(plan, inputs, [_as_it_is])
-    inputs = tuple(replace(given, speed=_speed_without_incidents(given), incidents={}) for given in inputs)
-    rungs += _missed(plan, inputs, [_as_it_is, _without_bursts, _up_to_capacity, partial(_up_to_capacity, last_cell=0)])
+    inputs = tuple(
+        replace(given, speed=_speed_without_incidents(given), incidents={}) for given in inputs
+    )
+    rungs += _missed(
+        plan,
+        inputs,
+        [_as_it_is, _without_bursts, _up_to_capacity, partial(_up_to_capacity, last_cell=0)],
+    )
     for rung in rungs[6:]:
         rung[1] = 0.0  # had there been room, it would have been served, late as the rest
     return rungs
 
 
-def _missed(plan: Plan, inputs: Iterable[WindowInput], changes: Sequence[Callable[[Plan], Plan]]) -> list[Floats]:
+def _missed(
+    plan: Plan, inputs: Iterable[WindowInput], changes: Sequence[Callable[[Plan], Plan]]
+) -> list[Floats]:
     """Return the requests missed by consecutive windows under each change of the plan's tables."""
     windows: list[Missed] = []
     before: dict[str, Any] = {}
     for given in inputs:
         windows.append(missed_under(plan, replace(given, **before), changes))
-        before = {"waiting_requests": windows[-1].waiting_requests, "replicas_before": windows[-1].replicas_after}
-    return list(np.stack([joined(name, windows) for name in ("late_requests", "shed_requests")], axis=1))
+        before = {
+            "waiting_requests": windows[-1].waiting_requests,
+            "replicas_before": windows[-1].replicas_after,
+        }
+    return list(
+        np.stack([joined(name, windows) for name in ("late_requests", "shed_requests")], axis=1)
+    )
 
 
 def _speed_without_incidents(given: WindowInput) -> dict[tuple[int, int], Floats]:
@@ -131,7 +155,9 @@ def _speed_without_incidents(given: WindowInput) -> dict[tuple[int, int], Floats
         left = 1.0 - slowed.lost_fraction
         speeds[pair] = speeds[pair].copy()
         slow = speeds[pair][slowed.hours]
-        speeds[pair][slowed.hours] = np.divide(slow, left, out=np.ones_like(slow), where=left > 1e-6)
+        speeds[pair][slowed.hours] = np.divide(
+            slow, left, out=np.ones_like(slow), where=left > 1e-6
+        )
     return speeds
 
 
@@ -141,13 +167,15 @@ def _as_it_is(plan: Plan) -> Plan:
 
 def _without_processes(result: RunResult, given: WindowInput, nodes: NodeHours) -> WindowInput:
     """Return a window's input without what the user's processes change."""
-    plan, log, hours = result.plan, result.run.log, given.nodes.shape[1]
-    demand = given.demand_requests - log.added_requests([load.name for load in plan.workloads], given.first_hour, hours)
-    slowed, speed, incidents = (
-        defaultdict[tuple[int, int], list[SpeedChange]](list),
-        {**given.speed},
-        {**given.incidents},
+    plan = result.plan
+    log = result.run.log
+    hours = given.nodes.shape[1]
+    demand = given.demand_requests - log.added_requests(
+        [load.name for load in plan.workloads], given.first_hour, hours
     )
+    slowed = defaultdict[tuple[int, int], list[SpeedChange]](list)
+    speed = {**given.speed}
+    incidents = {**given.incidents}
     for change in log.speeds():
         if change.process:
             slowed[change.cluster, change.workload].append(change)
@@ -158,10 +186,17 @@ def _without_processes(result: RunResult, given: WindowInput, nodes: NodeHours) 
             speed[pair] = speed[pair] / factor
             lost = 1.0 - (1.0 - slow.lost_fraction) / factor[slow.hours]
             incidents[pair] = replace(slow, lost_fraction=lost)
-    lit = 1.0 if given.lit_fraction is None else np.where(plan.on_site[:, None] > 0.0, given.lit_fraction, 1.0)
+    lit = (
+        1.0
+        if given.lit_fraction is None
+        else np.where(plan.on_site[:, None] > 0.0, given.lit_fraction, 1.0)
+    )
     cap_kw = None if plan.site.cap_kw is None else plan.site.cap_kw[given.hours]
-    there, demand = given.nodes + nodes.taken * lit, np.maximum(demand, 0.0)
-    return replace(given, nodes=there, demand_requests=demand, cap_kw=cap_kw, speed=speed, incidents=incidents)
+    there = given.nodes + nodes.taken * lit
+    demand = np.maximum(demand, 0.0)
+    return replace(
+        given, nodes=there, demand_requests=demand, cap_kw=cap_kw, speed=speed, incidents=incidents
+    )
 
 
 def _without_bursts(plan: Plan) -> Plan:
@@ -169,7 +204,9 @@ def _without_bursts(plan: Plan) -> Plan:
     tables = plan.no_burst_tables
     if tables is None:
         return plan
-    return replace(plan, late_tables=tables[0], refused_tables=tables[1], no_burst_tables=None, burst_tables={})
+    return replace(
+        plan, late_tables=tables[0], refused_tables=tables[1], no_burst_tables=None, burst_tables={}
+    )
 
 
 def _up_to_capacity(plan: Plan, last_cell: int = CAPACITY_CELL) -> Plan:
@@ -208,7 +245,8 @@ def lit_share(result: RunResult, offered: Plan | None = None) -> Floats:
     clusters that may be bought, where the run's own has not all of them.
     """
     plan = offered or result.plan
-    lit, hours = np.ones((len(plan.workloads), plan.hours)), np.arange(plan.hours, dtype=np.float64)
+    lit = np.ones((len(plan.workloads), plan.hours))
+    hours = np.arange(plan.hours, dtype=np.float64)
     here = plan.is_here
     urgent = [w for w, load in enumerate(plan.workloads) if not load.deadline_h and here[w]]
     for outage in result.run.log.site:
@@ -224,7 +262,8 @@ def slo_ceilings(result: RunResult, offered: Plan | None = None) -> dict[str, fl
     of a workload's in months in which no batch meets it.
     """
     demand = np.concatenate([window.demand_requests for window in result.run.windows], axis=1)
-    settled, dark = result.settled_requests(), demand * (1.0 - lit_share(result, offered))
+    settled = result.settled_requests()
+    dark = demand * (1.0 - lit_share(result, offered))
     outages = _missed_by_month(result, np.stack((np.zeros_like(dark), dark)))
     late = np.ones((1, 1))
     for plan in (result.plan, offered or result.plan):
@@ -233,7 +272,10 @@ def slo_ceilings(result: RunResult, offered: Plan | None = None) -> dict[str, fl
         idle = [plan.no_burst_tables[0, list(order), w, 0].min(initial=1.0) for w, order in tables]
         late = np.minimum(late, np.where(_outgrown(plan), 1.0, idle))
     both = outages + np.maximum(settled - outages, 0.0) * late
-    return {name: lowest_share(result.plan, by, settled) for name, by in zip(CEILINGS, (outages, both), strict=True)}
+    return {
+        name: lowest_share(result.plan, by, settled)
+        for name, by in zip(CEILINGS, (outages, both), strict=True)
+    }
 
 
 def worst_reasons(result: RunResult, most: int = 3) -> list[dict[str, str | float]]:
@@ -241,7 +283,8 @@ def worst_reasons(result: RunResult, most: int = 3) -> list[dict[str, str | floa
 
     Nothing is named that takes less than one request in a hundred thousand.
     """
-    lost, plan = lost_requests(result), result.plan
+    lost = lost_requests(result)
+    plan = result.plan
     share = np.nan_to_num(ratio(lost.requests.sum(axis=1), result.settled_requests().sum(axis=0)))
     reasons: list[dict[str, str | float]] = []
     for place in np.argsort(-share, axis=None, kind="stable")[:most].tolist():

@@ -61,15 +61,20 @@ def urgent_accelerators(result: RunResult) -> Floats:
     share = ratio(time[:, urgent].sum(axis=(0, 1)), time.sum(axis=(0, 1)))
     tokens = in_hours(np.ascontiguousarray(plan.tokens_per_request.T), hours) * urgent[:, None]
     asked = ((requests * tokens).sum(axis=0) for requests in (served.sum(axis=0), refused))
-    return quantities.needed(plan.accelerators_per_node @ joined("busy_nodes", windows) * share, *asked)
+    return quantities.needed(
+        plan.accelerators_per_node @ joined("busy_nodes", windows) * share, *asked
+    )
 
 
 @per_run
 def peak_hours(result: RunResult) -> Bools:
     """Return the hours that size the fleet: of each month, those in which urgent demand is within its highest 1%."""
-    needed, edges = np.nan_to_num(urgent_accelerators(result)), result.plan.month_edges_h[1:-1]
+    needed = np.nan_to_num(urgent_accelerators(result))
+    edges = result.plan.month_edges_h[1:-1]
     months = np.split(needed, edges)
-    return np.concatenate([month >= np.quantile(month, 1.0 - PEAK_FRACTION, method="lower") for month in months])
+    return np.concatenate(
+        [month >= np.quantile(month, 1.0 - PEAK_FRACTION, method="lower") for month in months]
+    )
 
 
 def machine_time(result: RunResult, wanted: Bools | None = None) -> Floats:
@@ -85,7 +90,9 @@ def machine_time(result: RunResult, wanted: Bools | None = None) -> Floats:
     for window in result.run.windows:
         for (c, w), slower in window.slower_requests.items():
             hours = slice(window.first_hour, window.first_hour + slower.size)
-            requests[:, c, w] += np.bincount(plan.months.hour_periods[hours], slower * counted[hours], len(requests))
+            requests[:, c, w] += np.bincount(
+                plan.months.hour_periods[hours], slower * counted[hours], len(requests)
+            )
     time = quantities.machine_time(requests, np.moveaxis(plan.requests_per_node_h, 2, 0))
     for c, cluster in enumerate(plan.clusters):  # an API's month is shared by what it asks for each
         if cluster.api is not None:
@@ -98,7 +105,8 @@ def _peak_shares(result: RunResult) -> Floats:
 
     Shape (months, clusters + 1, workloads + 1); the site as a whole does no work.
     """
-    plan, peak = result.plan, peak_hours(result)
+    plan = result.plan
+    peak = peak_hours(result)
     busy, present = (
         np.add.reduceat(joined(name, parts) * peak, plan.month_edges_h[:-1], axis=-1).T
         for name, parts in (("busy_nodes", result.run.windows), ("present", result.run.node_hours))
@@ -111,7 +119,10 @@ def _peak_shares(result: RunResult) -> Floats:
 @per_run
 def unit_economics(result: RunResult) -> UnitEconomics:
     """Return a run's unit economics by month, under the policy of its scenario."""
-    plan, monthly, rented, policy = result.plan, result.monthly, result.rented, result.scenario.finance.allocation
+    plan = result.plan
+    monthly = result.monthly
+    rented = result.rented
+    policy = result.scenario.finance.allocation
     table = result.ledger.totals_cents(Dimension.MONTH, Dimension.CLUSTER, Dimension.ACCOUNT)
     served = np.concatenate([monthly.served_requests, rented.requests[:, None]], axis=1)
 
@@ -129,23 +140,42 @@ def unit_economics(result: RunResult) -> UnitEconomics:
     # Of the site as a whole it is what was served on rented machines; where nobody was at work, the reserve bears it.
     time = np.concatenate([machine_time(result), result.tokens(rented.requests)[:, None]], axis=1)
     nobody = beside(np.zeros(len(plan.workloads)), 1.0)
-    tokens, asked = result.tokens(served).sum(axis=1, keepdims=True), result.tokens(monthly.demand_requests)
-    others = [beside(weights) for weights in (tokens, asked[:, None], asked.sum(axis=0))] if policy == "by-use" else []
+    tokens, asked = (
+        result.tokens(served).sum(axis=1, keepdims=True),
+        result.tokens(monthly.demand_requests),
+    )
+    others = (
+        [beside(weights) for weights in (tokens, asked[:, None], asked.sum(axis=0))]
+        if policy == "by-use"
+        else []
+    )
     by_use = by_capacity = quantities.shares(beside(time), *others, nobody)
     if policy != "by-use":
         at_peak = _peak_shares(result) if policy == "peak-responsibility" else np.zeros_like(by_use)
         by_capacity = quantities.shares(at_peak, nobody)
-    credited = np.pad(table[:, -1:, ACCOUNT_CODES[Account.SLA_CREDITS]], ((0, 0), (len(plan.clusters), 0)))
+    credited = np.pad(
+        table[:, -1:, ACCOUNT_CODES[Account.SLA_CREDITS]], ((0, 0), (len(plan.clusters), 0))
+    )
     missed = quantities.shares(beside(credited_tokens(plan, monthly, rented))[:, None], nobody)
-    running = split_cents(used - credited, by_use) + split_cents(credited, np.broadcast_to(missed, by_use.shape))
+    running = split_cents(used - credited, by_use) + split_cents(
+        credited, np.broadcast_to(missed, by_use.shape)
+    )
     cost = running + split_cents(capacity, by_capacity)
-    earned = served * (0.0 if (price := plan.money.market.token_price) is None else plan.request_usd(price)[:, None])
-    revenue = split_cents(-table[:, :, ACCOUNT_CODES[Account.REVENUE]], quantities.shares(beside(earned), nobody))
+    earned = served * (
+        0.0
+        if (price := plan.money.market.token_price) is None
+        else plan.request_usd(price)[:, None]
+    )
+    revenue = split_cents(
+        -table[:, :, ACCOUNT_CODES[Account.REVENUE]], quantities.shares(beside(earned), nobody)
+    )
     node_h = np.stack([monthly.busy_node_h, monthly.present_node_h]) * plan.accelerators_per_node
     busy_h, on_site_h = np.pad(node_h, ((0, 0), (0, 0), (0, 1)))[..., None]
     busy_h[:, -1, 0] = on_site_h[:, -1, 0] = rented.accelerator_h
     at_work = beside(quantities.shares(time) * busy_h) + nobody * (on_site_h - busy_h)
-    kinds = np.pad(served[..., None] * plan.request_tokens[:, None], ((0, 0), (0, 0), (0, 2), (0, 0)))
+    kinds = np.pad(
+        served[..., None] * plan.request_tokens[:, None], ((0, 0), (0, 0), (0, 2), (0, 0))
+    )
     split = np.zeros(kinds.shape, dtype=np.int64)
     if plan.token_time is not None:
         known = np.broadcast_to(plan.token_time, (len(table), *plan.token_time.shape))

@@ -131,7 +131,8 @@ class _Reader:
     """Reads a folder of actuals, collecting figures and problems."""
 
     def __init__(self, folder: Path, scenario: Scenario) -> None:
-        self.folder, self.scenario = folder, scenario
+        self.folder = folder
+        self.scenario = scenario
         self.grid = MonthGrid(start=scenario.start, horizon_months=scenario.horizon_months)
         self.problems: list[Problem] = []
         self.notes: list[str] = []
@@ -141,9 +142,13 @@ class _Reader:
 
     def wrong(self, file: str, line: int | None, message: str, hint: str | None = None) -> None:
         """Add a problem with a file."""
-        self.problems.append(Problem(file=str(self.folder / file), line=line, message=message, hint=hint))
+        self.problems.append(
+            Problem(file=str(self.folder / file), line=line, message=message, hint=hint)
+        )
 
-    def rows(self, name: str, file: _File, needed: Sequence[str]) -> Iterator[tuple[int, dict[str, str]]]:
+    def rows(
+        self, name: str, file: _File, needed: Sequence[str]
+    ) -> Iterator[tuple[int, dict[str, str]]]:
         """Yield a file's rows by the planner's column names, with line numbers; none where columns are missing."""
         raw = read_bytes(self.folder / name, MAX_FILE_BYTES)
         try:
@@ -152,7 +157,12 @@ class _Reader:
             header = next(reader, [])
             absent = [heading for heading in file.columns if heading not in header]
             for heading in absent:
-                self.wrong(name, 1, f"no column {heading!r}", nearest(heading, header) or f"it has {choices(header)}")
+                self.wrong(
+                    name,
+                    1,
+                    f"no column {heading!r}",
+                    nearest(heading, header) or f"it has {choices(header)}",
+                )
             names = [file.columns.get(heading, heading) for heading in header]
             twice = sorted({name for name in names if names.count(name) > 1})
             missing = [name for name in needed if name not in names] if not absent else []
@@ -165,20 +175,34 @@ class _Reader:
                 return
             for row in reader:
                 if len(row) != len(header):
-                    self.wrong(name, reader.line_num, f"has {len(row)} cells where the heading has {len(header)}")
+                    self.wrong(
+                        name,
+                        reader.line_num,
+                        f"has {len(row)} cells where the heading has {len(header)}",
+                    )
                 elif len(self.problems) < MAX_PROBLEMS:
-                    yield reader.line_num, dict(zip(names, (cell.strip() for cell in row), strict=True))
+                    yield (
+                        reader.line_num,
+                        dict(zip(names, (cell.strip() for cell in row), strict=True)),
+                    )
         except (UnicodeDecodeError, csv.Error) as error:
             self.wrong(name, None, f"is not a CSV file: {error}")
 
     def number(self, name: str, line: int, text: str, *, comma: bool) -> float | None:
         """Return a cell as a number; None, with a problem recorded, where it is not one."""
         try:
-            number = float(text.replace(".", "").replace(",", ".") if comma else text.replace(",", ""))
+            number = float(
+                text.replace(".", "").replace(",", ".") if comma else text.replace(",", "")
+            )
         except ValueError:
             number = math.nan
         if not math.isfinite(number):
-            self.wrong(name, line, f"{text!r} is no number", None if comma else "decimal_comma: true reads 1.234,5")
+            self.wrong(
+                name,
+                line,
+                f"{text!r} is no number",
+                None if comma else "decimal_comma: true reads 1.234,5",
+            )
             return None
         return number
 
@@ -190,7 +214,11 @@ class _Reader:
         month = f"{parts[1]}-{parts[2]}"
         labels = self.grid.labels
         if month not in labels:
-            self.wrong(name, line, f"{month} lies outside the plan, which runs from {labels[0]} to {labels[-1]}")
+            self.wrong(
+                name,
+                line,
+                f"{month} lies outside the plan, which runs from {labels[0]} to {labels[-1]}",
+            )
             return None
         self.covered.setdefault(name, set()).add(month)
         return month
@@ -216,13 +244,21 @@ class _Reader:
             if text == LEAVE_OUT:
                 continue
             if text not in BOOKED:
-                hint = nearest(text, BOOKED) or f"name it under files.{name}.accounts in {MAPPING}, or {LEAVE_OUT}"
+                hint = (
+                    nearest(text, BOOKED)
+                    or f"name it under files.{name}.accounts in {MAPPING}, or {LEAVE_OUT}"
+                )
                 self.wrong(name, line, f"unknown account {row['account']!r}", hint)
                 continue
             usd = self.number(name, line, row["usd"], comma=file.decimal_comma)
             cluster = row.get("cluster", FLEET) or FLEET
             if cluster not in (FLEET, "site", *self.scenario.clusters):
-                self.wrong(name, line, f"unknown cluster {cluster!r}", nearest(cluster, self.scenario.clusters))
+                self.wrong(
+                    name,
+                    line,
+                    f"unknown cluster {cluster!r}",
+                    nearest(cluster, self.scenario.clusters),
+                )
             if month is None or usd is None:
                 continue
             if self.is_repeated(name, line, row["account"], month, cluster):
@@ -238,9 +274,16 @@ class _Reader:
             month = self.month(name, line, row["month"])
             kind: Literal["cluster", "workload"] = "workload" if "workload" in row else "cluster"
             of = row.get(kind, FLEET) or FLEET
-            there = self.scenario.workloads if kind == "workload" else (*self.scenario.clusters, FLEET)
+            there = (
+                self.scenario.workloads if kind == "workload" else (*self.scenario.clusters, FLEET)
+            )
             if of not in there:
-                self.wrong(name, line, f"unknown {kind} {of!r}", nearest(of, there) or f"there are {choices(there)}")
+                self.wrong(
+                    name,
+                    line,
+                    f"unknown {kind} {of!r}",
+                    nearest(of, there) or f"there are {choices(there)}",
+                )
                 continue
             if month is None:
                 continue
@@ -253,7 +296,9 @@ class _Reader:
                     continue
                 if figure not in allowed:
                     ignored[figure] = None
-                elif (number := self.number(name, line, cell, comma=file.decimal_comma)) is not None:
+                elif (
+                    number := self.number(name, line, cell, comma=file.decimal_comma)
+                ) is not None:
                     self.put(Seen(kind, of, figure), month, number)
         if ignored:
             self.notes.append(f"{name}: not held against the plan: {choices(ignored)}")
@@ -262,14 +307,25 @@ class _Reader:
         """Read vLLM's Prometheus counters."""
         unknown = [w for w in file.workloads.values() if w not in self.scenario.workloads]
         for workload in unknown:
-            self.wrong(MAPPING, None, f"unknown workload {workload!r}", nearest(workload, self.scenario.workloads))
+            self.wrong(
+                MAPPING,
+                None,
+                f"unknown workload {workload!r}",
+                nearest(workload, self.scenario.workloads),
+            )
         rows = list(self.rows(name, file, ("time", "metric", "value")))
         if unknown or self.problems:
             return
-        objectives = {w: (load.slo.ttft_s, load.slo.tpot_s) for w, load in self.scenario.workloads.items()}
-        figures = monthly_metrics(rows, self.grid, file.workloads, objectives, functools.partial(self.wrong, name))
+        objectives = {
+            w: (load.slo.ttft_s, load.slo.tpot_s) for w, load in self.scenario.workloads.items()
+        }
+        figures = monthly_metrics(
+            rows, self.grid, file.workloads, objectives, functools.partial(self.wrong, name)
+        )
         if any(figure == "slo_attainment_fraction" for _, figure, _ in figures):
-            self.notes.append(f"{name}: SLO attainment is at most this: requests refused are not among vLLM's")
+            self.notes.append(
+                f"{name}: SLO attainment is at most this: requests refused are not among vLLM's"
+            )
         for (workload, figure, month), number in figures.items():
             self.covered.setdefault(name, set()).add(month)
             kind: Literal["cluster", "workload"] = "workload" if workload else "cluster"
@@ -305,14 +361,24 @@ def read_actuals(folder: Path, scenario: Scenario) -> "Actuals":
             hint = "months run from the plan's first without a gap, and every file has them all"
             reader.wrong(name, None, f"{choices(missing)} missing", hint)
     raise_all(reader.problems[:MAX_PROBLEMS])
-    booked = {seen.name: sum(cells.values()) for seen, cells in reader.cells.items() if seen.kind == "account"}
-    if turned := [name for name in booked if name in (Account.REVENUE, Account.RESALE) and booked[name] > 0]:
-        message = f"{choices(turned)} would be a cost: income is negative in the ledger as it is read"
+    booked = {
+        seen.name: sum(cells.values())
+        for seen, cells in reader.cells.items()
+        if seen.kind == "account"
+    }
+    if turned := [
+        name for name in booked if name in (Account.REVENUE, Account.RESALE) and booked[name] > 0
+    ]:
+        message = (
+            f"{choices(turned)} would be a cost: income is negative in the ledger as it is read"
+        )
         hint = "add income: positive to the finance file"
         raise ScenarioError(Problem(file=str(folder / MAPPING), message=message, hint=hint))
     series = {
         # An account without a row in a month was not booked in it; a figure without one was not measured.
-        seen: np.array([cells.get(month, 0.0 if seen.kind == "account" else math.nan) for month in months])
+        seen: np.array(
+            [cells.get(month, 0.0 if seen.kind == "account" else math.nan) for month in months]
+        )
         for seen, cells in reader.cells.items()
     }
     return Actuals(months=months, series=series, mapping=mapping, notes=tuple(reader.notes))

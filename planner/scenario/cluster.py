@@ -5,16 +5,30 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
-from planner.scenario.fields import BelowOne, Fraction, NonNegative, Plausible, Positive, Price, Spread, YearlyChange
+from planner.scenario.fields import (
+    BelowOne,
+    Fraction,
+    NonNegative,
+    Plausible,
+    Positive,
+    Price,
+    Spread,
+    YearlyChange,
+)
 from planner.validation import Strict
 
 Rent = Annotated[Positive, Plausible.prior("rent_spot_h200", "rent_ondemand_b200")]
 AcceleratorPrice = Annotated[Price, Plausible.prior("gpu_module_price_mi325x", "capex_allin_b200")]
 RentChange = Annotated[
-    YearlyChange, Plausible(-0.75, 0.9, "three-year rents rose by 21 to 81% from August 2025 to July 2026")
+    YearlyChange,
+    Plausible(-0.75, 0.9, "three-year rents rose by 21 to 81% from August 2025 to July 2026"),
 ]
-BookLife = Annotated[int, Field(ge=1, le=240), Plausible(12, 96, "prior book_life, 3 to 6 years, and two beyond")]
-Residual = Annotated[Fraction, Plausible(0, 0.6, "priors resale_36m_amd 0.1 to resale_12m_nvidia 0.65")]
+BookLife = Annotated[
+    int, Field(ge=1, le=240), Plausible(12, 96, "prior book_life, 3 to 6 years, and two beyond")
+]
+Residual = Annotated[
+    Fraction, Plausible(0, 0.6, "priors resale_36m_amd 0.1 to resale_12m_nvidia 0.65")
+]
 TermMonths = Annotated[int, Field(ge=1, le=120), Plausible(1, 60, "one month to five years")]
 
 
@@ -24,17 +38,22 @@ _APIS = "assumption: below the cheapest and above the dearest API"
 class TokenPrice(Strict):
     """Prices per million tokens that may change from year to year; the word api stands for the catalogue's."""
 
-    model_config = ConfigDict(json_schema_extra=lambda s: s.update(anyOf=[{"type": s.pop("type")}, {"const": "api"}]))
+    model_config = ConfigDict(
+        json_schema_extra=lambda s: s.update(anyOf=[{"type": s.pop("type")}, {"const": "api"}])
+    )
 
     input_usd_per_million_tokens: Annotated[Price, Plausible(0.005, 200, _APIS)] | None = None
     """Price of a million prompt tokens on the first day. Default: the catalogue's API price of the model."""
     output_usd_per_million_tokens: Annotated[Price, Plausible(0.005, 1000, _APIS)] | None = None
     """Price of a million generated tokens on the first day. Default: the catalogue's API price of the model."""
-    cached_input_usd_per_million_tokens: Annotated[Price, Plausible(0.0002, 100, _APIS)] | None = None
+    cached_input_usd_per_million_tokens: Annotated[Price, Plausible(0.0002, 100, _APIS)] | None = (
+        None
+    )
     """Price of a million prompt tokens found in the prefix cache (a workload's prefix_cache_hit_fraction) on the first
     day. Default: the catalogue's with its input price, or else 0.05 of the input price: lists ask 2 to 10%."""
     change_per_year: Annotated[
-        YearlyChange, Plausible(-0.99, 1, "prior api_price_decline_fixed_quality: falls of 0.6 to 0.98")
+        YearlyChange,
+        Plausible(-0.99, 1, "prior api_price_decline_fixed_quality: falls of 0.6 to 0.98"),
     ] = 0.0
     """Yearly change of all; -0.9 is a fall of 90%. Default 0: a contract price (Epoch: markets fall 60 to 98%)."""
 
@@ -45,9 +64,12 @@ class TokenPrice(Strict):
 
     @model_validator(mode="after")
     def _cached_is_not_dearer(self) -> "TokenPrice":
-        cached, plain = self.cached_input_usd_per_million_tokens, self.input_usd_per_million_tokens
+        cached = self.cached_input_usd_per_million_tokens
+        plain = self.input_usd_per_million_tokens
         if cached is not None and plain is not None and cached > plain:
-            raise ValueError(f"a cached prompt token at {cached:g} costs more than a fresh one at {plain:g}; swapped?")
+            raise ValueError(
+                f"a cached prompt token at {cached:g} costs more than a fresh one at {plain:g}; swapped?"
+            )
         return self
 
 
@@ -116,7 +138,9 @@ class HourlyRental(Strict):
     rent_ondemand_h200, rent_spot_h200 and so on)."""
     change_per_year: RentChange = 0.0
     """Yearly change of the rent, month by month. Default 0: today's."""
-    startup_h: Annotated[float, Field(ge=0, le=168), Plausible(0, 2, "6 to 60 minutes, published")] | None = None
+    startup_h: (
+        Annotated[float, Field(ge=0, le=168), Plausible(0, 2, "6 to 60 minutes, published")] | None
+    ) = None
     """Hours from asking for a machine to its first request: start, image, weights and engine. They are billed.
     Default: the catalogue's for the vendor, 0.5 of NVIDIA's and 1 of AMD's (priors rental_startup_nvidia and so on)."""
     hold_h: Annotated[int, Field(ge=1, le=8784), Plausible(1, 336, "an hour to two weeks")] = 24
@@ -124,11 +148,17 @@ class HourlyRental(Strict):
     minimum_h: Annotated[int, Field(ge=1, le=8784), Plausible(1, 168, "an hour to a week")] = 1
     """Hours that are billed at least from each start; a machine is held for them. Default 1: NVIDIA clouds state no
     minimum, and the hour is the step of a run."""
-    available_fraction: Annotated[Fraction, Plausible(0.02, 1, "B200 in 2026 to all in 2025")] | None = None
+    available_fraction: (
+        Annotated[Fraction, Plausible(0.02, 1, "B200 in 2026 to all in 2025")] | None
+    ) = None
     """Share of days on which machines can be had; at other times none starts, and those held stay. Default: the
     catalogue's for the part: H100 0.70, H200 0.21, B200 0.04, MI325X 0 (priors rental_available_h200 and so on)."""
     gap_days: (
-        Annotated[float, Field(ge=0.1, le=3650), Plausible(0.5, 110, "1.5 days, H100, to the longest gap of B200")]
+        Annotated[
+            float,
+            Field(ge=0.1, le=3650),
+            Plausible(0.5, 110, "1.5 days, H100, to the longest gap of B200"),
+        ]
         | None
     ) = None
     """Mean days for which none can be had; whoever rents the same part is sold out together. Default: the catalogue's
@@ -138,7 +168,9 @@ class HourlyRental(Strict):
 class RentedNodes(HourlyRental):
     """Nodes at a provider, held and paid while the load needs them; the provider pays power, space and repairs."""
 
-    warm_nodes: Annotated[int, Field(ge=0, le=1_000_000), Plausible(0, 25000, "as nodes")] | Literal["all"] = 0
+    warm_nodes: (
+        Annotated[int, Field(ge=0, le=1_000_000), Plausible(0, 25000, "as nodes")] | Literal["all"]
+    ) = 0
     """Nodes that are held at all times, from when they can be had; all holds every node. Default 0: as many are held
     as the load needs within the SLO target, whole replicas counted, up to the cluster's nodes."""
 
@@ -156,10 +188,13 @@ class Spot(RentedNodes):
     kind: Literal["spot"]
     """Rented by the hour until someone pays more."""
     interruptions_per_year: (
-        Annotated[float, Field(ge=0, le=8760), Plausible(0.5, 2000, "twice a year to five a day")] | None
+        Annotated[float, Field(ge=0, le=8760), Plausible(0.5, 2000, "twice a year to five a day")]
+        | None
     ) = None
     """Times a year that a node is taken back. Default: the catalogue's, 2.3 (prior spot_interruptions)."""
-    interruption_h: Annotated[Positive, Plausible(0.05, 720, "assumption: minutes to a month")] = 4.0
+    interruption_h: Annotated[Positive, Plausible(0.05, 720, "assumption: minutes to a month")] = (
+        4.0
+    )
     """Mean hours until another takes its place. Default 4: assumption."""
     together_fraction: Annotated[Fraction, Plausible(0, 1, "a share")] | None = None
     """Share of interruptions that take all nodes of the part at once. Default: the catalogue's, 0.92 (prior
@@ -176,11 +211,15 @@ class Api(Strict):
     Default overflow: what is owned or rented works first."""
     token_prices: Annotated[dict[str, TokenPrice], Field(max_length=64, default_factory=dict)]
     """Prices by model. Default: the catalogue's for the model, where it has one (planner catalog show MODEL)."""
-    max_tokens_per_s: Annotated[Positive, Plausible(100, 1e9, "a small quota to nobody's")] | None = None
+    max_tokens_per_s: (
+        Annotated[Positive, Plausible(100, 1e9, "a small quota to nobody's")] | None
+    ) = None
     """Prompt and generated tokens that it takes at most. Default: as many as come."""
 
 
-Contract = Annotated[Reserved | OperatingLease | FinanceLease | OnDemand | Spot | Api, Field(discriminator="kind")]
+Contract = Annotated[
+    Reserved | OperatingLease | FinanceLease | OnDemand | Spot | Api, Field(discriminator="kind")
+]
 ON_SITE = (OperatingLease, FinanceLease)
 """Contracts of machines that stand at the own site."""
 
@@ -208,7 +247,9 @@ class Order(Strict):
     """Weeks by which the delivery may slip. Default 0 / 2 / 12: assumption; new parts slipped two quarters and more."""
     deliveries: Annotated[int, Field(ge=1, le=100), Plausible(1, 52, "assumption")] = 1
     """Number of equal shipments. Default 1: all at once."""
-    delivery_interval_weeks: Annotated[float, Field(ge=0, le=520), Plausible(0.1, 52, "assumption")] = 4.0
+    delivery_interval_weeks: Annotated[
+        float, Field(ge=0, le=520), Plausible(0.1, 52, "assumption")
+    ] = 4.0
     """Weeks between shipments. Default 4: a month."""
     acceptance_failure_fraction: Annotated[Fraction, Plausible.prior("deployment_doa_rate")] = 0.07
     """Share of nodes that fail acceptance and go through a hard repair first. Default 0.07: 9 of 128 H100 servers."""
@@ -219,7 +260,9 @@ class Order(Strict):
     @model_validator(mode="after")
     def _paid_once(self) -> "Order":
         if (total := sum(payment.fraction for payment in self.payments)) > 1.0 + 1e-9:
-            raise ValueError(f"the payments are {total:.4g} of the price; together they are at most 1")
+            raise ValueError(
+                f"the payments are {total:.4g} of the price; together they are at most 1"
+            )
         return self
 
 
@@ -228,18 +271,29 @@ class Owned(Strict):
 
     bought: datetime.date
     """Day they were delivered and paid, before the start: age, warranty, resale and tax depreciation count from it."""
-    cost_usd: Annotated[NonNegative, Plausible(1000, 5e10, "one used accelerator to the largest sites")] | None = None
+    cost_usd: (
+        Annotated[NonNegative, Plausible(1000, 5e10, "one used accelerator to the largest sites")]
+        | None
+    ) = None
     """What all of them cost. Default: the cluster's prices, as quoted on the day they were bought."""
     book_value_usd: Annotated[NonNegative, Plausible(0, 5e10, "as what they cost")] | None = None
     """What they stand at in the books on the first day. Default: cost less depreciation since that day."""
-    remaining_months: Annotated[int, Field(ge=0, le=240), Plausible(0, 96, "as depreciation_months")] | None = None
+    remaining_months: (
+        Annotated[int, Field(ge=0, le=240), Plausible(0, 96, "as depreciation_months")] | None
+    ) = None
     """Months over which that book value is written off to the residual. Default: what is left of the book life, up to
     the next whole month."""
 
     @model_validator(mode="after")
     def _book_within_cost(self) -> "Owned":
-        if self.cost_usd is not None and self.book_value_usd is not None and self.book_value_usd > self.cost_usd:
-            raise ValueError(f"a book value of {self.book_value_usd:,.2f} is above the cost, {self.cost_usd:,.2f}")
+        if (
+            self.cost_usd is not None
+            and self.book_value_usd is not None
+            and self.book_value_usd > self.cost_usd
+        ):
+            raise ValueError(
+                f"a book value of {self.book_value_usd:,.2f} is above the cost, {self.cost_usd:,.2f}"
+            )
         return self
 
 
@@ -276,7 +330,9 @@ class ResalePoint(Strict):
 
     age_months: Annotated[float, Field(gt=0, le=600), Plausible(1, 120, "assumption")]
     """Months since it was delivered."""
-    fraction_of_new: Annotated[float, Field(gt=0, le=1), Plausible(0.01, 1, "used is not dearer than new")]
+    fraction_of_new: Annotated[
+        float, Field(gt=0, le=1), Plausible(0.01, 1, "used is not dearer than new")
+    ]
     """Price as a share of what it cost."""
 
 
@@ -284,7 +340,12 @@ class ComponentBooks(Strict):
     """Depreciation of one kind of component of a cluster."""
 
     depreciation_months: (
-        Annotated[int, Field(ge=1, le=240), Plausible(12, 120, "prior book_life, and ten years for networks")] | None
+        Annotated[
+            int,
+            Field(ge=1, le=240),
+            Plausible(12, 120, "prior book_life, and ten years for networks"),
+        ]
+        | None
     ) = None
     """Its book life. Default: the cluster's."""
     residual_fraction: Annotated[Fraction, Plausible(0, 0.6, "as the cluster's")] | None = None
@@ -307,9 +368,13 @@ class Components(Strict):
 class MeasuredAt(Strict):
     """The request lengths at which a throughput was measured or claimed."""
 
-    input_tokens: Annotated[Positive, Plausible(1, 2000000, "one token to the longest contexts sold")]
+    input_tokens: Annotated[
+        Positive, Plausible(1, 2000000, "one token to the longest contexts sold")
+    ]
     """Prompt tokens of a request."""
-    output_tokens: Annotated[Positive, Plausible(1, 200000, "one token to the longest answers sold")]
+    output_tokens: Annotated[
+        Positive, Plausible(1, 200000, "one token to the longest answers sold")
+    ]
     """Generated tokens of a request."""
 
 
@@ -338,14 +403,19 @@ class Cluster(Strict):
     accelerator: str
     """Accelerator, by its catalogue name."""
     nodes: Annotated[
-        int, Field(ge=0, le=1_000_000), Plausible(1, 25000, "the largest clusters announced, 200,000 accelerators")
+        int,
+        Field(ge=0, le=1_000_000),
+        Plausible(1, 25000, "the largest clusters announced, 200,000 accelerators"),
     ]
     """Servers bought."""
     engine: str = "auto"
     """Serving engine. Default auto: of those the catalogue has for the accelerator's vendor the one with which a node
     serves most of a workload within its objective, by workload; layouts.csv says which."""
     engine_date: (
-        Annotated[datetime.date, Field(ge=datetime.date(2024, 1, 1), le=datetime.date(2100, 12, 31))] | None
+        Annotated[
+            datetime.date, Field(ge=datetime.date(2024, 1, 1), le=datetime.date(2100, 12, 31))
+        ]
+        | None
     ) = None
     """Release date of the image that the cluster runs on the first day; speed is moved along the stack's course of
     maturing from the date of the calibration's measurements to it. Default: as those were measured."""
@@ -353,7 +423,8 @@ class Cluster(Strict):
     """Arithmetic this cluster serves in, but for workloads that do not allow it. Default: of what each workload allows
     that in which a node serves most."""
     tensor_parallel: (
-        Annotated[int, Field(ge=1, le=1024), Plausible(1, 72, "one accelerator to a rack of 72")] | None
+        Annotated[int, Field(ge=1, le=1024), Plausible(1, 72, "one accelerator to a rack of 72")]
+        | None
     ) = None
     """Accelerators per replica; of those that decode where prompts are prefilled apart. Default: the number that serves
     most per accelerator within the objective."""
@@ -365,12 +436,16 @@ class Cluster(Strict):
     Default auto: what serves most, by workload; layouts.csv says which."""
     max_sequences: (
         Annotated[
-            int, Field(ge=1, le=1_000_000), Plausible(1, 16_384, "assumption: eight times the engines' own 2,048")
+            int,
+            Field(ge=1, le=1_000_000),
+            Plausible(1, 16_384, "assumption: eight times the engines' own 2,048"),
         ]
         | None
     ) = None
     """Sequences the engine admits at once, per attention group. Default: 2,048, the engines' own."""
-    chunk_tokens: Annotated[int, Field(ge=16, le=1_000_000), Plausible(128, 65_536, "engines' range")] | None = None
+    chunk_tokens: (
+        Annotated[int, Field(ge=16, le=1_000_000), Plausible(128, 65_536, "engines' range")] | None
+    ) = None
     """Prompt tokens that one step computes at most, beside the sequences that decode; workers that only prefill take
     16,384. Default: what serves most within the objective, of 256, 512 and so on to 16,384, by workload; layouts.csv
     says which."""
@@ -402,7 +477,9 @@ class Cluster(Strict):
     throughput_measured_at: MeasuredAt | None = None
     """Request lengths at which that throughput was measured. Default none: needed wherever a throughput is stated."""
     throughput_multiplier: Annotated[
-        float, Field(gt=0, le=100), Plausible(0.1, 10, "public measurements differ from the model by a factor of two")
+        float,
+        Field(gt=0, le=100),
+        Plausible(0.1, 10, "public measurements differ from the model by a factor of two"),
     ] = 1.0
     """Factor on what an accelerator sustains, e.g. your measurement over ours. Default 1: the calibrated model."""
     accelerator_price_usd: AcceleratorPrice | None = None
@@ -421,10 +498,13 @@ class Cluster(Strict):
     resale_curve: Annotated[tuple[ResalePoint, ...], Field(max_length=60)] = ()
     """What its used servers fetch by age, for what retires and for the end value. Default: its part's curve in the
     catalogue where it has one (priors resale_12m_h200 and so on), else its vendor's (resale_12m_nvidia)."""
-    resale_multiplier: Annotated[NonNegative, Plausible.prior("resale_multiplier_amd", "resale_multiplier")] = 1.0
+    resale_multiplier: Annotated[
+        NonNegative, Plausible.prior("resale_multiplier_amd", "resale_multiplier")
+    ] = 1.0
     """Factor on its resale curve, beside that of finance. Default 1: the curve as it is."""
     embodied_kg_per_node: (
-        Annotated[NonNegative, Plausible.prior("embodied_server_h200", "embodied_server_mi325x")] | None
+        Annotated[NonNegative, Plausible.prior("embodied_server_h200", "embodied_server_mi325x")]
+        | None
     ) = None
     """Emissions of making one node, kgCO2e. Default: the catalogue's, where it has one."""
 
@@ -433,7 +513,9 @@ class Cluster(Strict):
     def _without_machines(cls, raw: Any) -> Any:
         """Fill in that an API has no machines."""
         contract = raw.get("contract") if isinstance(raw, dict) else None
-        is_api = isinstance(contract, Api) or (isinstance(contract, dict) and contract.get("kind") == "api")
+        is_api = isinstance(contract, Api) or (
+            isinstance(contract, dict) and contract.get("kind") == "api"
+        )
         return {"accelerator": "", "nodes": 0, **raw} if is_api else raw
 
     @property
@@ -445,26 +527,41 @@ class Cluster(Strict):
     def _consistent(self) -> "Cluster":
         if self.is_api and (self.accelerator or self.nodes):
             raise ValueError("an API has no machines of yours: leave accelerator and nodes out")
-        if self.throughput_tokens_per_s_per_accelerator is not None and self.throughput_measured_at is None:
+        if (
+            self.throughput_tokens_per_s_per_accelerator is not None
+            and self.throughput_measured_at is None
+        ):
             raise ValueError(
                 "throughput_tokens_per_s_per_accelerator holds at the lengths it was measured at; state them, e.g. "
                 "throughput_measured_at: {input_tokens: 1024, output_tokens: 1024}"
             )
         if self.components is not None and self.contract is not None:
-            raise ValueError("components are of machines that are bought: leave them out under a contract")
-        stated = self.owned is not None and (self.owned.book_value_usd, self.owned.remaining_months) != (None, None)
+            raise ValueError(
+                "components are of machines that are bought: leave them out under a contract"
+            )
+        stated = self.owned is not None and (
+            self.owned.book_value_usd,
+            self.owned.remaining_months,
+        ) != (None, None)
         if self.components is not None and stated:
             message = "a book value or life stated for owned machines is of all their parts: leave components out"
             raise ValueError(message)
         if self.contract is not None and (self.order is not None or self.owned is not None):
-            raise ValueError("a contract's machines are neither ordered nor owned: state online for its first day")
+            raise ValueError(
+                "a contract's machines are neither ordered nor owned: state online for its first day"
+            )
         if sum(key is not None for key in (self.online, self.order, self.owned)) > 1:
             raise ValueError(
                 "online, order and owned exclude each other: an order decides when the nodes come online, and what is "
                 "owned serves from the first day"
             )
-        if self.throughput_tokens_per_s_per_accelerator is not None and self.prefill_decode == "disaggregated":
-            raise ValueError("a stated throughput is that of the whole cluster: leave prefill_decode out")
+        if (
+            self.throughput_tokens_per_s_per_accelerator is not None
+            and self.prefill_decode == "disaggregated"
+        ):
+            raise ValueError(
+                "a stated throughput is that of the whole cluster: leave prefill_decode out"
+            )
         ages = [point.age_months for point in self.resale_curve]
         if ages != sorted(set(ages)):
             raise ValueError("the ages of resale_curve must rise from point to point")

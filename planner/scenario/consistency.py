@@ -29,7 +29,9 @@ from planner.yaml_io import KeyPath
 
 def check_scenario(scenario: Scenario) -> None:
     """Raise one ScenarioError that lists every contradiction."""
-    catalog, site, software = scenario.load_catalog(), scenario.site, scenario.software
+    catalog = scenario.load_catalog()
+    site = scenario.site
+    software = scenario.software
     end = add_months(scenario.start, scenario.horizon_months)
     problems: list[Problem] = []
 
@@ -42,34 +44,60 @@ def check_scenario(scenario: Scenario) -> None:
             f"{len(scenario.workloads)} workloads on {len(scenario.clusters)} clusters over {scenario.horizon_months} "
             f"months take about {size / 1e9:.1f} GB; a run may take {MOST_BYTES / 1e9:g}"
         )
-        report(("horizon_months",), message, "shorten the horizon, or join workloads and clusters that are alike")
+        report(
+            ("horizon_months",),
+            message,
+            "shorten the horizon, or join workloads and clusters that are alike",
+        )
     _reported(scenario.load_calibration, ("calibration",), report, as_one=True)
     _check_workloads(scenario, catalog, report)
     _check_clusters(scenario, catalog, end, report)
     _check_references(scenario, report)
     for name in scenario.slo_target.workloads:
         if scenario.slo_target.scope == "fleet":
-            report(("slo_target", "workloads"), "is of single workloads, and the scope is the fleet")
+            report(
+                ("slo_target", "workloads"), "is of single workloads, and the scope is the fleet"
+            )
         elif name not in scenario.workloads:
             hint = nearest(name, scenario.workloads)
             report(("slo_target", "workloads", name), "no workload is called so", hint)
     if scenario.sizing is not None:
         _check_choices(scenario, scenario.sizing, end, report)
     for path, stated in (
-        (("reliability", "vendor_failure_multiplier"), scenario.reliability.vendor_failure_multiplier),
+        (
+            ("reliability", "vendor_failure_multiplier"),
+            scenario.reliability.vendor_failure_multiplier,
+        ),
         (("software", "engineers_per_800"), software.engineers_per_800),
         (("software", "vendor_incident_multiplier"), software.vendor_incident_multiplier),
         (("software", "rollback_impossible_fraction"), software.rollback_impossible_fraction),
-        (("software", "vendor_software_speedup_multiplier"), software.vendor_software_speedup_multiplier),
-        (("software", "engineers"), software.engineers if isinstance(software.engineers, dict) else {}),
+        (
+            ("software", "vendor_software_speedup_multiplier"),
+            software.vendor_software_speedup_multiplier,
+        ),
+        (
+            ("software", "engineers"),
+            software.engineers if isinstance(software.engineers, dict) else {},
+        ),
     ):
         for vendor in stated:
             _check_known((*path, vendor), "vendor", vendor, catalog.vendors, report)
-    known = [name.removesuffix("_failure_rate") for name in catalog.priors if name.endswith("_failure_rate")]
+    known = [
+        name.removesuffix("_failure_rate")
+        for name in catalog.priors
+        if name.endswith("_failure_rate")
+    ]
     for (*section, key), prior in scenario.reliability.left_open().items():
         if prior not in catalog.priors:
-            hint = nearest(str(section[-1]), known) or f"the catalogue has figures for {choices(known)}"
-            report(("reliability", *section), f"states no {key}, and the catalogue has no figure for it", hint)
+            hint = (
+                nearest(str(section[-1]), known)
+                or f"the catalogue has figures for {choices(known)}"
+            )
+            report(
+                ("reliability", *section),
+                f"states no {key}, and the catalogue has no figure for it",
+                hint,
+            )
     engines = {stack.engine.value: stack for stack in catalog.stacks.values()}
     for index, step in enumerate(software.steps):
         place: KeyPath = ("software", "steps", index)
@@ -83,13 +111,21 @@ def check_scenario(scenario: Scenario) -> None:
         zone = window_zone(site, catalog.tariffs[site.tariff])
         if zone is not None and not is_zone(zone):
             key = "timezone" if site.electricity.timezone is not None else "windows"
-            report(("site", "electricity", key), f"unknown time zone {zone!r}", nearest(zone, zone_names()))
+            report(
+                ("site", "electricity", key),
+                f"unknown time zone {zone!r}",
+                nearest(zone, zone_names()),
+            )
     if site.electricity.windows and site.electricity_usd_per_kwh is not None:
-        report(("site", "electricity_usd_per_kwh"), "has no effect beside electricity.windows, which price every hour")
+        report(
+            ("site", "electricity_usd_per_kwh"),
+            "has no effect beside electricity.windows, which price every hour",
+        )
     # What the finance package finds wrong is said at the place where the user wrote it.
     _reported(lambda: tariff_of(site, 0.0), ("site", "electricity", "windows"), report)
     for name, cluster in scenario.clusters.items():
-        discounts, quotes = functools.partial(standing_price, cluster, 0.0), functools.partial(dated_quotes, cluster)
+        discounts = functools.partial(standing_price, cluster, 0.0)
+        quotes = functools.partial(dated_quotes, cluster)
         _reported(discounts, ("clusters", name, "volume_discounts"), report)
         _reported(quotes, ("clusters", name, "quotes"), report)
     raise_all(problems)
@@ -116,7 +152,8 @@ def hourly_bytes(scenario: Scenario) -> int:
     Requests by workload and cluster, some of each alone, and as much again while tables are written.
     """
     hours = scenario.horizon_months / MONTHS_PER_YEAR * HOURS_PER_YEAR
-    workloads, clusters = len(scenario.workloads), len(scenario.clusters)
+    workloads = len(scenario.workloads)
+    clusters = len(scenario.clusters)
     return round(16.0 * hours * (workloads * clusters + 8.0 * clusters + 3.0 * workloads))
 
 
@@ -124,28 +161,44 @@ def _check_workloads(scenario: Scenario, catalog: Catalog, report: Report) -> No
     for name, workload in scenario.workloads.items():
         path: KeyPath = ("workloads", name)
         for index, precision in enumerate(workload.precisions):
-            _check_known((*path, "precisions", index), "precision", precision, catalog.precisions, report)
+            _check_known(
+                (*path, "precisions", index), "precision", precision, catalog.precisions, report
+            )
         if _check_known((*path, "model"), "model", workload.model, catalog.models, report):
             longest = catalog.models[workload.model].max_context_tokens.value
             sides = {"input": workload.lengths.input, "output": workload.lengths.output}
-            every = ((side, *one) for side, length in sides.items() for one in length.quantiles.items())
-            beyond = next(((side, share, tokens) for side, share, tokens in every if tokens > longest), None)
+            every = (
+                (side, *one) for side, length in sides.items() for one in length.quantiles.items()
+            )
+            beyond = next(
+                ((side, share, tokens) for side, share, tokens in every if tokens > longest), None
+            )
             if beyond is not None:
-                message = f"{beyond[2]:,.0f} tokens exceed the {longest:,} that {workload.model} accepts"
+                message = (
+                    f"{beyond[2]:,.0f} tokens exceed the {longest:,} that {workload.model} accepts"
+                )
                 report((*path, "lengths", beyond[0], "quantiles", beyond[1]), message)
             elif (mean := sum(length.within(longest).mean for length in sides.values())) > longest:
                 message = f"a mean request of {mean:,.0f} tokens exceeds the {longest:,} that {workload.model} accepts"
                 report((*path, "lengths"), message)
-        if isinstance(workload.growth, GrowthTable):  # read here, once, so that a missing file is found with the rest
+        if isinstance(
+            workload.growth, GrowthTable
+        ):  # read here, once, so that a missing file is found with the rest
             place = (*path, "growth", "file")
             read = functools.partial(scenario.document.file_at, place, workload.growth.file)
             _reported(read, place, report, as_one=True)
         zone = workload.load_profile.timezone
         if not is_zone(zone):
-            report((*path, "load_profile", "timezone"), f"unknown time zone {zone!r}", nearest(zone, zone_names()))
+            report(
+                (*path, "load_profile", "timezone"),
+                f"unknown time zone {zone!r}",
+                nearest(zone, zone_names()),
+            )
 
 
-def _check_clusters(scenario: Scenario, catalog: Catalog, end: datetime.date, report: Report) -> None:
+def _check_clusters(
+    scenario: Scenario, catalog: Catalog, end: datetime.date, report: Report
+) -> None:
     for name, cluster in scenario.clusters.items():
         path: KeyPath = ("clusters", name)
         if cluster.online is not None and not scenario.start <= cluster.online < end:
@@ -156,49 +209,87 @@ def _check_clusters(scenario: Scenario, catalog: Catalog, end: datetime.date, re
         bought = cluster.owned.bought if cluster.owned is not None else None
         if bought is not None and bought >= scenario.start:
             message = f"{bought} is not before the start, {scenario.start}"
-            report((*path, "owned", "bought"), message, f"for machines bought later write online: {bought}")
+            report(
+                (*path, "owned", "bought"),
+                message,
+                f"for machines bought later write online: {bought}",
+            )
         elif bought is not None and bought < add_months(scenario.start, -MOST_OWNED_MONTHS):
             years = MOST_OWNED_MONTHS // MONTHS_PER_YEAR
-            report((*path, "owned", "bought"), f"{bought} is more than {years} years before the start")
-        for_a_term = cluster.contract is not None and not isinstance(cluster.contract, OnDemand | Spot)
+            report(
+                (*path, "owned", "bought"), f"{bought} is more than {years} years before the start"
+            )
+        for_a_term = cluster.contract is not None and not isinstance(
+            cluster.contract, OnDemand | Spot
+        )
         if for_a_term and any(rule.cluster == name for rule in scenario.expansion.rules):
             message = "a review cannot enlarge or reduce machines taken for a term"
-            report((*path, "contract"), message, "add another cluster for it: bought, on-demand or spot")
+            report(
+                (*path, "contract"),
+                message,
+                "add another cluster for it: bought, on-demand or spot",
+            )
         place = (*path, "accelerator")
-        if cluster.is_api or not _check_known(place, "accelerator", cluster.accelerator, catalog.accelerators, report):
+        if cluster.is_api or not _check_known(
+            place, "accelerator", cluster.accelerator, catalog.accelerators, report
+        ):
             continue
         part = catalog.accelerators[cluster.accelerator]
         vendor = part.vendor.value
         if cluster.engine != "auto":
-            _reported(functools.partial(catalog.stack, vendor, cluster.engine), (*path, "engine"), report, as_one=True)
+            _reported(
+                functools.partial(catalog.stack, vendor, cluster.engine),
+                (*path, "engine"),
+                report,
+                as_one=True,
+            )
         if not cluster.resale_curve and not catalog.resale_priors(cluster.accelerator):
             message = f"the catalogue says nothing of what used servers of {vendor} fetch"
             hint = f"state resale_curve, or add priors such as resale_12m_{vendor} to your catalogue file"
             report((*path, "resale_curve"), message, hint)
         hosted = cluster.contract is not None and not isinstance(cluster.contract, ON_SITE)
-        if cluster.accelerator_price_usd is None and part.accelerator_price_usd is None and not hosted:
+        if (
+            cluster.accelerator_price_usd is None
+            and part.accelerator_price_usd is None
+            and not hosted
+        ):
             message = (
                 f"the {scenario.catalog.assumptions!r} catalogue has no price for {cluster.accelerator}; "
                 "state accelerator_price_usd and price_source"
             )
             report(path, message)
-        if _check_known((*path, "precision"), "precision", cluster.precision, catalog.precisions, report):
+        if _check_known(
+            (*path, "precision"), "precision", cluster.precision, catalog.precisions, report
+        ):
             falls_back_for = catalog.precisions[str(cluster.precision)].falls_back_for
-            if cluster.precision not in part.dense_tflops and not (falls_back_for and falls_back_for.value == "all"):
-                report((*path, "precision"), f"{cluster.accelerator} has no {cluster.precision} arithmetic")
+            if cluster.precision not in part.dense_tflops and not (
+                falls_back_for and falls_back_for.value == "all"
+            ):
+                report(
+                    (*path, "precision"),
+                    f"{cluster.accelerator} has no {cluster.precision} arithmetic",
+                )
         first = cluster.online or scenario.start
         if cluster.retire is not None and cluster.retire <= first:
             report((*path, "retire"), f"{cluster.retire} is not after its first day, {first}")
 
 
-def _check_known(path: KeyPath, what: str, name: str | None, known: Mapping[str, object], report: Report) -> bool:
+def _check_known(
+    path: KeyPath, what: str, name: str | None, known: Mapping[str, object], report: Report
+) -> bool:
     """Return whether a name is stated and in the catalogue; report an unknown one."""
     if name is not None and name not in known:
-        report(path, f"unknown {what} {name!r}", nearest(name, known) or f"the catalogue has {choices(known)}")
+        report(
+            path,
+            f"unknown {what} {name!r}",
+            nearest(name, known) or f"the catalogue has {choices(known)}",
+        )
     return name in known
 
 
-def _reported(build: Callable[[], object], path: KeyPath, report: Report, *, as_one: bool = False) -> None:
+def _reported(
+    build: Callable[[], object], path: KeyPath, report: Report, *, as_one: bool = False
+) -> None:
     """Report the problems raised by a function, one by one or as a single message."""
     try:
         build()
@@ -212,18 +303,29 @@ _OF_FORECASTS = {"target_fraction", "max_nodes_per_order", "forecast_months", "g
 
 def _check_references(scenario: Scenario, report: Report) -> None:
     """Check every place that names a cluster."""
-    known = {**scenario.clusters, **(scenario.document.content.get("clusters") or {})}  # those left out as wrong too
+    known = {
+        **scenario.clusters,
+        **(scenario.document.content.get("clusters") or {}),
+    }  # those left out as wrong too
 
     def named(path: KeyPath, name: str) -> None:
         if name not in known:
-            report(path, f"no cluster is called {name!r}", nearest(name, known) or f"there are {choices(known)}")
+            report(
+                path,
+                f"no cluster is called {name!r}",
+                nearest(name, known) or f"there are {choices(known)}",
+            )
 
     for workload_name, workload in scenario.workloads.items():
         for index, name in enumerate(workload.cluster_preference):
             named(("workloads", workload_name, "cluster_preference", index), name)
         if workload.cluster_preference and scenario.routing != "preference":
             message = f"has no effect under routing: {scenario.routing}"
-            report(("workloads", workload_name, "cluster_preference"), message, "set routing: preference")
+            report(
+                ("workloads", workload_name, "cluster_preference"),
+                message,
+                "set routing: preference",
+            )
     for index, rule in enumerate(scenario.expansion.rules):
         named(("expansion", "rules", index, "cluster"), rule.cluster)
         if rule.watch is not None:
@@ -232,7 +334,11 @@ def _check_references(scenario: Scenario, report: Report) -> None:
                 message = f"has no effect: {rule.when} is the fleet's, not one cluster's"
                 report(("expansion", "rules", index, "watch"), message, "leave it out")
         for key in () if rule.forecasts else sorted(_OF_FORECASTS & rule.model_fields_set):
-            report(("expansion", "rules", index, key), f"has no effect under when: {rule.when}", "leave it out")
+            report(
+                ("expansion", "rules", index, key),
+                f"has no effect under when: {rule.when}",
+                "leave it out",
+            )
     for kind in ("clusters", "retire") if scenario.sizing else ():
         for name in getattr(scenario.sizing, kind):
             named(("sizing", kind, name), name)
@@ -243,20 +349,31 @@ def _check_choices(scenario: Scenario, choose: Sizing, end: datetime.date, repor
     if choose.max_rented_accelerators is not None and scenario.finance.burst_rental is None:
         hint = "state finance.burst_rental, with its price"
         report(("sizing", "max_rented_accelerators"), "has no terms of rent", hint)
-    ordered = [name for name in choose.clusters if name in scenario.clusters and scenario.clusters[name].order]
+    ordered = [
+        name
+        for name in choose.clusters
+        if name in scenario.clusters and scenario.clusters[name].order
+    ]
     if choose.orders == "reactive" and not ordered:
         hint = "give a cluster its order: {placed: <day>, lead_weeks: <weeks>}"
-        report(("sizing", "orders"), "reactive needs a cluster with an order, and so a lead time", hint)
+        report(
+            ("sizing", "orders"), "reactive needs a cluster with an order, and so a lead time", hint
+        )
     opened = [
         cluster
         for name in choose.clusters
         if (cluster := scenario.clusters.get(name)) and not choose.clusters[name].dates
     ]
-    first = scenario.start if any(cluster.order is None for cluster in opened) else datetime.date.min
+    first = (
+        scenario.start if any(cluster.order is None for cluster in opened) else datetime.date.min
+    )
     for index, day in enumerate(choose.windows if isinstance(choose.windows, tuple) else ()):
         if not first <= day < end:
             side = "before the start" if day < first else "after the end"
-            report(("sizing", "windows", index), f"{day} is {side} of the horizon, {scenario.start} to {end}")
+            report(
+                ("sizing", "windows", index),
+                f"{day} is {side} of the horizon, {scenario.start} to {end}",
+            )
     for name, choice in choose.clusters.items():
         if (cluster := scenario.clusters.get(name)) is None:
             continue  # reported with the references
@@ -272,7 +389,10 @@ def _check_choices(scenario: Scenario, choose: Sizing, end: datetime.date, repor
             elif date + lead >= end:
                 report(path, f"what is ordered on {date} comes after the end of the horizon, {end}")
             elif cluster.retire is not None and date + lead >= cluster.retire:
-                report(path, f"what is ordered on {date} comes after the cluster retires, {cluster.retire}")
+                report(
+                    path,
+                    f"what is ordered on {date} comes after the cluster retires, {cluster.retire}",
+                )
     for name, dates in choose.retire.items():
         for index, date in enumerate(dates):
             if not scenario.start < date < end:
@@ -280,7 +400,10 @@ def _check_choices(scenario: Scenario, choose: Sizing, end: datetime.date, repor
                 report(("sizing", "retire", name, index), message)
 
 
-_SLIPS = [(row["unit"], row["written_in"], float(Fraction(row["times"]))) for row in data_rows(__file__, "slips.csv")]
+_SLIPS = [
+    (row["unit"], row["written_in"], float(Fraction(row["times"])))
+    for row in data_rows(__file__, "slips.csv")
+]
 """Unit of the field, the unit in which it may be written by a slip, and what its number is then multiplied by; the
 likeliest first. Of the year's hours about a quarter are worked."""
 
@@ -292,7 +415,11 @@ def implausible(scenario: Scenario) -> list[Problem]:
     problems = []
     for path, number, mark in _numbers(scenario, ()):
         price = prices.get(path)
-        said = price if price is not None and price[1] else far_off(path, number, mark, catalog) or price
+        said = (
+            price
+            if price is not None and price[1]
+            else far_off(path, number, mark, catalog) or price
+        )
         if said is not None:
             problems.append(scenario.document.problem(path, *said))
     return problems
@@ -303,16 +430,25 @@ _FAR_FROM_CATALOGUE = 4.0
 _LEAST_PAID = 0.1  # of the catalogue's price of a server: less is not what machines owned have cost, even used
 
 
-def _odd_prices(scenario: Scenario, catalog: Catalog) -> Iterator[tuple[KeyPath, tuple[str, str | None]]]:
+def _odd_prices(
+    scenario: Scenario, catalog: Catalog
+) -> Iterator[tuple[KeyPath, tuple[str, str | None]]]:
     """Yield accelerator prices far from the catalogue's, and costs of owned machines that are implausible."""
     for name, cluster in scenario.machines.items():
         part = catalog.accelerator(cluster.accelerator)
-        listed, place, key = part.accelerator_price_usd, ("clusters", name), "accelerator_price_usd"
+        listed = part.accelerator_price_usd
+        place = ("clusters", name)
+        key = "accelerator_price_usd"
         if listed is None or listed.value <= 0.0:
             continue
         per_node = int(part.accelerators_per_node.value)
-        stated: list[tuple[KeyPath, float | None]] = [((*place, key), cluster.accelerator_price_usd)]
-        stated += [((*place, "quotes", n, key), q.accelerator_price_usd) for n, q in enumerate(cluster.quotes)]
+        stated: list[tuple[KeyPath, float | None]] = [
+            ((*place, key), cluster.accelerator_price_usd)
+        ]
+        stated += [
+            ((*place, "quotes", n, key), q.accelerator_price_usd)
+            for n, q in enumerate(cluster.quotes)
+        ]
         for path, price in stated:
             if price and not 1 / _FAR_FROM_CATALOGUE <= price / listed.value <= _FAR_FROM_CATALOGUE:
                 message = (
@@ -322,23 +458,31 @@ def _odd_prices(scenario: Scenario, catalog: Catalog) -> Iterator[tuple[KeyPath,
                 looks = listed.value < price <= _FAR_FROM_CATALOGUE * listed.value * per_node
                 hint = f"{_shown(price / per_node)}? {_shown(price)} looks like the price of a node"
                 yield path, (message, hint if looks else None)
-        cost, count = cluster.owned.cost_usd if cluster.owned is not None else None, cluster.nodes * per_node
+        cost = cluster.owned.cost_usd if cluster.owned is not None else None
+        count = cluster.nodes * per_node
         if cost and count and not _LEAST_PAID <= cost / count / listed.value <= _FAR_FROM_CATALOGUE:
             message = (
                 f"{_shown(cost)} for all {cluster.nodes:,} nodes is {_shown(cost / count)} an accelerator, which is "
                 f"hardly meant: the catalogue has {_shown(listed.value)}"
             )
-            looks = cost * cluster.nodes <= _FAR_FROM_CATALOGUE * listed.value * count and cost / count < listed.value
+            looks = (
+                cost * cluster.nodes <= _FAR_FROM_CATALOGUE * listed.value * count
+                and cost / count < listed.value
+            )
             hint = f"{_shown(cost * cluster.nodes)}? {_shown(cost)} looks like the cost of one node"
             yield (*place, "owned", "cost_usd"), (message, hint if looks else None)
 
 
-def far_off(path: KeyPath, number: float, mark: Plausible, catalog: Catalog) -> tuple[str, str | None] | None:
+def far_off(
+    path: KeyPath, number: float, mark: Plausible, catalog: Catalog
+) -> tuple[str, str | None] | None:
     """Return a message on a number outside its plausible range, with the likely mistake; None inside it."""
     low, high = mark.range(catalog)
     if number == 0 or low <= number <= high:
         return None
-    unit = next((unit for key in reversed(path) if isinstance(key, str) and (unit := unit_of(key))), None)
+    unit = next(
+        (unit for key in reversed(path) if isinstance(key, str) and (unit := unit_of(key))), None
+    )
     message = f"{_shown(number)} is hardly meant: {_shown(low)} to {_shown(high)} is plausible ({mark.source})"
     for of, words, factor in _SLIPS:
         if re.fullmatch(of, unit or "") and low <= number * factor <= high:
@@ -394,7 +538,11 @@ def _fields(model: type[BaseModel]) -> tuple[tuple[str, str, Plausible | None], 
     """Return a model's fields: the key a user writes, its name in the model, and its plausible range."""
     fields = []
     for name, field in model.model_fields.items():
-        marks = (mark for mark in (*field.metadata, *_inner(field.annotation)) if isinstance(mark, Plausible))
+        marks = (
+            mark
+            for mark in (*field.metadata, *_inner(field.annotation))
+            if isinstance(mark, Plausible)
+        )
         fields.append((field.alias or name, name, next(marks, None)))
     return tuple(fields)
 

@@ -4,7 +4,15 @@ import re
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, Discriminator, Field, GetJsonSchemaHandler, Tag, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    Discriminator,
+    Field,
+    GetJsonSchemaHandler,
+    Tag,
+    model_validator,
+)
 from pydantic_core import CoreSchema
 
 from planner.catalog.load import Catalog, load_catalog
@@ -49,13 +57,17 @@ class Plausible:
         low = min(prior.low for prior in priors) / PRIOR_STRETCH
         return float(f"{low:.3g}"), max(prior.high for prior in priors) * PRIOR_STRETCH
 
-    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+    def __get_pydantic_json_schema__(
+        self, core: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
         """Write the range into the JSON schema, for editors and the reference page."""
         low, high = self.range(load_catalog())
         return {**handler(core), "x-plausible": {"low": low, "high": high, "source": self.source}}
 
 
-SitePower = Annotated[Positive, Plausible(10, 2000000.0, "one node to the largest campuses announced, 2 GW")]
+SitePower = Annotated[
+    Positive, Plausible(10, 2000000.0, "one node to the largest campuses announced, 2 GW")
+]
 
 _NAME = re.compile(r"[^\W_][\w.-]{0,63}\Z")
 
@@ -66,7 +78,9 @@ RESERVED = {"fleet": "the whole in every table", "site": "what belongs to no clu
 def _check_name(name: str) -> str:
     """Return a name that is safe as a file name, a spreadsheet cell and a dotted path, or raise an error."""
     if not _NAME.match(name) or ".." in name:
-        raise ValueError("a name is 1 to 64 letters, digits, '-', '_' or '.', beginning with a letter or digit")
+        raise ValueError(
+            "a name is 1 to 64 letters, digits, '-', '_' or '.', beginning with a letter or digit"
+        )
     return name
 
 
@@ -115,5 +129,7 @@ class Spread(Strict):
     @model_validator(mode="after")
     def _ordered(self) -> "Spread":
         if not self.low <= self.base <= self.high:
-            raise ValueError(f"low, base, high must be in order, not {self.low:g}, {self.base:g}, {self.high:g}")
+            raise ValueError(
+                f"low, base, high must be in order, not {self.low:g}, {self.base:g}, {self.high:g}"
+            )
         return self

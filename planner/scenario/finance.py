@@ -5,7 +5,16 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator, model_validator
 
 from planner.scenario.cluster import BookLife, HourlyRental, Residual, TokenPrice
-from planner.scenario.fields import BelowOne, Count, Fraction, NonNegative, Plausible, Positive, Price, YearlyChange
+from planner.scenario.fields import (
+    BelowOne,
+    Count,
+    Fraction,
+    NonNegative,
+    Plausible,
+    Positive,
+    Price,
+    YearlyChange,
+)
 from planner.validation import Strict
 
 
@@ -24,14 +33,18 @@ class BurstRental(HourlyRental):
     def _one_is_to_be_had(self) -> "BurstRental":
         if self.most_accelerators < self.accelerators_per_instance:
             size = self.accelerators_per_instance
-            raise ValueError(f"most_accelerators, {self.most_accelerators}, is less than one instance of {size}")
+            raise ValueError(
+                f"most_accelerators, {self.most_accelerators}, is less than one instance of {size}"
+            )
         return self
 
 
 class Tax(Strict):
     """Income tax, with tax depreciation separate from book depreciation: five-year MACRS, half-year convention."""
 
-    rate_fraction: Annotated[BelowOne, Plausible(0.05, 0.5, "prior tax_rate 0.21 to 0.27; countries from 9 to 35%")]
+    rate_fraction: Annotated[
+        BelowOne, Plausible(0.05, 0.5, "prior tax_rate 0.21 to 0.27; countries from 9 to 35%")
+    ]
     """Combined income tax rate; 0.25 is the US federal 21% and a state's."""
     bonus_fraction: Annotated[Fraction, Plausible(0, 1, "a share")] = 1.0
     """Share of a purchase deducted at once. Default 1: US law for what was bought after 19 January 2025."""
@@ -50,7 +63,9 @@ class Loan(Strict):
     """Share of each purchase that is lent; 0.5 to 0.8 is offered on new accelerators."""
     rate_per_year: Annotated[float, Field(ge=0, le=1), Plausible.prior("loan_rate")]
     """Nominal yearly rate, a twelfth of it charged a month."""
-    term_months: Annotated[int, Field(ge=1, le=240), Plausible(12, 84, "five years a draw are usual")] = 60
+    term_months: Annotated[
+        int, Field(ge=1, le=240), Plausible(12, 84, "five years a draw are usual")
+    ] = 60
     """Months from a draw to its last payment, grace included. Default 60: five years, as filings have it."""
     grace_months: Annotated[int, Field(ge=0, le=239), Plausible(0, 24, "assumption")] = 0
     """Months in which only interest is paid. Default 0: repayment begins at once."""
@@ -68,7 +83,9 @@ class Loan(Strict):
     @model_validator(mode="after")
     def _repaid_within_its_term(self) -> "Loan":
         if self.grace_months >= self.term_months:
-            raise ValueError(f"{self.grace_months} months of grace leave none of {self.term_months} to pay it back in")
+            raise ValueError(
+                f"{self.grace_months} months of grace leave none of {self.term_months} to pay it back in"
+            )
         return self
 
 
@@ -77,14 +94,18 @@ class Finance(Strict):
 
     currency: Literal["USD"] = "USD"
     """Currency of every price. Default USD: the only one; convert other prices at one rate of your own."""
-    fiscal_year_start_month: Annotated[int, Field(ge=1, le=12), Plausible(1, 12, "a month of the year")] = 1
+    fiscal_year_start_month: Annotated[
+        int, Field(ge=1, le=12), Plausible(1, 12, "a month of the year")
+    ] = 1
     """Month in which fiscal years and their quarters begin, in the statements. Default 1: the calendar year."""
     opening_cash_usd: Annotated[NonNegative, Plausible(1000, 1e11, "assumption")] = 0.0
     """Cash on the first day, in the balance sheet. Default 0: the owner pays as bills come."""
     books: Literal["us-gaap", "ifrs"] = "us-gaap"
     """Accounting standard of the statements; no measure but P&L cost moves with it. Default us-gaap: rent stays one
     even cost, and tax is US law."""
-    borrowing_rate_per_year: Annotated[float, Field(ge=0, le=1), Plausible.prior("loan_rate")] | None = None
+    borrowing_rate_per_year: (
+        Annotated[float, Field(ge=0, le=1), Plausible.prior("loan_rate")] | None
+    ) = None
     """Nominal rate at which leases of rented machines are put on the balance sheet. Default: the loan's rate, or else
     discount_rate_per_year."""
     receivable_days: Annotated[float, Field(ge=0, le=365), Plausible(0, 120, "assumption")] = 0.0
@@ -95,7 +116,9 @@ class Finance(Strict):
     """Book life; 48, 60 and 72 are common. Default 36: the horizon of the decision."""
     depreciation_method: Literal["straight-line", "declining-balance"] = "straight-line"
     """How the books write a purchase off. Default straight-line: what published accounts use."""
-    declining_balance_ratio: Annotated[float, Field(gt=0, le=10), Plausible(1, 3, "tax codes: 1.25 to 2.5")] = 2.0
+    declining_balance_ratio: Annotated[
+        float, Field(gt=0, le=10), Plausible(1, 3, "tax codes: 1.25 to 2.5")
+    ] = 2.0
     """Declining balance against straight line in the first month. Default 2: double declining balance."""
     residual_fraction: Residual = 0.2
     """Book value left at the end of book life, as a share of capital. It moves the books alone: NPV, TCO and levelised
@@ -106,7 +129,9 @@ class Finance(Strict):
     end_value: Literal["market", "none"] = "market"
     """What is still owned on the last day counts at resale value, or at nothing, as if scrapped. Default market: what
     a buyer would pay, which no choice of the books moves."""
-    resale_multiplier: Annotated[NonNegative, Plausible.prior("resale_multiplier_amd", "resale_multiplier")] = 1.0
+    resale_multiplier: Annotated[
+        NonNegative, Plausible.prior("resale_multiplier_amd", "resale_multiplier")
+    ] = 1.0
     """Factor on every resale curve, for what retires and for the end value. Default 1: the catalogue's curves (a study
     may draw it from the prior of the same name)."""
     selling_cost_fraction: Annotated[BelowOne, Plausible(0, 0.3, "assumption")] = 0.0
@@ -117,7 +142,9 @@ class Finance(Strict):
     discount_rate_basis: Literal["nominal", "real"] = "nominal"
     """Whether that rate has inflation in it; a real one, r, counts as (1 + r)·(1 + inflation) − 1. Default nominal: as
     lenders quote it."""
-    inflation_per_year: Annotated[YearlyChange, Plausible(-0.02, 0.15, "assumption: above most years since 1950")] = 0.0
+    inflation_per_year: Annotated[
+        YearlyChange, Plausible(-0.02, 0.15, "assumption: above most years since 1950")
+    ] = 0.0
     """General rise of prices: what wages, space, power and carbon rise by where nothing else is stated, and by which
     nominal dollars are turned into real ones, those of the first day. Prices of machines, rents and tokens have paths
     of their own. Default 0: all in dollars of the first day."""
@@ -128,17 +155,27 @@ class Finance(Strict):
     """Maintenance and operations a year, as a share of capital. Default 0.05: published TCO models."""
     insurance_fraction_per_year: Annotated[NonNegative, Plausible.prior("insurance_pct")] = 0.0
     """Insurance a year, as a share of capital. Default 0: inside operations; apart, 0.005 to 0.03 is usual."""
-    property_tax_fraction_per_year: Annotated[NonNegative, Plausible.prior("property_tax_rate")] = 0.0
+    property_tax_fraction_per_year: Annotated[NonNegative, Plausible.prior("property_tax_rate")] = (
+        0.0
+    )
     """Property tax a year on hardware, as a share of its book value. Default 0: exempt, as many states grant."""
-    operations_staff_per_1000_accelerators: Annotated[NonNegative, Plausible(0.1, 100, "assumption")] = 1.0
+    operations_staff_per_1000_accelerators: Annotated[
+        NonNegative, Plausible(0.1, 100, "assumption")
+    ] = 1.0
     """Times 1,000 accelerators, people who run the site. Default 1: about that of a published campus of 300 people."""
-    operations_staff_usd_per_year: Annotated[Price, Plausible(20000, 600000, "assumption")] = 150_000.0
+    operations_staff_usd_per_year: Annotated[Price, Plausible(20000, 600000, "assumption")] = (
+        150_000.0
+    )
     """Fully loaded cost of one of them. Default 150,000: assumption."""
     repair_crew_usd_per_year: Annotated[Price, Plausible(20000, 2000000, "assumption")] = 0.0
     """Cost of one of reliability.repair_crews, as many as there are. Default 0: inside operations_fraction_per_year."""
-    licence_usd_per_accelerator_year: Annotated[Price, Plausible(10, 10000, "vendor suites list about 4,500")] = 0.0
+    licence_usd_per_accelerator_year: Annotated[
+        Price, Plausible(10, 10000, "vendor suites list about 4,500")
+    ] = 0.0
     """Software licences. Default 0: the open serving engines have none."""
-    people_escalator_per_year: Annotated[YearlyChange, Plausible(-0.05, 0.2, "assumption")] | None = None
+    people_escalator_per_year: (
+        Annotated[YearlyChange, Plausible(-0.05, 0.2, "assumption")] | None
+    ) = None
     """Yearly rise of salaries, support and licences. Default: inflation_per_year."""
     spare_part_price_fraction: Annotated[NonNegative, Plausible(0.05, 2, "assumption")] = 0.0
     """Price of a spare part for the stock, as a share of an accelerator's. Default 0: inside operations."""
@@ -150,14 +187,22 @@ class Finance(Strict):
     """Price of a part after the warranty, as a share of an accelerator's. Default 0: inside operations."""
     sla_objective_fraction: Annotated[Fraction, Plausible(0.5, 1, "assumption")] = 0.99
     """Share of a month's tokens that must be in time. Default 0.99: two nines, as API contracts have (assumption)."""
-    sla_credit_usd_per_million_tokens: Annotated[Price, Plausible(0.0005, 1000, "assumption: as token prices")] = 0.0
+    sla_credit_usd_per_million_tokens: Annotated[
+        Price, Plausible(0.0005, 1000, "assumption: as token prices")
+    ] = 0.0
     """Credit for tokens late or shed beyond that share, by workload. Default 0: no contract promises any."""
-    carbon_usd_per_tonne: Annotated[Price, Plausible(1, 500, "assumption: above every carbon market")] = 0.0
+    carbon_usd_per_tonne: Annotated[
+        Price, Plausible(1, 500, "assumption: above every carbon market")
+    ] = 0.0
     """Price of operational emissions. Default 0: no price on them in most US states."""
-    carbon_change_per_year: Annotated[YearlyChange, Plausible(-0.5, 0.5, "assumption")] | None = None
+    carbon_change_per_year: Annotated[YearlyChange, Plausible(-0.5, 0.5, "assumption")] | None = (
+        None
+    )
     """Yearly change of that price. Default: inflation_per_year."""
     service_life_months: Annotated[
-        int, Field(ge=1, le=240), Plausible(24, 144, "prior book_life, 3 to 6 years, and twice that")
+        int,
+        Field(ge=1, le=240),
+        Plausible(24, 144, "prior book_life, 3 to 6 years, and twice that"),
     ] = 60
     """Life over which embodied emissions are spread. Default 60: book lives of large operators, 5 to 6 years."""
     allocation: Literal["peak-responsibility", "by-use", "marginal"] = "peak-responsibility"

@@ -30,7 +30,15 @@ from planner.finance.months import add_months
 from planner.scenario.consistency import check_scenario
 from planner.scenario.scenario import Future, Scenario
 from planner.validation import sound_part, validate
-from planner.yaml_io import Document, KeyPath, Location, document_of_mapping, dotted, parse_document, read_document
+from planner.yaml_io import (
+    Document,
+    KeyPath,
+    Location,
+    document_of_mapping,
+    dotted,
+    parse_document,
+    read_document,
+)
 
 MAX_EXTENDS = 16
 
@@ -57,34 +65,48 @@ def load_scenario(source: Source, overrides: Sequence[str] = ()) -> Scenario:
 def kind_of(document: Document) -> Literal["scenario", "study"]:
     """Return whether a file is a study, which names scenarios, or a scenario, which states machines or traffic."""
     keys = set(document.content) if isinstance(document.content, dict) else set()
-    return "study" if "scenarios" in keys and not keys & {"workloads", "clusters", "extends"} else "scenario"
+    return (
+        "study"
+        if "scenarios" in keys and not keys & {"workloads", "clusters", "extends"}
+        else "scenario"
+    )
 
 
 def document_of(source: str | os.PathLike[str] | Mapping[str, Any]) -> Document:
     """Read a scenario from a file or a dict, merged over the files it extends, unchecked."""
     if isinstance(source, Mapping):
-        read, path = document_of_mapping(source), Path("dict")
+        read = document_of_mapping(source)
+        path = Path("dict")
     else:
-        read, path = read_document(Path(source)), Path(source)
+        read = read_document(Path(source))
+        path = Path(source)
     return _over_base(read, path, ())
 
 
 def scenario_from_document(document: Document, overrides: Sequence[str] = ()) -> Scenario:
     """Apply overrides to merged content, then validate it, also across fields."""
     document.before, document.overrides = document.copy(), tuple(overrides)
-    for number, override in enumerate(overrides, start=1):  # dotted.path=value, the value being YAML: [1, 2], {a: 1}
+    for number, override in enumerate(
+        overrides, start=1
+    ):  # dotted.path=value, the value being YAML: [1, 2], {a: 1}
         origin = f"--set #{number}"
         path_text, equals, value_text = override.partition("=")
         keys: KeyPath = tuple(path_text.strip().split("."))
         if not equals or not all(keys):
             message = f"{override!r} is not of the form dotted.path=value"
-            raise ScenarioError(Problem(file=origin, message=message, hint="for example clusters.h200.nodes=80"))
+            raise ScenarioError(
+                Problem(file=origin, message=message, hint="for example clusters.h200.nodes=80")
+            )
         if keys == ("extends",):
             message = "cannot be set: the file that a scenario extends is read before any --set"
             raise ScenarioError(Problem(file=origin, path="extends", message=message))
         value = parse_document(value_text, origin)
         if not (paths := _matching(document.content, keys)):
-            raise ScenarioError(Problem(file=origin, path=path_text.strip(), message="matches nothing in the scenario"))
+            raise ScenarioError(
+                Problem(
+                    file=origin, path=path_text.strip(), message="matches nothing in the scenario"
+                )
+            )
         for path in paths:
             _set(document, path, _related(document, path, value), origin)
     lay_presets_under(document)
@@ -92,14 +114,17 @@ def scenario_from_document(document: Document, overrides: Sequence[str] = ()) ->
         scenario = validate(Scenario, document)
     except ScenarioError as error:
         sound = sound_part(Scenario, document) if isinstance(document.content, dict) else None
-        if sound is not None:  # what is wrong between its parts is said with what is wrong in themselves
+        if (
+            sound is not None
+        ):  # what is wrong between its parts is said with what is wrong in themselves
             sound._document = document
             try:
                 check_scenario(sound)
             except ScenarioError as further:
                 raise ScenarioError([*error.problems, *further.problems]) from None
         raise
-    scenario._document, scenario._read = document, scenario_from_document
+    scenario._document = document
+    scenario._read = scenario_from_document
     check_scenario(scenario)
     scenario.load_code()
     return with_catalog(scenario)
@@ -107,33 +132,52 @@ def scenario_from_document(document: Document, overrides: Sequence[str] = ()) ->
 
 def with_catalog(scenario: Scenario) -> Scenario:
     """Return the scenario with the catalogue's vendor figures and longest lengths filled in, for plans and studies."""
-    catalog, reliability, software = scenario.load_catalog(), scenario.reliability, scenario.software
-    vendors, workloads = catalog.vendors, dict(scenario.workloads)
+    catalog = scenario.load_catalog()
+    reliability = scenario.reliability
+    software = scenario.software
+    vendors = catalog.vendors
+    workloads = dict(scenario.workloads)
     # The model's context is the longest length of workloads whose quantiles state none.
     for name, workload in workloads.items():
-        longest, tokens = catalog.models[workload.model].max_context_tokens.value, workload.lengths
+        longest = catalog.models[workload.model].max_context_tokens.value
+        tokens = workload.lengths
         sides = {"input": tokens.input.within(longest), "output": tokens.output.within(longest)}
         workloads[name] = workload.model_copy(update={"lengths": tokens.model_copy(update=sides)})
     failures = {name: vendor.failure_multiplier.value for name, vendor in vendors.items()}
     engineers = {name: vendor.engineers_per_800.value for name, vendor in vendors.items()}
     incidents = {name: vendor.ratio("incident_multiplier") for name, vendor in vendors.items()}
     maturing = {name: vendor.ratio("maturing_multiplier") for name, vendor in vendors.items()}
-    stuck = {name: fact.base for name, vendor in vendors.items() if (fact := vendor.rollback_impossible_fraction)}
+    stuck = {
+        name: fact.base
+        for name, vendor in vendors.items()
+        if (fact := vendor.rollback_impossible_fraction)
+    }
     failing = {"vendor_failure_multiplier": failures | reliability.vendor_failure_multiplier}
     by_vendor = {
         "engineers_per_800": engineers | software.engineers_per_800,
         "rollback_impossible_fraction": stuck | software.rollback_impossible_fraction,
         "vendor_incident_multiplier": incidents | software.vendor_incident_multiplier,
-        "vendor_software_speedup_multiplier": maturing | software.vendor_software_speedup_multiplier,
+        "vendor_software_speedup_multiplier": maturing
+        | software.vendor_software_speedup_multiplier,
     }
-    update = {"reliability": reliability.model_copy(update=failing), "software": software.model_copy(update=by_vendor)}
+    update = {
+        "reliability": reliability.model_copy(update=failing),
+        "software": software.model_copy(update=by_vendor),
+    }
     return scenario.model_copy(update={**update, "workloads": workloads})
 
 
 _PRESET_PATHS: dict[str, tuple[str, ...]] = {
-    **{f"{side}_{what}_tokens": ("lengths", side, what) for side in ("input", "output") for what in ("mean", "p95")},
+    **{
+        f"{side}_{what}_tokens": ("lengths", side, what)
+        for side in ("input", "output")
+        for what in ("mean", "p95")
+    },
     "prefix_cache_hit_fraction": ("prefix_cache_hit_fraction",),
-    **{name: ("load_profile", name) for name in ("peak_to_mean", "trough_to_mean", "weekend_fraction")},
+    **{
+        name: ("load_profile", name)
+        for name in ("peak_to_mean", "trough_to_mean", "weekend_fraction")
+    },
     **{f"noise_{name}": ("noise", name) for name in ("sigma", "correlation_h")},
     "burst_index_of_dispersion": ("burst_index_of_dispersion",),
     **{name: ("slo", name) for name in ("ttft_s", "tpot_s")},
@@ -149,20 +193,37 @@ def lay_presets_under(document: Document) -> None:
     filled = dict(workloads)
     document.content = {**document.content, "workloads": filled}
     for name, stated in workloads.items():
-        if not isinstance(stated, dict) or (preset := stated.get("preset")) not in workload_preset_names():
+        if (
+            not isinstance(stated, dict)
+            or (preset := stated.get("preset")) not in workload_preset_names()
+        ):
             continue
-        figures, filled[name], shape = workload_preset(preset), dict(stated), stated.get("load_profile")
-        own_shape = isinstance(shape, dict) and {"peak_to_mean", "weekend_fraction", "weekly_profile"} & set(shape)
+        figures, filled[name], shape = (
+            workload_preset(preset),
+            dict(stated),
+            stated.get("load_profile"),
+        )
+        own_shape = isinstance(shape, dict) and {
+            "peak_to_mean",
+            "weekend_fraction",
+            "weekly_profile",
+        } & set(shape)
         for field, path in _PRESET_PATHS.items():
             value = figures.get(field)
             if value is None or (path[0] == "load_profile" and own_shape):
                 continue  # a shape of one's own is taken whole: peak, trough and weekend belong together
             if path[0] == "lengths" and value_at(stated, (*path[:-1], "quantiles")):
                 continue
-            if field == "completion_window_h" and stated.get("priority", "deferrable") != "deferrable":
+            if (
+                field == "completion_window_h"
+                and stated.get("priority", "deferrable") != "deferrable"
+            ):
                 continue
-            if field.endswith("p95_tokens"):  # the preset's spread is kept around a mean of the user's own
-                mean, stated_mean = figures[field.replace("p95", "mean")], value_at(stated, (*path[:-1], "mean"))
+            if field.endswith(
+                "p95_tokens"
+            ):  # the preset's spread is kept around a mean of the user's own
+                mean = figures[field.replace("p95", "mean")]
+                stated_mean = value_at(stated, (*path[:-1], "mean"))
                 usable = isinstance(stated_mean, int | float) and not isinstance(stated_mean, bool)
                 value = value / mean * float(stated_mean if usable else mean)
             target = filled[name]
@@ -174,7 +235,9 @@ def lay_presets_under(document: Document) -> None:
             else:
                 if path[-1] not in target:
                     target[path[-1]] = value
-                    document.locations["workloads", name, *path] = Location(f"workload preset {preset}", None)
+                    document.locations["workloads", name, *path] = Location(
+                        f"workload preset {preset}", None
+                    )
 
 
 def value_at(content: Any, path: KeyPath | list[str], absent: object = None) -> Any:
@@ -208,10 +271,14 @@ def _over_base(document: Document, path: Path, below: tuple[str, ...]) -> Docume
         circular = os.path.realpath(base_path) in chain
         if circular or len(chain) > MAX_EXTENDS:
             circle = " -> ".join(os.path.basename(part) for part in (*chain, str(base_path)))  # noqa: PTH119 - plain text
-            raise fail(f"{'extends itself' if circular else f'extends more than {MAX_EXTENDS} deep'}: {circle}")
+            raise fail(
+                f"{'extends itself' if circular else f'extends more than {MAX_EXTENDS} deep'}: {circle}"
+            )
         layers.append(_over_base(read_document(base_path), base_path, chain))
         if not isinstance(layers[-1].content, dict):
-            raise ScenarioError(Problem(file=str(base_path), line=1, message="expected a mapping of keys to values"))
+            raise ScenarioError(
+                Problem(file=str(base_path), line=1, message="expected a mapping of keys to values")
+            )
     base, *over = layers
     for layer in (*over, document):
         merge(base, layer)
@@ -222,9 +289,15 @@ def merge(base: Document, layer: Document) -> None:
     """Merge one document over another in place: mappings merge, other values replace, null removes."""
     gone: dict[KeyPath, bool] = {}
     base.content = _merged(base.content, layer.content, (), gone)
-    stand = [path for path in base.locations if not any(path[:end] in gone for end in range(len(path) + 1))]
+    stand = [
+        path
+        for path in base.locations
+        if not any(path[:end] in gone for end in range(len(path) + 1))
+    ]
     base.locations = {path: base.locations[path] for path in stand}
-    base.locations |= {path: place for path, place in layer.locations.items() if not gone.get(path, False)}
+    base.locations |= {
+        path: place for path, place in layer.locations.items() if not gone.get(path, False)
+    }
 
 
 def _merged(below: Any, above: Any, path: KeyPath, gone: dict[KeyPath, bool]) -> Any:
@@ -248,7 +321,11 @@ def _set(document: Document, keys: KeyPath, value: Document, origin: str) -> Non
     parent = _walk(document.content, keys[:-1])
     if parent is not None and not isinstance(parent, dict):
         # The part of the path that leads to something other than a mapping.
-        ends = (end for end in range(1, len(keys)) if not isinstance(_walk(document.content, keys[:end]), dict))
+        ends = (
+            end
+            for end in range(1, len(keys))
+            if not isinstance(_walk(document.content, keys[:end]), dict)
+        )
         message = f"{dotted(keys[: next(ends)])} holds no keys"
         raise ScenarioError(Problem(file=origin, path=dotted(keys), message=message))
     layer: Any = copy.deepcopy(value.content)
@@ -259,13 +336,15 @@ def _set(document: Document, keys: KeyPath, value: Document, origin: str) -> Non
     merge(document, Document(layer, new | {(*keys, *path): place for path in value.locations}))
 
 
-_TIMES, _LATER = re.compile(r"[×x] ?(\d{1,9}(?:\.\d{1,9})?)"), re.compile(r"([+-]\d{1,4}) (day|week|month)s?")
+_TIMES = re.compile(r"[×x] ?(\d{1,9}(?:\.\d{1,9})?)")
+_LATER = re.compile(r"([+-]\d{1,4}) (day|week|month)s?")
 
 
 def _related(document: Document, path: KeyPath, value: Document) -> Document:
     """Return a value that is given by what is stated: ``×2`` times a number, ``+3 months`` after a date."""
     text = value.content if isinstance(value.content, str) else ""
-    times, later = _TIMES.fullmatch(text), _LATER.fullmatch(text)
+    times = _TIMES.fullmatch(text)
+    later = _LATER.fullmatch(text)
     if not (times or later):
         return value
     stated = _walk(document.content, path)
@@ -279,7 +358,9 @@ def _related(document: Document, path: KeyPath, value: Document) -> Document:
             case ("clusters", name, "online") if stated is None:
                 stated = scenario.start
             case ("clusters", name, "accelerator_price_usd") if stated is None:
-                price = scenario.load_catalog().accelerator(scenario.clusters[str(name)].accelerator)
+                price = scenario.load_catalog().accelerator(
+                    scenario.clusters[str(name)].accelerator
+                )
                 stated = price.accelerator_price_usd and price.accelerator_price_usd.value
 
     def related(before: Any) -> Any:
@@ -291,10 +372,16 @@ def _related(document: Document, path: KeyPath, value: Document) -> Document:
         if later and isinstance(before, datetime.date):
             count = int(later[1])
             days = {"day": 1, "week": 7}.get(later[2])
-            return before + datetime.timedelta(days=count * days) if days else add_months(before, count)
+            return (
+                before + datetime.timedelta(days=count * days)
+                if days
+                else add_months(before, count)
+            )
         kind = "number" if times else "date"
         message = f"{text!r} needs a {kind} to go by, and {dotted(path)} states none"
-        raise ScenarioError(Problem(path=dotted(path), message=message, hint="give the value itself"))
+        raise ScenarioError(
+            Problem(path=dotted(path), message=message, hint="give the value itself")
+        )
 
     return Document(related(stated), value.locations)
 
@@ -305,13 +392,20 @@ SHARED = ("name", "description", "extends", "seed", "start", "horizon_months")
 
 def under(scenario: Scenario, future: Future) -> tuple[Scenario | None, list[str]]:
     """Return a plan in a future, None where that changes nothing of it, and the paths of the future that reach it."""
-    laid, content = [], scenario.document.content
+    laid = []
+    content = scenario.document.content
     for path in future.set:
         keys = tuple(path.split("."))
         if keys[0] in (*SHARED, "futures", "sizing"):
-            raise ScenarioError(Problem(path=path, message="is what plans and futures share; a future cannot set it"))
+            raise ScenarioError(
+                Problem(
+                    path=path, message="is what plans and futures share; a future cannot set it"
+                )
+            )
         among = content.get(keys[0]) if keys[0] in ("clusters", "workloads") else None
-        if _matching(content, keys) and (among is None or len(keys) == 1 or fnmatch.filter(among, keys[1])):
+        if _matching(content, keys) and (
+            among is None or len(keys) == 1 or fnmatch.filter(among, keys[1])
+        ):
             laid.append(path)
     changes = {path: future.set[path] for path in laid}
     return (scenario.with_(changes) if changes else None), laid

@@ -15,7 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from planner.finance.months import MonthGrid
 from planner.validation import choices
 
-PROMPT, GENERATED = "vllm:prompt_tokens_total", "vllm:generation_tokens_total"
+PROMPT = "vllm:prompt_tokens_total"
+GENERATED = "vllm:generation_tokens_total"
 FIRST_TOKEN = "vllm:time_to_first_token_seconds_bucket"
 BETWEEN_TOKENS = (
     "vllm:request_time_per_output_token_seconds_bucket",
@@ -45,32 +46,44 @@ def monthly_metrics(
     """
     figures: dict[Key, float] = {}
     used = {PROMPT, GENERATED, FIRST_TOKEN, *BETWEEN_TOKENS}
-    samples: dict[tuple[str, tuple[tuple[str, str], ...]], list[tuple[datetime.datetime, float]]] = defaultdict(list)
+    samples: dict[
+        tuple[str, tuple[tuple[str, str], ...]], list[tuple[datetime.datetime, float]]
+    ] = defaultdict(list)
     for line, row in rows:
         metric = row["metric"]
         if metric not in used:
             continue
         try:
-            time, total = _time(row["time"]), float(row["value"])
+            time = _time(row["time"])
+            total = float(row["value"])
             if not (math.isfinite(total) and total >= 0):
                 raise ValueError
         except ValueError:
             wrong(line, f"{row['time']!r}, {row['value']!r} are no time and running total", None)
             continue
-        labels = tuple(sorted((k, v) for k, v in row.items() if k not in ("time", "metric", "value")))
+        labels = tuple(
+            sorted((k, v) for k, v in row.items() if k not in ("time", "metric", "value"))
+        )
         samples[metric, labels].append((time, total))
     for needed in (PROMPT, GENERATED):
         if not any(metric == needed for metric, _ in samples):
             wrong(None, f"no rows of {needed}", None)
     models = {dict(labels).get("model_name", "") for _, labels in samples}
     if workloads and (unknown := sorted(models - set(workloads))):
-        wrong(None, f"model_name {choices(unknown)} has no workload", "name it under workloads in mapping.yaml")
+        wrong(
+            None,
+            f"model_name {choices(unknown)} has no workload",
+            "name it under workloads in mapping.yaml",
+        )
         return figures
     # A month that the samples cover in part is refused: it would read as a fall in traffic.
-    times = [time for (metric, _), series in samples.items() if metric == GENERATED for time, _ in series]
+    times = [
+        time for (metric, _), series in samples.items() if metric == GENERATED for time, _ in series
+    ]
     if not times:
         return figures
-    first, last = min(times), max(times)
+    first = min(times)
+    last = max(times)
     edges = [datetime.datetime.combine(edge, datetime.time()) for edge in grid.edges]
     if first > edges[0] + _EDGE:
         message = f"the first sample is of {first:%Y-%m-%d %H:%M}, the plan begins on {grid.start}"
@@ -86,16 +99,23 @@ def monthly_metrics(
         workload = workloads[tags.get("model_name", "")] if workloads else ""
         for (time, before), (_, now) in itertools.pairwise(sorted(series)):
             if (month := f"{time:%Y-%m}") in months:
-                rises[workload, metric, month][tags.get("le", "")] += now - before if now >= before else now
+                rises[workload, metric, month][tags.get("le", "")] += (
+                    now - before if now >= before else now
+                )
     for workload, month in sorted({(workload, month) for workload, _, month in rises}):
         generated, prompt = (rises[workload, metric, month][""] for metric in (GENERATED, PROMPT))
         figures[workload, "served_tokens", month] = generated + prompt
         figures[workload, "served_output_tokens", month] = generated
         if workload:
             there = {metric for w, metric, _ in rises if w == workload}
-            between = next((metric for metric in BETWEEN_TOKENS if metric in there), BETWEEN_TOKENS[0])
+            between = next(
+                (metric for metric in BETWEEN_TOKENS if metric in there), BETWEEN_TOKENS[0]
+            )
             both = zip((FIRST_TOKEN, between), objectives[workload], strict=True)
-            shares = [_share_within(rises.get((workload, metric, month), {}), limit) for metric, limit in both]
+            shares = [
+                _share_within(rises.get((workload, metric, month), {}), limit)
+                for metric, limit in both
+            ]
             if known := [share for share in shares if share is not None]:
                 figures[workload, "slo_attainment_fraction", month] = min(known)
     return figures
@@ -106,15 +126,20 @@ def _share_within(buckets: Mapping[str, float], limit: float) -> float | None:
 
     Buckets are cumulative: ``le`` counts all that took at most so long.
     """
-    edges = sorted((math.inf if le in ("+Inf", "inf", "Inf") else float(le), count) for le, count in buckets.items())
+    edges = sorted(
+        (math.inf if le in ("+Inf", "inf", "Inf") else float(le), count)
+        for le, count in buckets.items()
+    )
     if not edges or edges[-1][1] <= 0:
         return None
-    below, so_far = 0.0, 0.0
+    below = 0.0
+    so_far = 0.0
     for edge, count in edges:
         if edge >= limit:
             share = (limit - below) / (edge - below) if math.isfinite(edge) else 0.0
             return (so_far + share * (count - so_far)) / edges[-1][1]
-        below, so_far = edge, count
+        below = edge
+        so_far = count
     return 1.0
 
 

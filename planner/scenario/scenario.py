@@ -14,7 +14,16 @@ from planner.errors import ScenarioError
 from planner.files import ALLOW_CODE
 from planner.scenario import fields
 from planner.scenario.cluster import Cluster
-from planner.scenario.fields import EntryName, Fraction, Name, NonNegative, Plausible, Positive, Price, SitePower
+from planner.scenario.fields import (
+    EntryName,
+    Fraction,
+    Name,
+    NonNegative,
+    Plausible,
+    Positive,
+    Price,
+    SitePower,
+)
 from planner.scenario.finance import Finance
 from planner.scenario.site import Site
 from planner.scenario.workload import Workload
@@ -28,21 +37,30 @@ class FailureDomain(Strict):
     nodes: Annotated[int, Field(ge=1, le=1_000_000), Plausible(1, 256, "assumption")] | None = None
     """Nodes behind each, neighbours by number within their cluster. Default: the catalogue's (rack_nodes and so on)."""
     failures_per_year: (
-        Annotated[NonNegative, Plausible.prior("power_feed_failure_rate", "cooling_loop_failure_rate")] | None
+        Annotated[
+            NonNegative, Plausible.prior("power_feed_failure_rate", "cooling_loop_failure_rate")
+        ]
+        | None
     ) = None
     """Failures of each a year. Default: the catalogue's (rack_failure_rate and so on)."""
-    repair_h: Annotated[Positive, Plausible.prior("switch_repair", "cooling_loop_repair")] | None = None
+    repair_h: (
+        Annotated[Positive, Plausible.prior("switch_repair", "cooling_loop_repair")] | None
+    ) = None
     """Hours a crew takes to mend it, once it is there. Default: the catalogue's (rack_repair and so on)."""
 
 
 class Maintenance(Strict):
     """Planned maintenance of single nodes, in windows at regular intervals."""
 
-    per_1000_node_days: Annotated[NonNegative, Plausible.prior("planned_interruption_rate")] | None = None
+    per_1000_node_days: (
+        Annotated[NonNegative, Plausible.prior("planned_interruption_rate")] | None
+    ) = None
     """Nodes that come up for work, per thousand and day. Default: the catalogue's planned_interruption_rate."""
     length_h: Annotated[Positive, Plausible.prior("planned_interruption_length")] | None = None
     """Hours for which such a node is drained. Default: the catalogue's planned_interruption_length."""
-    every_weeks: Annotated[float, Field(gt=0, le=520), Plausible(0.14, 13, "a day to a quarter")] = 1.0
+    every_weeks: Annotated[
+        float, Field(gt=0, le=520), Plausible(0.14, 13, "a day to a quarter")
+    ] = 1.0
     """Weeks from one window to the next. Default 1: assumption."""
 
 
@@ -63,18 +81,21 @@ class Reliability(Strict):
     """Failure rates, repair times, repair crews and spares."""
 
     failure_multiplier: Annotated[
-        NonNegative, Plausible(0.1, 10, "prior node_failure_rate_nvidia, 0.6 to 2.2 times its base, and more")
+        NonNegative,
+        Plausible(0.1, 10, "prior node_failure_rate_nvidia, 0.6 to 2.2 times its base, and more"),
     ] = 1.0
     """Factor on every cause's rate; 0 switches failures off. Default 1: 3.79 failures per 1,000 node-days, H100."""
-    vendor_failure_multiplier: dict[str, Annotated[NonNegative, Plausible.prior("node_failure_multiplier_amd")]] = (
-        Field(default_factory=dict)
-    )
+    vendor_failure_multiplier: dict[
+        str, Annotated[NonNegative, Plausible.prior("node_failure_multiplier_amd")]
+    ] = Field(default_factory=dict)
     """Factor on the rates of a vendor's nodes, e.g. {amd: 1.3}. Default: what the catalogue's vendors say."""
     lemon_fraction: Annotated[float, Field(ge=0, lt=1), Plausible(0.001, 0.1, "assumption")] = 0.012
     """Share of nodes that fail chronically. Default 0.012: research clusters of 16,000 A100."""
     lemon_multiplier: Annotated[float, Field(ge=1, le=1000), Plausible(1, 50, "assumption")] = 8.0
     """Their failure rate against a plain node's. Default 8: assumption; the fleet's mean rate is kept."""
-    early_life_multiplier: Annotated[float, Field(ge=1, le=100), Plausible(1, 10, "assumption")] = 2.0
+    early_life_multiplier: Annotated[float, Field(ge=1, le=100), Plausible(1, 10, "assumption")] = (
+        2.0
+    )
     """Failure rate on the first day against later life. Default 2: assumption."""
     early_life_months: Annotated[Positive, Plausible(0.1, 24, "assumption")] = 2.0
     """Months in which that excess falls to 1/e. Default 2: assumption."""
@@ -86,24 +107,32 @@ class Reliability(Strict):
     """Mean time of a fault that needs a part, once part and crew are there. Default 60: 24 to 120 h."""
     repair_cv_ratio: Annotated[float, Field(ge=0, le=10), Plausible(0, 3, "assumption")] = 0.6
     """Standard deviation over mean of repair times (lognormal). Default 0.6: the published ranges as P10 to P90."""
-    repair_crews: Annotated[Crews | fields.Rate, fields.NumberOrRate] = fields.PerThousand(per_1000_accelerators=2.0)
+    repair_crews: Annotated[Crews | fields.Rate, fields.NumberOrRate] = fields.PerThousand(
+        per_1000_accelerators=2.0
+    )
     """Technicians who can work at once: a number, or {per_1000_accelerators: 2}, at least one, which grows with the
     accelerators on site. Default 2 per 1,000: one shift of a 2,000-accelerator site has four (assumption)."""
-    spares: Annotated[Spares | fields.Rate, fields.NumberOrRate] = fields.PerThousand(per_1000_accelerators=6.25)
+    spares: Annotated[Spares | fields.Rate, fields.NumberOrRate] = fields.PerThousand(
+        per_1000_accelerators=6.25
+    )
     """Spare parts in stock for each cluster: a number, or a rate for its own accelerators, at least one unless 0.
     Default 6.25 per 1,000: a published pool of 5% of nodes of eight."""
     spare_fraction: Annotated[Fraction, Plausible.prior("spare_pool")] | None = None
     """The same as a share of a cluster's nodes, as older scenarios state it, in place of spares. Default: spares."""
     rma_weeks: Annotated[Positive, Plausible(0.2, 52, "assumption")] = 4.0
     """Weeks until a used spare is replaced. Default 4: assumption."""
-    failure_domains: Annotated[dict[EntryName, FailureDomain], Field(max_length=32)] = Field(default_factory=dict)
+    failure_domains: Annotated[dict[EntryName, FailureDomain], Field(max_length=32)] = Field(
+        default_factory=dict
+    )
     """What takes several nodes at once when it fails, by name. The catalogue knows rack, switch, power_feed and
     cooling_loop, so that {rack: {}} is enough; others state all three figures. Default: none."""
     maintenance: Maintenance | None = None
     """Windows in which nodes are drained for planned work; {} takes the catalogue's figures. Default: none."""
     firmware: Firmware | None = None
     """Rollouts that drain every node in turn; {} takes the catalogue's figures. Default: none."""
-    reserve_nodes: Annotated[int, Field(ge=1, le=1_000_000), Plausible(1, 1000, "assumption")] | None = None
+    reserve_nodes: (
+        Annotated[int, Field(ge=1, le=1_000_000), Plausible(1, 1000, "assumption")] | None
+    ) = None
     """The reserve for which the plan is made, 1 for N + 1: while so many nodes of a cluster are down, for whatever
     reason, planned work waits. Default: one, or reserve_fraction of the nodes if that is more."""
     reserve_fraction: Annotated[Fraction, Plausible.prior("spare_pool")] | None = None
@@ -119,7 +148,11 @@ class Reliability(Strict):
         if (self.maintenance or self.firmware) and self.reserve_nodes is None:
             sections.append(((), self, {"reserve_fraction": "spare_pool"}))
         for name, domain in self.failure_domains.items():
-            of = {"nodes": f"{name}_nodes", "failures_per_year": f"{name}_failure_rate", "repair_h": f"{name}_repair"}
+            of = {
+                "nodes": f"{name}_nodes",
+                "failures_per_year": f"{name}_failure_rate",
+                "repair_h": f"{name}_repair",
+            }
             sections.append((("failure_domains", name), domain, of))
         return {
             (*path, key): prior
@@ -129,7 +162,10 @@ class Reliability(Strict):
         }
 
 
-_MAINTENANCE = {"per_1000_node_days": "planned_interruption_rate", "length_h": "planned_interruption_length"}
+_MAINTENANCE = {
+    "per_1000_node_days": "planned_interruption_rate",
+    "length_h": "planned_interruption_length",
+}
 _FIRMWARE = {"rollouts_per_year": "firmware_rollouts", "length_h": "firmware_update_length"}
 
 
@@ -142,11 +178,17 @@ class ClusterChoice(Strict):
     dates: Annotated[tuple[datetime.date, ...], Field(max_length=60)] = ()
     """Days on which nodes may come online, or, of a cluster with an order, on which orders may be placed: any number of
     them may be used, each with nodes of its own. Default: sizing.windows, else the day that the cluster states."""
-    min_nodes: Annotated[int, Field(ge=0, le=100_000), Plausible(0, 25000, "the largest clusters announced")] = 0
+    min_nodes: Annotated[
+        int, Field(ge=0, le=100_000), Plausible(0, 25000, "the largest clusters announced")
+    ] = 0
     """Fewest nodes over all dates. Default 0: it need not be bought."""
-    max_nodes: Annotated[int, Field(ge=1, le=100_000), Plausible(1, 25000, "the largest clusters announced")] = 1000
+    max_nodes: Annotated[
+        int, Field(ge=1, le=100_000), Plausible(1, 25000, "the largest clusters announced")
+    ] = 1000
     """Most nodes over all dates. Default 1,000: 8,000 accelerators, more than most sites have (assumption)."""
-    max_nodes_per_date: Annotated[int, Field(ge=1, le=100_000), Plausible(1, 25000, "as max_nodes")] | None = None
+    max_nodes_per_date: (
+        Annotated[int, Field(ge=1, le=100_000), Plausible(1, 25000, "as max_nodes")] | None
+    ) = None
     """Most nodes on one date: a vendor's allotment. Default: max_nodes."""
     step_nodes: Annotated[int, Field(ge=1, le=10_000), Plausible(1, 256, "assumption")] = 4
     """Nodes that an order on a signal is a multiple of. Default 4: a rack of them (assumption)."""
@@ -154,7 +196,9 @@ class ClusterChoice(Strict):
     @model_validator(mode="after")
     def _ordered(self) -> "ClusterChoice":
         if self.min_nodes > self.max_nodes:
-            raise ValueError(f"min_nodes, {self.min_nodes}, is more than max_nodes, {self.max_nodes}")
+            raise ValueError(
+                f"min_nodes, {self.min_nodes}, is more than max_nodes, {self.max_nodes}"
+            )
         if len(set(self.dates)) < len(self.dates):
             raise ValueError("dates names a day twice")
         return self
@@ -179,13 +223,17 @@ class Sizing(Strict):
     retire: Annotated[dict[EntryName, OneOfDays], Field(max_length=32, default_factory=dict)]
     """Clusters that may leave service and be sold, each on one of some days or not at all; of a cluster that is open,
     all that is bought of it. Default: none."""
-    max_rented_accelerators: Annotated[int, Field(ge=8, le=1_000_000), Plausible(8, 100_000, "assumption")] | None = (
-        None
-    )
+    max_rented_accelerators: (
+        Annotated[int, Field(ge=8, le=1_000_000), Plausible(8, 100_000, "assumption")] | None
+    ) = None
     """Most accelerators that overflow rent may take, on the terms of finance.burst_rental; the ceiling is chosen, and
     none is a choice. Default: rent is as the scenario states it."""
     budget_usd: (
-        Annotated[float, Field(gt=0, le=1e12), Plausible(10000, 1e11, "a server to the largest programmes announced")]
+        Annotated[
+            float,
+            Field(gt=0, le=1e12),
+            Plausible(10000, 1e11, "a server to the largest programmes announced"),
+        ]
         | None
     ) = None
     """Most that may be paid for the nodes chosen, over all dates, at the prices stated; what is leased or rented takes
@@ -253,7 +301,10 @@ class Software(Strict):
     accuracy_regression_response: Literal["roll-back", "higher_precision"] = "roll-back"
     """Answer to wrong output once it is noticed: serve the release before until the next upgrade, or in the next wider
     precision until fixed. Default roll-back: it is faster."""
-    engineers: Annotated[OneTeam | Annotated[dict[str, Engineers], Tag("rate")], fields.NumberOrRate] | None = None
+    engineers: (
+        Annotated[OneTeam | Annotated[dict[str, Engineers], Tag("rate")], fields.NumberOrRate]
+        | None
+    ) = None
     """Engineers who mend incidents and bring models up, all paid for. A number is one team for every stack, in whole
     people; by vendor each has its own: {amd: 3, nvidia: {per_1000_accelerators: 0.5}}. The team works on one thing at a
     time, together. Default: by vendor, as engineers_per_800 says."""
@@ -266,7 +317,9 @@ class Software(Strict):
     """Fully loaded cost of one engineer. Default 280,000: the source articles' figure."""
     support_contract: Literal["none", "standard", "premium"] = "standard"
     """Vendor support; a fix takes none 1.5, standard 1, premium 0.6 of the usual time. Default standard: assumption."""
-    support_usd_per_accelerator_year: Annotated[Price, Plausible(10, 10000, "assumption")] | None = None
+    support_usd_per_accelerator_year: (
+        Annotated[Price, Plausible(10, 10000, "assumption")] | None
+    ) = None
     """What the contract costs. Default: none 0, standard 300, premium 900 (assumption)."""
     fix_engineer_h: Annotated[Positive, Plausible(0.5, 2000, "assumption")] = 40.0
     """Engineer's hours that an incident of middling difficulty takes, at 40 a week; a harder one takes as many times
@@ -284,13 +337,21 @@ class Rule(Strict):
     time and up to a ceiling.
     """
 
-    when: Literal["utilisation_above", "shed_above", "slo_miss_above", "utilisation_below", "forecast_load_above"]
+    when: Literal[
+        "utilisation_above",
+        "shed_above",
+        "slo_miss_above",
+        "utilisation_below",
+        "forecast_load_above",
+    ]
     """What is watched of each month, as the timeline shows it: the cluster's utilisation, the share of tokens shed
     (what burst rental served is not), or the share of requests late or shed. Or forecast_load_above: the forecast peak
     of requests that cannot wait, in nodes of the cluster, over the nodes installed and on order."""
     threshold_fraction: Annotated[float, Field(ge=0, le=1), Plausible(0.0001, 1, "assumption")]
     """Where the rule bites."""
-    target_fraction: Annotated[float, Field(gt=0, le=1), Plausible(0.1, 1, "assumption")] | None = None
+    target_fraction: Annotated[float, Field(gt=0, le=1), Plausible(0.1, 1, "assumption")] | None = (
+        None
+    )
     """Of forecast_load_above: an order brings the forecast load down to it. Default: threshold_fraction."""
     months: Annotated[int, Field(ge=1, le=60), Plausible(1, 24, "assumption")] | None = None
     """Months in a row that it must hold. Default: 2, one month may be chance; 1 of forecast_load_above, whose forecast
@@ -300,27 +361,39 @@ class Rule(Strict):
     watch: EntryName | None = None
     """Cluster whose utilisation is watched. Default: the same, for what is enlarged is what is full."""
     nodes: Annotated[
-        int, Field(ge=1, le=100_000), Plausible(1, 25000, "the largest clusters announced, 200,000 accelerators")
+        int,
+        Field(ge=1, le=100_000),
+        Plausible(1, 25000, "the largest clusters announced, 200,000 accelerators"),
     ]
     """Nodes bought or rented (or, under utilisation_below, retired or given back) each time; under forecast_load_above
     the step: an order is as many steps as the forecast needs."""
-    max_nodes: Annotated[int, Field(ge=1, le=100_000), Plausible(1, 25000, "as nodes")] | None = None
+    max_nodes: Annotated[int, Field(ge=1, le=100_000), Plausible(1, 25000, "as nodes")] | None = (
+        None
+    )
     """Ceiling: most nodes of the cluster at once, ordered ones included. Default: none, for budget and power have
     theirs."""
-    max_nodes_per_order: Annotated[int, Field(ge=1, le=100_000), Plausible(1, 25000, "as nodes")] | None = None
+    max_nodes_per_order: (
+        Annotated[int, Field(ge=1, le=100_000), Plausible(1, 25000, "as nodes")] | None
+    ) = None
     """Of forecast_load_above: most nodes of one order, such as a vendor's allotment. An order is cut to it and to what
     ceiling, budget and power allow, in whole steps. Default: no limit."""
-    windows: Literal["monthly", "quarterly"] | Annotated[tuple[datetime.date, ...], Field(min_length=1)] = "monthly"
+    windows: (
+        Literal["monthly", "quarterly"] | Annotated[tuple[datetime.date, ...], Field(min_length=1)]
+    ) = "monthly"
     """When it may act: at every review, at that of every third month, or at the first review from each of some days on.
     Default monthly: at every review."""
     lead_weeks: Annotated[float, Field(ge=0, le=520), Plausible(0.5, 104, "assumption")] = 16.0
     """Weeks from the decision to service. Default 16: four months (assumption)."""
     slip_weeks: fields.Spread | None = None
     """Weeks by which a delivery may slip, drawn for each order. Default: none."""
-    cooldown_months: Annotated[int, Field(ge=0, le=60), Plausible(1, 24, "assumption")] | None = None
+    cooldown_months: Annotated[int, Field(ge=0, le=60), Plausible(1, 24, "assumption")] | None = (
+        None
+    )
     """Months before the same rule may act again. Default: 3, what was bought should arrive first; 0 of
     forecast_load_above, which counts what is on order."""
-    forecast_months: Annotated[int, Field(ge=1, le=120), Plausible(1, 36, "assumption")] | None = None
+    forecast_months: Annotated[int, Field(ge=1, le=120), Plausible(1, 36, "assumption")] | None = (
+        None
+    )
     """Of forecast_load_above: months after the review for which it forecasts. Default: lead_weeks in whole months, and
     3 more until an order of the next quarter comes (assumption)."""
     growth_per_year: Annotated[fields.YearlyChange, Plausible(-0.5, 5, "assumption")] = 0.0
@@ -338,9 +411,13 @@ class Rule(Strict):
                 f"{self.threshold_fraction:g}"
             )
         if self.months not in (None, 1):
-            raise ValueError(f"months is 1 under forecast_load_above, not {self.months}: the forecast weighs them")
+            raise ValueError(
+                f"months is 1 under forecast_load_above, not {self.months}: the forecast weighs them"
+            )
         if self.max_nodes_per_order is not None and self.max_nodes_per_order < self.nodes:
-            raise ValueError(f"max_nodes_per_order, {self.max_nodes_per_order}, is less than one step, {self.nodes}")
+            raise ValueError(
+                f"max_nodes_per_order, {self.max_nodes_per_order}, is less than one step, {self.nodes}"
+            )
         return self
 
     @property
@@ -363,11 +440,15 @@ class Expansion(Strict):
 
     rules: Annotated[tuple[Rule, ...], Field(max_length=100)] = ()
     """Rules, tried in order. Default: none."""
-    budget_usd: Annotated[Price, Plausible(10000, 1000000000.0, "a server to what the field allows")] | None = None
+    budget_usd: (
+        Annotated[Price, Plausible(10000, 1000000000.0, "a server to what the field allows")] | None
+    ) = None
     """Most that may be spent on expansion. Default: no limit."""
     it_power_cap_kw: SitePower | None = None
     """Most provisioned IT power after expansion. Default: no limit beyond the site's own power."""
-    price_change_per_year: Annotated[float, Field(gt=-1, le=1), Plausible(-0.7, 0.5, "assumption")] = 0.0
+    price_change_per_year: Annotated[
+        float, Field(gt=-1, le=1), Plausible(-0.7, 0.5, "assumption")
+    ] = 0.0
     """Change of unit prices per year for later purchases, by the day of the order. Default 0: no trend is assumed."""
 
     def enlarging(self, cluster: str) -> list[Rule]:
@@ -439,9 +520,13 @@ class Scenario(Strict):
     extends: str | Annotated[tuple[str, ...], Field(min_length=1, max_length=16)] | None = None
     """Another scenario file that this one changes, or a list of them, later ones over earlier; relative to this
     file. Default: none."""
-    start: Annotated[datetime.date, Field(ge=datetime.date(2000, 1, 1), le=datetime.date(2100, 12, 31))]
+    start: Annotated[
+        datetime.date, Field(ge=datetime.date(2000, 1, 1), le=datetime.date(2100, 12, 31))
+    ]
     """First day, from 2000-01-01 to 2100-12-31."""
-    horizon_months: Annotated[int, Field(ge=1, le=120), Plausible(1, 120, "what the field allows")] = 36
+    horizon_months: Annotated[
+        int, Field(ge=1, le=120), Plausible(1, 120, "what the field allows")
+    ] = 36
     """Months to simulate. Default 36: three years of depreciation."""
     seed: Annotated[int, Field(ge=0, le=2**63 - 1)] = 1
     """Root of all random numbers. Default 1: any number is as good."""
@@ -520,7 +605,9 @@ class Scenario(Strict):
     def laid_over(self, overrides: Sequence[str]) -> "Scenario":
         """Return the scenario with ``--set`` strings applied, after those it was loaded with."""
         if self._read is None or self._document.before is None:
-            raise ScenarioError(f"{self.name} was not loaded, so nothing can be laid over it; load it from a dict")
+            raise ScenarioError(
+                f"{self.name} was not loaded, so nothing can be laid over it; load it from a dict"
+            )
         return self._read(self._document.before.copy(), (*self._document.overrides, *overrides))
 
     def load_calibration(self) -> CalibrationFile:
@@ -534,11 +621,17 @@ class Scenario(Strict):
         """Return the file of each of the user's processes and its content, which is read only where code is allowed."""
         code = []
         for number, process in enumerate(self.processes):
-            place, file, content = ("processes", number, "file"), "", b""
+            place = ("processes", number, "file")
+            file = ""
+            content = b""
             if process.file is not None:
                 if not (os.environ.get(ALLOW_CODE) or self._document.is_read(place, process.file)):
-                    hint = f"--allow-code runs it, or {ALLOW_CODE}=1 in the environment: read it first"
-                    raise ScenarioError(self._document.problem(place, f"{process.file} is code", hint))
+                    hint = (
+                        f"--allow-code runs it, or {ALLOW_CODE}=1 in the environment: read it first"
+                    )
+                    raise ScenarioError(
+                        self._document.problem(place, f"{process.file} is code", hint)
+                    )
                 path, content = self._document.file_at(place, process.file)
                 file = str(path)
             code.append((file, content))
@@ -561,7 +654,11 @@ def _flow(value: Any) -> str:
     """Return a value as one line of YAML, as ``--set`` takes it."""
     value = value.item() if hasattr(value, "item") and not getattr(value, "shape", ()) else value
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{json.dumps(str(key))}: {_flow(part)}" for key, part in value.items()) + "}"
+        return (
+            "{"
+            + ", ".join(f"{json.dumps(str(key))}: {_flow(part)}" for key, part in value.items())
+            + "}"
+        )
     if isinstance(value, list | tuple | range):
         return "[" + ", ".join(map(_flow, value)) + "]"
     is_date = isinstance(parse_scalar(value) if isinstance(value, str) else value, datetime.date)

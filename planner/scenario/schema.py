@@ -10,7 +10,8 @@ from planner.scenario.scenario import Scenario
 from planner.scenario.study import Study
 
 _PREFIX = "#/$defs/"
-_SCENARIO, _CHANGE = "Scenario", "Change-"
+_SCENARIO = "Scenario"
+_CHANGE = "Change-"
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 SCHEMA_FILE = "scenario.schema.json"
 """What a scenario's first line calls the schema beside it."""
@@ -41,9 +42,17 @@ def study_schema(headlines: Sequence[str]) -> dict[str, Any]:
     _offer(definitions["Prior"], "prior", load_catalog().priors)
     changed = definitions["StudyScenario"]["properties"]["set"]
     reference = f"{_PREFIX}{_CHANGE}{_SCENARIO}"
-    definitions["StudyScenario"]["properties"]["set"] = {"description": changed["description"], "$ref": reference}
+    definitions["StudyScenario"]["properties"]["set"] = {
+        "description": changed["description"],
+        "$ref": reference,
+    }
     study["properties"]["objective"]["enum"] = list(headlines)
-    return {"$schema": _DIALECT, "$comment": WRITTEN_BY, **study, "$defs": _definitions() | definitions}
+    return {
+        "$schema": _DIALECT,
+        "$comment": WRITTEN_BY,
+        **study,
+        "$defs": _definitions() | definitions,
+    }
 
 
 def _definitions() -> dict[str, Any]:
@@ -60,7 +69,9 @@ def _definitions() -> dict[str, Any]:
     # In a workload a class may stand in for lengths, and a part of them may be stated.
     workload = definitions["Workload"]
     lengths = workload["properties"]["lengths"]
-    definitions["PresetLengths"] = {"anyOf": [lengths, {**lengths, "$ref": f"{_PREFIX}{_CHANGE}TokenLengths"}]}
+    definitions["PresetLengths"] = {
+        "anyOf": [lengths, {**lengths, "$ref": f"{_PREFIX}{_CHANGE}TokenLengths"}]
+    }
     either = {"description": lengths["description"], "$ref": f"{_PREFIX}PresetLengths"}
     definitions["Workload"] = {
         **workload,
@@ -69,7 +80,9 @@ def _definitions() -> dict[str, Any]:
         "if": {"properties": {"preset": {"type": "string"}}, "required": ["preset"]},
         "else": {"required": ["lengths"], "properties": {"lengths": lengths}},
     }
-    return definitions | {_CHANGE + name: _loosened(definition) for name, definition in definitions.items()}
+    return definitions | {
+        _CHANGE + name: _loosened(definition) for name, definition in definitions.items()
+    }
 
 
 def _offer(definition: dict[str, Any], field: str, names: Iterable[str]) -> None:
@@ -77,7 +90,10 @@ def _offer(definition: dict[str, Any], field: str, names: Iterable[str]) -> None
     text = definition["properties"][field]
     kept = {key: text[key] for key in ("description", "default", "title") if key in text}
     optional = [part for part in text.get("anyOf", ()) if part == {"type": "null"}]
-    definition["properties"][field] = {**kept, "anyOf": [{"enum": list(names)}, {"type": "string"}, *optional]}
+    definition["properties"][field] = {
+        **kept,
+        "anyOf": [{"enum": list(names)}, {"type": "string"}, *optional],
+    }
 
 
 def _loosened(schema: Any) -> Any:
@@ -92,7 +108,11 @@ def _loosened(schema: Any) -> Any:
             case "required" | "minProperties" | "discriminator" | "if" | "else":
                 continue
             case "$ref":
-                loose[key] = part if part.startswith(_PREFIX + _CHANGE) else part.replace(_PREFIX, _PREFIX + _CHANGE)
+                loose[key] = (
+                    part
+                    if part.startswith(_PREFIX + _CHANGE)
+                    else part.replace(_PREFIX, _PREFIX + _CHANGE)
+                )
             case "oneOf":  # without its tag a change may fit several alternatives
                 loose["anyOf"] = _loosened(part)
             case "properties":
@@ -108,5 +128,7 @@ def _loosened(schema: Any) -> Any:
 
 def _or_null(schema: dict[str, Any]) -> dict[str, Any]:
     """Return the schema with null allowed, with the documentation at the top level for editors."""
-    kept: dict[str, Any] = {key: schema[key] for key in ("description", "default", "title") if key in schema}
+    kept: dict[str, Any] = {
+        key: schema[key] for key in ("description", "default", "title") if key in schema
+    }
     return {**kept, "anyOf": [schema, {"type": "null"}]}

@@ -25,8 +25,18 @@ from planner.validation import Strict
 Weekday = Literal["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
 Month = Annotated[int, Field(ge=1, le=12)]
 EnergyPrice = Annotated[float, Field(ge=0, le=10)]
-PowerRise = Annotated[YearlyChange, Plausible(-0.15, 0.3, "prior electricity_escalator 0 to 0.1, three times beyond")]
-WEEKDAYS: tuple[Weekday, ...] = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+PowerRise = Annotated[
+    YearlyChange, Plausible(-0.15, 0.3, "prior electricity_escalator 0 to 0.1, three times beyond")
+]
+WEEKDAYS: tuple[Weekday, ...] = (
+    "monday",
+    "tuesday",
+    "wednesday",
+    "thursday",
+    "friday",
+    "saturday",
+    "sunday",
+)
 
 
 class PriceWindow(Strict):
@@ -37,7 +47,9 @@ class PriceWindow(Strict):
     usd_per_kwh: Annotated[
         EnergyPrice,
         Plausible(
-            0.002, 1.0, "prior electricity_price 0.045 to 0.13; windows reach from surplus nights to critical peaks"
+            0.002,
+            1.0,
+            "prior electricity_price 0.045 to 0.13; windows reach from surplus nights to critical peaks",
         ),
     ]
     """Price of energy inside the window."""
@@ -62,10 +74,14 @@ class Electricity(Strict):
     """Yearly rise of energy price and demand charge, on the anniversary of the start. Default: as
     finance.inflation_per_year says."""
     demand_charge_usd_per_kw_month: Annotated[
-        float, Field(ge=0, le=1e6), Plausible(0.5, 100, "assumption: below and above what US utilities charge")
+        float,
+        Field(ge=0, le=1e6),
+        Plausible(0.5, 100, "assumption: below and above what US utilities charge"),
     ] = 0.0
     """Charge per kW of each month's highest hour. Default 0: inside the energy price."""
-    demand_ratchet_fraction: Annotated[Fraction, Plausible(0.1, 1, "assumption; US utilities take 0.5 to 1")] = 0.0
+    demand_ratchet_fraction: Annotated[
+        Fraction, Plausible(0.1, 1, "assumption; US utilities take 0.5 to 1")
+    ] = 0.0
     """Bill at least this share of the highest peak of the eleven months before. Default 0: no ratchet."""
 
 
@@ -85,7 +101,9 @@ class Curtailment(Strict):
     """First day."""
     length_days: Annotated[Positive, Plausible(0.04, 92, "an hour to a season: assumption")] = 1.0
     """How long it lasts. Default 1: a day, as such calls usually are (assumption)."""
-    hours_per_day: Annotated[float, Field(gt=0, le=24), Plausible(0.25, 24, "the hours of a day")] = 24.0
+    hours_per_day: Annotated[
+        float, Field(gt=0, le=24), Plausible(0.25, 24, "the hours of a day")
+    ] = 24.0
     """Hours of each day, from 16:00 UTC on when fewer than 24. Default 24: all day."""
     cut_fraction: Annotated[Fraction, Plausible(0.01, 1, "assumption")]
     """Share of the site's power cap, or of its provisioned power, that must not be drawn."""
@@ -97,19 +115,28 @@ class Site(Strict):
     tariff: str = "us-average"
     """Electricity tariff, by its catalogue name. Default us-average: the middle of the listed states."""
     electricity_usd_per_kwh: (
-        Annotated[EnergyPrice, Plausible(0.01, 0.65, "prior electricity_price 0.045 to 0.13, five times beyond")] | None
+        Annotated[
+            EnergyPrice,
+            Plausible(0.01, 0.65, "prior electricity_price 0.045 to 0.13, five times beyond"),
+        ]
+        | None
     ) = None
     """Price of energy, in place of the tariff's. Default: the tariff's."""
     electricity: Electricity = Electricity()
     """Time-of-use windows, escalator, demand charge. Default: one price at all hours."""
     grid_carbon_g_per_kwh: (
-        Annotated[NonNegative, Plausible(5, 1200, "hydro and nuclear grids to lignite (IPCC)")] | None
+        Annotated[NonNegative, Plausible(5, 1200, "hydro and nuclear grids to lignite (IPCC)")]
+        | None
     ) = None
     """Carbon intensity of the energy, in place of the tariff's. Default: the tariff's."""
     pue_ratio: Annotated[
         float,
         Field(ge=1, le=3),
-        Plausible(1, 2.2, "priors pue_liquid_hyperscale 1.08 to pue_legacy 1.8, and what lies a little beyond"),
+        Plausible(
+            1,
+            2.2,
+            "priors pue_liquid_hyperscale 1.08 to pue_legacy 1.8, and what lies a little beyond",
+        ),
     ] = 1.3
     """Facility power over IT power at rated load. Default 1.3: new large colocation sites (Uptime)."""
     pue_fixed_fraction: Annotated[Fraction, Plausible(0.02, 0.9, "assumption")] = 0.3
@@ -123,7 +150,9 @@ class Site(Strict):
     """IT power energised on dates; nodes, paid on delivery, wait for it. Default: all the power from the start."""
     curtailments: Annotated[tuple[Curtailment, ...], Field(max_length=1000)] = ()
     """Planned curtailments. Default: none."""
-    weight_load_gb_per_s_per_node: Annotated[Positive, Plausible.prior("weight_load_bandwidth")] = 4.3
+    weight_load_gb_per_s_per_node: Annotated[Positive, Plausible.prior("weight_load_bandwidth")] = (
+        4.3
+    )
     """Weights that a node reads from storage into its accelerators when another model takes its place. Default 4.3: the
     usual loader on a node of eight H200 (prior weight_load_bandwidth)."""
     outages_per_year: Annotated[
@@ -136,10 +165,16 @@ class Site(Strict):
     colocation_usd_per_kw_month: Annotated[Price, Plausible.prior("colo_rent")] = 180.0
     """Rent per provisioned kW of IT load and month. Default 180: CBRE primary markets, 2025."""
     colocation_escalator_per_year: (
-        Annotated[YearlyChange, Plausible(-0.15, 0.25, "prior colo_rent_escalator 0.02 to 0.07; +19% in 2023")] | None
+        Annotated[
+            YearlyChange,
+            Plausible(-0.15, 0.25, "prior colo_rent_escalator 0.02 to 0.07; +19% in 2023"),
+        ]
+        | None
     ) = None
     """Yearly rise of that rent. Default: finance.inflation_per_year (CBRE saw +2 to +7% a year)."""
-    colocation_term_months: Annotated[int, Field(ge=1, le=240), Plausible(1, 180, "month to month to 15 years")] = 1
+    colocation_term_months: Annotated[
+        int, Field(ge=1, le=240), Plausible(1, 180, "month to month to 15 years")
+    ] = 1
     """Months for which space is contracted when machines take it; it is paid to their end, used or not, and then from
     month to month. Default 1: as long as machines are there."""
     commissioning_crews: Annotated[int, Field(ge=1, le=10_000), Plausible(1, 200, "assumption")] = 4
@@ -149,13 +184,18 @@ class Site(Strict):
 
 
 def _tiers(of: tuple[VolumeDiscount, ...]) -> tuple[DiscountTier, ...]:
-    return tuple(DiscountTier(minimum_units=t.from_accelerators, discount_fraction=t.discount_fraction) for t in of)
+    return tuple(
+        DiscountTier(minimum_units=t.from_accelerators, discount_fraction=t.discount_fraction)
+        for t in of
+    )
 
 
 def standing_price(cluster: Cluster, list_price_usd: float) -> Quote:
     """Return the price of a cluster's accelerators where no dated quote is valid."""
     discounted_usd = list_price_usd * (1.0 - cluster.discount_fraction)
-    return Quote(name="list price", list_price_usd=discounted_usd, tiers=_tiers(cluster.volume_discounts))
+    return Quote(
+        name="list price", list_price_usd=discounted_usd, tiers=_tiers(cluster.volume_discounts)
+    )
 
 
 def dated_quotes(cluster: Cluster) -> tuple[Quote, ...]:
@@ -175,7 +215,9 @@ def dated_quotes(cluster: Cluster) -> tuple[Quote, ...]:
 
 def window_zone(site: Site, tariff: CatalogTariff) -> str | None:
     """Return the time zone of time-of-use windows: the one stated, or that of the tariff's location."""
-    return site.electricity.timezone or (tariff.timezone.value if tariff.timezone is not None else None)
+    return site.electricity.timezone or (
+        tariff.timezone.value if tariff.timezone is not None else None
+    )
 
 
 def tariff_of(site: Site, flat_usd_per_kwh: float) -> EnergyTariff:

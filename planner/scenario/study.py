@@ -48,7 +48,9 @@ class _Hump(_Draw):
     @model_validator(mode="after")
     def _ordered(self) -> _Hump:
         if not (self.low <= self.mode <= self.high and self.low < self.high):
-            raise ValueError(f"low, mode, high must rise, not {self.low:g}, {self.mode:g}, {self.high:g}")
+            raise ValueError(
+                f"low, mode, high must rise, not {self.low:g}, {self.mode:g}, {self.high:g}"
+            )
         return self
 
 
@@ -137,7 +139,9 @@ class Percentiles(_Cut):
     @model_validator(mode="after")
     def _ordered(self) -> Percentiles:
         if not self.p10 < self.p50 < self.p90:
-            raise ValueError(f"p10, p50, p90 must rise, not {self.p10:g}, {self.p50:g}, {self.p90:g}")
+            raise ValueError(
+                f"p10, p50, p90 must rise, not {self.p10:g}, {self.p50:g}, {self.p90:g}"
+            )
         return self
 
 
@@ -155,15 +159,25 @@ class Discrete(_Draw):
 
     kind: Literal["discrete"]
     """Discrete."""
-    values: Annotated[tuple[float | int | bool | datetime.date | str, ...], Field(min_length=2, max_length=MOST_VALUES)]
+    values: Annotated[
+        tuple[float | int | bool | datetime.date | str, ...],
+        Field(min_length=2, max_length=MOST_VALUES),
+    ]
     """What may happen."""
-    weights: Annotated[tuple[Annotated[float, Field(ge=0, le=1e12)], ...], Field(max_length=MOST_VALUES)] | None = None
+    weights: (
+        Annotated[tuple[Annotated[float, Field(ge=0, le=1e12)], ...], Field(max_length=MOST_VALUES)]
+        | None
+    ) = None
     """How likely each is, in any unit. Default: all the same."""
 
     @model_validator(mode="after")
     def _weighed(self) -> Discrete:
-        if self.weights is not None and (len(self.weights) != len(self.values) or sum(self.weights) <= 0):
-            raise ValueError(f"needs {len(self.values)} weights that are not all 0, not {len(self.weights)}")
+        if self.weights is not None and (
+            len(self.weights) != len(self.values) or sum(self.weights) <= 0
+        ):
+            raise ValueError(
+                f"needs {len(self.values)} weights that are not all 0, not {len(self.weights)}"
+            )
         return self
 
 
@@ -213,7 +227,9 @@ class Study(Strict):
     """Root of all random numbers, in place of the scenarios' own. Default 1: any number is as good."""
     scenarios: Annotated[dict[EntryName, StudyScenario], Field(min_length=1, max_length=32)]
     """Scenarios by name; the first is the one others are held against."""
-    uncertain: Annotated[dict[str, Distribution], Field(max_length=96)] = Field(default_factory=dict)
+    uncertain: Annotated[dict[str, Distribution], Field(max_length=96)] = Field(
+        default_factory=dict
+    )
     """Distributions by dotted path. Default none: chance alone varies."""
     correlations: Annotated[tuple[Correlation, ...], Field(max_length=1000)] = ()
     """Rank correlations between inputs. Default none: inputs are independent unless stated."""
@@ -262,16 +278,21 @@ def load_study(path: Path, overrides: tuple[str, ...] = ()) -> tuple[Study, dict
         if isinstance(entry, dict) and "prior" in entry:
             entry.setdefault("kind", "prior")  # {prior: name} is enough
     study = validate(Study, document)
-    study._document, study._notes = document, notes
+    study._document = document
+    study._notes = notes
     scenarios: dict[str, Scenario] = {}
     problems: list[Problem] = []
     for name, entry in study.scenarios.items():
         try:  # its file with the study's changes and the command line's
-            file, where = path.parent / entry.extends, ("scenarios", name)
+            file = path.parent / entry.extends
+            where = ("scenarios", name)
             if not file.is_file():
                 raise ScenarioError(study.problem((*where, "extends"), f"no such file: {file}"))
-            base, places = document_of(file), document.locations.items()
-            locations = {key[3:]: place for key, place in places if key[:3] == (*where, "set") and key[3:]}
+            base = document_of(file)
+            places = document.locations.items()
+            locations = {
+                key[3:]: place for key, place in places if key[:3] == (*where, "set") and key[3:]
+            }
             changes = document.content["scenarios"][name].get("set") or {}
             merge(base, Document({**changes, "name": name}, locations))
             scenarios[name] = scenario_from_document(base, overrides)
@@ -298,9 +319,12 @@ def _study_of_priors(path: Path, overrides: tuple[str, ...]) -> tuple[Document, 
     """
     scenario = scenario_from_document(document_of(path), overrides)
     catalog = scenario.load_catalog()
-    filled, stated = scenario.model_dump(by_alias=True), scenario.document.content
+    filled = scenario.model_dump(by_alias=True)
+    stated = scenario.document.content
     uncertain: dict[str, Any] = {}
-    notes = ["what the scenario states is taken as known; what it leaves open is drawn from the catalogue's priors"]
+    notes = [
+        "what the scenario states is taken as known; what it leaves open is drawn from the catalogue's priors"
+    ]
     for name, prior in catalog.priors.items():
         clusters = [
             cluster
@@ -314,17 +338,27 @@ def _study_of_priors(path: Path, overrides: tuple[str, ...]) -> tuple[Document, 
         first, *rest = prior.drawn_for.split(".*.")
         names = clusters if first == "clusters" else list(scenario.workloads) if rest else [""]
         drawn = []
-        for owner in names:  # what it has, has a use for (it is not zero), and does not itself state
+        for (
+            owner
+        ) in names:  # what it has, has a use for (it is not zero), and does not itself state
             field = prior.drawn_for.replace("*", owner).split(".")
-            if value_at(filled, field, absent=0) != 0 and (prior.times_stated or value_at(stated, field) is None):
+            if value_at(filled, field, absent=0) != 0 and (
+                prior.times_stated or value_at(stated, field) is None
+            ):
                 drawn.append(owner)
         if drawn:
             names_of = drawn[0] if len(drawn) == 1 else f"{{{','.join(drawn)}}}"
             key = prior.drawn_for.replace("*", names_of)
             uncertain[key] = {"prior": name, "times_stated": prior.times_stated}
-            scale, factor = (prior.base, " times what is stated") if prior.times_stated else (1.0, "")
-            figures = " to ".join(f"{float(f'{figure / scale:.3g}'):g}" for figure in (prior.low, prior.high))
-            notes.append(f"{key} is drawn: {figures}{factor} (P10 to P90; {name}, grade {prior.grade})")
+            scale, factor = (
+                (prior.base, " times what is stated") if prior.times_stated else (1.0, "")
+            )
+            figures = " to ".join(
+                f"{float(f'{figure / scale:.3g}'):g}" for figure in (prior.low, prior.high)
+            )
+            notes.append(
+                f"{key} is drawn: {figures}{factor} (P10 to P90; {name}, grade {prior.grade})"
+            )
     content = {
         "name": f"{scenario.name}-priors",
         "description": f"How sure is {scenario.name}? Drawn from the catalogue's priors.",

@@ -20,7 +20,9 @@ _LEAST_REQUESTS_PER_S = 1e-9  # stands for none where they are divided by
 
 
 GrowthRate = Annotated[
-    float, Field(gt=-1, le=100), Plausible(-0.9, 10.0, "tenfold a year has not lasted anywhere: assumption")
+    float,
+    Field(gt=-1, le=100),
+    Plausible(-0.9, 10.0, "tenfold a year has not lasted anywhere: assumption"),
 ]
 
 
@@ -45,7 +47,8 @@ class GrowthByYear(Strict):
     kind: Literal["by-year"]
     """Growth by calendar year."""
     per_year: Annotated[
-        dict[Annotated[str, AfterValidator(_check_year)], GrowthRate], Field(min_length=1, max_length=120)
+        dict[Annotated[str, AfterValidator(_check_year)], GrowthRate],
+        Field(min_length=1, max_length=120),
     ]
     """Growth in requests per year, by calendar year: {2026: 0.6, 2027: 0.4}. A year that is not stated grows like the
     last stated before it, or else like the first after it."""
@@ -72,7 +75,9 @@ class SCurve(Strict):
     """Where it saturates, as a multiple of day one."""
     midpoint_years: Annotated[float, Field(gt=0, le=50), Plausible(0.1, 15, "assumption")]
     """Years until half the rise is behind, counted from the start."""
-    steepness_per_year: Annotated[float, Field(gt=0, le=100), Plausible(0.1, 30, "assumption")] = 3.0
+    steepness_per_year: Annotated[float, Field(gt=0, le=100), Plausible(0.1, 30, "assumption")] = (
+        3.0
+    )
     """How sharp the rise is; an early midpoint that needs a sharper one gets ln 2 / midpoint_years.
     Default 3: most of it within two years."""
 
@@ -104,7 +109,9 @@ class GrowthTable(Strict):
     """CSV with columns date, multiplier; relative to the scenario file; straight lines between dates."""
 
 
-Growth = Annotated[Compound | GrowthByYear | Flat | SCurve | GrowthSteps | GrowthTable, Field(discriminator="kind")]
+Growth = Annotated[
+    Compound | GrowthByYear | Flat | SCurve | GrowthSteps | GrowthTable, Field(discriminator="kind")
+]
 
 
 class Season(Strict):
@@ -131,16 +138,24 @@ class LoadProfile(Strict):
     timezone: str = "UTC"
     """IANA time zone of the users. Default UTC: where no zone is named, none is assumed."""
     peak_to_mean: Annotated[
-        float, Field(ge=1, le=24), Plausible(1, 12, "the workload classes have 1.17 to 2.99; beyond, assumption")
+        float,
+        Field(ge=1, le=24),
+        Plausible(1, 12, "the workload classes have 1.17 to 2.99; beyond, assumption"),
     ] = 1.67
     """Busiest hour of the week over the week's mean. Default 1.67: chat traffic of a large cloud, one week of 2024."""
-    trough_to_mean: Annotated[float, Field(ge=0, le=1), Plausible(0, 1, "a trough is no peak")] | None = None
+    trough_to_mean: (
+        Annotated[float, Field(ge=0, le=1), Plausible(0, 1, "a trough is no peak")] | None
+    ) = None
     """Quietest hour of the week over the week's mean. Default: what a smooth day implies."""
     weekend_fraction: Annotated[
-        float, Field(gt=0, le=3), Plausible(0.05, 2.5, "the workload classes have 0.33 to 1; beyond, assumption")
+        float,
+        Field(gt=0, le=3),
+        Plausible(0.05, 2.5, "the workload classes have 0.33 to 1; beyond, assumption"),
     ] = 0.57
     """Weekend mean over weekday mean. Default 0.57: the same week."""
-    weekly_profile: Annotated[tuple[float, ...], Field(min_length=168, max_length=168)] | None = None
+    weekly_profile: Annotated[tuple[float, ...], Field(min_length=168, max_length=168)] | None = (
+        None
+    )
     """Factors for the 168 hours of a week, Monday 00:00 first, in place of the figures above. Default: none."""
     season: Season | None = None
     """Yearly wave. Default: none."""
@@ -152,10 +167,18 @@ class Length(Strict):
     """A distribution of request lengths in tokens: a lognormal by mean and p95, or any by quantiles."""
 
     stated_mean: (
-        Annotated[float, Field(gt=0, le=1e8), Plausible(1, 2000000, "one token to the longest contexts sold")] | None
+        Annotated[
+            float,
+            Field(gt=0, le=1e8),
+            Plausible(1, 2000000, "one token to the longest contexts sold"),
+        ]
+        | None
     ) = Field(default=None, alias="mean")
     """Mean number of tokens. Default: that of the quantiles; one of the two must be stated."""
-    p95: Annotated[float, Field(gt=0, le=1e9), Plausible(1, 8000000, "3.86 times the longest mean")] | None = None
+    p95: (
+        Annotated[float, Field(gt=0, le=1e9), Plausible(1, 8000000, "3.86 times the longest mean")]
+        | None
+    ) = None
     """95th percentile, tokens. Default: as wide as chat traffic, 3.0 times the mean."""
     quantiles: Annotated[
         dict[str, Annotated[float, Field(gt=0, le=1e9)]],
@@ -177,7 +200,9 @@ class Length(Strict):
                 shares = [float(share) for share in self.quantiles]
             except ValueError:
                 wrong = next(share for share in self.quantiles if not _is_number(share))
-                raise ValueError(f"a quantile is that of a share of requests, such as 0.95, not {wrong!r}") from None
+                raise ValueError(
+                    f"a quantile is that of a share of requests, such as 0.95, not {wrong!r}"
+                ) from None
             if len(set(shares)) < len(shares):
                 raise ValueError("a quantile is stated twice")
             try:
@@ -207,8 +232,12 @@ class Length(Strict):
     def distribution(self) -> LengthDistribution:
         """The distribution of lengths."""
         if self.stated_mean is None:
-            return LengthDistribution.from_quantiles({float(share): t for share, t in self.quantiles.items()})
-        return LengthDistribution.from_mean_p95(self.stated_mean, self.p95 or 3.0 * self.stated_mean)
+            return LengthDistribution.from_quantiles(
+                {float(share): t for share, t in self.quantiles.items()}
+            )
+        return LengthDistribution.from_mean_p95(
+            self.stated_mean, self.p95 or 3.0 * self.stated_mean
+        )
 
     @property
     def mean(self) -> float:
@@ -238,12 +267,14 @@ class Noise(Strict):
     """Random deviation of an hour from its load profile."""
 
     sigma: Annotated[
-        float, Field(ge=0, le=2), Plausible(0, 1, "the workload classes have 0.04 to 0.31; beyond, assumption")
+        float,
+        Field(ge=0, le=2),
+        Plausible(0, 1, "the workload classes have 0.04 to 0.31; beyond, assumption"),
     ] = 0.1
     """Standard deviation of ln(hourly traffic). Default 0.1: hour-to-hour scatter of API traffic."""
-    correlation_h: Annotated[float, Field(ge=0, le=1000), Plausible(0.25, 336, "minutes to two weeks: assumption")] = (
-        6.0
-    )
+    correlation_h: Annotated[
+        float, Field(ge=0, le=1000), Plausible(0.25, 336, "minutes to two weeks: assumption")
+    ] = 6.0
     """Hours over which it forgets. Default 6: a quarter of a day."""
 
 
@@ -267,7 +298,9 @@ class Tenant(Strict):
     """Share of the workload's mean traffic."""
     mean_on_h: Annotated[Positive, Plausible(0.1, 17532, "minutes to two years: assumption")] = 72.0
     """Mean hours it stays on. Default 72: a working stretch (assumption)."""
-    mean_off_h: Annotated[Positive, Plausible(0.1, 17532, "minutes to two years: assumption")] = 24.0
+    mean_off_h: Annotated[Positive, Plausible(0.1, 17532, "minutes to two years: assumption")] = (
+        24.0
+    )
     """Mean hours it stays off. Default 24: assumption."""
 
 
@@ -276,10 +309,14 @@ class Objective(Strict):
 
     ttft_s: Annotated[Positive, Plausible(0.05, 300, "code completion to batch")] = 2.0
     """Time to first token. Default 2.0: MLPerf's server objective for a 70B model."""
-    tpot_s: Annotated[Positive, Plausible(0.002, 2, "500 tokens a second to one in two seconds")] = 0.1
+    tpot_s: Annotated[
+        Positive, Plausible(0.002, 2, "500 tokens a second to one in two seconds")
+    ] = 0.1
     """Mean time per output token of a reply, after its first. Default 0.1: ten tokens a second, faster than most people
     read."""
-    percentile: Annotated[float, Field(ge=0.5, le=0.9999), Plausible(0.8, 0.9999, "assumption")] | None = None
+    percentile: (
+        Annotated[float, Field(ge=0.5, le=0.9999), Plausible(0.8, 0.9999, "assumption")] | None
+    ) = None
     """Share of requests that must keep both: a node's capacity is the largest rate at which they do.
     Default: slo_target.attainment, the share that the plan is held to."""
 
@@ -297,7 +334,9 @@ def _is_shipped(name: str) -> str:
 
 
 Preset = Annotated[
-    str, AfterValidator(_is_shipped), WithJsonSchema({"enum": list(workload_preset_names()), "type": "string"})
+    str,
+    AfterValidator(_is_shipped),
+    WithJsonSchema({"enum": list(workload_preset_names()), "type": "string"}),
 ]
 
 
@@ -309,7 +348,9 @@ class Workload(Strict):
     be stated."""
     model: str
     """Served model, by its catalogue name."""
-    fine_tunes: Annotated[int, Field(ge=1, le=100_000), Plausible(1, 2000, "one model to a catalogue of tenants")] = 1
+    fine_tunes: Annotated[
+        int, Field(ge=1, le=100_000), Plausible(1, 2000, "one model to a catalogue of tenants")
+    ] = 1
     """Models of this shape among which the requests fall evenly, each with weights of its own that must be resident.
     Default 1: one model."""
     precisions: Annotated[tuple[str, ...], Field(max_length=8)] = ()
@@ -319,7 +360,9 @@ class Workload(Strict):
     requests_per_s: Annotated[
         float,
         Field(ge=0, le=1e9),
-        Plausible(0.0005, 100000, "two an hour to three times ChatGPT's 2.5 billion prompts a day of 2025"),
+        Plausible(
+            0.0005, 100000, "two an hour to three times ChatGPT's 2.5 billion prompts a day of 2025"
+        ),
     ]
     """Mean requests per second on day one."""
     growth: Growth = Flat(kind="flat")
@@ -328,12 +371,16 @@ class Workload(Strict):
     """Daily, weekly and yearly shape. Default: chat traffic."""
     lengths: TokenLengths
     """Prompt and output lengths."""
-    prefix_cache_hit_fraction: Annotated[BelowOne, Plausible(0, 0.98, "agentic logs reach 0.96")] = 0.0
+    prefix_cache_hit_fraction: Annotated[
+        BelowOne, Plausible(0, 0.98, "agentic logs reach 0.96")
+    ] = 0.0
     """Share of prompt tokens found in the prefix cache. Default 0: no saving unless stated."""
     noise: Noise = Noise()
     """Hour-to-hour noise. Default: API traffic."""
     burst_index_of_dispersion: Annotated[
-        float, Field(ge=1, le=10_000), Plausible(1, 1000, "the workload classes have 3 to 12; beyond, assumption")
+        float,
+        Field(ge=1, le=10_000),
+        Plausible(1, 1000, "the workload classes have 3 to 12; beyond, assumption"),
     ] = 12.0
     """Variance over mean of requests per minute; 1 is Poisson. Default 12: API traffic at 28 to 45 requests/s."""
     burst_scaling: Literal["pooled", "proportional"] = "pooled"
@@ -356,7 +403,10 @@ class Workload(Strict):
     priority: Literal["interactive", "standard", "deferrable"] = "interactive"
     """Who is served first. Default interactive: nobody waits unless stated."""
     completion_window_h: (
-        Annotated[float, Field(ge=1, le=2000), Plausible(1, 336, "an hour to two weeks: assumption")] | None
+        Annotated[
+            float, Field(ge=1, le=2000), Plausible(1, 336, "an hour to two weeks: assumption")
+        ]
+        | None
     ) = None
     """Hours that deferrable work may wait before it counts as shed. Default 24 for deferrable work."""
     allow_api: bool = True
@@ -380,5 +430,6 @@ class Workload(Strict):
     @property
     def bursts(self) -> Bursts:
         """Variation of its requests from minute to minute, at the mean rate of day one."""
-        rate, index = max(self.requests_per_s, _LEAST_REQUESTS_PER_S), self.burst_index_of_dispersion
+        rate = max(self.requests_per_s, _LEAST_REQUESTS_PER_S)
+        index = self.burst_index_of_dispersion
         return Bursts(requests_per_s=rate, index_of_dispersion=index, scaling=self.burst_scaling)

@@ -74,7 +74,9 @@ class Choices:
     retirements: tuple[Retirement, ...]
     plan: Plan
     """That scenario, compiled as stated."""
-    _power: dict[Counts, tuple[Floats, Floats]] = dataclasses.field(default_factory=dict, repr=False, compare=False)
+    _power: dict[Counts, tuple[Floats, Floats]] = dataclasses.field(
+        default_factory=dict, repr=False, compare=False
+    )
 
     @property
     def scenario(self) -> Scenario:
@@ -99,7 +101,9 @@ class Choices:
     @functools.cached_property
     def rent(self) -> slice:
         """Place of the instances rented, if that is open."""
-        return slice(self.loads.stop, self.loads.stop + (self.choose.max_rented_accelerators is not None))
+        return slice(
+            self.loads.stop, self.loads.stop + (self.choose.max_rented_accelerators is not None)
+        )
 
     @functools.cached_property
     def days(self) -> slice:
@@ -132,13 +136,17 @@ class Choices:
     def nodes_allowed(self) -> tuple[Floats, Floats]:
         """Fewest and most nodes of each offer, shape (offers,) each."""
         limits = [self.choose.clusters[name] for name in self.offers]
-        return np.array([limit.min_nodes for limit in limits]), np.array([limit.max_nodes for limit in limits])
+        return np.array([limit.min_nodes for limit in limits]), np.array(
+            [limit.max_nodes for limit in limits]
+        )
 
     @functools.cached_property
     def most_at_once(self) -> Floats:
         """Most nodes of each purchase, shape (purchases,)."""
         limits = [self.choose.clusters[purchase.cluster] for purchase in self.purchases]
-        return np.array([limit.max_nodes_per_date or limit.max_nodes for limit in limits], dtype=np.float64)
+        return np.array(
+            [limit.max_nodes_per_date or limit.max_nodes for limit in limits], dtype=np.float64
+        )
 
     @functools.cached_property
     def windows(self) -> tuple[tuple[int, ...], ...]:
@@ -158,7 +166,9 @@ class Choices:
         return [self._first(name) for name in self.reactive]
 
     def _first(self, cluster: str) -> int:
-        places = [place for place, purchase in enumerate(self.purchases) if purchase.cluster == cluster]
+        places = [
+            place for place, purchase in enumerate(self.purchases) if purchase.cluster == cluster
+        ]
         return min(places, key=lambda place: self.purchases[place].date)
 
     @functools.cached_property
@@ -186,7 +196,9 @@ class Choices:
     def capital_usd(self, counts: Counts) -> float:
         """Return the price of a candidate's purchases, volume discounts included."""
         bought = enumerate(counts[self.bought])
-        return sum(count * sum(self.node_prices_usd(place, count)) for place, count in bought if count)
+        return sum(
+            count * sum(self.node_prices_usd(place, count)) for place, count in bought if count
+        )
 
     def node_prices_usd(self, purchase: int, nodes: int) -> tuple[float, ...]:
         """Return the prices of one node in a purchase of ``nodes``: accelerators, host, network, storage.
@@ -204,23 +216,32 @@ class Choices:
         if cluster.price_book is None:
             return 0.0
         day = order_date(self.scenario, self.scenario.clusters[cluster.name])
-        unit_usd = cluster.price_book.accelerator_usd(day, max(nodes, 1) * cluster.accelerators_per_node)
+        unit_usd = cluster.price_book.accelerator_usd(
+            day, max(nodes, 1) * cluster.accelerators_per_node
+        )
         return unit_usd * cluster.accelerators_per_node
 
     def tiers(self, purchase: int) -> tuple[int, ...]:
         """Return the numbers of nodes at which a purchase reaches another volume discount, rising."""
         cluster = self.scenario.clusters[self.purchases[purchase].name]
-        each_node = self.plan.clusters[self.place(self.purchases[purchase].name)].accelerators_per_node
+        each_node = self.plan.clusters[
+            self.place(self.purchases[purchase].name)
+        ].accelerators_per_node
         offers = (cluster.volume_discounts, *(quote.volume_discounts for quote in cluster.quotes))
-        return tuple(sorted({-(-tier.from_accelerators // each_node) for offer in offers for tier in offer}))
+        return tuple(
+            sorted({-(-tier.from_accelerators // each_node) for offer in offers for tier in offer})
+        )
 
     def power_kw(self, counts: Counts) -> Floats:
         """Return nameplate IT power on site after each delivery as scheduled, shape (moments,)."""
         days = counts[self.days]
         if days not in self._power:
-            nothing, names = (*self.nothing()[: self.rent.stop], *days), [one.name for one in self.purchases]
+            nothing = (*self.nothing()[: self.rent.stop], *days)
+            names = [one.name for one in self.purchases]
             one_each = (*(1 for _ in names), *nothing[self.bought.stop :])
-            there = [(self.kw_at(one_each, at_h), self.kw_at(nothing, at_h)) for at_h in self.moments_h()]
+            there = [
+                (self.kw_at(one_each, at_h), self.kw_at(nothing, at_h)) for at_h in self.moments_h()
+            ]
             kw = np.array([[each_one.get(name, 0.0) for name in names] for each_one, _ in there])
             self._power[days] = kw, np.array([sum(fixed.values()) for _, fixed in there])
         kw, fixed = self._power[days]
@@ -232,12 +253,15 @@ class Choices:
 
     def kw_at(self, counts: Counts, at_h: float) -> dict[str, float]:
         """Return nameplate IT power on site at a time, by cluster, without hosted clusters."""
-        bought = {purchase.name: count for purchase, count in zip(self.purchases, counts, strict=False)}
+        bought = {
+            purchase.name: count for purchase, count in zip(self.purchases, counts, strict=False)
+        }
         leaves_h = self.leaves_h(counts)
         return {
             cluster.name: bought.get(cluster.name, cluster.nodes) * cluster.nameplate_kw
             for cluster in self.plan.clusters
-            if max(due_h(cluster), 0.0) <= at_h < leaves_h.get(cluster.name, cluster.retire_h) and not cluster.is_hosted
+            if max(due_h(cluster), 0.0) <= at_h < leaves_h.get(cluster.name, cluster.retire_h)
+            and not cluster.is_hosted
         }
 
     def leaves_h(self, counts: Counts) -> dict[str, float]:
@@ -251,31 +275,47 @@ class Choices:
 
     def names(self, cluster: str) -> list[str]:
         """Return what the plan calls a cluster: itself, or what is bought of it on each date."""
-        return [purchase.name for purchase in self.purchases if purchase.cluster == cluster] or [cluster]
+        return [purchase.name for purchase in self.purchases if purchase.cluster == cluster] or [
+            cluster
+        ]
 
     def within_limits(self, counts: Counts) -> bool:
         """Return whether a policy's purchases are within nodes, budget and power, and there is any machine at all."""
-        choose, bought = self.choose, np.array(counts[self.bought])
+        choose = self.choose
+        bought = np.array(counts[self.bought])
         if self.purchases:
             least, most = self.nodes_allowed
             totals = np.bincount(self.group_of, weights=bought, minlength=least.size)
             if (bought < 0).any() or (bought > self.most_at_once).any() or (totals > most).any():
                 return False
             reacts = np.isin(
-                self.offers, [name for name, load in zip(self.reactive, counts[self.loads], strict=True) if load]
+                self.offers,
+                [
+                    name
+                    for name, load in zip(self.reactive, counts[self.loads], strict=True)
+                    if load
+                ],
             )
             if (totals < least)[~reacts].any():
                 return False
-        if choose.budget_usd is not None and self.capital_usd(counts) > choose.budget_usd * (1.0 + 1e-9):
+        if choose.budget_usd is not None and self.capital_usd(counts) > choose.budget_usd * (
+            1.0 + 1e-9
+        ):
             return False
-        if choose.it_power_cap_kw is not None and (self.power_kw(counts) > choose.it_power_cap_kw * (1.0 + 1e-9)).any():
+        if (
+            choose.it_power_cap_kw is not None
+            and (self.power_kw(counts) > choose.it_power_cap_kw * (1.0 + 1e-9)).any()
+        ):
             return False
-        return any(counts[: self.loads.stop]) or not set(self.scenario.clusters) <= {p.name for p in self.purchases}
+        return any(counts[: self.loads.stop]) or not set(self.scenario.clusters) <= {
+            p.name for p in self.purchases
+        }
 
     def content(self, counts: Counts) -> dict[str, Any]:
         """Return the scenario content of a policy, without clusters that are not bought."""
         content = dict(self.base.content)
-        clusters, enlarged = dict(content["clusters"]), {}
+        clusters = dict(content["clusters"])
+        enlarged = {}
         for name, load in zip(self.reactive, counts[self.loads], strict=True):
             if load:
                 enlarged[self.purchases[self._first(name)].name] = self._rule(name, load)
@@ -289,18 +329,27 @@ class Choices:
                 if name in clusters:
                     clusters[name] = {**clusters[name], "retire": retirement.dates[place - 1]}
         if enlarged:
-            budget_usd, cap_kw = self.choose.budget_usd, self.choose.it_power_cap_kw
+            budget_usd = self.choose.budget_usd
+            cap_kw = self.choose.it_power_cap_kw
             left = None if budget_usd is None else max(budget_usd - self.capital_usd(counts), 1.0)
-            rules = {"rules": tuple(enlarged.values()), "budget_usd": left, "it_power_cap_kw": cap_kw}
+            rules = {
+                "rules": tuple(enlarged.values()),
+                "budget_usd": left,
+                "it_power_cap_kw": cap_kw,
+            }
             content["expansion"] = {**(content.get("expansion") or {}), **rules}
         for instances in counts[self.rent]:
-            rent = {**content["finance"]["burst_rental"], "most_accelerators": instances * self.instance_accelerators}
+            rent = {
+                **content["finance"]["burst_rental"],
+                "most_accelerators": instances * self.instance_accelerators,
+            }
             content["finance"] = {**content["finance"], "burst_rental": rent if instances else None}
         return _named(content | {"clusters": clusters}, {name: [name] for name in clusters})
 
     def _rule(self, name: str, load: int) -> dict[str, Any]:
         """Return the rule by which a cluster is ordered up to a load, in percent."""
-        choice, which = self.choose.clusters[name], self.reactive.index(name)
+        choice = self.choose.clusters[name]
+        which = self.reactive.index(name)
         first = self.purchases[self._first(name)].name
         order = self.scenario.clusters[first].order
         assert order is not None
@@ -316,7 +365,9 @@ class Choices:
             "forecast_months": self.forecast_months[which],
             "growth_per_year": round(self.expected_growth, 4),
         }
-        return rule | ({"max_nodes_per_order": choice.max_nodes_per_date} if choice.max_nodes_per_date else {})
+        return rule | (
+            {"max_nodes_per_order": choice.max_nodes_per_date} if choice.max_nodes_per_date else {}
+        )
 
     @functools.cached_property
     def forecast_months(self) -> tuple[int, ...]:
@@ -326,9 +377,18 @@ class Choices:
             order = self.plan.clusters[self.place(self.purchases[self._first(name)].name)].order
             assert order is not None
             days = [self.purchases[place].date for place in places]
-            gap_days = max(((later - day).days for day, later in itertools.pairwise(days)), default=91)
+            gap_days = max(
+                ((later - day).days for day, later in itertools.pairwise(days)), default=91
+            )
             weeks_h = order.lead_h + order.slip_h.base
-            ahead.append(max(1, math.ceil((weeks_h + gap_days * HOURS_PER_DAY) * MONTHS_PER_YEAR / HOURS_PER_YEAR)))
+            ahead.append(
+                max(
+                    1,
+                    math.ceil(
+                        (weeks_h + gap_days * HOURS_PER_DAY) * MONTHS_PER_YEAR / HOURS_PER_YEAR
+                    ),
+                )
+            )
         return tuple(ahead)
 
     @functools.cached_property
@@ -337,9 +397,13 @@ class Choices:
         plan = self.plan
         need = np.zeros(plan.hours)
         for w, load in enumerate(plan.workloads):
-            if not load.deadline_h and (rate := np.nan_to_num(plan.requests_per_node_h[:, w, 0]).max()) > 0:
+            if (
+                not load.deadline_h
+                and (rate := np.nan_to_num(plan.requests_per_node_h[:, w, 0]).max()) > 0
+            ):
                 need += plan.demand.expected_requests_per_s[w] * SECONDS_PER_HOUR / rate
-        first, last = need[: plan.month_edges_h[1]].mean(), need[plan.month_edges_h[-2] :].mean()
+        first = need[: plan.month_edges_h[1]].mean()
+        last = need[plan.month_edges_h[-2] :].mean()
         years = (plan.month_edges_h.size - 2) / MONTHS_PER_YEAR
         return float((last / first) ** (1.0 / years) - 1.0) if first > 0 and years > 0 else 0.0
 
@@ -362,7 +426,10 @@ class Choices:
 
     def of_part(self, part: str) -> list[bool]:
         """Return which purchases a plan of one accelerator may use: its own, and any paid by the hour."""
-        both = [(purchase.accelerator == part, self._is_paid_by_the_hour(purchase)) for purchase in self.purchases]
+        both = [
+            (purchase.accelerator == part, self._is_paid_by_the_hour(purchase))
+            for purchase in self.purchases
+        ]
         is_lasting = any(is_own and not hourly for is_own, hourly in both)
         return [is_own or (is_lasting and hourly) for is_own, hourly in both]
 
@@ -371,7 +438,9 @@ class Choices:
 
     def alike(self, other: Choices, counts: Counts) -> Counts:
         """Return the policy that another's is here: what is not on offer here is not bought."""
-        bought = {purchase.name: nodes for purchase, nodes in zip(other.purchases, counts, strict=False)}
+        bought = {
+            purchase.name: nodes for purchase, nodes in zip(other.purchases, counts, strict=False)
+        }
         loads = dict(zip(other.reactive, counts[other.loads], strict=True))
         here = [bought.get(purchase.name, 0) for purchase in self.purchases]
         return (*here, *(loads.get(name, 0) for name in self.reactive), *counts[other.loads.stop :])
@@ -388,7 +457,11 @@ class Choices:
                 said.append(
                     f"{self.purchases[self._first(name)].accelerator} ({name}) on order up to a load of {load}%"
                 )
-        said += [f"up to {n * self.instance_accelerators} accelerators rented" for n in counts[self.rent] if n]
+        said += [
+            f"up to {n * self.instance_accelerators} accelerators rented"
+            for n in counts[self.rent]
+            if n
+        ]
         for retirement, place in zip(self.retirements, counts[self.days], strict=True):
             if place:
                 said.append(f"{retirement.cluster} retired {retirement.dates[place - 1]}")
@@ -397,7 +470,9 @@ class Choices:
 
 def due_h(cluster: ClusterPlan) -> float:
     """Return the hour at which a cluster's first nodes are due, as stated."""
-    return cluster.order.placed_h + cluster.order.lead_h if cluster.order else cluster.online_h or 0.0
+    return (
+        cluster.order.placed_h + cluster.order.lead_h if cluster.order else cluster.online_h or 0.0
+    )
 
 
 def choices_of(scenario: Scenario, parts: Sequence[str] = ()) -> Choices:
@@ -405,7 +480,9 @@ def choices_of(scenario: Scenario, parts: Sequence[str] = ()) -> Choices:
     choose = scenario.sizing
     if choose is None:
         hint = "for example sizing: {clusters: {h200: {dates: [2026-01-01, 2026-07-01], max_nodes: 200}}}"
-        raise ScenarioError(scenario.document.problem(("sizing",), "says nothing of what may be bought", hint))
+        raise ScenarioError(
+            scenario.document.problem(("sizing",), "says nothing of what may be bought", hint)
+        )
     if not choose.clusters and not choose.retire:
         hint = "name clusters whose nodes are open, or that may retire"
         raise ScenarioError(scenario.document.problem(("sizing",), "names nothing to choose", hint))
@@ -415,16 +492,29 @@ def choices_of(scenario: Scenario, parts: Sequence[str] = ()) -> Choices:
     offered = {name: scenario.clusters[name].accelerator for name in choose.clusters}
     for part in parts:
         if part not in offered.values():
-            hint = nearest(part, offered.values()) or f"there are {listed(sorted(set(offered.values())))}"
-            raise ScenarioError(Problem(path="--accelerators", message=f"no cluster to choose has {part!r}", hint=hint))
-    content = {key: part for key, part in stated(scenario.name, scenario).content.items() if key != "sizing"}
+            hint = (
+                nearest(part, offered.values())
+                or f"there are {listed(sorted(set(offered.values())))}"
+            )
+            raise ScenarioError(
+                Problem(
+                    path="--accelerators", message=f"no cluster to choose has {part!r}", hint=hint
+                )
+            )
+    content = {
+        key: part
+        for key, part in stated(scenario.name, scenario).content.items()
+        if key != "sizing"
+    }
     purchases = _purchases(scenario, parts)
     # The scenario has every purchase in it as a cluster of its own.
     clusters = {name: entry for name, entry in content["clusters"].items() if name not in offered}
     for purchase in purchases:
         if purchase.name in clusters:
             message = f"is a cluster already, and what may be bought of {purchase.cluster} would be called the same"
-            raise ScenarioError(scenario.document.problem(("clusters", purchase.name), message, "rename it"))
+            raise ScenarioError(
+                scenario.document.problem(("clusters", purchase.name), message, "rename it")
+            )
         before = dict(content["clusters"][purchase.cluster])
         before.pop("online", None)
         order = before.get("order")
@@ -438,15 +528,27 @@ def choices_of(scenario: Scenario, parts: Sequence[str] = ()) -> Choices:
     full._document = scenario.document
     full = with_catalog(full)
     check_scenario(full)
-    retirements = tuple(Retirement(cluster=name, dates=tuple(sorted(dates))) for name, dates in choose.retire.items())
-    base = Stated(name=full.name, scenario=full, content=content, dump=full.model_dump(by_alias=True))
+    retirements = tuple(
+        Retirement(cluster=name, dates=tuple(sorted(dates)))
+        for name, dates in choose.retire.items()
+    )
+    base = Stated(
+        name=full.name, scenario=full, content=content, dump=full.model_dump(by_alias=True)
+    )
     plan = build_plan(full, Reuse(full))
     reactive = tuple(
         name
         for name in dict.fromkeys(purchase.cluster for purchase in purchases)
         if choose.orders == "reactive" and scenario.clusters[name].order is not None
     )
-    return Choices(base=base, choose=choose, purchases=purchases, reactive=reactive, retirements=retirements, plan=plan)
+    return Choices(
+        base=base,
+        choose=choose,
+        purchases=purchases,
+        reactive=reactive,
+        retirements=retirements,
+        plan=plan,
+    )
 
 
 def _purchases(scenario: Scenario, parts: Sequence[str]) -> tuple[PurchaseChoice, ...]:
@@ -460,12 +562,24 @@ def _purchases(scenario: Scenario, parts: Sequence[str]) -> tuple[PurchaseChoice
         dates = choice.dates or _window_dates(scenario, cluster) or (order_date(scenario, cluster),)
         for date in sorted(dates):
             full_name = name if len(dates) == 1 else f"{name}-{date}"
-            made.append(PurchaseChoice(cluster=name, name=full_name, date=date, accelerator=cluster.accelerator))
+            made.append(
+                PurchaseChoice(
+                    cluster=name, name=full_name, date=date, accelerator=cluster.accelerator
+                )
+            )
     known = scenario.sizing.clusters
 
     def figures(purchase: PurchaseChoice) -> tuple[str, ...]:
-        stated = scenario.clusters[purchase.cluster].model_dump(mode="json", exclude={"nodes", "online"})
-        return (purchase.accelerator, str(stated), str(known[purchase.cluster]), str(purchase.date), purchase.cluster)
+        stated = scenario.clusters[purchase.cluster].model_dump(
+            mode="json", exclude={"nodes", "online"}
+        )
+        return (
+            purchase.accelerator,
+            str(stated),
+            str(known[purchase.cluster]),
+            str(purchase.date),
+            purchase.cluster,
+        )
 
     return tuple(sorted(made, key=figures))
 
@@ -473,7 +587,8 @@ def _purchases(scenario: Scenario, parts: Sequence[str]) -> tuple[PurchaseChoice
 def _window_dates(scenario: Scenario, cluster: Cluster) -> tuple[datetime.date, ...]:
     """Return the days of the scenario's order windows from which a delivery would come within the horizon."""
     assert scenario.sizing is not None
-    windows, end = scenario.sizing.windows, add_months(scenario.start, scenario.horizon_months)
+    windows = scenario.sizing.windows
+    end = add_months(scenario.start, scenario.horizon_months)
     if isinstance(windows, str):
         months = range(0, scenario.horizon_months, _SPACING[windows])
         windows = tuple(add_months(scenario.start, month) for month in months)
@@ -490,5 +605,8 @@ def _named(content: dict[str, Any], names: dict[str, list[str]]) -> dict[str, An
     content = {**content, "workloads": dict(content["workloads"])}
     for name, load in content["workloads"].items():
         if load.get("cluster_preference"):
-            content["workloads"][name] = {**load, "cluster_preference": spread(load["cluster_preference"])}
+            content["workloads"][name] = {
+                **load,
+                "cluster_preference": spread(load["cluster_preference"]),
+            }
     return content

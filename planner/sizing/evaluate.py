@@ -93,12 +93,20 @@ class Trial:
 
     def drawn(self, first: int, last: int) -> Floats:
         """Return the inputs' values in a range of replications, shape (replications, inputs)."""
-        return self.values[first:last] if last <= len(self.values) else drawn_by(self.inputs, self.design, first, last)
+        return (
+            self.values[first:last]
+            if last <= len(self.values)
+            else drawn_by(self.inputs, self.design, first, last)
+        )
 
 
 def drawn_by(inputs: UncertainInputs, design: MonteCarlo | None, first: int, last: int) -> Floats:
     """Return inputs as a design draws them in a range of replications, none without one."""
-    return np.zeros((last - first, 0)) if design is None else np.asarray(inputs.drawn(design.rows(first, last)[0]))
+    return (
+        np.zeros((last - first, 0))
+        if design is None
+        else np.asarray(inputs.drawn(design.rows(first, last)[0]))
+    )
 
 
 class Evaluator:
@@ -118,10 +126,14 @@ class Evaluator:
             self._plans = {counts: self._compiled(counts, replication, {})}
         return simulate_plan(*self._plans[counts], self.trial.seed, replication)
 
-    def unrouted(self, counts: Counts, replication: int, changes: Changes | None = None) -> RunResult:
+    def unrouted(
+        self, counts: Counts, replication: int, changes: Changes | None = None
+    ) -> RunResult:
         """Run a candidate without bursts, placement and power cap, for figures that routing does not affect."""
         scenario, plan = self._compiled(counts, replication, changes or {}, has_bursts=False)
-        free = dataclasses.replace(plan, placement=None, site=dataclasses.replace(plan.site, cap_kw=None))
+        free = dataclasses.replace(
+            plan, placement=None, site=dataclasses.replace(plan.site, cap_kw=None)
+        )
         return simulate_plan(scenario, free, self.trial.seed, replication)
 
     def _compiled(
@@ -129,21 +141,30 @@ class Evaluator:
     ) -> tuple[Any, Plan]:
         """Return the scenario and the compiled plan of a candidate under a replication's inputs."""
         trial = self.trial
-        gc.collect(1)  # young runs that hold themselves would fill hundreds of MB; what there was before is frozen
+        gc.collect(
+            1
+        )  # young runs that hold themselves would fill hundreds of MB; what there was before is frozen
         base = trial.choices.stated(counts)
         clusters = dict(base.content["clusters"])
         for (name, field), value in changes.items():
             clusters[name] = {**clusters[name], field: value}
         loads = base.content["workloads"]
         if not has_bursts:  # lateness by the minute takes half of a compilation
-            loads = {name: {**load, "burst_index_of_dispersion": 1.0} for name, load in loads.items()}
-        base = dataclasses.replace(base, content={**base.content, "clusters": clusters, "workloads": loads})
+            loads = {
+                name: {**load, "burst_index_of_dispersion": 1.0} for name, load in loads.items()
+            }
+        base = dataclasses.replace(
+            base, content={**base.content, "clusters": clusters, "workloads": loads}
+        )
         entries = []
-        for uncertain in trial.inputs.entries:  # without the fields of clusters that are not bought, or that are set
+        for uncertain in (
+            trial.inputs.entries
+        ):  # without the fields of clusters that are not bought, or that are set
             targets = tuple(
                 path
                 for path in (uncertain.targets[0] if uncertain.targets else ())
-                if path[0] != "clusters" or (path[1] in clusters and (path[1], path[2]) not in changes)
+                if path[0] != "clusters"
+                or (path[1] in clusters and (path[1], path[2]) not in changes)
             )
             entries.append(dataclasses.replace(uncertain, targets=(targets,)))
         inputs = UncertainInputs(entries=tuple(entries), mixing=None)
@@ -162,17 +183,26 @@ class Evaluator:
                 ceilings=np.full(2, np.nan),
             )  # fmt: skip
         cost = float(present_cost_usd(result).sum())
-        capital = float(usd(sum(result.ledger.account_cents(account) for account in CAPEX_ACCOUNTS)))
+        capital = float(
+            usd(sum(result.ledger.account_cents(account) for account in CAPEX_ACCOUNTS))
+        )
         levelised = np.nan
         if self.trial.objective == "levelised":
             levelised = measures(result)["levelised_cost_per_million_tokens_usd"] or np.inf
         monthly = result.monthly
         missed = self.trial.choices.choose.miss_cost_usd or 0.0
-        missed *= float(result.missed_requests().sum(axis=1) @ running_factors(result.plan)) if missed else 0.0
+        missed *= (
+            float(result.missed_requests().sum(axis=1) @ running_factors(result.plan))
+            if missed
+            else 0.0
+        )
         api = cost - float(present_cost_usd(result, (Account.API,)).sum())
-        busy, there = monthly.busy_node_h.sum(axis=1), monthly.in_service_node_h.sum(axis=1)
+        busy = monthly.busy_node_h.sum(axis=1)
+        there = monthly.in_service_node_h.sum(axis=1)
         return SizingOutcome(
-            cost={"net-present-cost": cost + missed, "capital": capital, "levelised": levelised}[self.trial.objective],
+            cost={"net-present-cost": cost + missed, "capital": capital, "levelised": levelised}[
+                self.trial.objective
+            ],
             net_present_cost_usd=cost,
             capital_usd=capital,
             overflow_usd=missed + api,
@@ -189,10 +219,15 @@ class Workers(Crew[Evaluator]):
     def __init__(self, trial: Trial, count: int, scheduler: str | None = None) -> None:
         """Start ``count`` worker processes; with one, the work is done here."""
         super().__init__(Evaluator, trial, count, scheduler)
-        self.runs, self.worked_s = 0, 0.0
+        self.runs = 0
+        self.worked_s = 0.0
 
     def all(
-        self, work: Callable[..., Result], arguments: Sequence[tuple[Any, ...]], *, runs: bool = True
+        self,
+        work: Callable[..., Result],
+        arguments: Sequence[tuple[Any, ...]],
+        *,
+        runs: bool = True,
     ) -> list[Result]:
         """Return the results of a function of an evaluator for each set of arguments, in order."""
         began_s = time.monotonic()
@@ -204,7 +239,13 @@ class Workers(Crew[Evaluator]):
     def about(self, runs: int) -> str:
         """Return the time that a number of further runs takes, by all so far; nothing before the first."""
         took_s = self.worked_s / self.runs * runs if self.runs else 0.0
-        return f", about {took_s / 60.0:,.0f} min" if took_s > 90.0 else f", about {took_s:,.0f} s" if took_s else ""
+        return (
+            f", about {took_s / 60.0:,.0f} min"
+            if took_s > 90.0
+            else f", about {took_s:,.0f} s"
+            if took_s
+            else ""
+        )
 
 
 class SizeWork(LinesWork):
@@ -225,14 +266,20 @@ class SizeWork(LinesWork):
         """Return the outcomes stored by an interrupted sizing."""
         done: dict[Run, SizingOutcome] = {}
         for counts, replication, line in self.lines:
-            arrays = {name: np.array(part, dtype=np.float64) for name, part in line.items() if isinstance(part, list)}
+            arrays = {
+                name: np.array(part, dtype=np.float64)
+                for name, part in line.items()
+                if isinstance(part, list)
+            }
             done[tuple(counts), replication] = SizingOutcome(**{**line, **arrays})
         return done
 
     def add(self, run: Run, outcome: SizingOutcome) -> None:
         """Store a run's outcome."""
         figures = dataclasses.asdict(outcome).items()
-        plain = {name: part.tolist() if isinstance(part, np.ndarray) else part for name, part in figures}
+        plain = {
+            name: part.tolist() if isinstance(part, np.ndarray) else part for name, part in figures
+        }
         self.write([list(run[0]), run[1], plain])
 
 
@@ -245,7 +292,8 @@ class Archive:
 
     def __init__(self, workers: Workers, work: SizeWork | None = None) -> None:
         """Take the workers for missing runs, and the folder that stores them."""
-        self.workers, self.work = workers, work
+        self.workers = workers
+        self.work = work
         self.known: dict[Run, SizingOutcome] = {}
         self._kept = {} if work is None else work.outcomes()
 

@@ -118,7 +118,11 @@ def explain(search: Search, best: Counts) -> Explanation:
     choices = search.choices
     regrets, idle = _regrets(search, best)
     return Explanation(
-        marginal=tuple(_marginal(search, best, place) for place, nodes in enumerate(best[choices.bought]) if nodes),
+        marginal=tuple(
+            _marginal(search, best, place)
+            for place, nodes in enumerate(best[choices.bought])
+            if nodes
+        ),
         curve=_curve(search, best) if search.confidence else (),
         limits=_limits(search, best),
         entries=_entries(search, best),
@@ -131,9 +135,12 @@ def explain(search: Search, best: Counts) -> Explanation:
 
 
 def _marginal(search: Search, best: Counts, place: int) -> Marginal:
-    surrogate, fewer = search.surrogate, moved(best, {place: -1})
+    surrogate = search.surrogate
+    fewer = moved(best, {place: -1})
     logs, months = surrogate.log_loads(surrogate.fleet(best))
-    near = np.argsort(np.abs(logs - surrogate.threshold.log), kind="stable")[: max(1, logs.size // 4)]
+    near = np.argsort(np.abs(logs - surrogate.threshold.log), kind="stable")[
+        : max(1, logs.size // 4)
+    ]
     cost, probability = search.value(fewer)
     month = int(np.bincount(months[near]).argmax())
     return Marginal(place, search.value(best)[0] - cost, probability, month)
@@ -141,7 +148,8 @@ def _marginal(search: Search, best: Counts, place: int) -> Marginal:
 
 def _curve(search: Search, best: Counts) -> tuple[CurvePoint, ...]:
     """Return the cheapest plans at probabilities about the target's."""
-    points, most = [], float(search.surrogate.fixable.mean())
+    points = []
+    most = float(search.surrogate.fixable.mean())
     for about in ABOUT:
         asked = search.confidence + about
         counts = best if about == 0.0 else search.near(best, asked) if asked < most else None
@@ -163,23 +171,36 @@ def _limits(search: Search, best: Counts) -> tuple[LimitPrice, ...]:
         return choose.model_copy(update={"clusters": {**choose.clusters, name: wider}})
 
     for group, name in enumerate(choices.offers):
-        limit, bought = choose.clusters[name], nodes[choices.group_of == group]
+        limit = choose.clusters[name]
+        bought = nodes[choices.group_of == group]
         if bought.sum() > _BINDS * limit.max_nodes:
             more = int(np.ceil(_RELAXED * limit.max_nodes))
-            relaxed.append((f"max_nodes of {name}", limit.max_nodes, with_choice(name, max_nodes=more)))
+            relaxed.append(
+                (f"max_nodes of {name}", limit.max_nodes, with_choice(name, max_nodes=more))
+            )
         per_date = limit.max_nodes_per_date
         if per_date is not None and bought.max() > _BINDS * per_date:
             more = int(np.ceil(_RELAXED * per_date))
-            relaxed.append((f"max_nodes_per_date of {name}", per_date, with_choice(name, max_nodes_per_date=more)))
+            relaxed.append(
+                (
+                    f"max_nodes_per_date of {name}",
+                    per_date,
+                    with_choice(name, max_nodes_per_date=more),
+                )
+            )
     if choose.budget_usd is not None and choices.capital_usd(best) > _BINDS * choose.budget_usd:
         more_usd = _RELAXED * choose.budget_usd
-        relaxed.append(("budget_usd", choose.budget_usd, choose.model_copy(update={"budget_usd": more_usd})))
+        relaxed.append(
+            ("budget_usd", choose.budget_usd, choose.model_copy(update={"budget_usd": more_usd}))
+        )
     cap_kw = choose.it_power_cap_kw
     if cap_kw is not None and choices.power_kw(best).max() > _BINDS * cap_kw:
         more_kw = choose.model_copy(update={"it_power_cap_kw": _RELAXED * cap_kw})
         relaxed.append(("it_power_cap_kw", cap_kw, more_kw))
     return tuple(
-        LimitPrice(limit, float(value), max(0.0, search.value(best)[0] - _cost_under(search, best, wider)))
+        LimitPrice(
+            limit, float(value), max(0.0, search.value(best)[0] - _cost_under(search, best, wider))
+        )
         for limit, value, wider in relaxed
     )
 
@@ -207,16 +228,21 @@ def _entries(search: Search, best: Counts) -> tuple[EntryPrice, ...]:
     slopes = price_slopes(search)
     entries = []
     for part in absent:
-        columns = [p for p, purchase in enumerate(choices.purchases) if purchase.accelerator == part]
+        columns = [
+            p for p, purchase in enumerate(choices.purchases) if purchase.accelerator == part
+        ]
 
         def enters(factor: float, columns: Sequence[int] = columns, part: str = part) -> bool:
             surrogate, places = copy.copy(search.surrogate), search.surrogate.column[columns]
             surrogate.node_usd = surrogate.node_usd.copy()
             surrogate.node_usd[places] += (factor - 1.0) * slopes[places]
-            made = search.by(surrogate).searched(search.every, best, reacts=any(best[choices.loads]))
+            made = search.by(surrogate).searched(
+                search.every, best, reacts=any(best[choices.loads])
+            )
             return made is not None and part in choices.parts(made)
 
-        low, high = _LEAST_PRICE, 1.0
+        low = _LEAST_PRICE
+        high = 1.0
         if not enters(low):
             entries.append(EntryPrice(part, None))
             continue
@@ -230,7 +256,9 @@ def _entries(search: Search, best: Counts) -> tuple[EntryPrice, ...]:
 def price_slopes(search: Search) -> Floats:
     """Return the cost of a node that the whole of its accelerators' price makes up, shape (clusters,)."""
     reference = search.choices.reference()
-    before, cheaper = search.archive.workers.all(_survey_at, [(reference, 1.0), (reference, _CHEAPER)])
+    before, cheaper = search.archive.workers.all(
+        _survey_at, [(reference, 1.0), (reference, _CHEAPER)]
+    )
     return np.asarray((before - cheaper) / (1.0 - _CHEAPER)) * search.surrogate.weights[0]
 
 
@@ -239,11 +267,13 @@ def _survey_at(evaluator: Evaluator, counts: Counts, factor: float) -> Floats:
 
     Prices are those stated, not those that a study draws, so that two surveys differ by the factor alone.
     """
-    choices, changes = evaluator.trial.choices, Changes()
+    choices = evaluator.trial.choices
+    changes = Changes()
     catalog = choices.scenario.load_catalog()
     for purchase in choices.purchases:
         cluster = choices.scenario.clusters[purchase.name]
-        entry, price = catalog.accelerator(cluster.accelerator).accelerator_price_usd, cluster.accelerator_price_usd
+        entry = catalog.accelerator(cluster.accelerator).accelerator_price_usd
+        price = cluster.accelerator_price_usd
         price = (entry.value if entry else 0.0) if price is None else price
         changes[purchase.name, "accelerator_price_usd"] = price * factor
         changes[purchase.name, "quotes"] = tuple(
@@ -264,7 +294,9 @@ def _regrets(search: Search, best: Counts) -> tuple[tuple[Regret, ...], float]:
         alone[r] = True
         needed = search.master(search.every, float(np.exp(surrogate.threshold.log)), alone)
         if needed is not None:
-            rows.append((float(nodes[r].sum()), float(needed.sum()), float((nodes[r] - needed) @ usd)))
+            rows.append(
+                (float(nodes[r].sum()), float(needed.sum()), float((nodes[r] - needed) @ usd))
+            )
     if not rows:
         return (), 0.0
     ranked = sorted(rows, key=lambda row: row[1])
@@ -275,33 +307,45 @@ def _regrets(search: Search, best: Counts) -> tuple[tuple[Regret, ...], float]:
 
 def triggers(search: Search, best: Counts) -> tuple[Trigger, ...]:
     """Return what each rule would order at each of its reviews, over the surveyed replications."""
-    choices, surrogate = search.choices, search.surrogate
+    choices = search.choices
+    surrogate = search.surrogate
     nodes = surrogate.nodes(best) - np.array(best[choices.bought], dtype=np.float64)
     made = []
     for which, load in enumerate(best[choices.loads]):
         for place in choices.windows[which] if load else ():
-            ordered = tuple(float(np.quantile(nodes[:, place], q, method="higher")) for q in QUANTILES)
+            ordered = tuple(
+                float(np.quantile(nodes[:, place], q, method="higher")) for q in QUANTILES
+            )
             installed = float(np.median(surrogate.installed(best, which, place)))
             ahead = choices.forecast_months[which]
             date = choices.purchases[place].date
-            made.append(Trigger(choices.reactive[which], date, load / 100.0, ahead, installed, ordered))
+            made.append(
+                Trigger(choices.reactive[which], date, load / 100.0, ahead, installed, ordered)
+            )
     return tuple(made)
 
 
 def _last_safe(search: Search, best: Counts) -> datetime.date | None:
     """Return the last day for the first order on a signal: lead and slip before capacity is short in too many."""
-    choices, surrogate = search.choices, search.surrogate
+    choices = search.choices
+    surrogate = search.surrogate
     loads = best[choices.loads]
     if not any(loads):
         return None
-    stated = tuple(0 if choices.loads.start <= at < choices.loads.stop else n for at, n in enumerate(best))
+    stated = tuple(
+        0 if choices.loads.start <= at < choices.loads.stop else n for at, n in enumerate(best)
+    )
     scales = surrogate.scales(surrogate.fleet(stated)).min(axis=0)
-    short = np.maximum.accumulate(np.log(np.maximum(scales, 1e-9)) < surrogate.threshold.log, axis=1)
+    short = np.maximum.accumulate(
+        np.log(np.maximum(scales, 1e-9)) < surrogate.threshold.log, axis=1
+    )
     months = np.flatnonzero(short[~surrogate.hopeless].mean(axis=0) > 1.0 - search.confidence)
     if not months.size:
         return None
     which = next(at for at, load in enumerate(loads) if load)
-    order = choices.plan.clusters[choices.place(choices.purchases[choices.first_of_reactive()[which]].name)].order
+    order = choices.plan.clusters[
+        choices.place(choices.purchases[choices.first_of_reactive()[which]].name)
+    ].order
     assert order is not None
     wait = datetime.timedelta(hours=order.lead_h + order.slip_h.base)
     needed_h = float(choices.plan.month_edges_h[months[0]])
@@ -310,7 +354,9 @@ def _last_safe(search: Search, best: Counts) -> datetime.date | None:
 
 def _predicted(search: Search, best: Counts) -> float | None:
     """Return what would be saved if throughput were as predicted: the draws of its error set to their mean."""
-    errors = [i for i, uncertain in enumerate(search.trial.inputs.entries) if uncertain.throughput_of]
+    errors = [
+        i for i, uncertain in enumerate(search.trial.inputs.entries) if uncertain.throughput_of
+    ]
     if not errors:
         return None
     other = search.by(search.surrogate.with_known(errors))
@@ -320,7 +366,8 @@ def _predicted(search: Search, best: Counts) -> float | None:
 
 def nothing_mends(search: Search) -> str:
     """Return that too many replications miss the SLO target whatever is bought, by cause and with the remedy."""
-    surrogate, trial = search.surrogate, search.trial
+    surrogate = search.surrogate
+    trial = search.trial
     causes = past_mending(np.array([one.ceilings for one in surrogate.surveys]).T, trial.attainment)
     said = ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in causes.items() if count)
     return (
@@ -347,17 +394,33 @@ def nothing(search: Search) -> str:
 
     said = []
     if choose.budget_usd is not None and (made := without("budget_usd")):
-        said.append(f"a budget of about {choices.capital_usd(made):,.0f} USD in place of {choose.budget_usd:,.0f}")
+        said.append(
+            f"a budget of about {choices.capital_usd(made):,.0f} USD in place of {choose.budget_usd:,.0f}"
+        )
     if choose.it_power_cap_kw is not None and (made := without("it_power_cap_kw")):
-        said.append(f"about {choices.power_kw(made).max():,.0f} kW of power in place of {choose.it_power_cap_kw:,.0f}")
+        said.append(
+            f"about {choices.power_kw(made).max():,.0f} kW of power in place of {choose.it_power_cap_kw:,.0f}"
+        )
     if made := without("clusters"):
-        nodes = np.bincount(choices.group_of, weights=made[choices.bought], minlength=len(choices.offers))
+        nodes = np.bincount(
+            choices.group_of, weights=made[choices.bought], minlength=len(choices.offers)
+        )
         times = float((nodes / choices.nodes_allowed[1]).max())
-        said.append(f"max_nodes about {max(times, 1.0):,.2f} times as large, or more nodes on a date")
+        said.append(
+            f"max_nodes about {max(times, 1.0):,.2f} times as large, or more nodes on a date"
+        )
     if said:
         return lead + "it would take " + ", or ".join(said)
     if without(*free):
-        return lead + "budget, power and max_nodes stand in the way together; relax more than one of them"
+        return (
+            lead
+            + "budget, power and max_nodes stand in the way together; relax more than one of them"
+        )
     logs, months = search.surrogate.log_loads(search.surrogate.fleet(choices.reference()))
-    month = choices.plan.months.labels[int(np.bincount(months[np.argsort(logs)[: max(1, logs.size // 4)]]).argmax())]
-    return lead + f"no number of nodes does, least in {month}; allow earlier dates, other parts, or a lower SLO target"
+    month = choices.plan.months.labels[
+        int(np.bincount(months[np.argsort(logs)[: max(1, logs.size // 4)]]).argmax())
+    ]
+    return (
+        lead
+        + f"no number of nodes does, least in {month}; allow earlier dates, other parts, or a lower SLO target"
+    )

@@ -21,7 +21,9 @@ from planner.sizing.evaluate import Archive, Clock, SizingOutcome
 from planner.sizing.surrogate import Surrogate
 
 ROUNDS = 4  # of search, simulation and calibration
-MOST_RUNS = 24  # replications in which a policy is simulated to calibrate: those nearest to its threshold
+MOST_RUNS = (
+    24  # replications in which a policy is simulated to calibrate: those nearest to its threshold
+)
 _MASTER_ROUNDS = 30  # of the linear program, each with the rows that its last answer breaks
 _BLOCKS = 6  # parts of the horizon from each of which a replication may add a row
 _SCALES = 7  # halvings of the margin on demand
@@ -32,11 +34,15 @@ _NEAR_DATES = 2  # dates by which nodes are moved in one step
 _NEAR_DAYS = 45  # between purchases of two clusters that are exchanged, where dates are many
 _MANY = 16  # purchases
 _PROBABILITY_ERROR = 0.005  # between what the surrogate says of a policy before and after its runs
-_MOST_EXACT = 60  # cheaper policies that are simulated one by one, each until it has missed too often
+_MOST_EXACT = (
+    60  # cheaper policies that are simulated one by one, each until it has missed too often
+)
 _MOST_HELD = 4  # of those, that meet the SLO target: the cheapest as simulated is taken
 _AS_CHEAP = 1.03  # times the cost of the answer, for the error of a prediction
 _AS_CHEAP_TRADED = 1.1  # the same where overflow has a price, which is predicted less well
-_MOST_LISTED = 20_000  # policies, begun or complete, that are looked at before they are too many to list
+_MOST_LISTED = (
+    20_000  # policies, begun or complete, that are looked at before they are too many to list
+)
 _LOADS_BESIDE = (-10, -5, 0, 5, 10)  # percent: loads beside the answer's that are listed
 _MOST_NODES_EXACT = 48  # nodes of a policy: with more, one of them is less than a surrogate's error
 _DOUBTED = 0.3  # of log λ: by how much a cheaper policy may fall short of the threshold that is still simulated
@@ -46,8 +52,11 @@ class Search:
     """Finds the cheapest policy that is likely enough to meet the SLO target."""
 
     def __init__(self, surrogate: Surrogate, archive: Archive, clock: Clock) -> None:
-        self.surrogate, self.archive, self.clock = surrogate, archive, clock
-        self.trial, self.choices = surrogate.trial, surrogate.choices
+        self.surrogate = surrogate
+        self.archive = archive
+        self.clock = clock
+        self.trial = surrogate.trial
+        self.choices = surrogate.choices
         self.confidence = self.trial.confidence
         self.trades = surrogate.trades
         self._values: dict[Counts, tuple[float, float]] = {}
@@ -80,7 +89,10 @@ class Search:
             surrogate = self.surrogate
             nodes = surrogate.nodes(counts)
             fleet = surrogate.fleet(counts, nodes)
-            self._values[counts] = surrogate.cost_of(counts, fleet, nodes), surrogate.probability_of(fleet)
+            self._values[counts] = (
+                surrogate.cost_of(counts, fleet, nodes),
+                surrogate.probability_of(fleet),
+            )
         return self._values[counts]
 
     def outcomes(self, counts: Counts, replications: Sequence[int]) -> list[SizingOutcome]:
@@ -118,13 +130,17 @@ class Search:
                 f"{self.archive.workers.runs:,} runs: {self.choices.words(best)}; about {cost / 1e6:,.2f} M, "
                 f"P(SLO met) {probability:.1%}"
             )
-            if best == before or (self.confidence and abs(probability - expected) < _PROBABILITY_ERROR):
+            if best == before or (
+                self.confidence and abs(probability - expected) < _PROBABILITY_ERROR
+            ):
                 break
         if best is None:
             return None
         made = self.exact(best, allowed)
         if rents and start is not None and self.holds(start):
-            made = min(start, made, key=self._seen_cost)  # what rent costs is predicted less well than nodes
+            made = min(
+                start, made, key=self._seen_cost
+            )  # what rent costs is predicted less well than nodes
         return made
 
     def _simulate(self, counts: Counts) -> None:
@@ -141,16 +157,25 @@ class Search:
         self._values = {}
 
     def searched(
-        self, allowed: Sequence[bool], start: Counts | None, *, reacts: bool = False, rents: bool = False
+        self,
+        allowed: Sequence[bool],
+        start: Counts | None,
+        *,
+        reacts: bool = False,
+        rents: bool = False,
     ) -> Counts | None:
         """Return the cheapest policy by the surrogate; None where none is likely enough to meet the SLO target."""
-        self._reacts, self._rents = reacts, rents
+        self._reacts = reacts
+        self._rents = rents
         starts = [made for made in (start, self._started(allowed)) if made is not None]
-        starts = [made for made in (self._enlarged(made, allowed) for made in starts) if made is not None]
+        starts = [
+            made for made in (self._enlarged(made, allowed) for made in starts) if made is not None
+        ]
         if not starts:
             return None
         best = min(
-            (self.descend(made, allowed) for made in dict.fromkeys(starts)), key=lambda made: self.value(made)[0]
+            (self.descend(made, allowed) for made in dict.fromkeys(starts)),
+            key=lambda made: self.value(made)[0],
         )
         if reacts:
             for made in self._reactive(best, allowed):
@@ -164,13 +189,18 @@ class Search:
             if not windows or not allowed[windows[0]]:
                 continue
             first = choices.plan.months.edges[1]
-            kept = [n if choices.purchases[p].date < first else 0 for p, n in enumerate(fixed[choices.bought])]
+            kept = [
+                n if choices.purchases[p].date < first else 0
+                for p, n in enumerate(fixed[choices.bought])
+            ]
             tried = []
             for load in _LOADS:
                 loads = [load if at == which else 0 for at in range(len(choices.reactive))]
                 tried.append((*kept, *loads, *fixed[choices.rent.start :]))
             made = [
-                counts for counts in tried if choices.within_limits(counts) and self.value(counts)[1] >= self.confidence
+                counts
+                for counts in tried
+                if choices.within_limits(counts) and self.value(counts)[1] >= self.confidence
             ]
             if not made and (enlarged := self._enlarged(tried[0], allowed)) is not None:
                 made = [enlarged]
@@ -181,7 +211,9 @@ class Search:
 
     def _started(self, allowed: Sequence[bool]) -> Counts | None:
         """Return the answer of the linear program at the least margin on demand that makes it likely enough."""
-        low, high, best = -0.6, 0.6, None
+        low = -0.6
+        high = 0.6
+        best = None
         keep = self._spared(None)
         for number in range(_SCALES):
             middle = 0.5 * (low + high) if number else self.surrogate.threshold.log + 0.02
@@ -192,7 +224,8 @@ class Search:
             counts = self._rounded(nodes)
             keep = self._spared(counts)
             if self.value(counts)[1] >= self.confidence:
-                high, best = middle, counts
+                high = middle
+                best = counts
             else:
                 low = middle
         if best is None:
@@ -215,21 +248,25 @@ class Search:
         logs, _ = surrogate.log_loads(surrogate.fleet(counts))
         fixable = np.flatnonzero(~surrogate.hopeless)
         share = min(1.0, self.confidence / max(1.0 - surrogate.unfixable, 1e-9))
-        must = fixable[np.argsort(-logs[fixable], kind="stable")][: max(1, math.ceil(share * fixable.size))]
+        must = fixable[np.argsort(-logs[fixable], kind="stable")][
+            : max(1, math.ceil(share * fixable.size))
+        ]
         keep = np.zeros(logs.size, dtype=bool)
         keep[must] = True
         return keep
 
     def master(self, allowed: Sequence[bool], scale: float, keep: Bools) -> Floats | None:
         """Return the cheapest nodes, in parts, that serve a multiple of demand in some replications, or None."""
-        surrogate, choices = self.surrogate, self.choices
+        surrogate = self.surrogate
+        choices = self.choices
         none = choices.nothing()
         standing = surrogate.fleet(none)
         present = surrogate.present[:, surrogate.column]  # replications, columns, months
         limits, most = self._limits()
         upper = np.where(allowed, choices.most_at_once, 0.0)
         usd = np.maximum(surrogate.node_usd[surrogate.column], 1e-9)
-        rows, least = [], []
+        rows = []
+        least = []
         months = standing.shape[1]
         blocks = np.array_split(np.arange(months), min(_BLOCKS, months))
         nodes = np.zeros(upper.size)
@@ -238,7 +275,8 @@ class Search:
             for column, group in enumerate(surrogate.group_of.tolist()):
                 fleet[:, :, group] += nodes[column] * present[:, column]
             served = surrogate.scales(fleet)  # prices, replications, months
-            lowest, which = served.min(axis=0), served.argmin(axis=0)
+            lowest = served.min(axis=0)
+            which = served.argmin(axis=0)
             fresh = 0
             for r in np.flatnonzero(keep).tolist():
                 for block in blocks:
@@ -274,26 +312,38 @@ class Search:
 
     def _limits(self) -> tuple[Floats, Floats]:
         """Return rows Σ a·nodes ≤ b of the limits on nodes, budget and power."""
-        choices, rows, most = self.choices, list[Floats](), list[float]()
+        choices = self.choices
+        rows = list[Floats]()
+        most = list[float]()
         least, top = choices.nodes_allowed
         for group in range(len(choices.offers)):
             row = (choices.group_of == group).astype(np.float64)
             rows += [row, -row]
             most += [float(top[group]), -float(least[group])]
         if choices.choose.budget_usd is not None:
-            rows.append(np.array([sum(choices.node_prices_usd(p, 1)) for p in range(len(choices.purchases))]))
+            rows.append(
+                np.array(
+                    [sum(choices.node_prices_usd(p, 1)) for p in range(len(choices.purchases))]
+                )
+            )
             most.append(choices.choose.budget_usd)
         if (cap_kw := choices.choose.it_power_cap_kw) is not None:
             fixed = choices.power_kw(choices.nothing())
             unit = np.eye(len(choices.purchases), dtype=int)
-            kw = np.array([choices.power_kw((*one.tolist(), *choices.nothing()[len(one) :])) - fixed for one in unit])
+            kw = np.array(
+                [
+                    choices.power_kw((*one.tolist(), *choices.nothing()[len(one) :])) - fixed
+                    for one in unit
+                ]
+            )
             rows += list(kw.T)
             most += (cap_kw - fixed).tolist()
         return np.array(rows).reshape(len(rows), len(choices.purchases)), np.array(most)
 
     def _enlarged(self, counts: Counts, allowed: Sequence[bool]) -> Counts | None:
         """Return a policy enlarged until it is likely enough to meet the SLO target, or None within limits."""
-        choices, share = self.choices, 0.02
+        choices = self.choices
+        share = 0.02
         while self.value(counts)[1] < self.confidence:
             # The one more purchase that raises the probability most per dollar.
             more = max(1, round(share * sum(counts[choices.bought])))
@@ -307,20 +357,30 @@ class Search:
             wider = [made for made in wider if choices.within_limits(made)]
             if not wider:
                 return None
-            cost, service = self.value(counts)[0], self.service(counts)
-            gains = [(self.service(made) - service) / max(self.value(made)[0] - cost, 1e-9) for made in wider]
+            cost = self.value(counts)[0]
+            service = self.service(counts)
+            gains = [
+                (self.service(made) - service) / max(self.value(made)[0] - cost, 1e-9)
+                for made in wider
+            ]
             best = int(np.argmax(gains))
             if gains[best] <= 0:
                 return None
-            counts, share = wider[best], share * 1.1
+            counts = wider[best]
+            share = share * 1.1
         return counts
 
     def _fullest(self, allowed: Sequence[bool]) -> Counts:
         """Return the policy of most service within limits, purchase by purchase."""
-        choices, counts = self.choices, self._least_allowed(allowed)
+        choices = self.choices
+        counts = self._least_allowed(allowed)
         step = max(1, int(choices.nodes_allowed[1].max(initial=1)) // 4)
         while step:
-            wider = [moved(counts, {place: step}) for place in range(len(choices.purchases)) if allowed[place]]
+            wider = [
+                moved(counts, {place: step})
+                for place in range(len(choices.purchases))
+                if allowed[place]
+            ]
             able = [made for made in wider if choices.within_limits(made)]
             best = max(able, key=self.service, default=None)
             if best is None or self.service(best) <= self.service(counts):
@@ -333,7 +393,11 @@ class Search:
         """Return the policy that buys no more than it must, each offer on its first date."""
         choices, counts = self.choices, self.choices.nothing()
         for group, least in enumerate(choices.nodes_allowed[0].tolist()):
-            places = [place for place in np.flatnonzero(choices.group_of == group).tolist() if allowed[place]]
+            places = [
+                place
+                for place in np.flatnonzero(choices.group_of == group).tolist()
+                if allowed[place]
+            ]
             if least and places:
                 counts = moved(counts, {places[0]: int(least)})
         return counts
@@ -370,26 +434,42 @@ class Search:
 
     def _near(self, counts: Counts, step: int, allowed: Sequence[bool]) -> Iterator[Counts]:
         """Yield policies nearby, by what the change saves in nodes, largest first; then those of other levers."""
-        choices, surrogate = self.choices, self.surrogate
+        choices = self.choices
+        surrogate = self.surrogate
         used = [place for place, nodes in enumerate(counts[choices.bought]) if nodes]
-        usd, worth = surrogate.node_usd[surrogate.column], surrogate.worth
+        usd = surrogate.node_usd[surrogate.column]
+        worth = surrogate.worth
         changes = [{place: -min(step, counts[place])} for place in used]
         changes += [{place: step} for place, may in enumerate(allowed) if may and self.trades]
         for out, into in itertools.product(used, range(len(choices.purchases))):
             if allowed[into] and self._exchangeable(out, into):
                 taken = min(step, counts[out])
-                alike = taken * worth[surrogate.group_of[out]] / max(worth[surrogate.group_of[into]], 1e-12)
+                alike = (
+                    taken
+                    * worth[surrogate.group_of[out]]
+                    / max(worth[surrogate.group_of[into]], 1e-12)
+                )
                 wanted = {math.ceil(alike), math.floor(alike)} - {0}
-                changes += [{out: -taken, into: given} for given in wanted if given <= choices.most_at_once[into]]
+                changes += [
+                    {out: -taken, into: given}
+                    for given in wanted
+                    if given <= choices.most_at_once[into]
+                ]
         loads = range(choices.loads.start, choices.loads.stop)
         load_step = next((move for size, move in _LOAD_STEPS.items() if step >= size), 1)
         for at in loads:
             if counts[at]:
                 changes += [{at: load_step}]
-                changes += [{at: load_step, place: step} for place in range(len(choices.purchases)) if allowed[place]]
+                changes += [
+                    {at: load_step, place: step}
+                    for place in range(len(choices.purchases))
+                    if allowed[place]
+                ]
                 changes += [{at: -load_step, place: -min(step, counts[place])} for place in used]
                 changes += [{at: -counts[at]}]
-            elif self._reacts and choices.windows[at - loads.start]:  # another that orders what the first may not
+            elif (
+                self._reacts and choices.windows[at - loads.start]
+            ):  # another that orders what the first may not
                 changes += [{at: load} for load in {max(counts[choices.loads]), _LOADS[-1]} - {0}]
         for at in range(choices.rent.start, choices.rent.stop) if self._rents else ():
             changes += [{at: move} for move in (-step, step)]
@@ -404,7 +484,9 @@ class Search:
             is_other = any(at >= usd.size for at in changes[place])
             if (saved[place] > 0 or is_other or self.trades) and self._allowed(made):
                 yield made
-        for at, retirement in zip(range(choices.days.start, choices.days.stop), choices.retirements, strict=True):
+        for at, retirement in zip(
+            range(choices.days.start, choices.days.stop), choices.retirements, strict=True
+        ):
             for day in range(1 + len(retirement.dates)):
                 if day != counts[at]:
                     yield (*counts[:at], day, *counts[at + 1 :])
@@ -415,11 +497,14 @@ class Search:
 
     def _exchangeable(self, out: int, into: int) -> bool:
         """Return whether nodes of one purchase may be exchanged for another's: of another cluster, or soon after."""
-        one, other = self.choices.purchases[out], self.choices.purchases[into]
+        one = self.choices.purchases[out]
+        other = self.choices.purchases[into]
         if one.cluster == other.cluster:
             dates = sorted(p.date for p in self.choices.purchases if p.cluster == one.cluster)
             return 0 < abs(dates.index(one.date) - dates.index(other.date)) <= _NEAR_DATES
-        return abs((one.date - other.date).days) <= _NEAR_DAYS or len(self.choices.purchases) <= _MANY
+        return (
+            abs((one.date - other.date).days) <= _NEAR_DAYS or len(self.choices.purchases) <= _MANY
+        )
 
     def _allowed(self, counts: Counts) -> bool:
         choices = self.choices
@@ -438,9 +523,16 @@ class Search:
         """
         if self.surrogate.nodes(counts).sum(axis=1).mean() > _MOST_NODES_EXACT:
             return counts
-        least, held = self.surrogate.threshold.log - _DOUBTED, [counts] if self.holds(counts) else []
-        cheaper = sorted((self.value(made)[0], made) for made in self._below(counts, allowed) if made != counts)
-        likely = (made for _, made in cheaper if self.service(made) > least and self.choices.within_limits(made))
+        least = self.surrogate.threshold.log - _DOUBTED
+        held = [counts] if self.holds(counts) else []
+        cheaper = sorted(
+            (self.value(made)[0], made) for made in self._below(counts, allowed) if made != counts
+        )
+        likely = (
+            made
+            for _, made in cheaper
+            if self.service(made) > least and self.choices.within_limits(made)
+        )
         for made in itertools.islice(likely, _MOST_EXACT):
             self.clock.check()
             if self.holds(made):
@@ -451,20 +543,26 @@ class Search:
 
     def _seen_cost(self, counts: Counts) -> float:
         """Return the mean cost of a policy as it is simulated."""
-        return float(np.mean([outcome.cost for outcome in self.outcomes(counts, range(self.replications))]))
+        return float(
+            np.mean([outcome.cost for outcome in self.outcomes(counts, range(self.replications))])
+        )
 
     def _below(self, counts: Counts, allowed: Sequence[bool]) -> list[Counts]:
         """Return all policies that may cost less than one by what is predicted; its neighbours where they are many."""
-        choices, most = self.choices, self.value(counts)[0] * (_AS_CHEAP_TRADED if self.trades else _AS_CHEAP)
+        choices = self.choices
+        most = self.value(counts)[0] * (_AS_CHEAP_TRADED if self.trades else _AS_CHEAP)
         usd = np.maximum(self.surrogate.node_usd[self.surrogate.column], 0.0)
         loads = [
             sorted({0, *(min(max(load + by, 1), 100) for by in _LOADS_BESIDE)} if load else {0})
             for load in counts[choices.loads]
         ]
         days = [range(1 + len(retirement.dates)) for retirement in choices.retirements]
-        below, begun = list[Counts](), [((0,) * len(choices.purchases), 0)]
+        below = list[Counts]()
+        begun = [((0,) * len(choices.purchases), 0)]
         others = [*itertools.product(*loads, *([rent] for rent in counts[choices.rent]), *days)]
-        floor = 0.0 if self.trades else min(self.value((*begun[0][0], *other))[0] for other in others)
+        floor = (
+            0.0 if self.trades else min(self.value((*begun[0][0], *other))[0] for other in others)
+        )
         for _ in range(_MOST_LISTED):
             if not begun:
                 return [made for made in below if self.value(made)[0] < most]

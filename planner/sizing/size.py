@@ -43,18 +43,30 @@ from planner.studies.inputs import UncertainInputs, resolve_inputs, stated
 
 
 def trial_of(
-    scenario: Scenario, parts: Sequence[str], study: Path | None, objective: Objective, seed: int | None
+    scenario: Scenario,
+    parts: Sequence[str],
+    study: Path | None,
+    objective: Objective,
+    seed: int | None,
 ) -> Trial:
     """Return the trial of a sizing: its choices, and a study's uncertain inputs."""
-    choices, inputs, design = choices_of(scenario, parts), UncertainInputs(entries=(), mixing=None), None
+    choices = choices_of(scenario, parts)
+    inputs = UncertainInputs(entries=(), mixing=None)
+    design = None
     used = scenario.seed if seed is None else seed
     if study is not None:
         written, scenarios = load_study(study)
         # The scenario with all its parts comes first, so that what is drawn does not depend on those that are allowed.
         bases = {"": (choices_of(scenario) if parts else choices).base}  # no scenario is called so
         bases |= {name: stated(name, scenario) for name, scenario in scenarios.items()}
-        inputs, used = resolve_inputs(written, bases), written.seed if seed is None else seed
-        points = PointSet(sampling=written.sampling, dimensions=len(inputs), scramblings=written.scramblings, seed=used)
+        inputs = resolve_inputs(written, bases)
+        used = written.seed if seed is None else seed
+        points = PointSet(
+            sampling=written.sampling,
+            dimensions=len(inputs),
+            scramblings=written.scramblings,
+            seed=used,
+        )
         design = MonteCarlo(points=points)
     return Trial(
         choices=choices,
@@ -78,8 +90,13 @@ def surveyed(trial: Trial, workers: Workers, replications: int) -> Surrogate:
     surveys = workers.all(survey, [(reference, replication) for replication in range(replications)])
     few = range(min(_LEAVING, replications))
     leaving = []
-    for at, retirement in zip(range(choices.days.start, choices.days.stop), choices.retirements, strict=True):
-        days = [(*reference[:at], day, *reference[at + 1 :]) for day in range(1, 1 + len(retirement.dates))]
+    for at, retirement in zip(
+        range(choices.days.start, choices.days.stop), choices.retirements, strict=True
+    ):
+        days = [
+            (*reference[:at], day, *reference[at + 1 :])
+            for day in range(1, 1 + len(retirement.dates))
+        ]
         made = workers.all(survey, [(day, replication) for day in days for replication in few])
         leaving.append([made[first : first + len(few)] for first in range(0, len(made), len(few))])
     return Surrogate(trial, surveys, leaving)
@@ -170,8 +187,11 @@ class Sized:
         return Evaluator(stated).simulate(self.plan.counts, 0)
 
 
-FIXED, REACTIVE, RENTED = "fixed on the first day", "ordered on a signal", "with overflow rent"
-_TOO_LOW, _TOO_HIGH = 0.01, 0.025  # probability below and above what is asked at which an answer is searched anew
+FIXED = "fixed on the first day"
+REACTIVE = "ordered on a signal"
+RENTED = "with overflow rent"
+_TOO_LOW = 0.01  # probability below and above what is asked at which an answer is searched anew
+_TOO_HIGH = 0.025
 _IN_FUTURE = 64  # fresh replications in which policies are run in each named future
 _NARROW = 0.04  # of the cost: half its interval at which no more replications are run
 
@@ -189,14 +209,21 @@ def size(
     with contextlib.closing(Workers(trial, effort.workers, effort.scheduler)) as workers:
         clock.say(f"surveying {effort.replications} replications")
         made = surveyed(trial, workers, effort.replications)
-        most = ROUNDS * MOST_RUNS * (1 + bool(trial.choices.reactive) + bool(trial.choices.most_instances))
-        clock.say(f"searching{workers.about(most + effort.confirmations)} to a confirmed policy at most")
+        most = (
+            ROUNDS
+            * MOST_RUNS
+            * (1 + bool(trial.choices.reactive) + bool(trial.choices.most_instances))
+        )
+        clock.say(
+            f"searching{workers.about(most + effort.confirmations)} to a confirmed policy at most"
+        )
         search = Search(made, Archive(workers, work), clock)
         # Where misses have a price no confidence is held, once a policy that holds it is known.
         is_free = trial.choices.choose.miss_cost_usd is not None
         if search.surrogate.fixable.mean() < trial.confidence and not is_free:
             raise CapacityError(nothing_mends(search))
-        every, stopped = search.every, ""
+        every = search.every
+        stopped = ""
         ways: dict[str, Counts | None] = {}
         try:
             best = ways[FIXED] = search.solve(every)
@@ -206,10 +233,14 @@ def size(
             if trial.choices.reactive:
                 best = ways[REACTIVE] = search.solve(every, best, reacts=True)
             if trial.choices.most_instances:
-                best = ways[RENTED] = search.solve(every, best, reacts=bool(trial.choices.reactive), rents=True)
+                best = ways[RENTED] = search.solve(
+                    every, best, reacts=bool(trial.choices.reactive), rents=True
+                )
         except (TimeUp, KeyboardInterrupt) as reason:
-            stopped, best = _why(reason), search.best
-            effort, clock.minutes = effort._replace(blocks=1), math.inf
+            stopped = _why(reason)
+            best = search.best
+            effort = effort._replace(blocks=1)
+            clock.minutes = math.inf
         if best is None:
             late = f"no plan that meets the SLO target was found before {stopped}"
             raise CapacityError(late if stopped else nothing(search))
@@ -227,7 +258,9 @@ def size(
             if effort.rivals and not stopped and not clock.is_over:
                 sized = dataclasses.replace(sized, explanation=explain(search, best))
                 sized = dataclasses.replace(sized, rivals=_rivals(search, best), runs=workers.runs)
-                sized = dataclasses.replace(sized, futures=_futures(sized, futures, effort, fresh, clock))
+                sized = dataclasses.replace(
+                    sized, futures=_futures(sized, futures, effort, fresh, clock)
+                )
         except (TimeUp, KeyboardInterrupt) as reason:
             if sized is None:
                 raise
@@ -247,11 +280,14 @@ def confirmed(
 
     Each block of them narrows what is known of the surrogate's error. It ends where the interval on cost is narrow.
     """
-    first, every = effort.replications, search.every
+    first = effort.replications
+    every = search.every
     held_to: dict[Counts, range] = {}
     for block in range(effort.blocks):
         fresh = held_to[best] = range(first, first + effort.confirmations)
-        search.clock.say(f"confirming on {len(fresh)} fresh replications{search.archive.workers.about(len(fresh))}")
+        search.clock.say(
+            f"confirming on {len(fresh)} fresh replications{search.archive.workers.about(len(fresh))}"
+        )
         search.outcomes(best, fresh)
         search.fresh += fresh
         search.calibrate(best)
@@ -260,15 +296,24 @@ def confirmed(
         low, high = cost_range(search, best)
         is_narrow = high - low <= 2.0 * _NARROW * abs(cost)
         off = probability - search.confidence if search.confidence else 0.0
-        search.clock.say(f"P(SLO met) about {probability:.1%}, cost {low / 1e6:,.1f} to {high / 1e6:,.1f} M")
-        if block == effort.blocks - 1 or (is_narrow and -_TOO_LOW <= off <= _TOO_HIGH) or search.clock.is_over:
+        search.clock.say(
+            f"P(SLO met) about {probability:.1%}, cost {low / 1e6:,.1f} to {high / 1e6:,.1f} M"
+        )
+        if (
+            block == effort.blocks - 1
+            or (is_narrow and -_TOO_LOW <= off <= _TOO_HIGH)
+            or search.clock.is_over
+        ):
             break
-        reacts, rents = any(best[search.choices.loads]), any(best[search.choices.rent])
+        reacts = any(best[search.choices.loads])
+        rents = any(best[search.choices.rent])
         best = search.solve(every, best, reacts=reacts, rents=rents, rounds=1) or best
         first = fresh.stop
     enough = [made for made in held_to if search.value(made)[1] >= search.confidence - _TOO_LOW]
     best = min(
-        enough, key=lambda made: search.value(made)[0], default=max(held_to, key=lambda made: search.value(made)[1])
+        enough,
+        key=lambda made: search.value(made)[0],
+        default=max(held_to, key=lambda made: search.value(made)[1]),
     )
     return best, held_to[best]
 
@@ -276,8 +321,11 @@ def confirmed(
 def cost_range(search: Search, counts: Counts) -> tuple[float, float]:
     """Return what policies like one cost whose probabilities are off by the error of the surrogate's."""
     if not search.confidence:
-        seen = [outcome.cost for (made, _), outcome in search.archive.known.items() if made == counts]
-        error, cost = half_width(np.array(seen)), search.value(counts)[0]
+        seen = [
+            outcome.cost for (made, _), outcome in search.archive.known.items() if made == counts
+        ]
+        error = half_width(np.array(seen))
+        cost = search.value(counts)[0]
         return cost - error, cost + error
     error = search.surrogate.bias.half_width
     ends = (search.near(counts, search.confidence + side * error) for side in (-1.0, 1.0))
@@ -285,9 +333,16 @@ def cost_range(search: Search, counts: Counts) -> tuple[float, float]:
     return min(costs), max(costs)
 
 
-def _sized(scenario: Scenario, search: Search, fresh: range, ways: Mapping[str, Counts | None], stopped: str) -> Sized:
+def _sized(
+    scenario: Scenario,
+    search: Search,
+    fresh: range,
+    ways: Mapping[str, Counts | None],
+    stopped: str,
+) -> Sized:
     """Return the result as far as it is known: the last of the ways is the answer."""
-    trial, best = search.trial, [*ways.values()][-1]
+    trial = search.trial
+    best = [*ways.values()][-1]
     assert best is not None
     plan = judged(trial, best, search.outcomes(best, fresh))
     made = []
@@ -296,7 +351,9 @@ def _sized(scenario: Scenario, search: Search, fresh: range, ways: Mapping[str, 
         saved = None
         if outcome is not None and counts != best:
             less = outcome.costs - plan.costs
-            saved = IntervalEstimate(value=float(less.mean()), half_width=half_width(less), completed=less.size)
+            saved = IntervalEstimate(
+                value=float(less.mean()), half_width=half_width(less), completed=less.size
+            )
         made.append(Way(name, outcome, saved))
     low, high = cost_range(search, best)
     cost, probability = search.value(best)
@@ -317,7 +374,9 @@ def _sized(scenario: Scenario, search: Search, fresh: range, ways: Mapping[str, 
     )
 
 
-def _futures(sized: Sized, plans: Plans, effort: Effort, fresh: range, clock: Clock) -> tuple[WayInFuture, ...]:
+def _futures(
+    sized: Sized, plans: Plans, effort: Effort, fresh: range, clock: Clock
+) -> tuple[WayInFuture, ...]:
     """Return each way in each future: the same policy, the same fresh replications, what is stated otherwise."""
     made: list[WayInFuture] = []
     scenario, choices, parts = sized.scenario, sized.choices, sized.choices.accelerators
@@ -325,11 +384,15 @@ def _futures(sized: Sized, plans: Plans, effort: Effort, fresh: range, clock: Cl
     for name, (otherwise,) in plans.items():
         clock.say(f"running the policies in the future {name}")
         other = choices_of(otherwise or scenario, parts)
-        policies = [other.alike(choices, way.outcome.counts) for way in ways if way.outcome is not None]
+        policies = [
+            other.alike(choices, way.outcome.counts) for way in ways if way.outcome is not None
+        ]
         trial = dataclasses.replace(sized.trial, choices=other)
         with contextlib.closing(Workers(trial, effort.workers, effort.scheduler)) as workers:
             few = fresh[:_IN_FUTURE]
-            outcomes = workers.all(Evaluator.outcome, [(counts, r) for counts in policies for r in few])
+            outcomes = workers.all(
+                Evaluator.outcome, [(counts, r) for counts in policies for r in few]
+            )
         for place, (way, counts) in enumerate(zip(ways, policies, strict=True)):
             seen = judged(trial, counts, outcomes[place * len(few) : (place + 1) * len(few)])
             made.append(WayInFuture(way.name, name, scenario.futures[name].weight, seen))
@@ -338,7 +401,8 @@ def _futures(sized: Sized, plans: Plans, effort: Effort, fresh: range, clock: Cl
 
 def _rivals(search: Search, best: Counts) -> tuple[Rival, ...]:
     """Return the best plan of each accelerator alone, at the same probability."""
-    choices, rivals = search.choices, []
+    choices = search.choices
+    rivals = []
     for part in choices.accelerators if len(choices.accelerators) > 1 else ():
         if choices.family(best) == f"all-{part}":
             rivals.append(Rival(part, best, *search.value(best)))
@@ -346,7 +410,9 @@ def _rivals(search: Search, best: Counts) -> tuple[Rival, ...]:
         search.clock.say(f"searching among plans of {part} alone")
         counts = search.solve(choices.of_part(part), reacts=any(best[choices.loads]), rounds=2)
         rivals.append(
-            Rival(part, None, math.inf, 0.0) if counts is None else Rival(part, counts, *search.value(counts))
+            Rival(part, None, math.inf, 0.0)
+            if counts is None
+            else Rival(part, counts, *search.value(counts))
         )
     search.calibrate(best)
     return tuple(rivals)

@@ -50,8 +50,12 @@ _THRESHOLDS = np.linspace(-0.5, 0.5, 201)
 _SPREADS = np.array([0.01, 0.015, 0.025, 0.04, 0.06, 0.1])
 _ALIKE = 0.3  # difference of fleets' shares at which a run counts for a third
 _PRIOR_RUNS = 40.0  # fresh runs that having no bias weighs as
-_MISSED = 0.5  # of requests beyond capacity: those that miss, before any run tells; an API takes them all
-_FULL = np.linspace(0.8, 2.0, 13)  # of what a machine serves within the SLO: what it serves while others take the rest
+_MISSED = (
+    0.5  # of requests beyond capacity: those that miss, before any run tells; an API takes them all
+)
+_FULL = np.linspace(
+    0.8, 2.0, 13
+)  # of what a machine serves within the SLO: what it serves while others take the rest
 _PULL = 0.01  # what that weighs beside runs
 _PRIOR = 0.15  # standard deviation of the threshold before any run
 
@@ -80,46 +84,78 @@ class Regression:
 class Surrogate:
     """Service, probability and cost of policies over surveyed replications."""
 
-    def __init__(self, trial: Trial, surveys: Sequence[Survey], leaving: Sequence[Sequence[Sequence[Survey]]]) -> None:
+    def __init__(
+        self, trial: Trial, surveys: Sequence[Survey], leaving: Sequence[Sequence[Sequence[Survey]]]
+    ) -> None:
         """Take the surveys; ``leaving`` are those of the first few with each retirement on each of its days."""
         choices = self.choices = trial.choices
-        self.trial, self.surveys = trial, surveys
-        plan, purchases = choices.plan, choices.purchases
-        self.column = np.array([choices.place(purchase.name) for purchase in purchases], dtype=np.intp)
+        self.trial = trial
+        self.surveys = surveys
+        plan = choices.plan
+        purchases = choices.purchases
+        self.column = np.array(
+            [choices.place(purchase.name) for purchase in purchases], dtype=np.intp
+        )
         bought = set(self.column.tolist())
         self.standing = [c for c in range(len(plan.clusters)) if c not in bought]
         """Clusters that are there whatever is bought; groups are those, then the offers."""
-        first = {name: self.column[place] for place, name in reversed([*enumerate(p.cluster for p in purchases)])}
-        self.group_clusters = np.array([*self.standing, *(first[name] for name in choices.offers)], dtype=np.intp)
+        first = {
+            name: self.column[place]
+            for place, name in reversed([*enumerate(p.cluster for p in purchases)])
+        }
+        self.group_clusters = np.array(
+            [*self.standing, *(first[name] for name in choices.offers)], dtype=np.intp
+        )
         self.group_of = len(self.standing) + choices.group_of
-        self.weights = [1.0 / max(s.tokens, 1e-9) if trial.objective == "levelised" else 1.0 for s in surveys]
+        self.weights = [
+            1.0 / max(s.tokens, 1e-9) if trial.objective == "levelised" else 1.0 for s in surveys
+        ]
         self.hours = np.stack([s.hours for s in surveys])
-        self.urgent, self.waiting = np.stack([s.urgent for s in surveys]), np.stack([s.waiting for s in surveys])
-        self._unasked = (self.urgent.sum(axis=(2, 3)) + self.waiting.sum(axis=2)) <= 0.0  # an API takes all that comes
+        self.urgent, self.waiting = (
+            np.stack([s.urgent for s in surveys]),
+            np.stack([s.waiting for s in surveys]),
+        )
+        self._unasked = (
+            self.urgent.sum(axis=(2, 3)) + self.waiting.sum(axis=2)
+        ) <= 0.0  # an API takes all that comes
         self.rates = np.stack(
             [s.rates[self.group_clusters] for s in surveys]
         )  # replications, groups, workloads, months
         self._rent_place = -1
         self.on_offer = np.stack([s.on_offer for s in surveys])
-        if choices.most_instances:  # rented accelerators are one more group, there as far as they are on offer
+        if (
+            choices.most_instances
+        ):  # rented accelerators are one more group, there as far as they are on offer
             self._rent_place = self.group_clusters.size
-            self.rates = np.concatenate([self.rates, np.stack([s.rent_rates for s in surveys])[:, None]], axis=1)
+            self.rates = np.concatenate(
+                [self.rates, np.stack([s.rent_rates for s in surveys])[:, None]], axis=1
+            )
         self.groups = self.rates.shape[1]
-        self._requests, self._fastest = np.stack([s.requests for s in surveys]), np.stack([s.fastest for s in surveys])
+        self._requests, self._fastest = (
+            np.stack([s.requests for s in surveys]),
+            np.stack([s.fastest for s in surveys]),
+        )
         self._overflow_usd = np.stack([s.overflow_usd for s in surveys])
-        self.trades = choices.choose.miss_cost_usd is not None or any(cluster.api for cluster in plan.clusters)
+        self.trades = choices.choose.miss_cost_usd is not None or any(
+            cluster.api for cluster in plan.clusters
+        )
         """Whether what own machines do not serve has a price."""
         self._slope = 1.0 if choices.choose.miss_cost_usd is None else _MISSED
         self.overflow_line, self.full = (0.0, self._slope), _FULL[len(_FULL) // 2]
         """Of that cost: what no node saves, and how simulated goes with predicted, in runs of a policy's like."""
         self.present = np.stack([s.present for s in surveys])
-        self.peaks, self.worths = np.stack([s.peaks for s in surveys]), np.stack([s.worths for s in surveys])
+        self.peaks, self.worths = (
+            np.stack([s.peaks for s in surveys]),
+            np.stack([s.worths for s in surveys]),
+        )
         self._mean_present = self.present.mean(axis=0)
         self._standing_nodes = np.array([float(cluster.nodes) for cluster in plan.clusters])
         self._staying: dict[Counts, Floats] = {}
         self._forecasts: dict[tuple[int, int], Floats] = {}
         self._due_h = np.array([due_h(cluster) for cluster in plan.clusters])
-        self._of_rule = [np.array([one.cluster == name for one in purchases]) for name in choices.reactive]
+        self._of_rule = [
+            np.array([one.cluster == name for one in purchases]) for name in choices.reactive
+        ]
         """By rule, which purchases are of the cluster that it orders, shape (purchases,) each."""
         self._tiered = [place for place in range(len(purchases)) if choices.tiers(place)]
         self.hopeless: Bools = self._past_mending(np.array([s.ceilings for s in surveys]))
@@ -127,7 +163,9 @@ class Surrogate:
         """Of each set of prices: λ per node there, shape (prices, replications, months, groups)."""
         for seed in range(BINS + 1):  # each bin alone, and all hours together with what can wait
             rate = np.maximum(self.rates.max(axis=(0, 1, 3)), 1e-12)
-            u = np.where(np.arange(BINS)[:, None] == seed, 1.0 / rate, 1.0 / rate if seed == BINS else 0.0)
+            u = np.where(
+                np.arange(BINS)[:, None] == seed, 1.0 / rate, 1.0 / rate if seed == BINS else 0.0
+            )
             self._add_prices(u, 1.0 / rate if seed == BINS else 0.0 * rate)
         self._prices(leaving)
         self.threshold, self.fixable = Threshold(), np.full(DRAWS, 1.0 - self.hopeless.mean())
@@ -170,7 +208,8 @@ class Surrogate:
     def _order(self, nodes: Floats, counts: Counts, which: int, place: int, load: float) -> None:
         """Add what one cluster's rule orders at one of its windows, as :mod:`planner.engine.orders` has it."""
         choices = self.choices
-        limit, ahead = choices.choose.clusters[choices.reactive[which]], choices.forecast_months[which]
+        limit = choices.choose.clusters[choices.reactive[which]]
+        ahead = choices.forecast_months[which]
         month = self._month(place)
         if (which, month) not in self._forecasts:
             peaks = self.peaks[:, which, :month]
@@ -178,7 +217,8 @@ class Surrogate:
         installed = self._installed(nodes, counts, which, place)
         bought = nodes[:, self._of_rule[which]].sum(axis=1)
         room = np.minimum(limit.max_nodes_per_date or np.inf, limit.max_nodes - bought)
-        forecast, most = self._forecasts[which, month], np.maximum(room, 0.0)
+        forecast = self._forecasts[which, month]
+        most = np.maximum(room, 0.0)
         nodes[:, place] += order_up_to(forecast, installed, load, load, limit.step_nodes, most)
 
     def _month(self, place: int) -> int:
@@ -192,7 +232,9 @@ class Surrogate:
         """
         choices, plan, worth = self.choices, self.choices.plan, self.worths[:, which]
         leaves = choices.leaves_h(counts)
-        leaves_h = np.array([leaves.get(cluster.name, cluster.retire_h) for cluster in plan.clusters])
+        leaves_h = np.array(
+            [leaves.get(cluster.name, cluster.retire_h) for cluster in plan.clusters]
+        )
         until_h = looks_to_h(plan, self._month(place), choices.forecast_months[which])
         counted = (self._due_h <= until_h) * (until_h < leaves_h) * worth  # replications, clusters
         installed = counted[:, self.standing] @ self._standing_nodes[self.standing]
@@ -208,9 +250,11 @@ class Surrogate:
 
     def _stays(self, counts: Counts) -> Floats:
         """Return whether each cluster stays through each month in a policy, shape (clusters, months)."""
-        plan, days = self.choices.plan, counts[self.choices.days]
+        plan = self.choices.plan
+        days = counts[self.choices.days]
         if days not in self._staying:
-            edges, stays = plan.month_edges_h, np.ones((len(plan.clusters), self.hours.shape[1]))
+            edges = plan.month_edges_h
+            stays = np.ones((len(plan.clusters), self.hours.shape[1]))
             for name, leaves_h in self.choices.leaves_h(counts).items():
                 stays[self.choices.place(name)] = leaves_h >= edges[1:]
             self._staying[days] = stays
@@ -218,7 +262,8 @@ class Surrogate:
 
     def fleet(self, counts: Counts, nodes: Floats | None = None) -> Floats:
         """Return the nodes of each group that serve in each month, shape (replications, months, groups)."""
-        nodes, stays = self.nodes(counts) if nodes is None else nodes, self._stays(counts)
+        nodes = self.nodes(counts) if nodes is None else nodes
+        stays = self._stays(counts)
         fleet = np.zeros((*self.hours.shape[:2], self.groups))
         for group, c in enumerate(self.standing):
             fleet[:, :, group] = self.choices.plan.clusters[c].nodes * self.present[:, c] * stays[c]
@@ -244,9 +289,16 @@ class Surrogate:
         worth = np.einsum("rgmb,rmb->rmg", best, self.hours)
         asked = np.einsum("rmbw,rmb,bw->rm", self.urgent, self.hours, u) + self.waiting @ v
         bound = np.divide(
-            worth, asked[:, :, None], out=np.full_like(worth, _MOST_SCALE), where=asked[:, :, None] > 1e-12
+            worth,
+            asked[:, :, None],
+            out=np.full_like(worth, _MOST_SCALE),
+            where=asked[:, :, None] > 1e-12,
         )
-        kept = self.bounds if len(self.bounds) < _MOST_PRICES else np.delete(self.bounds, BINS + 1, axis=0)
+        kept = (
+            self.bounds
+            if len(self.bounds) < _MOST_PRICES
+            else np.delete(self.bounds, BINS + 1, axis=0)
+        )
         self.bounds = np.concatenate([kept, bound[None]])
 
     def scales(self, fleet: Floats) -> Floats:
@@ -257,7 +309,9 @@ class Surrogate:
         """Return log λ of each replication and the month that decides it."""
         scale = self.scales(fleet).min(axis=0)
         months = scale.argmin(axis=1)
-        return np.log(np.clip(scale[np.arange(months.size), months], np.exp(_LEAST_LOG), _MOST_SCALE)), months
+        return np.log(
+            np.clip(scale[np.arange(months.size), months], np.exp(_LEAST_LOG), _MOST_SCALE)
+        ), months
 
     def learn(self, counts: Counts) -> None:
         """Add the prices of the months that decide a policy's λ, as long as bounds are loose there."""
@@ -265,11 +319,16 @@ class Surrogate:
         for _ in range(4):
             logs, months = self.log_loads(fleet)
             order = np.argsort(logs, kind="stable")
-            picked = order[np.unique(np.linspace(0, order.size // 2, min(_LEARNT, order.size)).astype(int))]
+            picked = order[
+                np.unique(np.linspace(0, order.size // 2, min(_LEARNT, order.size)).astype(int))
+            ]
             loose = 0
             for r in picked.tolist():
                 solved = self._solve(r, int(months[r]), fleet[r, months[r]])
-                if solved is not None and np.log(max(solved[0], np.exp(_LEAST_LOG))) < logs[r] - _LOOSE:
+                if (
+                    solved is not None
+                    and np.log(max(solved[0], np.exp(_LEAST_LOG))) < logs[r] - _LOOSE
+                ):
                     self._add_prices(*solved[1:])
                     loose += 1
             if not loose:
@@ -277,36 +336,50 @@ class Surrogate:
 
     def _solve(self, r: int, month: int, fleet: Floats) -> tuple[float, Floats, Floats] | None:
         """Return λ of one month, and the prices of requests that prove it; None without demand."""
-        groups, loads = self.groups, self.urgent.shape[3]
-        rate, hours = self.rates[r, :, :, month], self.hours[r, month]
-        urgent, waiting = self.urgent[r, month] * hours[:, None], self.waiting[r, month]
+        groups = self.groups
+        loads = self.urgent.shape[3]
+        rate = self.rates[r, :, :, month]
+        hours = self.hours[r, month]
+        urgent = self.urgent[r, month] * hours[:, None]
+        waiting = self.waiting[r, month]
         total = urgent.sum() + waiting.sum()
         if total <= 0:
             return None
         g, w, b = (
-            axis.ravel() for axis in np.meshgrid(np.arange(groups), np.arange(loads), np.arange(BINS), indexing="ij")
+            axis.ravel()
+            for axis in np.meshgrid(
+                np.arange(groups), np.arange(loads), np.arange(BINS), indexing="ij"
+            )
         )
         y = np.arange(g.size)
         is_late = waiting > 0
         # Rows: each bin and workload, each workload that waits, each group and bin; the last column is λ.
         served = b * loads + w
-        rows = np.concatenate([np.where(is_late[w], BINS * loads + w, served), BINS * loads + loads + g * BINS + b])
+        rows = np.concatenate(
+            [np.where(is_late[w], BINS * loads + w, served), BINS * loads + loads + g * BINS + b]
+        )
         values = np.concatenate([-rate[g, w], np.ones(y.size)])
         asked = np.concatenate([urgent.ravel(), waiting])
         rows = np.concatenate([rows, np.arange(asked.size)])
         columns = np.concatenate([y, y, np.full(asked.size, y.size)])
         matrix = coo_array(
-            (np.concatenate([values, asked]), (rows, columns)), shape=(asked.size + groups * BINS, y.size + 1)
+            (np.concatenate([values, asked]), (rows, columns)),
+            shape=(asked.size + groups * BINS, y.size + 1),
         )
-        limits = np.concatenate([np.zeros(asked.size), np.maximum(fleet[:, None] * hours, 0.0).ravel()])
+        limits = np.concatenate(
+            [np.zeros(asked.size), np.maximum(fleet[:, None] * hours, 0.0).ravel()]
+        )
         cost = np.zeros(y.size + 1)
         cost[-1] = -1.0
-        solution = linprog(cost, A_ub=matrix.toarray(), b_ub=limits, bounds=(0, None), method="highs")
+        solution = linprog(
+            cost, A_ub=matrix.toarray(), b_ub=limits, bounds=(0, None), method="highs"
+        )
         if solution.status != 0:
             return None
         assert solution.x is not None
         prices = -np.asarray(solution.ineqlin.marginals)[: asked.size]
-        u, v = prices[: BINS * loads].reshape(BINS, loads), prices[BINS * loads :]
+        u = prices[: BINS * loads].reshape(BINS, loads)
+        v = prices[BINS * loads :]
         return float(solution.x[-1]), np.where(is_late, 0.0, u), np.where(is_late, v, 0.0)
 
     # Probability
@@ -328,15 +401,20 @@ class Surrogate:
         while len(chosen) < most and left.size and (variance := left.var()) > 1e-10:
             inputs = {i for i, _ in chosen}
             options += [(i, j) for i in inputs for j in inputs if i <= j and (i, j) not in options]
-            best, gain = None, 2.0 * np.log(left.size) / left.size
+            best = None
+            gain = 2.0 * np.log(left.size) / left.size
             for option in options:
                 if option in chosen:
                     continue
                 features = self._features(surveyed[usable], [*chosen, option])
-                residual = logs[usable] - features @ np.linalg.lstsq(features, logs[usable], rcond=None)[0]
+                residual = (
+                    logs[usable] - features @ np.linalg.lstsq(features, logs[usable], rcond=None)[0]
+                )
                 explained = np.log(variance / max(residual.var(), 1e-12))
                 if explained > gain:
-                    best, gain, after = option, explained, residual
+                    best = option
+                    gain = explained
+                    after = residual
             if best is None:
                 break
             chosen.append(best)
@@ -349,7 +427,9 @@ class Surrogate:
 
     def _standardised(self) -> tuple[Floats, Floats]:
         values = self.trial.drawn(0, max(DRAWS, len(self.surveys)))
-        values = np.where(values.min(axis=0, initial=np.inf) > 0, np.log(np.maximum(values, 1e-300)), values)
+        values = np.where(
+            values.min(axis=0, initial=np.inf) > 0, np.log(np.maximum(values, 1e-300)), values
+        )
         spread = values.std(axis=0)
         values = (values - values.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
         return values[: len(self.surveys)], values
@@ -366,7 +446,8 @@ class Surrogate:
 
     def with_known(self, inputs: Sequence[int]) -> Surrogate:
         """Return the surrogate for the case that some inputs are known to be at their means."""
-        other, fit = copy.copy(self), self.regression
+        other = copy.copy(self)
+        fit = self.regression
         moves = np.array([False, *(i in inputs or j in inputs for i, j in fit.chosen)])
         other.regression = dataclasses.replace(fit, drawn=np.where(moves, 0.0, fit.drawn))
         return other
@@ -394,7 +475,9 @@ class Surrogate:
     def calibrate(self, known: Sequence[tuple[Run, SizingOutcome]], near: Counts) -> None:
         """Fit threshold and spread to runs, those of policies like ``near`` weighing most; and the unfixable share."""
         attainment = self.trial.attainment
-        by_replication = {r: bool(self._past_mending(outcome.ceilings)) for (_, r), outcome in known}
+        by_replication = {
+            r: bool(self._past_mending(outcome.ceilings)) for (_, r), outcome in known
+        }
         by_replication |= dict(enumerate(self.hopeless.tolist()))
         if not self._is_drawn:
             self.fixable[:] = 1.0 - np.mean([*by_replication.values()])
@@ -408,7 +491,9 @@ class Surrogate:
                 predicted[counts] = self.predicted_logs(self.fleet(counts))
                 alike[counts] = float(np.exp(-np.abs(self._mix(counts) - mix).sum() / _ALIKE))
             logs, drawn, spread = predicted[counts]
-            is_surveyed, weight, is_met = r < logs.size, alike[counts], outcome.meets(attainment)
+            is_surveyed = r < logs.size
+            weight = alike[counts]
+            is_met = outcome.meets(attainment)
             if not is_surveyed:
                 fresh.append((counts, r, weight, is_met))
             if by_replication[r] or not np.isfinite(outcome.cost):
@@ -418,13 +503,18 @@ class Surrogate:
         rows = [row for row in rows if np.isfinite(row[0])]
         if not rows:
             return
-        logs_of, spread_of, weights, met = (np.array(part, dtype=np.float64) for part in zip(*rows, strict=True))
-        sign, best = np.where(met > 0, 1.0, -1.0), (-np.inf, Threshold())
+        logs_of, spread_of, weights, met = (
+            np.array(part, dtype=np.float64) for part in zip(*rows, strict=True)
+        )
+        sign = np.where(met > 0, 1.0, -1.0)
+        best = (-np.inf, Threshold())
         for spread in _SPREADS:
             total = np.hypot(spread, spread_of)
             z = sign * (logs_of - _THRESHOLDS[:, None]) / total
             # A small share of runs goes otherwise for reasons that λ knows nothing of.
-            fit = (weights * np.logaddexp(log_ndtr(z), np.log(0.002))).sum(axis=1) - 0.5 * (_THRESHOLDS / _PRIOR) ** 2
+            fit = (weights * np.logaddexp(log_ndtr(z), np.log(0.002))).sum(axis=1) - 0.5 * (
+                _THRESHOLDS / _PRIOR
+            ) ** 2
             at = int(fit.argmax())
             if fit[at] > best[0] + 1e-9:
                 best = float(fit[at]), Threshold(float(_THRESHOLDS[at]), float(spread))
@@ -432,18 +522,25 @@ class Surrogate:
         self._correct(fresh)
         self._count_overflow(known, alike)
 
-    def _count_overflow(self, known: Sequence[tuple[Run, SizingOutcome]], alike: Mapping[Counts, float]) -> None:
+    def _count_overflow(
+        self, known: Sequence[tuple[Run, SizingOutcome]], alike: Mapping[Counts, float]
+    ) -> None:
         """Fit to runs how full machines are before work overflows, and the line from predicted to simulated cost.
 
         Its slope is drawn to what is expected of it.
         """
-        runs = [(run, seen) for run, seen in known if run[1] < len(self.surveys) and np.isfinite(seen.cost)]
+        runs = [
+            (run, seen)
+            for run, seen in known
+            if run[1] < len(self.surveys) and np.isfinite(seen.cost)
+        ]
         if not self.trades or not runs:
             return
         weight = np.array([alike[counts] for (counts, _), _ in runs])
         seen = np.array([outcome.overflow_usd for _, outcome in runs])
         weight /= weight.sum()
-        y, fits = seen - weight @ seen, []
+        y = seen - weight @ seen
+        fits = []
         self.overflow_line = (0.0, 1.0)
         for full in _FULL:
             self.full = float(full)
@@ -453,7 +550,10 @@ class Surrogate:
             pull = _PULL * float(weight @ predicted) ** 2 + 1e-9
             slope = (float(weight @ (x * y)) + pull * self._slope) / (float(weight @ x**2) + pull)
             least = max(0.0, float(weight @ (seen - slope * predicted)))
-            off = float(weight @ (seen - least - slope * predicted) ** 2) + pull * (slope - self._slope) ** 2
+            off = (
+                float(weight @ (seen - least - slope * predicted) ** 2)
+                + pull * (slope - self._slope) ** 2
+            )
             off += 1e-3 * pull * (full - _FULL.mean()) ** 2  # where runs say nothing of it
             fits.append((off, self.full, (least, max(slope, 0.0))))
         _, self.full, self.overflow_line = min(fits)
@@ -468,7 +568,9 @@ class Surrogate:
             mean = float(weight @ beyond / total)
             error = float(np.sqrt(weight**2 @ (beyond - mean) ** 2) / total)
             kept = total / (total + _PRIOR_RUNS)
-            self.bias = IntervalEstimate(value=kept * mean, half_width=1.96 * error, completed=len(seen))
+            self.bias = IntervalEstimate(
+                value=kept * mean, half_width=1.96 * error, completed=len(seen)
+            )
 
     @property
     def unfixable(self) -> float:
@@ -505,12 +607,18 @@ class Surrogate:
         if not self.trades:
             return np.zeros(len(self.surveys))
         owned = slice(self.group_clusters.size)
-        speed = (self.rates[:, owned] / np.maximum(self._fastest[:, None, :, None], 1e-9)).max(axis=2)
-        machines = self.full * np.einsum("rgm,rmg->rm", speed, fleet[:, :, owned])[:, :, None] * self.hours
+        speed = (self.rates[:, owned] / np.maximum(self._fastest[:, None, :, None], 1e-9)).max(
+            axis=2
+        )
+        machines = (
+            self.full * np.einsum("rgm,rmg->rm", speed, fleet[:, :, owned])[:, :, None] * self.hours
+        )
         work = np.einsum("rmbw,rw->rmb", self._requests, 1.0 / np.maximum(self._fastest, 1e-9))
         spare = np.maximum(machines - work[:, :, :BINS], 0.0).sum(axis=2, keepdims=True)
         served = np.concatenate([machines, spare], axis=2) / np.maximum(work, 1e-9)
-        over = np.einsum("rmb,rmbw,rmw->rm", np.clip(1.0 - served, 0.0, 1.0), self._requests, self._overflow_usd)
+        over = np.einsum(
+            "rmb,rmbw,rmw->rm", np.clip(1.0 - served, 0.0, 1.0), self._requests, self._overflow_usd
+        )
         least, slope = self.overflow_line
         return np.asarray(least + slope * (over @ running_factors(self.choices.plan)))
 
@@ -532,16 +640,20 @@ class Surrogate:
 
     def _discounts(self, nodes: Floats) -> float:
         """Return what volume discounts that a purchase does not reach add to its cost."""
-        choices, more = self.choices, 0.0
+        choices = self.choices
+        more = 0.0
         reference = choices.reference()
         for place in self._tiered:
             if nodes[place] > 0:
                 paid, of_reference = (
-                    choices.accelerators_usd(place, n) for n in (int(np.ceil(nodes[place])), reference[place])
+                    choices.accelerators_usd(place, n)
+                    for n in (int(np.ceil(nodes[place])), reference[place])
                 )
                 price = sum(choices.node_prices_usd(place, reference[place]))
                 share = (
-                    self.node_usd[self.column[place]] / price if price and self.trial.objective != "capital" else 1.0
+                    self.node_usd[self.column[place]] / price
+                    if price and self.trial.objective != "capital"
+                    else 1.0
                 )
                 more += nodes[place] * (paid - of_reference) * min(share, 1.0)
         return more
@@ -550,23 +662,36 @@ class Surrogate:
         """Return the mean cost of energy of hours at work and rent of hours held: machines paid anyway work first."""
         few = min(8, fleet.shape[0])
         owned = slice(self.group_clusters.size)
-        hours, fleet, rates = self.hours[:few].sum(axis=2), fleet[:few, :, owned], self.rates[:few, owned]
+        hours = self.hours[:few].sum(axis=2)
+        fleet = fleet[:few, :, owned]
+        rates = self.rates[:few, owned]
         clusters = self.choices.plan.clusters
-        groups_hourly = np.array([clusters[c].is_paid_by_the_hour for c in self.group_clusters.tolist()])
+        groups_hourly = np.array(
+            [clusters[c].is_paid_by_the_hour for c in self.group_clusters.tolist()]
+        )
         total = np.maximum(fleet.sum(axis=2), 1e-9)
         rate = np.einsum("rmg,rgwm->rmw", fleet / total[:, :, None], rates)
         with np.errstate(divide="ignore", invalid="ignore"):
-            need = np.where(self.urgent[:few] > 0, self.urgent[:few] / rate[:, :, None, :], 0.0).sum(axis=3)
-            later = np.where(self.waiting[:few] > 0, self.waiting[:few] / rate, 0.0).sum(axis=2) / hours
-        need, later = np.nan_to_num(need, posinf=0.0), np.nan_to_num(later, posinf=0.0)
+            need = np.where(
+                self.urgent[:few] > 0, self.urgent[:few] / rate[:, :, None, :], 0.0
+            ).sum(axis=3)
+            later = (
+                np.where(self.waiting[:few] > 0, self.waiting[:few] / rate, 0.0).sum(axis=2) / hours
+            )
+        need = np.nan_to_num(need, posinf=0.0)
+        later = np.nan_to_num(later, posinf=0.0)
         paid = fleet[:, :, ~groups_hourly].sum(axis=2)
         first = np.minimum(need, paid[:, :, None])
         share = self.hours[:few] / hours[:, :, None]
         done = (first * share).sum(axis=2)
         busy_paid = np.minimum(done + later, paid)
-        beyond = np.append(need - first, np.zeros((*need.shape[:2], 1)), axis=2)  # busiest hours first
+        beyond = np.append(
+            need - first, np.zeros((*need.shape[:2], 1)), axis=2
+        )  # busiest hours first
         held_share = np.minimum(_HELD * share.cumsum(axis=2), 1.0)
-        over = (-np.diff(beyond, axis=2) * held_share).sum(axis=2) + np.maximum(done + later - paid, 0.0)
+        over = (-np.diff(beyond, axis=2) * held_share).sum(axis=2) + np.maximum(
+            done + later - paid, 0.0
+        )
         busy_hourly = np.minimum(over, fleet[:, :, groups_hourly].sum(axis=2))
         busy_usd = self.busy_usd[self.group_clusters].T  # months, groups
         cost = 0.0
@@ -574,20 +699,33 @@ class Surrogate:
             if which.any():
                 some = fleet[:, :, which]
                 mixed = some / np.maximum(some.sum(axis=2, keepdims=True), 1e-9)
-                cost += float(((mixed * busy_usd[:, which]).sum(axis=2) * busy * hours).sum(axis=1).mean())
+                cost += float(
+                    ((mixed * busy_usd[:, which]).sum(axis=2) * busy * hours).sum(axis=1).mean()
+                )
         return cost
 
     def _rent_usd(self, fleet: Floats) -> float:
         """Return the mean cost of overflow rent: of accelerators held in the days in which machines are short."""
-        plan, place = self.choices.plan, self._rent_place
+        plan = self.choices.plan
+        place = self._rent_place
         burst = self.choices.plan.money.market.burst
         assert burst is not None
         machines = np.einsum("rmg,rgwm->rmw", fleet[:, :, :place], self.rates[:, :place])
         with np.errstate(divide="ignore", invalid="ignore"):
             load = np.where(self.urgent > 0, self.urgent / machines[:, :, None], 0.0).sum(axis=3)
-            beyond = np.maximum(load - 1.0, 0.0)[..., None] / np.maximum(load, 1e-9)[..., None] * self.urgent
-            wanted = np.nan_to_num(beyond / self.rates[:, place].transpose(0, 2, 1)[:, :, None], posinf=0.0).sum(axis=3)
+            beyond = (
+                np.maximum(load - 1.0, 0.0)[..., None]
+                / np.maximum(load, 1e-9)[..., None]
+                * self.urgent
+            )
+            wanted = np.nan_to_num(
+                beyond / self.rates[:, place].transpose(0, 2, 1)[:, :, None], posinf=0.0
+            ).sum(axis=3)
         taken = np.minimum(wanted, fleet[:, :, place][:, :, None])
         held_h = np.minimum(_HELD * self.hours, self.hours.sum(axis=2, keepdims=True) / BINS)
-        usd = (taken * held_h).sum(axis=2) * burst.hourly.usd_per_accelerator_h * running_factors(plan)
+        usd = (
+            (taken * held_h).sum(axis=2)
+            * burst.hourly.usd_per_accelerator_h
+            * running_factors(plan)
+        )
         return float(usd.sum(axis=1).mean()) * self.weight

@@ -84,26 +84,37 @@ class Survey:
     """Share of each month in which there is anything to rent, shape (months,)."""
 
 
-def survey(evaluator: Evaluator, counts: Counts, replication: int, changes: Changes | None = None) -> Survey:
+def survey(
+    evaluator: Evaluator, counts: Counts, replication: int, changes: Changes | None = None
+) -> Survey:
     """Return the figures of one replication, from one run with some nodes of every purchase."""
     result = evaluator.unrouted(counts, replication, changes)
-    plan, choices = result.plan, evaluator.trial.choices
+    plan = result.plan
+    choices = evaluator.trial.choices
     attainment = np.broadcast_to(plan.slo_attainments, len(plan.workloads))
     demand = np.concatenate([window.demand_requests for window in result.run.windows], axis=1)
-    edges, months = plan.month_edges_h, len(plan.month_edges_h) - 1
+    edges = plan.month_edges_h
+    months = len(plan.month_edges_h) - 1
     rates = np.nan_to_num(plan.requests_per_node_h)
     waits = np.array([load.deadline_h > 0 for load in plan.workloads])
     nodes = np.array([cluster.nodes for cluster in plan.clusters], dtype=np.float64)
-    starts_h = np.full(len(plan.clusters), np.inf)  # when first nodes are delivered, before any of them serves
+    starts_h = np.full(
+        len(plan.clusters), np.inf
+    )  # when first nodes are delivered, before any of them serves
     for purchase in result.run.log.purchases:
         starts_h[purchase.cluster] = min(starts_h[purchase.cluster], purchase.time_h)
     ends_h = np.array([cluster.retire_h for cluster in plan.clusters])
-    there_h = np.clip(np.minimum(edges[1:], ends_h[:, None]) - np.maximum(edges[:-1], starts_h[:, None]), 0.0, None)
+    there_h = np.clip(
+        np.minimum(edges[1:], ends_h[:, None]) - np.maximum(edges[:-1], starts_h[:, None]),
+        0.0,
+        None,
+    )
     lit = demand * lit_share(result) if plan.money.market.burst is None else demand
     # Of what cannot wait, as much is clipped off the busiest hours of a month as the SLO target lets go.
     clipped = np.where(waits[:, None], 0.0, lit)
     load = np.where(waits, 0.0, 1.0 / np.maximum(rates.max(axis=(0, 2)), 1e-9)) @ demand
-    hours, urgent = np.zeros((months, BINS)), np.zeros((months, BINS, len(plan.workloads)))
+    hours = np.zeros((months, BINS))
+    urgent = np.zeros((months, BINS, len(plan.workloads)))
     requests = np.zeros((months, BINS + 1, len(plan.workloads)))
     overflow_usd, by_api = _overflow(plan, choices.choose.miss_cost_usd or 0.0)
     for month, (first, last) in enumerate(itertools.pairwise(edges)):
@@ -117,16 +128,26 @@ def survey(evaluator: Evaluator, counts: Counts, replication: int, changes: Chan
             requests[month, place] = busy[:, chosen].sum(axis=1)
         requests[month, BINS] = np.where(waits, lit[:, first:last].sum(axis=1), 0.0)
     monthly = result.monthly
-    gone, failed = monthly.present_node_h.sum(axis=0), monthly.failed_node_h.sum(axis=0)
+    gone = monthly.present_node_h.sum(axis=0)
+    failed = monthly.failed_node_h.sum(axis=0)
     available = 1.0 - np.divide(failed, gone, out=np.zeros_like(failed), where=gone > 0)
     speed = np.add.reduceat(_speeds(result), edges[:-1], axis=2) / np.diff(edges)
     running = running_factors(plan)
-    ordered = [choices.place(choices.purchases[place].name) for place in choices.first_of_reactive()]
-    rent_rates, on_offer = np.zeros((len(plan.workloads), months)), np.zeros(months)
+    ordered = [
+        choices.place(choices.purchases[place].name) for place in choices.first_of_reactive()
+    ]
+    rent_rates = np.zeros((len(plan.workloads), months))
+    on_offer = np.zeros(months)
     if (burst := plan.money.market.burst) is not None:
         per_request = np.broadcast_to(burst.accelerator_h_per_request, rent_rates.shape)
-        rent_rates = np.divide(1.0, per_request, out=rent_rates, where=np.isfinite(per_request) & (per_request > 0))
-        offered = np.ones(plan.hours) if result.run.on_offer is None else result.run.on_offer.astype(np.float64)
+        rent_rates = np.divide(
+            1.0, per_request, out=rent_rates, where=np.isfinite(per_request) & (per_request > 0)
+        )
+        offered = (
+            np.ones(plan.hours)
+            if result.run.on_offer is None
+            else result.run.on_offer.astype(np.float64)
+        )
         on_offer = np.add.reduceat(offered, edges[:-1]) / np.diff(edges)
     waiting = np.add.reduceat(np.where(waits[:, None], lit, 0.0), edges[:-1], axis=1).T
     present = _in_service(result, nodes, float(attainment.max()))
@@ -142,12 +163,18 @@ def survey(evaluator: Evaluator, counts: Counts, replication: int, changes: Chan
         rates=rates * speed * available[:, None, None],
         present=present,
         node_usd=_standing_usd(result) / np.maximum(nodes, 1.0) + _idle_usd(plan, there_h, running),
-        capital_usd=np.array([0.0 if cluster.lease else sum(cluster.prices_usd) for cluster in plan.clusters]),
+        capital_usd=np.array(
+            [0.0 if cluster.lease else sum(cluster.prices_usd) for cluster in plan.clusters]
+        ),
         busy_usd=_busy_usd(plan, running),
         tokens=float((result.tokens(monthly.demand_requests).sum(axis=1) * running).sum() / 1e6),
         ceilings=np.array([*slo_ceilings(result).values()]),
-        peaks=np.array([peak_needs(plan, c, demand) for c in ordered]).reshape(len(ordered), months),
-        worths=np.array([worths(plan, c, demand) for c in ordered]).reshape(len(ordered), len(plan.clusters)),
+        peaks=np.array([peak_needs(plan, c, demand) for c in ordered]).reshape(
+            len(ordered), months
+        ),
+        worths=np.array([worths(plan, c, demand) for c in ordered]).reshape(
+            len(ordered), len(plan.clusters)
+        ),
         rent_rates=rent_rates,
         on_offer=on_offer,
     )
@@ -158,19 +185,25 @@ def _overflow(plan: Plan, miss_usd: float) -> tuple[Floats, Floats]:
 
     Shape (months, workloads) and (workloads,): where an API takes so many tokens, workloads share them evenly.
     """
-    usd, most = np.full(plan.tokens_per_request.shape, miss_usd), np.zeros(len(plan.workloads))
+    usd = np.full(plan.tokens_per_request.shape, miss_usd)
+    most = np.zeros(len(plan.workloads))
     for c, cluster in enumerate(plan.clusters):
         if cluster.api is not None:
             may = [*cluster.api.workloads]
             usd[:, may] = plan.api_request_usd(c)[:, may]
-            most[may] += cluster.api.most_tokens_per_h / len(may) / plan.tokens_per_request[:, may].max(axis=0)
+            most[may] += (
+                cluster.api.most_tokens_per_h
+                / len(may)
+                / plan.tokens_per_request[:, may].max(axis=0)
+            )
     return usd, most
 
 
 def _clip_level(requests: Floats, shares: Floats) -> Floats:
     """Return the level at which each row is clipped so that its share of its sum remains, shape (rows,)."""
     ranked = np.sort(requests, axis=1)
-    below, above = np.cumsum(ranked, axis=1), np.arange(requests.shape[1] - 1, -1, -1)
+    below = np.cumsum(ranked, axis=1)
+    above = np.arange(requests.shape[1] - 1, -1, -1)
     kept = below + ranked * above  # of the sum, where everything above each value is clipped to it
     levels = [
         np.interp(share * total, row, level)
@@ -187,15 +220,23 @@ def _in_service(result: RunResult, nodes: Floats, attainment: float) -> Floats:
     for change in result.run.log.changes:
         if change.accelerators > 0:
             is_there = change.time_h <= edges[:-1] + spared_h
-            serving[change.cluster] += is_there * change.accelerators / plan.accelerators_per_node[change.cluster]
-    stays = np.array([cluster.retire_h for cluster in plan.clusters])[:, None] >= edges[1:] - spared_h
+            serving[change.cluster] += (
+                is_there * change.accelerators / plan.accelerators_per_node[change.cluster]
+            )
+    stays = (
+        np.array([cluster.retire_h for cluster in plan.clusters])[:, None] >= edges[1:] - spared_h
+    )
     return np.asarray(serving * stays / np.maximum(nodes, 1.0)[:, None])
 
 
 def _standing_usd(result: RunResult) -> Floats:
     """Return the present cost of each cluster that depends neither on load nor on people."""
-    fixed, unrented = (present_cost_usd(result, (*WITH_LOAD, *PEOPLE, *more))[:-1] for more in ((), WITH_HOURS))
-    return np.where([cluster.is_paid_by_the_hour for cluster in result.plan.clusters], unrented, fixed)
+    fixed, unrented = (
+        present_cost_usd(result, (*WITH_LOAD, *PEOPLE, *more))[:-1] for more in ((), WITH_HOURS)
+    )
+    return np.where(
+        [cluster.is_paid_by_the_hour for cluster in result.plan.clusters], unrented, fixed
+    )
 
 
 def _speeds(result: RunResult) -> Floats:
@@ -203,13 +244,17 @@ def _speeds(result: RunResult) -> Floats:
     plan = result.plan
     level = np.zeros((len(plan.clusters), len(plan.workloads), plan.hours + 1))
     for change in result.run.log.speeds():
-        level[change.cluster, change.workload, min(int(change.time_h + 0.5), plan.hours)] += change.log_factor
+        level[change.cluster, change.workload, min(int(change.time_h + 0.5), plan.hours)] += (
+            change.log_factor
+        )
     return np.asarray(np.exp(np.cumsum(level, axis=2)[:, :, :-1]))
 
 
 def _energy_usd(plan: Plan, running: Floats) -> Floats:
     """Return the present cost of a kilowatt of IT power for an hour in each month, shape (months,)."""
-    power, site, edges = plan.money.power, plan.site, plan.month_edges_h
+    power = plan.money.power
+    site = plan.site
+    edges = plan.month_edges_h
     price = power.monthly_usd_per_kwh
     if power.hourly_usd_per_kwh is not None:
         price = np.add.reduceat(power.hourly_usd_per_kwh, edges[:-1]) / np.diff(edges)
@@ -225,11 +270,15 @@ def _idle_usd(plan: Plan, there_h: Floats, running: Floats) -> Floats:
 
 def _busy_usd(plan: Plan, running: Floats) -> Floats:
     """Return the present cost of what an hour at work adds: energy, and rent paid for such hours alone."""
-    more_kw = np.array([cluster.node_power.full_kw - cluster.node_power.idle_kw for cluster in plan.clusters])
+    more_kw = np.array(
+        [cluster.node_power.full_kw - cluster.node_power.idle_kw for cluster in plan.clusters]
+    )
     busy_usd = (more_kw * plan.on_site)[:, None] * _energy_usd(plan, running)
     upkeep = plan.money.upkeep
     yearly = upkeep.support_usd_per_accelerator_year + upkeep.licence_usd_per_accelerator_year
-    month = yearly_cost_usd(np.ones((len(running), 1)), yearly, plan.months, upkeep.escalator_per_year)[:, 0]
+    month = yearly_cost_usd(
+        np.ones((len(running), 1)), yearly, plan.months, upkeep.escalator_per_year
+    )[:, 0]
     for place, cluster in enumerate(plan.clusters):
         if cluster.rent is not None and cluster.is_paid_by_the_hour:
             usd_per_h = cluster.rent.usd_per_accelerator_h + month / plan.months.period_hours
@@ -242,22 +291,32 @@ def staffed_usd(plan: Plan, there: Floats) -> float:
 
     They are as many as the accelerators there in each month need, whole people.
     """
-    upkeep, accelerators = plan.money.upkeep, there * plan.accelerators_per_node[:, None]
-    bought, paid = there.max(axis=1) > 0, np.zeros(there.shape[1])
+    upkeep = plan.money.upkeep
+    accelerators = there * plan.accelerators_per_node[:, None]
+    bought = there.max(axis=1) > 0
+    paid = np.zeros(there.shape[1])
     for team in plan.software.teams:
         if bought[list(team.clusters)].any():
-            paid += upkeep.engineer_usd_per_year * _numbers(team.engineers, accelerators[list(team.clusters)])
+            paid += upkeep.engineer_usd_per_year * _numbers(
+                team.engineers, accelerators[list(team.clusters)]
+            )
     here = np.flatnonzero(plan.on_site)
     if bought[here].any():
         paid += upkeep.crew_usd_per_year * _numbers(plan.reliability.crews, accelerators[here])
-        paid += upkeep.staff_usd_per_year * upkeep.staff_per_accelerator * accelerators[here].sum(axis=0)
+        paid += (
+            upkeep.staff_usd_per_year
+            * upkeep.staff_per_accelerator
+            * accelerators[here].sum(axis=0)
+        )
     usd = yearly_cost_usd(paid[:, None], 1.0, plan.months, upkeep.escalator_per_year)[:, 0]
     return float(usd @ running_factors(plan))
 
 
 def _numbers(headcount: Headcount, accelerators: Floats) -> Floats:
     """Return the headcount in each month, shape (months,)."""
-    return np.array([headcount.number(count) for count in accelerators.sum(axis=0).tolist()], dtype=np.float64)
+    return np.array(
+        [headcount.number(count) for count in accelerators.sum(axis=0).tolist()], dtype=np.float64
+    )
 
 
 def outage_misses(trial: Trial, replications: int) -> Bools | None:
@@ -266,22 +325,34 @@ def outage_misses(trial: Trial, replications: int) -> Bools | None:
     They are those that runs of these replications draw, held against the expected demand of their hours.
     """
     plan = trial.choices.plan
-    paths = [path for uncertain in trial.inputs.entries for targets in uncertain.targets for path in targets]
+    paths = [
+        path
+        for uncertain in trial.inputs.entries
+        for targets in uncertain.targets
+        for path in targets
+    ]
     here = plan.is_here
     urgent = [w for w, load in enumerate(plan.workloads) if not load.deadline_h and here[w]]
     target = plan.slo_target
-    is_told = target.per == "month" and target.scope == "workload" and plan.money.market.burst is None
-    if not is_told or any(path[:2] in (("site", "outages_per_year"), ("site", "outage_h")) for path in paths):
+    is_told = (
+        target.per == "month" and target.scope == "workload" and plan.money.market.burst is None
+    )
+    if not is_told or any(
+        path[:2] in (("site", "outages_per_year"), ("site", "outage_h")) for path in paths
+    ):
         return None
     misses = np.zeros(replications, dtype=bool)
     if plan.site.outages_per_year <= 0 or not urgent:
         return misses
     requests = np.cumsum(plan.demand.expected_requests_per_s[urgent], axis=1)
-    edges, allowed = plan.month_edges_h, 1.0 - plan.slo_attainments[urgent, None] + LEAST_SHORTFALL
+    edges = plan.month_edges_h
+    allowed = 1.0 - plan.slo_attainments[urgent, None] + LEAST_SHORTFALL
     until = np.concatenate([np.zeros((len(urgent), 1)), requests], axis=1)
     monthly = np.diff(until[:, edges], axis=1)
     for replication in range(replications):
-        draw, now_h, lost = streams(trial.seed, replication)("site/outages"), 0.0, np.zeros_like(monthly)
+        draw = streams(trial.seed, replication)("site/outages")
+        now_h = 0.0
+        lost = np.zeros_like(monthly)
         while True:
             now_h += draw.exponential(HOURS_PER_YEAR / plan.site.outages_per_year)
             if now_h >= plan.hours:
@@ -298,4 +369,6 @@ def outage_misses(trial: Trial, replications: int) -> Bools | None:
 
 def mean_of(surveys: Sequence[Survey], weights: Sequence[float], name: str) -> Floats:
     """Return the weighted mean of a figure over replications."""
-    return np.asarray(np.mean([w * getattr(s, name) for w, s in zip(weights, surveys, strict=True)], axis=0))
+    return np.asarray(
+        np.mean([w * getattr(s, name) for w, s in zip(weights, surveys, strict=True)], axis=0)
+    )

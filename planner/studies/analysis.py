@@ -89,19 +89,26 @@ class Finished:
     def driven(self) -> Ints:
         """Places of the rows that sensitivities are measured on: simulated, in detail, and no scenario failed."""
         first = self.simulated(self.detailed)
-        return first[np.isfinite(self.output(self.prepared.objective.name, self.detailed)[first]).all(axis=1)]
+        return first[
+            np.isfinite(self.output(self.prepared.objective.name, self.detailed)[first]).all(axis=1)
+        ]
 
     def failures(self) -> list[Failure]:
         """Return the runs that failed."""
         names = self.prepared.names
-        return [Failure(row, names[which], message) for row, which, message in self.store.joined.errors(self.rows)]
+        return [
+            Failure(row, names[which], message)
+            for row, which, message in self.store.joined.errors(self.rows)
+        ]
 
     def dropped(self) -> list[str]:
         """Return a message per scenario on its failed replications: how many, why, and their common inputs."""
         by_scenario: dict[str, list[Failure]] = {}
         for failure in self.failures():
             by_scenario.setdefault(failure.scenario, []).append(failure)
-        numeric = [drawn.name for drawn in self.prepared.inputs.entries if is_numeric(drawn.distribution)]
+        numeric = [
+            drawn.name for drawn in self.prepared.inputs.entries if is_numeric(drawn.distribution)
+        ]
         lines = []
         for scenario, failures in by_scenario.items():
             lines.append(
@@ -109,13 +116,19 @@ class Finished:
                 f"({len(failures) / self.rows:.1%}) and are left out of its figures; the first is replication "
                 f"{failures[0].replication}: {failures[0].message}"
             )
-            kinds = Counter(re.sub(r"[0-9][0-9.,e+-]*", "#", failure.message) for failure in failures)
+            kinds = Counter(
+                re.sub(r"[0-9][0-9.,e+-]*", "#", failure.message) for failure in failures
+            )
             (_, often), *others = kinds.most_common()
             if others:
-                lines.append(f"{often:,} of them fail in that or a like way, the others in {len(others)} more")
+                lines.append(
+                    f"{often:,} of them fail in that or a like way, the others in {len(others)} more"
+                )
             failed = np.zeros(self.rows, dtype=bool)
             failed[[failure.replication for failure in failures]] = True
-            if told := [apart for name in numeric if (apart := separation(name, self.input(name), failed))]:
+            if told := [
+                apart for name in numeric if (apart := separation(name, self.input(name), failed))
+            ]:
                 lines.append(max(told)[1])
         return lines
 
@@ -123,32 +136,47 @@ class Finished:
         """Yield mean, spread, percentiles and tail mean of the named outputs (default all) of every scenario."""
         scramblings = self.prepared.study.scramblings
         for output in (output for output in HEADLINES if output.name in names):
-            for scenario, figures in zip(self.prepared.names, self.by_scenario(output.name), strict=True):
+            for scenario, figures in zip(
+                self.prepared.names, self.by_scenario(output.name), strict=True
+            ):
                 if needed_by(output.name) and not np.isfinite(figures).any():
                     continue  # nothing is sold, or nothing is there to hold it against
-                for statistic, figure in decision.spread_estimates(figures, scramblings, upper=output.lower_is_better):
+                for statistic, figure in decision.spread_estimates(
+                    figures, scramblings, upper=output.lower_is_better
+                ):
                     yield Statistic(scenario, output.name, statistic, figure)
 
     def bands(self, *, clusters: bool = False) -> Iterator[tuple[Any, ...]]:
         """Yield percentiles by month of every scenario's fleet, or of its clusters, from detailed replications."""
         labels = month_labels(self.prepared)
-        for output, cluster in (one for one in self.store.setup.monthly if (one[1] != FLEET) == clusters):
+        for output, cluster in (
+            one for one in self.store.setup.monthly if (one[1] != FLEET) == clusters
+        ):
             named = [cluster] if clusters else []
             for which, base in enumerate(self.prepared.scenarios):
                 if cluster == FLEET or cluster in base.scenario.clusters:
                     table = self.store.joined.monthly(output, cluster, which)[: self.detailed]
                     for label, rows in zip(labels, table.T, strict=True):
                         known = rows[np.isfinite(rows)]
-                        spread = decision.percentiles(known, PERCENTILES) if known.size else [np.nan] * len(PERCENTILES)
+                        spread = (
+                            decision.percentiles(known, PERCENTILES)
+                            if known.size
+                            else [np.nan] * len(PERCENTILES)
+                        )
                         mean = float(known.mean()) if known.size else np.nan
                         yield (base.name, output, *named, label, mean, *spread, known.size)
 
     def decisions(self) -> list[PairwiseDecision]:
         """Return the pairwise comparisons of the scenarios on the objective."""
         objective = self.prepared.objective
-        figures, scramblings = self.by_scenario(objective.name), self.prepared.study.scramblings
+        figures = self.by_scenario(objective.name)
+        scramblings = self.prepared.study.scramblings
         return decision.decisions(
-            figures, self.prepared.names, scramblings, self._keeping(), lower_is_better=objective.lower_is_better
+            figures,
+            self.prepared.names,
+            scramblings,
+            self._keeping(),
+            lower_is_better=objective.lower_is_better,
         )
 
     def _keeping(self) -> list[int]:
@@ -159,13 +187,20 @@ class Finished:
         """Return each scenario's result against its SLO target, from every ``every``-th row."""
         objective = self.prepared.objective
         names = (objective.name, "slo_shortfall_fraction", "slo_met_months")
-        columns, chance = [self.output(name)[::every].T for name in names], self.chance[::every]
+        columns = [self.output(name)[::every].T for name in names]
+        chance = self.chance[::every]
         columns[1:] = (decision.once(figures, chance) for figures in columns[1:])
         groups = self.prepared.study.scramblings if groups is None else groups
-        judged = decision.standings(columns, self.prepared.targeted, groups, lower_is_better=objective.lower_is_better)
-        ceilings = np.stack([decision.once(self.output(name)[::every].T, chance) for name in CEILINGS], axis=1)
+        judged = decision.standings(
+            columns, self.prepared.targeted, groups, lower_is_better=objective.lower_is_better
+        )
+        ceilings = np.stack(
+            [decision.once(self.output(name)[::every].T, chance) for name in CEILINGS], axis=1
+        )
         past = map(past_mending, ceilings, [one.attainment for one in self.prepared.targeted])
-        return [standing._replace(past_mending=by) for standing, by in zip(judged, past, strict=True)]
+        return [
+            standing._replace(past_mending=by) for standing, by in zip(judged, past, strict=True)
+        ]
 
     def drivers(self) -> Iterator[Driver]:
         """Yield the sensitivities of each scenario's objective, and of the first's less each other's.
@@ -181,9 +216,15 @@ class Finished:
         values = {drawn.name: self.input(drawn.name, self.detailed)[sound] for drawn in inputs}
         for scenario, against, output in followed(self.prepared.names, table):
             for drawn in inputs:
-                for (method, measure), figures in importance(values[drawn.name], output, len(inputs)).items():
+                for (method, measure), figures in importance(
+                    values[drawn.name], output, len(inputs)
+                ).items():
                     yield Driver(scenario, against, method, drawn.name, measure, *figures)
-                if against and is_numeric(drawn.distribution) and (at := flip(values[drawn.name], output)) is not None:
+                if (
+                    against
+                    and is_numeric(drawn.distribution)
+                    and (at := flip(values[drawn.name], output)) is not None
+                ):
                     yield Driver(scenario, against, "flip", drawn.name, "threshold", at)
         yield from self.information()
 
@@ -194,34 +235,58 @@ class Finished:
         alone. In dollars where the headline is money, times the tokens that the chosen scenario serves where it is
         money per token. What is known of a pair is the product of its own factor with those of its model and its part.
         """
-        objective, keeping = self.prepared.objective, self._keeping()
-        errors = {drawn.throughput_of: drawn.name for drawn in self.prepared.inputs.entries if drawn.throughput_of}
+        objective = self.prepared.objective
+        keeping = self._keeping()
+        errors = {
+            drawn.throughput_of: drawn.name
+            for drawn in self.prepared.inputs.entries
+            if drawn.throughput_of
+        }
         first = self.simulated(self.detailed)
         table = self.output(objective.name, self.detailed)[first][:, keeping]
         if len(keeping) < 2 or not errors or not np.isfinite(table).all(axis=1).any():
             return
         chosen = keeping[decision.choice(table, lower_is_better=objective.lower_is_better)]
-        millions = float(np.nanmean(self.output("served_tokens", self.detailed)[:, chosen])) / MILLION
+        millions = (
+            float(np.nanmean(self.output("served_tokens", self.detailed)[:, chosen])) / MILLION
+        )
         usd = {DOLLARS: 1.0, PER_MILLION_TOKENS: millions}.get(objective.unit)
-        scramblings, worths = self.prepared.study.scramblings, []
+        scramblings = self.prepared.study.scramblings
+        worths = []
         for part, engine, model in errors:
             if not part or not model:
                 continue
-            terms = [errors.get(key) for key in ((part, engine, model), ("", engine, model), (part, engine, ""))]
-            known = np.sum([np.log(self.input(name, self.detailed)[first]) for name in terms if name], axis=0)
-            worth = decision.worth_of_knowing(known, table, scramblings, lower_is_better=objective.lower_is_better)
+            terms = [
+                errors.get(key)
+                for key in ((part, engine, model), ("", engine, model), (part, engine, ""))
+            ]
+            known = np.sum(
+                [np.log(self.input(name, self.detailed)[first]) for name in terms if name], axis=0
+            )
+            worth = decision.worth_of_knowing(
+                known, table, scramblings, lower_is_better=objective.lower_is_better
+            )
             factor, measure = (1.0, "worth") if usd is None else (usd, "worth_usd")
             ends = (max(0.0, worth.low * factor), max(0.0, worth.high * factor))
-            pair, scenario = f"throughput.{part}.{engine}.{model}", self.prepared.names[chosen]
-            worths.append(Driver(scenario, "", "information", pair, measure, worth.value * factor, *ends))
+            pair = f"throughput.{part}.{engine}.{model}"
+            scenario = self.prepared.names[chosen]
+            worths.append(
+                Driver(scenario, "", "information", pair, measure, worth.value * factor, *ends)
+            )
         yield from sorted(worths, key=lambda driver: -driver.value)
 
     def convergence(self) -> Iterator[tuple[str, int, IntervalEstimate]]:
         """Yield the mean of each scenario's objective over a growing number of rows."""
         scramblings = self.prepared.study.scramblings
-        ends = np.unique(np.geomspace(min(4 * scramblings, self.rows), self.rows, 24).astype(int)).tolist()
-        for name, column in zip(self.prepared.names, self.by_scenario(self.prepared.objective.name), strict=True):
-            yield from ((name, end, decision.mean_estimate(column[:end], scramblings)) for end in ends)
+        ends = np.unique(
+            np.geomspace(min(4 * scramblings, self.rows), self.rows, 24).astype(int)
+        ).tolist()
+        for name, column in zip(
+            self.prepared.names, self.by_scenario(self.prepared.objective.name), strict=True
+        ):
+            yield from (
+                (name, end, decision.mean_estimate(column[:end], scramblings)) for end in ends
+            )
 
 
 def separation(name: str, values: Floats, failed: Bools) -> tuple[float, str] | None:
@@ -230,18 +295,23 @@ def separation(name: str, values: Floats, failed: Bools) -> tuple[float, str] | 
     The strength is |P(input of a failed one > input of another) − ½|: Mann and Whitney's statistic, 0 for none and ½
     for full.
     """
-    values_failed, others = values[failed], np.sort(values[~failed])
+    values_failed = values[failed]
+    others = np.sort(values[~failed])
     if not values_failed.size or not others.size:
         return None
-    below = np.searchsorted(others, values_failed, "left") + np.searchsorted(others, values_failed, "right")
+    below = np.searchsorted(others, values_failed, "left") + np.searchsorted(
+        others, values_failed, "right"
+    )
     above = float(below.mean()) / (2.0 * others.size)
     if abs(above - 0.5) < 0.3:
         return None
     if above > 0.5:
-        edge, word = float(np.percentile(values_failed, 5, method="lower")), "at least"
+        edge = float(np.percentile(values_failed, 5, method="lower"))
+        word = "at least"
         among = float((others >= edge).mean())
     else:
-        edge, word = float(np.percentile(values_failed, 95, method="higher")), "at most"
+        edge = float(np.percentile(values_failed, 95, method="higher"))
+        word = "at most"
         among = float((others <= edge).mean())
     sentence = f"in 95% of them or more, {name} is {word} {edge:.4g}; so it is in {among:.0%} of the others"
     return abs(above - 0.5), sentence
@@ -261,7 +331,12 @@ def first_missed_month(prepared: Prepared, standing: SloStanding) -> str | None:
 
 
 def open_store(
-    prepared: Prepared, folder: Path, design: Design | None = None, *, resume: bool = False, restart: bool = False
+    prepared: Prepared,
+    folder: Path,
+    design: Design | None = None,
+    *,
+    resume: bool = False,
+    restart: bool = False,
 ) -> Store:
     """Return the store of a study, Monte Carlo unless another design is given, ready to be run."""
     setup = prepared.setup(design or prepared.montecarlo())
@@ -274,7 +349,11 @@ def open_store(
 def study_manifest(prepared: Prepared, store: Store, rows: int) -> dict[str, Any]:
     """Return the manifest of a finished study, with the number of detailed replications where not all are."""
     detailed = store.joined.detailed
-    said = {"detailed": detailed} if isinstance(store.setup.design, MonteCarlo) and detailed < rows else {}
+    said = (
+        {"detailed": detailed}
+        if isinstance(store.setup.design, MonteCarlo) and detailed < rows
+        else {}
+    )
     return {
         "kind": "study",
         "name": prepared.study.name,

@@ -75,7 +75,9 @@ def estimates(
     parts = [_known(rows[which::scramblings]) for which in range(scramblings)]
     by_scrambling = np.array([figures(part) if part.size else [np.nan] * count for part in parts])
     return [
-        IntervalEstimate(value=value, half_width=half_width(by_scrambling[:, place]), completed=known.size)
+        IntervalEstimate(
+            value=value, half_width=half_width(by_scrambling[:, place]), completed=known.size
+        )
         for place, value in enumerate(figures(known))
     ]
 
@@ -125,11 +127,14 @@ def percentiles(rows: Floats, wanted: Sequence[float]) -> list[float]:
     return reached
 
 
-def spread_estimates(rows: Floats, scramblings: int, *, upper: bool) -> list[tuple[str, IntervalEstimate]]:
+def spread_estimates(
+    rows: Floats, scramblings: int, *, upper: bool
+) -> list[tuple[str, IntervalEstimate]]:
     """Return mean, standard deviation, percentiles and the mean of the worst twentieth (CVaR 95%) by name."""
 
     def figures(part: Floats) -> list[float]:
-        ordered, count = np.sort(part), max(1, round(0.05 * len(part)))
+        ordered = np.sort(part)
+        count = max(1, round(0.05 * len(part)))
         tail = float(ordered[-count:].mean() if upper else ordered[:count].mean())
         sd = float(part.std(ddof=1)) if part.size > 1 else float("nan")
         return [float(part.mean()), sd, *percentiles(ordered, PERCENTILES), tail]
@@ -243,7 +248,12 @@ def _is_better(excess: Floats) -> Floats:
 
 
 def decisions(
-    objective: Floats, names: tuple[str, ...], scramblings: int, keeping: Sequence[int], *, lower_is_better: bool
+    objective: Floats,
+    names: tuple[str, ...],
+    scramblings: int,
+    keeping: Sequence[int],
+    *,
+    lower_is_better: bool,
 ) -> list[PairwiseDecision]:
     """Return the comparisons of all scenarios by the objective, which is NaN where a run failed.
 
@@ -253,14 +263,21 @@ def decisions(
     worse = _worse(objective, lower_is_better=lower_is_better)
     pairs = []
     for one, name in enumerate(names):
-        held = [(against, worse[one] - worse[other]) for other, against in enumerate(names) if other != one]
+        held = [
+            (against, worse[one] - worse[other])
+            for other, against in enumerate(names)
+            if other != one
+        ]
         if len(keeping) > 2 and one in keeping:
             held.append(("", _excess(worse, one, keeping)))
         for against, excess in held:  # by how much it is worse, row by row
             better = share_estimate(_is_better(excess), scramblings)
             difference = mean_estimate(excess if lower_is_better else -excess, scramblings)
             regret = np.where(np.isnan(excess), np.nan, np.maximum(excess, 0.0))
-            regrets = mean_estimate(regret, scramblings), percentile_estimate(regret, scramblings, 95)
+            regrets = (
+                mean_estimate(regret, scramblings),
+                percentile_estimate(regret, scramblings, 95),
+            )
             pairs.append(PairwiseDecision(name, against, better, difference, *regrets))
     return pairs
 
@@ -275,7 +292,9 @@ _DEGREE = 3
 """Of the polynomial by which the difference between scenarios follows what is known: curved, and turning once."""
 
 
-def worth_of_knowing(known: Floats, objective: Floats, scramblings: int, *, lower_is_better: bool) -> IntervalEstimate:
+def worth_of_knowing(
+    known: Floats, objective: Floats, scramblings: int, *, lower_is_better: bool
+) -> IntervalEstimate:
     """Return the value of knowing one figure before the choice, in the unit of the objective.
 
     The expected value of partial perfect information, E[max_d E(u_d | θ)] − max_d E(u_d), by regression on the study's
@@ -299,4 +318,6 @@ def worth_of_knowing(known: Floats, objective: Floats, scramblings: int, *, lowe
         picked = np.argmin(basis[inside] @ rule, axis=1)
         gained[inside] = -behind[inside, picked]
     parts = np.array([gained[fold == part].mean() for part in np.unique(fold)])
-    return IntervalEstimate(value=max(0.0, float(gained.mean())), half_width=half_width(parts), completed=len(worse))
+    return IntervalEstimate(
+        value=max(0.0, float(gained.mean())), half_width=half_width(parts), completed=len(worse)
+    )

@@ -24,7 +24,8 @@ from planner.arrays import Floats
 from planner.scenario.study import Sampling
 
 Integers = NDArray[np.int64]
-LOW, HIGH = 0.1, 0.9
+LOW = 0.1
+HIGH = 0.9
 """The probabilities between which one-at-a-time studies move: P10 and P90, as the trade does."""
 _BLOCK: dict[Sampling, int] = {"sobol": 128, "plain": 16}
 """Points made together: scrambling Sobol's takes longer than making them by the hundred; scipy wants powers of two."""
@@ -47,17 +48,22 @@ class PointSet:
     def points(self, replications: Integers) -> Floats:
         """Return the points of some replications, shape (replications, dimensions)."""
         points = np.empty((len(replications), self.dimensions))
-        scrambling, index = replications % self.scramblings, replications // self.scramblings
+        scrambling = replications % self.scramblings
+        index = replications // self.scramblings
         size = _BLOCK[self.sampling]
         for which, block in {*zip(scrambling.tolist(), (index // size).tolist(), strict=True)}:
             asked = (scrambling == which) & (index // size == block)
-            points[asked] = _block(self.sampling, self.dimensions, self.seed, which, block)[index[asked] % size]
+            points[asked] = _block(self.sampling, self.dimensions, self.seed, which, block)[
+                index[asked] % size
+            ]
         return points
 
 
 def _generator(seed: int, *place: int) -> np.random.Generator:
     """Return the generator of one randomisation, independent of the simulation's, which are keyed by replication."""
-    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(2**31, *place))))
+    return np.random.Generator(
+        np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(2**31, *place)))
+    )
 
 
 @functools.lru_cache(maxsize=128)
@@ -96,19 +102,25 @@ class MonteCarlo:
     @property
     def pilot(self) -> int:
         """Rows that have a replication each, whatever comes after: whole batches of all randomisations."""
-        return math.lcm(self.points.scramblings, 16) * -(-PILOT // math.lcm(self.points.scramblings, 16))
+        return math.lcm(self.points.scramblings, 16) * -(
+            -PILOT // math.lcm(self.points.scramblings, 16)
+        )
 
     def rows(self, first: int, last: int) -> tuple[Floats, Integers]:
         """Return the points and replication numbers of a range of rows."""
-        rows, scramblings = np.arange(first, last), self.points.scramblings
+        rows = np.arange(first, last)
+        scramblings = self.points.scramblings
         block, place = np.divmod(rows - self.pilot, scramblings * self.draws)
-        replications = np.where(rows < self.pilot, rows, self.pilot + block * scramblings + place % scramblings)
+        replications = np.where(
+            rows < self.pilot, rows, self.pilot + block * scramblings + place % scramblings
+        )
         return self.points.points(replications), replications
 
     def money_points(self, first: int, last: int) -> Floats:
         """Return the points of a range of rows at which money is drawn: after the pilot those of a set of its own."""
         # Another seed, which no study states: its points are independent of the machines'.
-        rows, other = np.arange(first, last), replace(self.points, seed=self.points.seed + 2**64)
+        rows = np.arange(first, last)
+        other = replace(self.points, seed=self.points.seed + 2**64)
         return np.where(rows[:, None] < self.pilot, self.points.points(rows), other.points(rows))
 
 
@@ -125,7 +137,9 @@ class Listed:
 
     def rows(self, first: int, last: int) -> tuple[Floats, Integers]:
         """Return the points and replication numbers of a range of rows."""
-        return self.listed[first:last], np.arange(self.first_chance + first, self.first_chance + last)
+        return self.listed[first:last], np.arange(
+            self.first_chance + first, self.first_chance + last
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,9 +188,11 @@ class Saltelli:
     def rows(self, first: int, last: int) -> tuple[Floats, Integers]:
         """Return rows in the order A, B, A with input 1 of B, ..., A with the replication of B, then the next point."""
         index = np.arange(first, last)
-        base, place = index // self.period, index % self.period
+        base = index // self.period
+        place = index % self.period
         both = self.points.points(base)
-        a, b = both[:, : self.inputs], both[:, self.inputs :]
+        a = both[:, : self.inputs]
+        b = both[:, self.inputs :]
         points = np.where((place == 1)[:, np.newaxis], b, a)
         swapped = np.flatnonzero((place >= 2) & (place < self.period - 1))
         points[swapped, place[swapped] - 2] = b[swapped, place[swapped] - 2]

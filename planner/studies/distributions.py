@@ -22,7 +22,9 @@ TAIL = 1e-6
 """Where an endless tail is cut: no study of feasible size sees one in a million."""
 _LN_9 = float(np.log(9.0))
 
-_Formula = language.Triangular | language.Pert | language.Uniform | language.Normal | language.Lognormal
+_Formula = (
+    language.Triangular | language.Pert | language.Uniform | language.Normal | language.Lognormal
+)
 Resolved = _Formula | language.Percentiles | language.Discrete
 
 
@@ -39,29 +41,44 @@ def quantile(distribution: Resolved, probability: Floats) -> Floats:
             # The beta distribution with α = 1 + w (mode − low) / width, β = 1 + w (high − mode) / width.
             from scipy.special import betaincinv  # noqa: PLC0415 - only where a study asks for it
 
-            alpha, beta = 1.0 + weight * (mode - low) / (high - low), 1.0 + weight * (high - mode) / (high - low)
+            alpha = 1.0 + weight * (mode - low) / (high - low)
+            beta = 1.0 + weight * (high - mode) / (high - low)
             return np.asarray(low + (high - low) * betaincinv(alpha, beta, u), dtype=np.float64)
         case language.Uniform(low=low, high=high):
             return low + u * (high - low)
         case language.Normal(mean=mean, sd=sd, low=lowest, high=highest):
             return _cut_normal(u, mean, sd, lowest, highest)
         case language.Lognormal(median=median, sigma=sigma, low=lowest, high=highest):
-            cuts = (None if cut is None or cut <= 0.0 else float(np.log(cut)) for cut in (lowest, highest))
+            cuts = (
+                None if cut is None or cut <= 0.0 else float(np.log(cut))
+                for cut in (lowest, highest)
+            )
             return np.exp(_cut_normal(u, float(np.log(median)), sigma, *cuts))
         case language.Percentiles():
             return _metalog(u, distribution)
         case language.Discrete(values=values):
-            weights = np.ones(len(values)) if distribution.weights is None else np.array(distribution.weights)
+            weights = (
+                np.ones(len(values))
+                if distribution.weights is None
+                else np.array(distribution.weights)
+            )
             edges = np.cumsum(weights) / weights.sum()
             place = np.minimum(np.searchsorted(edges, u, side="right"), len(edges) - 1)
-            return np.array(values, dtype=np.float64)[place] if is_numeric(distribution) else place.astype(np.float64)
+            return (
+                np.array(values, dtype=np.float64)[place]
+                if is_numeric(distribution)
+                else place.astype(np.float64)
+            )
 
 
 def is_numeric(distribution: Resolved) -> bool:
     """Return whether draws are numbers rather than indices into a list of words or dates."""
     if not isinstance(distribution, language.Discrete):
         return True
-    return all(isinstance(value, int | float) and not isinstance(value, bool) for value in distribution.values)
+    return all(
+        isinstance(value, int | float) and not isinstance(value, bool)
+        for value in distribution.values
+    )
 
 
 def value_of(distribution: Resolved, drawn: float) -> float | int | bool | str | datetime.date:
@@ -73,11 +90,18 @@ def value_of(distribution: Resolved, drawn: float) -> float | int | bool | str |
 
 def is_smooth(distribution: language.Percentiles) -> bool:
     """Return whether the metalog through these percentiles is monotone, and so a distribution."""
-    low, high = distribution.low, distribution.high
-    if (low is not None and low >= distribution.p10) or (high is not None and high <= distribution.p90):
+    low = distribution.low
+    high = distribution.high
+    if (low is not None and low >= distribution.p10) or (
+        high is not None and high <= distribution.p90
+    ):
         return False
     grid = np.concatenate(
-        [np.geomspace(TAIL, 0.01, 200), np.linspace(0.01, 0.99, 400), 1 - np.geomspace(0.01, TAIL, 200)]
+        [
+            np.geomspace(TAIL, 0.01, 200),
+            np.linspace(0.01, 0.99, 400),
+            1 - np.geomspace(0.01, TAIL, 200),
+        ]
     )
     return bool(np.all(np.diff(_metalog_exponent(grid, distribution)) >= 0.0))
 

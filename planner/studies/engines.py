@@ -64,13 +64,17 @@ class Workforce(NamedTuple):
 def workforce(workers: int | None, scheduler: str | None) -> Workforce:
     """Return the workers of a study: one process per core by default."""
     if scheduler is not None and scheduler != LOCAL_DASK and "://" not in scheduler:
-        raise ScenarioError(f"--scheduler must be an address such as tcp://10.0.0.5:8786, or local-dask: {scheduler!r}")
+        raise ScenarioError(
+            f"--scheduler must be an address such as tcp://10.0.0.5:8786, or local-dask: {scheduler!r}"
+        )
     return Workforce(workers=workers or cores(), scheduler=scheduler)
 
 
 def replicators(setup: Setup, batches: int, force: Workforce) -> Crew[Replicator]:
     """Return the workers of a study with a number of batches of rows, for :meth:`Replicator.run`."""
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # one thread per worker: our matrices are small
+    os.environ.setdefault(
+        "OPENBLAS_NUM_THREADS", "1"
+    )  # one thread per worker: our matrices are small
     count = force.workers if force.scheduler else min(force.workers, batches)
     return Crew(Replicator, setup, count, force.scheduler)
 
@@ -78,9 +82,16 @@ def replicators(setup: Setup, batches: int, force: Workforce) -> Crew[Replicator
 class Crew(Generic[Subject]):
     """Workers on one shared subject: this process, worker processes or a cluster, all with the same results."""
 
-    def __init__(self, make: Callable[[Any], Subject], given: object, count: int, scheduler: str | None = None) -> None:
+    def __init__(
+        self,
+        make: Callable[[Any], Subject],
+        given: object,
+        count: int,
+        scheduler: str | None = None,
+    ) -> None:
         """Create the subject here and in ``count`` worker processes; with one, the work is done here."""
-        self.subject, self.count = make(given), count
+        self.subject = make(given)
+        self.count = count
         self._payload = pickle.dumps((make, given))
         self._cluster = None if scheduler is None else _Cluster(self._payload, count, scheduler)
         self._pool: concurrent.futures.ProcessPoolExecutor | None = None
@@ -102,7 +113,8 @@ class Crew(Generic[Subject]):
         self, work: Callable[..., Result], arguments: Sequence[Piece], named: str = "their work"
     ) -> Iterator[tuple[int, Result]]:
         """Yield index and result of each piece as it finishes; ``named`` describes a piece in messages."""
-        todo, losses = deque(range(len(arguments))), 0
+        todo = deque(range(len(arguments)))
+        losses = 0
         is_started = self._pool is not None or self._cluster is not None
         if (len(arguments) == 1 and not is_started) or (self.count == 1 and self._cluster is None):
             yield from enumerate(work(self.subject, *piece) for piece in arguments)
@@ -113,18 +125,27 @@ class Crew(Generic[Subject]):
         while todo:
             flying: dict[concurrent.futures.Future[Result], int] = {}
             try:
-                if self._pool is None:  # each process is a fork of a small server that has read the code
+                if (
+                    self._pool is None
+                ):  # each process is a fork of a small server that has read the code
                     context: Any = multiprocessing.get_context("forkserver")
                     context.set_forkserver_preload([__name__])
-                    self._life = list(context.Pipe(duplex=False))  # nothing is ever sent: only we hold the writing end
+                    self._life = list(
+                        context.Pipe(duplex=False)
+                    )  # nothing is ever sent: only we hold the writing end
                     self._pool = concurrent.futures.ProcessPoolExecutor(
-                        self.count, mp_context=context, initializer=_join, initargs=(self._payload, self._life[0])
+                        self.count,
+                        mp_context=context,
+                        initializer=_join,
+                        initargs=(self._payload, self._life[0]),
                     )
                 while todo or flying:
                     while todo and len(flying) < 2 * self.count:
                         flying[self._pool.submit(_call, work, arguments[todo[0]])] = todo[0]
                         todo.popleft()
-                    done, _ = concurrent.futures.wait(flying, return_when=concurrent.futures.FIRST_COMPLETED)
+                    done, _ = concurrent.futures.wait(
+                        flying, return_when=concurrent.futures.FIRST_COMPLETED
+                    )
                     for future in done:
                         result = future.result()
                         losses = 0
@@ -135,7 +156,9 @@ class Crew(Generic[Subject]):
                 self._end_processes()
                 if losses >= MAX_LOSSES:
                     told = f"worker processes die before they finish {named.format(*arguments[todo[0]])}"
-                    raise PlannerError(f"{told}; is there enough memory for --workers of them?") from None
+                    raise PlannerError(
+                        f"{told}; is there enough memory for --workers of them?"
+                    ) from None
 
     def _end_processes(self) -> None:
         if self._pool is not None:
@@ -183,7 +206,9 @@ class _Cluster:
             import distributed  # noqa: PLC0415 - as above
             from distributed.utils import silence_logging_cmgr  # noqa: PLC0415 - as above
         except ImportError:
-            raise ScenarioError("--scheduler needs Dask: pip install 'datacenter-planner[dask]'") from None
+            raise ScenarioError(
+                "--scheduler needs Dask: pip install 'datacenter-planner[dask]'"
+            ) from None
         self._stack = contextlib.ExitStack()
         if scheduler == LOCAL_DASK:
             self._stack.enter_context(dask.config.set(_QUIET))
@@ -197,7 +222,9 @@ class _Cluster:
             )
             client = distributed.Client(self._stack.enter_context(local))
         else:
-            self._stack.enter_context(silence_logging_cmgr(logging.CRITICAL))  # what a user can mend is raised
+            self._stack.enter_context(
+                silence_logging_cmgr(logging.CRITICAL)
+            )  # what a user can mend is raised
             try:
                 client = distributed.Client(scheduler, timeout=f"{_CONNECT_S}s")
             except (OSError, TimeoutError, ValueError) as error:
@@ -205,31 +232,40 @@ class _Cluster:
                 reason = str(error).splitlines()[0] if str(error) else type(error).__name__
                 raise ScenarioError(f"no Dask scheduler answers at {scheduler}: {reason}") from None
         self.client = self._stack.enter_context(client)
-        self.address, self.payload = self.client.scheduler.address, payload
+        self.address = self.client.scheduler.address
+        self.payload = payload
         self.digest = hashlib.sha256(payload).hexdigest()
         self._give()
         try:
             self.client.wait_for_workers(1, timeout=_WORKERS_S)
         except TimeoutError:
             self.close()
-            raise ScenarioError(f"the Dask cluster at {self.address} has no workers after {_WORKERS_S} s") from None
+            raise ScenarioError(
+                f"the Dask cluster at {self.address} has no workers after {_WORKERS_S} s"
+            ) from None
 
     def _give(self) -> None:
         """Submit the payload as a task's result, which Dask recomputes where its worker is lost."""
         self.given = self.client.submit(bytes, self.payload, key=f"study-{self.digest}")
 
-    def unordered(self, work: Callable[..., Result], arguments: Sequence[Piece], named: str) -> Iterator[Any]:
+    def unordered(
+        self, work: Callable[..., Result], arguments: Sequence[Piece], named: str
+    ) -> Iterator[Any]:
         """Yield index and result of each piece; a task holds some seconds of pieces, two tasks per thread."""
         import distributed  # noqa: PLC0415 - the optional extra [dask]
 
-        todo, losses = deque(range(len(arguments))), Counter[int]()
+        todo = deque(range(len(arguments)))
+        losses = Counter[int]()
         flying: dict[Any, list[int]] = {}
         queue = distributed.as_completed()
         landed: Sequence[tuple[int, Result]] = ()
-        piece_s, threads, counted_s = _TASK_S, 1, -_COUNT_EVERY_S  # unknown yet: the first tasks are of one piece
+        piece_s = _TASK_S  # unknown yet: the first tasks are of one piece
+        threads = 1
+        counted_s = -_COUNT_EVERY_S
         while True:
             if time.monotonic() - counted_s > _COUNT_EVERY_S:
-                threads, counted_s = max(sum(self.client.nthreads().values()), 1), time.monotonic()
+                threads = max(sum(self.client.nthreads().values()), 1)
+                counted_s = time.monotonic()
             if self.given.cancelled():  # by a connection that was lost and found again
                 self._give()
             # The last tasks are small again, so that no worker waits long for another's.
@@ -237,19 +273,24 @@ class _Cluster:
             while todo and len(flying) < max(_QUEUED, 2 * threads):
                 places = [todo.popleft() for _ in range(min(count, len(todo)))]
                 pieces = [arguments[place] for place in places]
-                future = self.client.submit(_work, self.given, self.digest, work, pieces, pure=False)
+                future = self.client.submit(
+                    _work, self.given, self.digest, work, pieces, pure=False
+                )
                 flying[future] = places
                 queue.add(future)
             yield from landed  # while the cluster has its next tasks
             if not flying:
                 return
             future = next(queue)
-            places, landed = flying.pop(future), ()
+            places = flying.pop(future)
+            landed = ()
             try:
                 results, piece_s = future.result()
                 landed = list(zip(places, results, strict=True))
             except (ImportError, AttributeError, TypeError, pickle.UnpicklingError) as error:
-                message = f"the Dask workers cannot run a study: {error}; install this planner there"
+                message = (
+                    f"the Dask workers cannot run a study: {error}; install this planner there"
+                )
                 raise ScenarioError(message) from None
             except (distributed.KilledWorker, concurrent.futures.CancelledError, OSError) as error:
                 if self.client.status != "running":
@@ -257,7 +298,9 @@ class _Cluster:
                     raise ScenarioError(Problem(message=message, hint="add --resume")) from None
                 losses.update(places)
                 if losses[places[0]] >= MAX_LOSSES:
-                    raise PlannerError(f"Dask workers die on {named.format(*arguments[places[0]])}: {error}") from None
+                    raise PlannerError(
+                        f"Dask workers die on {named.format(*arguments[places[0]])}: {error}"
+                    ) from None
                 todo.extendleft(reversed(places))
 
     def close(self) -> None:
@@ -268,11 +311,14 @@ class _Cluster:
 _thread = threading.local()
 
 
-def _work(payload: bytes, digest: str, work: Callable[..., Result], pieces: list[Piece]) -> tuple[list[Result], float]:
+def _work(
+    payload: bytes, digest: str, work: Callable[..., Result], pieces: list[Piece]
+) -> tuple[list[Result], float]:
     """Run pieces on a Dask worker; return their results and the time per piece."""
     if getattr(_thread, "digest", None) != digest:
         make, given = pickle.loads(payload)
-        _thread.subject, _thread.digest = make(given), digest
+        _thread.subject = make(given)
+        _thread.digest = digest
     begin_s = time.monotonic()
     results = [work(_thread.subject, *piece) for piece in pieces]
     return results, (time.monotonic() - begin_s) / len(pieces)

@@ -66,7 +66,9 @@ def load_futures(file: Path) -> Futures:
     """Return the futures that a file names."""
     document = read_document(file)
     if isinstance(document.content, dict):
-        stated = {"futures": document.content.get("futures")} if "futures" in document.content else {}
+        stated = (
+            {"futures": document.content.get("futures")} if "futures" in document.content else {}
+        )
         document = Document(stated, document.locations)
     return validate(_FuturesFile, document).futures
 
@@ -78,13 +80,16 @@ def stated_futures(scenarios: Sequence[Scenario]) -> Futures:
         for name, future in scenario.futures.items():
             if stated.setdefault(name, future) != future:
                 message = "is another future in another of these plans"
-                raise ScenarioError(scenario.document.problem(("futures", name), message, "give it another name"))
+                raise ScenarioError(
+                    scenario.document.problem(("futures", name), message, "give it another name")
+                )
     return stated
 
 
 def plans_under(scenarios: Sequence[Scenario], futures: Futures) -> Plans:
     """Return each plan in each future; None where nothing of it is otherwise than stated. Raise all problems."""
-    problems, made = [], dict[str, list[Scenario | None]]()
+    problems = []
+    made = dict[str, list[Scenario | None]]()
     for name, future in futures.items():
         made[name] = []
         reached: set[str] = set()
@@ -93,13 +98,18 @@ def plans_under(scenarios: Sequence[Scenario], futures: Futures) -> Plans:
                 changed, paths = under(scenario, future)
             except ScenarioError as error:
                 lead = f"in the future {name!r} of {scenario.name}"
-                problems += [Problem(path=p.path, message=f"{lead}: {p.message}", hint=p.hint) for p in error.problems]
+                problems += [
+                    Problem(path=p.path, message=f"{lead}: {p.message}", hint=p.hint)
+                    for p in error.problems
+                ]
                 continue
             reached.update(paths)
             made[name].append(changed)
         nowhere = f"the future {name!r} reaches nothing in any of the plans"
         if not problems:
-            problems += [Problem(path=path, message=nowhere) for path in future.set if path not in reached]
+            problems += [
+                Problem(path=path, message=nowhere) for path in future.set if path not in reached
+            ]
     raise_all(problems)
     return made
 
@@ -118,13 +128,20 @@ def in_futures(
     for name, scenarios in {AS_STATED: [None] * len(stated), **made}.items():
         weight = futures[name].weight if name in futures else None
         for (base, drawn), scenario in zip(stated, scenarios, strict=True):
-            result, chance = base, drawn
+            result = base
+            chance = drawn
             if scenario is not None:
                 progress(f"{base.scenario.name}, {name}")
                 result = simulate(scenario, base.seed)
                 chance = draw_again(result, drawn.number)
             cells.append(
-                InFuture(scenario=base.scenario.name, future=name, weight=weight, result=result, chance=chance)
+                InFuture(
+                    scenario=base.scenario.name,
+                    future=name,
+                    weight=weight,
+                    result=result,
+                    chance=chance,
+                )
             )
     missed = [place for place, cell in enumerate(cells) if cell.verdict.status == "MISSED"]
     if missed:
@@ -138,6 +155,7 @@ def in_futures(
 def _remedied(cell: InFuture) -> Remedy | None:
     """Return the nodes that would meet the SLO target of a plan in a future."""
     hardest = np.argsort(
-        [-(figures["slo_shortfall_fraction"] or 0.0) for figures in cell.chance.figures], kind="stable"
+        [-(figures["slo_shortfall_fraction"] or 0.0) for figures in cell.chance.figures],
+        kind="stable",
     )
     return find_remedy(cell.result, cell.chance.number, lambda _: None, hardest.tolist())

@@ -75,7 +75,10 @@ class UncertainInputs:
         """Return the inputs' values at points of the unit cube, both of shape (points, inputs)."""
         if self.mixing is not None:
             points = distributions.correlate(points, self.mixing)
-        columns = [quantile(uncertain.distribution, points[:, place]) for place, uncertain in enumerate(self.entries)]
+        columns = [
+            quantile(uncertain.distribution, points[:, place])
+            for place, uncertain in enumerate(self.entries)
+        ]
         return np.stack(columns, axis=1) if columns else np.zeros((len(points), 0))
 
 
@@ -94,7 +97,9 @@ class Stated:
 def stated(name: str, scenario: Scenario) -> Stated:
     """Return a scenario prepared for changes by a study."""
     content = frozen(scenario.document.content)
-    return Stated(name=name, scenario=scenario, content=content, dump=scenario.model_dump(by_alias=True))
+    return Stated(
+        name=name, scenario=scenario, content=content, dump=scenario.model_dump(by_alias=True)
+    )
 
 
 def changed(
@@ -108,7 +113,9 @@ def changed(
             factors[uncertain.throughput_of] = float(drawn)
             continue
         for path in uncertain.targets[which]:
-            content = replaced(content, path, new_value(uncertain, at(base.dump, path), float(drawn)))
+            content = replaced(
+                content, path, new_value(uncertain, at(base.dump, path), float(drawn))
+            )
     scenario = Scenario.model_validate(content)
     scenario._document = base.scenario.document
     return with_catalog(scenario), factors
@@ -130,8 +137,13 @@ def reach(pattern: str, stated: dict[str, Any]) -> list[KeyPath]:
     ``{a,b}`` stands for either name, and what is stated by year for all its years.
     """
     if (choice := re.search(r"\{([^{}]*)\}", pattern)) is not None:
-        before, after = pattern[: choice.start()], pattern[choice.end() :]
-        return [path for name in choice[1].split(",") for path in reach(f"{before}{name.strip()}{after}", stated)]
+        before = pattern[: choice.start()]
+        after = pattern[choice.end() :]
+        return [
+            path
+            for name in choice[1].split(",")
+            for path in reach(f"{before}{name.strip()}{after}", stated)
+        ]
     paths: list[KeyPath] = []
     for path, held in _walk(tuple(pattern.split(".")), stated, ()):
         by_year = isinstance(held, dict) and held and all(str(key).isdecimal() for key in held)
@@ -161,9 +173,24 @@ def bounds(path: KeyPath) -> tuple[float | None, float | None]:
             else node.get("additionalProperties") or node.get("items")
             for node in fields
         )
-        fields = [part for node in below if isinstance(node, dict) for part in _alternatives(node, schema["$defs"])]
-    low = [float(node[side]) for node in fields for side in ("minimum", "exclusiveMinimum") if side in node]
-    high = [float(node[side]) for node in fields for side in ("maximum", "exclusiveMaximum") if side in node]
+        fields = [
+            part
+            for node in below
+            if isinstance(node, dict)
+            for part in _alternatives(node, schema["$defs"])
+        ]
+    low = [
+        float(node[side])
+        for node in fields
+        for side in ("minimum", "exclusiveMinimum")
+        if side in node
+    ]
+    high = [
+        float(node[side])
+        for node in fields
+        for side in ("maximum", "exclusiveMaximum")
+        if side in node
+    ]
     return max(low, default=None), min(high, default=None)
 
 
@@ -199,19 +226,37 @@ def resolve_inputs(study: language.Study, scenarios: Mapping[str, Stated]) -> Un
 
 
 def _resolve(
-    study: language.Study, scenarios: Mapping[str, Stated], name: str, written: language.Distribution
+    study: language.Study,
+    scenarios: Mapping[str, Stated],
+    name: str,
+    written: language.Distribution,
 ) -> UncertainInput:
     """Return one input with its fields, after checking its extremes on every scenario."""
     where: KeyPath = ("uncertain", name)
     if name.split(".", maxsplit=1)[0] in FIXED:
-        raise ScenarioError(study.problem(where, f"a study cannot vary {name.split('.', maxsplit=1)[0]}"))
+        raise ScenarioError(
+            study.problem(where, f"a study cannot vary {name.split('.', maxsplit=1)[0]}")
+        )
     targets = tuple(tuple(reach(name, base.dump)) for base in scenarios.values())
-    reached = [(base, path) for base, paths in zip(scenarios.values(), targets, strict=True) for path in paths]
+    reached = [
+        (base, path)
+        for base, paths in zip(scenarios.values(), targets, strict=True)
+        for path in paths
+    ]
     if not reached:
-        hint, parts = "write paths as for --set", name.split(".")
+        hint = "write paths as for --set"
+        parts = name.split(".")
         for depth in range(len(parts), 0, -1):  # the nearest key at the level where it goes astray
-            answer = (_walk(tuple(parts[: depth - 1]), base.dump, ()) for base in scenarios.values())
-            known = {str(key) for held in answer for _, content in held if isinstance(content, dict) for key in content}
+            answer = (
+                _walk(tuple(parts[: depth - 1]), base.dump, ()) for base in scenarios.values()
+            )
+            known = {
+                str(key)
+                for held in answer
+                for _, content in held
+                if isinstance(content, dict)
+                for key in content
+            }
             if known:
                 hint = nearest(parts[depth - 1], known) or f"there are {choices(known)}"
                 break
@@ -220,7 +265,9 @@ def _resolve(
         before = at(base.dump, path)
         if isinstance(before, dict | tuple):
             raise ScenarioError(study.problem(where, f"{dotted(path)} is a section, not a value"))
-        if written.times_stated and (isinstance(before, bool) or not isinstance(before, int | float)):
+        if written.times_stated and (
+            isinstance(before, bool) or not isinstance(before, int | float)
+        ):
             message = f"{dotted(path)} of {base.name} states no number for times_stated to multiply"
             raise ScenarioError(study.problem(where, message))
     if isinstance(written, language.Empirical):
@@ -229,7 +276,8 @@ def _resolve(
         written = _prior(study, written, where, reached[0][0].scenario)
     if isinstance(written, language.Percentiles):  # bounded by the range of their field
         low, high = bounds(reached[0][1]) if not written.times_stated else (0.0, None)
-        low, high = (low if written.low is None else written.low), (high if written.high is None else written.high)
+        low = low if written.low is None else written.low
+        high = high if written.high is None else written.high
         if low is not None and low >= written.p10 and written.low is None:
             low = None  # the field's own limit says what is wrong better than a curve that cannot be drawn
         if high is not None and high <= written.p90 and written.high is None:
@@ -241,29 +289,45 @@ def _resolve(
                 f"between {'-∞' if low is None else f'{low:g}'} and {'∞' if high is None else f'{high:g}'}"
             )
             raise ScenarioError(study.problem(where, message, "try kind: triangular or pert"))
-    made = UncertainInput(name=name, distribution=written, times_stated=written.times_stated, targets=targets)
+    made = UncertainInput(
+        name=name, distribution=written, times_stated=written.times_stated, targets=targets
+    )
     _try_extremes(study, scenarios, made)
     return made
 
 
-def _prior(study: language.Study, written: language.Prior, where: KeyPath, scenario: Scenario) -> language.Percentiles:
+def _prior(
+    study: language.Study, written: language.Prior, where: KeyPath, scenario: Scenario
+) -> language.Percentiles:
     """Return a prior from the catalogue of the first scenario that has the field."""
     catalog = scenario.load_catalog()
     if written.prior not in catalog.priors:
-        hint = nearest(written.prior, catalog.priors) or f"the catalogue has {choices(catalog.priors)}"
-        raise ScenarioError(study.problem((*where, "prior"), f"unknown prior {written.prior!r}", hint))
+        hint = (
+            nearest(written.prior, catalog.priors) or f"the catalogue has {choices(catalog.priors)}"
+        )
+        raise ScenarioError(
+            study.problem((*where, "prior"), f"unknown prior {written.prior!r}", hint)
+        )
     prior = catalog.priors[written.prior]
     scale = prior.base if written.times_stated else 1.0
     figures = f"{prior.low:g}, {prior.base:g}, {prior.high:g}"
     if not prior.low < prior.base < prior.high or scale == 0.0:
         message = f"prior {written.prior} ({figures}) has no spread on both sides of its base"
-        raise ScenarioError(study.problem((*where, "prior"), message, "state a distribution of your own"))
+        raise ScenarioError(
+            study.problem((*where, "prior"), message, "state a distribution of your own")
+        )
     p10, p50, p90 = (figure / scale for figure in (prior.low, prior.base, prior.high))
-    low, high, times = written.low, written.high, written.times_stated
-    return language.Percentiles(kind="percentiles", p10=p10, p50=p50, p90=p90, low=low, high=high, times_stated=times)
+    low = written.low
+    high = written.high
+    times = written.times_stated
+    return language.Percentiles(
+        kind="percentiles", p10=p10, p50=p50, p90=p90, low=low, high=high, times_stated=times
+    )
 
 
-def _empirical(study: language.Study, written: language.Empirical, where: KeyPath) -> language.Discrete:
+def _empirical(
+    study: language.Study, written: language.Empirical, where: KeyPath
+) -> language.Discrete:
     """Return the observed values of a file, which are equally likely."""
     path, content = study.document.file_at((*where, "file"), written.file)
     values: list[float] = []
@@ -271,11 +335,20 @@ def _empirical(study: language.Study, written: language.Empirical, where: KeyPat
     try:
         reader = csv.DictReader(io.StringIO(content.decode("utf-8-sig"), newline=""))
         if written.column not in (reader.fieldnames or ()):
-            hint = nearest(written.column, reader.fieldnames or ()) or f"it has {choices(reader.fieldnames or ())}"
-            raise ScenarioError(Problem(file=str(path), line=1, message=f"no column {written.column!r}", hint=hint))
+            hint = (
+                nearest(written.column, reader.fieldnames or ())
+                or f"it has {choices(reader.fieldnames or ())}"
+            )
+            raise ScenarioError(
+                Problem(file=str(path), line=1, message=f"no column {written.column!r}", hint=hint)
+            )
         for row in reader:
             value = parse_scalar((row[written.column] or "").strip())
-            if isinstance(value, bool) or not isinstance(value, int | float) or not np.isfinite(value):
+            if (
+                isinstance(value, bool)
+                or not isinstance(value, int | float)
+                or not np.isfinite(value)
+            ):
                 message = f"{written.column} must be a finite number, not {row[written.column]!r}"
                 problems.append(Problem(file=str(path), line=reader.line_num, message=message))
             else:
@@ -286,19 +359,29 @@ def _empirical(study: language.Study, written: language.Empirical, where: KeyPat
         message = f"needs 2 to {language.MOST_VALUES:,} values, has {len(values):,}"
         problems.append(Problem(file=str(path), message=message))
     raise_all(problems[:20])
-    return language.Discrete(kind="discrete", values=tuple(sorted(values)), times_stated=written.times_stated)
+    return language.Discrete(
+        kind="discrete", values=tuple(sorted(values)), times_stated=written.times_stated
+    )
 
 
-def _try_extremes(study: language.Study, scenarios: Mapping[str, Stated], made: UncertainInput) -> None:
+def _try_extremes(
+    study: language.Study, scenarios: Mapping[str, Stated], made: UncertainInput
+) -> None:
     """Raise an error for a distribution whose ends (or listed values) its field would reject."""
     distribution = made.distribution
     tried = quantile(distribution, np.array([TAIL, 1.0 - TAIL]))
     if isinstance(distribution, language.Discrete):
         last = len(distribution.values) - 1
-        tried = np.arange(last + 1.0) if last < _MOST_TRIED else np.linspace(0, last, _MOST_TRIED).round()
+        tried = (
+            np.arange(last + 1.0)
+            if last < _MOST_TRIED
+            else np.linspace(0, last, _MOST_TRIED).round()
+        )
         if is_numeric(distribution):
             known = np.array(distribution.values, dtype=np.float64)
-            tried = np.array([known.min(), known.max()])  # a field's range lets through all between two that it does
+            tried = np.array(
+                [known.min(), known.max()]
+            )  # a field's range lets through all between two that it does
     alone = UncertainInputs(entries=(made,), mixing=None)
     problems: dict[Problem, None] = {}
     for which, base in enumerate(scenarios.values()):
@@ -311,20 +394,28 @@ def _try_extremes(study: language.Study, scenarios: Mapping[str, Stated], made: 
                 if not is_numeric(distribution):  # a name or a date may contradict another field
                     check_scenario(scenario)
             except ValidationError as error:
-                reason = error.errors(include_url=False)[0]["msg"].replace("Input should be", "must be")
+                reason = error.errors(include_url=False)[0]["msg"].replace(
+                    "Input should be", "must be"
+                )
                 reason = reason.removeprefix("Value error, ")
                 message = f"reaches {shown}, which {dotted(path)} does not allow: {reason}"
             except PlannerError as error:
                 message = f"reaches {shown}: {str(error).splitlines()[0]}"
             else:
                 continue
-            hint = None if isinstance(distribution, language.Discrete) else "cut it with low and high, or narrow it"
+            hint = (
+                None
+                if isinstance(distribution, language.Discrete)
+                else "cut it with low and high, or narrow it"
+            )
             problems[study.problem(("uncertain", made.name), message, hint)] = None
     if problems:
         raise ScenarioError(list(problems))
 
 
-def far_ends(study: language.Study, scenarios: Mapping[str, Stated], inputs: UncertainInputs) -> dict[str, str]:
+def far_ends(
+    study: language.Study, scenarios: Mapping[str, Stated], inputs: UncertainInputs
+) -> dict[str, str]:
     """Return, by input, a warning where P10 or P90 lies outside its field's plausible range."""
     warnings: dict[str, str] = {}
     for uncertain in inputs.entries:
@@ -332,9 +423,12 @@ def far_ends(study: language.Study, scenarios: Mapping[str, Stated], inputs: Unc
         for drawn in quantile(uncertain.distribution, np.array([0.1, 0.9])) if numeric else ():
             for base, targets in zip(scenarios.values(), uncertain.targets, strict=True):
                 for path in targets:
-                    mark, value = mark_at(base.scenario, path), new_value(uncertain, at(base.dump, path), float(drawn))
+                    mark = mark_at(base.scenario, path)
+                    value = new_value(uncertain, at(base.dump, path), float(drawn))
                     if mark and (said := far_off(path, value, mark, base.scenario.load_catalog())):
-                        warnings[uncertain.name] = str(study.problem(("uncertain", uncertain.name), *said))
+                        warnings[uncertain.name] = str(
+                            study.problem(("uncertain", uncertain.name), *said)
+                        )
     return warnings
 
 
@@ -348,17 +442,22 @@ def _throughput_errors(scenarios: Mapping[str, Stated]) -> list[UncertainInput]:
     for base in scenarios.values():
         reuse = Reuse(base.scenario)
         services: Mapping[tuple[str, str], Service] = {}
-        with contextlib.suppress(ScenarioError):  # a workload that nothing serves is told where its plan is built
+        with contextlib.suppress(
+            ScenarioError
+        ):  # a workload that nothing serves is told where its plan is built
             services, _ = build_services(base.scenario, reuse, {})
         for cluster_name, cluster in base.scenario.machines.items():
             for workload_name, workload in base.scenario.workloads.items():
                 first = options(cluster, workload, reuse.catalog)[0]
                 engine = first.engine
                 if service := services.get((cluster_name, workload_name)):
-                    doubt, engine = service.doubt, service.spec.engine
+                    doubt = service.doubt
+                    engine = service.spec.engine
                 else:  # not served as stated: some replication's figures may let it
                     shape = shape_of(workload.model, reuse.catalog)
-                    groups = groups_of(shape.measured_as, cluster.accelerator, engine, str(first.precision))
+                    groups = groups_of(
+                        shape.measured_as, cluster.accelerator, engine, str(first.precision)
+                    )
                     doubt = reuse.calibration.doubt(groups, shape.experts > 0)
                 if doubt is None:
                     continue
@@ -401,7 +500,9 @@ def mixing_of(study: language.Study, names: list[str]) -> Floats | None:
         if first == second:
             problems.append(study.problem(where, f"{entry.between[0]} is correlated with itself"))
         elif (first, second) in pairs:
-            problems.append(study.problem(where, f"the pair is already at correlations[{pairs[first, second]}]"))
+            problems.append(
+                study.problem(where, f"the pair is already at correlations[{pairs[first, second]}]")
+            )
         else:
             pairs[first, second] = number
             ranks[first, second] = ranks[second, first] = entry.rank
@@ -409,7 +510,8 @@ def mixing_of(study: language.Study, names: list[str]) -> Floats | None:
     if not distributions.is_valid(ranks):
         near = distributions.nearest_valid(ranks)
         for (first, second), number in pairs.items():
-            asked, valid = ranks[first, second], near[first, second]
+            asked = ranks[first, second]
+            valid = near[first, second]
             if abs(valid - asked) > 2e-3:
                 both = f"{names[first]} and {names[second]}"
                 message = f"{both} cannot have rank correlation {asked:g} with the others"

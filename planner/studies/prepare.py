@@ -11,9 +11,23 @@ from planner.plan.build import build_plan
 from planner.plan.contradictions import hardly_meant
 from planner.scenario.study import Study, load_study
 from planner.studies.decision import Targeted
-from planner.studies.designs import MAX_DIMENSIONS, Design, MonteCarlo, OneAtATime, PointSet, Saltelli
+from planner.studies.designs import (
+    MAX_DIMENSIONS,
+    Design,
+    MonteCarlo,
+    OneAtATime,
+    PointSet,
+    Saltelli,
+)
 from planner.studies.inputs import Stated, UncertainInputs, far_ends, resolve_inputs, stated
-from planner.studies.replicate import HEADLINES, Output, Replicator, Setup, needed_by, objective_names
+from planner.studies.replicate import (
+    HEADLINES,
+    Output,
+    Replicator,
+    Setup,
+    needed_by,
+    objective_names,
+)
 from planner.validation import choices, nearest
 from planner.version import code_sha256
 
@@ -53,7 +67,9 @@ class Prepared:
     def targeted(self) -> tuple[Targeted, ...]:
         """Each scenario, and what it is held to."""
         targets = ((base.name, base.scenario.slo_target) for base in self.scenarios)
-        return tuple(Targeted(name, target.attainment, target.confidence) for name, target in targets)
+        return tuple(
+            Targeted(name, target.attainment, target.confidence) for name, target in targets
+        )
 
     def setup(self, design: Design) -> Setup:
         """Return the setup that is sent to workers."""
@@ -78,7 +94,9 @@ class Prepared:
         count = len(self.inputs)
         if self.inputs.mixing is not None and _DESIGNED[method]:
             words = "are defined for independent inputs; planner montecarlo says what drives correlated ones"
-            raise ScenarioError(self.study.problem(("correlations",), f"{_DESIGNED[method]} {words}"))
+            raise ScenarioError(
+                self.study.problem(("correlations",), f"{_DESIGNED[method]} {words}")
+            )
         if not count:
             message = f"nothing is uncertain, so there is nothing for {method} to vary"
             raise ScenarioError(self.study.problem(("uncertain",), message))
@@ -88,9 +106,14 @@ class Prepared:
 
     def _points(self, dimensions: int) -> PointSet:
         if dimensions > MAX_DIMENSIONS:
-            raise ScenarioError(f"{dimensions} dimensions of inputs; there are Sobol points for {MAX_DIMENSIONS}")
+            raise ScenarioError(
+                f"{dimensions} dimensions of inputs; there are Sobol points for {MAX_DIMENSIONS}"
+            )
         return PointSet(
-            sampling=self.study.sampling, dimensions=dimensions, scramblings=self.study.scramblings, seed=self.seed
+            sampling=self.study.sampling,
+            dimensions=dimensions,
+            scramblings=self.study.scramblings,
+            seed=self.seed,
         )
 
 
@@ -98,23 +121,46 @@ def prepare(path: Path, overrides: Sequence[str] = (), seed: int | None = None) 
     """Read and check a study; ``overrides`` apply to every scenario, ``seed`` replaces the study's."""
     study, scenarios = load_study(path, tuple(overrides))
     if study.objective not in objective_names():
-        hint = nearest(study.objective, objective_names()) or f"there are {choices(objective_names())}"
-        raise ScenarioError(study.problem(("objective",), f"unknown output {study.objective!r}", hint))
+        hint = (
+            nearest(study.objective, objective_names()) or f"there are {choices(objective_names())}"
+        )
+        raise ScenarioError(
+            study.problem(("objective",), f"unknown output {study.objective!r}", hint)
+        )
     if key := needed_by(study.objective):
         *loads, field = key.removeprefix("finance.").split(".")
-        places = {name: one.workloads.values() if loads else [one.finance] for name, one in scenarios.items()}
-        without = [name for name, parts in places.items() if all(getattr(part, field) is None for part in parts)]
+        places = {
+            name: one.workloads.values() if loads else [one.finance]
+            for name, one in scenarios.items()
+        }
+        without = [
+            name
+            for name, parts in places.items()
+            if all(getattr(part, field) is None for part in parts)
+        ]
         if without:
-            message = f"{study.objective} has no meaning in {', '.join(without)}: {key} is not stated"
-            raise ScenarioError(study.problem(("objective",), message, f"state {key}, or another headline"))
+            message = (
+                f"{study.objective} has no meaning in {', '.join(without)}: {key} is not stated"
+            )
+            raise ScenarioError(
+                study.problem(("objective",), message, f"state {key}, or another headline")
+            )
     bases = {name: stated(name, scenario) for name, scenario in scenarios.items()}
     warnings: list[str] = []
     problems: list[Problem] = []
-    for name, base in bases.items():  # one that cannot be planned as stated would fail in all its runs
+    for (
+        name,
+        base,
+    ) in bases.items():  # one that cannot be planned as stated would fail in all its runs
         try:
-            warnings += [f"{name}: {said}" for said in hardly_meant(base.scenario, build_plan(base.scenario))]
+            warnings += [
+                f"{name}: {said}" for said in hardly_meant(base.scenario, build_plan(base.scenario))
+            ]
         except ScenarioError as error:
-            problems += [replace(problem, message=f"{problem.message} (scenario {name})") for problem in error.problems]
+            problems += [
+                replace(problem, message=f"{problem.message} (scenario {name})")
+                for problem in error.problems
+            ]
     try:
         inputs = resolve_inputs(study, bases)
     except ScenarioError as error:

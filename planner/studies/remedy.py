@@ -49,14 +49,18 @@ _HARDEST = 3
 
 
 def find_remedy(
-    result: RunResult, replications: int, progress: Callable[[str], None], hardest: Sequence[int] = ()
+    result: RunResult,
+    replications: int,
+    progress: Callable[[str], None],
+    hardest: Sequence[int] = (),
 ) -> Remedy | None:
     """Return the cheapest enlargement of one cluster that meets the SLO target in enough replications, or None.
 
     Nodes are sought by doubling and halving in the ``hardest`` replications, by their places, and confirmed in all; a
     number is given up once more replications miss than may.
     """
-    scenario, worst = result.scenario, result.slo_result().worst
+    scenario = result.scenario
+    worst = result.slo_result().worst
     if worst is None:
         return None
     # As many may miss as leave the verdict MET; none where so few replications could never be.
@@ -66,9 +70,13 @@ def find_remedy(
     order = tuple(dict.fromkeys((*hardest, *range(replications))))
     best: Remedy | None = None
     labels = result.plan.months.labels
-    there_h, busy_h = result.monthly.present_node_h, result.monthly.busy_node_h[worst.month]
-    for place in np.argsort(-busy_h, kind="stable").tolist():  # what works most is what most is known of
-        cluster, present_h = result.plan.clusters[place], there_h[:, place]
+    there_h = result.monthly.present_node_h
+    busy_h = result.monthly.busy_node_h[worst.month]
+    for place in np.argsort(
+        -busy_h, kind="stable"
+    ).tolist():  # what works most is what most is known of
+        cluster = result.plan.clusters[place]
+        present_h = there_h[:, place]
         if present_h[worst.month] <= 0.0:
             continue  # sold or not there yet: more of it would be neither
         comes = labels[int(np.argmax(present_h > 0.0))]
@@ -76,7 +84,9 @@ def find_remedy(
         name, stated = cluster.name, scenario.clusters[cluster.name].nodes
 
         @functools.cache
-        def larger(more: int, name: str = name, stated: int = stated) -> tuple[Scenario, Plan] | None:
+        def larger(
+            more: int, name: str = name, stated: int = stated
+        ) -> tuple[Scenario, Plan] | None:
             """Return the plan with additional nodes, or None where it is impossible."""
             try:
                 made = scenario.laid_over([f"clusters.{name}.nodes={stated + more}"])
@@ -91,7 +101,9 @@ def find_remedy(
                 return len(places) + allowed
             count = 0
             for place in places:
-                drawn = simulate_plan(*plan, result.seed, result.replication + place, result.processes)
+                drawn = simulate_plan(
+                    *plan, result.seed, result.replication + place, result.processes
+                )
                 count += not drawn.slo_result().is_met
                 if count > allowed:
                     break
@@ -105,21 +117,30 @@ def find_remedy(
             drawn = simulate_plan(*plan, result.seed, result.replication, result.processes)
             return (measures(result)["npv_usd"] or 0.0) - (measures(drawn)["npv_usd"] or 0.0)
 
-        few, most = order[: allowed + _HARDEST], MOST_TIMES * max(stated, 1)
+        few = order[: allowed + _HARDEST]
+        most = MOST_TIMES * max(stated, 1)
         if best is not None:  # no more than cost less than what is known to meet it
             most = min(most, int(best.net_present_cost_usd / max(added_usd(1), 1e-9)))
             if most < 1 or missed(most, few) > allowed:
                 continue
-        too_few, enough = 0, 1
+        too_few = 0
+        enough = 1
         while missed(enough, few) > allowed and enough < most:
-            too_few, enough = enough, min(2 * enough, most)
+            too_few = enough
+            enough = min(2 * enough, most)
         while enough - too_few > 1 and missed(enough, few) <= allowed:
             middle = (too_few + enough) // 2
-            too_few, enough = (middle, enough) if missed(middle, few) > allowed else (too_few, middle)
+            too_few, enough = (
+                (middle, enough) if missed(middle, few) > allowed else (too_few, middle)
+            )
         while (count := missed(enough, order)) > allowed and enough < most:
             enough += max(1, enough // 16)
         if count <= allowed and (best is None or added_usd(enough) < best.net_present_cost_usd):
-            month, accelerator = labels[worst.month], scenario.clusters[name].accelerator
-            met, added = replications - count, added_usd(enough)
-            best = Remedy(name, accelerator, enough, stated + enough, comes, month, added, met, replications)
+            month = labels[worst.month]
+            accelerator = scenario.clusters[name].accelerator
+            met = replications - count
+            added = added_usd(enough)
+            best = Remedy(
+                name, accelerator, enough, stated + enough, comes, month, added, met, replications
+            )
     return best

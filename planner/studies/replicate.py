@@ -45,7 +45,13 @@ class Output(NamedTuple):
 
 def _output(name: str) -> Output:
     """Return a registered figure as an output of a study."""
-    return Output(name, unit_of(name) or "", DEFINITIONS[name], name not in HIGHER_IS_BETTER, decimals_of(name))
+    return Output(
+        name,
+        unit_of(name) or "",
+        DEFINITIONS[name],
+        name not in HIGHER_IS_BETTER,
+        decimals_of(name),
+    )
 
 
 _FIRST = """
@@ -54,12 +60,18 @@ capex_usd cash_usd npv_usd served_tokens shed_fraction slo_attainment_fraction s
 slo_shortfall_fraction slo_met_months slo_ceiling_outages_fraction slo_ceiling_fraction utilisation_fraction
 availability_fraction energy_kwh
 """
-HEADLINES = tuple(_output(name) for name in dict.fromkeys([*_FIRST.split(), *(measure.name for measure in MEASURES)]))
+HEADLINES = tuple(
+    _output(name)
+    for name in dict.fromkeys([*_FIRST.split(), *(measure.name for measure in MEASURES)])
+)
 """Figures over the whole horizon, in column order: how a plan serves, and every measure."""
 CLUSTER_MONTHLY = tuple(_output(name) for name in ("cost_usd", "served_tokens", "revenue_usd"))
 """Figures by month of the fleet and of each cluster, in column order."""
 MONTHLY = (
-    *(_output(name) for name in ("utilisation_fraction", "cost_per_million_tokens_usd", "spend_usd")),
+    *(
+        _output(name)
+        for name in ("utilisation_fraction", "cost_per_million_tokens_usd", "spend_usd")
+    ),
     *CLUSTER_MONTHLY,
 )
 """Figures by month, in column order."""
@@ -109,7 +121,8 @@ class Setup:
         """Return the inputs' values and the replication numbers of a range of rows."""
         points, chance = self.design.rows(first, last)
         inputs = self.inputs if self.design.period == 1 else replace(self.inputs, mixing=None)
-        values, money = inputs.drawn(points), [*self.money]
+        values = inputs.drawn(points)
+        money = [*self.money]
         if isinstance(self.design, MonteCarlo) and money:
             values[:, money] = inputs.drawn(self.design.money_points(first, last))[:, money]
         return values, chance
@@ -121,7 +134,11 @@ class Setup:
     @property
     def monthly(self) -> tuple[tuple[str, str], ...]:
         """Figures stored by month, each with a cluster or the fleet; no revenue where nothing is sold."""
-        sold = any(load.token_price is not None for base in self.scenarios for load in base.scenario.workloads.values())
+        sold = any(
+            load.token_price is not None
+            for base in self.scenarios
+            for load in base.scenario.workloads.values()
+        )
         clusters = dict.fromkeys(name for base in self.scenarios for name in base.scenario.clusters)
         every = [(output.name, FLEET) for output in MONTHLY]
         every += [(output.name, cluster) for cluster in clusters for output in CLUSTER_MONTHLY]
@@ -163,7 +180,11 @@ class Replicator:
         """Run a range of rows, nested where there are several ``draws``; a run that fails is recorded."""
         setup = self.setup.nested(money, draws)
         if setup.code and setup.code != code_sha256():
-            raise ScenarioError(Problem(message="a worker has another planner than this one", hint="install the same"))
+            raise ScenarioError(
+                Problem(
+                    message="a worker has another planner than this one", hint="install the same"
+                )
+            )
         values, chance = setup.values(first, last)
         shape = (last - first, len(setup.scenarios))
         figures = np.full((*shape, len(HEADLINES)), np.nan)
@@ -192,26 +213,43 @@ class Replicator:
                     message = f"{'.'.join(map(str, said['loc']))}: {said['msg']}"
                     errors.append((first + row, which, printable(message)))
                 except Exception as error:
-                    begin = NOT_RUN if isinstance(error, MemoryError | OSError | ImportError) else ""
+                    begin = (
+                        NOT_RUN if isinstance(error, MemoryError | OSError | ImportError) else ""
+                    )
                     message = f"{begin}{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
                     errors.append((first + row, which, printable(message)))
         failed = tuple(sorted(errors))
-        return Rows(first=first, chance=chance, inputs=values, headlines=figures, monthly=monthly, errors=failed)
+        return Rows(
+            first=first,
+            chance=chance,
+            inputs=values,
+            headlines=figures,
+            monthly=monthly,
+            errors=failed,
+        )
 
-    def simulate(self, which: int, values: Floats, chance: int, shared: RunResult | None = None) -> RunResult:
+    def simulate(
+        self, which: int, values: Floats, chance: int, shared: RunResult | None = None
+    ) -> RunResult:
         """Run one scenario with one set of inputs in one replication; ``shared`` has all of them but money."""
         scenario, plan = self._compiled(which, values, None if shared is None else shared.plan)
         if shared is None:
             return simulate_plan(scenario, plan, self.setup.seed, chance)
         return counted_anew(shared, scenario, plan)
 
-    def _compiled(self, which: int, values: Floats, shared: Plan | None = None) -> tuple[Scenario, Plan]:
+    def _compiled(
+        self, which: int, values: Floats, shared: Plan | None = None
+    ) -> tuple[Scenario, Plan]:
         """Return one scenario with one set of inputs, and its plan; ``shared`` has all of it but money."""
         scenario, factors = changed(self.setup.scenarios[which], which, self.setup.inputs, values)
         if (reuse := self._reuse[which]) is None:
             reuse = self._reuse[which] = Reuse(self.setup.scenarios[which].scenario)
-            build_plan(self.setup.scenarios[which].scenario, reuse)  # spaces the tables, always alike
-        return scenario, build_plan(scenario, reuse, factors) if shared is None else repriced(shared, scenario, reuse)
+            build_plan(
+                self.setup.scenarios[which].scenario, reuse
+            )  # spaces the tables, always alike
+        return scenario, build_plan(scenario, reuse, factors) if shared is None else repriced(
+            shared, scenario, reuse
+        )
 
     def redrawn(self) -> tuple[int, ...]:
         """Return the places of the inputs that are money alone: whatever they are, the machines do the same.
@@ -220,25 +258,42 @@ class Replicator:
         those that passed are moved together. An input that is correlated with one that moves machines, or with such a
         one, is none of them.
         """
-        inputs, scenarios = replace(self.setup.inputs, mixing=None), range(len(self.setup.scenarios))
+        inputs = replace(self.setup.inputs, mixing=None)
+        scenarios = range(len(self.setup.scenarios))
         median = inputs.drawn(np.full((1, len(inputs)), 0.5))[0]
 
         def is_still(places: list[int]) -> bool:
             """Return whether no machine moves where inputs at some places are at one end or the other by turns."""
-            points, turn = np.full((2, len(inputs)), 0.5), np.arange(2)[:, None] + np.arange(len(places))
+            points = np.full((2, len(inputs)), 0.5)
+            turn = np.arange(2)[:, None] + np.arange(len(places))
             points[:, places] = np.where(turn % 2, TAIL, 1.0 - TAIL)
-            reached = [which for which in scenarios if any(inputs.entries[place].targets[which] for place in places)]
+            reached = [
+                which
+                for which in scenarios
+                if any(inputs.entries[place].targets[which] for place in places)
+            ]
             try:
                 pairs = itertools.product(reached, inputs.drawn(points))
-                return all(same_machines(plans[which], self._compiled(which, values)[1]) for which, values in pairs)
+                return all(
+                    same_machines(plans[which], self._compiled(which, values)[1])
+                    for which, values in pairs
+                )
             except (PlannerError, ValidationError):
                 return False
 
         plans = [self._compiled(which, median)[1] for which in scenarios]
-        money = {place for place, one in enumerate(inputs.entries) if not one.throughput_of and is_still([place])}
-        mixing = np.eye(len(inputs)) if self.setup.inputs.mixing is None else self.setup.inputs.mixing
+        money = {
+            place
+            for place, one in enumerate(inputs.entries)
+            if not one.throughput_of and is_still([place])
+        }
+        mixing = (
+            np.eye(len(inputs)) if self.setup.inputs.mixing is None else self.setup.inputs.mixing
+        )
         linked = np.abs(mixing @ mixing.T) > 1e-9
-        while tied := {place for place in money if linked[place, list({*range(len(inputs))} - money)].any()}:
+        while tied := {
+            place for place in money if linked[place, list({*range(len(inputs))} - money)].any()
+        }:
             money -= tied
         return tuple(sorted(money)) if is_still(sorted(money)) else ()
 
@@ -249,7 +304,12 @@ def headlines(result: RunResult, ceilings: Mapping[str, float] | None = None) ->
     ``ceilings`` are those of a run that differs in money alone, where they are known.
     """
     tokens = float(series_of(result).tokens.sum())
-    figures = {**measures(result), **service(result), **(ceilings or slo_ceilings(result)), "served_tokens": tokens}
+    figures = {
+        **measures(result),
+        **service(result),
+        **(ceilings or slo_ceilings(result)),
+        "served_tokens": tokens,
+    }
     return np.array([figures[name] for name in objective_names()], dtype=np.float64)
 
 
@@ -262,6 +322,13 @@ def monthly_series(result: RunResult, kept: Sequence[tuple[str, str]]) -> Floats
     spent = np.full((result.plan.months.period_count, len(result.plan.clusters) + 1), np.nan)
     spent[:, -1] = -series.cash_flow_usd
     figures = series.sums.figures() | {"spend_usd": spent, "revenue_usd": revenue_usd(result)}
-    places = {cluster.name: place for place, cluster in enumerate(result.plan.clusters)} | {FLEET: -1}
+    places = {cluster.name: place for place, cluster in enumerate(result.plan.clusters)} | {
+        FLEET: -1
+    }
     nothing = np.full(result.plan.months.period_count, np.nan)
-    return np.stack([figures[name][:, places[cluster]] if cluster in places else nothing for name, cluster in kept])
+    return np.stack(
+        [
+            figures[name][:, places[cluster]] if cluster in places else nothing
+            for name, cluster in kept
+        ]
+    )

@@ -15,7 +15,13 @@ import pyarrow as pa
 
 from planner.arrays import Floats
 from planner.errors import ScenarioError
-from planner.studies.decision import IntervalEstimate, Targeted, mean_estimate, percentile_estimate, standings
+from planner.studies.decision import (
+    IntervalEstimate,
+    Targeted,
+    mean_estimate,
+    percentile_estimate,
+    standings,
+)
 from planner.studies.designs import MonteCarlo
 from planner.studies.engines import PIECE, Crew, Workforce, replicators
 from planner.studies.replicate import Replicator, objective_names
@@ -51,7 +57,9 @@ class Until(NamedTuple):
         except ValueError:
             share = 0.0
         if written is None or not 0.0 < share < 1.0 or (written[2] and float(written[2]) == 0.0):
-            raise ScenarioError(f"--until takes a share such as 0.5%, p90=2% or best=1%, not {text!r}")
+            raise ScenarioError(
+                f"--until takes a share such as 0.5%, p90=2% or best=1%, not {text!r}"
+            )
         return cls(share, written[1] or "mean")
 
     def words(self) -> str:
@@ -88,8 +96,12 @@ class Goal:
         if self.until is None or self.until.figure == "mean":
             return mean_estimate(columns[0][0], self.scramblings)
         if self.until.figure != "best":
-            return percentile_estimate(columns[0][0], self.scramblings, float(self.until.figure.removeprefix("p")))
-        judged = standings(columns, self.targeted, self.scramblings, lower_is_better=self.lower_is_better)
+            return percentile_estimate(
+                columns[0][0], self.scramblings, float(self.until.figure.removeprefix("p"))
+            )
+        judged = standings(
+            columns, self.targeted, self.scramblings, lower_is_better=self.lower_is_better
+        )
         known = [one.best_fraction for one in judged if one.may_meet]
         return max(known, key=lambda reached: reached.value, default=IntervalEstimate(value=np.nan))
 
@@ -119,13 +131,17 @@ def money_share(money: Floats, objective: Floats) -> float:
     """
     sound = np.isfinite(objective).all(axis=1)
     wanted = (figures for *_, figures in followed(("",) * objective.shape[1], objective[sound]))
-    output = np.array([figures - figures.mean() for figures in wanted if figures.size and np.ptp(figures) > 0.0])
+    output = np.array(
+        [figures - figures.mean() for figures in wanted if figures.size and np.ptp(figures) > 0.0]
+    )
     free = int(sound.sum()) - 1 - money.shape[1]
     if free <= 0 or not len(output):
         return 0.0
     basis = money[sound] - money[sound].mean(axis=0)
     left = output.T - basis @ np.linalg.lstsq(basis, output.T, rcond=None)[0]
-    return float(np.min(1.0 - (left**2).sum(axis=0) / free * (sound.sum() - 1) / (output**2).sum(axis=1)))
+    return float(
+        np.min(1.0 - (left**2).sum(axis=0) / free * (sound.sum() - 1) / (output**2).sum(axis=1))
+    )
 
 
 def draws_for(share: float) -> int:
@@ -142,17 +158,26 @@ def draws_for(share: float) -> int:
 
 def _money(store: Store, goal: Goal, pilot: int) -> tuple[tuple[int, ...], int]:
     """Return the inputs that are money alone and, by the rows of the pilot, their draws a simulation; note both."""
-    inputs, money = store.setup.inputs.names, Replicator(store.setup).redrawn()
+    inputs = store.setup.inputs.names
+    money = Replicator(store.setup).redrawn()
     if not money:
         return (), 1
     store.flush()
     names = ("replication", *(f"in:{inputs[place]}" for place in money), f"out:{goal.objective}")
     table = pa.concat_tables(store.tables(0, pilot, names))
-    figures = np.array([table.column(name) for name in names[1:]]).reshape(len(money) + 1, pilot, -1)
+    figures = np.array([table.column(name) for name in names[1:]]).reshape(
+        len(money) + 1, pilot, -1
+    )
     share = money_share(figures[:-1, :, 0].T, figures[-1])
     draws = draws_for(share)
-    does = f"each simulation after the {pilot}th carries {draws} draws" if draws > 1 else "every one is simulated"
-    store.notes.append(f"{len(money)} of {len(inputs)} inputs move no machine: {share:.0%} of the variance, so {does}")
+    does = (
+        f"each simulation after the {pilot}th carries {draws} draws"
+        if draws > 1
+        else "every one is simulated"
+    )
+    store.notes.append(
+        f"{len(money)} of {len(inputs)} inputs move no machine: {share:.0%} of the variance, so {does}"
+    )
     return money, draws
 
 
@@ -160,10 +185,13 @@ class _Looks:
     """Interim looks at the stopping rule, at fixed numbers of consecutive finished rows."""
 
     def __init__(self, goal: Goal, batch: int) -> None:
-        self.goal, self.batch = goal, batch
+        self.goal = goal
+        self.batch = batch
         # Only P(best) looks at more than the first scenario.
         self.scenarios = slice(0, len(goal.targeted) if len(goal.columns) > 1 else 1)
-        self.values = np.full((-(-goal.rows // batch) * batch, len(goal.columns), self.scenarios.stop), np.nan)
+        self.values = np.full(
+            (-(-goal.rows // batch) * batch, len(goal.columns), self.scenarios.stop), np.nan
+        )
         self.known = np.zeros(len(self.values) // batch, dtype=bool)
         """By batch."""
         self._end = self._looked = 0
@@ -177,10 +205,15 @@ class _Looks:
 
     def end(self) -> int | None:
         """Look once enough rows are finished; return the number of rows at which the study may end, or None."""
-        while self._end < len(self.values) and self.known[self._end // self.batch]:  # each batch is passed once
+        while (
+            self._end < len(self.values) and self.known[self._end // self.batch]
+        ):  # each batch is passed once
             self._end += self.batch
-        until, step = self.goal.until, self.goal.scramblings * _CHECK_EVERY
-        while (looked := self._looked + step * max(1, int(_LOOK_AGAIN * self._looked / step))) <= self._end:
+        until = self.goal.until
+        step = self.goal.scramblings * _CHECK_EVERY
+        while (
+            looked := self._looked + step * max(1, int(_LOOK_AGAIN * self._looked / step))
+        ) <= self._end:
             self._looked = looked
             self.interval = self.goal.estimate(list(self.values[:looked].transpose(1, 2, 0)))
             enough = looked >= _FEWEST_PER_SCRAMBLING * self.goal.scramblings
@@ -197,10 +230,14 @@ def run_rows(store: Store, goal: Goal, force: Workforce, watch: Watch | None = N
     who ran what.
     """
     store.check_extends(goal.rows)
-    looks, batch, end = _Looks(goal, store.batch), store.batch, None
+    looks = _Looks(goal, store.batch)
+    batch = store.batch
+    end = None
     names = [f"out:{name}" for name in goal.columns]
     places = [objective_names().index(name) for name in goal.columns]
-    total, design, months = len(looks.values), store.setup.design, -(-store.setup.detailed_rows // batch) * batch
+    total = len(looks.values)
+    design = store.setup.design
+    months = -(-store.setup.detailed_rows // batch) * batch
     pilot = min(design.pilot, total) if isinstance(design, MonteCarlo) else total
     with contextlib.ExitStack() as stack:
         stack.callback(store.flush)
@@ -210,16 +247,26 @@ def run_rows(store: Store, goal: Goal, force: Workforce, watch: Watch | None = N
                 break
             money, draws = _money(store, goal, pilot) if begin else ((), 1)
             for table in store.tables(begin, stop, ("replication", *names)):
-                stored = [table.column(name).to_numpy().reshape(-1, len(store.setup.scenarios)) for name in names]
+                stored = [
+                    table.column(name).to_numpy().reshape(-1, len(store.setup.scenarios))
+                    for name in names
+                ]
                 looks.add(table.column("replication")[0].as_py(), np.stack(stored, axis=1))
             # A simulation and all its draws are one piece of work.
-            size, end = math.lcm(goal.scramblings * draws, batch) if draws > 1 else batch, looks.end()
+            size = math.lcm(goal.scramblings * draws, batch) if draws > 1 else batch
+            end = looks.end()
             edges = sorted({*range(begin, stop, size), min(max(begin, months), stop), stop})
-            missing = [piece for piece in pairwise(edges) if not looks.known[slice(*np.array(piece) // batch)].all()]
+            missing = [
+                piece
+                for piece in pairwise(edges)
+                if not looks.known[slice(*np.array(piece) // batch)].all()
+            ]
             if end is not None or not missing:
                 continue
             if crew is None:  # as many as the whole study can use
-                crew = stack.enter_context(contextlib.closing(replicators(store.setup, len(looks.known), force)))
+                crew = stack.enter_context(
+                    contextlib.closing(replicators(store.setup, len(looks.known), force))
+                )
             pieces = [(*piece, money, draws) for piece in missing]
             for _, part in crew.unordered(Replicator.run, pieces, PIECE):
                 store.write(part)
@@ -227,7 +274,11 @@ def run_rows(store: Store, goal: Goal, force: Workforce, watch: Watch | None = N
                 end = looks.end()
                 if watch is not None:
                     done = int(looks.known.sum()) * batch
-                    watch(Progress(done=min(done, goal.rows), total=goal.rows, interval=looks.interval))
+                    watch(
+                        Progress(
+                            done=min(done, goal.rows), total=goal.rows, interval=looks.interval
+                        )
+                    )
                 if end is not None:
                     break
     rows = goal.rows if end is None else end

@@ -33,7 +33,9 @@ class Driver(NamedTuple):
     high: float = float("nan")
 
 
-def importance(values: Floats, output: Floats, inputs: int = 1) -> dict[tuple[str, str], tuple[float, ...]]:
+def importance(
+    values: Floats, output: Floats, inputs: int = 1
+) -> dict[tuple[str, str], tuple[float, ...]]:
     """Return how strongly one output depends on one of several inputs; both of shape (rows,), without NaN.
 
     By method and measure, a figure, and of the conditional tornado the ends of its bar:
@@ -52,8 +54,11 @@ def importance(values: Floats, output: Floats, inputs: int = 1) -> dict[tuple[st
     means = np.array([output[bins == which].mean() for which in range(bins.max() + 1)])
     counts = np.bincount(bins)
     # ε², the correlation ratio less its bias: (SS_between − (k − 1) MS_within) / SS_total (Kelley 1935).
-    total, left, share = float(((output - output.mean()) ** 2).sum()), len(output) - len(means), 0.0
-    variance_noise, apart = 1.0, len(means) - 1
+    total = float(((output - output.mean()) ** 2).sum())
+    left = len(output) - len(means)
+    share = 0.0
+    variance_noise = 1.0
+    apart = len(means) - 1
     if apart > 0 and left > 0:
         idle = float(fdtri(apart, left, 1.0 - 0.01 / inputs))
         variance_noise = (idle - 1.0) * apart / (idle * apart + left)
@@ -61,7 +66,8 @@ def importance(values: Floats, output: Floats, inputs: int = 1) -> dict[tuple[st
         between = float((counts * (means - output.mean()) ** 2).sum())
         within = (total - between) / left
         share = float(np.clip((between - apart * within) / total, 0.0, 1.0))
-    low, high = float(means.min()), float(means.max())
+    low = float(means.min())
+    high = float(means.max())
     return {
         ("conditional-mean", "swing"): (high - low, low, high),
         ("rank-correlation", "spearman"): (spearman(values, output),),
@@ -85,7 +91,8 @@ def spearman(first: Floats, second: Floats) -> float:
     """Return the rank correlation; 0 where either is constant."""
     from scipy.stats import rankdata  # noqa: PLC0415 - only where a study asks for it
 
-    a, b = rankdata(first) - 1.0, rankdata(second) - 1.0
+    a = rankdata(first) - 1.0
+    b = rankdata(second) - 1.0
     spread = a.std() * b.std()
     return float(np.mean((a - a.mean()) * (b - b.mean())) / spread) if spread > 0 else 0.0
 
@@ -103,7 +110,9 @@ def flip(values: Floats, difference: Floats) -> float | None:
     count = bins.max() + 1
     centre = np.array([values[bins == which].mean() for which in range(count)])
     mean = np.array([difference[bins == which].mean() for which in range(count)])
-    error = np.array([difference[bins == which].std() / np.sqrt((bins == which).sum()) for which in range(count)])
+    error = np.array(
+        [difference[bins == which].std() / np.sqrt((bins == which).sum()) for which in range(count)]
+    )
     for left, right in itertools.pairwise(np.flatnonzero(np.abs(mean) > 3.0 * error)):
         if mean[left] * mean[right] < 0.0:
             crossing = left
@@ -120,7 +129,9 @@ def followed(names: tuple[str, ...], objective: Floats) -> list[tuple[str, str, 
     The headline has shape (rows, scenarios); each part has the scenario's name, the other's or none, and the figures.
     """
     alone = [(name, "", objective[:, which]) for which, name in enumerate(names)]
-    return alone + [(names[0], names[k], objective[:, 0] - objective[:, k]) for k in range(1, len(names))]
+    return alone + [
+        (names[0], names[k], objective[:, 0] - objective[:, k]) for k in range(1, len(names))
+    ]
 
 
 Measures = dict[str, IntervalEstimate]
@@ -138,13 +149,23 @@ def tornado(design: OneAtATime, output: Floats) -> list[Measures]:
 
     def at(column: int) -> IntervalEstimate:
         change = by_chance[:, column] - base
-        return IntervalEstimate(value=float(base.mean() + change.mean()), half_width=half_width(change))
+        return IntervalEstimate(
+            value=float(base.mean() + change.mean()), half_width=half_width(change)
+        )
 
     bars: list[Measures] = []
     for place in range(design.inputs):
-        low, high = at(1 + 2 * place), at(2 + 2 * place)
+        low = at(1 + 2 * place)
+        high = at(2 + 2 * place)
         swing = IntervalEstimate(value=abs(high.value - low.value))
-        bars.append({"base": IntervalEstimate(value=float(base.mean())), "at_p10": low, "at_p90": high, "swing": swing})
+        bars.append(
+            {
+                "base": IntervalEstimate(value=float(base.mean())),
+                "at_p10": low,
+                "at_p90": high,
+                "swing": swing,
+            }
+        )
     return bars
 
 
@@ -163,7 +184,10 @@ def sobol_indices(design: Saltelli, output: Floats) -> list[Measures]:
     results: list[Measures] = []
     for place in range(design.inputs + 1):
         both = zip(pooled[:, place], by_scrambling[:, :, place].T, strict=True)
-        first, total = (IntervalEstimate(value=float(value), half_width=half_width(parts)) for value, parts in both)
+        first, total = (
+            IntervalEstimate(value=float(value), half_width=half_width(parts))
+            for value, parts in both
+        )
         results.append({"first_order": first, "total": total})
     return results
 
@@ -174,7 +198,9 @@ def _indices(table: Floats) -> Floats:
     if len(table) < 2:
         return np.full((2, table.shape[1] - 2), np.nan)
     table = table - table[:, :2].mean()
-    a, b, mixed = table[:, :1], table[:, 1:2], table[:, 2:]
+    a = table[:, :1]
+    b = table[:, 1:2]
+    mixed = table[:, 2:]
     variance = float(table[:, :2].var())
     if variance <= 0.0:
         return np.zeros((2, mixed.shape[1]))
@@ -183,7 +209,9 @@ def _indices(table: Floats) -> Floats:
     return np.stack([first, total])
 
 
-def measures(prepared: Prepared, design: OneAtATime | Saltelli, objective: Floats) -> Iterator[Driver]:
+def measures(
+    prepared: Prepared, design: OneAtATime | Saltelli, objective: Floats
+) -> Iterator[Driver]:
     """Yield a design's sensitivities of each scenario's objective, and of the first's less each other's."""
     for scenario, against, output in followed(prepared.names, objective):
         match design:
@@ -194,4 +222,13 @@ def measures(prepared: Prepared, design: OneAtATime | Saltelli, objective: Float
         names = (*prepared.inputs.names, CHANCE)  # Sobol's alone have chance
         for name, by_measure in zip(names, measured, strict=False):
             for measure, figure in by_measure.items():
-                yield Driver(scenario, against, design.name, name, measure, figure.value, figure.low, figure.high)
+                yield Driver(
+                    scenario,
+                    against,
+                    design.name,
+                    name,
+                    measure,
+                    figure.value,
+                    figure.low,
+                    figure.high,
+                )

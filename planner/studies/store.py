@@ -32,7 +32,15 @@ from planner.files import MANIFEST, Staged, check_target, read_json, replace_syn
 from planner.run.measure_names import FLEET
 from planner.scenario.study import Study
 from planner.studies.replicate import HEADLINES, NOT_RUN, Rows, Setup
-from planner.studies.work import Identity, Work, digest_of, inputs_identity, plain, scenario_identity, short_sum
+from planner.studies.work import (
+    Identity,
+    Work,
+    digest_of,
+    inputs_identity,
+    plain,
+    scenario_identity,
+    short_sum,
+)
 
 SINGLE = "replications.parquet"
 FURTHER = "replications_further.parquet"
@@ -41,7 +49,8 @@ _TOLD_APART = {"description", "objective", "scenarios", "detailed_replications"}
 SHARD_ROWS = 512
 """Replications that fill a shard; eight times as many where they have no months."""
 _WITHOUT_MONTHS = 8
-_SHARD_S, _SHARD_SHARE = 5.0, 0.1
+_SHARD_S = 5.0
+_SHARD_SHARE = 0.1
 """A shard is written before it is full after this many seconds, or this share of the time since the study was opened:
 what a kill can cost, and a bound on the number of small shards."""
 _TABLES_KEPT = 8
@@ -73,7 +82,11 @@ def month_column(name: str, cluster: str) -> str:
 
 def schema_of(setup: Setup, *, detailed: bool) -> pa.Schema:
     """Return the columns of the store, for rows with or without monthly figures."""
-    fields = [pa.field("replication", pa.int64()), pa.field("scenario", pa.string()), pa.field("chance", pa.int64())]
+    fields = [
+        pa.field("replication", pa.int64()),
+        pa.field("scenario", pa.string()),
+        pa.field("chance", pa.int64()),
+    ]
     fields += [pa.field(f"in:{name}", pa.float64()) for name in setup.inputs.names]
     fields += [pa.field(f"out:{output.name}", pa.float64()) for output in HEADLINES]
     for name, cluster in setup.monthly if detailed else ():
@@ -86,12 +99,15 @@ def schema_of(setup: Setup, *, detailed: bool) -> pa.Schema:
 def table_of(setup: Setup, batches: Sequence[Rows]) -> pa.Table:
     """Return batches as one table, one row per replication and scenario, all with or all without months."""
     detailed = setup.is_detailed(batches[0].first)
-    scenarios, schema = len(setup.scenarios), schema_of(setup, detailed=detailed)
+    scenarios = len(setup.scenarios)
+    schema = schema_of(setup, detailed=detailed)
     numbers = np.concatenate([np.arange(rows.first, rows.last) for rows in batches])
     inputs = np.concatenate([rows.inputs for rows in batches])
     headlines = np.concatenate([rows.headlines for rows in batches])
     monthly = np.concatenate([rows.monthly for rows in batches]) if detailed else np.empty(0)
-    failed = {(row, scenario): message for rows in batches for row, scenario, message in rows.errors}
+    failed = {
+        (row, scenario): message for rows in batches for row, scenario, message in rows.errors
+    }
     columns: list[Any] = [
         np.repeat(numbers, scenarios),
         [base.name for base in setup.scenarios] * len(numbers),
@@ -100,14 +116,20 @@ def table_of(setup: Setup, batches: Sequence[Rows]) -> pa.Table:
         *(headlines[:, :, place].ravel() for place in range(len(HEADLINES))),
         *(
             pa.FixedSizeListArray.from_arrays(
-                pa.array(monthly[:, :, place].ravel(), type=schema.field(month_column(*which)).type.value_type),
+                pa.array(
+                    monthly[:, :, place].ravel(),
+                    type=schema.field(month_column(*which)).type.value_type,
+                ),
                 setup.months,
             )
             for place, which in enumerate(setup.monthly if detailed else ())
         ),
         [failed.get((row, which)) for row in numbers.tolist() for which in range(scenarios)],
     ]
-    return pa.table([pa.array(column, type=field.type) for column, field in zip(columns, schema, strict=True)], schema)
+    return pa.table(
+        [pa.array(column, type=field.type) for column, field in zip(columns, schema, strict=True)],
+        schema,
+    )
 
 
 class Joined:
@@ -115,13 +137,16 @@ class Joined:
 
     def __init__(self, paths: Sequence[Path], setup: Setup) -> None:
         """Open the files' metadata."""
-        self.paths, self.setup = paths, setup
+        self.paths = paths
+        self.setup = setup
         self.scenarios = len(setup.scenarios)
         rows = [int(pq.read_metadata(path).num_rows) // self.scenarios for path in paths] or [0]
         self.rows, self.detailed = sum(rows), rows[0]
         """Replications, and those that have months, the first ones."""
 
-    def tables(self, first: int, last: int, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
+    def tables(
+        self, first: int, last: int, columns: Sequence[str] | None = None
+    ) -> Iterator[pa.Table]:
         """Yield a range of whole replications, about one row group at a time.
 
         Arrow's own iterator reads far ahead, half a gigabyte in a study of 64,000 replications.
@@ -132,10 +157,13 @@ class Joined:
             with pq.ParquetFile(path) as file:
                 for group in range(file.num_row_groups):
                     count = file.metadata.row_group(group).num_rows
-                    low, high = max(first * self.scenarios - begin, 0), min(last * self.scenarios - begin, count)
+                    low = max(first * self.scenarios - begin, 0)
+                    high = min(last * self.scenarios - begin, count)
                     begin += count
                     if low < high:
-                        table = file.read_row_group(group, columns=None if columns is None else list(columns))
+                        table = file.read_row_group(
+                            group, columns=None if columns is None else list(columns)
+                        )
                         table = pa.concat_tables([*left, table.slice(low, high - low)])
                         # A group may end within a replication: three scenarios do not divide its rows.
                         cut = len(table) // self.scenarios * self.scenarios
@@ -144,15 +172,25 @@ class Joined:
 
     def column(self, name: str, rows: int | None = None) -> Floats:
         """Return a column of the first rows (all by default), shape (rows, scenarios)."""
-        parts = [table.column(name).to_numpy() for table in self.tables(0, self.rows if rows is None else rows, [name])]
+        parts = [
+            table.column(name).to_numpy()
+            for table in self.tables(0, self.rows if rows is None else rows, [name])
+        ]
         return np.concatenate(parts).reshape(-1, self.scenarios)
 
     def monthly(self, name: str, cluster: str, scenario: int) -> Floats:
         """Return a monthly figure of one scenario's fleet or cluster, shape (detailed rows, months)."""
         shape = (-1, self.scenarios, self.setup.months)
-        lists = (table.column(0) for table in self.tables(0, self.detailed, [month_column(name, cluster)]))
-        flat = (column.combine_chunks().flatten().to_numpy(zero_copy_only=False) for column in lists)
-        return np.concatenate([part.reshape(shape)[:, scenario].astype(np.float64) for part in flat])
+        lists = (
+            table.column(0)
+            for table in self.tables(0, self.detailed, [month_column(name, cluster)])
+        )
+        flat = (
+            column.combine_chunks().flatten().to_numpy(zero_copy_only=False) for column in lists
+        )
+        return np.concatenate(
+            [part.reshape(shape)[:, scenario].astype(np.float64) for part in flat]
+        )
 
     def errors(self, rows: int) -> Iterator[tuple[int, int, str]]:
         """Yield row, scenario and message of each failed run, in order."""
@@ -207,18 +245,30 @@ class Store(Work):
                 table = self._read(path, ("replication", "error"))
             except ValueError as error:
                 path.replace(path.with_name(f"{path.name}.bad"))
-                self.notes.append(f"{path} {error}; it is set aside, and its replications are run again")
+                self.notes.append(
+                    f"{path} {error}; it is set aside, and its replications are run again"
+                )
                 continue
-            said = zip(table.column("replication").to_pylist(), table.column("error").to_pylist(), strict=True)
-            again = {row // self.batch for row, message in said if (message or "").startswith(NOT_RUN)}
-            self._homes |= dict.fromkeys((n for n in self._numbers_in(table).tolist() if n not in again), path)
+            said = zip(
+                table.column("replication").to_pylist(),
+                table.column("error").to_pylist(),
+                strict=True,
+            )
+            again = {
+                row // self.batch for row, message in said if (message or "").startswith(NOT_RUN)
+            }
+            self._homes |= dict.fromkeys(
+                (n for n in self._numbers_in(table).tolist() if n not in again), path
+            )
 
     def _finished_files(self) -> tuple[list[Path], Path | None]:
         """Return a finished study's intact files, and the first one whose hash is not the manifest's."""
         listed = read_json(self.folder / MANIFEST).get("files")
         sums = listed if isinstance(listed, dict) else {}
         intact: list[Path] = []
-        for path in (self.folder / name for name in (SINGLE, FURTHER) if name in sums or name == SINGLE):
+        for path in (
+            self.folder / name for name in (SINGLE, FURTHER) if name in sums or name == SINGLE
+        ):
             try:
                 if sha256_of(path) != sums.get(path.name):
                     return intact, path
@@ -249,7 +299,9 @@ class Store(Work):
         rows = (numbers[:, None] * self.batch + np.arange(self.batch)).ravel()
         detailed = {self.setup.is_detailed(number * self.batch) for number in numbers.tolist()}
         if (
-            not np.array_equal(table.column("replication").to_numpy(), np.repeat(rows, len(self.setup.scenarios)))
+            not np.array_equal(
+                table.column("replication").to_numpy(), np.repeat(rows, len(self.setup.scenarios))
+            )
             or np.any(np.diff(rows, prepend=-1) < 1)
             or len(detailed) > 1
             or not schema.equals(schema_of(self.setup, detailed=True in detailed))
@@ -274,15 +326,26 @@ class Store(Work):
         self._waiting.append(rows)
         now = time.monotonic()
         longest_s = min(_SHARD_S, _SHARD_SHARE * (now - self._opened_s))
-        full = SHARD_ROWS if self.setup.is_detailed(self._waiting[0].first) else _WITHOUT_MONTHS * SHARD_ROWS
-        if sum(part.last - part.first for part in self._waiting) >= full or now - self._written_s >= longest_s:
+        full = (
+            SHARD_ROWS
+            if self.setup.is_detailed(self._waiting[0].first)
+            else _WITHOUT_MONTHS * SHARD_ROWS
+        )
+        if (
+            sum(part.last - part.first for part in self._waiting) >= full
+            or now - self._written_s >= longest_s
+        ):
             self.flush()
 
     def flush(self) -> None:
         """Write waiting batches to the disk as a shard, or as two where some have months."""
-        waiting, self._waiting = sorted(self._waiting, key=lambda rows: rows.first), []
-        for _, alike in itertools.groupby(waiting, key=lambda rows: self.setup.is_detailed(rows.first)):
-            batches, content = list(alike), io.BytesIO()
+        waiting = sorted(self._waiting, key=lambda rows: rows.first)
+        self._waiting = []
+        for _, alike in itertools.groupby(
+            waiting, key=lambda rows: self.setup.is_detailed(rows.first)
+        ):
+            batches = list(alike)
+            content = io.BytesIO()
             table = table_of(self.setup, batches).replace_schema_metadata({"study": self._digest})
             pq.write_table(table, content, **_WRITING)
             path = self.shards / f"{batches[0].first:08d}-{short_sum(content.getvalue())}.parquet"
@@ -293,28 +356,44 @@ class Store(Work):
             self._homes |= dict.fromkeys(self._numbers_in(table).tolist(), path)
             self._written_s = time.monotonic()
 
-    def tables(self, first: int, last: int, columns: tuple[str, ...] | None = None) -> Iterator[pa.Table]:
+    def tables(
+        self, first: int, last: int, columns: tuple[str, ...] | None = None
+    ) -> Iterator[pa.Table]:
         """Yield the stored rows of a range in order, in pieces that are consecutive within one file.
 
         ``columns``, all unless given, must have the number of the replication among them.
         """
-        scenarios, batch = len(self.setup.scenarios), self.batch
-        wanted = [number for number in sorted(self._homes) if first < (number + 1) * batch and number * batch < last]
+        scenarios = len(self.setup.scenarios)
+        batch = self.batch
+        wanted = [
+            number
+            for number in sorted(self._homes)
+            if first < (number + 1) * batch and number * batch < last
+        ]
         # Batches that follow each other have the same distance from their places in the list.
-        runs = itertools.groupby(enumerate(wanted), key=lambda at: (self._homes[at[1]], at[1] - at[0]))
+        runs = itertools.groupby(
+            enumerate(wanted), key=lambda at: (self._homes[at[1]], at[1] - at[0])
+        )
         for (path, _), run in runs:
             numbers = [number for _, number in run]
-            low, high = max(first, numbers[0] * batch), min(last, (numbers[-1] + 1) * batch)
+            low = max(first, numbers[0] * batch)
+            high = min(last, (numbers[-1] + 1) * batch)
             if path in self.joined.paths:
                 yield from self.joined.tables(low, high, columns)
                 continue
             try:
                 table = self._read(path, columns)
             except ValueError as error:
-                problem = Problem(file=str(path), message=str(error), hint="add --resume to run its replications again")
+                problem = Problem(
+                    file=str(path),
+                    message=str(error),
+                    hint="add --resume to run its replications again",
+                )
                 raise ScenarioError(problem) from None
             before = int(np.searchsorted(self._numbers_in(table), numbers[0])) * batch
-            yield table.slice((before + low - numbers[0] * batch) * scenarios, (high - low) * scenarios)
+            yield table.slice(
+                (before + low - numbers[0] * batch) * scenarios, (high - low) * scenarios
+            )
 
     def consolidate(self, rows: int) -> None:
         """Write the first rows of all shards into files of the folder that will replace this one."""
@@ -332,7 +411,9 @@ class Store(Work):
                     for table in self.tables(*ranges[name]):
                         held = pa.concat_tables([held, table])
                         while len(held) >= size:
-                            writer.write_table(held.slice(0, size).combine_chunks(), row_group_size=size)
+                            writer.write_table(
+                                held.slice(0, size).combine_chunks(), row_group_size=size
+                            )
                             held = held.slice(size)
                     if len(held):
                         writer.write_table(held.combine_chunks(), row_group_size=size)
@@ -346,7 +427,9 @@ class Store(Work):
 
     def commit(self, manifest: dict[str, Any]) -> None:
         """Replace this folder, shards included, with the new one, and release the lock."""
-        check_target(self.folder, work=True)  # what somebody laid into it in the meantime is not swept away
+        check_target(
+            self.folder, work=True
+        )  # what somebody laid into it in the meantime is not swept away
         try:
             self.staged.commit(manifest)
         except OSError as error:

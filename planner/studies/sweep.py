@@ -53,7 +53,11 @@ def axis_text(path: str, values: Iterable[object]) -> str:
 def _written(value: object) -> str:
     """Return a value as one line of YAML."""
     if isinstance(value, str):  # quoted only where it would be read as something else than text
-        return value if parse_scalar(value) == value and not set(value) & set(",:[]{}'\"#&*") else json.dumps(value)
+        return (
+            value
+            if parse_scalar(value) == value and not set(value) & set(",:[]{}'\"#&*")
+            else json.dumps(value)
+        )
     if isinstance(value, bool | list | tuple | dict | None):
         return json.dumps(value)
     return str(value)
@@ -69,7 +73,9 @@ def parse_axis(text: str) -> SweepAxis:
         try:
             start, stop, step = (Decimal(bound.strip()) for bound in values.split(":"))
         except InvalidOperation:
-            raise _refused(text, "has a range whose start, stop and step are not all numbers") from None
+            raise _refused(
+                text, "has a range whose start, stop and step are not all numbers"
+            ) from None
         if not all(number.is_finite() for number in (start, stop, step)):
             raise _refused(text, "has a range that is not finite")
         if step == 0 or (stop - start) * step < 0:
@@ -78,7 +84,8 @@ def parse_axis(text: str) -> SweepAxis:
         if count > MOST_VALUES:
             raise _refused(text, f"has {count:,} values; a sweep of that many points would not end")
         return SweepAxis(path=path, values=tuple(f"{start + step * k:f}" for k in range(count)))
-    parts, depth = [""], 0
+    parts = [""]
+    depth = 0
     for sign in values:  # split at commas that are outside brackets
         depth += (sign in "[{") - (sign in "]}")
         if sign == "," and depth == 0:
@@ -94,7 +101,11 @@ def parse_axis(text: str) -> SweepAxis:
 
 
 def _refused(text: str, message: str) -> ScenarioError:
-    return ScenarioError(Problem(message=f"--vary {text!r} {message}", hint="for example clusters.h200.nodes=0:128:16"))
+    return ScenarioError(
+        Problem(
+            message=f"--vary {text!r} {message}", hint="for example clusters.h200.nodes=0:128:16"
+        )
+    )
 
 
 def parse_axes(texts: Sequence[str]) -> tuple[SweepAxis, ...]:
@@ -103,7 +114,9 @@ def parse_axes(texts: Sequence[str]) -> tuple[SweepAxis, ...]:
     paths = [axis.path for axis in axes]
     if len(set(paths)) != len(paths):
         twice = next(path for path in paths if paths.count(path) > 1)
-        raise ScenarioError(Problem(message=f"{twice} is varied twice", hint="list all its values in one --vary"))
+        raise ScenarioError(
+            Problem(message=f"{twice} is varied twice", hint="list all its values in one --vary")
+        )
     return axes
 
 
@@ -119,7 +132,9 @@ def check_size(axes: Sequence[SweepAxis], *, confirmed: bool) -> None:
         hours = points * SECONDS_PER_POINT / 3600.0
         sizes = " × ".join(f"{len(axis.values):,}" for axis in axes)
         message = f"the sweep has {sizes} = {points:,} points: about {hours:,.0f} h of computing"
-        raise ScenarioError(Problem(message=message, hint="take larger steps, or add --yes to go on"))
+        raise ScenarioError(
+            Problem(message=message, hint="take larger steps, or add --yes to go on")
+        )
 
 
 def number_of(value: str) -> float | int | None:
@@ -181,7 +196,9 @@ def sweep(
     known = {} if work is None else dict(work.kept)
     combinations = list(itertools.product(*(axis.values for axis in axes)))
     missing = [values for values in combinations if values not in known]
-    with contextlib.closing(Crew(tuple, (base, tuple(axes), seed), min(workers, max(len(missing), 1)))) as crew:
+    with contextlib.closing(
+        Crew(tuple, (base, tuple(axes), seed), min(workers, max(len(missing), 1)))
+    ) as crew:
         for point in crew.map(_point, [(values,) for values in missing]):
             progress(len(known))
             known[point.values] = point
@@ -190,7 +207,9 @@ def sweep(
     return tuple(known[values] for values in combinations)
 
 
-def _point(grid: tuple[Scenario, tuple[SweepAxis, ...], int | None], values: tuple[str, ...]) -> SweepPoint:
+def _point(
+    grid: tuple[Scenario, tuple[SweepAxis, ...], int | None], values: tuple[str, ...]
+) -> SweepPoint:
     """Run one combination and return its point."""
     base, axes, seed = grid
     try:
@@ -206,7 +225,12 @@ class SweepWork(LinesWork):
     """The folder of a sweep: one line per finished point, until all are finished."""
 
     def __init__(
-        self, folder: Path, scenario: Scenario, axes: Sequence[SweepAxis], overrides: Sequence[str], seed: int
+        self,
+        folder: Path,
+        scenario: Scenario,
+        axes: Sequence[SweepAxis],
+        overrides: Sequence[str],
+        seed: int,
     ) -> None:
         """Set the folder; nothing is read or written yet."""
         who = {
@@ -230,10 +254,17 @@ class SweepWork(LinesWork):
 def warnings_of_points(points: Sequence[SweepPoint]) -> list[str]:
     """Return the distinct warnings of all points, each with the number of points concerned."""
     counts = Counter(warning for point in points for warning in point.warnings)
-    return [f"{warning} ({count:,} of {len(points):,} combinations)" for warning, count in counts.items()]
+    return [
+        f"{warning} ({count:,} of {len(points):,} combinations)"
+        for warning, count in counts.items()
+    ]
 
 
-def _plan(base: Scenario, axes: Sequence[SweepAxis], values: tuple[str, ...]) -> tuple[Scenario, Plan]:
+def _plan(
+    base: Scenario, axes: Sequence[SweepAxis], values: tuple[str, ...]
+) -> tuple[Scenario, Plan]:
     """Return the scenario and plan of one combination."""
-    loaded = load_scenario(base, [f"{axis.path}={value}" for axis, value in zip(axes, values, strict=True)])
+    loaded = load_scenario(
+        base, [f"{axis.path}={value}" for axis, value in zip(axes, values, strict=True)]
+    )
     return loaded, build_plan(loaded)

@@ -34,7 +34,8 @@ _TOLD_BY = {
     "vary": "what is varied",
     "detailed": "detailed_replications",
 }
-_LINES, _SYNC_S = "points.jsonl", 1.0
+_LINES = "points.jsonl"
+_SYNC_S = 1.0
 
 
 def scenario_identity(scenarios: Mapping[str, Scenario]) -> Identity:
@@ -44,7 +45,9 @@ def scenario_identity(scenarios: Mapping[str, Scenario]) -> Identity:
         "version": __version__,
         "code": code_sha256(),
         "calibration": hashlib.sha256(SHIPPED_CALIBRATION.read_bytes()).hexdigest(),
-        "catalogue": digest_of([scenario.load_catalog().model_dump(mode="json") for scenario in scenarios.values()]),
+        "catalogue": digest_of(
+            [scenario.load_catalog().model_dump(mode="json") for scenario in scenarios.values()]
+        ),
         "scenarios": {
             name: digest_of(scenario.model_dump(mode="json", by_alias=True, exclude={"extends"}))
             for name, scenario in scenarios.items()
@@ -59,7 +62,9 @@ def scenario_identity(scenarios: Mapping[str, Scenario]) -> Identity:
 
 def inputs_identity(inputs: UncertainInputs, design: object = None) -> str:
     """Return the hash of the uncertain inputs, and of the design where given."""
-    return digest_of([*(plain(drawn) for drawn in inputs.entries), *([] if design is None else [plain(design)])])
+    return digest_of(
+        [*(plain(drawn) for drawn in inputs.entries), *([] if design is None else [plain(design)])]
+    )
 
 
 def plain(part: Any) -> Any:
@@ -84,12 +89,18 @@ def differences(stored: Identity, wanted: Identity) -> list[str]:
         if key not in ("scenarios", "files") and stored.get(key) != wanted[key]
     ]
     # A file may have been written by anybody.
-    before, read = (named if isinstance(named := stored.get(key), dict) else {} for key in ("scenarios", "files"))
-    now, reads = wanted["scenarios"], wanted["files"]
+    before, read = (
+        named if isinstance(named := stored.get(key), dict) else {}
+        for key in ("scenarios", "files")
+    )
+    now = wanted["scenarios"]
+    reads = wanted["files"]
     if list(before) != list(now):
         changed.append(f"the scenarios ({', '.join(before)} before)")
     changed += [f"scenario {name}" for name in now if name in before and before[name] != now[name]]
-    return changed + [f"the file {name}" for name in {**read, **reads} if read.get(name) != reads.get(name)]
+    return changed + [
+        f"the file {name}" for name in {**read, **reads} if read.get(name) != reads.get(name)
+    ]
 
 
 class Work:
@@ -100,7 +111,9 @@ class Work:
 
     def __init__(self, folder: Path, kind: str, who: Identity) -> None:
         """Set the folder; nothing is read or written yet."""
-        self.folder, self.kind, self.identity = folder, kind, who
+        self.folder = folder
+        self.kind = kind
+        self.identity = who
         self.notes: list[str] = []
         """What a user should know: a lock taken over, a damaged file."""
         self._lock: files.FolderLock | None = None
@@ -125,7 +138,11 @@ class Work:
                 before = begun if begun is not None else self.finished_identity()
                 if before is not None:
                     self.check_same(before, "run it without --resume")
-            elif begun is not None and not restart and any(path.name != files.OWNER for path in self.shards.iterdir()):
+            elif (
+                begun is not None
+                and not restart
+                and any(path.name != files.OWNER for path in self.shards.iterdir())
+            ):
                 message = f"holds an unfinished {owner.get('kind', self.kind)}"
                 hint = "continue it with --resume, or begin anew with --restart"
                 raise ScenarioError(Problem(file=str(self.folder), message=message, hint=hint))
@@ -161,7 +178,9 @@ class Work:
         """Return the identity of the finished work in the folder; None where it has none of this kind."""
         manifest = files.read_json(self.folder / files.MANIFEST)
         identity = manifest.get("identity")
-        return identity if manifest.get("kind") == self.kind and isinstance(identity, dict) else None
+        return (
+            identity if manifest.get("kind") == self.kind and isinstance(identity, dict) else None
+        )
 
     def check_same(self, before: Any, hint: str) -> None:
         """Raise an error where the folder's earlier work has another identity."""
@@ -173,7 +192,9 @@ class Work:
     def unwritable(self, error: OSError) -> ScenarioError:
         """Return the error for a disk that cannot be written; finished pieces stay."""
         message = f"cannot be written: {error.strerror or error}; finished work is stored"
-        return ScenarioError(Problem(file=str(self.folder), message=message, hint="make room and add --resume"))
+        return ScenarioError(
+            Problem(file=str(self.folder), message=message, hint="make room and add --resume")
+        )
 
 
 class LinesWork(Work):
@@ -194,7 +215,9 @@ class LinesWork(Work):
         sound = [line for line in lines if short_sum(line[17:]).encode() == line[:16]]
         self.lines = [json.loads(line[17:]) for line in sound]
         if len(sound) < len(lines):
-            self.notes.append(f"{path} has {len(lines) - len(sound)} damaged lines; their points are run again")
+            self.notes.append(
+                f"{path} has {len(lines) - len(sound)} damaged lines; their points are run again"
+            )
             files.replace_synced(path, b"".join(line + b"\n" for line in sound))
 
     def write(self, piece: Any) -> None:

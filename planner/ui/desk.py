@@ -22,7 +22,13 @@ from planner.answers.comparison import COMPARISON_TABLES, comparison_summary, he
 from planner.answers.futures import future_row, futures_section
 from planner.answers.judgement import verdict_line
 from planner.answers.report import FIRST, OWN, SECTIONS, sections_of
-from planner.answers.run import PLAN_COLUMNS, key_figures, measure_table, scenario_file, scenario_sha256
+from planner.answers.run import (
+    PLAN_COLUMNS,
+    key_figures,
+    measure_table,
+    scenario_file,
+    scenario_sha256,
+)
 from planner.answers.sections import SectionMaker
 from planner.answers.tables import TABLES
 from planner.engine.driver import fetch_memory
@@ -44,9 +50,11 @@ from planner.studies.futures import AS_STATED, in_futures, stated_futures
 from planner.ui.knobs import FUTURE, Knob, check_turns, future_of, future_words, knobs_of
 
 BESIDE = "The plans side by side"
-MORE, SHARED = "measures", "share.html"
+MORE = "measures"
+SHARED = "share.html"
 _MOST_KEPT = 6  # a run of three years is some 25 MB
-_SIZING_MINUTES, _SIZING_EFFORT = 20, ("--replications", "32", "--confirmations", "100")
+_SIZING_MINUTES = 20
+_SIZING_EFFORT = ("--replications", "32", "--confirmations", "100")
 _NAME = re.compile(r"[A-Za-z0-9][\w-]{0,63}")
 EXAMPLES = Path(__file__).parent / "examples"
 Turns = tuple[str, ...]
@@ -73,7 +81,14 @@ class SizeRun:
 
     def __init__(self, words: Sequence[str], folder: Path) -> None:
         """Start the command with some words; it writes a folder."""
-        program = [sys.executable, "-c", "from planner.cli.app import main; main()", *words, "--out", str(folder)]
+        program = [
+            sys.executable,
+            "-c",
+            "from planner.cli.app import main; main()",
+            *words,
+            "--out",
+            str(folder),
+        ]
         self.folder, self._log = folder, tempfile.TemporaryFile("a+", encoding="utf-8")  # noqa: SIM115 - while it runs
         self.process = subprocess.Popen(program, stdout=subprocess.DEVNULL, stderr=self._log)
 
@@ -94,7 +109,8 @@ class Desk:
 
     def __init__(self, scenarios: Sequence[Scenario], outputs: Path = Path("outputs")) -> None:
         """Take loaded scenarios; sizings and shared pages are written below ``outputs``."""
-        self.scenarios, self.outputs = {scenario.name: scenario for scenario in scenarios}, outputs
+        self.scenarios = {scenario.name: scenario for scenario in scenarios}
+        self.outputs = outputs
         if len(self.scenarios) < len(scenarios):
             raise ScenarioError("two of these scenarios have one name; give one of them another")
         self.folders: dict[str, Path] = {}
@@ -114,7 +130,9 @@ class Desk:
         """Return a scenario as its file states it; the first where no name is given."""
         name = name or next(iter(self.scenarios))
         if name not in self.scenarios:
-            raise ScenarioError(f"no scenario is called {name[:80]!r}; there are {', '.join(self.scenarios)}")
+            raise ScenarioError(
+                f"no scenario is called {name[:80]!r}; there are {', '.join(self.scenarios)}"
+            )
         return self.scenarios[name]
 
     def decided(self, plan: Turns) -> tuple[Scenario, Turns]:
@@ -145,14 +163,17 @@ class Desk:
     def draw(self, plan: DeskPlan, check: Check = lambda: None) -> Replications:
         """Return 19 replications of a plan; ``check`` may stop it between two."""
         if plan.drawn is None:
-            plan.drawn, plan.contents = draw_again(plan.result, DRAWS, lambda _: bool(check())), None
+            plan.drawn = draw_again(plan.result, DRAWS, lambda _: bool(check()))
+            plan.contents = None
         return plan.drawn
 
     def contents(self, plan: DeskPlan) -> Contents:
         """Return a plan's run folder contents, except for days, assumptions, workbook and SLO miss causes."""
         if plan.contents is None:
             result = plan.result
-            columns = {name: make for name, make in PLAN_COLUMNS.items() if name != "software_practices"}
+            columns = {
+                name: make for name, make in PLAN_COLUMNS.items() if name != "software_practices"
+            }
             made = {name: Table(TABLES[name], make(result)) for name, make in columns.items()}
             made["measures"] = measure_table(result, plan.drawn)
             identity = {"kind": "run", "scenario": result.scenario.name, "seed": result.seed}
@@ -163,7 +184,10 @@ class Desk:
 
     def turned(self, plan: DeskPlan) -> list[tuple[str, str, str]]:
         """Return the changed knobs: path, stated value and present value."""
-        before = {knob.path: knob.value or knob.default for knob in knobs_of(self.stated(plan.result.scenario.name))}
+        before = {
+            knob.path: knob.value or knob.default
+            for knob in knobs_of(self.stated(plan.result.scenario.name))
+        }
         after = {knob.path: knob.value or knob.default for knob in plan.knobs if not knob.is_new}
         both = [(path, before.get(path, ""), now) for path, now in after.items()]
         return [(path, stated, now or "none") for path, stated, now in both if stated != now]
@@ -175,7 +199,9 @@ class Desk:
         """
         together = [(*_decided(plan), *_future(plans[0])) for plan in (*plans[1:], plans[0])]
         made = {plan_words(plan): self.plan(plan, check) for plan in together}
-        spans = {(one.result.scenario.start, one.result.scenario.horizon_months) for one in made.values()}
+        spans = {
+            (one.result.scenario.start, one.result.scenario.horizon_months) for one in made.values()
+        }
         if len(made) < 2 or len(spans) > 1:
             return None
         named = [
@@ -183,13 +209,19 @@ class Desk:
             for name, one in made.items()
         ]
         drawn = [one.drawn for one in made.values() if one.drawn]
-        chances = drawn if len(drawn) == len(made) else [draw_again(one.result, 1) for one in made.values()]
+        chances = (
+            drawn
+            if len(drawn) == len(made)
+            else [draw_again(one.result, 1) for one in made.values()]
+        )
         held = side_by_side(named, chances)
         tables = {table.name: table for table in held_tables(held)}
         identity = {"kind": "comparison", "baseline": next(iter(made))}
         return Contents(manifest=identity, tables=tables, summary=comparison_summary(held))
 
-    def grid(self, plans: Sequence[Turns], futures: Sequence[Turns], check: Check) -> tuple[Section, int]:
+    def grid(
+        self, plans: Sequence[Turns], futures: Sequence[Turns], check: Check
+    ) -> tuple[Section, int]:
         """Return plans by futures as far as they are known, having run one more cell, and the cells that are left.
 
         Futures are those that the plans' scenarios state, and those turned on the page; a plan's own is one of them.
@@ -206,15 +238,24 @@ class Desk:
         for plan, name in missing[:1]:
             if name in stated:
                 scenario = self.decided(plan)[0]
-                one = DeskPlan(result=simulate(under(scenario, stated[name])[0] or scenario), knobs=())
+                one = DeskPlan(
+                    result=simulate(under(scenario, stated[name])[0] or scenario), knobs=()
+                )
             else:
                 one = self.plan((*plan, *columns[name]), check)
             drawn, *_ = in_futures([(one.result, self.draw(one, check))], {}, {}, lambda _: check())
             weight = stated[name].weight if name in stated else None
-            self._cells[plan, name] = future_row(replace(drawn, scenario=plan_words(plan), future=name, weight=weight))
+            self._cells[plan, name] = future_row(
+                replace(drawn, scenario=plan_words(plan), future=name, weight=weight)
+            )
         pending = ("…", *([None] * 3), "", *([None] * 3), "", None, None)
-        rows = [self._cells.get((plan, name), (plan_words(plan), name, None, *pending)) for plan, name in cells]
-        contents = Contents(manifest={}, tables={"futures": COMPARISON_TABLES["futures"].of_rows(rows)})
+        rows = [
+            self._cells.get((plan, name), (plan_words(plan), name, None, *pending))
+            for plan, name in cells
+        ]
+        contents = Contents(
+            manifest={}, tables={"futures": COMPARISON_TABLES["futures"].of_rows(rows)}
+        )
         section = futures_section(contents)
         assert section is not None
         return section, len(missing[1:])
@@ -229,16 +270,28 @@ class Desk:
         scenario, turns = self.decided(plan)
         file = Path(scenario_file(scenario))
         is_example = file.parent == EXAMPLES  # which lies where nobody writes
-        path = Path(f"{_checked(name)}.yaml") if is_example else file.with_name(f"{_checked(name)}.yaml")
-        layer, future = layer_of(scenario.document), future_of(scenario, turns)
+        path = (
+            Path(f"{_checked(name)}.yaml")
+            if is_example
+            else file.with_name(f"{_checked(name)}.yaml")
+        )
+        layer = layer_of(scenario.document)
+        future = future_of(scenario, turns)
         saved = load_scenario({"name": scenario.name, "extends": str(file), **layer})
         if scenario_sha256(saved) != scenario_sha256(scenario):
             message = "has changed since planner ui read it, so a what-if on it is another plan"
-            raise ScenarioError(Problem(file=str(file), message=message, hint="start planner ui again"))
+            raise ScenarioError(
+                Problem(file=str(file), message=message, hint="start planner ui again")
+            )
         head = f"# A what-if on {file.name}, turned on the live page: run it with planner run.\n"
         content = {"name": name, "extends": str(file) if is_example else file.name, **layer}
         content |= {"futures": {"turned": {"set": future.set}}} if future else {}
-        _write(path, (head + yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=110)).encode())
+        _write(
+            path,
+            (
+                head + yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=110)
+            ).encode(),
+        )
         return path
 
     def share(self, plans: Sequence[Turns], futures: Sequence[Turns], name: str) -> Path:
@@ -246,7 +299,11 @@ class Desk:
         grid, left = self.grid(plans, futures, lambda: None)
         while left:
             grid, left = self.grid(plans, futures, lambda: None)
-        sections = [grid, *_beside(self.beside(plans)), *sections_of(self.contents(self.plan(plans[0])))]
+        sections = [
+            grid,
+            *_beside(self.beside(plans)),
+            *sections_of(self.contents(self.plan(plans[0]))),
+        ]
         path = self.outputs / f"{_checked(name)}.html"
         self.outputs.mkdir(parents=True, exist_ok=True)
         _write(path, report_page(name, "Shared from the live page", sections))
@@ -258,14 +315,23 @@ class Desk:
         if self.sizing is not None and self.sizing.is_running:
             raise ScenarioError("a sizing is running: stop it first")
         scenario = self.scenario(plan)
-        words = [*self.command(scenario), "--minutes", str(_SIZING_MINUTES), "--no-rivals", *_SIZING_EFFORT]
+        words = [
+            *self.command(scenario),
+            "--minutes",
+            str(_SIZING_MINUTES),
+            "--no-rivals",
+            *_SIZING_EFFORT,
+        ]
         if scenario.sizing is None:
             bought = {
                 cluster: {"max_nodes": max(16, 4 * one.nodes)}
                 for cluster, one in scenario.clusters.items()
                 if one.owned is None and one.contract is None
             }
-            words += ["--set", f"sizing={yaml.safe_dump({'clusters': bought}, default_flow_style=True, width=9999)}"]
+            words += [
+                "--set",
+                f"sizing={yaml.safe_dump({'clusters': bought}, default_flow_style=True, width=9999)}",
+            ]
         self.sizing = SizeRun(["size", *words[2:]], self.outputs / f"{_checked(name)}-size")
 
     def sized(self) -> dict[str, Any]:
@@ -285,7 +351,9 @@ class Desk:
         written = self.folders.get(name)
         if written is None or written.is_file():
             return written if file == SHARED else None
-        return next((entry for entry in written.iterdir() if entry.name == file and entry.is_file()), None)
+        return next(
+            (entry for entry in written.iterdir() if entry.name == file and entry.is_file()), None
+        )
 
 
 def _write(path: Path, content: bytes) -> None:
@@ -295,7 +363,9 @@ def _write(path: Path, content: bytes) -> None:
             stream.write(content)
     except FileExistsError:
         message = "exists already, and is not written over"
-        raise ScenarioError(Problem(file=str(path), message=message, hint="choose another name")) from None
+        raise ScenarioError(
+            Problem(file=str(path), message=message, hint="choose another name")
+        ) from None
     except OSError as error:
         raise PlannerError(f"{path} cannot be written: {error.strerror}") from None
 
@@ -303,7 +373,9 @@ def _write(path: Path, content: bytes) -> None:
 def _checked(name: str) -> str:
     """Return a name of a file or folder without a path, or raise an error."""
     if not _NAME.fullmatch(name):
-        raise ScenarioError(f"{name[:80]!r} is no name: letters, digits, '-' and '_', beginning with a letter or digit")
+        raise ScenarioError(
+            f"{name[:80]!r} is no name: letters, digits, '-' and '_', beginning with a letter or digit"
+        )
     return name
 
 
@@ -323,8 +395,12 @@ def _decided(plan: Turns) -> Turns:
 def plan_words(plan: Turns) -> str:
     """Return what a plan is called: its scenario, and what is turned, as all-b200: b200 nodes 30."""
     named = (turn.partition("=") for turn in _decided(plan)[1:])
-    turned = ", ".join(f"{re.sub('[._]', ' ', path.partition('.')[2])} {text}" for path, _, text in named)
-    return ", ".join(filter(None, [f"{plan[0]}: {turned}" if turned else plan[0], future_words(_future(plan))]))
+    turned = ", ".join(
+        f"{re.sub('[._]', ' ', path.partition('.')[2])} {text}" for path, _, text in named
+    )
+    return ", ".join(
+        filter(None, [f"{plan[0]}: {turned}" if turned else plan[0], future_words(_future(plan))])
+    )
 
 
 _HERE = Path(__file__).parent
@@ -340,7 +416,8 @@ def page(desk: Desk, name: str) -> str:
     """Return the page's HTML before its first plan, of the scenario of a name."""
     scripts = Markup(asset("report.js")), Markup(asset("live.js", _HERE))
     scenario = desk.stated(name)
-    styles, knobs = Markup(asset("report.css") + asset("live.css", _HERE)), knobs_of(scenario)
+    styles = Markup(asset("report.css") + asset("live.css", _HERE))
+    knobs = knobs_of(scenario)
     gallery = list(desk.scenarios.values())
     return str(_macros().page(scenario, gallery, controls(knobs), form_of(knobs), styles, scripts))
 
@@ -351,7 +428,9 @@ def controls(knobs: Sequence[Knob]) -> Markup:
     added = []
     for knob in knobs:
         if knob.is_new:
-            added.append((f"{knob.path}={knob.turn.written.replace('%', knob.choices[0])}", knob.choices[0]))
+            added.append(
+                (f"{knob.path}={knob.turn.written.replace('%', knob.choices[0])}", knob.choices[0])
+            )
         else:
             groups.setdefault(knob.turn.group, {}).setdefault(knob.owner, []).append(knob)
     return Markup(_macros().controls(groups, added))
@@ -359,7 +438,10 @@ def controls(knobs: Sequence[Knob]) -> Markup:
 
 def form_of(knobs: Sequence[Knob]) -> str:
     """Return a hash of the controls without their values, which most moves leave unchanged."""
-    parts = [(knob.path, knob.choices, knob.is_date, knob.is_optional, knob.slider is None) for knob in knobs]
+    parts = [
+        (knob.path, knob.choices, knob.is_date, knob.is_optional, knob.slider is None)
+        for knob in knobs
+    ]
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
 
@@ -367,17 +449,23 @@ def held(knobs: Sequence[Knob], known: str) -> dict[str, Any]:
     """Return the controls' values, and the controls themselves where the page lacks them."""
     form = form_of(knobs)
     values = [(knob.path, knob.shown, knob.placeholder) for knob in knobs if not knob.is_new]
-    return {"form": form, "knobs": values} | ({} if form == known else {"controls": controls(knobs)})
+    return {"form": form, "knobs": values} | (
+        {} if form == known else {"controls": controls(knobs)}
+    )
 
 
 def _beside(held: Contents | None) -> list[Section]:
     """Return a comparison's own sections as one: which plan to take, why a token costs more, and when."""
     sections = sections_of(held) if held else []
-    blocks = [block for one in sections if one.key in ("answer", "time", "money") for block in one.blocks]
+    blocks = [
+        block for one in sections if one.key in ("answer", "time", "money") for block in one.blocks
+    ]
     return [Section(key="beside", title=BESIDE, blocks=blocks)] if blocks else []
 
 
-def answer(desk: Desk, plans: Sequence[Turns], check: Check = lambda: None) -> list[tuple[str, Markup]]:
+def answer(
+    desk: Desk, plans: Sequence[Turns], check: Check = lambda: None
+) -> list[tuple[str, Markup]]:
     """Return the changes, the first plan beside the others, and its report's first section."""
     plan = desk.plan(plans[0], check)
     sections = [*_beside(desk.beside(plans, check)), *sections_of(desk.contents(plan), FIRST)]

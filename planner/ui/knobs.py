@@ -106,7 +106,8 @@ class Knob:
             return None
         start = float(text)
         low, high = self.turn.ends or (0.0, _round_up(2.0 * start))
-        low, high = min(low, start), max(high, start)
+        low = min(low, start)
+        high = max(high, start)
         if not high > low:
             return None
         step = _round_up((high - low) / _WIDEST)
@@ -123,7 +124,10 @@ def knobs_of(scenario: Scenario, future: Sequence[str] = ()) -> list[Knob]:
         "tariff": tuple(catalog.tariffs),
     }
     turned = dict(turn.split("=") for turn in future)
-    knobs = [Knob(path=path, turn=TURNS[path], value=turned.get(path, stated)) for path, (stated, *_) in FUTURE.items()]
+    knobs = [
+        Knob(path=path, turn=TURNS[path], value=turned.get(path, stated))
+        for path, (stated, *_) in FUTURE.items()
+    ]
     for pattern, turn in TURNS.items():
         for (*above, field), holder in _places(scenario, pattern):
             stated = getattr(holder, field)
@@ -140,9 +144,13 @@ def knobs_of(scenario: Scenario, future: Sequence[str] = ()) -> list[Knob]:
                 help=text,
             )
             knobs.append(knob)
-    for part in (name for name, entry in catalog.accelerators.items() if entry.accelerator_price_usd):
+    for part in (
+        name for name, entry in catalog.accelerators.items() if entry.accelerator_price_usd
+    ):
         stem = re.sub(r"[^a-z0-9]+", "-", part.lower()).strip("-")
-        name = next(n for n in (stem, *(f"{stem}-{i}" for i in range(2, 99))) if n not in scenario.clusters)
+        name = next(
+            n for n in (stem, *(f"{stem}-{i}" for i in range(2, 99))) if n not in scenario.clusters
+        )
         knobs.append(Knob(path=f"clusters.{name}", turn=TURNS[ADDED], value="", choices=(part,)))
     groups = list(dict.fromkeys(turn.group for turn in TURNS.values()))
     owners = [*scenario.clusters, *scenario.workloads, ""]
@@ -156,14 +164,24 @@ def future_of(scenario: Scenario, turns: Sequence[str]) -> Future | None:
         stated, _, pattern = FUTURE[path]
         if float(text) == float(stated):
             continue
-        laid |= {".".join(keys): f"×{text}" for keys, _ in _places(scenario, pattern)} if pattern else {}
+        laid |= (
+            {".".join(keys): f"×{text}" for keys, _ in _places(scenario, pattern)}
+            if pattern
+            else {}
+        )
         months = round(float(text))
         for name, cluster in scenario.clusters.items() if not pattern else ():
             if cluster.order is not None:
                 slips = cluster.order.slip_weeks.model_dump()
-                later = {end: round(weeks + months * _WEEKS_PER_MONTH, 2) for end, weeks in slips.items()}
+                later = {
+                    end: round(weeks + months * _WEEKS_PER_MONTH, 2) for end, weeks in slips.items()
+                }
                 laid[f"clusters.{name}.order.slip_weeks"] = later
-            elif cluster.owned is None and cluster.online is not None and cluster.online > scenario.start:
+            elif (
+                cluster.owned is None
+                and cluster.online is not None
+                and cluster.online > scenario.start
+            ):
                 laid[f"clusters.{name}.online"] = f"+{months} months"
     return Future(set=laid) if laid else None
 
@@ -171,7 +189,9 @@ def future_of(scenario: Scenario, turns: Sequence[str]) -> Future | None:
 def future_words(turns: Sequence[str]) -> str:
     """Return what a future is called: traffic ×1.3, 3 months late."""
     named = (turn.split("=") for turn in turns)
-    return ", ".join(FUTURE[path][1].replace("%", text) for path, text in named if text != FUTURE[path][0])
+    return ", ".join(
+        FUTURE[path][1].replace("%", text) for path, text in named if text != FUTURE[path][0]
+    )
 
 
 def _places(scenario: Scenario, pattern: str) -> Iterator[tuple[tuple[str, ...], BaseModel]]:
@@ -180,7 +200,9 @@ def _places(scenario: Scenario, pattern: str) -> Iterator[tuple[tuple[str, ...],
     places: list[tuple[tuple[str, ...], Any]] = [((), scenario)]
     for key in above:
         if key == "*":
-            places = [((*keys, name), part) for keys, holder in places for name, part in holder.items()]
+            places = [
+                ((*keys, name), part) for keys, holder in places for name, part in holder.items()
+            ]
         else:
             places = [((*keys, key), getattr(holder, key, None)) for keys, holder in places]
     for keys, holder in places:
@@ -236,7 +258,11 @@ def _round_up(number: float) -> float:
     if number <= 0.0:
         return 1.0
     power = math.floor(math.log10(number))
-    return next(float(f"{m}e{power}") for m in (1, 2, 5, 10) if float(f"{m}e{power}") >= number * (1.0 - 1e-9))
+    return next(
+        float(f"{m}e{power}")
+        for m in (1, 2, 5, 10)
+        if float(f"{m}e{power}") >= number * (1.0 - 1e-9)
+    )
 
 
 def check_turns(scenario: Scenario, turns: Sequence[str]) -> None:
@@ -246,10 +272,16 @@ def check_turns(scenario: Scenario, turns: Sequence[str]) -> None:
     for turn in turns:
         path, _, text = turn.partition("=")
         keys = path.split(".")
-        pattern = ".".join([keys[0], "*", *keys[2:]]) if keys[0] in ("clusters", "workloads") else path
+        pattern = (
+            ".".join([keys[0], "*", *keys[2:]]) if keys[0] in ("clusters", "workloads") else path
+        )
         is_new = pattern != ADDED or keys[1] not in scenario.clusters
         is_plain = all(re.fullmatch(r"[\w-]{1,64}", key) for key in keys)
-        fits = pattern in TURNS and re.fullmatch(re.escape(TURNS[pattern].written).replace("%", _WRITTEN), text)
+        fits = pattern in TURNS and re.fullmatch(
+            re.escape(TURNS[pattern].written).replace("%", _WRITTEN), text
+        )
         is_number = path not in FUTURE or re.fullmatch(r"\d{1,2}(\.\d{1,3})?", text)
         if not (is_new and is_plain and fits and is_number):
-            raise ScenarioError(Problem(message=f"{turn[:120]!r} is no knob of this page", hint="use its controls"))
+            raise ScenarioError(
+                Problem(message=f"{turn[:120]!r} is no knob of this page", hint="use its controls")
+            )

@@ -20,7 +20,13 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.base import BaseHTTPMiddleware, RequestResponseEndpoint
 from starlette.requests import Request
-from starlette.responses import FileResponse, HTMLResponse, JSONResponse, PlainTextResponse, Response
+from starlette.responses import (
+    FileResponse,
+    HTMLResponse,
+    JSONResponse,
+    PlainTextResponse,
+    Response,
+)
 from starlette.routing import Mount, Route
 
 from planner.errors import PlannerError, Problem, ScenarioError
@@ -46,8 +52,14 @@ class SupersededError(Exception):
 
 Text = Annotated[str, Field(max_length=200)]
 Words = Annotated[tuple[Annotated[str, Field(max_length=300)], ...], AfterValidator(turns_of)]
-_TEXT, _WORDS = "a text of 200 characters at most", "a list of path=value, each of 300 characters at most"
-_MUST = {"move": "a whole number from 0 on", "plan": _WORDS, "part": "answer, rest or grid", "stop": "true or false"}
+_TEXT = "a text of 200 characters at most"
+_WORDS = "a list of path=value, each of 300 characters at most"
+_MUST = {
+    "move": "a whole number from 0 on",
+    "plan": _WORDS,
+    "part": "answer, rest or grid",
+    "stop": "true or false",
+}
 _MUST |= dict.fromkeys(("plans", "futures"), "a list of at most 8 lists of words")
 
 
@@ -81,11 +93,15 @@ def asked_of(body: bytes) -> TabRequest:
             raise HTTPException(400, "the request is not JSON") from None
         if not wrong["loc"]:
             raise HTTPException(400, "the request is not a JSON object") from None
-        raise HTTPException(400, f"{wrong['loc'][0]} must be {_MUST.get(str(wrong['loc'][0]), _TEXT)}") from None
+        raise HTTPException(
+            400, f"{wrong['loc'][0]} must be {_MUST.get(str(wrong['loc'][0]), _TEXT)}"
+        ) from None
 
 
 def _plain(status: int, sentence: str) -> Response:
-    return PlainTextResponse(sentence, status, headers={**SAFE, "Content-Security-Policy": "default-src 'none'"})
+    return PlainTextResponse(
+        sentence, status, headers={**SAFE, "Content-Security-Policy": "default-src 'none'"}
+    )
 
 
 async def _answer(work: Callable[[], dict[str, Any]]) -> Response:
@@ -97,7 +113,9 @@ async def _answer(work: Callable[[], dict[str, Any]]) -> Response:
     except PlannerError as error:
         return _plain(422, str(error))
     except Exception as error:  # our fault: told on the page, which stays as it was
-        return _plain(500, f"the planner failed, which is a fault of its own: {type(error).__name__}: {error}")
+        return _plain(
+            500, f"the planner failed, which is a fault of its own: {type(error).__name__}: {error}"
+        )
 
 
 class Live:
@@ -142,7 +160,12 @@ class Live:
             if plan.drawn is before and left:  # the answer is as it was
                 return shown
         parts = page.answer(self.desk, plans, check)
-        return {"parts": parts, "line": page.line(self.desk, plan), **shown, **page.held(plan.knobs, asked.form)}
+        return {
+            "parts": parts,
+            "line": page.line(self.desk, plan),
+            **shown,
+            **page.held(plan.knobs, asked.form),
+        }
 
     def _plans(self, asked: TabRequest) -> list[Turns]:
         """Return the plan that is shown, then those added to the grid."""
@@ -152,7 +175,9 @@ class Live:
     async def save(self, request: Request) -> Response:
         """Write a what-if file."""
         asked = asked_of(await request.body())
-        return await _answer(lambda: {"said": f"saved as {self.desk.save(self._plans(asked)[0], asked.name)}"})
+        return await _answer(
+            lambda: {"said": f"saved as {self.desk.save(self._plans(asked)[0], asked.name)}"}
+        )
 
     async def share(self, request: Request) -> Response:
         """Write the page as one file, and return its address."""
@@ -190,7 +215,8 @@ def build_app(desk: Desk, token: str, port: int) -> tuple[Starlette, Live]:
 
     The guard lets in what comes from this page alone: its host, its token, its origin, and no more than it would send.
     """
-    live, hosts = Live(desk), {f"{HOST}:{port}", f"localhost:{port}"}
+    live = Live(desk)
+    hosts = {f"{HOST}:{port}", f"localhost:{port}"}
 
     async def guard(request: Request, answer: RequestResponseEndpoint) -> Response:
         headers, size = request.headers, request.headers.get("content-length", "")
@@ -200,15 +226,23 @@ def build_app(desk: Desk, token: str, port: int) -> tuple[Starlette, Live]:
             return _plain(403, "this server answers its own page alone")
         if not secrets.compare_digest(request.url.path.split("/")[1].encode(), token.encode()):
             return _plain(403, "the address lacks its token: open the one that planner ui printed")
-        if request.method == "POST" and not headers.get("content-type", "").startswith("application/json"):
+        if request.method == "POST" and not headers.get("content-type", "").startswith(
+            "application/json"
+        ):
             return _plain(415, "send JSON")
         is_short = size.isdigit() and int(size) <= MOST_BYTES and "transfer-encoding" not in headers
         if request.method == "POST" and not is_short:
-            return _plain(413, f"a request says how long it is, and is {MOST_BYTES:,} bytes at most")
+            return _plain(
+                413, f"a request says how long it is, and is {MOST_BYTES:,} bytes at most"
+            )
         return await answer(request)
 
     async def refused(_: Request, error: Exception) -> Response:
-        status, detail = (error.status_code, error.detail) if isinstance(error, HTTPException) else (500, "failed")
+        status, detail = (
+            (error.status_code, error.detail)
+            if isinstance(error, HTTPException)
+            else (500, "failed")
+        )
         said = {404: "there is no such page", 405: "not this way: changes are POSTed"}
         return _plain(status, said.get(status, detail))
 
@@ -234,12 +268,17 @@ def listen(port: int) -> socket.socket:
         return socket.create_server((HOST, port))
     except OSError as error:
         message = f"port {port} cannot be used: {os.strerror(error.errno or 0)}"
-        raise ScenarioError(Problem(message=message, hint="leave --port out to take any that is free")) from None
+        raise ScenarioError(
+            Problem(message=message, hint="leave --port out to take any that is free")
+        ) from None
 
 
-def serve(desk: Desk, listening: socket.socket, say: Callable[[str], None], *, browser: bool) -> None:
+def serve(
+    desk: Desk, listening: socket.socket, say: Callable[[str], None], *, browser: bool
+) -> None:
     """Serve until Ctrl-C; ``say`` is called with the address."""
-    port, token = listening.getsockname()[1], secrets.token_urlsafe(24)
+    port = listening.getsockname()[1]
+    token = secrets.token_urlsafe(24)
     app, live = build_app(desk, token, port)
     address = f"http://{HOST}:{port}/{token}/"
 
@@ -259,10 +298,17 @@ def serve(desk: Desk, listening: socket.socket, say: Callable[[str], None], *, b
             await super().shutdown(sockets)
 
     settings = uvicorn.Config(
-        app, log_level="error", lifespan="off", access_log=False, server_header=False, timeout_graceful_shutdown=2
+        app,
+        log_level="error",
+        lifespan="off",
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=2,
     )
     try:
-        with tempfile.NamedTemporaryFile("w", suffix=".html", encoding="utf-8") as start:  # for its owner alone
+        with tempfile.NamedTemporaryFile(
+            "w", suffix=".html", encoding="utf-8"
+        ) as start:  # for its owner alone
             Server(settings).run(sockets=[listening])
     except KeyboardInterrupt:  # uvicorn raises it anew once all is shut down
         pass

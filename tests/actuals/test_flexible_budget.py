@@ -44,7 +44,13 @@ finance:
 """
 STATED = {"rate": 100.0, "nodes": 3, "host": 30_000.0, "kwh": 0.08, "pue": 1.25, "token": 0.4}
 MONTHS = 2
-FIGURES = ("demand_tokens", "served_tokens", "energy_kwh", "peak_facility_kw", "accelerators_in_service")
+FIGURES = (
+    "demand_tokens",
+    "served_tokens",
+    "energy_kwh",
+    "peak_facility_kw",
+    "accelerators_in_service",
+)
 BOOKED = tuple(account for account in Account if is_cost(account) or account is Account.REVENUE)
 
 
@@ -64,12 +70,18 @@ def _folder() -> str:
 
 def _actuals(series: Mapping[Seen, Floats]) -> Actuals:
     mapping = ActualsMapping(files={"seen.csv": FiguresFile(kind="figures")})
-    return Actuals(months=("2026-01", "2026-02")[:MONTHS], series=dict(series), mapping=mapping, notes=())
+    return Actuals(
+        months=("2026-01", "2026-02")[:MONTHS], series=dict(series), mapping=mapping, notes=()
+    )
 
 
-def _seen_of(truth: RunResult, accounts: tuple[Account, ...] = (*BOOKED, *CAPEX_ACCOUNTS)) -> dict[Seen, Floats]:
+def _seen_of(
+    truth: RunResult, accounts: tuple[Account, ...] = (*BOOKED, *CAPEX_ACCOUNTS)
+) -> dict[Seen, Floats]:
     """Return what a hidden truth shows: the fleet's figures, and the books."""
-    series = [Seen("cluster", FLEET, name) for name in FIGURES] + [Seen("account", FLEET, name) for name in accounts]
+    series = [Seen("cluster", FLEET, name) for name in FIGURES] + [
+        Seen("account", FLEET, name) for name in accounts
+    ]
     return dict(zip(series, observed(truth, series)[:, :MONTHS], strict=True))
 
 
@@ -85,11 +97,9 @@ def _total(accounts: tuple[AccountVariance, ...]) -> dict[str, int]:
 def test_one_case_by_hand() -> None:
     """Traffic +20%, kWh +5%, price +10%: from the run at actual traffic, price (p' − p)·Q, efficiency p'·(q' − Q)."""
     budget = _run()
-    energy, kwh, demand = (
-        Seen("account", FLEET, Account.ENERGY),
-        Seen("cluster", FLEET, "energy_kwh"),
-        Seen("cluster", FLEET, "demand_tokens"),
-    )
+    energy = Seen("account", FLEET, Account.ENERGY)
+    kwh = Seen("cluster", FLEET, "energy_kwh")
+    demand = Seen("cluster", FLEET, "demand_tokens")
     usd, kwhs, tokens = observed(budget, [energy, kwh, demand])[:, :MONTHS]
     happened = {energy: usd * 1.05 * 1.10, kwh: kwhs * 1.05, demand: tokens * 1.20}
     (variance,), paid = flexible_budget(budget, _actuals(happened))
@@ -111,7 +121,9 @@ def test_one_case_by_hand() -> None:
 
 def test_volume_then_price_are_two_runs_of_the_scenario() -> None:
     """Traffic of chat and the price of a kWh stated otherwise: volume and price are the differences of full runs."""
-    budget, volume, both = _run(), _run(rate=130.0), _run(rate=130.0, kwh=0.10)
+    budget = _run()
+    volume = _run(rate=130.0)
+    both = _run(rate=130.0, kwh=0.10)
     chat = Seen("workload", "chat", "demand_tokens")
     seen = _seen_of(both) | {chat: observed(both, [chat])[0, :MONTHS]}
     for name in ("demand_tokens", "served_tokens"):
@@ -120,10 +132,14 @@ def test_volume_then_price_are_two_runs_of_the_scenario() -> None:
     variances, _ = flexible_budget(budget, _actuals(seen))
     for row in variances:
         ends = [
-            run.ledger.totals_cents(Dimension.MONTH, Dimension.ACCOUNT)[:MONTHS, ACCOUNT_CODES[row.account]].sum()
+            run.ledger.totals_cents(Dimension.MONTH, Dimension.ACCOUNT)[
+                :MONTHS, ACCOUNT_CODES[row.account]
+            ].sum()
             for run in (budget, volume, both)
         ]
-        room = 2 + 1e-3 * abs(ends[0])  # a plan compiled for other traffic has a slightly other curve of power
+        room = 2 + 1e-3 * abs(
+            ends[0]
+        )  # a plan compiled for other traffic has a slightly other curve of power
         assert row.causes_cents.get("volume", 0) == pytest.approx(ends[1] - ends[0], abs=room), row
         assert row.causes_cents.get("price", 0) == pytest.approx(ends[2] - ends[1], abs=room), row
         assert abs(row.causes_cents.get("efficiency", 0)) <= room, row
@@ -132,11 +148,14 @@ def test_volume_then_price_are_two_runs_of_the_scenario() -> None:
 
 def test_machines_already_paid_stand_at_what_was_paid() -> None:
     """Hosts at 36,000 instead of 30,000: 3 · 6,000 of capex, and what that adds to depreciation, are price alone."""
-    budget, truth = _run(), _run(host=36_000.0)
+    budget = _run()
+    truth = _run(host=36_000.0)
     variances, paid = flexible_budget(budget, _actuals(_seen_of(truth)))
     by_account = {row.account: row.causes_cents for row in variances}
     assert by_account[Account.CAPEX_HOSTS] == {"price": 3 * 6_000 * 100}
-    written_off = [observed(run, [Seen("account", FLEET, Account.DEPRECIATION)])[0] for run in (budget, truth)]
+    written_off = [
+        observed(run, [Seen("account", FLEET, Account.DEPRECIATION)])[0] for run in (budget, truth)
+    ]
     more = round(100 * (written_off[1] - written_off[0])[:MONTHS].sum())
     assert by_account[Account.DEPRECIATION] == {"price": pytest.approx(more, abs=1)}
     assert set(_total(variances)) >= {"price"}
@@ -148,12 +167,16 @@ def test_machines_already_paid_stand_at_what_was_paid() -> None:
 
 def test_machines_that_came_late_are_timing() -> None:
     budget = _run()
-    accelerators, hosts = Seen("cluster", FLEET, "accelerators_in_service"), Seen("account", FLEET, Account.CAPEX_HOSTS)
+    accelerators = Seen("cluster", FLEET, "accelerators_in_service")
+    hosts = Seen("account", FLEET, Account.CAPEX_HOSTS)
     planned = observed(budget, [accelerators])[0, :MONTHS]
     late = {accelerators: planned * np.array([0.0, 2 / 3]), hosts: np.array([0.0, 66_000.0])}
     (row,), _ = flexible_budget(budget, _actuals(late))
     # 2 of 3 hosts at 33,000 where 3 at 30,000 were planned: price 3 · 3,000, timing −33,000.
-    assert row.causes_cents == {"price": pytest.approx(900_000, abs=1), "timing": pytest.approx(-3_300_000, abs=1)}
+    assert row.causes_cents == {
+        "price": pytest.approx(900_000, abs=1),
+        "timing": pytest.approx(-3_300_000, abs=1),
+    }
     (row,), _ = flexible_budget(budget, _actuals({hosts: np.array([0.0, 66_000.0])}))
     assert row.causes_cents == {"unexplained": -2_400_000}  # nobody says how many came
 
@@ -170,7 +193,8 @@ factors = st.floats(0.5, 2.0)
 
 
 def _random(draw: list[float], are_there: list[bool]) -> None:
-    budget, series = _run(), _seen_of(_run())
+    budget = _run()
+    series = _seen_of(_run())
     happened = {
         seen: np.round(values * np.array([factor, 2.0 - 0.5 * factor]), 2)
         for (seen, values), factor, is_there in zip(series.items(), draw, are_there, strict=True)
@@ -203,7 +227,9 @@ def test_movers_sum_to_the_headline(draw: list[float], are_there: list[bool]) ->
 @pytest.mark.prove
 @settings(max_examples=200)
 @given(*_DRAWN)
-def test_movers_sum_to_the_headline_in_200_random_actuals(draw: list[float], are_there: list[bool]) -> None:
+def test_movers_sum_to_the_headline_in_200_random_actuals(
+    draw: list[float], are_there: list[bool]
+) -> None:
     _random(draw, are_there)
 
 

@@ -60,11 +60,17 @@ uncertain:
   reliability.failure_multiplier: {kind: lognormal, median: 1.0, sigma: 0.4, times_stated: true}
   software.incident_multiplier: {kind: lognormal, median: 1.0, sigma: 0.4, times_stated: true}
 """
-MONTHS, ERROR = 6, 0.02
+MONTHS = 6
+ERROR = 0.02
 SEEN = (
     *(
         Seen("cluster", "b200", name)
-        for name in ("availability_fraction", "utilisation_fraction", "served_tokens", "lost_to_software_node_h")
+        for name in (
+            "availability_fraction",
+            "utilisation_fraction",
+            "served_tokens",
+            "lost_to_software_node_h",
+        )
     ),
     Seen("cluster", FLEET, "demand_tokens"),
     Seen("account", FLEET, "rent"),
@@ -81,19 +87,24 @@ def _prepared(folder: Path) -> Prepared:
 def _seen_of(truth: Floats, generator: np.random.Generator) -> Actuals:
     """Return the first months of a hidden truth, each series off by the stated error, and each month of it."""
     off = (
-        1.0 + ERROR * generator.standard_normal((len(SEEN), 1)) + ERROR * generator.standard_normal((len(SEEN), MONTHS))
+        1.0
+        + ERROR * generator.standard_normal((len(SEEN), 1))
+        + ERROR * generator.standard_normal((len(SEEN), MONTHS))
     )
     values = truth[[EVERY.index(series) for series in SEEN], :MONTHS] * off
     mapping = ActualsMapping(files={"seen.csv": FiguresFile(kind="figures")}, error_fraction=ERROR)
     months = tuple(f"2026-{month:02d}" for month in range(1, MONTHS + 1))
-    return Actuals(months=months, series=dict(zip(SEEN, values, strict=True)), mapping=mapping, notes=())
+    return Actuals(
+        months=months, series=dict(zip(SEEN, values, strict=True)), mapping=mapping, notes=()
+    )
 
 
 def _cases(prepared: Prepared, cases: Sequence[int], rows: int) -> Floats:
     """Return truth, old P5, P50, P95, new P5, P50, P95 of the remaining cost for hidden truths, shape (cases, 7)."""
     plan = PlanRuns(prepared=prepared, which=0, seen=EVERY, force=Workforce())
     old = plan.run(prepared.montecarlo(), rows)
-    replicator, found = Replicator(prepared.setup(prepared.montecarlo())), []
+    replicator = Replicator(prepared.setup(prepared.montecarlo()))
+    found = []
     ends = np.array([0.05, 0.5, 0.95])
     for case in cases:
         values, chance = replicator.setup.values(10_000 + case, 10_001 + case)
@@ -161,16 +172,21 @@ def test_figures_that_move_together_are_not_counted_twice() -> None:
 
 
 def test_weighted_quantiles_are_those_of_repeated_values() -> None:
-    values, counts = np.array([3.0, 1.0, 2.0]), np.array([1.0, 2.0, 1.0])
+    values = np.array([3.0, 1.0, 2.0])
+    counts = np.array([1.0, 2.0, 1.0])
     ends = weighted_quantiles(values, counts, np.array([0.25, 0.625, 0.875]))
-    assert ends == pytest.approx([1.0, 2.0, 3.0])  # 1 holds the lower half, so its middle is at a quarter
+    assert ends == pytest.approx(
+        [1.0, 2.0, 3.0]
+    )  # 1 holds the lower half, so its middle is at a quarter
     assert effective(counts / counts.sum()) == pytest.approx(16 / 6)
 
 
 def test_what_lies_far_outside_moves_no_input_that_it_does_not_depend_on() -> None:
     generator = np.random.default_rng(2)
     scores = generator.standard_normal((48, 2))
-    figures = 0.1 * scores[:, :1] + 0.01 * generator.standard_normal((48, 1))  # the second input has no part in it
+    figures = 0.1 * scores[:, :1] + 0.01 * generator.standard_normal(
+        (48, 1)
+    )  # the second input has no part in it
     model = fit_linear(scores, figures, np.ones(48))
     target = Target(figures=np.array([3.0]), error_variance=np.array([0.02**2]))
     assert model.posterior(target).mean[1] == 0.0
@@ -184,7 +200,9 @@ def test_quantiles_of_nothing_are_nothing() -> None:
 def test_inputs_that_move_the_forecast_sum_to_its_headline(tmp_path: Path) -> None:
     """Made-up replications and weights: the rows of the inputs and the rest sum to the difference to the cent."""
     prepared = _prepared(tmp_path)
-    result, count, inputs = simulate(prepared.scenarios[0].scenario), len(EVERY), len(prepared.inputs)
+    result = simulate(prepared.scenarios[0].scenario)
+    count = len(EVERY)
+    inputs = len(prepared.inputs)
     months = tuple(f"2026-{month:02d}" for month in range(1, MONTHS + 1))
     mapping = ActualsMapping(files={"seen.csv": FiguresFile(kind="figures")})
     for case in range(30):
@@ -197,8 +215,11 @@ def test_inputs_that_move_the_forecast_sum_to_its_headline(tmp_path: Path) -> No
             )
             for _ in range(2)
         )
-        weights, informed = generator.dirichlet(np.ones(16)), generator.random(inputs) < 0.5
-        forecast = Forecast(old=old, new=new, weights=weights, rounds=1, unused={}, informed=informed)
+        weights = generator.dirichlet(np.ones(16))
+        informed = generator.random(inputs) < 0.5
+        forecast = Forecast(
+            old=old, new=new, weights=weights, rounds=1, unused={}, informed=informed
+        )
         rent = {Seen("account", FLEET, "rent"): generator.lognormal(9, 1, MONTHS)}
         held = ActualsReview(
             result=result,

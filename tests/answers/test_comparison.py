@@ -42,7 +42,9 @@ def comparison(tmp_path_factory: pytest.TempPathFactory) -> Comparison:
     small = {**yaml.safe_load(TINY), "name": "small"}
     del small["clusters"]["mi325x"]
     path.with_name("small.yaml").write_text(yaml.safe_dump(small))
-    return compare([load_scenario(path.with_name(name), ["seed=1"]) for name in ("tiny.yaml", "small.yaml")])
+    return compare(
+        [load_scenario(path.with_name(name), ["seed=1"]) for name in ("tiny.yaml", "small.yaml")]
+    )
 
 
 def rows(path: Path, separator: str = ",") -> list[dict[str, str]]:
@@ -54,21 +56,37 @@ def test_the_folder_is_whole_and_described(comparison: Comparison, tmp_path: Pat
     write_comparison(comparison, tmp_path / "out")
     names = {path.name for path in (tmp_path / "out").iterdir()}
     stacked = [by_scenario(TABLES[name]) for name in (*PLAN_COLUMNS, "assumptions")]
-    held = (table for name, table in COMPARISON_TABLES.items() if name != "futures")  # none is named
+    held = (
+        table for name, table in COMPARISON_TABLES.items() if name != "futures"
+    )  # none is named
     described = (*held, *stacked, TABLES["model_error"])
     tables = {f"{table.name}.csv" for table in described}
-    assert names == tables | {"datapackage.json", "manifest.json", "report.html", "summary.json", "workbook.xlsx"}
+    assert names == tables | {
+        "datapackage.json",
+        "manifest.json",
+        "report.html",
+        "summary.json",
+        "workbook.xlsx",
+    }
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
-    assert (manifest["kind"], manifest["baseline"], manifest["overrides"]) == ("comparison", "tiny", ["seed=1"])
+    assert (manifest["kind"], manifest["baseline"], manifest["overrides"]) == (
+        "comparison",
+        "tiny",
+        ["seed=1"],
+    )
     for table in described:
         written = rows(tmp_path / "out" / f"{table.name}.csv")
-        header = (tmp_path / "out" / f"{table.name}.csv").read_text(encoding="utf-8").splitlines()[0]
+        header = (
+            (tmp_path / "out" / f"{table.name}.csv").read_text(encoding="utf-8").splitlines()[0]
+        )
         assert header.split(",") == [column.name for column in table.columns]
         keys = [tuple(row[name] for name in table.key) for row in written]
         assert not table.key or len(set(keys)) == len(keys)
 
 
-def test_the_bridge_in_the_file_sums_to_the_difference_in_the_file(comparison: Comparison, tmp_path: Path) -> None:
+def test_the_bridge_in_the_file_sums_to_the_difference_in_the_file(
+    comparison: Comparison, tmp_path: Path
+) -> None:
     write_comparison(comparison, tmp_path / "out")
     sums: dict[str, float] = defaultdict(float)
     for row in rows(tmp_path / "out" / "bridge.csv"):
@@ -88,15 +106,23 @@ def test_months_sum_to_the_measures(comparison: Comparison, tmp_path: Path) -> N
     table = rows(tmp_path / "out" / "comparison_monthly.csv")
     for name, figures in zip(comparison.names, comparison.figures, strict=True):
         own = [row for row in table if row["scenario"] == name]
-        assert sum(float(row["cost_usd"]) for row in own) == pytest.approx(figures["cost_usd"], abs=0.01)
-        assert -sum(float(row["cash_flow_usd"]) for row in own) == pytest.approx(figures["cash_usd"], abs=0.01)
+        assert sum(float(row["cost_usd"]) for row in own) == pytest.approx(
+            figures["cost_usd"], abs=0.01
+        )
+        assert -sum(float(row["cash_flow_usd"]) for row in own) == pytest.approx(
+            figures["cash_usd"], abs=0.01
+        )
         assert float(own[-1]["cumulative_cost_per_million_tokens_usd"]) == pytest.approx(
             figures["cost_per_million_tokens_usd"], abs=1e-6
         )
 
 
-def test_spreadsheets_with_a_decimal_comma_are_served(comparison: Comparison, tmp_path: Path) -> None:
-    write_comparison(comparison, tmp_path / "out", form=CsvFormat(decimal_comma=True, byte_order_mark=True))
+def test_spreadsheets_with_a_decimal_comma_are_served(
+    comparison: Comparison, tmp_path: Path
+) -> None:
+    write_comparison(
+        comparison, tmp_path / "out", form=CsvFormat(decimal_comma=True, byte_order_mark=True)
+    )
     content = (tmp_path / "out" / "comparison.csv").read_bytes()
     assert content.startswith(b"\xef\xbb\xbf")
     first = rows(tmp_path / "out" / "comparison.csv", ";")[0]
@@ -110,7 +136,10 @@ def test_the_printed_table_fits_a_terminal(comparison: Comparison) -> None:
     lines = comparison_table(comparison).splitlines()
     assert all(len(line) <= 80 for line in lines)
     table = next(place for place, line in enumerate(lines) if line.startswith("scenario"))
-    assert [line.split()[0] for line in lines[table + 2 : table + 4]] == ["small", "tiny"]  # the cheaper first
+    assert [line.split()[0] for line in lines[table + 2 : table + 4]] == [
+        "small",
+        "tiny",
+    ]  # the cheaper first
     assert "against tiny, by cause" in comparison_table(comparison, verbose=True)
 
 
@@ -142,14 +171,22 @@ def test_the_table_is_tidy(write: Write, tmp_path: Path) -> None:
         assert written[0]["cost_per_million_tokens_usd"] == ""  # no machines, no tokens
         assert written[-1]["cost_per_million_tokens_usd"]
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
-    assert manifest["vary"] == {"clusters.h200.nodes": ["0", "2", "4"], "finance.residual_fraction": ["0.1", "0.25"]}
+    assert manifest["vary"] == {
+        "clusters.h200.nodes": ["0", "2", "4"],
+        "finance.residual_fraction": ["0.1", "0.25"],
+    }
     package = json.loads((tmp_path / "out" / "datapackage.json").read_text())
-    assert package["resources"][0]["schema"]["primaryKey"] == ["clusters.h200.nodes", "finance.residual_fraction"]
+    assert package["resources"][0]["schema"]["primaryKey"] == [
+        "clusters.h200.nodes",
+        "finance.residual_fraction",
+    ]
 
 
 def test_what_could_not_be_run_says_why() -> None:
     axes = parse_axes(["horizon_months=1,2"])
-    figures: dict[str, float | None] = {column.name: 1.0 for column in sweep_description(axes).columns[1:-1]}
+    figures: dict[str, float | None] = {
+        column.name: 1.0 for column in sweep_description(axes).columns[1:-1]
+    }
     points = (
         SweepPoint(values=("1",), figures=None, problem="=too short"),
         SweepPoint(values=("2",), figures=figures, problem=""),
@@ -162,8 +199,12 @@ def test_what_could_not_be_run_says_why() -> None:
 
 def test_a_long_sweep_prints_its_beginning() -> None:
     axes = parse_axes(["seed=1:100:1"])
-    figures: dict[str, float | None] = {column.name: None for column in sweep_description(axes).columns[1:-1]}
-    text = sweep_text(axes, [SweepPoint(values=(value,), figures=figures, problem="") for value in axes[0].values])
+    figures: dict[str, float | None] = {
+        column.name: None for column in sweep_description(axes).columns[1:-1]
+    }
+    text = sweep_text(
+        axes, [SweepPoint(values=(value,), figures=figures, problem="") for value in axes[0].values]
+    )
     lines = text.splitlines()
     assert lines[2 + 40] == "and 60 more in sweep.csv"
     assert lines[2 + 40 + 1 :] == ["", "None of these combinations had a request to serve."]

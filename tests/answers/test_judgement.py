@@ -44,14 +44,17 @@ from tests.conftest import TINY, Planner
 Write = Callable[..., Path]
 Figures = dict[str, float | None]
 
-SHARES = st.one_of(st.floats(0.0, 1.0), st.floats(0.985, 1.0), st.sampled_from([0.42, 0.9899, 0.989999, 0.99, 1.0]))
+SHARES = st.one_of(
+    st.floats(0.0, 1.0), st.floats(0.985, 1.0), st.sampled_from([0.42, 0.9899, 0.989999, 0.99, 1.0])
+)
 """Shares in time, most of them near the mark, where a sentence and a table could part."""
 PROMISED = 0.99
 
 
 @st.composite
 def figures(draw: st.DrawFn) -> Figures:
-    attainment, worst = draw(SHARES), draw(SHARES)
+    attainment = draw(SHARES)
+    worst = draw(SHARES)
     shed = draw(st.one_of(st.just(0.0), st.floats(0.0, 0.02), st.floats(0.0, 1.0)))
     cost = draw(st.one_of(st.floats(0.001, 90.0), st.sampled_from([1.0, 2.0])))
     return {**standing(max(attainment, worst), min(attainment, worst)), SHED: shed, COST: cost,
@@ -63,19 +66,24 @@ def standing(attainment: float, worst: float) -> Figures:
     return {ATTAINED: attainment, WORST: worst, SHORTFALL: round(max(0.0, PROMISED - worst), 6)}
 
 
-GOOD, POOR = standing(0.999, 0.995), standing(0.21, 0.0)
+GOOD = standing(0.999, 0.995)
+POOR = standing(0.21, 0.0)
 
 
 def text_of(markup: str) -> str:
     return html.unescape(re.sub(r"<[^>]+>", " ", markup))
 
 
-MUCH_SHED = re.compile(r"\S+ sheds \S+ of the tokens asked of it: every other figure is of the rest\.")
+MUCH_SHED = re.compile(
+    r"\S+ sheds \S+ of the tokens asked of it: every other figure is of the rest\."
+)
 
 
 def sentences(section: Section) -> str:
     """Return what a section says, but for how much is shed, which stands before all advice."""
-    return MUCH_SHED.sub("", " ".join(block.text for block in section.blocks if isinstance(block, Sentence)))
+    return MUCH_SHED.sub(
+        "", " ".join(block.text for block in section.blocks if isinstance(block, Sentence))
+    )
 
 
 def table_of(section: Section) -> list[dict[str, str]]:
@@ -97,8 +105,14 @@ def shown_met(row: dict[str, str]) -> bool:
 def comparison_of(plans: Sequence[Figures]) -> Section:
     names = [f"plan{i}" for i in range(len(plans))]
     lines = ["scenario,measure,value"]
-    lines += [f"{name},{key},{value!r}" for name, plan in zip(names, plans, strict=True) for key, value in plan.items()]
-    section = comparison_report.answer_section(contents_of({"kind": "comparison"}, {"comparison": "\n".join(lines)}))
+    lines += [
+        f"{name},{key},{value!r}"
+        for name, plan in zip(names, plans, strict=True)
+        for key, value in plan.items()
+    ]
+    section = comparison_report.answer_section(
+        contents_of({"kind": "comparison"}, {"comparison": "\n".join(lines)})
+    )
     assert section is not None
     return section
 
@@ -106,10 +120,13 @@ def comparison_of(plans: Sequence[Figures]) -> Section:
 @settings(max_examples=40)
 @given(st.lists(figures(), min_size=2, max_size=4))
 @example([{**GOOD, SHED: 0.0, COST: 1.0}, {**POOR, SHED: 0.79, COST: 0.315}])  # it "saved 68.5%"
-@example([{**GOOD, SHED: 0.0, COST: 1.0}, {**standing(0.97, 0.95), SHED: 0.0, COST: 1.087}])  # "what it saves", −8.7%
+@example(
+    [{**GOOD, SHED: 0.0, COST: 1.0}, {**standing(0.97, 0.95), SHED: 0.0, COST: 1.087}]
+)  # "what it saves", −8.7%
 def test_a_comparison_says_what_its_table_shows(plans: list[Figures]) -> None:
     section = comparison_of(plans)
-    said, rows = sentences(section), table_of(section)
+    said = sentences(section)
+    rows = table_of(section)
     assert "saves" not in said
     well = [row for row in rows if shown_met(row)]
     assert rows == well + [row for row in rows if row not in well]
@@ -121,9 +138,12 @@ def test_a_comparison_says_what_its_table_shows(plans: list[Figures]) -> None:
     (chosen,) = (row for row in rows if row["scenario"].split()[0] == name)
     (base,) = (row for row in rows if "(baseline)" in row["scenario"])
     assert chosen in well
-    assert number(chosen["levelised per M tokens"]) <= min(number(row["levelised per M tokens"]) for row in well)
+    assert number(chosen["levelised per M tokens"]) <= min(
+        number(row["levelised per M tokens"]) for row in well
+    )
     for row in rows:
-        label, stands = row["scenario"].split()[0], row["against the baseline"]
+        label = row["scenario"].split()[0]
+        stands = row["against the baseline"]
         if row is base or (row not in well and base in well):
             assert stands == "–"  # what misses its SLO target is not held against what keeps it
         if row in well and row is not base:
@@ -139,19 +159,29 @@ def test_a_comparison_says_what_its_table_shows(plans: list[Figures]) -> None:
 
 @settings(max_examples=40)
 @given(st.lists(st.one_of(figures(), st.just({})), min_size=1, max_size=8))
-def test_a_sweep_recommends_the_cheapest_row_that_meets_its_slo_target(plans: list[Figures]) -> None:
+def test_a_sweep_recommends_the_cheapest_row_that_meets_its_slo_target(
+    plans: list[Figures],
+) -> None:
     columns = (ATTAINED, WORST, SHORTFALL, SHED, "cost_usd", COST)
     lines = [f"nodes,utilisation_fraction,cost_per_million_tokens_usd,{','.join(columns)}"]
     lines += [
-        f"{i},0.5,1.0," + ",".join(repr(plan[key]) if plan else "" for key in columns) for i, plan in enumerate(plans)
+        f"{i},0.5,1.0," + ",".join(repr(plan[key]) if plan else "" for key in columns)
+        for i, plan in enumerate(plans)
     ]
     slo_target = {"attainment": PROMISED, "per": "month", "scope": "workload"}
-    manifest = {"kind": "sweep", "vary": {"nodes": [str(i) for i in range(len(plans))]}, "slo_target": slo_target}
+    manifest = {
+        "kind": "sweep",
+        "vary": {"nodes": [str(i) for i in range(len(plans))]},
+        "slo_target": slo_target,
+    }
     section = comparison_report.sweep_section(contents_of(manifest, {"sweep": "\n".join(lines)}))
     assert section is not None
-    said, rows = sentences(section), table_of(section)
+    said = sentences(section)
+    rows = table_of(section)
     well = [row for row in rows if shown_met(row)]
-    assert [row["SLO"] == "met" for row in rows] == [True] * len(well) + [False] * (len(rows) - len(well))
+    assert [row["SLO"] == "met" for row in rows] == [True] * len(well) + [False] * (
+        len(rows) - len(well)
+    )
     if not well:
         assert "None of these combinations" in said or len(plans) == 1
         return
@@ -163,7 +193,9 @@ def test_a_sweep_recommends_the_cheapest_row_that_meets_its_slo_target(plans: li
     assert number(chosen["levelised per M tokens"]) == number(wanted["levelised per M tokens"])
 
 
-def record_of(met: int, replications: int = 19, worst: float = 0.999, shortfall: float = 0.0) -> dict[str, Any]:
+def record_of(
+    met: int, replications: int = 19, worst: float = 0.999, shortfall: float = 0.0
+) -> dict[str, Any]:
     """Return the verdict of a plan that meets the default SLO target in some of its replications."""
     scenario = load_scenario(yaml.safe_load(TINY))
     moment = {"month": "2027-03", "workload": "chat", "slo_attainment_fraction": worst}
@@ -175,7 +207,13 @@ def record_of(met: int, replications: int = 19, worst: float = 0.999, shortfall:
 
 def summary_of(worst: float, idle: float, kept: int, replications: int = 19) -> dict[str, Any]:
     """Return a run of 19 replications, of which some meet the SLO target; the one shown has the worst share given."""
-    fleet = {ATTAINED: worst, SHED: 0.0, "cost_usd": 1e6, "served_tokens": 10**12, "utilisation_fraction": 0.4}
+    fleet = {
+        ATTAINED: worst,
+        SHED: 0.0,
+        "cost_usd": 1e6,
+        "served_tokens": 10**12,
+        "utilisation_fraction": 0.4,
+    }
     return {
         "clusters": {"fleet": {**fleet, "cost_per_million_tokens_usd": 1.0}},
         "capacity_fraction": {"idle": idle},
@@ -186,7 +224,9 @@ def summary_of(worst: float, idle: float, kept: int, replications: int = 19) -> 
 @given(SHARES, st.floats(0, 1), st.integers(0, 19))
 @example(0.909, 0.6, 3)  # it was told both of nodes too many and of too few
 @example(0.999, 0.6, 19)
-def test_a_run_gets_one_piece_of_advice_about_its_size(worst: float, idle: float, kept: int) -> None:
+def test_a_run_gets_one_piece_of_advice_about_its_size(
+    worst: float, idle: float, kept: int
+) -> None:
     summary = summary_of(worst, idle, kept)
     said = " ".join([*run_report.verdict(summary)[1:], *run_report.findings(summary)])
     assert said.count(sizing(summary)) == 1 or not sizing(summary)
@@ -197,7 +237,11 @@ def test_a_run_gets_one_piece_of_advice_about_its_size(worst: float, idle: float
 
 
 def test_a_plan_without_a_verdict_is_neither_recommended_nor_called_no_alternative() -> None:
-    records = {"sure": record_of(19), "open": record_of(15, 16), "never": record_of(3, 19, shortfall=0.1)}
+    records = {
+        "sure": record_of(19),
+        "open": record_of(15, 16),
+        "never": record_of(3, 19, shortfall=0.1),
+    }
     plans = [served(name, {**GOOD, COST: 1.0}, record) for name, record in records.items()]
     choice = choose([plans[1], plans[2], plans[0]])
     assert [plan.name for plan in choice.ranked] == ["sure", "open", "never"]
@@ -210,7 +254,9 @@ def test_a_plan_without_a_verdict_is_neither_recommended_nor_called_no_alternati
     assert without.best is None
     assert none_keeps(without) == "None of these plans is known to meet its SLO target."
     assert none_keeps(choose(plans[1:2])) == ""  # one plan is no choice
-    assert none_keeps(choose(plans[2:])).startswith("never attains 99.90% and misses its SLO target by 10.00 points")
+    assert none_keeps(choose(plans[2:])).startswith(
+        "never attains 99.90% and misses its SLO target by 10.00 points"
+    )
 
 
 def test_a_verdict_is_said_in_a_line() -> None:
@@ -219,13 +265,19 @@ def test_a_verdict_is_said_in_a_line() -> None:
         "SLO MET in 19/19 replications (target 99% per month and workload, the default, in 90% of replications). "
         "Lowest 98.46%; base case 98.46%, chat, 2027-03."
     )
-    over = record_of(0, 1, 0.9712) | {"stated": True, "per": "horizon", "scope": "fleet", "attainment": 0.999}
+    over = record_of(0, 1, 0.9712) | {
+        "stated": True,
+        "per": "horizon",
+        "scope": "fleet",
+        "attainment": 0.999,
+    }
     assert verdict_line(over) == (
         "SLO MISSED: 0/1 replications meet the target (99.9% over the horizon, all workloads together, in 90% "
         "of replications). First missed 2027-02. Base case 97.12%, chat, 2027-03."
     )
-    assert "INCONCLUSIVE at n = 1: P(SLO met) 100% [23, 100] against 90%; re-run with -n 19" in verdict_line(
-        record_of(1, 1)
+    assert (
+        "INCONCLUSIVE at n = 1: P(SLO met) 100% [23, 100] against 90%; re-run with -n 19"
+        in verdict_line(record_of(1, 1))
     )
     assert "99.998%" in verdict_line(record_of(1, 1, 0.99998))
     assert "no request to serve" in verdict_line(record_of(0, 0))
@@ -244,7 +296,9 @@ def test_intervals_are_said_from_low_to_high(one: float, other: float) -> None:
 
 @settings(max_examples=40)
 @given(st.lists(figures(), min_size=1, max_size=3), st.sampled_from([COST, "npv_usd"]))
-def test_a_study_recommends_no_plan_that_fails_its_users(plans: list[Figures], objective: str) -> None:
+def test_a_study_recommends_no_plan_that_fails_its_users(
+    plans: list[Figures], objective: str
+) -> None:
     lines = ["scenario,output,statistic,value,low,high"]
     slo_target = [
         "scenario,attainment_fraction,per,scope,confidence_fraction,stated,verdict,slo_met_fraction,slo_met_low,"
@@ -255,9 +309,13 @@ def test_a_study_recommends_no_plan_that_fails_its_users(plans: list[Figures], o
         lines.append(f"plan{i},npv_usd,mean,{-(plan[COST] or 0.0)!r},,")
         met = 20 if plan[SHORTFALL] == 0 else 3
         status = Verdict(met, 20, 0.9).status
-        slo_target.append(f"plan{i},0.99,month,workload,0.9,no,{status},{met / 20},0,1,{plan[SHORTFALL]!r},,,,,20")
+        slo_target.append(
+            f"plan{i},0.99,month,workload,0.9,no,{status},{met / 20},0,1,{plan[SHORTFALL]!r},,,,,20"
+        )
     files = {"percentiles": "\n".join(lines), "slo_target": "\n".join(slo_target)}
-    section = study_report.answer_section(contents_of({"kind": "study", "objective": objective}, files))
+    section = study_report.answer_section(
+        contents_of({"kind": "study", "objective": objective}, files)
+    )
     assert section is not None
     said = sentences(section)
     well = {f"plan{i}": plan[COST] for i, plan in enumerate(plans) if plan[SHORTFALL] == 0}
@@ -290,16 +348,21 @@ def test_the_ranking_is_what_comparing_every_pair_gives(plans: list[Figures]) ->
     judged = [served(f"p{i}", plan) for i, plan in enumerate(plans)]
     beaten = {plan.name: sum(beats(other, plan) for other in judged) for plan in judged}
     choice = choose(judged)
-    assert [plan.name for plan in choice.ranked] == sorted(beaten, key=lambda name: (beaten[name], int(name[1:])))
+    assert [plan.name for plan in choice.ranked] == sorted(
+        beaten, key=lambda name: (beaten[name], int(name[1:]))
+    )
     assert {plan.name for plan in choice.keeping} == {
         f"p{i}" for i, plan in enumerate(plans) if (plan[WORST] or 0.0) >= PROMISED - 5e-7
     }
 
 
 @given(st.lists(figures(), min_size=1, max_size=6))
-def test_the_cheapest_plan_that_meets_its_slo_target_is_on_the_frontier(plans: list[Figures]) -> None:
+def test_the_cheapest_plan_that_meets_its_slo_target_is_on_the_frontier(
+    plans: list[Figures],
+) -> None:
     judged = [served(f"p{i}", plan) for i, plan in enumerate(plans)]
-    best, edge = choose(judged).best, frontier(judged)
+    best = choose(judged).best
+    edge = frontier(judged)
     assert [plan.cost for plan in edge] == sorted(plan.cost or 0 for plan in edge)
     if best is not None:
         assert any(plan.cost == best.cost and plan.meets_slo for plan in edge)
@@ -314,11 +377,16 @@ def test_what_is_short_over_replications_is_short_whatever_one_of_them_shows() -
 
 
 @given(st.floats(-0.5, 0.5), st.floats(-0.5, 0.5), st.floats(0.1, 0.9))
-def test_what_chance_may_explain_is_not_called_a_difference(one: float, other: float, cost: float) -> None:
+def test_what_chance_may_explain_is_not_called_a_difference(
+    one: float, other: float, cost: float
+) -> None:
     low, high = sorted((one, other))
     assume(low != high)
     kept = record_of(19)
-    plans = [served("base", {ATTAINED: 1.0, COST: 1.0}, kept), served("rival", {ATTAINED: 1.0, COST: cost}, kept)]
+    plans = [
+        served("base", {ATTAINED: 1.0, COST: 1.0}, kept),
+        served("rival", {ATTAINED: 1.0, COST: cost}, kept),
+    ]
     summary = {
         "saving_interval_fraction": {"rival": [low, high]},
         "replications": {"rival": {"words": "nine of ten replications"}},
@@ -332,9 +400,13 @@ def test_nothing_served_is_not_called_cheap() -> None:
     assert recommendation(nothing, "a", {}) == "None of these plans had a request to serve."
 
 
-def test_real_plans_are_judged_by_their_own_tables(planner: Planner, write: Write, tiny: str, tmp_path: Path) -> None:
+def test_real_plans_are_judged_by_their_own_tables(
+    planner: Planner, write: Write, tiny: str, tmp_path: Path
+) -> None:
     """Fleets from far too small to roomy: in the sweep, the comparison and the terminal the same plan is taken."""
-    write(tiny.replace("requests_per_s: 5", "requests_per_s: 900").replace("mean: 500", "mean: 2000"))
+    write(
+        tiny.replace("requests_per_s: 5", "requests_per_s: 900").replace("mean: 500", "mean: 2000")
+    )
     swept = planner("sweep", "tiny.yaml", "--vary", "clusters.h200.nodes=0,2,12,16", "--set", "clusters.mi325x=null",
                     "--out", "s")  # fmt: skip
     assert swept.code == 0, swept.err
@@ -355,7 +427,8 @@ def test_real_plans_are_judged_by_their_own_tables(planner: Planner, write: Writ
     names = {"roomy": "12", "poor": cheapest["clusters.h200.nodes"]}
     for name, count in names.items():
         write(
-            f"extends: tiny.yaml\nname: {name}\nclusters: {{mi325x: null, h200: {{nodes: {count}}}}}\n", f"{name}.yaml"
+            f"extends: tiny.yaml\nname: {name}\nclusters: {{mi325x: null, h200: {{nodes: {count}}}}}\n",
+            f"{name}.yaml",
         )
     compared = planner("compare", "roomy.yaml", "poor.yaml", "--out", "c", "--fail-on-miss")
     assert compared.code == 0, compared.err

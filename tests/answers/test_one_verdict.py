@@ -35,7 +35,9 @@ def random_plan(seed: int) -> tuple[list[str], int]:
         "finance.discount_rate_per_year": draw.choice([0.0, 0.1]),
         "finance.tax": draw.choice(["null", "{rate_fraction: 0.25}"]),
     }
-    return [word for path, value in settings.items() for word in ("--set", f"{path}={value}")], draw.choice([1, 3, 19])
+    return [
+        word for path, value in settings.items() for word in ("--set", f"{path}={value}")
+    ], draw.choice([1, 3, 19])
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2, 3, 4, 6, 7, 8])
@@ -44,11 +46,16 @@ def test_a_random_plans_surfaces_agree_and_its_sums_add_up(
 ) -> None:
     write()
     settings, number = random_plan(seed)
-    outcome = planner("run", "tiny.yaml", *settings, "-n", number, "--advise", "--out", "o", "--fail-on-miss")
+    outcome = planner(
+        "run", "tiny.yaml", *settings, "-n", number, "--advise", "--out", "o", "--fail-on-miss"
+    )
     summary = json.loads((tmp_path / "o" / "summary.json").read_text())
     record = summary["verdict"]
     assert planner("memo", "o", "-q").code == 0
-    for text in (outcome.out, *((tmp_path / "o" / name).read_text() for name in ("report.html", "memo.md"))):
+    for text in (
+        outcome.out,
+        *((tmp_path / "o" / name).read_text() for name in ("report.html", "memo.md")),
+    ):
         assert statuses(text) == {record["status"]}
     assert outcome.code == (0 if record["status"] == "MET" else 3)
     assert record["met_low_fraction"] <= record["met_fraction"] <= record["met_high_fraction"]
@@ -61,8 +68,16 @@ def test_a_random_plans_surfaces_agree_and_its_sums_add_up(
     for low, high in (summary["replications"] or {"intervals": {}})["intervals"].values():
         assert low <= high
     if (remedy := summary.get("remedy")) is not None and remedy["cluster"] is not None:
-        more = ("--set", f"clusters.{remedy['cluster']}.nodes={remedy['nodes_in_all']}", "--out", "p", "--fail-on-miss")
-        assert planner("run", "tiny.yaml", *settings, *more).code == 0  # 19 replications unless stated
+        more = (
+            "--set",
+            f"clusters.{remedy['cluster']}.nodes={remedy['nodes_in_all']}",
+            "--out",
+            "p",
+            "--fail-on-miss",
+        )
+        assert (
+            planner("run", "tiny.yaml", *settings, *more).code == 0
+        )  # 19 replications unless stated
 
 
 @pytest.mark.parametrize(
@@ -76,14 +91,24 @@ def test_the_surfaces_of_several_plans_agree_and_none_recommends_what_is_not_met
     planner: Planner, write: Write, tmp_path: Path, command: tuple[str, ...]
 ) -> None:
     write()
-    write("extends: tiny.yaml\nname: small\nclusters: {h200: {nodes: 0}, mi325x: {nodes: 0}}\n", "small.yaml")
-    write("name: s\nscenarios:\n  tiny: {extends: tiny.yaml}\n  small: {extends: small.yaml}\n", "s.yaml")
+    write(
+        "extends: tiny.yaml\nname: small\nclusters: {h200: {nodes: 0}, mi325x: {nodes: 0}}\n",
+        "small.yaml",
+    )
+    write(
+        "name: s\nscenarios:\n  tiny: {extends: tiny.yaml}\n  small: {extends: small.yaml}\n",
+        "s.yaml",
+    )
     outcome = planner(*command, "--out", "o", "--fail-on-miss", "--json")
     assert outcome.code == 3  # too few replications for any MET
     verdicts = json.loads(outcome.out)["verdicts"]
-    assert {name: record["status"] for name, record in verdicts.items()} == {"tiny": "INCONCLUSIVE", "small": "MISSED"}
+    assert {name: record["status"] for name, record in verdicts.items()} == {
+        "tiny": "INCONCLUSIVE",
+        "small": "MISSED",
+    }
     assert planner("memo", "o", "-q").code == 0
-    memo, page = (tmp_path / "o" / "memo.md").read_text(), (tmp_path / "o" / "report.html").read_text()
+    memo = (tmp_path / "o" / "memo.md").read_text()
+    page = (tmp_path / "o" / "report.html").read_text()
     assert "None of these plans is known to meet its SLO target" in memo
     assert "None of these plans is known to meet its SLO target" in page
     for text in (memo, page):
@@ -105,6 +130,8 @@ def test_a_remedy_that_is_named_meets_the_target_when_it_is_carried_out(
     assert f"{remedy['nodes']} more node" in " ".join(outcome.out.split())
     printed = re.search(r"--set (clusters\.\S+=\d+);", outcome.out)
     assert printed is not None
-    assert printed[1] == f"clusters.{remedy['cluster']}.nodes={1 + remedy['nodes']}"  # each has one as stated
+    assert (
+        printed[1] == f"clusters.{remedy['cluster']}.nodes={1 + remedy['nodes']}"
+    )  # each has one as stated
     more = (*short, "--set", printed[1], "--out", "p", "--fail-on-miss")
     assert planner("run", "tiny.yaml", *more).code == 0

@@ -37,7 +37,9 @@ PERCENTILES = "scenario,output,statistic,value,low,high\n" + "".join(
         ("p50", 1.0, "", ""), ("p90", 1.3, "", ""), ("p95", 1.5, "", ""),
     )
 )  # fmt: skip
-SERVICE = "".join(f"{name},{ATTAINED},mean,0.999,,\n{name},{SHED},mean,0,,\n" for name in ("mixed", "all-b200"))
+SERVICE = "".join(
+    f"{name},{ATTAINED},mean,0.999,,\n{name},{SHED},mean,0,,\n" for name in ("mixed", "all-b200")
+)
 PROMISE = (
     "scenario,attainment_fraction,per,scope,confidence_fraction,stated,verdict,slo_met_fraction,slo_met_low,slo_met_high,"
     "shortfall_fraction,first_missed_month,best_fraction,best_low,best_high,replications\n"
@@ -93,7 +95,9 @@ UNCERTAIN = (
 
 def answered(percentiles: str, *, manifest: dict[str, Any] = MANIFEST, **files: str) -> Contents:
     """Return a study of these statistics, in which every plan meets its SLO target."""
-    return contents_of(manifest, {"percentiles": percentiles + SERVICE, "slo_target": PROMISE, **files})
+    return contents_of(
+        manifest, {"percentiles": percentiles + SERVICE, "slo_target": PROMISE, **files}
+    )
 
 
 def study(without: str = "") -> Contents:
@@ -137,14 +141,15 @@ def test_the_tornado_is_widest_first() -> None:
     body = hangs[hangs.index("<tbody>") :]
     assert body.index("growth, all workloads") < body.index("pue")
     assert hangs.count("<svg") == 1, "the tornadoes are drawn"
-    row = (
-        r'<th scope="row">growth, all[^<]*</th><td[^>]*>[^<]*</td><td class="number">([^<]*)</td>.*?>([^<]*)</td></tr>'
-    )
+    row = r'<th scope="row">growth, all[^<]*</th><td[^>]*>[^<]*</td><td class="number">([^<]*)</td>.*?>([^<]*)</td></tr>'  # noqa: E501
     first = re.search(row, hangs)
     assert first
     assert first.groups() == ("$0.130", "$0.0800")  # at P10, then at P90: more growth is cheaper
     assert "mixed and all-b200 change places within the range of pue." in hangs
-    assert "Share of the variance of mixed: pue 20%. Bars of the inputs not named here may be noise." in hangs
+    assert (
+        "Share of the variance of mixed: pue 20%. Bars of the inputs not named here may be noise."
+        in hangs
+    )
     assert ">1.2 to 1.4 ratio<" in hangs
     assert "Sobol: share of the variance" in hangs
     assert "25.0%" in hangs
@@ -161,10 +166,14 @@ def test_a_table_that_is_not_there_takes_its_part_away(name: str) -> None:
 
 def test_the_best_may_be_the_baseline() -> None:
     better = PERCENTILES.replace(
-        "mixed,cost_per_million_tokens_usd,mean,0.1000", "mixed,cost_per_million_tokens_usd,mean,0.0100"
+        "mixed,cost_per_million_tokens_usd,mean,0.1000",
+        "mixed,cost_per_million_tokens_usd,mean,0.0100",
     )
     page = build_report(answered(better, decision=DECISION)).decode()
-    assert "It is the baseline, mixed. Against the next best, all-b200, it is better in 10% of replications" in page
+    assert (
+        "It is the baseline, mixed. Against the next best, all-b200, it is better in 10% of replications"
+        in page
+    )
 
 
 def headline_of_page(contents: Contents) -> str:
@@ -180,7 +189,9 @@ def test_where_more_is_better_the_highest_wins() -> None:
 
 def test_a_difference_within_its_error_is_called_so() -> None:
     contents = answered(PERCENTILES, decision=DECISION.replace("-0.025,-0.015", "-0.045,0.005"))
-    assert "−$0.0450 to $0.00500 with 95% confidence, cannot be told from none" in headline_of_page(contents)
+    assert "−$0.0450 to $0.00500 with 95% confidence, cannot be told from none" in headline_of_page(
+        contents
+    )
 
 
 def test_one_scenario_has_no_baseline_and_failed_ones_no_figure() -> None:
@@ -188,7 +199,9 @@ def test_one_scenario_has_no_baseline_and_failed_ones_no_figure() -> None:
     alone = "".join(line for line in lines if not line.startswith("all-b200"))
     assert headline_of_page(answered(alone)).endswith("It is MET 198/200.")
     empty = lines[0] + "mixed,cost_per_million_tokens_usd,mean,,,\n"
-    assert headline_of_page(answered(empty)).startswith("No replication of any scenario could be run")
+    assert headline_of_page(answered(empty)).startswith(
+        "No replication of any scenario could be run"
+    )
 
 
 @pytest.mark.parametrize("design", ["tornado", "sobol"])
@@ -202,7 +215,9 @@ def test_a_designed_study_says_what_its_headline_is_of(design: str) -> None:
     assert "P95" not in page
 
 
-def test_a_comparison_says_who_is_cheaper_and_why(planner: Planner, write: Write, tiny: str, tmp_path: Path) -> None:
+def test_a_comparison_says_who_is_cheaper_and_why(
+    planner: Planner, write: Write, tiny: str, tmp_path: Path
+) -> None:
     write()
     write(tiny.replace("name: tiny", "name: dear").replace("nodes: 4", "nodes: 9"), "dear.yaml")
     assert planner("compare", "dear.yaml", "tiny.yaml", "--out", "o", "-q").code == 0
@@ -216,7 +231,9 @@ def test_a_comparison_says_who_is_cheaper_and_why(planner: Planner, write: Write
     assert (tmp_path / "o" / "report.html").read_bytes() == before
 
 
-def test_a_comparison_won_by_the_baseline(planner: Planner, write: Write, tiny: str, tmp_path: Path) -> None:
+def test_a_comparison_won_by_the_baseline(
+    planner: Planner, write: Write, tiny: str, tmp_path: Path
+) -> None:
     write()
     write(tiny.replace("name: tiny", "name: dear").replace("nodes: 4", "nodes: 9"), "dear.yaml")
     assert planner("compare", "tiny.yaml", "dear.yaml", "--out", "o", "-q").code == 0
@@ -229,9 +246,13 @@ def test_a_plan_that_does_less_is_not_called_cheapest(
 ) -> None:
     busy = tiny.replace("requests_per_s: 5", "requests_per_s: 800")
     write(busy)
-    write(busy.replace("name: tiny", "name: starved").replace("nodes: 4", "nodes: 1"), "starved.yaml")
+    write(
+        busy.replace("name: tiny", "name: starved").replace("nodes: 4", "nodes: 1"), "starved.yaml"
+    )
     write(busy.replace("name: tiny", "name: lean").replace("nodes: 3", "nodes: 1"), "lean.yaml")
-    assert planner("compare", "tiny.yaml", "starved.yaml", "lean.yaml", "--out", "o", "-q").code == 0
+    assert (
+        planner("compare", "tiny.yaml", "starved.yaml", "lean.yaml", "--out", "o", "-q").code == 0
+    )
     found = json.loads((tmp_path / "o" / "summary.json").read_text())
     served = {name: own["slo_attainment_fraction"] for name, own in found["scenarios"].items()}
     cost = {name: own["cost_per_million_tokens_usd"] for name, own in found["scenarios"].items()}
@@ -244,23 +265,49 @@ def test_a_plan_that_does_less_is_not_called_cheapest(
     assert f"({interval_words(-low, -high)} in nine of ten replications)" in page
 
 
-def test_a_sweep_shows_its_cheapest_points_first(planner: Planner, write: Write, tmp_path: Path) -> None:
+def test_a_sweep_shows_its_cheapest_points_first(
+    planner: Planner, write: Write, tmp_path: Path
+) -> None:
     write()
-    assert planner("sweep", "tiny.yaml", "--vary", "clusters.h200.nodes=2,4,8", "--out", "o", "-q").code == 0
+    assert (
+        planner(
+            "sweep", "tiny.yaml", "--vary", "clusters.h200.nodes=2,4,8", "--out", "o", "-q"
+        ).code
+        == 0
+    )
     page = (tmp_path / "o" / "report.html").read_text()
     said = "Of 3 combinations 3 meet the SLO target in the base case; cheapest: nodes, h200 = 2, $"
     assert said in page
-    assert [int(n) for n in re.findall(r'<tr><th class="number" scope="row">(\d+)<', page)] == [2, 4, 8]
+    assert [int(n) for n in re.findall(r'<tr><th class="number" scope="row">(\d+)<', page)] == [
+        2,
+        4,
+        8,
+    ]
     assert "SLO target: 99% per month and workload." in page
     (picture,) = re.findall(r'<div class="picture"[^>]*><svg.*?</svg></div>', page, re.DOTALL)
-    assert picture.count("<circle") == 3 + 1 + 4  # three points, the one to take again, and the legend
+    assert (
+        picture.count("<circle") == 3 + 1 + 4
+    )  # three points, the one to take again, and the legend
 
 
-def test_a_study_writes_and_rebuilds_its_report(planner: Planner, write: Write, tmp_path: Path) -> None:
+def test_a_study_writes_and_rebuilds_its_report(
+    planner: Planner, write: Write, tmp_path: Path
+) -> None:
     write()
     write("name: s\nscenarios:\n  tiny: {extends: tiny.yaml}\nuncertain:\n"
           "  site.pue_ratio: {kind: pert, low: 1.1, mode: 1.2, high: 1.5}\n", "s.yaml")  # fmt: skip
-    arguments = ("montecarlo", "s.yaml", "-n", "8", "--workers", "1", "--no-charts", "--out", "o", "-q")
+    arguments = (
+        "montecarlo",
+        "s.yaml",
+        "-n",
+        "8",
+        "--workers",
+        "1",
+        "--no-charts",
+        "--out",
+        "o",
+        "-q",
+    )
     assert planner(*arguments).code == 0
     before = {path.name: path.read_bytes() for path in (tmp_path / "o").iterdir()}
     page = before["report.html"].decode()
@@ -278,7 +325,10 @@ def test_a_study_writes_and_rebuilds_its_report(planner: Planner, write: Write, 
         ("workloads.chat.growth.per_year", "growth per year, chat"),
         ("clusters.h200*.accelerator_price_usd", "accelerator price, h200"),
         ("finance.discount_rate_per_year", "discount rate per year"),
-        ("throughput_error.MI325X.vllm.llama-3.1-70b", "throughput against the formula, MI325X.vllm.llama-3.1-70b"),
+        (
+            "throughput_error.MI325X.vllm.llama-3.1-70b",
+            "throughput against the formula, MI325X.vllm.llama-3.1-70b",
+        ),
         ("seed", "seed"),
     ],
 )
@@ -300,7 +350,10 @@ def test_bars_within_noise_are_known() -> None:
         "a,,tornado,y,at_p10,1,0.8,1.2\n"
         "a,,tornado,y,at_p90,1.1,0.9,1.3\n"
     )
-    found = {panel.method: panel.noise for panel in panels(rows_of(contents_of(MANIFEST, {"sensitivity": rows})))}
+    found = {
+        panel.method: panel.noise
+        for panel in panels(rows_of(contents_of(MANIFEST, {"sensitivity": rows})))
+    }
     assert found == {"conditional-mean": {"y"}, "tornado": {"y"}}
 
 
@@ -309,7 +362,9 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Contents:
     """A comparison that tests only read."""
     place = tmp_path_factory.mktemp("compared")
     (place / "tiny.yaml").write_text(TINY)
-    (place / "dear.yaml").write_text(TINY.replace("name: tiny", "name: dear").replace("nodes: 4", "nodes: 9"))
+    (place / "dear.yaml").write_text(
+        TINY.replace("name: tiny", "name: dear").replace("nodes: 4", "nodes: 9")
+    )
     api.compare([place / "dear.yaml", place / "tiny.yaml"], place / "o", replications=2)
     return read_contents(place / "o")
 
@@ -321,7 +376,8 @@ def bodies(contents: Contents) -> dict[str, str]:
 def test_a_plan_is_read_by_itself(compared: Contents) -> None:
     assert compared.plans == ["dear", "tiny"]
     own = compared.of_plan("tiny")
-    ledger, whole = own.table("ledger"), compared.table("ledger")
+    ledger = own.table("ledger")
+    whole = compared.table("ledger")
     assert ledger is not None
     assert whole is not None
     assert "scenario" not in ledger
@@ -346,10 +402,18 @@ def test_every_plan_has_its_timelines_and_no_two_charts_one_name(compared: Conte
 def test_the_money_of_every_plan_is_that_of_its_measures(compared: Contents) -> None:
     measures = compared.table("comparison")
     assert measures is not None
-    rows = zip(measures.texts("scenario"), measures.texts("measure"), measures.numbers("value"), strict=True)
+    rows = zip(
+        measures.texts("scenario"),
+        measures.texts("measure"),
+        measures.numbers("value"),
+        strict=True,
+    )
     costs = {scenario: value for scenario, measure, value in rows if measure == "cost_usd"}
     (row,) = re.findall(r'<th scope="row">all of it</th>(.*?)</tr>', bodies(compared)["money"])
-    assert re.findall(r"<td[^>]*>([^<]+)</td>", row) == [dollars(costs["dear"]), dollars(costs["tiny"])]
+    assert re.findall(r"<td[^>]*>([^<]+)</td>", row) == [
+        dollars(costs["dear"]),
+        dollars(costs["tiny"]),
+    ]
 
 
 def test_assumptions_are_merged_where_plans_agree(compared: Contents) -> None:
@@ -365,7 +429,9 @@ def test_the_model_error_is_there(compared: Contents) -> None:
     assert "The model's own measured error".replace("'", "&#39;") in bodies(compared)["error"]
 
 
-def test_measures_are_shown_with_their_definitions(compared: Contents, write: Write, tmp_path: Path) -> None:
+def test_measures_are_shown_with_their_definitions(
+    compared: Contents, write: Write, tmp_path: Path
+) -> None:
     write_run(simulate(load_scenario(write()), seed=3), tmp_path / "run")
     contents = read_contents(tmp_path / "run")
     for each in (compared, contents):
@@ -388,13 +454,20 @@ def test_a_study_whose_plans_cannot_run_as_stated_still_has_a_report(
     write()
     write("name: s\nscenarios:\n  tiny: {extends: tiny.yaml}\n", "s.yaml")
     monkeypatch.setattr("planner.answers.study.simulate", refuse)
-    assert planner("montecarlo", "s.yaml", "-n", "8", "--workers", "1", "--no-charts", "--out", "o", "-q").code == 0
+    assert (
+        planner(
+            "montecarlo", "s.yaml", "-n", "8", "--workers", "1", "--no-charts", "--out", "o", "-q"
+        ).code
+        == 0
+    )
     found = bodies(read_contents(tmp_path / "o"))
     assert list(found) == [key for key in QUESTIONS if key not in ("money", "losses")]
 
 
 @pytest.mark.parametrize("method", ["tornado", "sobol"])
-def test_a_designed_study_answers_everything(planner: Planner, write: Write, tmp_path: Path, method: str) -> None:
+def test_a_designed_study_answers_everything(
+    planner: Planner, write: Write, tmp_path: Path, method: str
+) -> None:
     write()
     write("name: s\nscenarios:\n  one: {extends: tiny.yaml}\n"
           "  two: {extends: tiny.yaml, set: {site: {pue_ratio: 1.6}}}\n"
@@ -402,7 +475,20 @@ def test_a_designed_study_answers_everything(planner: Planner, write: Write, tmp
           "throughput_error: false\n",
           "s.yaml")  # fmt: skip
     assert (
-        planner("sensitivity", "s.yaml", "--method", method, "-n", "4", "--workers", "1", "--out", "o", "-q").code == 0
+        planner(
+            "sensitivity",
+            "s.yaml",
+            "--method",
+            method,
+            "-n",
+            "4",
+            "--workers",
+            "1",
+            "--out",
+            "o",
+            "-q",
+        ).code
+        == 0
     )
     contents = read_contents(tmp_path / "o")
     found = bodies(contents)

@@ -24,13 +24,16 @@ ROOT = Path(__file__).parents[2]
 def main() -> int:
     """Attack, print a line for each part, and fail where anything was found."""
     parser = argparse.ArgumentParser(prog="python -m tests.attack")
-    parser.add_argument("--fuzz", type=int, default=100_000, help="spoiled inputs; 0 leaves them out")
+    parser.add_argument(
+        "--fuzz", type=int, default=100_000, help="spoiled inputs; 0 leaves them out"
+    )
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--flips", type=int, default=100)
     parser.add_argument("--writers", type=int, default=10, help="pairs of writers into one folder")
     parser.add_argument("--seed", type=int, default=1)
     chosen = parser.parse_args()
-    chance, findings = random.Random(chosen.seed), Findings()
+    chance = random.Random(chosen.seed)
+    findings = Findings()
     parts: dict[str, Callable[[Path], str]] = {
         "kills": lambda place: kill_often(place, chosen.kills, chance, findings),
         "flipped bits": lambda place: flip_bits(place, chosen.flips, chance, findings),
@@ -49,7 +52,15 @@ def main() -> int:
     if chosen.fuzz:
         journal = ROOT / "build" / "fuzz.json"
         journal.parent.mkdir(exist_ok=True)
-        command = [sys.executable, "-m", "tests.fuzz", "--count", str(chosen.fuzz), "--journal", str(journal)]
+        command = [
+            sys.executable,
+            "-m",
+            "tests.fuzz",
+            "--count",
+            str(chosen.fuzz),
+            "--journal",
+            str(journal),
+        ]
         failed |= subprocess.run(command, cwd=ROOT, check=False).returncode != 0
     return int(failed)
 

@@ -11,7 +11,8 @@ from typing import Any
 from planner import files
 
 OPERATIONS = ("unlink", "replace", "rename", "rmdir", "mkdir", "fsync", "ftruncate", "pwrite")
-KILLED, FAILED = 86, 87
+KILLED = 86
+FAILED = 87
 """Exit codes of a process that was killed where it should be, and of one that failed otherwise."""
 
 
@@ -33,7 +34,8 @@ def _forked(work: Callable[[], object], after: int, *, exchange: bool) -> tuple[
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
-        code, taken = FAILED, [0]
+        code = FAILED
+        taken = [0]
         try:
             _arm(after, taken, exchange=exchange)
             work()

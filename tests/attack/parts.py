@@ -49,7 +49,9 @@ LOADED = (
     "scipy.special",
 )
 GROWTH = "date,multiplier\n2026-01-01,1\n2026-03-01,1.5\n"
-GROWING = TINY.replace("requests_per_s: 5\n", "requests_per_s: 5\n    growth: {kind: csv, file: growth.csv}\n")
+GROWING = TINY.replace(
+    "requests_per_s: 5\n", "requests_per_s: 5\n    growth: {kind: csv, file: growth.csv}\n"
+)
 SIZED = (
     GROWING
     + """\
@@ -66,7 +68,10 @@ COMMANDS: dict[str, tuple[list[str], list[str]]] = {
     "run": (["run", "tiny.yaml", "--replications", "1"], []),
     "sweep": (["sweep", "tiny.yaml", "--vary", "clusters.h200.nodes=3,4", "--yes"], ["--resume"]),
     "montecarlo": (["montecarlo", "study.yaml", "-n", "12", *ONE], ["--resume"]),
-    "size": (["size", "sized.yaml", "-n", "2", "--confirmations", "4", "--workers", "1"], ["--resume"]),
+    "size": (
+        ["size", "sized.yaml", "-n", "2", "--confirmations", "4", "--workers", "1"],
+        ["--resume"],
+    ),
     "actuals": (["actuals", "study.yaml", "seen", "-n", "32", "--workers", "1"], []),
 }
 """Commands that are killed: the words of the call, and what is added to go on."""
@@ -105,7 +110,9 @@ def corpus(place: Path) -> None:
 def answers(folder: Path) -> dict[str, str]:
     """Return the hashes of a finished folder's files, which are its answer; but a data dictionary holds its name."""
     manifest = json.loads((folder / "manifest.json").read_bytes())
-    return {name: digest for name, digest in manifest["files"].items() if name != "datapackage.json"}
+    return {
+        name: digest for name, digest in manifest["files"].items() if name != "datapackage.json"
+    }
 
 
 def faults_of(folder: Path) -> list[str]:
@@ -116,7 +123,8 @@ def faults_of(folder: Path) -> list[str]:
     return [
         name
         for name, digest in listed.items()
-        if not (folder / name).is_file() or hashlib.sha256((folder / name).read_bytes()).hexdigest() != digest
+        if not (folder / name).is_file()
+        or hashlib.sha256((folder / name).read_bytes()).hexdigest() != digest
     ]
 
 
@@ -131,7 +139,9 @@ def call(place: Path, words: Sequence[str]) -> None:
     main()
 
 
-def tried(place: Path, words: Sequence[str], after: int = sys.maxsize, *, exchange: bool = True) -> bool:
+def tried(
+    place: Path, words: Sequence[str], after: int = sys.maxsize, *, exchange: bool = True
+) -> bool:
     """Call a command in a process of its own, killed at an operation; say whether it was."""
     return killed_at(lambda: call(place, words), after, exchange=exchange)
 
@@ -148,7 +158,8 @@ def kill_often(place: Path, count: int, chance: random.Random, findings: Finding
         wanted = [*words, "--out", "wanted", "--seed", "2"]
         operations = operations_of(functools.partial(call, place, wanted))
         for _ in range(share):
-            after, exchange = chance.randrange(operations), chance.random() < 0.7
+            after = chance.randrange(operations)
+            exchange = chance.random() < 0.7
             where = f"{name} killed at operation {after} of {operations}, exchange {exchange}"
             shutil.rmtree(place / "o", ignore_errors=True)
             with_earlier = chance.random() < 0.7
@@ -168,7 +179,9 @@ def _look(place: Path, where: str, findings: Findings, *, in_sight: bool) -> Non
     if "Traceback" in said:
         findings.tracebacks.append(f"{where}: {said[-400:]}")
     if faults := faults_of(place / "o"):
-        findings.silent_wrongs.append(f"{where}: looks finished, but {faults[:3]} are not what is listed")
+        findings.silent_wrongs.append(
+            f"{where}: looks finished, but {faults[:3]} are not what is listed"
+        )
     if in_sight and not (place / "o" / "manifest.json").exists():
         findings.lost.append(f"{where}: earlier results are out of sight")
 
@@ -178,7 +191,9 @@ def _go_on(place: Path, words: Sequence[str], where: str, findings: Findings) ->
     try:
         assert not tried(place, words)
     except AssertionError as error:
-        findings.lost.append(f"{where}: cannot go on: {error}: {(place / 'said.txt').read_text()[-400:]}")
+        findings.lost.append(
+            f"{where}: cannot go on: {error}: {(place / 'said.txt').read_text()[-400:]}"
+        )
         return
     _look(place, f"{where}, gone on", findings, in_sight=True)
     if answers(place / "o") != answers(place / "wanted"):
@@ -200,7 +215,9 @@ def flip_bits(place: Path, count: int, chance: random.Random, findings: Findings
         is_stopped = chance.random() < 0.5
         shutil.rmtree(place / "o")
         shutil.copytree(place / ("stopped" if is_stopped else "wanted"), place / "o")
-        within = sorted(path for path in (place / "o").rglob("*") if path.is_file() and path.stat().st_size)
+        within = sorted(
+            path for path in (place / "o").rglob("*") if path.is_file() and path.stat().st_size
+        )
         path = chance.choice(within)
         content = bytearray(path.read_bytes())
         content[chance.randrange(len(content))] ^= 1 << chance.randrange(8)
@@ -229,10 +246,18 @@ def _resumed(place: Path, words: Sequence[str], where: str, findings: Findings) 
 
 def started(place: Path, words: Sequence[str]) -> subprocess.Popen[str]:
     """Start the command line as a process of its own."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), os.environ.get("PYTHONPATH", "")))}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join((str(ROOT), os.environ.get("PYTHONPATH", ""))),
+    }
     command = [sys.executable, "-m", "planner.cli.app", *words]
     return subprocess.Popen(
-        command, cwd=place, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command,
+        cwd=place,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
 
 
@@ -251,7 +276,11 @@ def two_writers(place: Path, count: int, findings: Findings) -> str:
             refused += code == 2 and "is being written by process" in said
             if "Traceback" in said or code not in (0, 2):
                 findings.tracebacks.append(f"two writers {number}: {code}: {said[-400:]}")
-        good = [answers(place / f"wanted{place_ + 1}") for place_, (_, code) in enumerate(ended) if code == 0]
+        good = [
+            answers(place / f"wanted{place_ + 1}")
+            for place_, (_, code) in enumerate(ended)
+            if code == 0
+        ]
         if not good or answers(place / "o") not in good or faults_of(place / "o"):
             findings.silent_wrongs.append(f"two writers {number}: the folder is neither's: {ended}")
     return f"{count} pairs, {refused} refused while the other wrote"
@@ -261,10 +290,23 @@ def two_writers(place: Path, count: int, findings: Findings) -> str:
 def _dask(place: Path, stale: Path) -> Iterator[str]:
     """Start a scheduler, and a worker that stands in another folder."""
     file = place / "scheduler.json"
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), os.environ.get("PYTHONPATH", "")))}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join((str(ROOT), os.environ.get("PYTHONPATH", ""))),
+    }
     quiet = {"env": environment, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     dask = [sys.executable, "-m", "dask"]
-    words = [*dask, "scheduler", "--host", "127.0.0.1", "--port", "0", "--scheduler-file", str(file), "--no-dashboard"]
+    words = [
+        *dask,
+        "scheduler",
+        "--host",
+        "127.0.0.1",
+        "--port",
+        "0",
+        "--scheduler-file",
+        str(file),
+        "--no-dashboard",
+    ]
     processes = [subprocess.Popen(words, cwd=place, **quiet)]  # type: ignore[call-overload]
     try:
         end = time.monotonic() + 60
@@ -291,7 +333,8 @@ def stale_worker(place: Path, findings: Findings) -> str:
     assert not tried(place, [*words, "--out", "wanted"])
     with _dask(place, place / "stale") as address:
         process = started(place, [*words, "--out", "o", "--scheduler", address])
-        said, code = process.communicate(timeout=LIMIT_S)[1], process.returncode
+        said = process.communicate(timeout=LIMIT_S)[1]
+        code = process.returncode
     if code or answers(place / "o") != answers(place / "wanted"):
         findings.silent_wrongs.append(f"stale worker: {code}: {said[-400:]}")
     return "the same bytes as without it"

@@ -10,7 +10,9 @@ import pytest
 from tests.attack import parts
 
 
-def test_a_command_that_is_killed_once_goes_on_to_its_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_that_is_killed_once_goes_on_to_its_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(parts, "COMMANDS", {"run": parts.COMMANDS["run"]})
     findings = parts.Findings()
     assert parts.kill_often(tmp_path, 1, random.Random(1), findings).startswith("1 of run (")

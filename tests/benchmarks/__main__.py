@@ -8,7 +8,9 @@ from __future__ import annotations
 import os
 import time
 
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before numpy: one thread, as replications run side by side
+os.environ.setdefault(
+    "OPENBLAS_NUM_THREADS", "1"
+)  # before numpy: one thread, as replications run side by side
 
 from planner.plan.build import build_plan
 from planner.scenario.loading import load_scenario
@@ -21,13 +23,16 @@ from tests.benchmarks.waiting import REFERENCE, waiting_lines
 
 def main() -> None:
     """Measure and print."""
-    begun, lap = time.monotonic(), time.monotonic()
+    begun = time.monotonic()
+    lap = time.monotonic()
     waited = waiting_lines()
     first = next(waited)  # before anything is compiled
     plan = build_plan(load_scenario(REFERENCE))
     accelerators = sum(cluster.nodes * cluster.accelerators_per_node for cluster in plan.clusters)
     noise_ms = least_ms(noise_draw(plan), 20)
-    print(f"{REFERENCE.name}: {accelerators:,} accelerators, {len(plan.workloads)} workloads, {plan.hours:,} hours")
+    print(
+        f"{REFERENCE.name}: {accelerators:,} accelerators, {len(plan.workloads)} workloads, {plan.hours:,} hours"
+    )
     print(figure("its noise draw, ms", noise_ms), first, sep="\n", flush=True)
     for name, part in (
         ("waiting", waited),

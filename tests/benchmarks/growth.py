@@ -42,16 +42,24 @@ RULES = (
 def grown(clusters: int = 4, workloads: int = 4, times: int = 1) -> dict[str, object]:
     """The frozen reference, all there from the start, split over so many clusters and workloads, kinds in turn."""
     stated = yaml.safe_load(REFERENCE.read_text())
-    for part, count, size in (("clusters", clusters, "nodes"), ("workloads", workloads, "requests_per_s")):
+    for part, count, size in (
+        ("clusters", clusters, "nodes"),
+        ("workloads", workloads, "requests_per_s"),
+    ):
         kinds = list(stated[part].items())
         turns = list(itertools.islice(itertools.cycle(range(len(kinds))), count))
         stated[part] = {}
         for number, kind in enumerate(turns):
             name, one = kinds[kind]
-            total, parts, nth = one[size] * times, turns.count(kind), turns[:number].count(kind)
+            total = one[size] * times
+            parts = turns.count(kind)
+            nth = turns[:number].count(kind)
             # Whole nodes, as many together as before.
             share = total // parts + (nth < total % parts) if size == "nodes" else total / parts
-            stated[part][f"{name}-{nth}"] = {**{key: one[key] for key in one.keys() - {"online"}}, size: share}
+            stated[part][f"{name}-{nth}"] = {
+                **{key: one[key] for key in one.keys() - {"online"}},
+                size: share,
+            }
     return dict(stated)
 
 
@@ -67,17 +75,24 @@ class Cost(NamedTuple):
 
     def line(self) -> str:
         """Return its row of the table."""
-        ratios = (self.replication / self.noise, self.simpy / self.replication, self.replication / self.sheet)
+        ratios = (
+            self.replication / self.noise,
+            self.simpy / self.replication,
+            self.replication / self.sheet,
+        )
         cells = "".join(f"{'-' if math.isnan(ratio) else f'{ratio:,.1f}':>13}" for ratio in ratios)
         return f"{self.what:<30}{self.replication:>13,.1f}{cells}"
 
 
-HEAD = f"{'plan':<30}{'replication':>13}{'noise draws':>13}{'SimPy / it':>13}{'it / sheet':>13}   ms"
+HEAD = (
+    f"{'plan':<30}{'replication':>13}{'noise draws':>13}{'SimPy / it':>13}{'it / sheet':>13}   ms"
+)
 
 
 def noise_draw(plan: Plan) -> Callable[[], object]:
     """What numpy needs to draw the hourly noise of the run's demand: one normal per workload and hour."""
-    generator, shape = np.random.default_rng(1), (len(plan.workloads), plan.hours)
+    generator = np.random.default_rng(1)
+    shape = (len(plan.workloads), plan.hours)
     return lambda: generator.standard_normal(shape)
 
 
@@ -100,27 +115,43 @@ def growth_lines() -> Iterator[str]:
     """Measure months first, then rules, then clusters and workloads on a short horizon; yield each as it is known."""
     yield HEAD
     yield cost_of("36 months, as stated", yaml.safe_load(REFERENCE.read_text())).line()
-    months, rules, pairs = dict[int, Cost](), dict[int, Cost](), dict[tuple[int, int], Cost]()
+    months = dict[int, Cost]()
+    rules = dict[int, Cost]()
+    pairs = dict[tuple[int, int], Cost]()
     for count in MONTHS:
-        months[count] = cost_of(f"{count} month{'s' * (count > 1)}", grown(), f"horizon_months={count}")
+        months[count] = cost_of(
+            f"{count} month{'s' * (count > 1)}", grown(), f"horizon_months={count}"
+        )
         yield months[count].line()
     for count in MONTHS[-2:]:
         changes = (f"horizon_months={count}", RULES)
         rules[count] = cost_of(f"{count} months with rules", grown(), *changes, is_walked=False)
         yield rules[count].line()
-    tenfold = cost_of("36 months, ten times as large", grown(times=10), "horizon_months=36", is_walked=False)
+    tenfold = cost_of(
+        "36 months, ten times as large", grown(times=10), "horizon_months=36", is_walked=False
+    )
     yield tenfold.line()
     for pair in PAIRS:
-        what, is_walked = "{} clusters x {} workloads".format(*pair), math.prod(pair) <= _MOST_WALKED
-        pairs[pair] = cost_of(what, grown(*pair), f"horizon_months={WIDE_MONTHS}", is_walked=is_walked)
+        what = "{} clusters x {} workloads".format(*pair)
+        is_walked = math.prod(pair) <= _MOST_WALKED
+        pairs[pair] = cost_of(
+            what, grown(*pair), f"horizon_months={WIDE_MONTHS}", is_walked=is_walked
+        )
         yield pairs[pair].line()
     yield ""
-    one_ms, noise_ms = months[1].replication, months[36].noise
+    one_ms = months[1].replication
+    noise_ms = months[36].noise
     yield figure("fixed part: a replication of one month, ms", one_ms, at_most=FIXED_MS)
     yield figure("the same, in noise draws of 36 months", one_ms / noise_ms)
-    yield figure("ten times as large / one time", tenfold.replication / months[36].replication, at_most=3)
-    for count, cost in rules.items():  # in ten years the rules buy one and a half times the fleet, in 46 orders
-        ratio, at_most = cost.replication / months[count].replication, 2 if count <= 36 else None
+    yield figure(
+        "ten times as large / one time", tenfold.replication / months[36].replication, at_most=3
+    )
+    for (
+        count,
+        cost,
+    ) in rules.items():  # in ten years the rules buy one and a half times the fleet, in 46 orders
+        ratio = cost.replication / months[count].replication
+        at_most = 2 if count <= 36 else None
         yield figure(f"with rules / without, {count} months", ratio, at_most=at_most)
     for what, small, large, times in (
         ("months, 36 to 120", months[36], months[120], 120 / 36),
@@ -129,4 +160,6 @@ def growth_lines() -> Iterator[str]:
         ("clusters x workloads, 4 x 4 to 16 x 16", pairs[4, 4], pairs[16, 16], 16),
         ("clusters x workloads, 16 x 16 to 64 x 64", pairs[16, 16], pairs[64, 64], 16),
     ):
-        yield figure(f"power of {what}", math.log(large.replication / small.replication, times), at_most=1)
+        yield figure(
+            f"power of {what}", math.log(large.replication / small.replication, times), at_most=1
+        )

@@ -6,13 +6,18 @@ import time
 from collections.abc import Callable
 
 
-def figure(name: str, value: float, *, at_most: float | None = None, at_least: float | None = None) -> str:
+def figure(
+    name: str, value: float, *, at_most: float | None = None, at_least: float | None = None
+) -> str:
     """Return a line: the figure, its bar where there is one, and whether it is missed."""
-    bar, is_missed = "", False
+    bar = ""
+    is_missed = False
     if at_most is not None:
-        bar, is_missed = f"at most {at_most:g}", value > at_most
+        bar = f"at most {at_most:g}"
+        is_missed = value > at_most
     if at_least is not None:
-        bar, is_missed = f"at least {at_least:g}", value < at_least
+        bar = f"at least {at_least:g}"
+        is_missed = value < at_least
     return f"{name:<52} {value:9,.2f}  {bar}{', missed' if is_missed else ''}".rstrip()
 
 

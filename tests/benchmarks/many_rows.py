@@ -51,35 +51,49 @@ BATCH_S = 0.08
 KILLED_AT = 0.4
 LEAST_FREE_BYTES = 15_000_000_000
 _HEADLINES = objective_names()
-_SHORTFALL, _MONTHS = (_HEADLINES.index(name) for name in ("slo_shortfall_fraction", "slo_met_months"))
+_SHORTFALL, _MONTHS = (
+    _HEADLINES.index(name) for name in ("slo_shortfall_fraction", "slo_met_months")
+)
 
 
 _stream = np.random.Philox(key=[7, 0])
-_begin, _draw = _stream.state, np.random.Generator(_stream)
+_begin = _stream.state
+_draw = np.random.Generator(_stream)
 
 
 def made_up(setup: Setup, batches: Sequence[tuple[int, int]]) -> list[Rows]:
     """Return replications that their numbers decide, of the shape that a worker sends; batches are of one size."""
     rows, scenarios, months, series = batches[0][1] - batches[0][0], *_shape_of(setup)
-    inputs, headlines = len(setup.inputs), scenarios * len(_HEADLINES)
-    normals, uniforms = np.empty((len(batches), rows * (inputs + headlines))), np.empty((len(batches), rows, scenarios))
+    inputs = len(setup.inputs)
+    headlines = scenarios * len(_HEADLINES)
+    normals = np.empty((len(batches), rows * (inputs + headlines)))
+    uniforms = np.empty((len(batches), rows, scenarios))
     for place, (first, _) in enumerate(batches):
-        _begin["state"]["key"][1] = first  # a stream of its own for each batch, without the cost of making one
+        _begin["state"]["key"][1] = (
+            first  # a stream of its own for each batch, without the cost of making one
+        )
         _stream.state = _begin
         _draw.standard_normal(out=normals[place])
         _draw.random(out=uniforms[place])
     scores = normals[:, : rows * inputs].reshape(-1, rows, inputs)
-    figures = normals[:, rows * inputs :].reshape(-1, rows, scenarios, len(_HEADLINES)) + scores[:, :, :1, None]
-    figures = np.exp(SIGMA * math.sqrt(0.5) * figures) * (1.0 + APART * np.arange(scenarios)[:, None])
+    figures = (
+        normals[:, rows * inputs :].reshape(-1, rows, scenarios, len(_HEADLINES))
+        + scores[:, :, :1, None]
+    )
+    figures = np.exp(SIGMA * math.sqrt(0.5) * figures) * (
+        1.0 + APART * np.arange(scenarios)[:, None]
+    )
     short = uniforms >= np.array(KEPT)[np.arange(scenarios) % len(KEPT)]
     figures[..., _SHORTFALL] = np.where(short, 0.1, 0.0)
     figures[..., _MONTHS] = np.where(short, 6.0, months)
-    values, growth = np.exp(scores), 1.0 + np.arange(months) / 100.0
+    values = np.exp(scores)
+    growth = 1.0 + np.arange(months) / 100.0
     made = []
     for place, (first, last) in enumerate(batches):
         errors: tuple[tuple[int, int, str], ...] = ()
         if first % (rows * FAILS_EVERY) == 0 and scenarios > 1:
-            figures[place, 0, 1], errors = np.nan, ((first, 1, "PlannerError: made up"),)
+            figures[place, 0, 1] = np.nan
+            errors = ((first, 1, "PlannerError: made up"),)
         kept = series if setup.is_detailed(first) else 0
         made.append(
             Rows(
@@ -107,7 +121,9 @@ def _shape_of(setup: Setup) -> tuple[int, int, int]:
 _setups: dict[str, Setup] = {}
 
 
-def made_up_work(payload: bytes, digest: str, _: object, pieces: list[Piece]) -> tuple[list[Rows], float]:
+def made_up_work(
+    payload: bytes, digest: str, _: object, pieces: list[Piece]
+) -> tuple[list[Rows], float]:
     """Stand in for a Dask worker's work."""
     import pickle  # noqa: PLC0415 - a worker's own
 
@@ -116,7 +132,9 @@ def made_up_work(payload: bytes, digest: str, _: object, pieces: list[Piece]) ->
     return made_up(_setups[digest], [(first, last) for first, last, *_ in pieces]), BATCH_S
 
 
-def collect(file: Path, folder: Path, rows: int, scheduler: str | None, *, resume: bool, kill_at: int | None) -> None:
+def collect(
+    file: Path, folder: Path, rows: int, scheduler: str | None, *, resume: bool, kill_at: int | None
+) -> None:
     """Collect a study as the command does, on a cluster or in this process, and say how far it is, for a program.
 
     With ``kill_at`` this process ends like one that is killed from outside, when so many rows are done.
@@ -136,8 +154,20 @@ def collect(file: Path, folder: Path, rows: int, scheduler: str | None, *, resum
     def say(line: str) -> None:
         print(line, file=sys.stderr, flush=True)
 
-    with mock.patch.object(engines, "_work", made_up_work), mock.patch.object(Replicator, "run", run):
-        answer = study(file, rows, folder, workers=1, scheduler=scheduler, resume=resume, watch=watch, progress=say)
+    with (
+        mock.patch.object(engines, "_work", made_up_work),
+        mock.patch.object(Replicator, "run", run),
+    ):
+        answer = study(
+            file,
+            rows,
+            folder,
+            workers=1,
+            scheduler=scheduler,
+            resume=resume,
+            watch=watch,
+            progress=say,
+        )
     say(study_table(study_summary(answer.result)))
 
 
@@ -149,7 +179,9 @@ def cluster(place: Path) -> Iterator[str]:
     def dask(*arguments: str) -> None:
         command = [sys.executable, "-m", "dask", *arguments, "--no-dashboard"]
         nowhere = subprocess.DEVNULL
-        started.append(subprocess.Popen(command, cwd=ROOT, env=_environment(), stdout=nowhere, stderr=nowhere))
+        started.append(
+            subprocess.Popen(command, cwd=ROOT, env=_environment(), stdout=nowhere, stderr=nowhere)
+        )
 
     address = place / "scheduler.json"
     try:
@@ -158,7 +190,15 @@ def cluster(place: Path) -> Iterator[str]:
             time.sleep(0.1)
         found = json.loads(address.read_text())["address"]
         for _ in range(2):
-            dask("worker", found, "--nthreads", "1", "--no-nanny", "--local-directory", str(place / "spill"))
+            dask(
+                "worker",
+                found,
+                "--nthreads",
+                "1",
+                "--no-nanny",
+                "--local-directory",
+                str(place / "spill"),
+            )
         yield found
     finally:
         for process in reversed(started):
@@ -182,12 +222,17 @@ class Told:
     wall_s: float = 0.0
 
 
-def collector(file: Path, folder: Path, rows: int, address: str, kill_at: int | None = None) -> Told:
+def collector(
+    file: Path, folder: Path, rows: int, address: str, kill_at: int | None = None
+) -> Told:
     """Run a collector to its end, or until it is killed; it resumes what is there. ``-`` is no cluster but itself."""
     given = [str(file), str(folder), str(rows), address, "" if kill_at is None else str(kill_at)]
     command = [sys.executable, "-m", "tests.benchmarks.many_rows", "--collect", *given]
-    begin_s, told = time.monotonic(), Told()
-    process = subprocess.Popen(command, cwd=ROOT, env=_environment(), stdout=subprocess.PIPE, text=True)
+    begin_s = time.monotonic()
+    told = Told()
+    process = subprocess.Popen(
+        command, cwd=ROOT, env=_environment(), stdout=subprocess.PIPE, text=True
+    )
     assert process.stdout is not None
     with process.stdout:
         for line in process.stdout:
@@ -200,7 +245,8 @@ def collector(file: Path, folder: Path, rows: int, address: str, kill_at: int | 
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     assert process.returncode == (0 if kill_at is None else -signal.SIGKILL), process.returncode
-    told.peak_mb, told.cpu_s = usage.ru_maxrss / 1024.0, usage.ru_utime + usage.ru_stime
+    told.peak_mb = usage.ru_maxrss / 1024.0
+    told.cpu_s = usage.ru_utime + usage.ru_stime
     told.wall_s = time.monotonic() - begin_s
     return told
 
@@ -255,28 +301,43 @@ def checks(folder: Path, rows: int, detailed: int, scenarios: tuple[str, ...]) -
     for row in _table(folder / "percentiles.csv"):
         if row["output"] != "cost_per_million_tokens_usd":
             continue
-        place, count = scenarios.index(row["scenario"]), int(row["replications"])
-        assert count == rows - (-(-rows // (FAILS_EVERY * batch_size(len(scenarios)))) if place == 1 else 0)
+        place = scenarios.index(row["scenario"])
+        count = int(row["replications"])
+        assert count == rows - (
+            -(-rows // (FAILS_EVERY * batch_size(len(scenarios)))) if place == 1 else 0
+        )
         name = f"{row['statistic']} of {row['scenario']}"
-        listed.append(Check(name=name, stated=float(row["value"]), **_known(row["statistic"], place, count)))
+        listed.append(
+            Check(name=name, stated=float(row["value"]), **_known(row["statistic"], place, count))
+        )
     for row in _table(folder / "slo_target.csv"):
         share = KEPT[scenarios.index(row["scenario"])]
         error = math.sqrt(share * (1 - share) / rows)
         name = f"P(met) of {row['scenario']}"
-        listed.append(Check(name=name, stated=float(row["slo_met_fraction"]), known=share, error=error))
+        listed.append(
+            Check(name=name, stated=float(row["slo_met_fraction"]), known=share, error=error)
+        )
     for row in _table(folder / "decision.csv"):
         if row["against"]:
-            one, other = (math.log(1 + APART * scenarios.index(row[key])) for key in ("scenario", "against"))
+            one, other = (
+                math.log(1 + APART * scenarios.index(row[key])) for key in ("scenario", "against")
+            )
             share = float(norm.cdf((other - one) / SIGMA))
             error = math.sqrt(share * (1 - share) / rows)
             name = f"P({row['scenario']} better than {row['against']})"
-            listed.append(Check(name=name, stated=float(row["probability_better"]), known=share, error=error))
+            listed.append(
+                Check(name=name, stated=float(row["probability_better"]), known=share, error=error)
+            )
     for row in _table(folder / "monthly_bands.csv"):
         if (row["scenario"], row["output"]) == (scenarios[0], "utilisation_fraction"):
             assert int(row["replications"]) == detailed
-            growth = 1.0 + (12 * (int(row["month"][:4]) - 2026) + int(row["month"][5:7]) - 1) / 100.0
+            growth = (
+                1.0 + (12 * (int(row["month"][:4]) - 2026) + int(row["month"][5:7]) - 1) / 100.0
+            )
             known = {key: growth * figure for key, figure in _known("p90", 0, detailed).items()}
-            listed.append(Check(name=f"p90 by month in {row['month']}", stated=float(row["p90"]), **known))
+            listed.append(
+                Check(name=f"p90 by month in {row['month']}", stated=float(row["p90"]), **known)
+            )
     return listed
 
 
@@ -288,11 +349,16 @@ def _known(statistic: str, place: int, rows: int) -> dict[str, float]:
     if statistic == "mean":
         return {"known": mean, "error": sd / math.sqrt(rows)}
     if statistic == "sd":
-        excess = math.exp(4 * SIGMA**2) + 2 * math.exp(3 * SIGMA**2) + 3 * math.exp(2 * SIGMA**2) - 6
+        excess = (
+            math.exp(4 * SIGMA**2) + 2 * math.exp(3 * SIGMA**2) + 3 * math.exp(2 * SIGMA**2) - 6
+        )
         return {"known": sd, "error": sd * math.sqrt((excess + 2) / (4 * rows))}
     if statistic == "cvar95":
         tail = mean * float(norm.cdf(SIGMA - norm.ppf(0.95))) / 0.05
-        return {"known": tail, "error": 6 * sd / math.sqrt(rows)}  # generous: a mean of a twentieth of the rows
+        return {
+            "known": tail,
+            "error": 6 * sd / math.sqrt(rows),
+        }  # generous: a mean of a twentieth of the rows
     share = float(statistic[1:]) / 100
     score = float(norm.ppf(share))
     value = median * math.exp(SIGMA * score)
@@ -307,14 +373,17 @@ def _table(path: Path) -> list[dict[str, str]]:
 
 def main(rows: int, place: Path) -> None:
     """Collect, kill, resume, check; print what it took."""
-    folder, disk = place / "out", Disk(place)
+    folder = place / "out"
+    disk = Disk(place)
     with cluster(place) as address:
         killed = collector(STUDY, folder, rows, address, int(KILLED_AT * rows))
         resumed = collector(STUDY, folder, rows, address)
     disk.close()
     first = resumed.first or resumed.last
     per_row = (resumed.last[1] - first[1]) / max(resumed.last[0] - first[0], 1)
-    listed = checks(folder, rows, min(rows, 65_536), ("mixed", "all-h200", "all-mi325x", "all-b200"))
+    listed = checks(
+        folder, rows, min(rows, 65_536), ("mixed", "all-h200", "all-mi325x", "all-b200")
+    )
     wrong = [check for check in listed if not check.is_right]
     for name, figure in (
         ("replications", rows),
@@ -332,7 +401,9 @@ def main(rows: int, place: Path) -> None:
     ):
         print(f"{name:<50} {figure:14,.3f}", flush=True)
     worst = max(listed, key=lambda check: abs(check.stated - check.known) / check.error)
-    print(f"farthest off: {worst.name}, {worst.stated:.6g} for {worst.known:.6g} ± {worst.error:.2g}")
+    print(
+        f"farthest off: {worst.name}, {worst.stated:.6g} for {worst.known:.6g} ± {worst.error:.2g}"
+    )
     for check in wrong:
         print(f"wrong: {check.name}, {check.stated:.6g} for {check.known:.6g} ± {check.error:.2g}")
 
@@ -340,8 +411,16 @@ def main(rows: int, place: Path) -> None:
 if __name__ == "__main__":
     if sys.argv[1] == "--collect":
         given, out, count, at, end = sys.argv[2:]
-        place, address = Path(out), None if at == "-" else at
-        collect(Path(given), place, int(count), address, resume=place.exists(), kill_at=int(end) if end else None)
+        place = Path(out)
+        address = None if at == "-" else at
+        collect(
+            Path(given),
+            place,
+            int(count),
+            address,
+            resume=place.exists(),
+            kill_at=int(end) if end else None,
+        )
     else:
         with tempfile.TemporaryDirectory(dir=sys.argv[2] if len(sys.argv) > 2 else None) as name:
             main(int(sys.argv[1]), Path(name))

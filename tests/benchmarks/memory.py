@@ -21,8 +21,16 @@ from tests.benchmarks.lines import figure
 
 ROOT = Path(__file__).parents[2]
 COMMAND = "from planner.cli.app import main; main()"
-SIZING = ("size", "scenarios/which-mix.yaml", "--study", "scenarios/mixed-fleet-study.yaml", "--no-rivals")
-ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+SIZING = (
+    "size",
+    "scenarios/which-mix.yaml",
+    "--study",
+    "scenarios/mixed-fleet-study.yaml",
+    "--no-rivals",
+)
+ENVIRONMENT = {
+    name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"
+}
 """In which Python compiles the planner the first time and never again, as for anybody who installs it."""
 _LOOK_S = 0.1
 
@@ -42,11 +50,19 @@ class Peak(NamedTuple):
 def peak_of(*arguments: str) -> Peak:
     """Run a command to its end and look at its processes ten times a second; ``{folder}`` is one to write to."""
     most = largest = 0.0
-    begun, spent = time.perf_counter(), dict[int, float]()
+    begun = time.perf_counter()
+    spent = dict[int, float]()
     with tempfile.TemporaryDirectory() as folder:
-        words = [sys.executable, "-c", COMMAND, *(word.replace("{folder}", folder) for word in arguments)]
+        words = [
+            sys.executable,
+            "-c",
+            COMMAND,
+            *(word.replace("{folder}", folder) for word in arguments),
+        ]
         nowhere = subprocess.DEVNULL
-        with subprocess.Popen(words, cwd=ROOT, stdout=nowhere, stderr=nowhere, env=ENVIRONMENT) as running:
+        with subprocess.Popen(
+            words, cwd=ROOT, stdout=nowhere, stderr=nowhere, env=ENVIRONMENT
+        ) as running:
             first = psutil.Process(running.pid)
             while running.poll() is None:
                 held = []
@@ -55,7 +71,8 @@ def peak_of(*arguments: str) -> Peak:
                         held.append(process.memory_full_info().pss / 2**20)
                         times = process.cpu_times()
                         spent[process.pid] = times.user + times.system
-                most, largest = max(most, sum(held)), max([largest, *held])
+                most = max(most, sum(held))
+                largest = max([largest, *held])
                 time.sleep(_LOOK_S)
         assert running.returncode == 0, words
     wait_s = time.perf_counter() - begun
@@ -70,7 +87,9 @@ def _below(process: psutil.Process) -> list[psutil.Process]:
 
 def sizing_lines() -> Iterator[str]:
     """Measure a sizing at 96 replications, on a busy machine as far as a minute and a half of search come."""
-    peak = peak_of(*SIZING, "-n", "96", "--workers", "2", "--minutes", "1.5", "--out", "{folder}/out")
+    peak = peak_of(
+        *SIZING, "-n", "96", "--workers", "2", "--minutes", "1.5", "--out", "{folder}/out"
+    )
     yield figure("planner size -n 96, peak of all processes, MB", peak.all_mb, at_most=600)
     yield figure("the same, its largest process, MB", peak.largest_mb)
     yield figure("the same, all processors, s", peak.cpu_s)
@@ -78,4 +97,6 @@ def sizing_lines() -> Iterator[str]:
 
 if __name__ == "__main__":
     peak = peak_of(*sys.argv[1:])
-    print(f"all {peak.all_mb:.0f} MB, largest {peak.largest_mb:.0f} MB, {peak.wall_s:.0f} s, {peak.cpu_s:.0f} s of CPU")
+    print(
+        f"all {peak.all_mb:.0f} MB, largest {peak.largest_mb:.0f} MB, {peak.wall_s:.0f} s, {peak.cpu_s:.0f} s of CPU"
+    )

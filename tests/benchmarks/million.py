@@ -22,7 +22,8 @@ MOST_S = 30.0
 def million_scenario(clusters: int) -> str:
     """The reference with as much more traffic, its kinds of machines in turn; eight accelerators a node."""
     whole = yaml.safe_load(REFERENCE.read_text())
-    kinds, before = list(whole["clusters"].values()), sum(cluster["nodes"] for cluster in whole["clusters"].values())
+    kinds = list(whole["clusters"].values())
+    before = sum(cluster["nodes"] for cluster in whole["clusters"].values())
     shares = [NODES // clusters + (number < NODES % clusters) for number in range(clusters)]
     whole["clusters"] = {
         f"pool-{number}": {**{key: kind[key] for key in kind.keys() - {"online"}}, "nodes": nodes}
@@ -41,6 +42,8 @@ def million_s(clusters: int) -> float:
         command = "from planner.cli.app import main; main()"
         options = ["--replications", "1", "--quiet", "--out", f"{folder}/out"]
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run([sys.executable, "-c", command, "run", str(scenario), *options], check=True, cwd=ROOT)
+        subprocess.run(
+            [sys.executable, "-c", command, "run", str(scenario), *options], check=True, cwd=ROOT
+        )
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return (after.ru_utime - before.ru_utime) + (after.ru_stime - before.ru_stime)

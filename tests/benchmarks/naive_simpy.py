@@ -29,13 +29,19 @@ class NaiveFleet:
         self.env = simpy.Environment()
         self.draw = np.random.default_rng(seed)
         self.up = [0.0] * len(plan.clusters)
-        self.speed = {(c, w): 1.0 for c in range(len(plan.clusters)) for w in range(len(plan.workloads))}
-        accelerators = sum(cluster.nodes * cluster.accelerators_per_node for cluster in plan.clusters)
+        self.speed = {
+            (c, w): 1.0 for c in range(len(plan.clusters)) for w in range(len(plan.workloads))
+        }
+        accelerators = sum(
+            cluster.nodes * cluster.accelerators_per_node for cluster in plan.clusters
+        )
         self.crews = simpy.Resource(self.env, capacity=plan.reliability.crews.number(accelerators))
         self.spares = [
             simpy.Container(
                 self.env,
-                init=plan.reliability.spares.number(cluster.nodes * cluster.accelerators_per_node, cluster.nodes),
+                init=plan.reliability.spares.number(
+                    cluster.nodes * cluster.accelerators_per_node, cluster.nodes
+                ),
             )
             for cluster in plan.clusters
         ]
@@ -70,12 +76,24 @@ class NaiveFleet:
         while True:
             yield self.env.timeout(self.draw.exponential(1.0 / rate))
             cause = reliability.causes[self.draw.choice(len(shares), p=shares)]
-            lost = 1.0 if cause.whole_node else cluster.group_accelerators / cluster.accelerators_per_node
+            lost = (
+                1.0
+                if cause.whole_node
+                else cluster.group_accelerators / cluster.accelerators_per_node
+            )
             self.failures += 1
             self.up[index] -= lost
             heal = self.draw.random()
-            kind = 0 if heal < cause.soft_fraction else 1 if heal < cause.soft_fraction + cause.medium_fraction else 2
-            repair_h = float(self.draw.gamma(1 / reliability.repair_cv**2, reliability.repair_cv**2))
+            kind = (
+                0
+                if heal < cause.soft_fraction
+                else 1
+                if heal < cause.soft_fraction + cause.medium_fraction
+                else 2
+            )
+            repair_h = float(
+                self.draw.gamma(1 / reliability.repair_cv**2, reliability.repair_cv**2)
+            )
             repair_h *= reliability.repair_h[kind]
             if kind == 2:
                 self.env.process(self._return_part(index))
@@ -95,8 +113,13 @@ class NaiveFleet:
     def _stack(self, stack: StackPlan) -> Steps:
         """One stack: incidents and releases, one after another."""
         pairs = [pair for pair in self.speed if self.plan.software.stack_of[pair] == stack.name]
-        incidents = sum(kind.per_year + kind.per_upgrade * stack.upgrades_per_year for kind in stack.incidents)
-        rate = incidents * len({workload.model for workload in self.plan.workloads}) + stack.releases_per_year
+        incidents = sum(
+            kind.per_year + kind.per_upgrade * stack.upgrades_per_year for kind in stack.incidents
+        )
+        rate = (
+            incidents * len({workload.model for workload in self.plan.workloads})
+            + stack.releases_per_year
+        )
         while rate > 0:
             yield self.env.timeout(self.draw.exponential(HOURS_PER_YEAR / rate))
             if self.draw.random() < stack.releases_per_year / rate:
@@ -126,13 +149,22 @@ class NaiveFleet:
         plan = self.plan
         used = [0.0] * len(plan.clusters)
         rates = plan.requests_per_node_h
-        month = 0 if rates.shape[2] == 1 else int(np.searchsorted(plan.month_edges_h, hour, side="right")) - 1
+        month = (
+            0
+            if rates.shape[2] == 1
+            else int(np.searchsorted(plan.month_edges_h, hour, side="right")) - 1
+        )
         for w in plan.by_priority:
-            workload, noise = plan.workloads[w], plan.demand.noises[w]
+            workload = plan.workloads[w]
+            noise = plan.demand.noises[w]
             phi = noise.hourly_correlation
             innovation = noise.sigma * math.sqrt(1 - phi * phi) * self.draw.standard_normal()
             self.log_noise[w] = phi * self.log_noise[w] + innovation
-            wanted = plan.demand.noise_base_requests_per_s[w, hour] * math.exp(self.log_noise[w]) * SECONDS_PER_HOUR
+            wanted = (
+                plan.demand.noise_base_requests_per_s[w, hour]
+                * math.exp(self.log_noise[w])
+                * SECONDS_PER_HOUR
+            )
             if workload.deadline_h:
                 self.backlogs[w].append([hour, wanted])
                 wanted = sum(requests for _, requests in self.backlogs[w])
@@ -169,7 +201,8 @@ class NaiveFleet:
             self.shed[w] += queue.popleft()[1]
 
     def _power(self, hour: int, used: list[float]) -> None:
-        plan, it = self.plan, 0.0
+        plan = self.plan
+        it = 0.0
         for c, cluster in enumerate(plan.clusters):
             load = np.array([used[c] / self.up[c] if self.up[c] > 0 else 0.0])
             it += float(cluster.node_power.node_kw(load)[0]) * self.up[c]

@@ -60,20 +60,30 @@ class MadeUp:
     def __init__(self, setup: Setup, *_: object) -> None:
         self.setup = setup
 
-    def unordered(self, _: object, pieces: Iterable[tuple[Any, ...]], __: str) -> Iterator[tuple[int, Rows]]:
+    def unordered(
+        self, _: object, pieces: Iterable[tuple[Any, ...]], __: str
+    ) -> Iterator[tuple[int, Rows]]:
         return enumerate(made_up(self.setup, [(first, last) for first, last, *_ in pieces]))
 
     def close(self) -> None:
         """End nothing."""
 
 
-def collect(rows: int, folder: Path, batch: int | None = None, *, charts: bool = True, study: Path = STUDY) -> Finished:
+def collect(
+    rows: int, folder: Path, batch: int | None = None, *, charts: bool = True, study: Path = STUDY
+) -> Finished:
     """Run, store and write a study of made-up replications; ``batch`` is the study's own unless given."""
     prepared = prepare(study)
     setup = prepared.setup(prepared.montecarlo())
-    store = Store(folder, setup, identity(prepared.study, setup, batch or runner.batch_size(len(setup.scenarios))))
+    store = Store(
+        folder,
+        setup,
+        identity(prepared.study, setup, batch or runner.batch_size(len(setup.scenarios))),
+    )
     store.open(resume=False, restart=False)
-    goal = runner.Goal(rows=rows, objective=prepared.objective.name, scramblings=prepared.study.scramblings)
+    goal = runner.Goal(
+        rows=rows, objective=prepared.objective.name, scramblings=prepared.study.scramblings
+    )
     with mock.patch.object(runner, "replicators", MadeUp):
         done = runner.run_rows(store, goal, Workforce())
     finished = Finished(prepared=prepared, store=store, rows=done)

@@ -16,8 +16,13 @@ ROW = {
 
 def write_table(path: Path, *changes: dict[str, str]) -> Path:
     """Write a table of the row above, once per set of changes."""
-    columns = [*COLUMNS, *dict.fromkeys(name for change in changes for name in change if name not in COLUMNS)]
+    columns = [
+        *COLUMNS,
+        *dict.fromkeys(name for change in changes for name in change if name not in COLUMNS),
+    ]
     lines = [",".join(columns)]
-    lines += [",".join({**ROW, **change}.get(column, "") for column in columns) for change in changes]
+    lines += [
+        ",".join({**ROW, **change}.get(column, "") for column in columns) for change in changes
+    ]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path

@@ -10,7 +10,8 @@ from tests.benchmarks.many_rows import checks, cluster, collector
 from tests.conftest import TINY
 from tests.studies.conftest import SMALL
 
-ROWS, DETAILED = 100_000, 1_024
+ROWS = 100_000
+DETAILED = 1_024
 
 
 @pytest.mark.prove

@@ -14,7 +14,9 @@ def test_the_sheet_serves_or_sheds_all_that_is_asked_for() -> None:
     plan = build_plan(load_scenario(REFERENCE))
     sheet = monthly_sheet(plan)
     asked = plan.demand.expected_requests_per_s.sum() * 3600.0
-    assert np.asarray(sheet["served"]).sum() + np.asarray(sheet["shed"]).sum() == pytest.approx(asked)
+    assert np.asarray(sheet["served"]).sum() + np.asarray(sheet["shed"]).sum() == pytest.approx(
+        asked
+    )
     hours = plan.hours * np.array([cluster.nodes for cluster in plan.clusters])
     assert np.all(np.asarray(sheet["used_node_h"]).sum(axis=0) <= hours)
     assert np.all(np.asarray(sheet["cost_usd"]) > 0.0)

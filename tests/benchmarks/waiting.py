@@ -32,7 +32,8 @@ def first_screen_s(scenario: Path = REFERENCE, repetitions: int = 3) -> tuple[fl
 
     The first time does not count: Python compiles the planner. What comes after the screen is not waited for.
     """
-    waits, times = [], []
+    waits = []
+    times = []
     with tempfile.TemporaryDirectory() as folder:
         words = [sys.executable, "-c", COMMAND, "run", str(scenario), "--out", f"{folder}/out"]
         for _ in range(1 + repetitions):
@@ -41,7 +42,9 @@ def first_screen_s(scenario: Path = REFERENCE, repetitions: int = 3) -> tuple[fl
                                   env=ENVIRONMENT, start_new_session=True) as running:  # fmt: skip
                 assert running.stdout is not None
                 for line in running.stdout:
-                    if line.startswith("workload "):  # the last table, printed together with all above
+                    if line.startswith(
+                        "workload "
+                    ):  # the last table, printed together with all above
                         break
                 waits.append(time.perf_counter() - begun)
                 spent = psutil.Process(running.pid).cpu_times()
@@ -71,7 +74,8 @@ def _simulate_ms() -> tuple[float, float]:
 
 def move_ms(path: str, values: Iterable[object]) -> float:
     """Return the median of the server's processor time from a move of the live page to its answer."""
-    desk, times = Desk([load_scenario(REFERENCE)]), []
+    desk = Desk([load_scenario(REFERENCE)])
+    times = []
     desk.begin()  # the page has shown the stated plan before anybody turns a knob
     for value in values:
         start = time.thread_time()
@@ -97,6 +101,8 @@ def waiting_lines() -> Iterator[str]:
     yield figure("planner run with its folder, waited, s", peak.wall_s)
     yield figure("planner run with its folder, all processors, s", peak.cpu_s)
     yield figure("planner run, peak memory of all processes, MB", peak.all_mb, at_most=300)
-    yield figure("live page, other nodes, ms", move_ms("clusters.h200.nodes", range(49, 54)), at_most=200)
+    yield figure(
+        "live page, other nodes, ms", move_ms("clusters.h200.nodes", range(49, 54)), at_most=200
+    )
     yield figure("live page, other growth, ms", move_ms("workloads.chat.growth.per_year", (0.61, 0.62, 0.63)),
                  at_most=200)  # fmt: skip

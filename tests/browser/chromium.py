@@ -49,7 +49,9 @@ class Browser:
         self._enter(self.call("Target.createTarget", {"url": "about:blank"})["targetId"])
 
     def _enter(self, target: str) -> None:
-        self.session = self.call("Target.attachToTarget", {"targetId": target, "flatten": True})["sessionId"]
+        self.session = self.call("Target.attachToTarget", {"targetId": target, "flatten": True})[
+            "sessionId"
+        ]
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.page(f"{domain}.enable")
 
@@ -71,7 +73,9 @@ class Browser:
         found: dict[str, Any] = json.loads(message)
         return found
 
-    def call(self, method: str, parameters: dict[str, Any] | None = None, session: str | None = None) -> dict[str, Any]:
+    def call(
+        self, method: str, parameters: dict[str, Any] | None = None, session: str | None = None
+    ) -> dict[str, Any]:
         """Call a method of the protocol and return its result; what happens meanwhile is kept in ``events``."""
         self._number += 1
         number = self._number
@@ -109,7 +113,8 @@ class Browser:
     @contextlib.contextmanager
     def another_tab(self) -> Iterator[None]:
         """Be in another tab for a while; the one before goes on."""
-        before, target = self.session, self.call("Target.createTarget", {"url": "about:blank"})["targetId"]
+        before = self.session
+        target = self.call("Target.createTarget", {"url": "about:blank"})["targetId"]
         self._enter(target)
         yield
         self.call("Target.closeTarget", {"targetId": target})
@@ -117,7 +122,9 @@ class Browser:
 
     def evaluate(self, script: str) -> Any:
         """Evaluate JavaScript in the page and return its value."""
-        found = self.page("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
+        found = self.page(
+            "Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True
+        )
         assert "exceptionDetails" not in found, found["exceptionDetails"]
         return found["result"].get("value")
 
@@ -126,15 +133,29 @@ class Browser:
         scale = 2 if mobile else 1
         self.page("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=scale,
                   mobile=mobile)  # fmt: skip
-        self.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        self.evaluate(
+            "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
+        )
 
     def colour_scheme(self, name: str) -> None:
         """Choose light or dark."""
-        self.page("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": name}])
+        self.page(
+            "Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": name}]
+        )
 
-    def mouse(self, kind: str, x: float, y: float, *, button: str = "none", buttons: int = 0) -> None:
+    def mouse(
+        self, kind: str, x: float, y: float, *, button: str = "none", buttons: int = 0
+    ) -> None:
         """Move the mouse, or press or release its button."""
-        self.page("Input.dispatchMouseEvent", type=kind, x=x, y=y, button=button, buttons=buttons, clickCount=1)
+        self.page(
+            "Input.dispatchMouseEvent",
+            type=kind,
+            x=x,
+            y=y,
+            button=button,
+            buttons=buttons,
+            clickCount=1,
+        )
 
     def key(self, name: str) -> None:
         """Press a key."""

@@ -52,8 +52,27 @@ KINDS = {
     "sweep": ("sweep", "tiny.yaml", "--vary", "clusters.h200.nodes=2,4"),
     "montecarlo": ("montecarlo", "s.yaml", "-n", "32", "--workers", "1", "--no-charts"),
     "sensitivity": ("sensitivity", "s.yaml", "-n", "4", "--workers", "1"),
-    "zoom": ("zoom", "tiny.yaml", "--at", "2026-02-03T15:00", "--minutes", "5", "--requests", "500"),
-    "size": ("size", "tiny.yaml", "--replications", "4", "--confirmations", "4", "--no-rivals", "--workers", "1"),
+    "zoom": (
+        "zoom",
+        "tiny.yaml",
+        "--at",
+        "2026-02-03T15:00",
+        "--minutes",
+        "5",
+        "--requests",
+        "500",
+    ),
+    "size": (
+        "size",
+        "tiny.yaml",
+        "--replications",
+        "4",
+        "--confirmations",
+        "4",
+        "--no-rivals",
+        "--workers",
+        "1",
+    ),
     "actuals": ("actuals", "tiny.yaml", "months"),
 }
 """Every command that writes a report, on small scenarios."""
@@ -64,17 +83,25 @@ def report_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]
     """Return a function that runs a kind of command, once, and returns its report."""
     folder = tmp_path_factory.mktemp("reports")
     (folder / "tiny.yaml").write_text(f"{TINY}  spare: {{accelerator: B200, nodes: 0}}\n{SIZING}")
-    (folder / "dear.yaml").write_text(TINY.replace("name: tiny", "name: dear").replace("nodes: 4", "nodes: 9"))
+    (folder / "dear.yaml").write_text(
+        TINY.replace("name: tiny", "name: dear").replace("nodes: 4", "nodes: 9")
+    )
     (folder / "s.yaml").write_text(STUDY)
-    (folder / "futures.yaml").write_text("futures: {busy: {set: {'workloads.*.requests_per_s': ×40}}}\n")
+    (folder / "futures.yaml").write_text(
+        "futures: {busy: {set: {'workloads.*.requests_per_s': ×40}}}\n"
+    )
     (folder / "months").mkdir()
     (folder / "months" / "mapping.yaml").write_text("files: {fleet.csv: {kind: figures}}\n")
-    (folder / "months" / "fleet.csv").write_text("month,served_tokens\n2026-01,8.1e9\n2026-02,7.6e9\n")
+    (folder / "months" / "fleet.csv").write_text(
+        "month,served_tokens\n2026-01,8.1e9\n2026-02,7.6e9\n"
+    )
 
     def run(kind: str) -> Path:
         if not (folder / kind).exists():
             program = [sys.executable, "-c", "from planner.cli.app import main; main()"]
-            subprocess.run([*program, *KINDS[kind], "--out", kind, "--quiet"], cwd=folder, check=True)
+            subprocess.run(
+                [*program, *KINDS[kind], "--out", kind, "--quiet"], cwd=folder, check=True
+            )
         return folder / kind / "report.html"
 
     return run
@@ -88,7 +115,9 @@ def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
     try:
         subprocess.run(command, cwd=folder, capture_output=True, timeout=60, check=True)
     except (OSError, subprocess.SubprocessError):
-        pytest.skip("axe-core cannot be fetched with npm here; the other checks cover labels, contrast and landmarks")
+        pytest.skip(
+            "axe-core cannot be fetched with npm here; the other checks cover labels, contrast and landmarks"
+        )
     return (folder / "node_modules" / "axe-core" / "axe.min.js").read_text(encoding="utf-8")
 
 

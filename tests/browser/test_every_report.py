@@ -12,14 +12,32 @@ from tests.browser.conftest import KINDS
 from tests.browser.test_report_page import CONTRAST, faults, printed_pages
 
 ORDER = (
-    *("answer", "futures", "review", "latency", "queue", "time", "outside", "money", "losses", "sensitivities"),
+    *(
+        "answer",
+        "futures",
+        "review",
+        "latency",
+        "queue",
+        "time",
+        "outside",
+        "money",
+        "losses",
+        "sensitivities",
+    ),
     *("assumptions", "error", "reproduce"),
 )
 FIRST_CHART = 'document.querySelector("main section figure.chart .plot, main section .picture svg")'
 
 
-@pytest.fixture(params=["run", *(pytest.param(kind, marks=pytest.mark.prove) for kind in KINDS if kind != "run")])
-def opened(request: pytest.FixtureRequest, browser: Browser, report_of: Callable[[str], Path]) -> Browser:
+@pytest.fixture(
+    params=[
+        "run",
+        *(pytest.param(kind, marks=pytest.mark.prove) for kind in KINDS if kind != "run"),
+    ]
+)
+def opened(
+    request: pytest.FixtureRequest, browser: Browser, report_of: Callable[[str], Path]
+) -> Browser:
     browser.open(report_of(request.param))
     return browser
 
@@ -46,7 +64,10 @@ def test_identifiers_are_unique_and_tables_have_captions(opened: Browser) -> Non
     twice = """(() => { const ids = [...document.querySelectorAll("[id]")].map(n => n.id);
       return ids.filter((id, i) => ids.indexOf(id) !== i); })()"""
     assert opened.evaluate(twice) == []
-    assert opened.evaluate('[...document.querySelectorAll("table")].filter(t => !t.caption).length') == 0
+    assert (
+        opened.evaluate('[...document.querySelectorAll("table")].filter(t => !t.caption).length')
+        == 0
+    )
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -70,7 +91,9 @@ def test_it_prints_as_two_pages(opened: Browser) -> None:
 
 
 @pytest.mark.parametrize(("width", "height"), [(1440, 900), (1024, 900)])
-def test_the_first_screen_has_a_chart_and_contents_stay_in_sight(opened: Browser, width: int, height: int) -> None:
+def test_the_first_screen_has_a_chart_and_contents_stay_in_sight(
+    opened: Browser, width: int, height: int
+) -> None:
     opened.resize(width, height)
     assert opened.evaluate(f"{FIRST_CHART}.getBoundingClientRect().top") < height - 250
     assert opened.evaluate("document.documentElement.scrollWidth") <= width
@@ -83,7 +106,9 @@ def test_the_first_screen_has_a_chart_and_contents_stay_in_sight(opened: Browser
     opened.evaluate("window.scrollTo(0, 0)")
 
 
-def test_at_full_width_no_table_of_the_answer_is_cut_and_a_phone_shows_the_cost(opened: Browser) -> None:
+def test_at_full_width_no_table_of_the_answer_is_cut_and_a_phone_shows_the_cost(
+    opened: Browser,
+) -> None:
     opened.resize(1440, 900)
     wide = """[...document.querySelectorAll("#answer > .wide, #futures > .wide")].filter(n =>
       n.scrollWidth > n.clientWidth + 1).map(n => n.getAttribute("aria-label"))"""
@@ -95,7 +120,9 @@ def test_at_full_width_no_table_of_the_answer_is_cut_and_a_phone_shows_the_cost(
     assert opened.evaluate(price)
 
 
-def test_a_verdict_is_a_badge_with_its_word_and_no_cluster_without_a_node_is_in_a_legend(opened: Browser) -> None:
+def test_a_verdict_is_a_badge_with_its_word_and_no_cluster_without_a_node_is_in_a_legend(
+    opened: Browser,
+) -> None:
     badges = '[...document.querySelectorAll("main .badge")].map(b => [b.className.split(" ")[1], b.textContent])'
     for css, word in opened.evaluate(badges):
         assert word.removeprefix("SLO ").lower() == css

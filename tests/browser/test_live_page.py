@@ -42,7 +42,9 @@ class Page:
         self.wait(f"{MOVES} >= {moves}")
 
     def wait(self, condition: str) -> None:
-        self.run(f"new Promise(done => {{ const look = () => {condition} ? done() : setTimeout(look, 20); look(); }})")
+        self.run(
+            f"new Promise(done => {{ const look = () => {condition} ? done() : setTimeout(look, 20); look(); }})"
+        )
 
     def text(self, element: str) -> str:
         return str(self.run(f"document.getElementById({element!r}).textContent"))
@@ -52,7 +54,8 @@ class Page:
 
     def turn(self, path: str, value: str, kind: str = "change", selector: str = "") -> None:
         """Give a control another value, as a user's change of it does, and wait for what comes of it."""
-        moves, found = self.run(MOVES), json.dumps(selector or f'[id="knob-{path}"]')
+        moves = self.run(MOVES)
+        found = json.dumps(selector or f'[id="knob-{path}"]')
         self.run(
             f"(() => {{ const one = document.querySelector({found}); one.value = {json.dumps(value)};"
             f" one.dispatchEvent(new Event({kind!r}, {{ bubbles: true }})); }})()"
@@ -79,7 +82,9 @@ class Page:
     @property
     def shown(self) -> Any:
         """All that the results show of the plan, once drawn, but for the ticks of charts, which come in sight."""
-        self.wait(f'Number(document.getElementById("status").dataset.drawn || 0) >= {self.run(MOVES)}')
+        self.wait(
+            f'Number(document.getElementById("status").dataset.drawn || 0) >= {self.run(MOVES)}'
+        )
         return self.run(
             """[...document.querySelectorAll("#first section, #others section")].map(part => {
             const copy = part.cloneNode(true); copy.querySelectorAll(".axes").forEach(axes => axes.remove());
@@ -93,8 +98,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _served(files: list[Path], outputs: Path) -> Iterator[str]:
-    listening, token = listen(0), "token"
-    port, desk = listening.getsockname()[1], Desk([load_scenario(one) for one in files], outputs)
+    listening = listen(0)
+    token = "token"
+    port = listening.getsockname()[1]
+    desk = Desk([load_scenario(one) for one in files], outputs)
     desk.begin()
     app, _ = build_app(desk, token, port)
     server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off"))
@@ -130,7 +137,9 @@ def test_it_shows_the_report_s_own_sections_and_asks_nobody_else(live: Page, add
     assert "per million tokens" in live.text("line")
 
 
-def test_a_number_a_slider_a_choice_a_date_and_new_machines_each_make_another_plan(live: Page) -> None:
+def test_a_number_a_slider_a_choice_a_date_and_new_machines_each_make_another_plan(
+    live: Page,
+) -> None:
     live.turn(NODES, "6")
     live.turn("", "7", "input", f'input[type=range][data-path="{NODES}"]')
     assert live.value(NODES) == "7", "the box goes with its slider"
@@ -175,7 +184,8 @@ def test_undo_back_forward_and_reload_lead_to_the_plans_that_were_shown(live: Pa
 
 
 def test_a_slider_that_is_dragged_shows_its_last_place_and_is_one_step_of_undo(live: Page) -> None:
-    before, moves = live.shown, live.run(MOVES)
+    before = live.shown
+    moves = live.run(MOVES)
     live.run(
         f"""(() => {{ const slider = document.querySelector('input[type=range][data-path="{NODES}"]');
         const say = (kind) => slider.dispatchEvent(new Event(kind, {{ bubbles: true }}));
@@ -205,7 +215,8 @@ def test_two_tabs_turn_each_their_own_plan(live: Page, address: str) -> None:
 
 def test_a_run_that_fails_says_why_and_leaves_the_last_good_plan(live: Page) -> None:
     live.turn(NODES, "6")
-    before, state = live.shown, live.state
+    before = live.shown
+    state = live.state
     live.turn("clusters.h200.precision", "fp4")
     assert "clusters.h200.precision: H200 has no fp4 arithmetic" in live.text("failed")
     assert live.run('document.getElementById("failed").hidden') is False
@@ -231,13 +242,13 @@ def test_an_address_that_cannot_be_run_shows_the_scenario_and_says_why(live: Pag
 def drawn(live: Page) -> str:
     """Wait until the grid is whole, and return it as rows of cells."""
     live.wait(f'Number(document.getElementById("status").dataset.drawn || 0) >= {live.run(MOVES)}')
-    cells = (
-        '[...document.querySelectorAll("#grid tr")].map(r => [...r.cells].map(c => c.textContent.trim()).join(" | "))'
-    )
+    cells = '[...document.querySelectorAll("#grid tr")].map(r => [...r.cells].map(c => c.textContent.trim()).join(" | "))'  # noqa: E501
     return "\n".join(live.run(cells))
 
 
-def test_plans_stand_in_a_grid_of_futures_and_beside_one_another_until_they_are_removed(live: Page) -> None:
+def test_plans_stand_in_a_grid_of_futures_and_beside_one_another_until_they_are_removed(
+    live: Page,
+) -> None:
     live.press("keep")
     live.turn(NODES, "9")
     live.turn("future.traffic", "2")
@@ -273,7 +284,11 @@ def test_another_scenario_of_the_list_keeps_the_plans_of_the_grid(live: Page) ->
     live.browser.wait_for(lambda event: event.get("method") == "Page.loadEventFired")
     live.settled(1)
     assert live.text("gallery").split() == ["tinyother", "What", "if?"]
-    assert [row.partition(" | ")[0] for row in drawn(live).splitlines()] == ["plan", "other", "tiny"]
+    assert [row.partition(" | ")[0] for row in drawn(live).splitlines()] == [
+        "plan",
+        "other",
+        "tiny",
+    ]
     assert live.value(NODES) == "5"
 
 
@@ -284,7 +299,9 @@ def test_what_is_shared_opens_without_the_page_and_asks_nobody(live: Page, folde
     live.wait('document.querySelector("#status a")')
     shared = folder / "outputs" / "for-you.html"
     live.browser.open(shared)
-    assert live.run('document.querySelector("#futures tbody th").textContent') == "tiny: h200 nodes 6"
+    assert (
+        live.run('document.querySelector("#futures tbody th").textContent') == "tiny: h200 nodes 6"
+    )
     assert live.run('document.querySelectorAll("figure.chart .marks path").length') > 3
     assert live.browser.errors() == []
     assert live.browser.requests() == [shared.absolute().as_uri()]
@@ -315,14 +332,18 @@ def test_what_is_saved_is_there(live: Page, folder: Path) -> None:
     assert "exists already" in live.text("failed")
 
 
-def test_folded_parts_and_hidden_names_stay_as_they_are_when_the_page_is_redrawn(live: Page) -> None:
+def test_folded_parts_and_hidden_names_stay_as_they_are_when_the_page_is_redrawn(
+    live: Page,
+) -> None:
     live.run('document.querySelector("#first details").open = true')
     live.run('document.querySelector("#utilisation .toggle[data-series=h200]").click()')
     live.turn(NODES, "6")
     assert live.run('document.querySelector("#first details").open') is True
     toggle = 'document.querySelector("#utilisation .toggle[data-series=h200]")'
     assert live.run(f'{toggle}.getAttribute("aria-pressed")') == "false"
-    assert live.run('document.querySelector("#utilisation .marks g[data-series=h200]").hasAttribute("hidden")')
+    assert live.run(
+        'document.querySelector("#utilisation .marks g[data-series=h200]").hasAttribute("hidden")'
+    )
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -337,7 +358,9 @@ def test_a_phone_needs_no_sideways_scrolling_and_keeps_the_answer_in_sight(live:
     live.open(f"?set={NODES}%3D6&plan=%5B%22tiny%22%5D")
     assert live.run("document.documentElement.scrollWidth") <= 390
     assert live.run('[...document.querySelectorAll("#controls details")].every(part => !part.open)')
-    live.run('document.querySelectorAll("#controls details").forEach(part => { part.open = true; })')
+    live.run(
+        'document.querySelectorAll("#controls details").forEach(part => { part.open = true; })'
+    )
     live.run("window.scrollTo(0, 900)")
     assert live.run("document.documentElement.scrollWidth") <= 390
     assert 0 <= live.run('document.getElementById("line").getBoundingClientRect().top') < 60
@@ -354,7 +377,13 @@ def test_axe_finds_no_fault(live: Page, axe: str) -> None:
 
 @pytest.mark.prove
 def test_every_control_of_the_page_makes_another_plan(live: Page) -> None:
-    other = {"accelerator": "H100", "engine": "sglang", "precision": "bf16", "tariff": "us-texas", "per": "horizon"}
+    other = {
+        "accelerator": "H100",
+        "engine": "sglang",
+        "precision": "bf16",
+        "tariff": "us-texas",
+        "per": "horizon",
+    }
     paths = live.run(
         '[...document.querySelectorAll("[id^=knob-][data-path]")].map(one => [one.dataset.path, one.type])'
     )
@@ -380,10 +409,14 @@ def test_every_control_of_the_page_makes_another_plan(live: Page) -> None:
 
 
 @pytest.mark.prove
-def test_moves_are_redrawn_in_time_on_the_reference_scenario(browser: Browser, tmp_path: Path) -> None:
+def test_moves_are_redrawn_in_time_on_the_reference_scenario(
+    browser: Browser, tmp_path: Path
+) -> None:
     """Median from the change of a control to the answer painted: 200 ms, and 400 ms where traffic changes."""
     if os.getloadavg()[0] > 0.5 * (os.cpu_count() or 1):
-        pytest.skip("the machine is busy with something else: a wait would be its own, not the page's")
+        pytest.skip(
+            "the machine is busy with something else: a wait would be its own, not the page's"
+        )
     for address in _served([ROOT / "scenarios" / "mixed-fleet.yaml"], tmp_path):
         page = Page(browser, address)
         page.open()

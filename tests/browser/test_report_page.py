@@ -73,7 +73,9 @@ def test_every_chart_is_drawn(page: Browser) -> None:
           series: f.querySelectorAll(".marks g").length,
           ticks: f.querySelectorAll(".ytick").length, box: f.querySelector(".frame").getBoundingClientRect().width}))"""
     )
-    assert {"utilisation", "cost", "money-months", "losses-months"} <= {chart["id"] for chart in charts}
+    assert {"utilisation", "cost", "money-months", "losses-months"} <= {
+        chart["id"] for chart in charts
+    }
     for chart in charts:
         assert chart["marks"] >= chart["series"] > 0, chart
         assert chart["ticks"] >= 2, chart
@@ -98,9 +100,13 @@ def test_a_cluster_is_hidden_in_every_chart_and_the_axis_follows(page: Browser) 
 
 
 def test_hiding_the_bottom_layer_lets_the_others_down(page: Browser) -> None:
-    layer = """document.querySelector('#money-months g[data-series="colocation"] .layer').getBBox()"""
+    layer = (
+        """document.querySelector('#money-months g[data-series="colocation"] .layer').getBBox()"""
+    )
     before = page.evaluate(f"{layer}.y + {layer}.height")
-    page.evaluate("""document.querySelector('#money-months .toggle[data-series="depreciation"]').click()""")
+    page.evaluate(
+        """document.querySelector('#money-months .toggle[data-series="depreciation"]').click()"""
+    )
     after = page.evaluate(f"{layer}.y + {layer}.height")
     assert after > before  # y grows downwards
     assert after == pytest.approx(1000, abs=60)
@@ -139,7 +145,8 @@ def test_dragging_zooms_all_charts_and_a_double_click_undoes_it(page: Browser) -
     whole = _window(page)
     place = box(page, "#utilisation .plot")
     y = place["y"] + place["height"] * 0.4
-    start, end = place["x"] + place["width"] * 0.4, place["x"] + place["width"] * 0.6
+    start = place["x"] + place["width"] * 0.4
+    end = place["x"] + place["width"] * 0.6
     page.mouse("mousePressed", start, y, button="left", buttons=1)
     page.mouse("mouseMoved", end, y, button="left", buttons=1)
     page.mouse("mouseReleased", end, y, button="left")
@@ -174,12 +181,16 @@ def test_text_can_be_read_in_light_and_dark(page: Browser, scheme: str) -> None:
 def test_a_phone_needs_no_sideways_scrolling(page: Browser) -> None:
     page.resize(390, 844, mobile=True)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    assert page.evaluate('document.querySelector("#cost .frame").getBoundingClientRect().width') > 330
+    assert (
+        page.evaluate('document.querySelector("#cost .frame").getBoundingClientRect().width') > 330
+    )
     sizes = page.evaluate(
         '[...document.querySelectorAll("#cost .xtick")].map(t => t.getBoundingClientRect()).map(b => [b.left, b.right])'
     )
     assert len(sizes) >= 3
-    assert all(left[1] < right[0] for left, right in itertools.pairwise(sizes)), "labels lie on one another"
+    assert all(left[1] < right[0] for left, right in itertools.pairwise(sizes)), (
+        "labels lie on one another"
+    )
 
 
 def test_without_its_script_the_report_still_shows_its_charts(page: Browser, report: Path) -> None:
@@ -187,7 +198,9 @@ def test_without_its_script_the_report_still_shows_its_charts(page: Browser, rep
     try:
         page.open(report)
         document = page.page("DOM.getDocument")["root"]["nodeId"]
-        found = page.page("DOM.querySelectorAll", nodeId=document, selector=".marks path")["nodeIds"]
+        found = page.page("DOM.querySelectorAll", nodeId=document, selector=".marks path")[
+            "nodeIds"
+        ]
         ticks = page.page("DOM.querySelectorAll", nodeId=document, selector=".xtick")["nodeIds"]
         assert len(found) > 15
         assert len(ticks) > 15
@@ -197,7 +210,9 @@ def test_without_its_script_the_report_still_shows_its_charts(page: Browser, rep
 
 def printed_pages(page: Browser) -> int:
     """Return how many pages of paper the open page takes."""
-    pdf = base64.b64decode(page.page("Page.printToPDF", printBackground=True, preferCSSPageSize=True)["data"])
+    pdf = base64.b64decode(
+        page.page("Page.printToPDF", printBackground=True, preferCSSPageSize=True)["data"]
+    )
     return len(re.findall(rb"/Type\s*/Page\b", pdf))
 
 
@@ -211,7 +226,9 @@ def test_the_report_prints_as_its_memo_of_two_pages_and_whole_when_asked(page: B
 def test_a_heading_sorts_its_table_both_ways(page: Browser) -> None:
     """By size, not by letters: $1.0 million is more than $384,000."""
     rows = '[...document.querySelector("#money tbody").rows]'
-    column = page.evaluate(f"[1, 2, 3, 4, 5].find(at => {rows}.every(r => /[0-9]/.test(r.cells[at].textContent)))")
+    column = page.evaluate(
+        f"[1, 2, 3, 4, 5].find(at => {rows}.every(r => /[0-9]/.test(r.cells[at].textContent)))"
+    )
     cells = f"{rows}.map(r => [r.cells[0].textContent, r.cells[{column}].textContent])"
     button = f'document.querySelectorAll("#money thead .sort")[{column}]'
     before = page.evaluate(cells)
@@ -219,7 +236,10 @@ def test_a_heading_sorts_its_table_both_ways(page: Browser) -> None:
     rising = page.evaluate(cells)
     assert rising != before
     assert sorted(map(tuple, rising)) == sorted(map(tuple, before))
-    sizes = [float(re.sub(r"[^\d.]", "", cell)) * (1e6 if "million" in cell else 1.0) for _, cell in rising]
+    sizes = [
+        float(re.sub(r"[^\d.]", "", cell)) * (1e6 if "million" in cell else 1.0)
+        for _, cell in rising
+    ]
     assert sizes == sorted(sizes)
     assert page.evaluate(f'{button}.closest("th").getAttribute("aria-sort")') == "ascending"
     page.evaluate(f"{button}.click()")
@@ -227,7 +247,9 @@ def test_a_heading_sorts_its_table_both_ways(page: Browser) -> None:
 
 
 def test_the_files_beside_it_are_linked_and_there(page: Browser, report: Path) -> None:
-    links = page.evaluate('[...document.querySelectorAll("#reproduce .files a")].map(a => a.getAttribute("href"))')
+    links = page.evaluate(
+        '[...document.querySelectorAll("#reproduce .files a")].map(a => a.getAttribute("href"))'
+    )
     assert links[0] == "workbook.xlsx"
     assert "ledger.csv" in links
     assert all((report.parent / name).is_file() for name in links)
@@ -236,13 +258,22 @@ def test_the_files_beside_it_are_linked_and_there(page: Browser, report: Path) -
 def test_landmarks_headings_and_labels(page: Browser) -> None:
     assert page.evaluate("document.documentElement.lang") == "en"
     for landmark in ("header", "nav", "main", "footer", "h1"):
-        assert page.evaluate(f'document.querySelectorAll("body > {landmark}, header > {landmark}").length') == 1
-    levels = page.evaluate('[...document.querySelectorAll("h1,h2,h3,h4")].map(h => Number(h.tagName[1]))')
+        assert (
+            page.evaluate(
+                f'document.querySelectorAll("body > {landmark}, header > {landmark}").length'
+            )
+            == 1
+        )
+    levels = page.evaluate(
+        '[...document.querySelectorAll("h1,h2,h3,h4")].map(h => Number(h.tagName[1]))'
+    )
     assert all(after - before <= 1 for before, after in itertools.pairwise(levels))
     nameless = """[...document.querySelectorAll("button, [tabindex='0'], svg[role=img], nav")].filter(n =>
       !(n.textContent.trim() || n.getAttribute("aria-label") || n.getAttribute("aria-labelledby"))).length"""
     assert page.evaluate(nameless) == 0
-    assert page.evaluate('[...document.querySelectorAll("table")].filter(t => !t.caption).length') == 0
+    assert (
+        page.evaluate('[...document.querySelectorAll("table")].filter(t => !t.caption).length') == 0
+    )
     twice = """(() => { const ids = [...document.querySelectorAll("[id]")].map(n => n.id);
       return ids.filter((id, i) => ids.indexOf(id) !== i); })()"""
     assert page.evaluate(twice) == []

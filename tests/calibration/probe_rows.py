@@ -69,8 +69,12 @@ class StackShape:
         return 2 * 2 * tokens * self.kv_heads * self.head_width
 
 
-LLAMA_8B = StackShape("llama-3.1-8b", 32, 4096, 14336, heads=32, kv_heads=8, head_width=128, vocabulary=128256)
-LLAMA_70B = replace(LLAMA_8B, model="llama-3.1-70b", layers=80, hidden=8192, intermediate=28672, heads=64)
+LLAMA_8B = StackShape(
+    "llama-3.1-8b", 32, 4096, 14336, heads=32, kv_heads=8, head_width=128, vocabulary=128256
+)
+LLAMA_70B = replace(
+    LLAMA_8B, model="llama-3.1-70b", layers=80, hidden=8192, intermediate=28672, heads=64
+)
 SHAPES = {shape.model: shape for shape in (LLAMA_8B, LLAMA_70B)}
 
 

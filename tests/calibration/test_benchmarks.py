@@ -50,7 +50,9 @@ def test_numbers_are_numbers_and_blanks_are_nan(tmp_path: Path) -> None:
         ("scenario", "Conkurrency", "did you mean Concurrency?"),
     ],
 )
-def test_a_bad_cell_is_named_by_row_and_column(tmp_path: Path, column: str, cell: str, message: str) -> None:
+def test_a_bad_cell_is_named_by_row_and_column(
+    tmp_path: Path, column: str, cell: str, message: str
+) -> None:
     path = write_table(tmp_path / "t.csv", {}, {column: cell})
     (problem,) = _problems(path)
     assert problem.startswith(f"{path}:3: {column}: ")
@@ -59,7 +61,11 @@ def test_a_bad_cell_is_named_by_row_and_column(tmp_path: Path, column: str, cell
 
 def test_all_problems_come_at_once_in_order(tmp_path: Path) -> None:
     path = write_table(tmp_path / "t.csv", {"tpot_ms": "x"}, {}, {"input_tokens": "-1", "tp": "0"})
-    assert [problem.split(": ")[0].rsplit(":", 1)[1] for problem in _problems(path)] == ["2", "4", "4"]
+    assert [problem.split(": ")[0].rsplit(":", 1)[1] for problem in _problems(path)] == [
+        "2",
+        "4",
+        "4",
+    ]
 
 
 def test_very_many_problems_are_cut(tmp_path: Path) -> None:
@@ -74,11 +80,14 @@ def test_a_missing_column_is_named(tmp_path: Path) -> None:
     path.write_text("model,acelerator,engine\nx,y,z\n")
     problems = _problems(path)
     assert len(problems) == len(COLUMNS) - 2
-    assert any("'accelerator' is missing (did you mean acelerator?)" in problem for problem in problems)
+    assert any(
+        "'accelerator' is missing (did you mean acelerator?)" in problem for problem in problems
+    )
 
 
 @pytest.mark.parametrize(
-    ("content", "message"), [("", "the file is empty"), (",".join(COLUMNS) + "\n", "a header and no rows")]
+    ("content", "message"),
+    [("", "the file is empty"), (",".join(COLUMNS) + "\n", "a header and no rows")],
 )
 def test_an_empty_file_is_an_error(tmp_path: Path, content: str, message: str) -> None:
     path = tmp_path / "t.csv"
@@ -96,7 +105,12 @@ def test_what_is_no_csv_is_an_error(tmp_path: Path) -> None:
 
 def test_a_blank_scenario_follows_from_the_concurrency(tmp_path: Path) -> None:
     frame = read_benchmarks(
-        write_table(tmp_path / "t.csv", {"scenario": ""}, {"scenario": "", "concurrency": ""}, {"scenario": "SERVER"})
+        write_table(
+            tmp_path / "t.csv",
+            {"scenario": ""},
+            {"scenario": "", "concurrency": ""},
+            {"scenario": "SERVER"},
+        )
     )
     assert list(frame["scenario"]) == ["Concurrency", "Offline", "Server"]
 
@@ -110,14 +124,19 @@ def test_a_byte_order_mark_and_spaces_do_no_harm(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (lambda lines: [lines[0], *(line + ",surplus" for line in lines[1:])], "more cells than the header"),
+        (
+            lambda lines: [lines[0], *(line + ",surplus" for line in lines[1:])],
+            "more cells than the header",
+        ),
         (
             lambda lines: [lines[0] + ",model ", *(line + ",x" for line in lines[1:])],
             "the column 'model' is there twice",
         ),
     ],
 )
-def test_a_table_out_of_shape_is_refused(tmp_path: Path, spoil: Callable[[list[str]], list[str]], message: str) -> None:
+def test_a_table_out_of_shape_is_refused(
+    tmp_path: Path, spoil: Callable[[list[str]], list[str]], message: str
+) -> None:
     path = write_table(tmp_path / "t.csv", {})
     path.write_text("\n".join(spoil(path.read_text().splitlines())) + "\n")
     with pytest.raises(ScenarioError, match=message):
@@ -153,7 +172,12 @@ def test_gb200_is_not_b200() -> None:
 
 @pytest.mark.parametrize(
     ("written", "meant"),
-    [("TRT-LLM", "tensorrt-llm"), ("TensorRT_LLM", "tensorrt-llm"), ("vLLM", "vllm"), ("mine", "mine")],
+    [
+        ("TRT-LLM", "tensorrt-llm"),
+        ("TensorRT_LLM", "tensorrt-llm"),
+        ("vLLM", "vllm"),
+        ("mine", "mine"),
+    ],
 )
 def test_engines(written: str, meant: str) -> None:
     assert find_engine(written) == meant
@@ -167,11 +191,9 @@ def test_unknown_names_suggest_the_nearest() -> None:
 
 
 def test_precisions() -> None:
-    h200, llama, oss = (
-        find_part("H200", CATALOG),
-        find_model("llama-3.1-70b", CATALOG),
-        find_model("gpt-oss-120b", CATALOG),
-    )
+    h200 = find_part("H200", CATALOG)
+    llama = find_model("llama-3.1-70b", CATALOG)
+    oss = find_model("gpt-oss-120b", CATALOG)
     assert find_precision("FP16", h200, llama) == "bf16"
     assert find_precision("", h200, llama) == "fp8"
     assert find_precision("", h200, oss) == "fp4"
@@ -192,11 +214,25 @@ def test_precisions() -> None:
         ("H200", "gpt-oss-120b", "fp4", 4, 2, 2, 1.0),
         ("H200", "qwen3-235b-a22b", "fp8", 2, 2, 2, 1.0),
         ("H200", "deepseek-v3", "fp8", 8, 8, 8, 1.0),
-        ("H200", "qwen3-235b-a22b", "fp8", 1, 1, 2, 2.0),  # groups of one within an expert-parallel pair
+        (
+            "H200",
+            "qwen3-235b-a22b",
+            "fp8",
+            1,
+            1,
+            2,
+            2.0,
+        ),  # groups of one within an expert-parallel pair
     ],
 )
 def test_parallelism(
-    part: str, model: str, precision: str, tp: int | None, ep: int | None, accelerators: int, factor: float
+    part: str,
+    model: str,
+    precision: str,
+    tp: int | None,
+    ep: int | None,
+    accelerators: int,
+    factor: float,
 ) -> None:
     found = lay_out(find_part(part, CATALOG), find_model(model, CATALOG), precision, tp, ep)
     assert (found[0].accelerators, found[0].replicas_per_concurrency) == (accelerators, factor)
@@ -208,7 +244,9 @@ def test_tp_must_divide_the_heads() -> None:
 
 
 def test_an_open_degree_is_one_that_holds_the_model() -> None:
-    found = lay_out(find_part("H100", CATALOG), find_model("llama-3.1-405b", CATALOG), "fp8", None, None)
+    found = lay_out(
+        find_part("H100", CATALOG), find_model("llama-3.1-405b", CATALOG), "fp8", None, None
+    )
     assert [(layout.accelerators, layout.attention_data_parallel) for layout in found] == [(8, 1)]
 
 
@@ -226,7 +264,8 @@ def test_an_open_degree_is_one_that_holds_the_model() -> None:
 def test_attention_in_data_parallel(
     tp: int, ep: int | None, attention_dp: int | None, expected: list[tuple[int, int]]
 ) -> None:
-    part, shape = find_part("B200", CATALOG), find_model("deepseek-v3", CATALOG)
+    part = find_part("B200", CATALOG)
+    shape = find_model("deepseek-v3", CATALOG)
     found = lay_out(part, shape, "fp4", tp, ep, attention_dp)
     assert [(layout.accelerators, layout.attention_data_parallel) for layout in found] == expected
 

@@ -40,21 +40,35 @@ def test_campaigns_left_out_meet_their_bars(shipped: CalibrationFile) -> None:
     assert times["amd dense"].mean_fraction <= 0.09
     assert times["amd mixture-of-experts"].median_fraction <= 0.105
     for group, most in (("model on a vendor", 0.15), ("engine on a vendor", 0.145)):
-        assert shipped.cross_validated[group]["tpot_s"]["mixture-of-experts"].median_fraction <= most
+        assert (
+            shipped.cross_validated[group]["tpot_s"]["mixture-of-experts"].median_fraction <= most
+        )
 
 
 def test_intervals_hold_nine_times_in_ten_whatever_is_left_out(shipped: CalibrationFile) -> None:
     """By vendor and class; the slow ends of AMD's new mixtures also hold what leave-outs do not show."""
     for left_out, cells in shipped.coverage.items():
-        assert set(cells) == {"nvidia dense", "nvidia mixture-of-experts", "amd dense", "amd mixture-of-experts"}
+        assert set(cells) == {
+            "nvidia dense",
+            "nvidia mixture-of-experts",
+            "amd dense",
+            "amd mixture-of-experts",
+        }
         for label, found in cells.items():
             assert 0.85 <= found.covered_fraction <= 0.995, (left_out, label)
-            assert found.median_half_width_fraction <= (0.4 if "dense" in label else 0.7), (left_out, label)
+            assert found.median_half_width_fraction <= (0.4 if "dense" in label else 0.7), (
+                left_out,
+                label,
+            )
 
 
 def test_no_sign_between_vendors(shipped: CalibrationFile) -> None:
     """Of AMD's mixtures at FP8 no band of concurrency with twenty rows is promised more than 12% too fast or slow."""
-    cells = {name: one for name, one in shipped.bias.items() if name.startswith("amd mixture-of-experts fp8")}
+    cells = {
+        name: one
+        for name, one in shipped.bias.items()
+        if name.startswith("amd mixture-of-experts fp8")
+    }
     assert sum(one.rows for one in cells.values()) == 147
     assert all(abs(one.median_fraction) <= 0.12 for one in cells.values() if one.rows >= 20)
 
@@ -70,7 +84,9 @@ def test_coefficients_are_physical(shipped: CalibrationFile) -> None:
     assert 0.95 < shipped.common["weight_stream"] < 1.5
     assert 1.0 < shipped.common["compute"] < 2.5
     assert 1.0 < shipped.common["kv_stream"] < 2.5
-    assert 45e-6 < shipped.common["layer_s"] + shipped.common["step_s"] / 80 < 70e-6  # of an 80-layer model's step
+    assert (
+        45e-6 < shipped.common["layer_s"] + shipped.common["step_s"] / 80 < 70e-6
+    )  # of an 80-layer model's step
 
 
 def test_a_new_model_is_doubted_more_than_a_new_setting(shipped: CalibrationFile) -> None:
@@ -90,8 +106,12 @@ def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path, shipped: Calibra
         write_calibration(shipped, tmp_path / "absent" / "c.yaml")
 
 
-def test_a_coefficient_left_out_or_made_up_is_an_error(tmp_path: Path, shipped: CalibrationFile) -> None:
-    common = {name: number for name, number in shipped.common.items() if name != NAMES[0]} | {"magic": 1.0}
+def test_a_coefficient_left_out_or_made_up_is_an_error(
+    tmp_path: Path, shipped: CalibrationFile
+) -> None:
+    common = {name: number for name, number in shipped.common.items() if name != NAMES[0]} | {
+        "magic": 1.0
+    }
     write_calibration(shipped.model_copy(update={"common": common}), tmp_path / "c.yaml")
     with pytest.raises(ScenarioError) as caught:
         read_calibration(tmp_path / "c.yaml")
@@ -114,12 +134,16 @@ NEW_GROUPS = groups_of("qwen3-32b", "MI325X", "vllm", "fp8")
 
 def _tpot_ms(path: Path, file: CalibrationFile, **change: str) -> float:
     frame = read_benchmarks(write_table(path / "p.csv", change))
-    return float(predict_rows(prepare(frame, load_catalog()), file.calibration())["tpot_s"][0] * 1e3)
+    return float(
+        predict_rows(prepare(frame, load_catalog()), file.calibration())["tpot_s"][0] * 1e3
+    )
 
 
 def test_the_posterior_is_the_textbooks_for_one_effect() -> None:
     # Normal mean, known variances: precision n/σ² + 1/τ², weight n·τ²/(n·τ² + σ²).
-    shown, noise, prior = np.array([0.3, 0.1, 0.2]), np.full(3, 0.1), np.array([0.2])
+    shown = np.array([0.3, 0.1, 0.2])
+    noise = np.full(3, 0.1)
+    prior = np.array([0.2])
     mean, covariance = posterior(np.ones((3, 1)), shown, noise, prior)
     assert mean[0] == pytest.approx(0.2 * 3 * 0.04 / (3 * 0.04 + 0.01))
     assert covariance[0, 0] == pytest.approx(1 / (3 / 0.01 + 1 / 0.04))
@@ -128,9 +152,15 @@ def test_the_posterior_is_the_textbooks_for_one_effect() -> None:
 def test_the_posterior_agrees_with_conditioning_a_joint_normal() -> None:
     # Another route to the same: u | y = ΛHᵀ(HΛHᵀ + R)⁻¹y, covariance Λ − ΛHᵀ(HΛHᵀ + R)⁻¹HΛ.
     random = np.random.default_rng(1)
-    slope, noise, prior = random.normal(size=(6, 3)), random.uniform(0.1, 1, 6), random.uniform(0.1, 1, 3)
+    slope = random.normal(size=(6, 3))
+    noise = random.uniform(0.1, 1, 6)
+    prior = random.uniform(0.1, 1, 3)
     shown = random.normal(size=6)
-    joint = np.diag(prior**2) @ slope.T @ np.linalg.inv(slope @ np.diag(prior**2) @ slope.T + np.diag(noise**2))
+    joint = (
+        np.diag(prior**2)
+        @ slope.T
+        @ np.linalg.inv(slope @ np.diag(prior**2) @ slope.T + np.diag(noise**2))
+    )
     mean, covariance = posterior(slope, shown, noise, prior)
     assert mean == pytest.approx(joint @ shown)
     assert covariance == pytest.approx(np.diag(prior**2) - joint @ slope @ np.diag(prior**2))
@@ -141,12 +171,17 @@ def test_one_row_of_a_measured_pair_moves_it_by_what_its_noise_allows(tmp_path: 
     predicted = _tpot_ms(tmp_path, shipped)
     path = write_table(tmp_path / "t.csv", {"tpot_ms": f"{predicted * 1.2}", "ttft_ms": ""})
     found = update_calibration(path, shipped)
-    drift, setting = 0.1, shipped.spread["dense"].setting
+    drift = 0.1
+    setting = shipped.spread["dense"].setting
     moved = math.log(1.2) * drift**2 / (drift**2 + setting**2)
     assert found.groups[PAIR] - shipped.groups[PAIR] == pytest.approx(moved, abs=2e-4)
-    assert {name for name in found.groups if found.groups[name] != shipped.groups.get(name)} == {PAIR}
+    assert {name for name in found.groups if found.groups[name] != shipped.groups.get(name)} == {
+        PAIR
+    }
     assert found.own is not None
-    assert found.own.groups[PAIR].sigma == pytest.approx(1 / math.hypot(1 / drift, 1 / setting), abs=3e-4)
+    assert found.own.groups[PAIR].sigma == pytest.approx(
+        1 / math.hypot(1 / drift, 1 / setting), abs=3e-4
+    )
     assert _tpot_ms(tmp_path, found) == pytest.approx(predicted * math.exp(moved), rel=1e-3)
     assert found.common == shipped.common
 
@@ -194,8 +229,11 @@ def test_the_file_reads_back_and_can_be_updated_again(tmp_path: Path) -> None:
     assert first.own is not None
     assert second.own is not None
     # The second row meets what the first left: the spread of a mean of two.
-    drift, setting = 0.1, shipped_file().spread["dense"].setting
-    assert second.own.groups[PAIR].sigma == pytest.approx((drift**-2 + 2 * setting**-2) ** -0.5, abs=2e-4)
+    drift = 0.1
+    setting = shipped_file().spread["dense"].setting
+    assert second.own.groups[PAIR].sigma == pytest.approx(
+        (drift**-2 + 2 * setting**-2) ** -0.5, abs=2e-4
+    )
 
 
 def test_rows_without_a_time_or_a_rate_are_refused(tmp_path: Path) -> None:
@@ -229,15 +267,29 @@ def test_a_run_that_uses_a_biased_cell_is_told(shipped: CalibrationFile) -> None
     assert "5 to 16 at once: the throughput model is 20% too fast" in told[0]
 
 
-def test_own_rows_of_an_own_part_go_into_a_run_by_one_command(planner: Planner, tmp_path: Path) -> None:
+def test_own_rows_of_an_own_part_go_into_a_run_by_one_command(
+    planner: Planner, tmp_path: Path
+) -> None:
     """A part that only an overlay knows, measured once: calibrate takes it, and throughput says it was measured."""
     shipped = yaml.safe_load((FOLDER / "accelerators.yaml").read_text(encoding="utf-8"))["H200"]
-    (tmp_path / "own.yaml").write_text(yaml.safe_dump({"accelerators": {"X1": shipped}}), encoding="utf-8")
+    (tmp_path / "own.yaml").write_text(
+        yaml.safe_dump({"accelerators": {"X1": shipped}}), encoding="utf-8"
+    )
     row = {"model": "llama-3.1-70b", "accelerator": "X1", "tpot_ms": "40", "ttft_ms": ""}
-    table, out = write_table(tmp_path / "t.csv", row), tmp_path / "c.yaml"
+    table = write_table(tmp_path / "t.csv", row)
+    out = tmp_path / "c.yaml"
     overlay = ("--overlay", str(tmp_path / "own.yaml"))
     assert planner("calibrate", str(table), "--out", str(out)).code == 2
     assert planner("calibrate", str(table), "--out", str(out), *overlay).code == 0
-    asked = ("throughput", "--model", "llama-3.1-70b", "--accelerator", "X1", "--calibration", str(out), *overlay)
+    asked = (
+        "throughput",
+        "--model",
+        "llama-3.1-70b",
+        "--accelerator",
+        "X1",
+        "--calibration",
+        str(out),
+        *overlay,
+    )
     assert "validated on this pair" in planner(*asked).out
     assert planner("check-benchmarks", str(table), *overlay).code == 0

@@ -35,7 +35,8 @@ def _rows(checked: pd.DataFrame) -> pd.DataFrame:
 def test_the_bars_hold_on_the_shipped_measurements(shipped: pd.DataFrame) -> None:
     """Bars of rows that are in no fit, so met with room on rows that are."""
     quantities = summary(shipped)["quantities"]
-    tpot, throughput = quantities["tpot_ms"], quantities["output_tokens_per_s_per_gpu"]
+    tpot = quantities["tpot_ms"]
+    throughput = quantities["output_tokens_per_s_per_gpu"]
     assert tpot["dense"]["mean_absolute_error_fraction"] <= 0.06
     assert tpot["mixture-of-experts"]["median_absolute_error_fraction"] <= 0.08
     assert throughput["all"]["median_absolute_error_fraction"] <= 0.06
@@ -49,11 +50,21 @@ def test_the_bars_hold_on_the_shipped_measurements(shipped: pd.DataFrame) -> Non
 
 @pytest.mark.parametrize(
     ("quantity", "mixture", "bar"),
-    [("output_tokens_per_s_per_gpu", False, 0.08), ("tpot_ms", False, 0.07), ("tpot_ms", True, 0.08)],
+    [
+        ("output_tokens_per_s_per_gpu", False, 0.08),
+        ("tpot_ms", False, 0.07),
+        ("tpot_ms", True, 0.08),
+    ],
 )
-def test_the_bars_hold_on_amd_alone(shipped: pd.DataFrame, quantity: str, mixture: bool, bar: float) -> None:
+def test_the_bars_hold_on_amd_alone(
+    shipped: pd.DataFrame, quantity: str, mixture: bool, bar: float
+) -> None:
     kind = "mixture-of-experts" if mixture else "dense"
-    chosen = shipped.accelerator.str.startswith("MI") & (shipped.quantity == quantity) & (shipped.kind == kind)
+    chosen = (
+        shipped.accelerator.str.startswith("MI")
+        & (shipped.quantity == quantity)
+        & (shipped.kind == kind)
+    )
     assert chosen.sum() >= 15
     assert np.median(np.abs(shipped.error_fraction[chosen])) <= bar
     assert abs(np.mean(shipped.error_fraction[chosen])) <= 0.03  # neither vendor is flattered
@@ -62,7 +73,10 @@ def test_the_bars_hold_on_amd_alone(shipped: pd.DataFrame, quantity: str, mixtur
 def test_every_measurement_has_one_entry(shipped: pd.DataFrame) -> None:
     listed = list(entries(shipped))
     table = _rows(shipped)
-    measured = sum(int(table[name].notna().sum()) for name in ("ttft_ms", "tpot_ms", "output_tokens_per_s_per_gpu"))
+    measured = sum(
+        int(table[name].notna().sum())
+        for name in ("ttft_ms", "tpot_ms", "output_tokens_per_s_per_gpu")
+    )
     assert len(listed) == measured == 3021
     assert all("predicted" in entry for entry in listed)
     sizes = [abs(entry["error_fraction"]) for entry in listed]
@@ -91,10 +105,15 @@ def test_an_entry_carries_its_row(tmp_path: Path) -> None:
         ({"concurrency": ""}, "a concurrency or an objective"),
         ({"input_tokens": ""}, "input_tokens and output_tokens are needed"),
         ({"ttft_ms": "", "tpot_ms": ""}, "nothing was measured"),
-        ({"scenario": "Offline", "concurrency": "", "tpot_ms": ""}, "an offline run has no time to first token"),
+        (
+            {"scenario": "Offline", "concurrency": "", "tpot_ms": ""},
+            "an offline run has no time to first token",
+        ),
     ],
 )
-def test_what_cannot_be_predicted_has_a_reason(tmp_path: Path, change: dict[str, str], reason: str) -> None:
+def test_what_cannot_be_predicted_has_a_reason(
+    tmp_path: Path, change: dict[str, str], reason: str
+) -> None:
     check = _check(write_table(tmp_path / "t.csv", {}, change))
     told = [entry for entry in entries(check) if entry["row"] == 3]
     assert told
@@ -133,7 +152,12 @@ def test_a_file_of_nothing_but_unknowns_is_still_answered(tmp_path: Path) -> Non
 
 
 def test_only_a_declared_hit_spares_prefill(tmp_path: Path) -> None:
-    change = {"input_tokens": "8000", "output_tokens": "100", "concurrency": "64", "model": "llama-3.1-8b"}
+    change = {
+        "input_tokens": "8000",
+        "output_tokens": "100",
+        "concurrency": "64",
+        "model": "llama-3.1-8b",
+    }
     path = write_table(tmp_path / "t.csv", change)
     plain = _check(path)
     lines = path.read_text().splitlines()
@@ -146,7 +170,11 @@ def test_only_a_declared_hit_spares_prefill(tmp_path: Path) -> None:
 def test_every_prediction_has_an_interval_and_says_how_it_stands(tmp_path: Path) -> None:
     rows = [{}, {"model": "qwen3-32b", "accelerator": "GB300"}]
     seen, *_, unseen = sorted(
-        (entry for entry in entries(_check(write_table(tmp_path / "t.csv", *rows))) if entry["quantity"] == "tpot_ms"),
+        (
+            entry
+            for entry in entries(_check(write_table(tmp_path / "t.csv", *rows)))
+            if entry["quantity"] == "tpot_ms"
+        ),
         key=lambda entry: entry["row"],
     )
     for entry in (seen, unseen):
@@ -165,7 +193,11 @@ def test_an_open_degree_saturates_at_the_best(tmp_path: Path) -> None:
         "tpot_ms": "",
         "output_tokens_per_s_per_gpu": "3000",
     }
-    check = _check(write_table(tmp_path / "t.csv", *[{**measured, "tp": tp} for tp in ("", "1", "2", "4", "8")]))
+    check = _check(
+        write_table(
+            tmp_path / "t.csv", *[{**measured, "tp": tp} for tp in ("", "1", "2", "4", "8")]
+        )
+    )
     assert check.predicted.iloc[0] == pytest.approx(check.predicted.iloc[1:].max())
 
 
@@ -173,7 +205,9 @@ def test_an_open_degree_saturates_at_the_best(tmp_path: Path) -> None:
 def test_a_million_rows_just_work(tmp_path: Path) -> None:
     path = write_table(tmp_path / "t.csv", {}, {"tp": "4"})
     lines = path.read_text().splitlines()
-    path.write_text("\n".join([lines[0], *(lines[1:] * 100_000)]) + "\n")  # 200,000 here keeps the suite quick
+    path.write_text(
+        "\n".join([lines[0], *(lines[1:] * 100_000)]) + "\n"
+    )  # 200,000 here keeps the suite quick
     check = _check(path)
     assert summary(check)["predicted"] == 400_000
 
@@ -188,5 +222,7 @@ def test_the_shipped_table_is_the_public_one(shipped: pd.DataFrame) -> None:
     tables = [pd.read_csv(SHARED / "facts" / name) for name in names]
     assert sum(map(len, tables)) == len(_rows(shipped)) == 1886
     for name in ("tpot_ms", "ttft_ms", "output_tokens_per_s_per_gpu", "concurrency"):
-        public = np.concatenate([table.reindex(columns=[name])[name].to_numpy(dtype=float) for table in tables])
+        public = np.concatenate(
+            [table.reindex(columns=[name])[name].to_numpy(dtype=float) for table in tables]
+        )
         assert public == pytest.approx(_rows(shipped)[name].to_numpy(), rel=1e-5, nan_ok=True)

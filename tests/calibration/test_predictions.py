@@ -10,7 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from docs.generate.by_request import closed_loop, open_loop, predict_by_request, rows_by_request, slo_tokens_per_s
+from docs.generate.by_request import (
+    closed_loop,
+    open_loop,
+    predict_by_request,
+    rows_by_request,
+    slo_tokens_per_s,
+)
 from docs.generate.throughput_fit import _disaggregated, fit_effects, measurements, predict_with
 from planner.calibration.benchmarks import acceptance_length, find_draft, read_benchmarks
 from planner.calibration.check import check_benchmarks
@@ -51,13 +57,18 @@ def test_equal_deployments_are_resolved_once(tmp_path: Path) -> None:
 
 
 def test_concurrency_without_tp_is_per_accelerator(tmp_path: Path) -> None:
-    _, rows = _prepared(tmp_path, {"accelerator": "H100", "precision": "bf16", "tp": "", "concurrency": "10"})
+    _, rows = _prepared(
+        tmp_path, {"accelerator": "H100", "precision": "bf16", "tp": "", "concurrency": "10"}
+    )
     assert list(rows.concurrency) == [20.0]  # 70B at 16 bits takes two H100
 
 
 def test_a_round_prompt_length_predicts_what_its_neighbours_do(tmp_path: Path) -> None:
     """4,000 tokens are no more cached than 4,001: only a declared hit fraction spares prefill."""
-    changes = [{"input_tokens": tokens, "output_tokens": "500", "concurrency": "128"} for tokens in ("4000", "4001")]
+    changes = [
+        {"input_tokens": tokens, "output_tokens": "500", "concurrency": "128"}
+        for tokens in ("4000", "4001")
+    ]
     _, rows = _prepared(tmp_path, *changes)
     at_4000, at_4001 = predict_rows(rows, SHIPPED)["tpot_s"]
     assert at_4001 == pytest.approx(at_4000, rel=1e-3)
@@ -66,7 +77,13 @@ def test_a_round_prompt_length_predicts_what_its_neighbours_do(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("engine", "version", "source", "stated", "hit"),
     [
-        ("vllm", "0.12.0", "runs as published in aiconfigurator-core 0.12.0", "", 1 - 100 / (10 * 64)),
+        (
+            "vllm",
+            "0.12.0",
+            "runs as published in aiconfigurator-core 0.12.0",
+            "",
+            1 - 100 / (10 * 64),
+        ),
         ("vllm", "0.12.0", "runs as published in aiconfigurator-core 0.12.0", "0.25", 0.25),
         ("vllm", "0.12.0", "our own", "", 0.0),
         ("vllm", "0.15.1", "runs as published in aiconfigurator-core 0.12.0", "", 0.0),
@@ -78,7 +95,9 @@ def test_a_published_campaign_that_repeats_prompts_is_known_by_source_and_versio
 ) -> None:
     path = write_table(tmp_path / "t.csv", {"engine": engine, "concurrency": "64"})
     header, row = path.read_text().splitlines()
-    path.write_text(f"{header},engine_version,source,prefix_hit_fraction\n{row},{version},{source},{stated}\n")
+    path.write_text(
+        f"{header},engine_version,source,prefix_hit_fraction\n{row},{version},{source},{stated}\n"
+    )
     assert prepare(read_benchmarks(path), load_catalog()).cached_fraction == pytest.approx([hit])
 
 
@@ -106,7 +125,9 @@ def test_independent_arrivals_wait_less_than_a_burst(tmp_path: Path) -> None:
 
 def test_an_objective_without_a_load_is_met(tmp_path: Path) -> None:
     change = {"scenario": "Server", "concurrency": "", "slo_ttft_ms": "2000", "slo_tpot_ms": "50"}
-    _, rows = _prepared(tmp_path, change, {**change, "slo_ttft_ms": ""}, {**change, "slo_tpot_ms": ""})
+    _, rows = _prepared(
+        tmp_path, change, {**change, "slo_ttft_ms": ""}, {**change, "slo_tpot_ms": ""}
+    )
     found = predict_rows(rows, SHIPPED)
     assert found["tpot_s"][0] == pytest.approx(0.05, rel=2e-3)
     assert found["tpot_s"][1] == pytest.approx(0.05, rel=2e-3)
@@ -123,19 +144,30 @@ def test_rows_with_a_reason_are_not_predicted(tmp_path: Path) -> None:
 
 
 def test_the_fit_sees_what_the_check_predicts(tmp_path: Path) -> None:
-    frame, rows = _prepared(tmp_path, {}, {"scenario": "Server", "engine": "trtllm"}, OFFLINE, {**OFFLINE, "tp": ""})
+    frame, rows = _prepared(
+        tmp_path, {}, {"scenario": "Server", "engine": "trtllm"}, OFFLINE, {**OFFLINE, "tp": ""}
+    )
     data = measurements(frame, rows, SHIPPED)
-    fitted, checked = predict_with(data, SHIPPED), predict_rows(rows, SHIPPED)
+    fitted = predict_with(data, SHIPPED)
+    checked = predict_rows(rows, SHIPPED)
     assert fitted["tpot_s"] == pytest.approx(checked["tpot_s"])
-    assert fitted["output_tokens_per_s_per_accelerator"] == pytest.approx(checked["tokens_per_s_per_accelerator"])
+    assert fitted["output_tokens_per_s_per_accelerator"] == pytest.approx(
+        checked["tokens_per_s_per_accelerator"]
+    )
     assert data.engine == ["vllm", "tensorrt-llm", "vllm", "vllm"]
 
 
 def test_case_and_order_of_rows_do_not_matter(tmp_path: Path) -> None:
-    changes = [{"tp": "4"}, {"engine": "TRTLLM"}, {"model": "gpt-oss-120b", "precision": "MXFP4"}, OFFLINE]
+    changes = [
+        {"tp": "4"},
+        {"engine": "TRTLLM"},
+        {"model": "gpt-oss-120b", "precision": "MXFP4"},
+        OFFLINE,
+    ]
     _, rows = _prepared(tmp_path, *changes)
     _, turned = _prepared(tmp_path, *changes[::-1])
-    forward, backward = predict_rows(rows, SHIPPED), predict_rows(turned, SHIPPED)
+    forward = predict_rows(rows, SHIPPED)
+    backward = predict_rows(turned, SHIPPED)
     for name in forward:
         assert np.array_equal(forward[name], backward[name][::-1])
 
@@ -165,15 +197,21 @@ def test_a_row_of_separate_pools_is_its_decode_workers(tmp_path: Path) -> None:
     assert rows.reasons == [""] * 4
     assert list(rows.concurrency) == [16, 16, 16, 2252]
     found = predict_rows(rows, replace(SHIPPED, group_log_effect={}))["tpot_s"]
-    assert found[:3] == pytest.approx(found[0], rel=0.03)  # without ep its experts are sliced, not placed
+    assert found[:3] == pytest.approx(
+        found[0], rel=0.03
+    )  # without ep its experts are sliced, not placed
     assert found[3] > 2 * found[0]
 
 
 def test_a_decode_worker_prefills_nothing(tmp_path: Path) -> None:
     same = "deepseek-r1,B200,tensorrt-llm,fp8"
-    _, rows = _pools(tmp_path, f"{same},8192,64,512,1,8,1,8,8,300,9", f"{same},1024,64,512,1,8,1,8,8,300,9")
+    _, rows = _pools(
+        tmp_path, f"{same},8192,64,512,1,8,1,8,8,300,9", f"{same},1024,64,512,1,8,1,8,8,300,9"
+    )
     long_s, short_s = predict_rows(rows, SHIPPED)["tpot_s"]
-    assert long_s < 1.5 * short_s  # more cache to read; 8,192 tokens of prefill for 64 of output would cost far more
+    assert (
+        long_s < 1.5 * short_s
+    )  # more cache to read; 8,192 tokens of prefill for 64 of output would cost far more
 
 
 def test_the_first_token_of_separate_pools_follows_their_prefill_workers(tmp_path: Path) -> None:
@@ -188,14 +226,19 @@ def test_the_first_token_of_separate_pools_follows_their_prefill_workers(tmp_pat
     plain = replace(SHIPPED, group_log_effect={})
     found = predict_rows(rows, plain)
     priced = priced_rows(rows, plain)
-    replicas, index = priced.replicas, priced.index
-    prefill_s = replicas["prefill_s_per_token"] * 8192 + replicas["attention_s_per_token2"] * 8192**2 / 2
+    replicas = priced.replicas
+    index = priced.index
+    prefill_s = (
+        replicas["prefill_s_per_token"] * 8192 + replicas["attention_s_per_token2"] * 8192**2 / 2
+    )
     round_s = 6144 * (prefill_s * replicas["accelerators"])[index[:2]] / np.array([80 * 8, 5 * 8])
     decode_s = 1024 * found["tpot_s"]
     enough, short, unstated = found["ttft_s"].tolist()
     assert round_s[0] < 0.6 * decode_s[0] < decode_s[1] < round_s[1]
     assert enough < 0.25 * decode_s[0]
-    assert short == pytest.approx(round_s[1] - decode_s[1], rel=0.3)  # what is left of a round, and little else
+    assert short == pytest.approx(
+        round_s[1] - decode_s[1], rel=0.3
+    )  # what is left of a round, and little else
     assert enough < unstated < short
     assert list(rows.prefill_busy_fraction) == [np.inf, np.inf, 0.7]
 
@@ -205,10 +248,14 @@ def test_runs_that_draft_and_do_not_say_so_are_told_apart() -> None:
     frame = read_benchmarks(SHIPPED_MEASUREMENTS)
     frame = frame[(frame["scenario"] == "Disaggregated") & (frame["accelerator"] == "H200")].copy()
     frame = frame[frame["decode_workers"].notna()]
-    rows, plain = prepare(frame, load_catalog()), replace(SHIPPED, group_log_effect={}, drafted_share={})
+    rows = prepare(frame, load_catalog())
+    plain = replace(SHIPPED, group_log_effect={}, drafted_share={})
     certain, drafted = (predict_rows(one, plain)["tpot_s"] for one in (rows, drafting(rows)))
     assert np.median(drafted / certain) < 0.75
-    for share, pick in ((0.0, np.zeros(len(frame), dtype=bool)), (0.5, np.arange(len(frame)) % 2 == 0)):
+    for share, pick in (
+        (0.0, np.zeros(len(frame), dtype=bool)),
+        (0.5, np.arange(len(frame)) % 2 == 0),
+    ):
         frame["tpot_ms"] = 1.1e3 * np.where(pick, drafted, certain)
         effects, shares, spread = _disaggregated(frame, rows, plain)
         ((campaign, effect),) = effects.items()
@@ -226,7 +273,10 @@ def test_a_column_says_which_rows_draft_tokens(tmp_path: Path) -> None:
     assert [find_draft(text) for text in texts] == [0, 0, 3, 1, 3, 4, 2]
     assert [acceptance_length(count) for count in (0, 3)] == [1.0, 2.49]
     lengths = [acceptance_length(count) for count in range(9)]
-    assert all(now < then <= count + 1 for count, (now, then) in enumerate(itertools.pairwise(lengths), start=1))
+    assert all(
+        now < then <= count + 1
+        for count, (now, then) in enumerate(itertools.pairwise(lengths), start=1)
+    )
     _, rows = _prepared(tmp_path, {}, {"speculative": "mtp"}, {"speculative": "off"})
     certain, drafted, off = predict_rows(rows, SHIPPED)["tpot_s"]
     assert certain / 2.49 < drafted < certain == off
@@ -234,19 +284,34 @@ def test_a_column_says_which_rows_draft_tokens(tmp_path: Path) -> None:
 
 def test_a_new_model_is_slower_on_a_stack_that_still_learns_it(tmp_path: Path) -> None:
     """On ROCm's vLLM a model begins at 0.35 of full speed, and no longer lags after half a year; nor where measured."""
-    new = {"model": "kimi-k2.5", "accelerator": "MI355X", "precision": "fp4", "tp": "8", "concurrency": "16"}
+    new = {
+        "model": "kimi-k2.5",
+        "accelerator": "MI355X",
+        "precision": "fp4",
+        "tp": "8",
+        "concurrency": "16",
+    }
     dates = ("2026-01-27", "2026-02-24", "2026-08-01", "", "2025-09-29..2026-07-18")
     _, rows = _prepared(tmp_path, *({**new, "measured_date": date} for date in dates))
     speeds = lag_speeds(rows, priced_rows(rows, SHIPPED), SHIPPED)
-    fraction, weeks = load_catalog().stack("amd", "vllm").bring_up_throughput_fraction.base, 8.0
+    fraction = load_catalog().stack("amd", "vllm").bring_up_throughput_fraction.base
+    weeks = 8.0
     assert speeds[0] == pytest.approx(fraction, abs=0.02)
     assert speeds[1] == pytest.approx(1 - (1 - fraction) * np.exp(-3 * 4 / weeks), abs=0.01)
     assert speeds[2] == pytest.approx(1.0, abs=0.001)
     assert speeds[3] == 1.0
-    assert 0.9 < speeds[4] < 0.95  # from the launch on: (1 − f)·τ over the 24.6 weeks to the last day
+    assert (
+        0.9 < speeds[4] < 0.95
+    )  # from the launch on: (1 − f)·τ over the 24.6 weeks to the last day
     tpot_s = predict_rows(rows, SHIPPED)["tpot_s"]
     assert tpot_s * speeds == pytest.approx(tpot_s[3])
-    seen = {"model": "minimax-m2.5", "accelerator": "MI355X", "precision": "fp8", "tp": "8", "concurrency": "16"}
+    seen = {
+        "model": "minimax-m2.5",
+        "accelerator": "MI355X",
+        "precision": "fp8",
+        "tp": "8",
+        "concurrency": "16",
+    }
     _, rows = _prepared(tmp_path, {**seen, "measured_date": "2026-02-20"})
     assert list(lag_speeds(rows, priced_rows(rows, SHIPPED), SHIPPED)) == [1.0]
 
@@ -274,33 +339,48 @@ def test_one_row_moves_its_groups_by_their_share_of_the_variance() -> None:
     row = labels("a", "H200", "vllm", 1000)
     effects = fit_effects([row], np.array([0.01]))
     expected = 0.01 * sigma2 / (sigma2.sum() + 0.2**2)
-    assert [effects[label] for label in row] == pytest.approx(expected, abs=6e-5)  # they are kept to four digits
+    assert [effects[label] for label in row] == pytest.approx(
+        expected, abs=6e-5
+    )  # they are kept to four digits
 
 
 def test_known_effects_of_engines_and_lengths_are_found_again() -> None:
     random = np.random.default_rng(5)
     true = {"vllm": 0.1, "sglang": 0.9}
-    rows, shown = [], []
+    rows = []
+    shown = []
     for number in range(400):
         engine = ("vllm", "sglang")[number % 2]
         prompt = (1024, 8192)[number // 2 % 2]
         rows.append(labels(f"m{number % 7}", ("H200", "B200")[number % 3 % 2], engine, prompt))
-        shown.append(true[engine] - (0.5 if prompt > 5000 and engine == "sglang" else 0.0) + 0.05 * random.normal())
+        shown.append(
+            true[engine]
+            - (0.5 if prompt > 5000 and engine == "sglang" else 0.0)
+            + 0.05 * random.normal()
+        )
     shown[0] += 5.0  # one wild row bends nothing
     found = np.log(factors(rows, fit_effects(rows, np.array(shown))))
     assert np.abs(found - np.array(shown))[1:].mean() < 0.06
-    other = factors([labels("new", "MI300X", "sglang", 1024), labels("new", "MI300X", "tgi", 1024), ()], {**true})
+    other = factors(
+        [labels("new", "MI300X", "sglang", 1024), labels("new", "MI300X", "tgi", 1024), ()],
+        {**true},
+    )
     assert np.log(other) == pytest.approx([0.9, 0.0, 0.0])
 
 
 def test_prompts_of_one_length_are_those_within_a_factor_of_root_two() -> None:
-    assert labels("a", "H200", "vllm", 900) == labels("a", "H200", "vllm", 1024) == labels("a", "H200", "vllm", 1400)
+    assert (
+        labels("a", "H200", "vllm", 900)
+        == labels("a", "H200", "vllm", 1024)
+        == labels("a", "H200", "vllm", 1400)
+    )
     assert labels("a", "H200", "vllm", 1024) != labels("a", "H200", "vllm", 2048)
 
 
 def test_rows_left_out_say_nothing() -> None:
     rows = [labels("a", "H200", "vllm", 1024), labels("b", "B200", "sglang", 1024)]
-    measured, predicted = np.array([2.0, 3.0]), np.ones(2)
+    measured = np.array([2.0, 3.0])
+    predicted = np.ones(2)
     log_ratio = np.where([True, False], np.log(measured / predicted), np.nan)
     kept = predicted * factors(rows, fit_effects(rows, log_ratio))
     assert kept[0] > 1.5
@@ -310,10 +390,14 @@ def test_rows_left_out_say_nothing() -> None:
 def test_effects_scale_first_tokens_of_clients_and_nothing_else() -> None:
     frame = read_benchmarks(SHIPPED_MEASUREMENTS)
     frame = frame[frame["ttft_ms"].notna()]
-    frame = frame[(frame["scenario"] != "Concurrency") | (np.arange(len(frame)) % 20 == 0)].iloc[:120]
-    rows, shipped = prepare(frame, load_catalog()), shipped_calibration()
+    frame = frame[(frame["scenario"] != "Concurrency") | (np.arange(len(frame)) % 20 == 0)].iloc[
+        :120
+    ]
+    rows = prepare(frame, load_catalog())
+    shipped = shipped_calibration()
     bare = replace(shipped, first_token_log_effect={})
-    with_effects, without = predict_rows(rows, shipped), predict_rows(rows, bare)
+    with_effects = predict_rows(rows, shipped)
+    without = predict_rows(rows, bare)
     row_labels = first_token_labels(rows, priced_rows(rows, shipped))
     assert with_effects["ttft_s"] == pytest.approx(
         without["ttft_s"] * factors(row_labels, shipped.first_token_log_effect[FORMULA])
@@ -337,7 +421,8 @@ def test_clients_that_wait_for_a_place_follow_no_recipe() -> None:
 
 def test_first_tokens_meet_their_bars() -> None:
     file = shipped_file()
-    fitted, held = file.fitted["ttft_s"], file.cross_validated
+    fitted = file.fitted["ttft_s"]
+    held = file.cross_validated
     assert fitted["dense"].median_fraction <= 0.12
     assert fitted["mixture-of-experts"].median_fraction <= 0.15
     assert held["setting"]["ttft_s"]["all"].median_fraction <= 0.20
@@ -406,8 +491,14 @@ def test_a_slo_target_is_met_at_about_the_throughput_measured() -> None:
 
 def test_a_sample_of_measured_rows_is_predicted_by_request() -> None:
     frame = rows_by_request(read_benchmarks(SHIPPED_MEASUREMENTS))
-    frame = frame[(frame["scenario"] == "Concurrency") & frame["ttft_ms"].notna() & (frame["concurrency"] <= 64)]
-    found = check_benchmarks(frame.iloc[::12], load_catalog(), shipped_calibration(), predict_by_request)
+    frame = frame[
+        (frame["scenario"] == "Concurrency")
+        & frame["ttft_ms"].notna()
+        & (frame["concurrency"] <= 64)
+    ]
+    found = check_benchmarks(
+        frame.iloc[::12], load_catalog(), shipped_calibration(), predict_by_request
+    )
     first = found.predicted.notna() & (found.quantity == "ttft_ms")
     assert first.sum() > 40
     assert np.median(np.abs(found.error_fraction[first])) < 0.20

@@ -14,7 +14,9 @@ import pytest
 
 from tests.calibration.probe_rows import CATALOG, LLAMA_70B, SHAPES, ProbeRow, StackShape, read_rows
 
-LIMIT_W, MAXIMUM_CLOCK_MHZ, BANDWIDTH_GB_PER_S = 700.0, 1980.0, 4800.0
+LIMIT_W = 700.0
+MAXIMUM_CLOCK_MHZ = 1980.0
+BANDWIDTH_GB_PER_S = 4800.0
 DENSE_TFLOPS = {"bf16": 989.0, "fp8_e4m3fn": 1979.0}
 EARLIER_BURST_TFLOPS = {"bf16": 786.0, "fp8_e4m3fn": 1471.0}
 
@@ -46,7 +48,9 @@ def test_the_whole_programme_was_measured_on_one_board_on_one_day(rows: list[Pro
     counts = {phase: len(_only(rows, phase)) for phase in dict.fromkeys(row.phase for row in rows)}
     assert counts == {"idle": 1, "copy": 1, "read": 1, "gemm": 5, "decode": 22, "prefill": 8}
     origins = {(row.device, row.date, row.torch_version, row.driver_version) for row in rows}
-    assert origins == {("NVIDIA H200", "2026-11-15", "2.11.0+cu130", "driver 580.159.04, CUDA 13.0")}
+    assert origins == {
+        ("NVIDIA H200", "2026-11-15", "2.11.0+cu130", "driver 580.159.04, CUDA 13.0")
+    }
 
 
 def test_only_what_an_h200_cannot_do_was_skipped(rows: list[ProbeRow]) -> None:
@@ -68,7 +72,10 @@ def test_every_layer_of_both_models_was_resident(measured: list[ProbeRow]) -> No
 
 
 def test_decode_ran_from_graphs(measured: list[ProbeRow]) -> None:
-    assert {row.note for row in _only(measured, "decode")} == {"fused attention, graph", "attention by products, graph"}
+    assert {row.note for row in _only(measured, "decode")} == {
+        "fused attention, graph",
+        "attention by products, graph",
+    }
 
 
 def test_nothing_beats_the_datasheet(measured: list[ProbeRow]) -> None:
@@ -83,20 +90,27 @@ def test_nothing_beats_the_datasheet(measured: list[ProbeRow]) -> None:
 
 def test_rates_are_the_work_over_the_time(measured: list[ProbeRow]) -> None:
     for row in _only(measured, "gemm"):
-        size, step_s = _number(row.batch), _number(row.step_ms) / 1e3
+        size = _number(row.batch)
+        step_s = _number(row.step_ms) / 1e3
         assert row.rate_tflops == pytest.approx(2.0 * size**3 / step_s / 1e12, rel=1e-4)
     for row, shape in _steps(_only(measured, "decode")):
         weight_bytes = 1 if row.precision == "fp8_e4m3fn" else 2
         tokens = int(_number(row.batch) * _number(row.context_tokens))
         layer_bytes = weight_bytes * shape.layer_weights + shape.kv_bytes(tokens)
         read_bytes = shape.layers * layer_bytes + 2 * shape.head_weights
-        assert row.bandwidth_gb_per_s == pytest.approx(read_bytes / _number(row.step_ms) / 1e6, rel=1e-4)
+        assert row.bandwidth_gb_per_s == pytest.approx(
+            read_bytes / _number(row.step_ms) / 1e6, rel=1e-4
+        )
 
 
 @pytest.mark.parametrize("model", sorted(SHAPES))
-def test_a_step_takes_longer_with_every_sequence_and_token(measured: list[ProbeRow], model: str) -> None:
+def test_a_step_takes_longer_with_every_sequence_and_token(
+    measured: list[ProbeRow], model: str
+) -> None:
     points = {
-        (row.batch, row.context_tokens): _number(row.step_ms) for row in _only(measured, "decode") if row.model == model
+        (row.batch, row.context_tokens): _number(row.step_ms)
+        for row in _only(measured, "decode")
+        if row.model == model
     }
     by_batch = [step_ms for (_, context), step_ms in sorted(points.items()) if context == 1024]
     assert len(by_batch) >= 6
@@ -112,7 +126,9 @@ def test_bandwidth_and_rest_are_those_measured_earlier(measured: list[ProbeRow])
     assert found["idle"].board_power_w == pytest.approx(126.0, rel=0.03)
 
 
-def test_products_run_slower_than_in_a_burst_since_the_board_is_at_its_limit(measured: list[ProbeRow]) -> None:
+def test_products_run_slower_than_in_a_burst_since_the_board_is_at_its_limit(
+    measured: list[ProbeRow],
+) -> None:
     for row in _only(measured, "gemm"):
         assert 0.80 < _number(row.rate_tflops) / EARLIER_BURST_TFLOPS[row.precision or ""] < 0.90
         assert _number(row.board_power_w) > 0.98 * LIMIT_W
@@ -128,7 +144,12 @@ def test_steps_are_those_measured_earlier_to_a_sixth(measured: list[ProbeRow]) -
     """
     with (CATALOG / "power_measurements.csv").open(newline="", encoding="utf-8") as stream:
         earlier = {
-            (line["scenario"], line["workload"], int(line["batch"]), int(line["context_tokens"])): line
+            (
+                line["scenario"],
+                line["workload"],
+                int(line["batch"]),
+                int(line["context_tokens"]),
+            ): line
             for line in csv.DictReader(stream)
             if line["record"] == "board"
         }

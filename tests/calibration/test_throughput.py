@@ -4,7 +4,12 @@ import dataclasses
 
 import pytest
 
-from planner.calibration.throughput import DEFAULT_CONCURRENCY, OperatingPoints, evaluate_grid, throughput_table
+from planner.calibration.throughput import (
+    DEFAULT_CONCURRENCY,
+    OperatingPoints,
+    evaluate_grid,
+    throughput_table,
+)
 from planner.catalog.load import load_catalog
 from planner.errors import ScenarioError
 from tests.shipped import shipped_calibration
@@ -16,7 +21,8 @@ GRID = OperatingPoints(
 
 
 def _evaluate(**changes: object) -> list[dict[str, object]]:
-    return evaluate_grid(dataclasses.replace(GRID, **changes), load_catalog(), shipped_calibration())  # type: ignore[arg-type]
+    grid = dataclasses.replace(GRID, **changes)  # type: ignore[arg-type]
+    return evaluate_grid(grid, load_catalog(), shipped_calibration())
 
 
 def test_without_a_load_the_usual_range_is_shown() -> None:

@@ -30,7 +30,11 @@ def days_named(text: str) -> Iterator[datetime.date]:
     """Yield the last days of the months, quarters and years that a text names."""
     for year, month, day in _DAY.findall(text):
         if 1 <= int(month) <= 12:
-            yield datetime.date(int(year), int(month), int(day)) if day else _end(int(year), int(month))
+            yield (
+                datetime.date(int(year), int(month), int(day))
+                if day
+                else _end(int(year), int(month))
+            )
     for name, year in _MONTH.findall(text):
         yield _end(int(year), _MONTHS[name.lower()[:3]])
     for name, year in _SHORT.findall(text):
@@ -51,9 +55,13 @@ def days_named(text: str) -> Iterator[datetime.date]:
 def stated(assumption_set: str) -> dict[str, tuple[str, datetime.date]]:
     """Return the text and the stated date of every source and prior."""
     catalog = load_catalog(assumption_set)
-    sources = {f"sources.{name}": (source.title, source.date) for name, source in catalog.sources.items()}
+    sources = {
+        f"sources.{name}": (source.title, source.date) for name, source in catalog.sources.items()
+    }
     priors = {
-        f"priors.{name}": (prior.source or "", prior.date) for name, prior in catalog.priors.items() if prior.date
+        f"priors.{name}": (prior.source or "", prior.date)
+        for name, prior in catalog.priors.items()
+        if prior.date
     }
     return {**sources, **priors}
 
@@ -63,7 +71,9 @@ def test_no_source_is_older_than_its_stated_date(assumption_set: str) -> None:
     older = {
         name: (str(date), str(max(named)))
         for name, (text, date) in stated(assumption_set).items()
-        if not text.startswith("assumption") and (named := list(days_named(text))) and max(named) < date
+        if not text.startswith("assumption")
+        and (named := list(days_named(text)))
+        and max(named) < date
     }
     assert not older
 
@@ -72,9 +82,14 @@ def test_dates_are_read_as_they_are_written() -> None:
     text = "EIA (Nov-25), survey of August 2025, thread of 2026-04-03, 2024 Q2, T&T 2025-26, 2,026 USD, part #2023"
     assert max(days_named(text)) == datetime.date(2026, 12, 31)
     assert set(days_named("EIA (Nov-25)")) == {datetime.date(2025, 11, 30)}
-    assert set(days_named("August 2025 survey; 2024 Q2")) == {datetime.date(2025, 8, 31), datetime.date(2024, 6, 30)}
+    assert set(days_named("August 2025 survey; 2024 Q2")) == {
+        datetime.date(2025, 8, 31),
+        datetime.date(2024, 6, 30),
+    }
     assert not list(days_named("H100 at 2,026 USD, issue #2025, zone1970.tab"))
 
 
 def test_a_source_that_is_older_is_refused() -> None:
-    assert max(days_named("InferenceX constants.ts, August 2025 survey")) < datetime.date(2026, 4, 3)
+    assert max(days_named("InferenceX constants.ts, August 2025 survey")) < datetime.date(
+        2026, 4, 3
+    )

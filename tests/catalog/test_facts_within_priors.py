@@ -20,9 +20,14 @@ PARTS = [part for part in CATALOG.accelerators if f"capex_allin_{part.lower()}" 
 
 def figures(part: str) -> dict[str, float]:
     """Return the catalogue's figures of a part by the name of the prior that bounds each."""
-    entry, name = CATALOG.accelerator(part), part.lower()
+    entry = CATALOG.accelerator(part)
+    name = part.lower()
     assert entry.accelerator_price_usd is not None
-    around = (entry.host_usd_per_accelerator, entry.network_usd_per_accelerator, entry.storage_usd_per_accelerator)
+    around = (
+        entry.host_usd_per_accelerator,
+        entry.network_usd_per_accelerator,
+        entry.storage_usd_per_accelerator,
+    )
     host, *others = (fact.value if fact else 0.0 for fact in around)
     return {
         f"gpu_module_price_{name}": entry.accelerator_price_usd.value,
@@ -53,9 +58,13 @@ def defaults(model: type[BaseModel]) -> Iterator[tuple[str, float, tuple[str, ..
             yield from priors_in(part)
 
     for name, field in model.model_fields.items():
-        known = [prior for mark in field.metadata if isinstance(mark, Plausible) for prior in mark.priors]
+        known = [
+            prior for mark in field.metadata if isinstance(mark, Plausible) for prior in mark.priors
+        ]
         known += priors_in(field.annotation)
-        if known and isinstance(field.default, int | float) and field.default:  # zero switches something off
+        if (
+            known and isinstance(field.default, int | float) and field.default
+        ):  # zero switches something off
             yield f"{model.__name__}.{name}", float(field.default), tuple(known)
 
 
@@ -63,7 +72,11 @@ def models(model: type[BaseModel], seen: set[type[BaseModel]]) -> set[type[BaseM
     """Return a model and all that its fields are made of."""
 
     def walk(annotation: Any) -> None:
-        if isinstance(annotation, type) and issubclass(annotation, BaseModel) and annotation not in seen:
+        if (
+            isinstance(annotation, type)
+            and issubclass(annotation, BaseModel)
+            and annotation not in seen
+        ):
             models(annotation, seen)
         for part in get_args(annotation):
             walk(part)
@@ -74,11 +87,19 @@ def models(model: type[BaseModel], seen: set[type[BaseModel]]) -> set[type[BaseM
     return seen
 
 
-DEFAULTS = [found for model in sorted(models(Scenario, set()), key=lambda m: m.__name__) for found in defaults(model)]
+DEFAULTS = [
+    found
+    for model in sorted(models(Scenario, set()), key=lambda m: m.__name__)
+    for found in defaults(model)
+]
 
 
-@pytest.mark.parametrize(("path", "default", "priors"), DEFAULTS, ids=[found[0] for found in DEFAULTS])
-def test_a_default_lies_within_the_priors_it_is_held_to(path: str, default: float, priors: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    ("path", "default", "priors"), DEFAULTS, ids=[found[0] for found in DEFAULTS]
+)
+def test_a_default_lies_within_the_priors_it_is_held_to(
+    path: str, default: float, priors: tuple[str, ...]
+) -> None:
     known = [CATALOG.prior(prior) for prior in priors]
     assert min(prior.low for prior in known) <= default <= max(prior.high for prior in known), path
 

@@ -25,7 +25,11 @@ MODELS = (
 
 
 def all_facts(catalog: Catalog) -> list[tuple[str, Any]]:
-    facts = [(f"{s}.{n}.{key}", fact) for s, n, entry in catalog.entries() for key, fact, _ in entry.facts()]
+    facts = [
+        (f"{s}.{n}.{key}", fact)
+        for s, n, entry in catalog.entries()
+        for key, fact, _ in entry.facts()
+    ]
     return facts + [(f"priors.{name}", prior) for name, prior in catalog.priors.items()]
 
 
@@ -53,14 +57,20 @@ def test_every_value_has_source_date_and_grade(assumption_set: str) -> None:
     for path, fact in all_facts(catalog):
         title, date = catalog.provenance(fact)
         assert len(title) > 8, path
-        assert datetime.date(2010, 1, 1) <= datetime.date.fromisoformat(date) <= datetime.date(2030, 1, 1), path
+        assert (
+            datetime.date(2010, 1, 1)
+            <= datetime.date.fromisoformat(date)
+            <= datetime.date(2030, 1, 1)
+        ), path
         assert fact.grade in "ABCD", path
 
 
 @pytest.mark.parametrize("assumption_set", ASSUMPTION_SETS)
 def test_every_measured_value_has_a_unit_or_is_a_count(assumption_set: str) -> None:
     for path, fact in all_facts(load_catalog(assumption_set)):
-        named = path.removesuffix(f".{path.rpartition('.')[2]}") if ".dense_tflops." in path else path
+        named = (
+            path.removesuffix(f".{path.rpartition('.')[2]}") if ".dense_tflops." in path else path
+        )
         if isinstance(fact, Range):
             assert fact.unit or unit_of(named), path
         elif isinstance(fact.value, float):
@@ -68,7 +78,8 @@ def test_every_measured_value_has_a_unit_or_is_a_count(assumption_set: str) -> N
 
 
 def test_the_articles_lay_over_the_measurements_value_by_value() -> None:
-    measured, articles = load_catalog("measured"), load_catalog("articles-2024")
+    measured = load_catalog("measured")
+    articles = load_catalog("articles-2024")
     assert articles.accelerators["MI325X"].accelerator_price_usd.source == "articles"  # type: ignore[union-attr]
     assert articles.accelerators["MI325X"].hbm_gb == measured.accelerators["MI325X"].hbm_gb
     assert articles.models == measured.models
@@ -79,7 +90,9 @@ def test_measured_parts_agree_with_common_sense() -> None:
     parts = load_catalog().accelerators
     for name, part in parts.items():
         assert part.idle_w.value < part.tdp_w.value, name
-        assert part.tdp_w.value * part.accelerators_per_node.value / 1000 < part.node_max_kw.value, name
+        assert (
+            part.tdp_w.value * part.accelerators_per_node.value / 1000 < part.node_max_kw.value
+        ), name
         rates = [rate.value for rate in part.dense_tflops.values()]  # widest first
         assert rates == sorted(rates), name
     assert list(parts["MI300X"].dense_tflops) == list(parts["H200"].dense_tflops) == ["bf16", "fp8"]
@@ -87,18 +100,24 @@ def test_measured_parts_agree_with_common_sense() -> None:
 
 
 def test_an_unknown_set_and_an_unknown_name_are_refused() -> None:
-    with pytest.raises(ScenarioError, match="unknown assumption set 'guessed'; choose from articles-2024, measured"):
+    with pytest.raises(
+        ScenarioError, match="unknown assumption set 'guessed'; choose from articles-2024, measured"
+    ):
         load_catalog("guessed")
     catalog = load_catalog()
     with pytest.raises(ScenarioError, match=r"unknown accelerator 'h20' \(did you mean H200\?\)"):
         catalog.accelerator("h20")
-    with pytest.raises(ScenarioError, match=r"unknown model 'zzzz' \(the catalogue has deepseek-r1, "):
+    with pytest.raises(
+        ScenarioError, match=r"unknown model 'zzzz' \(the catalogue has deepseek-r1, "
+    ):
         catalog.model("zzzz")
     with pytest.raises(ScenarioError, match="unknown tariff"):
         catalog.tariff("mars")
     with pytest.raises(ScenarioError, match="unknown prior"):
         catalog.prior("fortune")
-    with pytest.raises(ScenarioError, match="engine 'vlm' does not run on nvidia accelerators; choose from sglang"):
+    with pytest.raises(
+        ScenarioError, match="engine 'vlm' does not run on nvidia accelerators; choose from sglang"
+    ):
         catalog.stack("nvidia", "vlm")
     assert catalog.stack("amd", "vllm").platform.value == "rocm"
 
@@ -107,7 +126,8 @@ def test_an_overlay_changes_one_value_and_keeps_the_rest(write: Write) -> None:
     overlay = write(
         "accelerators: {H200: {accelerator_price_usd: {value: 30000, source: our quote, grade: A, date: 2026-05-05}}}\n"
     )
-    ours, shipped = load_catalog("measured", overlay), load_catalog()
+    ours = load_catalog("measured", overlay)
+    shipped = load_catalog()
     price = ours.accelerator("H200").accelerator_price_usd
     assert price is not None
     assert price.value == 30000
@@ -124,7 +144,9 @@ def test_an_overlay_lies_over_either_set(write: Write) -> None:
 
 
 def test_an_overlay_that_changes_is_read_again(write: Write) -> None:
-    text = "accelerators: {H200: {accelerator_price_usd: {value: %d, source: our quote, grade: A}}}\n"
+    text = (
+        "accelerators: {H200: {accelerator_price_usd: {value: %d, source: our quote, grade: A}}}\n"
+    )
     for price in (30000, 31000):
         overlay = write(text % price)
         os.utime(overlay, ns=(price, price))  # a clock may tick slower than this test writes
@@ -146,18 +168,30 @@ def test_the_catalogue_is_read_once() -> None:
         ("accelerators: 3", "tiny.yaml:1: accelerators: must be a mapping"),
         ("accelerators: {H200: 3}", "tiny.yaml:1: accelerators.H200: must be a mapping"),
         ("accelerators: {X1: {}}", "tiny.yaml:1: accelerators.X1.vendor: is required"),
-        ("accelerators:\n  H200: {hbm_gb: 9}", "tiny.yaml:2: accelerators.H200.hbm_gb.source: is required"),
+        (
+            "accelerators:\n  H200: {hbm_gb: 9}",
+            "tiny.yaml:2: accelerators.H200.hbm_gb.source: is required",
+        ),
         (
             "accelerators: {H200: {source: a quote, grade: A, hbm_gbb: 9}}",
             "accelerators.H200.hbm_gbb: unknown key (did you mean hbm_gb?)",
         ),
-        ("accelerators: {H200: {source: a quote, grade: E, hbm_gb: 9}}", "hbm_gb.grade: must be one of 'A', 'B', 'C'"),
+        (
+            "accelerators: {H200: {source: a quote, grade: E, hbm_gb: 9}}",
+            "hbm_gb.grade: must be one of 'A', 'B', 'C'",
+        ),
         (
             "accelerators: {H200: {source: a quote, grade: A, hbm_gb: -9}}",
             "hbm_gb.value: must be greater than 0, not -9",
         ),
-        ("accelerators: {H200: {source: a quote, grade: A, hbm_gb: '9'}}", "hbm_gb.value: must be a number, not '9'"),
-        ("accelerators: {H200: {source: vender-spec, grade: A, hbm_gb: 9}}", "'vender-spec' is not in sources; add it"),
+        (
+            "accelerators: {H200: {source: a quote, grade: A, hbm_gb: '9'}}",
+            "hbm_gb.value: must be a number, not '9'",
+        ),
+        (
+            "accelerators: {H200: {source: vender-spec, grade: A, hbm_gb: 9}}",
+            "'vender-spec' is not in sources; add it",
+        ),
         (
             "priors: {colo_rent: {low: 3, base: 2, high: 1, source: a quote, grade: D}}",
             "priors.colo_rent: low, base, high",
@@ -203,7 +237,18 @@ PARTS = st.recursive(
     lambda part: (
         st.dictionaries(
             st.sampled_from(
-                ["accelerators", "models", "priors", "sources", "H200", "hbm_gb", "value", "source", "grade", "low"]
+                [
+                    "accelerators",
+                    "models",
+                    "priors",
+                    "sources",
+                    "H200",
+                    "hbm_gb",
+                    "value",
+                    "source",
+                    "grade",
+                    "low",
+                ]
             ),
             part,
             max_size=4,
@@ -216,7 +261,9 @@ PARTS = st.recursive(
 
 @settings(max_examples=25)
 @given(PARTS)
-def test_any_overlay_is_used_or_refused(tmp_path_factory: pytest.TempPathFactory, content: Any) -> None:
+def test_any_overlay_is_used_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, content: Any
+) -> None:
     import yaml  # noqa: PLC0415 - only this test writes YAML
 
     path = tmp_path_factory.getbasetemp() / "any-overlay.yaml"
@@ -228,7 +275,9 @@ def test_any_overlay_is_used_or_refused(tmp_path_factory: pytest.TempPathFactory
 
 
 def test_null_takes_a_rate_away(write: Write) -> None:
-    part = load_catalog("measured", write("accelerators: {B200: {dense_tflops: {fp4: null}}}")).accelerators["B200"]
+    part = load_catalog(
+        "measured", write("accelerators: {B200: {dense_tflops: {fp4: null}}}")
+    ).accelerators["B200"]
     assert list(part.dense_tflops) == ["bf16", "fp8"]
 
 
@@ -241,7 +290,9 @@ stacks:
   rocm-vllm: {source: our tickets, grade: B, incidents: {leak: {per_year: {low: 8, base: 9, high: 10}}}}
 """
     catalog = load_catalog("measured", write(text))
-    here, elsewhere = (catalog.incident(catalog.stacks[name], "leak") for name in ("rocm-vllm", "cuda-vllm"))
+    here, elsewhere = (
+        catalog.incident(catalog.stacks[name], "leak") for name in ("rocm-vllm", "cuda-vllm")
+    )
     assert [fact.base for fact in (here.per_year, elsewhere.per_year) if fact] == [9, 2]
     assert [fact.base for fact in (here.fix_days, elsewhere.fix_days) if fact] == [30, 30]
     usual = catalog.incident(catalog.stacks["cuda-vllm"], "hang")
@@ -250,7 +301,9 @@ stacks:
 
 def test_who_contradicts_a_shipped_file_is_told_its_line(tmp_path: Path) -> None:
     overlay = tmp_path / "overlay.yaml"
-    overlay.write_text("precisions: {bf16: {weight_bytes: {value: 0.5, source: a datasheet, grade: A}}}\n")
+    overlay.write_text(
+        "precisions: {bf16: {weight_bytes: {value: 0.5, source: a datasheet, grade: A}}}\n"
+    )
     with pytest.raises(ScenarioError) as caught:
         load_catalog("measured", overlay)
     lines = (FOLDER / "precisions.yaml").read_text().splitlines()

@@ -23,7 +23,8 @@ def test_the_named_classes_are_there() -> None:
 def test_every_class_can_be_run(name: str) -> None:
     figures = workload_preset(name)
     for side in ("input", "output"):
-        mean, p95 = figures[f"{side}_mean_tokens"], figures[f"{side}_p95_tokens"]
+        mean = figures[f"{side}_mean_tokens"]
+        p95 = figures[f"{side}_p95_tokens"]
         assert LengthDistribution.from_mean_p95(mean, p95).mean_tokens == pytest.approx(mean)
         assert p95 <= 3.86 * mean
     profile = weekly_profile(
@@ -32,7 +33,12 @@ def test_every_class_can_be_run(name: str) -> None:
         weekend_fraction=figures["weekend_fraction"],
     )
     assert max(profile) == pytest.approx(figures["peak_to_mean"])
-    assert LognormalNoise(sigma=figures["noise_sigma"], correlation_h=figures["noise_correlation_h"]).sigma > 0
+    assert (
+        LognormalNoise(
+            sigma=figures["noise_sigma"], correlation_h=figures["noise_correlation_h"]
+        ).sigma
+        > 0
+    )
     assert 0 <= figures["prefix_cache_hit_fraction"] < 1
     assert figures["burst_index_of_dispersion"] >= 1
     assert figures["priority"] in ("interactive", "standard", "deferrable")

@@ -43,8 +43,19 @@ def _table(folder: Path, name: str) -> list[dict[str, str]]:
 
 
 def test_actuals_write_variances_and_a_forecast(planner: Planner, tmp_path: Path) -> None:
-    seen, out = _folder(tmp_path), tmp_path / "out"
-    call = ("actuals", str(tmp_path / "study.yaml"), str(seen), "-n", "32", "--workers", "1", "--out", str(out))
+    seen = _folder(tmp_path)
+    out = tmp_path / "out"
+    call = (
+        "actuals",
+        str(tmp_path / "study.yaml"),
+        str(seen),
+        "-n",
+        "32",
+        "--workers",
+        "1",
+        "--out",
+        str(out),
+    )
     done = planner(*call, "--json")
     assert done.code == 0, done.err
     summary = json.loads(done.out)
@@ -57,28 +68,44 @@ def test_actuals_write_variances_and_a_forecast(planner: Planner, tmp_path: Path
         parts = sum(float(row[f"{cause}_usd"]) for cause in VARIANCE_CAUSES)
         assert round(parts, 2) == round(float(row["actual_usd"]) - float(row["budget_usd"]), 2)
     monthly = {(row["figure"], row["month"]): row for row in _table(out, "forecast_monthly")}
-    happened, coming = monthly["demand_tokens", "2026-02-01"], monthly["demand_tokens", "2026-03-01"]
+    happened = monthly["demand_tokens", "2026-02-01"]
+    coming = monthly["demand_tokens", "2026-03-01"]
     assert float(happened["posterior_p5"]) == float(happened["posterior_p95"]) == 8.4e10
-    assert float(coming["posterior_p5"]) < float(coming["posterior_p50"]) < float(coming["posterior_p95"])
-    assert float(coming["posterior_p95"]) - float(coming["posterior_p5"]) < float(coming["prior_p95"]) - float(
-        coming["prior_p5"]
+    assert (
+        float(coming["posterior_p5"])
+        < float(coming["posterior_p50"])
+        < float(coming["posterior_p95"])
     )
+    assert float(coming["posterior_p95"]) - float(coming["posterior_p5"]) < float(
+        coming["prior_p95"]
+    ) - float(coming["prior_p5"])
     inputs = _table(out, "forecast_inputs")
     moved = sum(float(row["moved_usd"]) for row in inputs)
-    change = summary["remaining_cost_usd"]["posterior"]["mean"] - summary["remaining_cost_usd"]["prior"]["mean"]
+    change = (
+        summary["remaining_cost_usd"]["posterior"]["mean"]
+        - summary["remaining_cost_usd"]["prior"]["mean"]
+    )
     assert round(moved, 2) == round(change, 2)
     assert moved
     assert round(sum(summary["moved_by_usd"].values()), 2) == round(moved, 2)
     names = [row["input"] for row in inputs]
-    assert "clusters.h200.host_usd_per_node" not in names  # its machines are bought: no price of theirs is uncertain
+    assert (
+        "clusters.h200.host_usd_per_node" not in names
+    )  # its machines are bought: no price of theirs is uncertain
     assert names[:2] == ["workloads.chat.requests_per_s", "site.electricity_usd_per_kwh"]
     said = summary["sentences"][0]
     dollars = [int(part.replace(",", "")) for part in re.findall(r"([+-][\d,]+) USD", said)]
     assert abs(sum(dollars)) == abs(round(summary["actual_usd"] - summary["budget_usd"]))
     # Budget, actual and forecast stand side by side, for SLO attainment too.
     assert float(monthly["slo_attainment_fraction", "2026-03-01"]["posterior_p50"]) <= 1.0
-    booked = float(monthly["cost_usd", "2026-01-01"]["actual"]) - float(monthly["cost_usd", "2026-01-01"]["budget"])
-    january = [row for row in _table(out, "actuals") if row["kind"] == "account" and row["month"] == "2026-01-01"]
+    booked = float(monthly["cost_usd", "2026-01-01"]["actual"]) - float(
+        monthly["cost_usd", "2026-01-01"]["budget"]
+    )
+    january = [
+        row
+        for row in _table(out, "actuals")
+        if row["kind"] == "account" and row["month"] == "2026-01-01"
+    ]
     assert abs(booked - sum(float(row["actual"]) - float(row["plan"]) for row in january)) < 0.01
     # Cost of a month seen: the accounts reported are what was booked, the others the plan's.
     cost = monthly["cost_usd", "2026-01-01"]
@@ -99,33 +126,73 @@ def test_bad_months_are_refused_and_nothing_is_written(planner: Planner, tmp_pat
         (BOOKS.replace("2026-01", "2026-03"), "2026-01 missing"),
     ):
         seen = _folder(tmp_path, books)
-        planner("actuals", str(tmp_path / "plan.yaml"), str(seen), "--out", str(out)).refused(said, "books.csv")
+        planner("actuals", str(tmp_path / "plan.yaml"), str(seen), "--out", str(out)).refused(
+            said, "books.csv"
+        )
         assert not out.exists()
-    planner("actuals", str(tmp_path / "plan.yaml"), str(tmp_path / "nowhere")).refused("no such file")
+    planner("actuals", str(tmp_path / "plan.yaml"), str(tmp_path / "nowhere")).refused(
+        "no such file"
+    )
 
 
 def test_a_run_s_folder_stands_for_its_scenario(planner: Planner, tmp_path: Path) -> None:
-    seen, out = _folder(tmp_path), tmp_path / "run"
+    seen = _folder(tmp_path)
+    out = tmp_path / "run"
     plan = tmp_path / "plan.yaml"
     assert (
-        planner("run", str(plan), "--replications", "1", "--set", "clusters.h200.nodes=3", "--out", str(out)).code == 0
+        planner(
+            "run",
+            str(plan),
+            "--replications",
+            "1",
+            "--set",
+            "clusters.h200.nodes=3",
+            "--out",
+            str(out),
+        ).code
+        == 0
     )
     plan.write_text(PLAN.replace("nodes: 3", "nodes: 2"))
     planner("actuals", str(out), str(seen)).refused("is no longer what the run was made of")
     planner("actuals", str(seen), str(seen)).refused("is not the folder of a run")
 
 
-def test_fewer_replications_than_the_inputs_need_are_refused_in_words(planner: Planner, tmp_path: Path) -> None:
+def test_fewer_replications_than_the_inputs_need_are_refused_in_words(
+    planner: Planner, tmp_path: Path
+) -> None:
     seen = _folder(tmp_path)
     keys = ["site.pue_ratio", "finance.resale_multiplier", "reliability.failure_multiplier"]
     keys += [f"reliability.vendor_failure_multiplier.{vendor}" for vendor in ("amd", "nvidia")]
-    by_vendor = ("engineers_per_800", "vendor_incident_multiplier", "vendor_software_speedup_multiplier")
+    by_vendor = (
+        "engineers_per_800",
+        "vendor_incident_multiplier",
+        "vendor_software_speedup_multiplier",
+    )
     keys += [f"software.{key}.{vendor}" for vendor in ("amd", "nvidia") for key in by_vendor]
-    keys += ["software.incident_multiplier", "finance.discount_rate_per_year", "site.colocation_usd_per_kw_month"]
+    keys += [
+        "software.incident_multiplier",
+        "finance.discount_rate_per_year",
+        "site.colocation_usd_per_kw_month",
+    ]
     keys += ["software.engineer_usd_per_year", "finance.insurance_fraction_per_year"]
-    more = "".join(f"  {key}: {{kind: triangular, low: 1.0, mode: 1.1, high: 1.2}}\n" for key in keys)
+    more = "".join(
+        f"  {key}: {{kind: triangular, low: 1.0, mode: 1.1, high: 1.2}}\n" for key in keys
+    )
     (tmp_path / "study.yaml").write_text(STUDY + more)
-    done = planner("actuals", str(tmp_path / "study.yaml"), str(seen), "-n", "32", "--workers", "1", "--out", "out")
+    done = planner(
+        "actuals",
+        str(tmp_path / "study.yaml"),
+        str(seen),
+        "-n",
+        "32",
+        "--workers",
+        "1",
+        "--out",
+        "out",
+    )
     assert done.code == 2, done.err
-    assert "32 replications are too few for 19 uncertain inputs (ask for 38 or more with --replications)" in done.err
+    assert (
+        "32 replications are too few for 19 uncertain inputs (ask for 38 or more with --replications)"
+        in done.err
+    )
     assert not (tmp_path / "out").exists()

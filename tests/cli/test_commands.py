@@ -23,7 +23,9 @@ def folder_bytes(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def test_run_writes_a_folder_and_prints_a_table(planner: Planner, write: Write, tmp_path: Path) -> None:
+def test_run_writes_a_folder_and_prints_a_table(
+    planner: Planner, write: Write, tmp_path: Path
+) -> None:
     write()
     outcome = planner("run", "tiny.yaml", "-n", "2")
     assert outcome.code == 0
@@ -46,18 +48,23 @@ def test_quiet_is_quiet(planner: Planner, write: Write) -> None:
     assert (outcome.code, outcome.out, outcome.err) == (0, "", "")
 
 
-def test_a_run_repeats_byte_for_byte_and_seeds_differ(planner: Planner, write: Write, tmp_path: Path) -> None:
+def test_a_run_repeats_byte_for_byte_and_seeds_differ(
+    planner: Planner, write: Write, tmp_path: Path
+) -> None:
     write()
     for out, seed in (("a", "5"), ("b", "5"), ("c", "6")):
         assert planner("run", "tiny.yaml", "-n", "3", "--out", out, "--seed", seed, "-q").code == 0
     assert planner("run", "tiny.yaml", "-n", "3", "--out", "a", "--seed", "5", "-q").code == 0
-    assert folder_bytes(tmp_path / "a") == folder_bytes(tmp_path / "b") != folder_bytes(tmp_path / "c")
+    assert (
+        folder_bytes(tmp_path / "a") == folder_bytes(tmp_path / "b") != folder_bytes(tmp_path / "c")
+    )
 
 
 def test_two_processes_write_the_same_bytes(planner: Planner, write: Write, tmp_path: Path) -> None:
     """This one, and one with hashes of its own."""
     write()
-    words, salt = ("run", "tiny.yaml", "-n", "3", "--out"), {"PYTHONHASHSEED": str(1 + hash("salt") % 1000)}
+    words = ("run", "tiny.yaml", "-n", "3", "--out")
+    salt = {"PYTHONHASHSEED": str(1 + hash("salt") % 1000)}
     assert planner(*words, "a").code == 0
     command = [sys.executable, "-m", "planner.cli.app", *words, "b"]
     subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, env=os.environ | salt)
@@ -67,26 +74,46 @@ def test_two_processes_write_the_same_bytes(planner: Planner, write: Write, tmp_
 def test_set_is_obeyed_and_recorded(planner: Planner, write: Write, tmp_path: Path) -> None:
     write()
     assert (
-        planner("run", "tiny.yaml", "--set", "clusters.h200.nodes=2", "--set", "name=other", "-n", "1", "-q").code == 0
+        planner(
+            "run",
+            "tiny.yaml",
+            "--set",
+            "clusters.h200.nodes=2",
+            "--set",
+            "name=other",
+            "-n",
+            "1",
+            "-q",
+        ).code
+        == 0
     )
     manifest = json.loads((tmp_path / "outputs" / "other" / "manifest.json").read_text())
     assert manifest["overrides"] == ["clusters.h200.nodes=2", "name=other"]
     assert manifest["scenario"] == "other"
 
 
-def test_a_run_over_an_edited_folder_is_refused(planner: Planner, write: Write, tmp_path: Path) -> None:
+def test_a_run_over_an_edited_folder_is_refused(
+    planner: Planner, write: Write, tmp_path: Path
+) -> None:
     write()
     assert planner("run", "tiny.yaml", "-n", "1", "--out", "o").code == 0
     (tmp_path / "o" / "notes.txt").write_text("mine")
-    planner("run", "tiny.yaml", "-n", "1", "--out", "o").refused("o: holds 'notes.txt', which planner did not write")
+    planner("run", "tiny.yaml", "-n", "1", "--out", "o").refused(
+        "o: holds 'notes.txt', which planner did not write"
+    )
     assert (tmp_path / "o" / "notes.txt").read_text() == "mine"
 
 
-def test_validate_says_ok_per_file_and_writes_nothing(planner: Planner, write: Write, tmp_path: Path) -> None:
+def test_validate_says_ok_per_file_and_writes_nothing(
+    planner: Planner, write: Write, tmp_path: Path
+) -> None:
     write()
     write("extends: tiny.yaml\nname: top\n", "top.yaml")
     outcome = planner("validate", "tiny.yaml", "top.yaml")
-    assert (outcome.code, outcome.out) == (0, "tiny.yaml: ok, a scenario\ntop.yaml: ok, a scenario\n")
+    assert (outcome.code, outcome.out) == (
+        0,
+        "tiny.yaml: ok, a scenario\ntop.yaml: ok, a scenario\n",
+    )
     assert len(list(tmp_path.iterdir())) == 2
 
 
@@ -128,10 +155,13 @@ def test_catalog_json_has_provenance_for_every_value(planner: Planner) -> None:
     assert one["facts"] == sections["accelerators"]["H200"]
 
 
-def test_options_of_the_catalogue_may_stand_before_its_command(planner: Planner, write: Write) -> None:
+def test_options_of_the_catalogue_may_stand_before_its_command(
+    planner: Planner, write: Write
+) -> None:
     price = "{value: 12345, source: a quote, grade: A, date: 2026-11-01}"
     overlay = write(f"accelerators: {{H200: {{accelerator_price_usd: {price}}}}}\n", "ours.yaml")
-    before, after = ("--overlay", overlay, "show", "H200"), ("show", "H200", "--overlay", overlay)
+    before = ("--overlay", overlay, "show", "H200")
+    after = ("show", "H200", "--overlay", overlay)
     shown = [planner("catalog", *words).out for words in (before, after)]
     assert shown[0] == shown[1]
     assert "12345" in shown[0]
@@ -144,14 +174,27 @@ def test_a_price_that_nobody_states_is_a_warning(planner: Planner, write: Write)
     write()
     outcome = planner("validate", "bare.yaml")
     assert outcome.code == 0, outcome.err
-    assert "clusters.h200: no network price is stated for H200, so 0 USD is paid for it" in outcome.err
-    planner("run", "bare.yaml", "--strict", "--out", "o").refused("no network price is stated for H200")
+    assert (
+        "clusters.h200: no network price is stated for H200, so 0 USD is paid for it" in outcome.err
+    )
+    planner("run", "bare.yaml", "--strict", "--out", "o").refused(
+        "no network price is stated for H200"
+    )
     assert "network price" not in planner("validate", "tiny.yaml").err
 
 
-def test_a_wrong_cluster_gives_one_error_though_others_name_it(planner: Planner, root: Path) -> None:
-    outcome = planner("size", root / "scenarios" / "which-mix.yaml", "--set", "clusters.h200.nodes=-3")
-    assert outcome.refused("clusters.h200.nodes: must be greater than or equal to 0, not -3").err.count("error:") == 1
+def test_a_wrong_cluster_gives_one_error_though_others_name_it(
+    planner: Planner, root: Path
+) -> None:
+    outcome = planner(
+        "size", root / "scenarios" / "which-mix.yaml", "--set", "clusters.h200.nodes=-3"
+    )
+    assert (
+        outcome.refused(
+            "clusters.h200.nodes: must be greater than or equal to 0, not -3"
+        ).err.count("error:")
+        == 1
+    )
 
 
 def test_a_strange_overlay_is_shown_not_obeyed(planner: Planner, write: Write) -> None:
@@ -186,7 +229,9 @@ def test_our_own_bug_is_one_line_and_exit_code_1(
     assert not (tmp_path / "outputs").exists()
 
 
-def test_an_interrupt_is_one_word(planner: Planner, write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_is_one_word(
+    planner: Planner, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
@@ -199,7 +244,9 @@ def test_an_interrupt_is_one_word(planner: Planner, write: Write, monkeypatch: p
 
 def test_a_closed_pipe_is_no_traceback(tmp_path: Path) -> None:
     command = f"{sys.executable} -m planner.cli.app catalog --json | head -c 10"
-    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False, cwd=tmp_path)
+    done = subprocess.run(
+        command, shell=True, capture_output=True, text=True, check=False, cwd=tmp_path
+    )
     assert done.stdout == '{\n  "accel'
     assert "Traceback" not in done.stderr
 
@@ -207,14 +254,14 @@ def test_a_closed_pipe_is_no_traceback(tmp_path: Path) -> None:
 @pytest.mark.parametrize("closed", [">&-", "2>&-", ">/dev/full"])
 def test_a_command_ends_with_a_word_where_nobody_hears_it(tmp_path: Path, closed: str) -> None:
     command = f"{sys.executable} -m planner.cli.app --version {closed}"
-    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False, cwd=tmp_path)
+    done = subprocess.run(
+        command, shell=True, capture_output=True, text=True, check=False, cwd=tmp_path
+    )
     assert done.returncode in (0, 1)
     assert "Traceback" not in done.stderr
 
 
-STUDY = (
-    "name: s\nscenarios: {a: {extends: tiny.yaml}, b: {extends: tiny.yaml, set: {site: {facility_power_cap_kw: 90}}}}\n"
-)
+STUDY = "name: s\nscenarios: {a: {extends: tiny.yaml}, b: {extends: tiny.yaml, set: {site: {facility_power_cap_kw: 90}}}}\n"  # noqa: E501
 
 
 def test_validate_knows_a_study_when_it_sees_one(planner: Planner, write: Write) -> None:
@@ -222,7 +269,10 @@ def test_validate_knows_a_study_when_it_sees_one(planner: Planner, write: Write)
     write(STUDY, "s.yaml")
     outcome = planner("validate", "s.yaml", "tiny.yaml")
     assert (outcome.code, outcome.out) == (0, "s.yaml: ok, a study\ntiny.yaml: ok, a scenario\n")
-    kinds = [one["kind"] for one in json.loads(planner("validate", "s.yaml", "tiny.yaml", "--json").out)["files"]]
+    kinds = [
+        one["kind"]
+        for one in json.loads(planner("validate", "s.yaml", "tiny.yaml", "--json").out)["files"]
+    ]
     assert kinds == ["study", "scenario"]
     write(STUDY.replace("facility_power_cap_kw", "power_cap"), "s.yaml")
     told = planner("validate", "s.yaml").refused("s.yaml:2", "power_cap")
@@ -230,11 +280,15 @@ def test_validate_knows_a_study_when_it_sees_one(planner: Planner, write: Write)
 
 
 @pytest.mark.parametrize("command", ["run", "sweep"])
-def test_a_study_where_a_scenario_is_wanted_is_called_one(planner: Planner, write: Write, command: str) -> None:
+def test_a_study_where_a_scenario_is_wanted_is_called_one(
+    planner: Planner, write: Write, command: str
+) -> None:
     write()
     write(STUDY, "s.yaml")
     vary = ["--vary", "seed=1,2"] if command == "sweep" else []
-    told = planner(command, "s.yaml", *vary).refused("is a study, not a scenario", "planner montecarlo s.yaml")
+    told = planner(command, "s.yaml", *vary).refused(
+        "is a study, not a scenario", "planner montecarlo s.yaml"
+    )
     assert told.err.count("error:") == 1
 
 
@@ -242,11 +296,16 @@ def test_a_scenario_is_studied_under_the_catalogues_priors(planner: Planner, wri
     write()
     told = planner("montecarlo", "tiny.yaml", "-n", "8", "--no-charts")
     assert told.code == 0, told.err
-    assert "reliability.failure_multiplier is drawn: 0.616 to 2.21 times what is stated" in " ".join(told.err.split())
+    assert (
+        "reliability.failure_multiplier is drawn: 0.616 to 2.21 times what is stated"
+        in " ".join(told.err.split())
+    )
     assert "outputs/tiny-priors" in told.out
 
 
-def test_init_leaves_a_schema_that_is_not_ours(planner: Planner, write: Write, tmp_path: Path) -> None:
+def test_init_leaves_a_schema_that_is_not_ours(
+    planner: Planner, write: Write, tmp_path: Path
+) -> None:
     write("{}", "scenario.schema.json")
     planner("init", "plan").refused("scenario.schema.json: is not a schema that planner wrote")
     assert not (tmp_path / "plan.yaml").exists()

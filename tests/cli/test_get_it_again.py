@@ -28,12 +28,15 @@ uncertain: {clusters.h200.accelerator_price_usd: {kind: uniform, low: 20000, hig
 @pytest.fixture
 def place(tmp_path: Path, tiny: str) -> Path:
     """Lay scenarios, an overlay and a study out in folders whose names a shell would split."""
-    plans, studies = tmp_path / "the plans", tmp_path / "studies"
+    plans = tmp_path / "the plans"
+    studies = tmp_path / "studies"
     plans.mkdir()
     studies.mkdir()
     (plans / "own parts.yaml").write_text(OVERLAY)
     (plans / "tiny one.yaml").write_text(tiny + "catalog: {overlay: own parts.yaml}\n")
-    (plans / "o'clock.yaml").write_text("extends: tiny one.yaml\nname: clock\nclusters: {mi325x: {nodes: 5}}\n")
+    (plans / "o'clock.yaml").write_text(
+        "extends: tiny one.yaml\nname: clock\nclusters: {mi325x: {nodes: 5}}\n"
+    )
     (studies / "doubts.yaml").write_text(STUDY)
     (tmp_path / "here.yaml").write_text(OVERLAY.replace("90", "80"))
     return tmp_path
@@ -52,10 +55,16 @@ def printed(folder: Path) -> str:
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
-PLAN, OTHER, DOUBTS = "the plans/tiny one.yaml", "the plans/o'clock.yaml", "studies/doubts.yaml"
+PLAN = "the plans/tiny one.yaml"
+OTHER = "the plans/o'clock.yaml"
+DOUBTS = "studies/doubts.yaml"
 CASES = {
     "run": ("run", PLAN, "-n", "2", "--seed", "7", "--parquet", "--set", TRICKY),
     "run with an overlay from here": ("run", PLAN, "-n", "1", "--bom", "--set", "catalog.overlay=here.yaml"),
@@ -71,12 +80,16 @@ CASES = {
 @pytest.mark.parametrize(
     "case",
     [
-        pytest.param(case, marks=pytest.mark.prove) if case in ("montecarlo", "sensitivity") else case
+        pytest.param(case, marks=pytest.mark.prove)
+        if case in ("montecarlo", "sensitivity")
+        else case
         for case in CASES
         if case != "run"
     ],
 )  # that one has a shell to itself, below
-def test_the_printed_command_writes_the_same_bytes(planner: Planner, place: Path, case: str) -> None:
+def test_the_printed_command_writes_the_same_bytes(
+    planner: Planner, place: Path, case: str
+) -> None:
     told = planner(*CASES[case], "--out", "first", "--quiet")
     assert told.code == 0, told.err
     verb, *words = shlex.split(printed(place / "first"))[1:]
@@ -94,7 +107,9 @@ def test_a_shell_reads_the_printed_command_as_it_was_meant(planner: Planner, pla
     assert files_of(place / "outputs" / "tiny") == files_of(place / "first")
 
 
-def test_a_file_whose_name_begins_like_an_option_is_found_again(planner: Planner, write: Callable[..., Path]) -> None:
+def test_a_file_whose_name_begins_like_an_option_is_found_again(
+    planner: Planner, write: Callable[..., Path]
+) -> None:
     write(name="-tiny.yaml")
     assert planner("run", "./-tiny.yaml", "-n", "1", "--out", "first", "--quiet").code == 0
     assert planner(*shlex.split(printed(Path("first")))[1:]).code == 0
@@ -103,7 +118,9 @@ def test_a_file_whose_name_begins_like_an_option_is_found_again(planner: Planner
 def test_a_sweep_names_the_run_that_shows_its_choice_in_full(planner: Planner, place: Path) -> None:
     assert planner(*CASES["sweep"], "--out", "first", "--quiet").code == 0
     page = (place / "first" / "report.html").read_text(encoding="utf-8")
-    commands = {html.unescape(found) for found in re.findall(r"<code>(planner run .*?)</code>", page)}
+    commands = {
+        html.unescape(found) for found in re.findall(r"<code>(planner run .*?)</code>", page)
+    }
     (command,) = commands
     assert planner(*shlex.split(command)[1:], "-n", "1").code == 0
     assert (place / "outputs" / "tiny" / "ledger.csv").is_file()

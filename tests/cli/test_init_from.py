@@ -67,8 +67,11 @@ def test_json_carries_every_figure_and_where_it_is_from(planner: Planner, tmp_pa
     assert "0.5" in figures["lengths.input.quantiles"]["value"]
 
 
-def test_hourly_rates_give_a_weekly_profile_and_a_log_the_rest(planner: Planner, tmp_path: Path) -> None:
-    rates, log = str(rate_file(tmp_path, 2)), str(log_file(tmp_path))
+def test_hourly_rates_give_a_weekly_profile_and_a_log_the_rest(
+    planner: Planner, tmp_path: Path
+) -> None:
+    rates = str(rate_file(tmp_path, 2))
+    log = str(log_file(tmp_path))
     assert planner("init", "rates", "--from", rates).code == 0
     assert planner("init", "log", "--from", log).code == 0
     assert planner("init", "both", "--from", f"api={log}", "--from", f"api={rates}").code == 0
@@ -82,9 +85,13 @@ def test_hourly_rates_give_a_weekly_profile_and_a_log_the_rest(planner: Planner,
 
 def test_a_daily_peak_is_raised_to_the_weeks(planner: Planner, tmp_path: Path) -> None:
     day = 1.0 + 0.2 * np.cos(2 * np.pi * np.arange(24) / 24)
-    (tmp_path / "rps.csv").write_text("hour,x\n" + "".join(f"{h},{day[h % 24]}\n" for h in range(72)))
+    (tmp_path / "rps.csv").write_text(
+        "hour,x\n" + "".join(f"{h},{day[h % 24]}\n" for h in range(72))
+    )
     assert planner("init", "a", "--from", "rps.csv", "--preset", "code-completion").code == 0
-    assert written(tmp_path, "a").load_profile.peak_to_mean == pytest.approx(1.2 * 7 / 5.65, rel=1e-3)
+    assert written(tmp_path, "a").load_profile.peak_to_mean == pytest.approx(
+        1.2 * 7 / 5.65, rel=1e-3
+    )
 
 
 @pytest.mark.parametrize(
@@ -99,7 +106,9 @@ def test_a_daily_peak_is_raised_to_the_weeks(planner: Planner, tmp_path: Path) -
         (["--from", "nowhere.json"], "nowhere.json"),
     ],
 )
-def test_bad_options_are_one_message(planner: Planner, tmp_path: Path, extra: list[str], message: str) -> None:
+def test_bad_options_are_one_message(
+    planner: Planner, tmp_path: Path, extra: list[str], message: str
+) -> None:
     planner("init", "a", "--from", str(log_file(tmp_path)), *extra).refused(message)
     assert not (tmp_path / "a.yaml").exists()
 
@@ -117,16 +126,26 @@ def test_rates_without_a_unit_need_the_rate(planner: Planner, tmp_path: Path) ->
         ("AzureLLMInferenceTrace_code.csv", []),
         ("AzureLLMInferenceTrace_conv.csv", []),
         ("mooncake_conversation_trace.jsonl", ["--preset", "long-context"]),
-        ("claude_code_agentic_requests.csv.gz", ["--model", "deepseek-v4-pro", "--requests-per-s", "3"]),
+        (
+            "claude_code_agentic_requests.csv.gz",
+            ["--model", "deepseek-v4-pro", "--requests-per-s", "3"],
+        ),
         ("servegen_hourly_rate_rps.csv", ["--rate", "m-large", "--preset", "bulk-api"]),
-        ("azure2024_hourly_digitised_req_per_min.csv", ["--rate", "code", "--preset", "code-completion"]),
+        (
+            "azure2024_hourly_digitised_req_per_min.csv",
+            ["--rate", "code", "--preset", "code-completion"],
+        ),
     ],
 )
-def test_every_public_trace_becomes_a_workload(planner: Planner, tmp_path: Path, name: str, extra: list[str]) -> None:
+def test_every_public_trace_becomes_a_workload(
+    planner: Planner, tmp_path: Path, name: str, extra: list[str]
+) -> None:
     told = planner("init", "a", "--from", f"mine={trace(name)}", *extra)
     assert told.code == 0, told.err
     assert written(tmp_path, "a").requests_per_s > 0
 
 
 def test_sessions_with_their_own_clock_need_a_stated_rate(planner: Planner) -> None:
-    planner("init", "a", "--from", str(trace("claude_code_agentic_requests.csv.gz"))).refused("shows no rate")
+    planner("init", "a", "--from", str(trace("claude_code_agentic_requests.csv.gz"))).refused(
+        "shows no rate"
+    )

@@ -58,12 +58,17 @@ def test_a_published_configuration_gives_the_shipped_entry(name: str, write: Wri
 def test_formats_are_read_from_what_a_configuration_says_of_them(write: WriteScenario) -> None:
     def format_of(**quantised: Any) -> Any:
         config = CONFIGS["llama-3.1-70b"] | {"quantization_config": quantised}
-        return model_entry(write(json.dumps({"text_config": config}), "config.json"))[1].get("native_precision")
+        return model_entry(write(json.dumps({"text_config": config}), "config.json"))[1].get(
+            "native_precision"
+        )
 
     assert format_of(quant_method="awq", bits=4) == "int4"
     assert format_of(quant_method="modelopt", quant_algo="NVFP4") == "fp4"
     weights = {"num_bits": 8, "type": "float"}
-    assert format_of(quant_method="compressed-tensors", config_groups={"a": {"weights": weights}}) == "fp8"
+    assert (
+        format_of(quant_method="compressed-tensors", config_groups={"a": {"weights": weights}})
+        == "fp8"
+    )
     assert format_of(quant_method="bitsandbytes") is None
 
 
@@ -73,8 +78,22 @@ def test_an_own_part_and_model_and_their_measurement_end_in_a_run(
     write(json.dumps(CONFIGS["llama-3.1-70b"] | {"_name_or_path": "us/Ours-70B"}), "config.json")
     own = ("--overlay", "own.yaml")
     assert planner("catalog", "add-model", "config.json", *own).code == 0
-    stated = ("hbm_gb=288", "dense_tflops.fp8=9000", "tdp_w=1400", "source=Preview of May 2026", "grade=C")
-    told = planner("catalog", "add-accelerator", "NEXT-1", "--like", "B200", *own, *(f"--set={one}" for one in stated))
+    stated = (
+        "hbm_gb=288",
+        "dense_tflops.fp8=9000",
+        "tdp_w=1400",
+        "source=Preview of May 2026",
+        "grade=C",
+    )
+    told = planner(
+        "catalog",
+        "add-accelerator",
+        "NEXT-1",
+        "--like",
+        "B200",
+        *own,
+        *(f"--set={one}" for one in stated),
+    )
     assert told.code == 0, told.err
     row = {"model": "ours-70b", "accelerator": "NEXT-1", "tpot_ms": "12", "ttft_ms": ""}
     write_table(tmp_path / "rows.csv", row, {**row, "concurrency": "64", "tpot_ms": "17"})
@@ -102,10 +121,19 @@ def test_an_own_part_and_model_and_their_measurement_end_in_a_run(
     assert "NEXT-1" in kept.out or "next" in kept.out
 
 
-def test_overlay_is_taken_by_commands_of_scenarios(planner: Planner, write: WriteScenario, tmp_path: Path) -> None:
+def test_overlay_is_taken_by_commands_of_scenarios(
+    planner: Planner, write: WriteScenario, tmp_path: Path
+) -> None:
     write()
     told = planner(
-        "catalog", "add-accelerator", "X1", "--like", "H200", "--overlay", "own.yaml", "--set=source=a guess"
+        "catalog",
+        "add-accelerator",
+        "X1",
+        "--like",
+        "H200",
+        "--overlay",
+        "own.yaml",
+        "--set=source=a guess",
     )
     assert told.code == 0
     change = ("--set", "clusters.h200.accelerator=X1", "--set", "horizon_months=2")
@@ -115,7 +143,9 @@ def test_overlay_is_taken_by_commands_of_scenarios(planner: Planner, write: Writ
     assert "catalog.overlay=own.yaml" in manifest["command"]
 
 
-def test_an_overlay_is_extended_and_its_comments_stay(planner: Planner, write: WriteScenario, tmp_path: Path) -> None:
+def test_an_overlay_is_extended_and_its_comments_stay(
+    planner: Planner, write: WriteScenario, tmp_path: Path
+) -> None:
     write("# ours\naccelerators:  # parts\n  # none yet\ntariffs: {}\n", "own.yaml")
     for name in ("X1", "X2"):
         words = ("catalog", "add-accelerator", name, "--like", "H200", "--overlay", "own.yaml")
@@ -126,29 +156,53 @@ def test_an_overlay_is_extended_and_its_comments_stay(planner: Planner, write: W
     assert set(yaml.safe_load(text)["accelerators"]) == {"X1", "X2"}
     before = text
     planner(*words, "--set", "source=another").refused("own.yaml", "duplicate key accelerators.X2")
-    planner("catalog", "add-accelerator", "X3", "--overlay", "own.yaml", "--set", "hbm_gb=1", "--set", "tpd_w").refused(
-        "'tpd_w' is not KEY=VALUE"
-    )
+    planner(
+        "catalog",
+        "add-accelerator",
+        "X3",
+        "--overlay",
+        "own.yaml",
+        "--set",
+        "hbm_gb=1",
+        "--set",
+        "tpd_w",
+    ).refused("'tpd_w' is not KEY=VALUE")
     assert (tmp_path / "own.yaml").read_text() == before
 
 
 def test_every_field_that_is_needed_is_named_at_once(planner: Planner, tmp_path: Path) -> None:
-    told = planner("catalog", "add-accelerator", "X1", "--overlay", "own.yaml", "--set", "vendor=nvidia")
-    told.refused("X1.source", "hbm_gb: is needed: Usable memory. (--set hbm_gb=VALUE, in GB)", "X1.available")
+    told = planner(
+        "catalog", "add-accelerator", "X1", "--overlay", "own.yaml", "--set", "vendor=nvidia"
+    )
+    told.refused(
+        "X1.source", "hbm_gb: is needed: Usable memory. (--set hbm_gb=VALUE, in GB)", "X1.available"
+    )
     assert "vendor" not in told.err
     assert len(told.err.splitlines()) == 13
     assert not (tmp_path / "own.yaml").exists()
 
 
 @pytest.mark.parametrize("text", ["[1]", "{", "{}", '{"num_hidden_layers": "many"}'])
-def test_what_is_no_configuration_is_refused(planner: Planner, write: WriteScenario, tmp_path: Path, text: str) -> None:
+def test_what_is_no_configuration_is_refused(
+    planner: Planner, write: WriteScenario, tmp_path: Path, text: str
+) -> None:
     write(text, "config.json")
-    planner("catalog", "add-model", "config.json", "--name", "x", "--overlay", "own.yaml").refused("")
+    planner("catalog", "add-model", "config.json", "--name", "x", "--overlay", "own.yaml").refused(
+        ""
+    )
     assert not (tmp_path / "own.yaml").exists()
 
 
-def test_a_shape_of_ones_own_is_priced_as_the_shipped_one(planner: Planner, write: WriteScenario) -> None:
+def test_a_shape_of_ones_own_is_priced_as_the_shipped_one(
+    planner: Planner, write: WriteScenario
+) -> None:
     write(json.dumps(CONFIGS["deepseek-v3"]), "config.json")
-    assert planner("catalog", "add-model", "config.json", "--name", "own", "--overlay", "own.yaml").code == 0
-    ours, shipped = shape_of("own", load_catalog(overlay=Path("own.yaml"))), shape_of("deepseek-v3", load_catalog())
+    assert (
+        planner(
+            "catalog", "add-model", "config.json", "--name", "own", "--overlay", "own.yaml"
+        ).code
+        == 0
+    )
+    ours = shape_of("own", load_catalog(overlay=Path("own.yaml")))
+    shipped = shape_of("deepseek-v3", load_catalog())
     assert dataclasses.replace(ours, name="deepseek-v3") == shipped

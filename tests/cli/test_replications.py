@@ -21,7 +21,9 @@ from planner.run.replications import Replications, figures_of
 from tests.conftest import TINY, Planner, WriteScenario
 
 
-def test_a_run_says_where_its_headline_lies(planner: Planner, write: WriteScenario, tmp_path: Path) -> None:
+def test_a_run_says_where_its_headline_lies(
+    planner: Planner, write: WriteScenario, tmp_path: Path
+) -> None:
     outcome = planner("run", write(), "--out", "out")
     assert "In nine of ten replications: NPC $" in outcome.out
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
@@ -31,20 +33,30 @@ def test_a_run_says_where_its_headline_lies(planner: Planner, write: WriteScenar
     assert low < high
     table = pd.read_csv(tmp_path / "out" / "measures.csv").set_index("measure")
     known = table.dropna(subset=["low"])
-    assert ((known.low <= known.value) & (known.value <= known.high)).all()  # the run is one of the nineteen
+    assert (
+        (known.low <= known.value) & (known.value <= known.high)
+    ).all()  # the run is one of the nineteen
     assert table.low["cost_per_million_tokens_usd"] == pytest.approx(low, abs=1e-6)
     assert table.low["capex_usd"] == table.high["capex_usd"]
 
 
-def test_more_draws_are_said_in_percent_and_remembered(planner: Planner, write: WriteScenario, tmp_path: Path) -> None:
-    assert "In 67% of replications: " in planner("run", write(), "--out", "out", "--replications", "5").out
+def test_more_draws_are_said_in_percent_and_remembered(
+    planner: Planner, write: WriteScenario, tmp_path: Path
+) -> None:
+    assert (
+        "In 67% of replications: "
+        in planner("run", write(), "--out", "out", "--replications", "5").out
+    )
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
     assert manifest["replications"] == 5
     assert manifest["command"][-2:] == ["--replications", "5"]
 
 
 def test_one_draw_has_no_interval(planner: Planner, write: WriteScenario, tmp_path: Path) -> None:
-    assert "replications: NPC" not in planner("run", write(), "--out", "out", "--replications", "1", "-v").out
+    assert (
+        "replications: NPC"
+        not in planner("run", write(), "--out", "out", "--replications", "1", "-v").out
+    )
     assert pd.read_csv(tmp_path / "out" / "measures.csv").low.isna().all()
     assert json.loads((tmp_path / "out" / "summary.json").read_text())["replications"] is None
 
@@ -55,10 +67,15 @@ def test_no_draw_at_all_is_refused(planner: Planner, write: WriteScenario) -> No
     assert "--replications" in outcome.err
 
 
-def test_a_comparison_holds_draw_against_draw(planner: Planner, write: WriteScenario, tmp_path: Path) -> None:
+def test_a_comparison_holds_draw_against_draw(
+    planner: Planner, write: WriteScenario, tmp_path: Path
+) -> None:
     """Two plans that differ by one price alone differ by the same sum in every draw, whatever chance does to each."""
     write()
-    dear = TINY.replace("name: tiny", "name: dear", 1) + "finance: {operations_staff_per_1000_accelerators: 30}\n"
+    dear = (
+        TINY.replace("name: tiny", "name: dear", 1)
+        + "finance: {operations_staff_per_1000_accelerators: 30}\n"
+    )
     outcome = planner("compare", "tiny.yaml", write(dear, "dear.yaml"), "--out", "out")
     assert outcome.code == 0, outcome.err
     said = " ".join(outcome.out.split())
@@ -79,14 +96,18 @@ def half_share(costs: list[float]) -> float:
     return t * statistics.stdev(costs) / math.sqrt(len(costs)) / abs(statistics.fmean(costs))
 
 
-def test_the_first_screen_is_there_before_others_are_drawn(write: WriteScenario, tmp_path: Path) -> None:
+def test_the_first_screen_is_there_before_others_are_drawn(
+    write: WriteScenario, tmp_path: Path
+) -> None:
     told: list[str] = []
 
     def first(answer: library.Answer[library.RunResult]) -> None:
         assert not (tmp_path / "out").exists()
         told.append(answer.text())
 
-    answer = library.run(write(), tmp_path / "out", replications=3, first=first, progress=told.append)
+    answer = library.run(
+        write(), tmp_path / "out", replications=3, first=first, progress=told.append
+    )
     at = told.index(next(line for line in told if line.startswith("tiny   3 months")))
     assert [line.partition(":")[0] for line in told[at + 1 :]] == [
         "2 of 3 replications",
@@ -99,7 +120,8 @@ def test_the_first_screen_is_there_before_others_are_drawn(write: WriteScenario,
 
 
 def test_a_pipe_gets_each_line_once(planner: Planner, write: WriteScenario) -> None:
-    quick, slow = planner("run", write(), "-n", "2", "--out", "o"), library.run("tiny.yaml", "p", replications=2)
+    quick = planner("run", write(), "-n", "2", "--out", "o")
+    slow = library.run("tiny.yaml", "p", replications=2)
     assert quick.out == f"{slow.text()}\n\nresults in o/report.html; more: -v\n"
     assert planner("run", "tiny.yaml", "-n", "2", "--out", "o", "--json").out.startswith("{")
 
@@ -111,15 +133,23 @@ def test_a_run_stops_where_its_interval_is_narrow_whoever_draws(
     path = write()
     scenario = library.load(path)
     drawn = [figures_of(library.simulate(scenario, replication=number)) for number in range(38)]
-    costs, short = [row["npv_usd"] or 0.0 for row in drawn], [row[judgement.SHORTFALL] for row in drawn]
+    costs = [row["npv_usd"] or 0.0 for row in drawn]
+    short = [row[judgement.SHORTFALL] for row in drawn]
     limit = 1.01 * half_share(costs[:38])
     assert half_share(costs[:19]) > limit  # or it would stop there
 
     def status(number: int) -> str:
-        met, confidence = sum(one == 0.0 for one in short[:number]), scenario.slo_target.confidence
-        low, high = (float(stats.beta.ppf(end, met + 0.5, number - met + 0.5)) for end in (0.05, 0.95))
+        met = sum(one == 0.0 for one in short[:number])
+        confidence = scenario.slo_target.confidence
+        low, high = (
+            float(stats.beta.ppf(end, met + 0.5, number - met + 0.5)) for end in (0.05, 0.95)
+        )
         return (
-            "MET" if met and low >= confidence else "MISSED" if met < number and high < confidence else "INCONCLUSIVE"
+            "MET"
+            if met and low >= confidence
+            else "MISSED"
+            if met < number and high < confidence
+            else "INCONCLUSIVE"
         )
 
     assert status(38) != "INCONCLUSIVE"
@@ -129,7 +159,9 @@ def test_a_run_stops_where_its_interval_is_narrow_whoever_draws(
         assert json.loads((folder / "manifest.json").read_text())["replications"] == 38
     library.run(path, tmp_path / "stated", replications=38, until=limit)
     for path in (tmp_path / "stated").iterdir():
-        assert (tmp_path / "1" / path.name).read_bytes() == (tmp_path / "3" / path.name).read_bytes(), path.name
+        assert (tmp_path / "1" / path.name).read_bytes() == (
+            tmp_path / "3" / path.name
+        ).read_bytes(), path.name
         assert (tmp_path / "1" / path.name).read_bytes() == path.read_bytes(), path.name
     command = json.loads((tmp_path / "1" / "manifest.json").read_text())["command"]
     assert command[-4:] == ["--replications", "38", "--until", str(limit)]
@@ -153,9 +185,13 @@ def test_replications_settle_what_is_met_or_missed_and_narrow(write: WriteScenar
     assert not is_settled(result, of(18, 19, 0.001), 0.005), "the verdict is open"
     wide = half_share([row["npv_usd"] or 0.0 for row in of(19, 19, 0.02).figures])
     assert is_settled(result, of(19, 19, 0.02), 1.001 * wide)
-    assert not is_settled(result, of(19, 19, 0.02), 0.999 * wide), "the cost is not known well enough"
+    assert not is_settled(result, of(19, 19, 0.02), 0.999 * wide), (
+        "the cost is not known well enough"
+    )
 
 
 @pytest.mark.parametrize("until", ["p90=1%", "0", "much"])
-def test_a_run_stops_at_a_share_of_its_mean_alone(planner: Planner, write: WriteScenario, until: str) -> None:
+def test_a_run_stops_at_a_share_of_its_mean_alone(
+    planner: Planner, write: WriteScenario, until: str
+) -> None:
     planner("run", write(), "--until", until, "--out", "o").refused("--until")

@@ -24,11 +24,15 @@ def test_without_its_libraries_it_names_what_to_install(
     planner("ui", str(write())).refused("pip install 'datacenter-planner[ui]'")
 
 
-def test_a_port_in_use_and_a_bad_scenario_are_one_message(planner: Planner, write: WriteScenario) -> None:
+def test_a_port_in_use_and_a_bad_scenario_are_one_message(
+    planner: Planner, write: WriteScenario
+) -> None:
     listening = listen(0)
     port = listening.getsockname()[1]
     outcome = planner("ui", str(write()), "--port", str(port), "--no-browser")
-    outcome.refused(f"port {port} cannot be used: Address already in use (leave --port out to take any that is free)")
+    outcome.refused(
+        f"port {port} cannot be used: Address already in use (leave --port out to take any that is free)"
+    )
     assert len(outcome.err.splitlines()) == 1
     listening.close()
     planner("ui", "none.yaml").refused("none.yaml: no such file")
@@ -36,7 +40,9 @@ def test_a_port_in_use_and_a_bad_scenario_are_one_message(planner: Planner, writ
     assert planner("ui", str(write()), "--port", "70000").code == 2
 
 
-def test_it_prints_its_address_answers_there_and_ends_with_ctrl_c(write: WriteScenario, tmp_path: Path) -> None:
+def test_it_prints_its_address_answers_there_and_ends_with_ctrl_c(
+    write: WriteScenario, tmp_path: Path
+) -> None:
     command = [sys.executable, "-c", "from planner.cli.app import main; main()", "ui", str(write())]
     process = subprocess.Popen(
         [*command, "--no-browser", "--set", "clusters.h200.nodes=5"],

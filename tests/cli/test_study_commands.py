@@ -37,7 +37,10 @@ def test_montecarlo_writes_what_it_promises(planner: Planner, study: Path, tmp_p
     folder = tmp_path / "outputs" / "small"
     names = {path.name for path in folder.iterdir()}
     charts = {"fan.png", "histogram.png", "tornado.png", "convergence.png"}
-    tables = {f"{table.name}.csv" for table in (*STUDY_TABLES.values(), TABLES["assumptions"], TABLES["model_error"])}
+    tables = {
+        f"{table.name}.csv"
+        for table in (*STUDY_TABLES.values(), TABLES["assumptions"], TABLES["model_error"])
+    }
     tables |= {f"{name}.csv" for name in PLAN_COLUMNS}
     assert names == charts | tables | {"datapackage.json", "manifest.json", "replications.parquet", "report.html",
                                        "workbook.xlsx"}  # fmt: skip
@@ -51,8 +54,12 @@ def test_montecarlo_writes_what_it_promises(planner: Planner, study: Path, tmp_p
         ("both", "h200"), ("both", "mi325x"), ("nvidia", "h200"),
     }  # fmt: skip
     package = json.loads((folder / "datapackage.json").read_text())
-    samples = next(one for one in package["resources"] if one["path"] == "samples.csv")["schema"]["fields"]
-    assert "Input drawn: a factor on what is stated." in {column["description"] for column in samples}
+    samples = next(one for one in package["resources"] if one["path"] == "samples.csv")["schema"][
+        "fields"
+    ]
+    assert "Input drawn: a factor on what is stated." in {
+        column["description"] for column in samples
+    }
     for resource in package["resources"]:
         header = (folder / resource["path"]).read_text().splitlines()[0].split(",")
         assert [field["name"] for field in resource["schema"]["fields"]] == header
@@ -66,7 +73,17 @@ def test_samples_are_written_where_they_are_asked_for_or_few(
     for asked, written in (((), False), (("--samples",), True), (("--no-samples",), False)):
         folder = tmp_path / "-".join(("o", *asked))
         done = planner(
-            "montecarlo", study, "-n", "4", "--workers", "1", "--no-charts", "-q", *asked, "--out", str(folder)
+            "montecarlo",
+            study,
+            "-n",
+            "4",
+            "--workers",
+            "1",
+            "--no-charts",
+            "-q",
+            *asked,
+            "--out",
+            str(folder),
         )
         assert (done.code, done.out) == (0, ""), done
         assert (folder / "samples.csv").exists() == written
@@ -82,7 +99,9 @@ def test_json(planner: Planner, study: Path) -> None:
     assert set(summary["scenarios"]) == {"both", "nvidia"}
 
 
-def test_replay_gives_the_run_behind_a_sample(planner: Planner, study: Path, tmp_path: Path) -> None:
+def test_replay_gives_the_run_behind_a_sample(
+    planner: Planner, study: Path, tmp_path: Path
+) -> None:
     assert planner("montecarlo", study, "-n", "4", "--workers", "1", "--no-charts", "-q").code == 0
     done = planner("replay", study, "--replication", "3", "--scenario", "nvidia", "--json")
     assert done.code == 0, done
@@ -96,8 +115,14 @@ def test_replay_gives_the_run_behind_a_sample(planner: Planner, study: Path, tmp
     assert fleet["served_tokens"] == pytest.approx(float(sample["served_tokens"]), abs=1)
     folder = tmp_path / "outputs" / "small-nvidia-3"
     assert (folder / "timeline_monthly.csv").exists()
-    price = [row for row in rows(folder / "assumptions.csv") if row["path"] == "site.electricity_usd_per_kwh"]
-    assert float(price[0]["value"]) == pytest.approx(float(sample["site.electricity_usd_per_kwh"]), rel=1e-4)
+    price = [
+        row
+        for row in rows(folder / "assumptions.csv")
+        if row["path"] == "site.electricity_usd_per_kwh"
+    ]
+    assert float(price[0]["value"]) == pytest.approx(
+        float(sample["site.electricity_usd_per_kwh"]), rel=1e-4
+    )
 
 
 @pytest.mark.parametrize(
@@ -115,7 +140,11 @@ def test_sensitivity_by_new_runs(
     assert done.code == 0, done
     assert f"results in outputs/small-{method}" in done.out
     table = rows(tmp_path / "outputs" / f"small-{method}" / "sensitivity.csv")
-    own = [row for row in table if row["measure"] == measure and row["scenario"] == "both" and not row["against"]]
+    own = [
+        row
+        for row in table
+        if row["measure"] == measure and row["scenario"] == "both" and not row["against"]
+    ]
     inputs = {row["input"] for row in own}
     assert {"workloads.*.requests_per_s", "clusters.h200.accelerator_price_usd"} <= inputs
     assert ("chance" in inputs) == (method == "sobol")
@@ -132,7 +161,9 @@ def test_sensitivity_by_new_runs(
         (("-n", "0"), ()),
     ],
 )
-def test_bad_options(planner: Planner, study: Path, options: tuple[str, ...], parts: tuple[str, ...]) -> None:
+def test_bad_options(
+    planner: Planner, study: Path, options: tuple[str, ...], parts: tuple[str, ...]
+) -> None:
     done = planner("montecarlo", study, *options)
     assert done.code == 2
     assert "Traceback" not in done.err
@@ -140,10 +171,14 @@ def test_bad_options(planner: Planner, study: Path, options: tuple[str, ...], pa
 
 
 def test_replay_of_an_unknown_scenario(planner: Planner, study: Path) -> None:
-    planner("replay", study, "--replication", "1", "--scenario", "nvida").refused("did you mean nvidia?")
+    planner("replay", study, "--replication", "1", "--scenario", "nvida").refused(
+        "did you mean nvidia?"
+    )
 
 
-def test_a_decimal_comma_is_kept_through_the_tables(planner: Planner, study: Path, tmp_path: Path) -> None:
+def test_a_decimal_comma_is_kept_through_the_tables(
+    planner: Planner, study: Path, tmp_path: Path
+) -> None:
     arguments = ("-n", "4", "--workers", "1", "--no-charts", "-q", "--decimal-comma", "--bom")
     assert planner("montecarlo", study, *arguments).code == 0
     raw = (tmp_path / "outputs" / "small" / "samples.csv").read_bytes()

@@ -61,8 +61,12 @@ def test_a_run_fits_eighty_columns(planner: Planner, write: Write) -> None:
     assert max(len(line) for line in outcome.out.splitlines()) <= 80
 
 
-def test_long_names_and_a_long_horizon_fit_eighty_columns(planner: Planner, write: Write, tiny: str) -> None:
-    text = tiny.replace("horizon_months: 3", "horizon_months: 84").replace("  mi325x:", f"  {'x' * 60}:")
+def test_long_names_and_a_long_horizon_fit_eighty_columns(
+    planner: Planner, write: Write, tiny: str
+) -> None:
+    text = tiny.replace("horizon_months: 3", "horizon_months: 84").replace(
+        "  mi325x:", f"  {'x' * 60}:"
+    )
     write(text)
     outcome = planner("run", "tiny.yaml", "-v", "-n", "2")
     assert outcome.code == 0, outcome.err
@@ -82,11 +86,17 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_a_terminal_gets_colour_unless_it_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_gets_colour_unless_it_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shown = run_on_a_terminal(["run", "nowhere.yaml"], tmp_path)
     assert "\x1b[31merror:\x1b[0m nowhere.yaml: no such file" in shown
     with contextlib.redirect_stderr(Terminal()):
-        for refusal, term, painted in (("", "xterm", True), ("1", "xterm", False), ("", "dumb", False)):
+        for refusal, term, painted in (
+            ("", "xterm", True),
+            ("1", "xterm", False),
+            ("", "dumb", False),
+        ):
             monkeypatch.setenv("NO_COLOR", refusal)
             monkeypatch.setenv("TERM", term)
             assert (paint("error:", "red") == "\x1b[31merror:\x1b[0m") == painted
@@ -118,7 +128,9 @@ def test_every_command_has_json_or_a_reason() -> None:
 
 
 def test_the_help_names_every_command_once_in_a_whole_sentence(planner: Planner) -> None:
-    grouped = [(_name(command), said) for members in GROUPS.values() for command, said in members.items()]
+    grouped = [
+        (_name(command), said) for members in GROUPS.values() for command, said in members.items()
+    ]
     group = typer.main.get_command(app)
     known = [name for name, command in group.commands.items() if not command.hidden]  # type: ignore[attr-defined]
     assert sorted(name for name, _ in grouped) == sorted(known)
@@ -134,7 +146,9 @@ def test_the_help_names_every_command_once_in_a_whole_sentence(planner: Planner)
     [api.run, api.compare, api.sweep, api.study, api.replay, api.size, api.actuals],
     ids=lambda f: f.__name__,
 )
-def test_every_parameter_of_a_function_is_an_option_with_the_same_default(function: Callable[..., Any]) -> None:
+def test_every_parameter_of_a_function_is_an_option_with_the_same_default(
+    function: Callable[..., Any],
+) -> None:
     parameters = inspect.signature(function).parameters
     assert set(parameters) - set(OPTIONS) <= {"progress", "watch", "first", "processes"}
     if function is api.study:  # montecarlo and sensitivity, each with a part of its options
@@ -142,12 +156,18 @@ def test_every_parameter_of_a_function_is_an_option_with_the_same_default(functi
     command = typer.main.get_command(app).commands[function.__name__]  # type: ignore[attr-defined]
     for option in command.params:
         if option.name in parameters and not option.required:
-            assert option.default == (parameters[option.name].default or option.default), option.name
+            assert option.default == (parameters[option.name].default or option.default), (
+                option.name
+            )
 
 
 def test_quiet_says_nothing(planner: Planner, write: Write, tmp_path: Path) -> None:
     write()
-    for arguments in (["validate", "tiny.yaml"], ["run", "tiny.yaml", "-n", "2"], ["report", "outputs/tiny"]):
+    for arguments in (
+        ["validate", "tiny.yaml"],
+        ["run", "tiny.yaml", "-n", "2"],
+        ["report", "outputs/tiny"],
+    ):
         outcome = planner(*arguments, "--quiet")
         assert (outcome.code, outcome.out, outcome.err) == (0, "", ""), arguments
 
@@ -167,7 +187,8 @@ def test_validate_as_json_tells_good_from_bad(planner: Planner, write: Write) ->
 
 
 @pytest.mark.parametrize(
-    ("typed", "wanted"), [("r", ["replay", "report", "run"]), ("cat", ["catalog"]), ("val", ["validate"])]
+    ("typed", "wanted"),
+    [("r", ["replay", "report", "run"]), ("cat", ["catalog"]), ("val", ["validate"])],
 )
 def test_the_shell_completes_commands(tmp_path: Path, typed: str, wanted: list[str]) -> None:
     environment = {
@@ -194,7 +215,9 @@ def test_the_completion_script_is_offered(tmp_path: Path, shell: str) -> None:
     assert "planner" in done.stdout
 
 
-def test_a_terminal_sees_the_stage_in_one_line_that_is_gone_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_sees_the_stage_in_one_line_that_is_gone_at_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     class Terminal(io.StringIO):
         def isatty(self) -> bool:
             return True

@@ -19,7 +19,8 @@ class Counted:
     """The command line, each call of which succeeds and counts."""
 
     def __init__(self, planner: Planner) -> None:
-        self.planner, self.calls = planner, 0
+        self.planner = planner
+        self.calls = 0
 
     def __call__(self, *words: str) -> str:
         self.calls += 1
@@ -29,14 +30,25 @@ class Counted:
 
 
 def _capacity_planner(planner: Counted, effort: tuple[str, ...], growth: str) -> None:
-    files = ("--log", "chat.csv", "--series", "hourly.csv", "--fleet", "owned.csv", "--quotes", "quotes.csv")
+    files = (
+        "--log",
+        "chat.csv",
+        "--series",
+        "hourly.csv",
+        "--fleet",
+        "owned.csv",
+        "--quotes",
+        "quotes.csv",
+    )
     planner("init", "fleet", *files)
     owned = planner("run", "fleet.yaml", "--replications", "1")
     assert "Promise" in owned
     assert "first in 20" in owned or "SLO met" in owned  # when do we run out?
     sized = planner("size", "fleet.yaml", *effort)
     assert "Buy" in sized
-    report = planner("run", "outputs/fleet-size/plan.yaml", "--replications", "1", "--out", "outputs/plan")
+    report = planner(
+        "run", "outputs/fleet-size/plan.yaml", "--replications", "1", "--out", "outputs/plan"
+    )
     assert "report.html" in report
     faster = planner("run", "outputs/fleet-size/plan.yaml", "--replications", "1", "--out", "outputs/faster",
                      "--set", f"workloads.chat.growth.per_year={growth}")  # fmt: skip
@@ -53,7 +65,10 @@ def _write_files(write: Write, owned: str, scale: int) -> None:
     if scale > 1:
         head, *rows = series.splitlines()
         stamped = [row.split(",") for row in rows]
-        series = "\n".join([head, *(f"{stamp},{float(rate) * scale:.3f}" for stamp, rate in stamped)]) + "\n"
+        series = (
+            "\n".join([head, *(f"{stamp},{float(rate) * scale:.3f}" for stamp, rate in stamped)])
+            + "\n"
+        )
     for name, text in {
         "chat.csv": log_text(), "hourly.csv": series, "owned.csv": owned, "quotes.csv": QUOTES
     }.items():  # fmt: skip
@@ -61,8 +76,14 @@ def _write_files(write: Write, owned: str, scale: int) -> None:
 
 
 @pytest.mark.prove
-def test_a_capacity_planner_of_1500_accelerators_needs_six_commands(planner: Planner, write: Write) -> None:
-    owned = FLEET.replace("H200,6,", "H200,150,").replace("H100,2,", "H100,38,").replace("$1,800,000", "$45,000,000")
+def test_a_capacity_planner_of_1500_accelerators_needs_six_commands(
+    planner: Planner, write: Write
+) -> None:
+    owned = (
+        FLEET.replace("H200,6,", "H200,150,")
+        .replace("H100,2,", "H100,38,")
+        .replace("$1,800,000", "$45,000,000")
+    )
     _write_files(write, owned, 120)
     _capacity_planner(Counted(planner), ("-n", "8", "--confirmations", "20"), "1.2")
 
@@ -70,10 +91,16 @@ def test_a_capacity_planner_of_1500_accelerators_needs_six_commands(planner: Pla
 @pytest.mark.prove
 def test_a_small_capacity_planner_needs_six_commands(planner: Planner, write: Write) -> None:
     _write_files(write, FLEET, 1)
-    _capacity_planner(Counted(planner), ("-n", "2", "--confirmations", "2", "--workers", "1", "--gap", "0.5"), "1.2")
+    _capacity_planner(
+        Counted(planner),
+        ("-n", "2", "--confirmations", "2", "--workers", "1", "--gap", "0.5"),
+        "1.2",
+    )
 
 
-def test_a_finance_analyst_needs_two_commands(planner: Planner, write: Write, tmp_path: Path) -> None:
+def test_a_finance_analyst_needs_two_commands(
+    planner: Planner, write: Write, tmp_path: Path
+) -> None:
     """From a run's and a comparison's folder that somebody sent: which plan, what cash when, how costs reconcile."""
     write(TINY)
     write(TINY.replace("name: tiny", "name: dear").replace("nodes: 4", "nodes: 9"), "dear.yaml")
@@ -85,7 +112,9 @@ def test_a_finance_analyst_needs_two_commands(planner: Planner, write: Write, tm
     analyst("memo", "sent/run")
     analyst("memo", "sent/compare")
     assert analyst.calls <= 2
-    run, compared = ((tmp_path / "sent" / name / "memo.md").read_text() for name in ("run", "compare"))
+    run, compared = (
+        (tmp_path / "sent" / name / "memo.md").read_text() for name in ("run", "compare")
+    )
     assert "tiny costs least of the plans that are MET" in compared
     assert "| 2026 | $" in run
     assert "| = net present cost | " in run

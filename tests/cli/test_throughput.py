@@ -27,12 +27,25 @@ def test_a_grid_prints_one_line_per_case(planner: Planner) -> None:
 
 
 def test_json_says_the_same(planner: Planner) -> None:
-    done = planner("throughput", "--model", "llama-3.1-70b", "--accelerator", "H200", "--concurrency", "64", "--json")
+    done = planner(
+        "throughput",
+        "--model",
+        "llama-3.1-70b",
+        "--accelerator",
+        "H200",
+        "--concurrency",
+        "64",
+        "--json",
+    )
     (case,) = json.loads(done.out)["cases"]
     # One H200 at FP8 under vLLM, 1,024/1,024 at a concurrency of 64: measured 37.4 ms.
     assert case["tpot_ms"] == pytest.approx(37.4, rel=0.15)
     throughput = case["output_tokens_per_s_per_gpu"]
-    assert case["tpot_ms"] * throughput / case["high"] < 37.4 < case["tpot_ms"] * throughput / case["low"]
+    assert (
+        case["tpot_ms"] * throughput / case["high"]
+        < 37.4
+        < case["tpot_ms"] * throughput / case["low"]
+    )
     assert case["standing"].startswith("validated on this pair")
     assert case["tokens_per_s_per_user"] == pytest.approx(1000 / case["tpot_ms"])
     assert case["output_tokens_per_s_per_gpu"] == pytest.approx(
@@ -60,7 +73,9 @@ def test_an_objective_is_met(planner: Planner) -> None:
 
 
 def test_saturation_has_no_time_to_first_token(planner: Planner) -> None:
-    done = planner("throughput", "--model", "llama-3.1-8b", "--accelerator", "B200", "--offline", "--json")
+    done = planner(
+        "throughput", "--model", "llama-3.1-8b", "--accelerator", "B200", "--offline", "--json"
+    )
     (case,) = json.loads(done.out)["cases"]
     assert case["ttft_ms"] is None
     assert case["concurrency"] is None
@@ -81,8 +96,14 @@ def test_saturation_has_no_time_to_first_token(planner: Planner) -> None:
         (["--concurrency", "nan"], "--concurrency: must be finite"),
         (["--cached", "1.5"], "--cached: must lie between 0 and 1"),
         (["--slo-tpot-ms", "-1"], "--slo-tpot-ms: must be above zero"),
-        (["--model", "llama-3.1-405b", "--precision", "bf16", "--tp", "2"], "do not fit 2 × H200; 8 would hold them"),
-        (["--model", "llama-3.1-405b", "--precision", "bf16", "--accelerator", "H100"], "fp8 would fit"),
+        (
+            ["--model", "llama-3.1-405b", "--precision", "bf16", "--tp", "2"],
+            "do not fit 2 × H200; 8 would hold them",
+        ),
+        (
+            ["--model", "llama-3.1-405b", "--precision", "bf16", "--accelerator", "H100"],
+            "fp8 would fit",
+        ),
         (["--calibration", "absent.yaml"], "absent.yaml"),
     ],
 )
@@ -94,7 +115,15 @@ def test_bad_input_is_refused(planner: Planner, arguments: list[str], message: s
 
 
 def test_all_problems_come_at_once(planner: Planner) -> None:
-    done = planner("throughput", "--model", "llama-9,llama-3.1-70b", "--accelerator", "H200", "--precision", "fp4")
+    done = planner(
+        "throughput",
+        "--model",
+        "llama-9,llama-3.1-70b",
+        "--accelerator",
+        "H200",
+        "--precision",
+        "fp4",
+    )
     done.refused("unknown model 'llama-9'", "H200 has no fp4 arithmetic")
 
 
@@ -106,7 +135,10 @@ def test_one_impossible_case_does_not_take_the_others_away(planner: Planner) -> 
     above, below = done.out.split("\ncannot be:\n")
     assert "llama-3.1-70b H200 × 1 vllm fp8" in above
     assert "H200 has no fp4 arithmetic" in below
-    assert "llama-3.1-405b H200 × 1 vllm fp8, 1024/1024: llama-3.1-405b at fp8 and 2,048 tokens do not fit" in below
+    assert (
+        "llama-3.1-405b H200 × 1 vllm fp8, 1024/1024: llama-3.1-405b at fp8 and 2,048 tokens do not fit"
+        in below
+    )
     cases = json.loads(planner(*arguments, "--json").out)["cases"]
     fine = [case for case in cases if case["problem"] is None]
     assert len(fine) == 2 * len([line for line in above.splitlines()[2:] if line.strip()]) / 2
@@ -131,8 +163,20 @@ def test_a_length_that_does_not_fit_leaves_the_shorter_one(planner: Planner) -> 
 
 
 def test_an_overlay_brings_its_own_parts(planner: Planner, write: Callable[..., Path]) -> None:
-    write("accelerators: {H200: {hbm_tb_per_s: {value: 9.6, source: our meter, grade: A}}}", "own.yaml")
-    arguments = ("throughput", "--model", "llama-3.1-70b", "--accelerator", "H200", "--concurrency", "1", "--json")
+    write(
+        "accelerators: {H200: {hbm_tb_per_s: {value: 9.6, source: our meter, grade: A}}}",
+        "own.yaml",
+    )
+    arguments = (
+        "throughput",
+        "--model",
+        "llama-3.1-70b",
+        "--accelerator",
+        "H200",
+        "--concurrency",
+        "1",
+        "--json",
+    )
     shipped, own = (json.loads(planner(*arguments, *more).out)["cases"][0]["tpot_ms"]
                     for more in ((), ("--overlay", "own.yaml")))  # fmt: skip
     assert 0.45 < own / shipped < 0.75  # twice the bandwidth; a step has its fixed part too

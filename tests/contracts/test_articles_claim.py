@@ -14,11 +14,15 @@ from planner.scenario.loading import load_scenario
 from planner.studies.compare import compare
 
 
-def saving(root: Path, names: tuple[str, str] = ("h200", "mi325x"), overrides: Sequence[str] = ()) -> float:
+def saving(
+    root: Path, names: tuple[str, str] = ("h200", "mi325x"), overrides: Sequence[str] = ()
+) -> float:
     folder = root / "scenarios" / "articles-2024"
     costs = []
     for name in names:
-        cost = measures(simulate(load_scenario(folder / f"{name}.yaml", overrides)))["cost_per_million_tokens_usd"]
+        cost = measures(simulate(load_scenario(folder / f"{name}.yaml", overrides)))[
+            "cost_per_million_tokens_usd"
+        ]
         assert cost is not None
         costs.append(cost)
     return 1 - costs[1] / costs[0]
@@ -44,25 +48,34 @@ def test_31_percent_reproduces_at_0_911(root: Path) -> None:
 
 
 def test_two_engineers_leave_26_percent_and_19_takes_about_five(root: Path) -> None:
-    assert saving(root, overrides=["software.engineers_per_800.amd=2"]) == pytest.approx(0.264, abs=5e-4)
-    five, six = (saving(root, overrides=[f"software.engineers_per_800.amd={number}"]) for number in (5, 6))
+    assert saving(root, overrides=["software.engineers_per_800.amd=2"]) == pytest.approx(
+        0.264, abs=5e-4
+    )
+    five, six = (
+        saving(root, overrides=[f"software.engineers_per_800.amd={number}"]) for number in (5, 6)
+    )
     assert six < 0.19 < five == pytest.approx(0.195, abs=5e-4)  # engineers come in whole people
 
 
 def test_one_price_of_power_for_both_leaves_an_eighth(root: Path) -> None:
-    assert saving(root, overrides=["site.electricity_usd_per_kwh=0.61208"]) == pytest.approx(0.127, abs=2e-3)
+    assert saving(root, overrides=["site.electricity_usd_per_kwh=0.61208"]) == pytest.approx(
+        0.127, abs=2e-3
+    )
 
 
 def test_the_measured_set_says_something_else(root: Path) -> None:
     folder = root / "scenarios" / "articles-2024"
     on_vllm = [
-        load_scenario(folder / f"measured-{part}.yaml", [f"clusters.{part}.engine=vllm"]) for part in ("h200", "mi325x")
+        load_scenario(folder / f"measured-{part}.yaml", [f"clusters.{part}.engine=vllm"])
+        for part in ("h200", "mi325x")
     ]
     comparison = compare(on_vllm)
     first, second = (figures["cost_per_million_tokens_usd"] for figures in comparison.figures)
     assert first is not None
     assert second is not None
-    assert 0.19 < 1 - second / first < 0.31  # with equal hosts, between the claim after engineers and before
+    assert (
+        0.19 < 1 - second / first < 0.31
+    )  # with equal hosts, between the claim after engineers and before
     parts = comparison.bridges[1]
     assert parts is not None
     assert parts[0]["hardware_cost"] < 0 < parts[0]["people"]

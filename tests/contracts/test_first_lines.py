@@ -71,7 +71,11 @@ def problems(line: str) -> list[str]:
 
 def test_first_lines_are_short_sentences_in_the_trades_words() -> None:
     lines = [(path, *line) for path, tree in trees().items() for line in first_lines(tree)]
-    wrong = [f"{path}:{number}: {line} ({said})" for path, number, line in lines for said in problems(line)]
+    wrong = [
+        f"{path}:{number}: {line} ({said})"
+        for path, number, line in lines
+        for said in problems(line)
+    ]
     assert len(lines) > 1000
     assert not wrong, "\n".join(wrong)
 
@@ -97,7 +101,15 @@ def test_what_is_printed_is_in_the_trades_words() -> None:
     said: list[tuple[Path, int, str]] = []
     for path, tree in trees().items():
         unprinted = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-        texts = [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and id(node) not in unprinted]
-        said += [(path, node.lineno, node.value) for node in texts if isinstance(node.value, str) and " " in node.value]
+        texts = [
+            node
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Constant) and id(node) not in unprinted
+        ]
+        said += [
+            (path, node.lineno, node.value)
+            for node in texts
+            if isinstance(node.value, str) and " " in node.value
+        ]
     assert len(said) > 1000
     assert [(path, line, text) for path, line, text in said if PRINTED.search(text)] == []

@@ -55,12 +55,20 @@ def models(root: type[BaseModel]) -> list[type[BaseModel]]:
             continue
         found.append(model)
         for field in model.model_fields.values():
-            waiting += [p for p in parts(field.annotation) if isinstance(p, type) and issubclass(p, BaseModel)]
+            waiting += [
+                p
+                for p in parts(field.annotation)
+                if isinstance(p, type) and issubclass(p, BaseModel)
+            ]
     return found
 
 
 def places(root: type[BaseModel]) -> list[Place]:
-    return [Place(model, name, field) for model in models(root) for name, field in model.model_fields.items()]
+    return [
+        Place(model, name, field)
+        for model in models(root)
+        for name, field in model.model_fields.items()
+    ]
 
 
 def own(annotation: Any) -> Iterator[Any]:
@@ -85,7 +93,12 @@ def limits(place: Place) -> set[str]:
         if typing.get_origin(part) is typing.Annotated:
             for mark in typing.get_args(part)[1:]:
                 marks += [mark, *getattr(mark, "metadata", ())]
-    return {name for mark in marks for name in ("ge", "gt", "le", "lt") if getattr(mark, name, None) is not None}
+    return {
+        name
+        for mark in marks
+        for name in ("ge", "gt", "le", "lt")
+        if getattr(mark, name, None) is not None
+    }
 
 
 SCENARIO = places(Scenario)
@@ -100,14 +113,22 @@ def explained(found: list[Place]) -> list[tuple[str, str]]:
 
 def test_the_walk_reaches_the_far_corners() -> None:
     names = {str(place) for place in SCENARIO}
-    assert {"Compound.per_year", "Length.p95", "Cluster.nodes", "CatalogChoice.overlay", "Scenario.seed"} <= names
+    assert {
+        "Compound.per_year",
+        "Length.p95",
+        "Cluster.nodes",
+        "CatalogChoice.overlay",
+        "Scenario.seed",
+    } <= names
     assert len(NUMBERS) > 15
 
 
 def test_every_field_is_documented_in_a_sentence() -> None:
     texts = explained([*SCENARIO, *CATALOG])
     assert len(texts) > 500
-    assert [(place, text) for place, text in texts if not text.rstrip().endswith((".", ")", ";"))] == []
+    assert [
+        (place, text) for place, text in texts if not text.rstrip().endswith((".", ")", ";"))
+    ] == []
 
 
 def test_every_model_is_documented_and_strict() -> None:
@@ -119,8 +140,14 @@ def test_every_model_is_documented_and_strict() -> None:
 
 
 def test_every_number_has_a_unit_or_says_what_it_counts() -> None:
-    bare = [place for place in NUMBERS if not unit_of(place.name) and float in set(own(place.field.annotation))]
-    assert [(place, text) for place, text in explained(bare) if not UNIT_IN_WORDS.search(text)] == []
+    bare = [
+        place
+        for place in NUMBERS
+        if not unit_of(place.name) and float in set(own(place.field.annotation))
+    ]
+    assert [
+        (place, text) for place, text in explained(bare) if not UNIT_IN_WORDS.search(text)
+    ] == []
 
 
 def test_every_number_has_a_range() -> None:
@@ -130,7 +157,9 @@ def test_every_number_has_a_range() -> None:
 
 def test_every_default_is_stated_with_a_reason() -> None:
     texts = explained([place for place in SCENARIO if not place.field.is_required()])
-    assert [(place, text) for place, text in texts if "Default" not in text or not REASON.search(text)] == []
+    assert [
+        (place, text) for place, text in texts if "Default" not in text or not REASON.search(text)
+    ] == []
 
 
 def test_nothing_required_claims_a_default() -> None:
@@ -140,7 +169,10 @@ def test_nothing_required_claims_a_default() -> None:
 
 def test_no_sequence_can_be_changed_after_validation() -> None:
     for place in [*SCENARIO, *CATALOG]:
-        assert not any(typing.get_origin(part) is list or part is list for part in parts(place.field.annotation)), place
+        assert not any(
+            typing.get_origin(part) is list or part is list
+            for part in parts(place.field.annotation)
+        ), place
 
 
 def test_every_catalogue_value_carries_its_provenance() -> None:
@@ -158,5 +190,7 @@ def test_every_catalogue_value_carries_its_provenance() -> None:
 
 def test_every_catalogue_number_has_a_lower_limit() -> None:
     for model in models(Catalog):
-        if issubclass(model, Sourced) and {int, float} & set(parts(model.model_fields["value"].annotation)):
+        if issubclass(model, Sourced) and {int, float} & set(
+            parts(model.model_fields["value"].annotation)
+        ):
             assert limits(Place(model, "value", model.model_fields["value"])) & {"ge", "gt"}, model

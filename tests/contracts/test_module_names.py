@@ -11,7 +11,9 @@ from tests.contracts.source import trees
 
 def test_words_that_every_room_could_use_name_one_module() -> None:
     names = Counter(path.stem for path in trees())
-    assert {word: names[word] for word in ("money", "measures", "checks", "site") if names[word] > 1} == {}
+    assert {
+        word: names[word] for word in ("money", "measures", "checks", "site") if names[word] > 1
+    } == {}
 
 
 SAYS_NOTHING = {"found", "each", "whole", "own", "all_"}

@@ -22,7 +22,10 @@ def _imports(tree: ast.Module, modules: set[str]) -> Iterator[str]:
 
 
 def test_imports_have_no_circles() -> None:
-    modules = {".".join(path.with_suffix("").parts).removesuffix(".__init__"): tree for path, tree in trees().items()}
+    modules = {
+        ".".join(path.with_suffix("").parts).removesuffix(".__init__"): tree
+        for path, tree in trees().items()
+    }
     graph = {name: {*_imports(tree, set(modules))} - {name} for name, tree in modules.items()}
     for name, others in HANDED_OUT.items():
         graph[name] -= others

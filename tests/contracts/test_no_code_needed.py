@@ -74,15 +74,21 @@ def test_a_scenario_runs_on_hardware_and_a_model_of_the_users_own(scenario: Path
     assert frame["served_tokens"].sum() > 0
 
 
-def test_the_assumptions_name_the_users_sources(planner: Planner, scenario: Path, tmp_path: Path) -> None:
+def test_the_assumptions_name_the_users_sources(
+    planner: Planner, scenario: Path, tmp_path: Path
+) -> None:
     assert planner("run", scenario, "--out", "o", "-q").code == 0
     text = (tmp_path / "o" / "assumptions.csv").read_text()
-    assert "catalog.accelerators.X900.accelerator_price_usd,41000,USD,our quote,2026-07-01,A" in text
+    assert (
+        "catalog.accelerators.X900.accelerator_price_usd,41000,USD,our quote,2026-07-01,A" in text
+    )
     assert '"Vendor X datasheet, revision 3",2026-06-01,B' in text
     assert "catalog.models.house-30b.layers,48,,our own configuration file,2026-07-01,A" in text
 
 
-def test_the_overlay_is_found_beside_the_scenario_and_through_extends(write: Write, scenario: Path) -> None:
+def test_the_overlay_is_found_beside_the_scenario_and_through_extends(
+    write: Write, scenario: Path
+) -> None:
     top = write("extends: deep/new.yaml\nname: top\n", "top.yaml")
     assert load_scenario(top).load_catalog().accelerator("X900").hbm_gb.value == 512
 
@@ -176,12 +182,15 @@ def test_a_vendor_a_precision_and_an_incident_kind_are_entries_alone(
     gaudi = plan.clusters[1]
     assert (gaudi.vendor, gaudi.failure_multiplier) == ("intel", 1.7)
     assert set(plan.software.stack_of[1]) == {"synapse-vllm"}
-    assert {team.name: team.engineers.per_accelerator for team in plan.software.teams}["intel"] == pytest.approx(
-        3 / 800
-    )
-    assert gaudi.group_accelerators == 1  # an 8B model on one accelerator: its replica, not the node
+    assert {team.name: team.engineers.per_accelerator for team in plan.software.teams}[
+        "intel"
+    ] == pytest.approx(3 / 800)
+    assert (
+        gaudi.group_accelerators == 1
+    )  # an 8B model on one accelerator: its replica, not the node
     catalog = load_scenario(new_facts).load_catalog()
-    part, shape = part_of("Gaudi3", catalog), shape_of("llama-3.1-8b", catalog)
+    part = part_of("Gaudi3", catalog)
+    shape = shape_of("llama-3.1-8b", catalog)
     assert compute_flops_per_s(part, shape, "fp6") == 1835e12
     assert wider_precision(part, shape, "fp6") == "bf16"  # fp8 lies between, but this part has none
     head = shape.vocabulary * shape.hidden_size
@@ -207,7 +216,11 @@ def test_a_new_incident_kind_shifts_no_other(write: Write, tiny: str) -> None:
 
     def shipped(path: Path) -> list[tuple[float, str, float]]:
         changes = run_engine(build_plan(load_scenario(path)), 3)[0].log.speeds()
-        return [(c.time_h, c.kind, c.log_factor) for c in changes if "fixed" not in c.kind and c.kind != "memory-leak"]
+        return [
+            (c.time_h, c.kind, c.log_factor)
+            for c in changes
+            if "fixed" not in c.kind and c.kind != "memory-leak"
+        ]
 
     before = shipped(write(text, "plain.yaml"))
     assert {"regression", "hang"} <= {kind for _, kind, _ in before}
@@ -238,7 +251,9 @@ def test_a_fact_that_cannot_be_is_one_clear_message(
     planner("run", new_facts).refused(message)
 
 
-def test_an_unknown_precision_or_vendor_of_a_scenario_is_one_clear_message(planner: Planner, write: Write) -> None:
+def test_an_unknown_precision_or_vendor_of_a_scenario_is_one_clear_message(
+    planner: Planner, write: Write
+) -> None:
     done = planner("run", write(), "--set", "clusters.h200.precision=fp9", "--set", "workloads.chat.precisions=[fp16]",
                    "--set", "software.engineers_per_800.amdd=1")  # fmt: skip
     done.refused("clusters.h200.precision: unknown precision 'fp9' (did you mean fp8?)",
@@ -247,14 +262,22 @@ def test_an_unknown_precision_or_vendor_of_a_scenario_is_one_clear_message(plann
 
 
 def test_integer_weights_run_on_parts_without_their_arithmetic(write: Write) -> None:
-    scenario = load_scenario(write(), ["clusters.h200.precision=int8", "clusters.mi325x.precision=int4"])
+    scenario = load_scenario(
+        write(), ["clusters.h200.precision=int8", "clusters.mi325x.precision=int4"]
+    )
     assert (build_plan(scenario).requests_per_node_h > 0).all()
 
 
 def test_no_code_decides_by_the_name_of_an_entry() -> None:
     """Comparing with, matching or looking up such a name is a fact in the wrong room."""
     catalog = load_catalog()
-    names = {*catalog.accelerators, *catalog.models, *catalog.precisions, *catalog.vendors, *catalog.incidents}
+    names = {
+        *catalog.accelerators,
+        *catalog.models,
+        *catalog.precisions,
+        *catalog.vendors,
+        *catalog.incidents,
+    }
     for path, tree in trees().items():
         for node in ast.walk(tree):
             match node:

@@ -42,7 +42,9 @@ def _called_by(decorator: ast.expr) -> str:
 
 def _is_plain(holder: ast.ClassDef | None) -> bool:
     """Say whether a field is a module's or a dataclass's: those of other models are read by their names."""
-    return holder is None or any(_called_by(decorator) == "dataclass" for decorator in holder.decorator_list)
+    return holder is None or any(
+        _called_by(decorator) == "dataclass" for decorator in holder.decorator_list
+    )
 
 
 def _defined(body: list[ast.stmt], holder: ast.ClassDef | None = None) -> Iterator[str]:
@@ -56,7 +58,11 @@ def _defined(body: list[ast.stmt], holder: ast.ClassDef | None = None) -> Iterat
             yield from _defined(node.body, node)
         elif isinstance(node, ast.Assign):
             yield from (target.id for target in node.targets if isinstance(target, ast.Name))
-        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and _is_plain(holder):
+        elif (
+            isinstance(node, ast.AnnAssign)
+            and isinstance(node.target, ast.Name)
+            and _is_plain(holder)
+        ):
             yield node.target.id
 
 
@@ -67,7 +73,11 @@ def _read(tree: ast.Module) -> Iterator[str]:
             yield node.id
         elif isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Store):
             yield node.attr
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.isidentifier():
+        elif (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and node.value.isidentifier()
+        ):
             yield node.value
 
 
@@ -80,7 +90,12 @@ def _in_templates() -> Iterator[str]:
 def test_what_is_defined_is_read() -> None:
     sources = [*trees().values(), *trees("docs/generate").values()]
     read = {name for tree in sources for name in _read(tree)} | set(_in_templates())
-    defined = {name for tree in trees().values() for name in _defined(tree.body) if not name.startswith("__")}
+    defined = {
+        name
+        for tree in trees().values()
+        for name in _defined(tree.body)
+        if not name.startswith("__")
+    }
     unused = {name for name in defined if name not in read}
     assert unused <= set(FOR_OTHERS), sorted(unused - set(FOR_OTHERS))
     assert set(FOR_OTHERS) <= unused, f"no longer unused: {sorted(set(FOR_OTHERS) - unused)}"

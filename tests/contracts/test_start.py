@@ -23,7 +23,9 @@ print("\\n" + json.dumps(sorted({name.partition(".")[0] for name in sys.modules}
 
 @pytest.mark.parametrize("argument", ["--help", "--version"])
 def test_the_command_line_starts_without_the_heavy_libraries(argument: str) -> None:
-    done = subprocess.run([sys.executable, "-c", PROBE, argument], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", PROBE, argument], capture_output=True, text=True, check=True
+    )
     loaded = json.loads(done.stdout.splitlines()[-1])
     assert "planner" in loaded
     assert not set(HEAVY) & set(loaded)

@@ -13,13 +13,17 @@ from tests.conftest import Planner
 def test_the_version_has_one_place(root: Path, planner: Planner) -> None:
     project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
     assert project["project"]["dynamic"] == ["version"]
-    assert project["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "planner.version.__version__"}
+    assert project["tool"]["setuptools"]["dynamic"]["version"] == {
+        "attr": "planner.version.__version__"
+    }
     assert planner("--version").out == f"planner {library.__version__}\n"
 
 
 def test_the_changelog_is_cut_into_versions(root: Path) -> None:
     changelog = (root / "CHANGELOG.md").read_text(encoding="utf-8")
-    first, *released = re.findall(r"^## \[([^\]]+)\](?: - (\d{4}-\d{2}-\d{2}))?$", changelog, re.MULTILINE)
+    first, *released = re.findall(
+        r"^## \[([^\]]+)\](?: - (\d{4}-\d{2}-\d{2}))?$", changelog, re.MULTILINE
+    )
     assert first == ("Unreleased", "")
     assert all(date for _, date in released)
     numbers = [tuple(map(int, number.split("."))) for number, _ in released]
@@ -27,7 +31,9 @@ def test_the_changelog_is_cut_into_versions(root: Path) -> None:
     unreleased = changelog.partition("## [Unreleased]")[2].partition("\n## [")[0].strip()
     version, _, suffix = library.__version__.partition(".dev")
     number = tuple(map(int, version.split(".")))
-    if unreleased:  # what is not released yet carries the number it will have, and says that it is not released
+    if (
+        unreleased
+    ):  # what is not released yet carries the number it will have, and says that it is not released
         assert suffix
         assert number > numbers[0]
     else:

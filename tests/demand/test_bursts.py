@@ -12,9 +12,12 @@ from hypothesis import strategies as st
 
 from planner.demand.bursts import SHARP, Bursts, Lateness, shares_with_bursts
 
-LOADS, LATE = (0.0, 0.5, 1.0, 1.5), (0.001, 0.002, 0.01, 0.6)
+LOADS = (0.0, 0.5, 1.0, 1.5)
+LATE = (0.001, 0.002, 0.01, 0.6)
 QUEUEING = Lateness(loads=LOADS, late_fractions=LATE, refused_fractions=(0.0,) * 4, refuses=False)
-REFUSING = Lateness(loads=LOADS, late_fractions=(0.001, 0.002, 0.01, 0.03), refused_fractions=(0.0, 0.0, 0.0, 0.1))
+REFUSING = Lateness(
+    loads=LOADS, late_fractions=(0.001, 0.002, 0.01, 0.03), refused_fractions=(0.0, 0.0, 0.0, 0.1)
+)
 EVEN = Bursts(requests_per_s=40.0, index_of_dispersion=1.0)
 
 
@@ -30,7 +33,9 @@ SCALINGS: tuple[Literal["pooled", "proportional"], ...] = ("pooled", "proportion
 def test_by_mean_times_what_exceeds_a_minute_is_refused(requests_per_s: float, rho: float) -> None:
     factors = _factors(requests_per_s)
     lost = np.maximum(rho * factors - 1.0, 0.0) / rho
-    late, refused = shares_with_bursts(SHARP, Bursts(requests_per_s=requests_per_s), np.array([rho]))
+    late, refused = shares_with_bursts(
+        SHARP, Bursts(requests_per_s=requests_per_s), np.array([rho])
+    )
     error = lost.std() / np.sqrt(factors.size)
     assert refused[0] == pytest.approx(lost.mean(), abs=4.0 * error + 2e-4)
     assert late[0] == 0.0
@@ -62,16 +67,25 @@ def test_minutes_left_out_and_those_beyond_the_last_load_make_no_difference(
     loads = np.linspace(0.0, 4.0, 301)
     bursts = Bursts(requests_per_s=requests_per_s)
     gauss, weights = np.polynomial.hermite_e.hermegauss(48)
-    rate = np.maximum(1.0 - bursts.minute_rate_cv**2 / 9.0 + bursts.minute_rate_cv * gauss / 3.0, 1e-9) ** 3
+    rate = (
+        np.maximum(1.0 - bursts.minute_rate_cv**2 / 9.0 + bursts.minute_rate_cv * gauss / 3.0, 1e-9)
+        ** 3
+    )
     rate /= weights @ rate / weights.sum()
-    expected = [(share * rate) @ weights / weights.sum() for share in lateness.at(loads[:, None] * rate)]
-    for share, all_minutes in zip(shares_with_bursts(lateness, bursts, loads), expected, strict=True):
+    expected = [
+        (share * rate) @ weights / weights.sum() for share in lateness.at(loads[:, None] * rate)
+    ]
+    for share, all_minutes in zip(
+        shares_with_bursts(lateness, bursts, loads), expected, strict=True
+    ):
         np.testing.assert_allclose(share, all_minutes, rtol=0.0, atol=1e-14)
 
 
 @settings(max_examples=30, deadline=None)
 @given(st.floats(0.5, 1e4), st.floats(1.0, 100.0), st.sampled_from([SHARP, QUEUEING, REFUSING]))
-def test_more_load_never_misses_less(requests_per_s: float, dispersion: float, lateness: Lateness) -> None:
+def test_more_load_never_misses_less(
+    requests_per_s: float, dispersion: float, lateness: Lateness
+) -> None:
     bursts = Bursts(requests_per_s=requests_per_s, index_of_dispersion=dispersion)
     late, refused = shares_with_bursts(lateness, bursts, np.linspace(0.0, 2.0, 41))
     assert np.all((late >= 0.0) & (refused >= 0.0) & (late + refused <= 1.0 + 1e-12))
@@ -87,7 +101,9 @@ def test_counts_of_a_minute_have_the_stated_dispersion() -> None:
 @pytest.mark.parametrize("times", [0.1, 1.0, 10.0])
 def test_bursts_of_many_users_even_out_and_those_of_one_client_do_not(times: float) -> None:
     """n independent users have n times the variance and the mean of one: 1 / √n of its variation."""
-    users, client = (Bursts(requests_per_s=6.0, index_of_dispersion=9.0, scaling=by) for by in SCALINGS)
+    users, client = (
+        Bursts(requests_per_s=6.0, index_of_dispersion=9.0, scaling=by) for by in SCALINGS
+    )
     grown = users.at(6.0 * times)
     assert grown.index_of_dispersion == 9.0
     assert grown.minute_rate_cv == pytest.approx(users.minute_rate_cv / math.sqrt(times))

@@ -46,7 +46,9 @@ def test_offsets_agree_with_the_library_asked_hour_by_hour(name: str) -> None:
 
 
 def test_daylight_saving_skips_and_repeats_an_hour_of_the_week() -> None:
-    horizon = Horizon(start=date(2026, 3, 29), hours=24)  # Berlin springs forward at 01:00 UTC, a Sunday
+    horizon = Horizon(
+        start=date(2026, 3, 29), hours=24
+    )  # Berlin springs forward at 01:00 UTC, a Sunday
     hours = local_hour_index(horizon, "Europe/Berlin") % 24
     assert hours[:3].tolist() == [1, 3, 4]
     horizon = Horizon(start=date(2026, 10, 25), hours=24)  # and falls back at 01:00 UTC
@@ -59,7 +61,9 @@ def test_hour_of_week_starts_on_monday() -> None:
 
 
 def test_half_hour_zone_takes_the_hour_it_overlaps_most() -> None:
-    horizon = Horizon(start=date(2026, 1, 5), hours=1)  # 05:30 to 06:30 in Kolkata: its middle is 06:00
+    horizon = Horizon(
+        start=date(2026, 1, 5), hours=1
+    )  # 05:30 to 06:30 in Kolkata: its middle is 06:00
     assert (local_hour_index(horizon, "Asia/Kolkata") % 24).tolist() == [6]
 
 
@@ -67,10 +71,17 @@ def test_half_hour_zone_takes_the_hour_it_overlaps_most() -> None:
 @given(st.dates(date(1975, 1, 1), date(2035, 1, 1)), st.sampled_from(ZONES))
 def test_local_day_matches_the_library(day: date, name: str) -> None:
     horizon = Horizon(start=day, hours=30)
-    local = [(horizon.start_utc + timedelta(hours=h, minutes=30)).astimezone(ZoneInfo(name)) for h in range(30)]
-    assert (local_hour_index(horizon, name) // 24).tolist() == [local_day_index(moment.date()) for moment in local]
+    local = [
+        (horizon.start_utc + timedelta(hours=h, minutes=30)).astimezone(ZoneInfo(name))
+        for h in range(30)
+    ]
+    assert (local_hour_index(horizon, name) // 24).tolist() == [
+        local_day_index(moment.date()) for moment in local
+    ]
     assert (local_hour_index(horizon, name) % 24).tolist() == [moment.hour for moment in local]
-    assert (local_hour_index(horizon, name) // 24 % 7).tolist() == [moment.weekday() for moment in local]
+    assert (local_hour_index(horizon, name) // 24 % 7).tolist() == [
+        moment.weekday() for moment in local
+    ]
 
 
 def test_hours_and_dates_of_a_horizon() -> None:
@@ -97,6 +108,14 @@ def test_hours_of_a_zone_are_shared_and_locked() -> None:
 
 def test_a_name_is_a_zone_as_the_machine_s_own_list_has_it() -> None:
     assert all(is_zone(name) for name in zone_names())
-    for name in ("localtime", "Europe/Berlim", "europe/berlin", "posix/Europe/Berlin", "../UTC", "", "zones"):
+    for name in (
+        "localtime",
+        "Europe/Berlim",
+        "europe/berlin",
+        "posix/Europe/Berlin",
+        "../UTC",
+        "",
+        "zones",
+    ):
         assert is_zone(name) == (name in zone_names()), name
     assert not is_zone("localtime"), "that is another place on every machine"

@@ -23,7 +23,9 @@ from planner.demand.shape import Horizon, Shape, weekly_profile
 from planner.errors import ScenarioError
 
 HORIZON = Horizon(start=date(2026, 1, 5), hours=24 * 7 * 4)
-SHAPE = Shape(weekly_profile=weekly_profile(peak_to_mean=1.6, weekend_fraction=0.7), timezone="Europe/Berlin")
+SHAPE = Shape(
+    weekly_profile=weekly_profile(peak_to_mean=1.6, weekend_fraction=0.7), timezone="Europe/Berlin"
+)
 CHAT = WorkloadDemand(
     name="chat",
     requests_per_s=40.0,
@@ -32,7 +34,9 @@ CHAT = WorkloadDemand(
     noise=LognormalNoise(sigma=0.2, correlation_h=4.0),
     tenants=(TenantStream(name="big", share_fraction=0.4, mean_on_h=10.0, mean_off_h=5.0),),
 )
-CODE = WorkloadDemand(name="code", requests_per_s=10.0, noise=LognormalNoise(sigma=0.1, correlation_h=2.0))
+CODE = WorkloadDemand(
+    name="code", requests_per_s=10.0, noise=LognormalNoise(sigma=0.1, correlation_h=2.0)
+)
 
 
 def _streams(replication: int) -> Callable[[str], np.random.Generator]:
@@ -52,8 +56,12 @@ def test_without_chance_demand_is_rate_times_growth_times_shape() -> None:
 
 def test_mean_over_replications_is_the_expectation() -> None:
     plan = build_demand_plan([CHAT, CODE], HORIZON)
-    totals = np.array([hourly_requests_per_s(plan, _streams(run)).sum(axis=0) for run in range(400)])
-    z = (totals.mean(axis=0) - plan.expected_requests_per_s.sum(axis=1)) / (totals.std(axis=0, ddof=1) / 20.0)
+    totals = np.array(
+        [hourly_requests_per_s(plan, _streams(run)).sum(axis=0) for run in range(400)]
+    )
+    z = (totals.mean(axis=0) - plan.expected_requests_per_s.sum(axis=1)) / (
+        totals.std(axis=0, ddof=1) / 20.0
+    )
     assert np.abs(z).max() < 4
 
 
@@ -62,7 +70,11 @@ def test_another_workload_tenant_or_order_never_shifts_a_draw() -> None:
     together = hourly_requests_per_s(build_demand_plan([CHAT, CODE], HORIZON), _streams(3))
     np.testing.assert_array_equal(together[:, 1], alone)
     more = replace(
-        CHAT, tenants=(*CHAT.tenants, TenantStream(name="two", share_fraction=0.1, mean_on_h=1, mean_off_h=1))
+        CHAT,
+        tenants=(
+            *CHAT.tenants,
+            TenantStream(name="two", share_fraction=0.1, mean_on_h=1, mean_off_h=1),
+        ),
     )
     swapped = hourly_requests_per_s(build_demand_plan([CODE, more], HORIZON), _streams(3))
     np.testing.assert_array_equal(swapped[:, 0], alone)
@@ -80,7 +92,9 @@ def test_same_replication_repeats_and_another_differs() -> None:
 
 def test_doubling_the_rate_doubles_every_hour() -> None:
     one = hourly_requests_per_s(build_demand_plan([CHAT], HORIZON), _streams(5))
-    two = hourly_requests_per_s(build_demand_plan([replace(CHAT, requests_per_s=80.0)], HORIZON), _streams(5))
+    two = hourly_requests_per_s(
+        build_demand_plan([replace(CHAT, requests_per_s=80.0)], HORIZON), _streams(5)
+    )
     np.testing.assert_allclose(two, 2.0 * one, rtol=1e-12)
 
 
@@ -90,8 +104,13 @@ def test_no_demand_is_no_demand() -> None:
 
 
 def test_a_spike_multiplies_the_expectation() -> None:
-    spiked = build_demand_plan([replace(CODE, spikes=(LaunchSpike(hour_h=48, multiple=3, decay_days=7),))], HORIZON)
-    ratio = spiked.expected_requests_per_s[0] / build_demand_plan([CODE], HORIZON).expected_requests_per_s[0]
+    spiked = build_demand_plan(
+        [replace(CODE, spikes=(LaunchSpike(hour_h=48, multiple=3, decay_days=7),))], HORIZON
+    )
+    ratio = (
+        spiked.expected_requests_per_s[0]
+        / build_demand_plan([CODE], HORIZON).expected_requests_per_s[0]
+    )
     assert ratio[47] == 1.0
     assert ratio[48] == pytest.approx(3.0, rel=0.01)
 
@@ -120,7 +139,9 @@ def _best_s(call: Callable[[], object], repeats: int) -> float:
 def test_a_replication_costs_little_more_than_its_random_numbers() -> None:
     """Three years, four workloads: 2.4 times the bare draw on a quiet machine; the bound leaves room for a busy one."""
     horizon = Horizon(start=date(2026, 1, 1), hours=26_280)
-    plan: DemandPlan = build_demand_plan([replace(CODE, name=f"w{i}", shape=SHAPE) for i in range(4)], horizon)
+    plan: DemandPlan = build_demand_plan(
+        [replace(CODE, name=f"w{i}", shape=SHAPE) for i in range(4)], horizon
+    )
     generator = np.random.default_rng(0)
     bare_s = _best_s(lambda: generator.standard_normal((26_280, 4)), 20)
     whole_s = _best_s(lambda: hourly_requests_per_s(plan, lambda _: generator), 20)

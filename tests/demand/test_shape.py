@@ -7,14 +7,26 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.demand.shape import Horizon, SeasonalWave, Shape, normalised_profile, shape_factor, weekly_profile
+from planner.demand.shape import (
+    Horizon,
+    SeasonalWave,
+    Shape,
+    normalised_profile,
+    shape_factor,
+    weekly_profile,
+)
 from planner.errors import ScenarioError
 from tests.demand.shared_traces import trace
 
 
 def _summary(profile: tuple[float, ...]) -> tuple[float, float, float, float]:
     week = np.array(profile)
-    return week.max() / week.mean(), week.min() / week.mean(), week[120:].mean() / week[:120].mean(), week.mean()
+    return (
+        week.max() / week.mean(),
+        week.min() / week.mean(),
+        week[120:].mean() / week[:120].mean(),
+        week.mean(),
+    )
 
 
 @settings(deadline=None)
@@ -23,7 +35,10 @@ def test_peak_and_weekend_are_met_exactly(peak: float, weekend: float, hour: int
     busiest = max(1.0, weekend) * 7 / (5 + 2 * weekend)
     if not busiest <= peak <= 20 * busiest:
         with pytest.raises(ScenarioError, match="cannot be met"):
-            weekly_profile(peak_to_mean=busiest * 0.99 if busiest > 1.02 else 25 * busiest, weekend_fraction=weekend)
+            weekly_profile(
+                peak_to_mean=busiest * 0.99 if busiest > 1.02 else 25 * busiest,
+                weekend_fraction=weekend,
+            )
         return
     got_peak, _, got_weekend, mean = _summary(
         weekly_profile(peak_to_mean=peak, weekend_fraction=weekend, peak_hour=hour)
@@ -32,7 +47,8 @@ def test_peak_and_weekend_are_met_exactly(peak: float, weekend: float, hour: int
 
 
 @pytest.mark.parametrize(
-    ("peak", "trough", "weekend"), [(1.67, 0.47, 0.57), (2.99, 0.10, 0.325), (2.19, 0.45, 0.57), (1.2, 0.8, 1.0)]
+    ("peak", "trough", "weekend"),
+    [(1.67, 0.47, 0.57), (2.99, 0.10, 0.325), (2.19, 0.45, 0.57), (1.2, 0.8, 1.0)],
 )
 def test_trough_is_met_exactly_too(peak: float, trough: float, weekend: float) -> None:
     profile = weekly_profile(peak_to_mean=peak, trough_to_mean=trough, weekend_fraction=weekend)
@@ -40,7 +56,9 @@ def test_trough_is_met_exactly_too(peak: float, trough: float, weekend: float) -
 
 
 def test_peak_falls_on_the_asked_hour() -> None:
-    week = np.array(weekly_profile(peak_to_mean=2.0, weekend_fraction=0.5, peak_hour=9)).reshape(7, 24)
+    week = np.array(weekly_profile(peak_to_mean=2.0, weekend_fraction=0.5, peak_hour=9)).reshape(
+        7, 24
+    )
     assert (week.argmax(axis=1) == 9).all()
 
 
@@ -61,14 +79,18 @@ def test_two_numbers_foretell_the_third_of_a_public_week(
 
 def test_mean_over_a_week_is_one_in_every_zone() -> None:
     for name in ("UTC", "Asia/Kolkata", "America/New_York"):
-        shape = Shape(weekly_profile=weekly_profile(peak_to_mean=1.8, weekend_fraction=0.6), timezone=name)
+        shape = Shape(
+            weekly_profile=weekly_profile(peak_to_mean=1.8, weekend_fraction=0.6), timezone=name
+        )
         factor = shape_factor(shape, Horizon(start=date(2026, 1, 7), hours=168))
         assert factor.mean() == pytest.approx(1.0, rel=1e-12)
         assert factor.max() == pytest.approx(1.8, rel=1e-12)
 
 
 def test_local_peak_moves_by_an_hour_in_utc_over_daylight_saving() -> None:
-    shape = Shape(weekly_profile=weekly_profile(peak_to_mean=1.8, peak_hour=14), timezone="America/New_York")
+    shape = Shape(
+        weekly_profile=weekly_profile(peak_to_mean=1.8, peak_hour=14), timezone="America/New_York"
+    )
     winter = shape_factor(shape, Horizon(start=date(2026, 1, 7), hours=24)).argmax()
     summer = shape_factor(shape, Horizon(start=date(2026, 7, 8), hours=24)).argmax()
     assert (int(winter), int(summer)) == (19, 18)
@@ -85,7 +107,9 @@ def test_season_has_mean_one_and_peaks_on_its_day() -> None:
 
 def test_holiday_takes_its_local_day_only() -> None:
     shape = Shape(
-        weekly_profile=weekly_profile(peak_to_mean=1.0), timezone="Asia/Tokyo", holidays=((date(2026, 1, 2), 0.25),)
+        weekly_profile=weekly_profile(peak_to_mean=1.0),
+        timezone="Asia/Tokyo",
+        holidays=((date(2026, 1, 2), 0.25),),
     )
     factor = shape_factor(shape, Horizon(start=date(2026, 1, 1), hours=72))
     np.testing.assert_allclose(factor[15:39], 0.25)  # Tokyo is nine hours ahead
@@ -94,9 +118,12 @@ def test_holiday_takes_its_local_day_only() -> None:
 
 def test_holiday_outside_the_horizon_changes_nothing() -> None:
     shape = Shape(
-        weekly_profile=weekly_profile(peak_to_mean=1.0), holidays=((date(2030, 1, 1), 0.0), (date(2020, 1, 1), 0.0))
+        weekly_profile=weekly_profile(peak_to_mean=1.0),
+        holidays=((date(2030, 1, 1), 0.0), (date(2020, 1, 1), 0.0)),
     )
-    np.testing.assert_array_equal(shape_factor(shape, Horizon(start=date(2026, 1, 1), hours=48)), 1.0)
+    np.testing.assert_array_equal(
+        shape_factor(shape, Horizon(start=date(2026, 1, 1), hours=48)), 1.0
+    )
 
 
 def test_own_profile_is_scaled_to_mean_one() -> None:

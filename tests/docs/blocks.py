@@ -96,11 +96,15 @@ def steps(text: str) -> list[Step]:
             found += _commands(block)
         elif block.language in ("bash", "sh"):
             found.append(Step(kind="script", content=content, line=line))
-        elif block.language == "yaml" and block.lines and (name := _FILE_NAME.match(block.lines[0])):
+        elif (
+            block.language == "yaml" and block.lines and (name := _FILE_NAME.match(block.lines[0]))
+        ):
             found.append(Step(kind="file", content=content, line=line, name=name[1]))
         elif block.language == "python":
             below = shown[position + 1] if position + 1 < len(shown) else None
-            adjacent = below is not None and below.first_line == block.first_line + len(block.lines) + 3
+            adjacent = (
+                below is not None and below.first_line == block.first_line + len(block.lines) + 3
+            )
             output = None
             if below is not None and adjacent and below.language == "text":
                 output = Output(first_line=below.first_line, lines=below.lines, indent=below.indent)
@@ -124,5 +128,11 @@ def _commands(block: Block) -> Iterator[Step]:
         while index < len(block.lines) and not block.lines[index].startswith("$ "):
             index += 1
         lines = block.lines[first:index]
-        output = Output(first_line=block.first_line + first, lines=lines, indent=block.indent) if lines else None
-        yield Step(kind="command", content=command, line=block.first_line + start + 1, output=output)
+        output = (
+            Output(first_line=block.first_line + first, lines=lines, indent=block.indent)
+            if lines
+            else None
+        )
+        yield Step(
+            kind="command", content=command, line=block.first_line + start + 1, output=output
+        )

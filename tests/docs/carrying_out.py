@@ -23,9 +23,13 @@ from tests.conftest import built_commands
 from tests.docs.blocks import Output, Step, steps
 
 ROOT = Path(__file__).parents[2]
-_LEFT_OUT = shutil.ignore_patterns(".*", "planner", "tests", "outputs", "site", "build", "dist", "*.egg-info")
+_LEFT_OUT = shutil.ignore_patterns(
+    ".*", "planner", "tests", "outputs", "site", "build", "dist", "*.egg-info"
+)
 _MAKE = re.compile(r"^make((?: [\w-]+)*)$")
-_PLANNER = re.compile(r"^planner ([^|;&<>$`]*)(?:> ([\w./-]+))? ?(?:(\||;|&&|\|\|) (.*))?$", re.DOTALL)
+_PLANNER = re.compile(
+    r"^planner ([^|;&<>$`]*)(?:> ([\w./-]+))? ?(?:(\||;|&&|\|\|) (.*))?$", re.DOTALL
+)
 """A call of the planner, the file that its output goes to, and how the shell goes on."""
 _LINE = re.compile(r"^(planner (?:.*\\\n)*.*\n)", re.MULTILINE)
 """A call of the planner in a script."""
@@ -50,7 +54,10 @@ def pages() -> list[Path]:
 
 def courses() -> list[list[Path]]:
     """Return the pages by how a reader follows them: README and tutorial in a row and in one folder, others alone."""
-    tutorial = [ROOT / "README.md", *(ROOT / "docs" / name for name in tutorial_pages(ROOT / "docs"))]
+    tutorial = [
+        ROOT / "README.md",
+        *(ROOT / "docs" / name for name in tutorial_pages(ROOT / "docs")),
+    ]
     return [*([page] for page in pages() if page not in tutorial), tutorial]
 
 
@@ -84,7 +91,9 @@ def carry_out(text: str, folder: Path, done: dict[str, Outcome] | None = None) -
                 yield _script(step, folder)
             case _:
                 outcome = _command(step, folder)
-                done |= {step.content: outcome} if outcome.is_compared else last  # what is not run changes nothing
+                done |= (
+                    {step.content: outcome} if outcome.is_compared else last
+                )  # what is not run changes nothing
                 yield outcome
 
 
@@ -95,13 +104,17 @@ def _command(step: Step, folder: Path) -> Outcome:
     recipes = makefile_recipes((folder / "Makefile").read_text(encoding="utf-8"))
     unknown = [target for target in made[1].split() if target not in recipes]
     if unknown:
-        return Outcome(step=step, exit_code=2, printed=(f"the Makefile has no target {unknown[0]}",))
+        return Outcome(
+            step=step, exit_code=2, printed=(f"the Makefile has no target {unknown[0]}",)
+        )
     recipe = [line for target in made[1].split() for line in recipes[target]]
     if not all(line.startswith("$(BIN)/planner ") for line in recipe):
         return Outcome(step=step, exit_code=0, printed=(), is_compared=False)
     printed: list[str] = []
     exit_code = 0
-    for line in recipe:  # what make would print and do, without building an environment inside the tests
+    for (
+        line
+    ) in recipe:  # what make would print and do, without building an environment inside the tests
         outcome = _shell(step, line.removeprefix("$(BIN)/"), folder)
         printed += [line.replace("$(BIN)", ".venv/bin"), *outcome.printed]
         exit_code = exit_code or outcome.exit_code
@@ -124,10 +137,16 @@ def makefile_recipes(makefile: str) -> dict[str, list[str]]:
 
 def environment(folder: Path) -> dict[str, str]:
     """Return the surroundings of what is carried out: this Python, a plain terminal, the folder as home."""
-    kept = {name: os.environ[name] for name in ("LANG", "TMPDIR", "SYSTEMROOT", "PYTHONPATH") if name in os.environ}
+    kept = {
+        name: os.environ[name]
+        for name in ("LANG", "TMPDIR", "SYSTEMROOT", "PYTHONPATH")
+        if name in os.environ
+    }
     return {
         **kept,
-        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
+        "PATH": os.pathsep.join(
+            [str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]
+        ),
         "HOME": str(folder),
         "COLUMNS": "80",
         "NO_COLOR": "1",
@@ -159,7 +178,10 @@ def _shell(step: Step, command: str, folder: Path) -> Outcome:
     words = _output(["sh", "-c", f"printf '%s\\0' {given}"], folder)[1].decode().split("\0")[:-1]
 
     def call() -> None:
-        with mock.patch("planner.cli.app.app", built_commands()), mock.patch.object(sys, "argv", ["planner", *words]):
+        with (
+            mock.patch("planner.cli.app.app", built_commands()),
+            mock.patch.object(sys, "argv", ["planner", *words]),
+        ):
             main()
 
     exit_code, out, err = here(call, folder, apart=target is not None or then == "|")
@@ -171,7 +193,9 @@ def _shell(step: Step, command: str, folder: Path) -> Outcome:
     elif then is not None:
         exit_code, more = _output(["sh", "-c", f"(exit {exit_code}) {then} {rest}"], folder)
         out += more
-    return Outcome(step=step, exit_code=exit_code, printed=_trimmed((err + out).decode().splitlines()))
+    return Outcome(
+        step=step, exit_code=exit_code, printed=_trimmed((err + out).decode().splitlines())
+    )
 
 
 def _python(step: Step, names: dict[str, Any], folder: Path) -> Outcome:

@@ -23,8 +23,11 @@ def executed(notebook: Path, folder: Path) -> dict[str, Any]:
     names: dict[str, Any] = {"__name__": "__main__"}
     for number, cell in enumerate(cells, start=1):
         printed, value, page = _carried_out("".join(cell["source"]), names, folder)
-        shown, drawn = None if value is None else repr(value), getattr(value, "_repr_svg_", lambda: None)()
-        streams = [{"name": "stdout", "output_type": "stream", "text": printed.splitlines(keepends=True)}]
+        shown = None if value is None else repr(value)
+        drawn = getattr(value, "_repr_svg_", lambda: None)()
+        streams = [
+            {"name": "stdout", "output_type": "stream", "text": printed.splitlines(keepends=True)}
+        ]
         results = [
             {
                 "data": {"text/plain": (shown or "").splitlines(keepends=True)}
@@ -35,13 +38,16 @@ def executed(notebook: Path, folder: Path) -> dict[str, Any]:
                 "output_type": "execute_result",
             }
         ]
-        cell.update(execution_count=number, outputs=streams * bool(printed) + results * (shown is not None))
+        cell.update(
+            execution_count=number, outputs=streams * bool(printed) + results * (shown is not None)
+        )
     return content
 
 
 def _carried_out(source: str, names: dict[str, Any], folder: Path) -> tuple[str, object, str]:
     """Return what a cell prints, the value of the expression that it ends with, and how an answer shows itself."""
-    tree, values = ast.parse(source), list[tuple[object, str]]()
+    tree = ast.parse(source)
+    values = list[tuple[object, str]]()
     end = tree.body[-1] if tree.body else None
     last = end.value if isinstance(end, ast.Expr) else None
 

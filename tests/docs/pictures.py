@@ -22,7 +22,9 @@ from PIL import Image
 
 from tests.browser.chromium import Browser, find_chromium
 
-_PICTURE = re.compile(r"^<!-- (picture|screenshot): (\S+) -->\n!\[([^\]]+)\]\(([^)\s]+)\)$", re.MULTILINE)
+_PICTURE = re.compile(
+    r"^<!-- (picture|screenshot): (\S+) -->\n!\[([^\]]+)\]\(([^)\s]+)\)$", re.MULTILINE
+)
 WIDTH_POINTS = 1000
 LARGEST_BYTES = 150_000
 _COLOURS = 64
@@ -46,18 +48,27 @@ class Picture:
 def pictures(page: Path) -> Iterator[Picture]:
     """Yield the pictures of a page."""
     for kind, source, words, target in _PICTURE.findall(page.read_text(encoding="utf-8")):
-        yield Picture(is_screenshot=kind == "screenshot", source=source, words=words, path=page.parent / target)
+        yield Picture(
+            is_screenshot=kind == "screenshot",
+            source=source,
+            words=words,
+            path=page.parent / target,
+        )
 
 
 def drawn(picture: Picture, folder: Path) -> Image.Image:
     """Return a picture as it is now, from the folder in which its page was carried out, small enough for a page."""
     name, _, section = picture.source.partition("#")
-    whole = _screenshot(folder / name, section) if picture.is_screenshot else Image.open(folder / name)
+    whole = (
+        _screenshot(folder / name, section) if picture.is_screenshot else Image.open(folder / name)
+    )
     whole = whole.convert("RGB")
     if whole.width > WIDTH_POINTS:
         height = round(whole.height * WIDTH_POINTS / whole.width)
         whole = whole.resize((WIDTH_POINTS, height), Image.Resampling.LANCZOS)
-    return whole.quantize(_COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)  # a thin line keeps its hue
+    return whole.quantize(
+        _COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE
+    )  # a thin line keeps its hue
 
 
 def look_the_same(one: Image.Image, other: Image.Image) -> bool:

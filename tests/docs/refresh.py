@@ -36,7 +36,12 @@ def refresh(course: Sequence[Path]) -> bool:
             for outcome in carry_out(text, folder):
                 if outcome.exit_code:
                     place = f"{page.relative_to(ROOT)}:{outcome.step.line}"
-                    print(f"{place}: exit code {outcome.exit_code}", *outcome.printed, sep="\n", file=sys.stderr)
+                    print(
+                        f"{place}: exit code {outcome.exit_code}",
+                        *outcome.printed,
+                        sep="\n",
+                        file=sys.stderr,
+                    )
                     return False
                 outcomes.append(outcome)
             fresh = refreshed(text, outcomes)
@@ -52,7 +57,9 @@ def refresh(course: Sequence[Path]) -> bool:
 def main(wanted: Sequence[str] = ()) -> int:
     """Refresh every page, or those in whose path a wanted word occurs; stop at the first command that fails."""
     for course in courses():
-        if wanted and not any(word in str(page.relative_to(ROOT)) for word in wanted for page in course):
+        if wanted and not any(
+            word in str(page.relative_to(ROOT)) for word in wanted for page in course
+        ):
             continue
         if any(steps(page.read_text(encoding="utf-8")) for page in course) and not refresh(course):
             return 1

@@ -138,7 +138,9 @@ installed:
 
 def test_make_is_followed_to_planner_and_no_further(tmp_path: Path) -> None:
     (tmp_path / "Makefile").write_text(MAKEFILE, encoding="utf-8")
-    run, test, missing = carry_out("```console\n$ make run\n$ make test\n$ make tset\n```\n", tmp_path)
+    run, test, missing = carry_out(
+        "```console\n$ make run\n$ make test\n$ make tset\n```\n", tmp_path
+    )
     assert run.printed[0] == ".venv/bin/planner --version"
     assert run.printed[1].startswith("planner ")
     assert (test.exit_code, test.is_compared) == (0, False)
@@ -153,7 +155,9 @@ def test_recipes_are_read_by_target() -> None:
     }
 
 
-@pytest.mark.parametrize("page", ["```console\nno prompt\n```\n", "```console\n```\n", "```console\n$ ls\n"])
+@pytest.mark.parametrize(
+    "page", ["```console\nno prompt\n```\n", "```console\n```\n", "```console\n$ ls\n"]
+)
 def test_malformed_blocks_are_named_by_their_line(page: str) -> None:
     with pytest.raises(ValueError, match=r"line [12]:"):
         steps(page)

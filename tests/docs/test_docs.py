@@ -13,11 +13,22 @@ import yaml
 from PIL import Image
 
 from tests.docs.blocks import blocks, steps
-from tests.docs.carrying_out import ROOT, Outcome, carry_out, copy_checkout, courses, makefile_recipes, pages, shown
+from tests.docs.carrying_out import (
+    ROOT,
+    Outcome,
+    carry_out,
+    copy_checkout,
+    courses,
+    makefile_recipes,
+    pages,
+    shown,
+)
 from tests.docs.pictures import LARGEST_BYTES, drawn, look_the_same, pictures
 
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
-HTML_FETCH = re.compile(r"""<(?:script|link|img|iframe)\b[^>]*?(?:src|href)=["'](?:https?:)?//[^"']*["']""")
+HTML_FETCH = re.compile(
+    r"""<(?:script|link|img|iframe)\b[^>]*?(?:src|href)=["'](?:https?:)?//[^"']*["']"""
+)
 
 REFRESH = "python -m tests.docs.refresh puts what is printed and drawn now into the pages"
 
@@ -59,7 +70,9 @@ def _followed() -> list[object]:
     """Return what can be carried out: single pages, and README and tutorial as one, which takes a minute."""
     found = [course for course in courses() if any(steps(_text(page)) for page in course)]
     return [
-        pytest.param(course, id=_name(course[0]), marks=pytest.mark.prove if _is_long(course[0]) else ())
+        pytest.param(
+            course, id=_name(course[0]), marks=pytest.mark.prove if _is_long(course[0]) else ()
+        )
         if len(course) == 1
         else pytest.param(course, id=_name(course[-1].parent), marks=pytest.mark.slow)
         for course in found
@@ -67,8 +80,12 @@ def _followed() -> list[object]:
 
 
 @pytest.mark.parametrize("course", _followed())
-def test_what_a_page_shows_happens(course: list[Path], checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("planner.studies.engines.cores", lambda: 1)  # a study's rows are the same whoever runs them
+def test_what_a_page_shows_happens(
+    course: list[Path], checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "planner.studies.engines.cores", lambda: 1
+    )  # a study's rows are the same whoever runs them
     done: dict[str, Outcome] = {}
     for page in course:
         for outcome in carry_out(_text(page), checkout, done):
@@ -78,13 +95,19 @@ def test_what_a_page_shows_happens(course: list[Path], checkout: Path, monkeypat
             if output is None:
                 continue
             assert outcome.is_compared, f"{place}\nshows output that cannot be checked here"
-            difference = difflib.unified_diff(shown(output), outcome.printed, "in the page", "printed now", lineterm="")
+            difference = difflib.unified_diff(
+                shown(output), outcome.printed, "in the page", "printed now", lineterm=""
+            )
             assert shown(output) == outcome.printed, "\n".join([place, *difference, REFRESH])
         for picture in pictures(page):
-            assert (checkout / picture.source.partition("#")[0]).is_file(), f"{_name(page)}: nothing draws {picture}"
+            assert (checkout / picture.source.partition("#")[0]).is_file(), (
+                f"{_name(page)}: nothing draws {picture}"
+            )
             if not picture.is_screenshot:
                 with Image.open(picture.path) as present:
-                    assert look_the_same(present, drawn(picture, checkout)), f"{picture.path}: {REFRESH}"
+                    assert look_the_same(present, drawn(picture, checkout)), (
+                        f"{picture.path}: {REFRESH}"
+                    )
 
 
 @pytest.mark.parametrize("page", pages(), ids=_name)
@@ -93,9 +116,13 @@ def test_pictures_are_there_small_and_told_in_words(page: Path) -> None:
     for picture in described:
         assert picture.path.stat().st_size < LARGEST_BYTES, picture.path
         assert len(picture.words.split()) >= 4, f"{picture.path}: say what it shows"
-    if page.parent.name in ("tutorial", "gallery") and page.stem != "index":  # elsewhere another generator may draw
+    if (
+        page.parent.name in ("tutorial", "gallery") and page.stem != "index"
+    ):  # elsewhere another generator may draw
         shown_there = re.findall(r"!\[[^\]]*\]\(([^)\s]+)\)", _text(page))
-        assert len(shown_there) == len(described), "a picture of a page that is carried out says which command draws it"
+        assert len(shown_there) == len(described), (
+            "a picture of a page that is carried out says which command draws it"
+        )
 
 
 def test_every_picture_is_used() -> None:
@@ -105,7 +132,9 @@ def test_every_picture_is_used() -> None:
 
 
 def test_every_page_of_the_gallery_has_a_question_a_picture_and_its_scenarios() -> None:
-    first, *rest = sorted((ROOT / "docs" / "gallery").glob("*.md"), key=lambda page: page.stem != "index")
+    first, *rest = sorted(
+        (ROOT / "docs" / "gallery").glob("*.md"), key=lambda page: page.stem != "index"
+    )
     compared: list[str] = []
     for page in rest:
         assert _text(page).splitlines()[0].endswith("?"), page
@@ -113,16 +142,24 @@ def test_every_page_of_the_gallery_has_a_question_a_picture_and_its_scenarios() 
         assert f"({page.name})" in _text(first), f"{page}: the index leads to it"
         commands = " ".join(step.content for step in steps(_text(page)))
         compared += sorted(set(re.findall(r"scenarios/gallery/([\w-]+\.yaml)", commands)))
-    assert sorted(compared) == sorted(path.name for path in (ROOT / "scenarios" / "gallery").iterdir())
+    assert sorted(compared) == sorted(
+        path.name for path in (ROOT / "scenarios" / "gallery").iterdir()
+    )
 
 
 @pytest.mark.parametrize("page", pages(), ids=_name)
 def test_links_lead_somewhere(page: Path) -> None:
     prose = "\n".join(line for line in _without_blocks(_text(page)))
     targets = [target for target in LINK.findall(prose) if not re.match(r"[a-z]+:", target)]
-    missing = [target for target in targets if not (page.parent / target.partition("#")[0]).exists()]
+    missing = [
+        target for target in targets if not (page.parent / target.partition("#")[0]).exists()
+    ]
     assert not missing
-    outside = [target for target in targets if page.name != "README.md" and not _is_within_docs(page, target)]
+    outside = [
+        target
+        for target in targets
+        if page.name != "README.md" and not _is_within_docs(page, target)
+    ]
     assert not outside, "a page of the site can link only to pages of the site"
 
 
@@ -150,7 +187,10 @@ def test_the_files_that_the_tutorial_shows_are_those_that_ship() -> None:
         for block in blocks(_text(page)):
             if block.language == "yaml" and block.lines[0].startswith("# scenarios/tutorial/"):
                 shown[block.lines[0].removeprefix("# ")] = "\n".join(block.lines) + "\n"
-    shipped = {f"scenarios/tutorial/{path.name}": _text(path) for path in (ROOT / "scenarios" / "tutorial").iterdir()}
+    shipped = {
+        f"scenarios/tutorial/{path.name}": _text(path)
+        for path in (ROOT / "scenarios" / "tutorial").iterdir()
+    }
     assert shown == shipped
 
 
@@ -179,7 +219,16 @@ def test_make_targets_are_phony_so_that_a_file_of_that_name_does_not_hide_them()
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("mkdocs", reason="MkDocs is not installed: pip install -e '.[docs]'")
     target = tmp_path_factory.mktemp("site")
-    build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(target)]
+    build = [
+        sys.executable,
+        "-m",
+        "mkdocs",
+        "build",
+        "--strict",
+        "--quiet",
+        "--site-dir",
+        str(target),
+    ]
     done = subprocess.run(build, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return target

@@ -14,9 +14,9 @@ from tests.docs.notebooks import executed, notebooks, written
 @pytest.mark.parametrize("notebook", notebooks(), ids=lambda path: path.stem)
 def test_a_notebook_shows_what_its_cells_give(notebook: Path, tmp_path: Path) -> None:
     copy_checkout(tmp_path / "checkout")
-    assert notebook.read_text(encoding="utf-8") == written(executed(notebook, tmp_path / "checkout")), (
-        "python -m tests.docs.refresh puts what the cells give now into the notebook"
-    )
+    assert notebook.read_text(encoding="utf-8") == written(
+        executed(notebook, tmp_path / "checkout")
+    ), "python -m tests.docs.refresh puts what the cells give now into the notebook"
 
 
 def test_the_frontier_of_two_inputs_takes_eight_lines() -> None:

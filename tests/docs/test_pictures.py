@@ -7,7 +7,14 @@ from pathlib import Path
 import pytest
 from PIL import Image, ImageDraw
 
-from tests.docs.pictures import WIDTH_POINTS, Picture, drawn, look_the_same, pictures, refresh_pictures
+from tests.docs.pictures import (
+    WIDTH_POINTS,
+    Picture,
+    drawn,
+    look_the_same,
+    pictures,
+    refresh_pictures,
+)
 
 PAGE = """\
 # Title
@@ -59,7 +66,8 @@ def test_a_chart_becomes_small_and_keeps_its_shape(page: Path, tmp_path: Path) -
 
 def test_looks_the_same_until_a_bar_moves(tmp_path: Path) -> None:
     one, same, moved = (
-        Image.open(_chart(tmp_path / f"{name}.png", bar)) for name, bar in (("a", 900), ("b", 902), ("c", 960))
+        Image.open(_chart(tmp_path / f"{name}.png", bar))
+        for name, bar in (("a", 900), ("b", 902), ("c", 960))
     )
     assert look_the_same(one, same)
     assert not look_the_same(one, moved)

@@ -62,4 +62,7 @@ def test_a_search_can_fail() -> None:
 
 
 def test_a_comment_in_a_code_block_is_no_heading() -> None:
-    assert headings("# Title\n\n```yaml\n# saved.yaml\nname: x\n```\n\n## Part\n") == ["Title", "Part"]
+    assert headings("# Title\n\n```yaml\n# saved.yaml\nname: x\n```\n\n## Part\n") == [
+        "Title",
+        "Part",
+    ]

@@ -61,10 +61,12 @@ _ABBREVIATION = re.compile(r"\b(?:e\.g|i\.e|vs|approx|incl|cf|No)\.$")
 def paragraphs(text: str) -> list[str]:
     """Return the paragraphs and list items of a page, each on one line, without what is no prose."""
     found: list[str] = []
-    is_code, is_open = False, False
+    is_code = False
+    is_open = False
     for line in text.splitlines():
         if _FENCE.match(line):
-            is_code, is_open = not is_code, False
+            is_code = not is_code
+            is_open = False
         elif is_code or not line.strip() or _NO_PROSE.match(line):
             is_open = False
         elif is_open and not _ITEM.match(line):

@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-SERVER = Path(__file__).parent / "node_modules" / "yaml-language-server" / "bin" / "yaml-language-server"
+SERVER = (
+    Path(__file__).parent / "node_modules" / "yaml-language-server" / "bin" / "yaml-language-server"
+)
 
 
 class LanguageServer:
@@ -17,11 +19,22 @@ class LanguageServer:
     def __init__(self, node: str, folder: Path) -> None:
         """Start the server and shake hands; no schema store, so that nothing is fetched from anywhere."""
         self.process = subprocess.Popen(
-            [node, str(SERVER), "--stdio"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=folder
+            [node, str(SERVER), "--stdio"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            cwd=folder,
         )
-        self.folder, self.asked = folder, 0
+        self.folder = folder
+        self.asked = 0
         self.diagnostics: dict[str, list[dict[str, Any]]] = {}
-        settings = {"yaml": {"validate": True, "hover": True, "completion": True, "schemaStore": {"enable": False}}}
+        settings = {
+            "yaml": {
+                "validate": True,
+                "hover": True,
+                "completion": True,
+                "schemaStore": {"enable": False},
+            }
+        }
         self.settings = settings["yaml"]
         can = {"textDocument": {"hover": {}, "completion": {}, "publishDiagnostics": {}},
                "workspace": {"configuration": True}}  # fmt: skip
@@ -45,7 +58,12 @@ class LanguageServer:
     def open_all(self, paths: Sequence[Path]) -> list[list[dict[str, Any]]]:
         """Open files at once, since the server waits a moment after each, and return what is wrong with each."""
         for path in paths:
-            item = {"uri": path.as_uri(), "languageId": "yaml", "version": 1, "text": path.read_text()}
+            item = {
+                "uri": path.as_uri(),
+                "languageId": "yaml",
+                "version": 1,
+                "text": path.read_text(),
+            }
             self.diagnostics.pop(path.as_uri(), None)
             self.tell("textDocument/didOpen", {"textDocument": item})
         while not all(path.as_uri() in self.diagnostics for path in paths):
@@ -78,7 +96,10 @@ class LanguageServer:
         self._send({"method": method, "params": parameters})
 
     def _place(self, path: Path, line: int, column: int) -> dict[str, Any]:
-        return {"textDocument": {"uri": path.as_uri()}, "position": {"line": line, "character": column}}
+        return {
+            "textDocument": {"uri": path.as_uri()},
+            "position": {"line": line, "character": column},
+        }
 
     def _take(self, message: dict[str, Any]) -> None:
         """Keep diagnostics; answer the server's own requests."""

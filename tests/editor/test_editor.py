@@ -17,7 +17,8 @@ from tests.editor.language_server import SERVER, LanguageServer
 
 NODE = shutil.which("node")
 pytestmark = pytest.mark.skipif(
-    NODE is None or not SERVER.exists(), reason="needs node and `npm ci --prefix tests/editor`, as make test does"
+    NODE is None or not SERVER.exists(),
+    reason="needs node and `npm ci --prefix tests/editor`, as make test does",
 )
 MODELINE = f"# yaml-language-server: $schema={SCHEMA_FILE}\n"
 STUDY_LINE = "# yaml-language-server: $schema=study.schema.json\n"
@@ -36,7 +37,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LanguageServer]
 
 
 def written(server: LanguageServer, text: str) -> Path:
-    path = server.folder / f"{len(list(server.folder.iterdir()))}.yaml"  # a name that the server has not seen
+    path = (
+        server.folder / f"{len(list(server.folder.iterdir()))}.yaml"
+    )  # a name that the server has not seen
     path.write_text(text)
     return path
 
@@ -61,7 +64,9 @@ def test_the_starter_is_clean_in_an_editor(planner: Planner, server: LanguageSer
     assert server.open(path) == []
     line = next(i for i, text in enumerate(path.read_text().splitlines()) if "pue_ratio" in text)
     assert "Facility power over IT power" in server.hover(path, line, 4)
-    path.write_text(path.read_text().replace("nodes: 16", "nodes: many", 1).replace("pue_ratio", "pue_ration"))
+    path.write_text(
+        path.read_text().replace("nodes: 16", "nodes: many", 1).replace("pue_ratio", "pue_ration")
+    )
     wrong = path.with_name("wrong.yaml")
     path.rename(wrong)
     said = " | ".join(found["message"] for found in server.open(wrong))
@@ -72,7 +77,10 @@ def test_the_starter_is_clean_in_an_editor(planner: Planner, server: LanguageSer
 def test_every_shipped_scenario_and_study_is_clean_in_an_editor(server: LanguageServer) -> None:
     shipped = sorted((ROOT / "scenarios").rglob("*.yaml"))
     texts = [path.read_text() for path in shipped]
-    opened = [written(server, (STUDY_LINE if "\nscenarios:" in text else MODELINE) + text) for text in texts]
+    opened = [
+        written(server, (STUDY_LINE if "\nscenarios:" in text else MODELINE) + text)
+        for text in texts
+    ]
     for path, said in zip(shipped, server.open_all(opened), strict=True):
         assert said == [], path
 
@@ -98,7 +106,10 @@ def test_keys_and_values_are_completed(server: LanguageServer, text: str, wanted
     ("text", "wanted"),
     [
         ("name: s\nscenarios:\n  a:\n    |\n", {"extends", "set"}),
-        ("name: s\nscenarios:\n  a:\n    extends: b.yaml\n    set:\n      site:\n        tariff: |\n", {"us-ohio"}),
+        (
+            "name: s\nscenarios:\n  a:\n    extends: b.yaml\n    set:\n      site:\n        tariff: |\n",
+            {"us-ohio"},
+        ),
         ("name: s\nobjective: |\n", {"npv_usd", "cost_usd"}),
         ("name: s\nsampling: |\n", {"sobol", "plain"}),
         ("name: s\nuncertain:\n  site.pue_ratio:\n    prior: |\n", {"resale_36m_nvidia"}),
@@ -117,20 +128,31 @@ def test_a_study_is_completed(server: LanguageServer, text: str, wanted: set[str
         ("peak_to_mean", "peak_to_meen", "peak_to_meen"),
     ],
 )
-def test_a_wrong_value_is_marked_where_it_stands(server: LanguageServer, before: str, after: str, part: str) -> None:
+def test_a_wrong_value_is_marked_where_it_stands(
+    server: LanguageServer, before: str, after: str, part: str
+) -> None:
     text = starter_text("x").replace(before, after, 1)
     found = server.open(written(server, text))
     line = next(i for i, written_line in enumerate(text.splitlines()) if after in written_line)
-    assert any(part in one["message"] and one["range"]["start"]["line"] == line for one in found), found
+    assert any(part in one["message"] and one["range"]["start"]["line"] == line for one in found), (
+        found
+    )
 
 
 def test_a_part_from_an_overlay_is_not_called_wrong(server: LanguageServer) -> None:
-    text = starter_text("x").replace("accelerator: H200", "accelerator: NEXT-1").replace("us-ohio", "our-site")
+    text = (
+        starter_text("x")
+        .replace("accelerator: H200", "accelerator: NEXT-1")
+        .replace("us-ohio", "our-site")
+    )
     assert problems(server, text) == []
 
 
 def test_a_study_is_checked(server: LanguageServer) -> None:
-    text = STUDY_LINE + "name: s\nscenarios: {a: {extends: a.yaml, set: {site: {tarif: x}}}}\nobjective: profit\n"
+    text = (
+        STUDY_LINE
+        + "name: s\nscenarios: {a: {extends: a.yaml, set: {site: {tarif: x}}}}\nobjective: profit\n"
+    )
     said = " | ".join(problems(server, text))
     assert "tarif" in said
     assert "npv_usd" in said

@@ -33,7 +33,9 @@ class Program:
     """Requests per node and hour, shape (clusters, workloads); 0 where it cannot serve."""
     allowed_kw: float | None
 
-    def most(self, asked: dict[int, float], level: list[int], targeted: dict[int, float]) -> dict[int, float]:
+    def most(
+        self, asked: dict[int, float], level: list[int], targeted: dict[int, float]
+    ) -> dict[int, float]:
         """Return the requests served of each workload when a level's tokens are maximised and others are promised.
 
         Unknown are the share of each workload that each cluster serves and the share of each step of power that is
@@ -46,7 +48,9 @@ class Program:
         requests = np.array([asked.get(w, 0.0) for w in range(workloads)])
         worth = np.where(np.isin(np.arange(workloads), level), requests * tokens, 0.0)
         able = (self.rates > 0) & (requests > 0) & (self.nodes > 0)[:, None]
-        taken = requests / np.where(able, self.rates * self.nodes[:, None], np.inf)  # of a cluster's nodes, for all
+        taken = requests / np.where(
+            able, self.rates * self.nodes[:, None], np.inf
+        )  # of a cluster's nodes, for all
         size = clusters * workloads
         rows: list[Floats] = []
         limits: list[float] = []
@@ -54,7 +58,9 @@ class Program:
             row = np.zeros(size + clusters * steps)
             row[c * workloads : (c + 1) * workloads] = taken[c]
             if steps:  # work on a cluster is the sum of its steps
-                row[size + c * steps : size + (c + 1) * steps] = -np.diff(frontiers[c][0], prepend=0.0)
+                row[size + c * steps : size + (c + 1) * steps] = -np.diff(
+                    frontiers[c][0], prepend=0.0
+                )
             rows.append(row)
             limits.append(0.0 if steps else 1.0)
         for w in asked:
@@ -65,15 +71,21 @@ class Program:
             if w in targeted and requests[w] > 0:
                 # What was promised to the levels before may be short by the tolerance of the library.
                 rows.append(-row)
-                limits.append(-(targeted[w] - 2e-7 * float(self.nodes @ self.rates[:, w])) / requests[w])
-        bounds = [(0.0, 1.0 if serves else 0.0) for serves in able.ravel()] + [(0.0, 1.0)] * (clusters * steps)
+                limits.append(
+                    -(targeted[w] - 2e-7 * float(self.nodes @ self.rates[:, w])) / requests[w]
+                )
+        bounds = [(0.0, 1.0 if serves else 0.0) for serves in able.ravel()] + [(0.0, 1.0)] * (
+            clusters * steps
+        )
         if steps:
             kw = np.zeros(size)
             for c, (_, power) in enumerate(frontiers):
                 kw = np.append(kw, np.diff(power, prepend=0.0) * self.nodes[c])
             rows.append(kw / max(self.allowed_kw or 0.0, 1e-9))
             limits.append(1.0 if self.allowed_kw else 0.0)
-        cost = -np.append(np.tile(worth / max(worth.max(), 1e-9), clusters), np.zeros(clusters * steps))
+        cost = -np.append(
+            np.tile(worth / max(worth.max(), 1e-9), clusters), np.zeros(clusters * steps)
+        )
         found = linprog(cost, A_ub=np.array(rows), b_ub=np.array(limits), bounds=bounds)
         assert found.x is not None, found.message
         shares = found.x[:size].reshape(clusters, workloads).sum(axis=0)
@@ -91,7 +103,8 @@ class Naive:
         return [self.hour(window, h) for h in range(window.nodes.shape[1])]
 
     def hour(self, window: WindowInput, h: int) -> Hour:
-        plan, out = self.plan, Hour()
+        plan = self.plan
+        out = Hour()
         rates = np.zeros((len(plan.clusters), len(plan.workloads)))
         for w, workload in enumerate(plan.workloads):
             for c in workload.cluster_order:
@@ -125,7 +138,8 @@ class Naive:
     def take(self, out: Hour, w: int, now: int, served: float) -> None:
         """Serve a queue first come, first served, and drop what has waited too long."""
         queue = self.queues[w]
-        out.served[w], out.shed[w] = served, 0.0
+        out.served[w] = served
+        out.shed[w] = 0.0
         while queue and served > 0:
             part = min(served, queue[0][1])
             queue[0][1] -= part
@@ -148,4 +162,6 @@ def assert_same(naive: Naive, hours: list[Hour], result: WindowResult, scale: fl
             assert abs(result.served_requests[:, w, h].sum() - served) <= TOLERANCE * scale, (h, w)
             assert abs(result.shed_requests[w, h] - hour.shed[w]) <= TOLERANCE * scale, (h, w)
     for queue, waiting in zip(naive.queues, result.waiting_requests, strict=True):
-        assert abs(sum(requests for _, requests in queue) - waiting.sum()) <= TOLERANCE * scale * len(hours)
+        assert abs(
+            sum(requests for _, requests in queue) - waiting.sum()
+        ) <= TOLERANCE * scale * len(hours)

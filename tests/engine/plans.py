@@ -86,7 +86,9 @@ def order_plan(**changes: Any) -> OrderPlan:
     return dataclasses.replace(plain, **changes)
 
 
-def workload_plan(name: str = "chat", clusters: Sequence[int] = (0,), months: int = 1, **changes: Any) -> WorkloadPlan:
+def workload_plan(
+    name: str = "chat", clusters: Sequence[int] = (0,), months: int = 1, **changes: Any
+) -> WorkloadPlan:
     """A workload of requests with 100 tokens in and 50 out."""
     plain = WorkloadPlan(
         name=name,
@@ -103,7 +105,9 @@ def workload_plan(name: str = "chat", clusters: Sequence[int] = (0,), months: in
 
 def cause_plan(**changes: Any) -> CausePlan:
     """A cause that fails every node once in a hundred days, always softly."""
-    plain = CausePlan(name="gpu", per_node_h=1 / 2400, whole_node=False, soft_fraction=1.0, medium_fraction=0.0)
+    plain = CausePlan(
+        name="gpu", per_node_h=1 / 2400, whole_node=False, soft_fraction=1.0, medium_fraction=0.0
+    )
     return dataclasses.replace(plain, **changes)
 
 
@@ -133,9 +137,15 @@ def certain(figure: float) -> ThreePoint:
     return ThreePoint(low=figure, base=figure, high=figure)
 
 
-def incident_plans(*, regression: float = 0.0, wrong_numerics: float = 0.0, hang: float = 0.0, **changes: Any) -> Any:
+def incident_plans(
+    *, regression: float = 0.0, wrong_numerics: float = 0.0, hang: float = 0.0, **changes: Any
+) -> Any:
     """Three shipped kinds, the first two by upgrade and the last by year, each fixed after five days."""
-    kinds = (("regression", 0.2, regression), ("wrong-numerics", 0.0, wrong_numerics), ("hang", 0.05, hang))
+    kinds = (
+        ("regression", 0.2, regression),
+        ("wrong-numerics", 0.0, wrong_numerics),
+        ("hang", 0.05, hang),
+    )
     plain = tuple(
         IncidentPlan(
             kind=kind,
@@ -175,7 +185,11 @@ def stack_plan(**changes: Any) -> StackPlan:
 
 def software_plan(clusters: int = 1, workloads: int = 1, **changes: Any) -> SoftwarePlan:
     """Engineers with nothing to do; ``engineers`` are one team for all stacks."""
-    team = TeamPlan(name="all", clusters=tuple(range(clusters)), engineers=Headcount(fixed=changes.pop("engineers", 2)))
+    team = TeamPlan(
+        name="all",
+        clusters=tuple(range(clusters)),
+        engineers=Headcount(fixed=changes.pop("engineers", 2)),
+    )
     plain = SoftwarePlan(
         stacks=(stack_plan(),),
         teams=(team,),
@@ -214,11 +228,15 @@ def site_plan(hours: int, clusters: int = 1, **changes: Any) -> SitePlan:
 
 def expansion_plan(**changes: Any) -> ExpansionPlan:
     """A review without rules."""
-    plain = ExpansionPlan(rules=(), budget_usd=np.inf, it_power_cap_kw=np.inf, price_change_per_year=0.0)
+    plain = ExpansionPlan(
+        rules=(), budget_usd=np.inf, it_power_cap_kw=np.inf, price_change_per_year=0.0
+    )
     return dataclasses.replace(plain, **changes)
 
 
-def demand_plan(workloads: Sequence[WorkloadPlan], hours: int, requests_per_s: Sequence[float]) -> DemandPlan:
+def demand_plan(
+    workloads: Sequence[WorkloadPlan], hours: int, requests_per_s: Sequence[float]
+) -> DemandPlan:
     """Steady demand without noise, from each model's launch on."""
     expected = np.repeat(np.asarray(requests_per_s, dtype=np.float64)[:, None], hours, axis=1)
     for row, workload in zip(expected, workloads, strict=True):
@@ -245,7 +263,8 @@ def make_plan(
     clusters = clusters or [cluster_plan()]
     workloads = workloads or [workload_plan(clusters=range(len(clusters)), months=months)]
     grid = MonthGrid(start=START, horizon_months=months)
-    hours, sizes = grid.hour_count, (len(clusters), len(workloads))
+    hours = grid.hour_count
+    sizes = (len(clusters), len(workloads))
     plain = Plan(
         seed=1,
         start=START,
@@ -259,7 +278,9 @@ def make_plan(
         late_tables=np.zeros((*sizes, LOAD_CELLS + 1)),
         refused_tables=np.zeros((*sizes, LOAD_CELLS + 1)),
         most_loads=np.ones(sizes),
-        by_priority=tuple(sorted(range(len(workloads)), key=lambda w: (workloads[w].priority, workloads[w].name))),
+        by_priority=tuple(
+            sorted(range(len(workloads)), key=lambda w: (workloads[w].priority, workloads[w].name))
+        ),
         preferred_utilisation=1.0,
         reliability=reliability_plan(),
         software=software_plan(*sizes),

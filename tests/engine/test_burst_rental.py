@@ -32,22 +32,31 @@ def burst_plan(startup_h: float = 0.0, hold_h: int = 1, **changes: Any) -> Burst
     return dataclasses.replace(plain, **changes)
 
 
-def rented(burst: BurstPlan, wanted: Sequence[float] | Floats, on_offer: list[int] | None = None) -> tuple[Any, Any]:
+def rented(
+    burst: BurstPlan, wanted: Sequence[float] | Floats, on_offer: list[int] | None = None
+) -> tuple[Any, Any]:
     """Return the accelerators that serve and those billed, by hour, for accelerators wanted."""
     per_request = burst.accelerator_h_per_request[:1]
     months = SimpleNamespace(hour_periods=np.zeros(len(wanted), dtype=int))
-    plan: Any = SimpleNamespace(money=SimpleNamespace(market=SimpleNamespace(burst=burst)), months=months)
+    plan: Any = SimpleNamespace(
+        money=SimpleNamespace(market=SimpleNamespace(burst=burst)), months=months
+    )
     offered = None if on_offer is None else np.array(on_offer, dtype=bool)
     served, billed = rent_by_hour(plan, np.array(wanted)[None] / per_request, offered)
     return (served * per_request)[0], billed
 
 
-def walked(burst: BurstPlan, wanted: list[float], on_offer: list[int]) -> tuple[list[float], list[float]]:
+def walked(
+    burst: BurstPlan, wanted: list[float], on_offer: list[int]
+) -> tuple[list[float], list[float]]:
     """Return the same by a walk over every instance and hour."""
-    size, count = burst.accelerators_per_instance, int(burst.most_accelerators // burst.accelerators_per_instance)
+    size = burst.accelerators_per_instance
+    count = int(burst.most_accelerators // burst.accelerators_per_instance)
     asked_h: dict[int, int] = {}
     """By instance that is held, since when."""
-    needed_h, served, billed = dict[int, int](), list[float](), list[float]()
+    needed_h = dict[int, int]()
+    served = list[float]()
+    billed = list[float]()
     for hour, (accelerators, has_offers) in enumerate(zip(wanted, on_offer, strict=True)):
         needs = min(int(np.ceil(accelerators / size)), count)
         needed_h |= dict.fromkeys(range(needs), hour)
@@ -55,13 +64,18 @@ def walked(burst: BurstPlan, wanted: list[float], on_offer: list[int]) -> tuple[
             del asked_h[instance]
         for instance in range(needs if has_offers else 0):
             asked_h.setdefault(instance, hour)
-        ready = sum(min(max(hour + 1 - since - burst.hourly.startup_h, 0.0), 1.0) for since in asked_h.values())
+        ready = sum(
+            min(max(hour + 1 - since - burst.hourly.startup_h, 0.0), 1.0)
+            for since in asked_h.values()
+        )
         served.append(min(accelerators, ready * size))
         billed.append(len(asked_h) * size)
     return served, billed
 
 
-def test_an_instance_is_billed_from_when_it_is_asked_for_until_a_hold_after_it_was_last_needed() -> None:
+def test_an_instance_is_billed_from_when_it_is_asked_for_until_a_hold_after_it_was_last_needed() -> (
+    None
+):
     """Five accelerators are two instances of four. They start an hour later; none is to be had in hours 6 and 7."""
     wanted = [0, 5, 5, 0, 3, 0, 4, 9, 9, 9, 0, 0, 0, 0]
     offers = [1, 1, 1, 1, 1, 1, 0, 0, 1, 1, 1, 1, 1, 1]
@@ -70,7 +84,9 @@ def test_an_instance_is_billed_from_when_it_is_asked_for_until_a_hold_after_it_w
     assert served.tolist() == [0, 0, 5, 0, 3, 0, 4, 4, 4, 9, 0, 0, 0, 0]
 
 
-def test_what_starts_at_once_alone_and_for_an_hour_is_todays_to_the_next_whole_accelerator() -> None:
+def test_what_starts_at_once_alone_and_for_an_hour_is_todays_to_the_next_whole_accelerator() -> (
+    None
+):
     wanted = [0.0, 2.5, 0.25, 0.0, 9.75]
     served, billed = rented(burst_plan(accelerators_per_instance=1, most_accelerators=6.0), wanted)
     assert served.tolist() == [0.0, 2.5, 0.25, 0.0, 6.0]
@@ -80,16 +96,24 @@ def test_what_starts_at_once_alone_and_for_an_hour_is_todays_to_the_next_whole_a
 def test_what_no_accelerator_serves_is_not_rented_for() -> None:
     """A workload that has outgrown its objective: nothing is served of it, whether or not something is shed."""
     burst = burst_plan(
-        accelerator_h_per_request=np.array([[np.inf], [0.5]]), accelerators_per_instance=1, most_accelerators=8.0
+        accelerator_h_per_request=np.array([[np.inf], [0.5]]),
+        accelerators_per_instance=1,
+        most_accelerators=8.0,
     )
     months = SimpleNamespace(hour_periods=np.zeros(2, dtype=int))
-    plan: Any = SimpleNamespace(money=SimpleNamespace(market=SimpleNamespace(burst=burst)), months=months)
+    plan: Any = SimpleNamespace(
+        money=SimpleNamespace(market=SimpleNamespace(burst=burst)), months=months
+    )
     served, billed = rent_by_hour(plan, np.array([[0.0, 5.0], [4.0, 32.0]]), None)
     assert served.tolist() == [[0.0, 0.0], [4.0, 16.0]]
     assert billed.tolist() == [2.0, 8.0]
 
 
-LOADS = st.lists(st.tuples(st.one_of(st.just(0.0), st.floats(0.01, 60.0)), st.integers(0, 1)), min_size=1, max_size=300)
+LOADS = st.lists(
+    st.tuples(st.one_of(st.just(0.0), st.floats(0.01, 60.0)), st.integers(0, 1)),
+    min_size=1,
+    max_size=300,
+)
 
 
 @given(
@@ -102,8 +126,11 @@ LOADS = st.lists(st.tuples(st.one_of(st.just(0.0), st.floats(0.01, 60.0)), st.in
 def test_held_instances_are_those_of_a_walk_and_cost_no_less_than_they_serve(
     loads: list[tuple[float, int]], startup_h: float, hold_h: int, size: int, most: float
 ) -> None:
-    burst = burst_plan(startup_h=startup_h, hold_h=hold_h, accelerators_per_instance=size, most_accelerators=most)
-    wanted, offers = [load for load, _ in loads], [offer for _, offer in loads]
+    burst = burst_plan(
+        startup_h=startup_h, hold_h=hold_h, accelerators_per_instance=size, most_accelerators=most
+    )
+    wanted = [load for load, _ in loads]
+    offers = [offer for _, offer in loads]
     served, billed = rented(burst, wanted, offers)
     expected_served, expected_billed = walked(burst, wanted, offers)
     assert served.tolist() == pytest.approx(expected_served)
@@ -126,12 +153,16 @@ def test_no_load_costs_nothing() -> None:
 @pytest.mark.parametrize(("share", "gap_days"), [(0.21, 6.5), (0.7, 1.5), (0.04, 24.0)])
 def test_offers_are_as_frequent_and_gaps_as_long_as_stated(share: float, gap_days: float) -> None:
     """Over 400 runs of three years; gaps that the horizon cuts, and hours, leave their mean a little off."""
-    terms, hours, runs = hourly_terms(available_fraction=share, gap_days=gap_days), 26_304, 400
+    terms = hourly_terms(available_fraction=share, gap_days=gap_days)
+    hours = 26_304
+    runs = 400
     drawn = np.array([terms.on_offer(hours, streams(1, run)) for run in range(runs)])
     shares = drawn.mean(axis=1)
     assert abs(shares.mean() - share) < 4 * shares.std(ddof=1) / np.sqrt(runs)
     gaps = np.count_nonzero(drawn[:, :-1] & ~drawn[:, 1:])
-    assert (~drawn).sum() / gaps / 24 == pytest.approx(gap_days, rel=4 / np.sqrt(gaps) + 1 / (24 * gap_days * share))
+    assert (~drawn).sum() / gaps / 24 == pytest.approx(
+        gap_days, rel=4 / np.sqrt(gaps) + 1 / (24 * gap_days * share)
+    )
     assert hourly_terms().on_offer(9, streams(1)).all()
     assert not hourly_terms(available_fraction=0.0).on_offer(9, streams(1)).any()
 
@@ -149,7 +180,8 @@ BUSY = {
 
 def test_where_windows_end_changes_no_rent_and_no_order() -> None:
     plan = plan_of(BUSY)
-    together, short = run_plan(plan, 1), run_plan(plan, 1, window_h=100)
+    together = run_plan(plan, 1)
+    short = run_plan(plan, 1, window_h=100)
     apart = Simulation(plan, streams(1, 0)).run(plan.month_edges_h[1:].tolist())
     one = rent_for_shed(plan, together.windows, together.on_offer)
     assert one.accelerator_h.min() > 0.0
@@ -174,5 +206,7 @@ def test_where_windows_end_changes_no_rent_and_no_order() -> None:
 )
 def test_rent_that_cannot_be_is_refused(stated: dict[str, Any], message: str) -> None:
     with pytest.raises(ScenarioError) as caught:
-        load_scenario(merged(BASE, {"finance": {"burst_rental": {"usd_per_accelerator_h": 3, **stated}}}))
+        load_scenario(
+            merged(BASE, {"finance": {"burst_rental": {"usd_per_accelerator_h": 3, **stated}}})
+        )
     assert message in str(caught.value)

@@ -16,7 +16,8 @@ from planner.plan.plan import LOAD_CELLS, Plan, load_grid
 from tests.engine.plans import cluster_plan, make_plan, workload_plan
 
 LOADS = load_grid(LOAD_CELLS)
-EVEN, BURSTY = 0.05 * LOADS**2, 0.05 * LOADS**2 + 0.2 * LOADS**3
+EVEN = 0.05 * LOADS**2
+BURSTY = 0.05 * LOADS**2 + 0.2 * LOADS**3
 
 
 def plan_with(nodes: tuple[int, ...], **changes: Any) -> Plan:
@@ -27,7 +28,9 @@ def plan_with(nodes: tuple[int, ...], **changes: Any) -> Plan:
     tables = np.broadcast_to(BURSTY, (len(nodes), 1, BURSTY.size)).copy()
     even = np.broadcast_to(EVEN, tables.shape).copy()
     calm = np.stack([even, np.zeros_like(even)])
-    return dataclasses.replace(make_plan(clusters, work, late_tables=tables, no_burst_tables=calm), **changes)
+    return dataclasses.replace(
+        make_plan(clusters, work, late_tables=tables, no_burst_tables=calm), **changes
+    )
 
 
 def late_share(plan: Plan, requests: float) -> float:

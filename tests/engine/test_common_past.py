@@ -34,14 +34,21 @@ def worlds(draw: st.DrawFn) -> dict[str, Any]:
         "horizon_months": draw(st.integers(1, 2)),
         "workloads": {
             "chat": {
-                "noise": {"sigma": draw(st.sampled_from([0.0, 0.2])), "correlation_h": draw(st.sampled_from([0, 9]))},
+                "noise": {
+                    "sigma": draw(st.sampled_from([0.0, 0.2])),
+                    "correlation_h": draw(st.sampled_from([0, 9])),
+                },
                 "tenants": [{"name": "big", "share_fraction": 0.3}],
                 "model_launch": draw(st.sampled_from([None, "2026-01-11"])),
             },
         },
         "clusters": {
             "h200": SHARED | {"nodes": draw(st.sampled_from([1, 12]))},
-            "mi325x": SHARED | {"nodes": draw(st.sampled_from([2, 6])), "order": draw(st.sampled_from([None, ORDER]))},
+            "mi325x": SHARED
+            | {
+                "nodes": draw(st.sampled_from([2, 6])),
+                "order": draw(st.sampled_from([None, ORDER])),
+            },
             "spot": SHARED | {"accelerator": "H200", "nodes": 2, "contract": SPOT},
         },
         "reliability": {
@@ -62,9 +69,16 @@ def worlds(draw: st.DrawFn) -> dict[str, Any]:
             "maintenance": {"per_1000_node_days": 40, "length_h": 2, "every_weeks": 1},
         }
     if draw(st.booleans()):
-        rule = {"when": "utilisation_above", "threshold_fraction": 0.01, "months": 1, "lead_weeks": 1}
+        rule = {
+            "when": "utilisation_above",
+            "threshold_fraction": 0.01,
+            "months": 1,
+            "lead_weeks": 1,
+        }
         rule["slip_weeks"] = {"low": 0, "base": 1, "high": 2}
-        change["expansion"] = {"rules": [{**rule, "cluster": "h200", "nodes": 2, "cooldown_months": 0}]}
+        change["expansion"] = {
+            "rules": [{**rule, "cluster": "h200", "nodes": 2, "cooldown_months": 0}]
+        }
     return change
 
 
@@ -81,9 +95,13 @@ class Past(NamedTuple):
         return {
             "changes": sorted(c[:4] for c in log.changes if c.time_h < until_h),
             "purchases": sorted(p for p in log.purchases if p.time_h < until_h),
-            "outages": sorted((o[0], min(o.end_h, until_h), *o[2:7]) for o in self.outages if o.start_h < until_h),
+            "outages": sorted(
+                (o[0], min(o.end_h, until_h), *o[2:7]) for o in self.outages if o.start_h < until_h
+            ),
             "speeds": sorted(s[:5] for s in log.speeds() if s.time_h < until_h),
-            "site": sorted((e.start_h, min(e.end_h, until_h)) for e in log.site if e.start_h < until_h),
+            "site": sorted(
+                (e.start_h, min(e.end_h, until_h)) for e in log.site if e.start_h < until_h
+            ),
             "notes": sorted(n for n in log.notes if n.time_h < until_h),
         }
 
@@ -101,7 +119,8 @@ def past_of(*changes: dict[str, Any]) -> Past:
 
 
 def assert_same(one: Past, other: Past, until_h: int) -> None:
-    before, after = one.until(until_h), other.until(until_h)
+    before = one.until(until_h)
+    after = other.until(until_h)
     for kind, records in before.items():
         assert records == after[kind], kind
     np.testing.assert_allclose(one.demand[:, :until_h], other.demand[:, :until_h], rtol=1e-12)
@@ -110,17 +129,23 @@ def assert_same(one: Past, other: Past, until_h: int) -> None:
 @settings(max_examples=EXAMPLES)
 @given(worlds())
 def test_a_longer_horizon_keeps_the_past(change: dict[str, Any]) -> None:
-    one, other = past_of(change), past_of(change, {"horizon_months": change["horizon_months"] + 1})
+    one = past_of(change)
+    other = past_of(change, {"horizon_months": change["horizon_months"] + 1})
     assert one.outages
     assert_same(one, other, one.demand.shape[1])
 
 
 @settings(max_examples=EXAMPLES)
 @given(worlds(), st.sampled_from(["h200", "mi325x", "spot"]), st.booleans())
-def test_a_cluster_that_retires_later_keeps_the_past(change: dict[str, Any], name: str, ever: bool) -> None:
+def test_a_cluster_that_retires_later_keeps_the_past(
+    change: dict[str, Any], name: str, ever: bool
+) -> None:
     """Shipments before it, so that no node in repair from its acceptance would have come after."""
     sound = {"clusters": {"mi325x": {"order": None}}}
-    early, late = ({"clusters": {name: {"retire": date}}} for date in ("2026-01-20", None if ever else "2026-01-28"))
+    early, late = (
+        {"clusters": {name: {"retire": date}}}
+        for date in ("2026-01-20", None if ever else "2026-01-28")
+    )
     assert_same(past_of(change, sound, early), past_of(change, sound, late), 19 * 24)
 
 
@@ -128,21 +153,28 @@ def test_a_cluster_that_retires_later_keeps_the_past(change: dict[str, Any], nam
 @given(worlds())
 def test_a_cluster_by_another_name_has_the_same_life(change: dict[str, Any]) -> None:
     clusters = merged(BASE, change)["clusters"]
-    renamed = dict.fromkeys(clusters) | {f"z{n}"[:: 1 - 2 * (n % 2)]: c for n, c in enumerate(clusters.values())}
+    renamed = dict.fromkeys(clusters) | {
+        f"z{n}"[:: 1 - 2 * (n % 2)]: c for n, c in enumerate(clusters.values())
+    }
     rules = {"expansion": None}
-    one, other = past_of(change, rules), past_of(change, rules, {"clusters": renamed})
+    one = past_of(change, rules)
+    other = past_of(change, rules, {"clusters": renamed})
     assert_same(one, other, one.demand.shape[1])
 
 
 @settings(max_examples=EXAMPLES)
 @given(worlds(), st.sampled_from(["H200", "MI325X", "B200"]))
-def test_a_cluster_added_at_the_end_leaves_the_others_alone(change: dict[str, Any], accelerator: str) -> None:
+def test_a_cluster_added_at_the_end_leaves_the_others_alone(
+    change: dict[str, Any], accelerator: str
+) -> None:
     """Nobody waits for a crew, a part or an engineer: those are shared. So is the bring-up of a model on a part."""
     apart = {"reliability": PLENTY, "software": {"engineers": 0}, "expansion": None}
     more = {"clusters": {"more": {"accelerator": accelerator, "nodes": 3}}}
-    one, other = past_of(change, apart), past_of(change, apart, more)
+    one = past_of(change, apart)
+    other = past_of(change, apart, more)
     until_h = one.demand.shape[1]
-    before, after = one.until(until_h), other.until(until_h)
+    before = one.until(until_h)
+    after = other.until(until_h)
     place = {"changes": 2, "purchases": 1, "outages": 2, "speeds": 1}
     for kind, records in before.items():
         column = place.get(kind)
@@ -154,7 +186,9 @@ def test_a_cluster_added_at_the_end_leaves_the_others_alone(change: dict[str, An
 
 @settings(max_examples=EXAMPLES)
 @given(worlds(), st.integers(1, 20))
-def test_a_cluster_that_comes_later_has_its_own_life_later(change: dict[str, Any], days: int) -> None:
+def test_a_cluster_that_comes_later_has_its_own_life_later(
+    change: dict[str, Any], days: int
+) -> None:
     """Its machines fail at the same ages; the others, traffic and software are as they were."""
     still = {"failure_domains": None, "maintenance": None}
     apart = {
@@ -164,7 +198,8 @@ def test_a_cluster_that_comes_later_has_its_own_life_later(change: dict[str, Any
         "site": {"outages_per_year": 0},
     }
     later = {"clusters": {"h200": {"online": f"2026-01-{1 + days:02d}"}}}
-    one, other = past_of(change, apart), past_of(change, apart, later)
+    one = past_of(change, apart)
+    other = past_of(change, apart, later)
     hours = one.demand.shape[1]
     np.testing.assert_array_equal(one.demand, other.demand)
     kept = [[o for o in run.until(hours)["outages"] if o[2] != 0] for run in (one, other)]
@@ -172,10 +207,13 @@ def test_a_cluster_that_comes_later_has_its_own_life_later(change: dict[str, Any
 
     def ages(run: Past, shift_h: float) -> list[tuple[float, int, str]]:
         return sorted(
-            (o.start_h - shift_h, o.node, o.cause) for o in run.outages if o.cluster == 0 and o.start_h < hours
+            (o.start_h - shift_h, o.node, o.cause)
+            for o in run.outages
+            if o.cluster == 0 and o.start_h < hours
         )
 
-    first, second = ages(one, 0.0), ages(other, 24.0 * days)
+    first = ages(one, 0.0)
+    second = ages(other, 24.0 * days)
     first = [row for row in first if row[0] < hours - 24 * days]
     assert [row[1:] for row in first] == [row[1:] for row in second]
     np.testing.assert_allclose([row[0] for row in first], [row[0] for row in second], atol=1e-6)
@@ -184,6 +222,9 @@ def test_a_cluster_that_comes_later_has_its_own_life_later(change: dict[str, Any
 @pytest.mark.parametrize("nodes", [4, 40])
 def test_one_more_node_leaves_the_failures_of_the_others(nodes: int) -> None:
     apart = {"reliability": PLENTY, "software": {"engineers": 0}}
-    runs = [past_of(apart, {"clusters": {"h200": SHARED | {"nodes": count}}}) for count in (nodes, nodes + 1)]
+    runs = [
+        past_of(apart, {"clusters": {"h200": SHARED | {"nodes": count}}})
+        for count in (nodes, nodes + 1)
+    ]
     outages = [sorted(o for o in run.outages if o.cluster > 0 or o.node < nodes) for run in runs]
     assert outages[0] == outages[1]

@@ -64,10 +64,16 @@ def busy_share(rate_per_h: float, repair_h: float) -> float:
     return 1.0 - float(np.exp(-rate_per_h * repair_h))
 
 
-def alternating(rate_per_h: float, repair_h: float, crews: int, racks: int, hours: float, seed: int) -> float:
+def alternating(
+    rate_per_h: float, repair_h: float, crews: int, racks: int, hours: float, seed: int
+) -> float:
     """Rack-hours down by a SimPy model of its own: racks that fail at their rate, down or not, and wait for crews."""
-    env, random = simpy.Environment(), np.random.default_rng(seed)
-    pool, down, lost, since = simpy.Resource(env, crews), [0] * racks, 0.0, [0.0] * racks
+    env = simpy.Environment()
+    random = np.random.default_rng(seed)
+    pool = simpy.Resource(env, crews)
+    down = [0] * racks
+    lost = 0.0
+    since = [0.0] * racks
 
     def mend(rack: int) -> Any:
         nonlocal lost
@@ -106,15 +112,25 @@ def down_shares(crews: int, seeds: Sequence[int], per_year: float, repair_h: flo
 
 def holds_against_both(seeds: int, models: int) -> None:
     """Availability of six racks: with crews enough the closed form, with one the model of its own; |z| < 4."""
-    per_year, repair_h, hours = 120.0, 12.0, 181 * 24.0
+    per_year = 120.0
+    repair_h = 12.0
+    hours = 181 * 24.0
     free = down_shares(50, range(1, seeds + 1), per_year, repair_h)
     error = np.std(free) / np.sqrt(seeds)
-    assert abs(np.mean(free) - busy_share(per_year / YEAR_H, repair_h)) < 4 * error, (np.mean(free), error)
+    assert abs(np.mean(free) - busy_share(per_year / YEAR_H, repair_h)) < 4 * error, (
+        np.mean(free),
+        error,
+    )
     short = down_shares(1, range(1, seeds + 1), per_year, repair_h)
-    model = [alternating(per_year / YEAR_H, repair_h, 1, 6, hours, seed) / (6 * hours) for seed in range(models)]
+    model = [
+        alternating(per_year / YEAR_H, repair_h, 1, 6, hours, seed) / (6 * hours)
+        for seed in range(models)
+    ]
     error = np.hypot(np.std(short) / np.sqrt(seeds), np.std(model) / np.sqrt(models))
     assert abs(np.mean(short) - np.mean(model)) < 4 * error, (np.mean(short), np.mean(model), error)
-    assert np.mean(short) > 1.5 * np.mean(free)  # six racks with one crew wait for it: the test can tell them apart
+    assert np.mean(short) > 1.5 * np.mean(
+        free
+    )  # six racks with one crew wait for it: the test can tell them apart
 
 
 def test_availability_of_racks_is_that_of_theory() -> None:
@@ -131,12 +147,18 @@ def test_a_rollout_drains_every_node_once_and_never_more_than_the_reserve() -> N
     weekly = stated(firmware={"rollouts_per_year": YEAR_H / 168.0, "length_h": 3})
     run, monthly = run_engine(plan_of(QUIET, weekly), 1)
     assert monthly.failed_node_h.sum(axis=0) == pytest.approx([8 * 4 * 3.0, 8 * 3 * 3.0])
-    assert [note.text for note in run.log.notes] == [f"round {n} done after 0.5 days" for n in range(1, 9)]
+    assert [note.text for note in run.log.notes] == [
+        f"round {n} done after 0.5 days" for n in range(1, 9)
+    ]
     outages = run_engine(plan_of(weekly), 1)[0].shop.outages()
     drained = [o for o in outages if o.cause == "firmware"]
     assert drained
     for planned in drained:
-        others = {o.node for o in outages if o.cluster == planned.cluster and o.start_h < planned.start_h < o.end_h}
+        others = {
+            o.node
+            for o in outages
+            if o.cluster == planned.cluster and o.start_h < planned.start_h < o.end_h
+        }
         assert not others - {planned.node}
 
 
@@ -149,7 +171,9 @@ def test_a_rollout_drains_every_node_once_and_never_more_than_the_reserve() -> N
         ({"reserve_nodes": 5, "reserve_fraction": 0.01}, 5),
     ],
 )
-def test_the_reserve_is_the_larger_of_a_number_and_a_share(reserve: dict[str, Any], at_once: int) -> None:
+def test_the_reserve_is_the_larger_of_a_number_and_a_share(
+    reserve: dict[str, Any], at_once: int
+) -> None:
     """Of forty nodes, one or 5% by default; a round of forty nodes of three hours takes 40 · 3 / reserve hours."""
     work = stated(firmware={"rollouts_per_year": 12, "length_h": 3}, **reserve)
     run, _ = run_engine(plan_of(QUIET, {"clusters": {"h200": {"nodes": 40}}}, work), 1)
@@ -157,7 +181,9 @@ def test_the_reserve_is_the_larger_of_a_number_and_a_share(reserve: dict[str, An
     first = [outage for outage in own if outage.start_h < YEAR_H / 12 + 300]
     edges = sorted([(o.start_h, 1) for o in first] + [(o.end_h, -1) for o in first])
     assert max(itertools.accumulate(step for _, step in edges)) == at_once
-    assert max(o.end_h for o in first) - min(o.start_h for o in first) == pytest.approx(40 * 3 / at_once)
+    assert max(o.end_h for o in first) - min(o.start_h for o in first) == pytest.approx(
+        40 * 3 / at_once
+    )
 
 
 def test_windows_drain_as_many_nodes_as_their_rate_says() -> None:
@@ -165,9 +191,18 @@ def test_windows_drain_as_many_nodes_as_their_rate_says() -> None:
     plan = plan_of(QUIET, stated(maintenance={"per_1000_node_days": 100 / 7, "length_h": 2}))
     lost = [run_engine(plan, seed)[1].failed_node_h.sum() / 2.0 for seed in range(20)]
     assert abs(np.mean(lost) - 5.6) < 4 * np.sqrt(5.6 / 20), lost
-    rarely = plan_of(QUIET, stated(maintenance={"per_1000_node_days": 100 / 7, "length_h": 2, "every_weeks": 4}))
-    starts = {o.start_h for seed in range(5) for o in run_engine(rarely, seed)[0].shop.outages() if o.node == 0}
-    assert starts <= {672.0, 1344.0} | {time_h + 2.0 * n for time_h in (672.0, 1344.0) for n in range(7)}
+    rarely = plan_of(
+        QUIET, stated(maintenance={"per_1000_node_days": 100 / 7, "length_h": 2, "every_weeks": 4})
+    )
+    starts = {
+        o.start_h
+        for seed in range(5)
+        for o in run_engine(rarely, seed)[0].shop.outages()
+        if o.node == 0
+    }
+    assert starts <= {672.0, 1344.0} | {
+        time_h + 2.0 * n for time_h in (672.0, 1344.0) for n in range(7)
+    }
 
 
 def test_domains_that_remain_when_nodes_retire_still_fail() -> None:
@@ -178,14 +213,22 @@ def test_domains_that_remain_when_nodes_retire_still_fail() -> None:
         world.retire("h200", 4)
 
     rack = {"rack": {"nodes": 4, "failures_per_year": 500, "repair_h": 1}}
-    plan = plan_of(QUIET, {"clusters": {"h200": {"nodes": 8}}}, stated(failure_domains=rack, repair_crews=50))
+    plan = plan_of(
+        QUIET, {"clusters": {"h200": {"nodes": 8}}}, stated(failure_domains=rack, repair_crews=50)
+    )
     run, _ = run_engine(plan, 1, processes=[retiring])
-    later = {outage.node for outage in run.shop.outages() if outage.cluster == 0 and outage.start_h > 32 * 24.0}
+    later = {
+        outage.node
+        for outage in run.shop.outages()
+        if outage.cluster == 0 and outage.start_h > 32 * 24.0
+    }
     assert later == {4, 5, 6, 7}
 
 
 def pdu(world: SimulationContext) -> Any:
-    return processes.failures_of(world, DomainPlan(name="pdu", nodes=2, per_year=40.0, repair_h=5.0))
+    return processes.failures_of(
+        world, DomainPlan(name="pdu", nodes=2, per_year=40.0, repair_h=5.0)
+    )
 
 
 def test_a_process_of_ones_own_may_call_them() -> None:
@@ -195,7 +238,9 @@ def test_a_process_of_ones_own_may_call_them() -> None:
 
 def test_windows_of_evaluation_change_nothing() -> None:
     """What a scenario states asks for no months: one window, and the same months as windows of a week give."""
-    plan = plan_of(stated(failure_domains={"rack": {"failures_per_year": 20}}, firmware={}, maintenance={}))
+    plan = plan_of(
+        stated(failure_domains={"rack": {"failures_per_year": 20}}, firmware={}, maintenance={})
+    )
     once, weekly = (run_engine(plan, 3, window_h=window_h) for window_h in (None, 168))
     assert len(once[0].windows) == 1
     assert_same_months(once[1], weekly[1])
@@ -208,7 +253,9 @@ def test_nothing_stated_is_nothing_done() -> None:
 
 
 def test_the_catalogue_stands_for_what_is_left_open() -> None:
-    both = stated(failure_domains={"rack": {}, "switch": {"repair_h": 2}}, maintenance={}, firmware={})
+    both = stated(
+        failure_domains={"rack": {}, "switch": {"repair_h": 2}}, maintenance={}, firmware={}
+    )
     plan = plan_of(both).reliability
     assert plan.domains[0] == DomainPlan(name="rack", nodes=4, per_year=0.03, repair_h=8.0)
     assert plan.domains[1] == DomainPlan(name="switch", nodes=8, per_year=0.05, repair_h=2.0)
@@ -241,7 +288,9 @@ def test_a_domain_that_nobody_knows_states_its_figures(tmp_path: Path, tiny: str
 def test_figures_left_open_are_drawn_in_a_study(tmp_path: Path, tiny: str) -> None:
     path = tmp_path / "tiny.yaml"
     path.write_text(tiny)
-    study, _ = load_study(path, ("reliability.failure_domains={rack: {repair_h: 3}}", "reliability.firmware={}"))
+    study, _ = load_study(
+        path, ("reliability.failure_domains={rack: {repair_h: 3}}", "reliability.firmware={}")
+    )
     drawn = {key for key in study.uncertain if "domains" in key or "firmware" in key}
     assert drawn == {
         "reliability.failure_domains.rack.failures_per_year",
@@ -253,19 +302,25 @@ def test_figures_left_open_are_drawn_in_a_study(tmp_path: Path, tiny: str) -> No
 def test_they_show_in_events_and_losses(tmp_path: Path, tiny: str) -> None:
     path = tmp_path / "tiny.yaml"
     path.write_text(tiny)
-    keys = (
-        "{failure_domains: {rack: {failures_per_year: 30}}, firmware: {rollouts_per_year: 24}, failure_multiplier: 0}"
-    )
+    keys = "{failure_domains: {rack: {failures_per_year: 30}}, firmware: {rollouts_per_year: 24}, failure_multiplier: 0}"  # noqa: E501
     planner.run(path, tmp_path / "out", overrides=[f"reliability={keys}"], replications=1)
     with (tmp_path / "out" / "events.csv").open() as file:
         rows = list(csv.DictReader(file))
-    kinds = {(row["event"], row["cause"]) for row in rows if row["event"] in ("failure", "maintenance", "process")}
+    kinds = {
+        (row["event"], row["cause"])
+        for row in rows
+        if row["event"] in ("failure", "maintenance", "process")
+    }
     assert kinds == {("failure", "rack"), ("maintenance", "firmware"), ("process", "firmware")}
     assert "domain repair, waited" in next(row["detail"] for row in rows if row["cause"] == "rack")
-    taken = sum(float(row["lost_node_h"]) for row in rows if row["event"] in ("failure", "maintenance"))
+    taken = sum(
+        float(row["lost_node_h"]) for row in rows if row["event"] in ("failure", "maintenance")
+    )
     with (tmp_path / "out" / "losses.csv").open() as file:
         lost = list(csv.DictReader(file))
-    assert taken == pytest.approx(sum(float(row["lost_to_failures_node_h"]) for row in lost), rel=1e-4)
+    assert taken == pytest.approx(
+        sum(float(row["lost_to_failures_node_h"]) for row in lost), rel=1e-4
+    )
 
 
 def test_domains_load_the_crews() -> None:
@@ -278,4 +333,8 @@ def test_domains_load_the_crews() -> None:
 def test_a_reserve_as_large_as_a_cluster_is_told() -> None:
     warned = plan_of(stated(firmware={}, reserve_nodes=3)).warnings
     assert [text for text in warned if "drain every node of cluster mi325x" in text]
-    assert not [text for text in (*warned, *plan_of(stated(reserve_nodes=3)).warnings) if "of cluster h200" in text]
+    assert not [
+        text
+        for text in (*warned, *plan_of(stated(reserve_nodes=3)).warnings)
+        if "of cluster h200" in text
+    ]

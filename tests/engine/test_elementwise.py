@@ -5,7 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from planner.elementwise import added, at_most, distinct, in_hours, maximum, part_of, quotient, safe_denominator
+from planner.elementwise import (
+    added,
+    at_most,
+    distinct,
+    in_hours,
+    maximum,
+    part_of,
+    quotient,
+    safe_denominator,
+)
 
 NUMBERS = np.array([[-1.5, 0.0, 2.0, np.inf], [3.0, -np.inf, 0.25, 1.0]])
 
@@ -36,7 +45,8 @@ def test_pools_add_up_to_their_clusters_and_clusters_stay_as_they_are() -> None:
 
 
 def test_what_is_above_nothing_is_divided_by_as_it_is() -> None:
-    whole, part = np.array([2.0, 4.0]), np.array([2.0, 0.0])
+    whole = np.array([2.0, 4.0])
+    part = np.array([2.0, 0.0])
     assert safe_denominator(whole) is whole
     assert safe_denominator(part).tolist() == [2.0, np.inf]
     assert part.tolist() == [2.0, 0.0]

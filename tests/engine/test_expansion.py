@@ -30,7 +30,9 @@ class Recorder:
         self.retired = [0]
         self.streams, self.keys, self.log = streams(1), ["H200/0"], ChangeLog()
 
-    def expand(self, index: int, nodes: int, arrival_h: float, prices_usd: tuple[float, ...]) -> None:
+    def expand(
+        self, index: int, nodes: int, arrival_h: float, prices_usd: tuple[float, ...]
+    ) -> None:
         self.bought.append((index, nodes, arrival_h, prices_usd[0]))
 
     def retire(self, index: int, nodes: int) -> int:
@@ -51,7 +53,9 @@ def reviewed(plan: Plan, months: list[float], **figures: Any) -> Recorder:
     supply = Recorder()
     review = Review(plan, supply, NO_DEMAND)  # type: ignore[arg-type]
     for utilisation in months:
-        plain = MonthFigures(utilisation={plan.clusters[0].name: utilisation}, shed_fraction=0.0, missed_fraction=0.0)
+        plain = MonthFigures(
+            utilisation={plan.clusters[0].name: utilisation}, shed_fraction=0.0, missed_fraction=0.0
+        )
         review.close_month(dataclasses.replace(plain, **figures))
     return supply
 
@@ -64,7 +68,8 @@ def test_a_rule_acts_once_it_has_held_for_its_months() -> None:
     plan = plan_with(rule())
     assert reviewed(plan, [0.8]).bought == []
     assert reviewed(plan, [0.8, 0.6, 0.8]).bought == []
-    ordered_h, price_usd = float(plan.month_edges_h[3]), plan.clusters[0].prices_usd[0]
+    ordered_h = float(plan.month_edges_h[3])
+    price_usd = plan.clusters[0].prices_usd[0]
     assert reviewed(plan, [0.6, 0.8, 0.8]).bought == [(0, 2, ordered_h + 100.0, price_usd)]
     assert reviewed(plan, [0.7, 0.7]).bought == []  # over the threshold, not at it
 
@@ -78,7 +83,8 @@ def test_a_rule_rests_after_it_has_acted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("when", "figures"), [("shed_above", {"shed_fraction": 0.1}), ("slo_miss_above", {"missed_fraction": 0.1})]
+    ("when", "figures"),
+    [("shed_above", {"shed_fraction": 0.1}), ("slo_miss_above", {"missed_fraction": 0.1})],
 )
 def test_other_things_may_be_watched(when: str, figures: dict[str, float]) -> None:
     plan = plan_with(rule(when=when, threshold=0.05))
@@ -122,7 +128,9 @@ def test_idle_nodes_are_retired() -> None:
 def test_in_a_run_the_review_buys_after_the_months_and_the_lead() -> None:
     """Two months at 90% of ten nodes: bought at the end of February, there 500 hours and one commissioning later."""
     plan = make_plan(
-        months=5, requests_per_s=[9.0], expansion=expansion_plan(rules=(rule(lead_h=500.0, cooldown_months=9),))
+        months=5,
+        requests_per_s=[9.0],
+        expansion=expansion_plan(rules=(rule(lead_h=500.0, cooldown_months=9),)),
     )
     run, monthly = run_engine(plan, 1)
     second = float(plan.month_edges_h[2])
@@ -136,20 +144,32 @@ def test_in_a_run_idle_nodes_leave_at_the_end_of_the_month() -> None:
     idle = rule(when="utilisation_below", threshold=0.2, nodes=4, months=1, cooldown_months=0)
     plan = make_plan([cluster_plan(nodes=10)], months=4, expansion=expansion_plan(rules=(idle,)))
     run, monthly = run_engine(plan, 1)
-    gone = [(change.time_h, change.accelerators) for change in run.log.changes if change.kind == "retired"]
+    gone = [
+        (change.time_h, change.accelerators)
+        for change in run.log.changes
+        if change.kind == "retired"
+    ]
     edges = plan.month_edges_h.tolist()
-    assert gone == [(edges[1], -32), (edges[2], -32)]  # 10, 6, and at two the one busy node is half the fleet
+    assert gone == [
+        (edges[1], -32),
+        (edges[2], -32),
+    ]  # 10, 6, and at two the one busy node is half the fleet
     assert monthly.present_node_h[3, 0] == pytest.approx(2 * 720)
 
 
 def test_what_is_shed_counts_in_tokens_as_it_is_documented() -> None:
     """Of two workloads of one request a second each, the long one is shed: half the requests, nine tenths of tokens."""
-    long = {"input_tokens": np.full(3, 900.0), "output_tokens": np.full(3, 450.0)}  # nine times the short one's 150
+    long = {
+        "input_tokens": np.full(3, 900.0),
+        "output_tokens": np.full(3, 450.0),
+    }  # nine times the short one's 150
     work = [workload_plan("short", [0], months=3), workload_plan("long", [1], months=3, **long)]
     clusters = [cluster_plan("a", nodes=4), cluster_plan("b", nodes=0)]
     for threshold, bought in ((0.8, 1), (0.95, 0)):
         watch = rule(when="shed_above", threshold=threshold, months=1, cluster=0, cooldown_months=9)
-        run, _ = run_engine(make_plan(clusters, work, months=3, expansion=expansion_plan(rules=(watch,))), 1)
+        run, _ = run_engine(
+            make_plan(clusters, work, months=3, expansion=expansion_plan(rules=(watch,))), 1
+        )
         assert len(run.log.purchases) == 1 + bought
 
 
@@ -165,18 +185,27 @@ def test_no_more_is_bought_than_the_site_can_run() -> None:
 
 def test_a_ceiling_holds_for_what_is_ordered_and_gives_way_to_what_is_retired() -> None:
     """Ten nodes and a ceiling of thirteen: two, then the one that is left; three retired make room for two and one."""
-    bought = reviewed(plan_with(rule(months=1, cooldown_months=0, max_nodes=13.0)), [0.9] * 4).bought
+    bought = reviewed(
+        plan_with(rule(months=1, cooldown_months=0, max_nodes=13.0)), [0.9] * 4
+    ).bought
     assert [nodes for _, nodes, _, _ in bought] == [2, 1]
     shrink = rule(when="utilisation_below", threshold=0.2, months=1, nodes=3, cooldown_months=99)
     both = plan_with(rule(months=1, cooldown_months=0, max_nodes=13.0), shrink)
-    assert [nodes for _, nodes, _, _ in reviewed(both, [0.9, 0.9, 0.1, 0.9, 0.9, 0.9]).bought] == [2, 1, 2, 1]
+    assert [nodes for _, nodes, _, _ in reviewed(both, [0.9, 0.9, 0.1, 0.9, 0.9, 0.9]).bought] == [
+        2,
+        1,
+        2,
+        1,
+    ]
 
 
 def overflow(rented: RentPlan, **changes: Any) -> Plan:
     """Return ten nodes at 90% whose work may overflow to rented ones, none at first."""
     lent = cluster_plan("rented", nodes=0, rent=rented, prices_usd=(0.0, 0.0, 0.0, 0.0))
     clusters = [cluster_plan("own", nodes=10), lent]
-    watch = rule(watched=0, cluster=1, nodes=3, max_nodes=5.0, lead_h=500.0, cooldown_months=0, **changes)
+    watch = rule(
+        watched=0, cluster=1, nodes=3, max_nodes=5.0, lead_h=500.0, cooldown_months=0, **changes
+    )
     site = make_plan(months=6).site
     return make_plan(
         clusters, [workload_plan("chat", [0, 1], months=6)], months=6, requests_per_s=[9.0],
@@ -188,16 +217,27 @@ def overflow(rented: RentPlan, **changes: Any) -> Plan:
 def test_work_overflows_to_rented_nodes_after_the_lead_and_up_to_the_ceiling() -> None:
     """Watched are the own nodes. Rented ones take no power, no crew and no capital; three come, then the two left."""
     plan = overflow(
-        RentPlan(usd_per_accelerator_h=np.full(6, 4.0), hourly=hourly_terms(), warm_nodes=9, is_hosted=True)
+        RentPlan(
+            usd_per_accelerator_h=np.full(6, 4.0),
+            hourly=hourly_terms(),
+            warm_nodes=9,
+            is_hosted=True,
+        )
     )
     run, monthly = run_engine(plan, 1)
     edges = plan.month_edges_h
-    came = [(change.time_h, change.accelerators) for change in run.log.changes if change.cluster == 1]
+    came = [
+        (change.time_h, change.accelerators) for change in run.log.changes if change.cluster == 1
+    ]
     assert came == [(edges[2] + 500.0, 24), (edges[3] + 500.0, 16)]
-    assert not any(sum(purchase.prices_usd) for purchase in run.log.purchases if purchase.cluster == 1)
+    assert not any(
+        sum(purchase.prices_usd) for purchase in run.log.purchases if purchase.cluster == 1
+    )
     assert monthly.present_node_h[5, 1] == 5 * np.diff(edges)[5]
     on_site = overflow(RentPlan(usd_per_accelerator_h=np.full(6, 4.0), is_hosted=False))
-    assert not [change for change in run_engine(on_site, 1)[0].log.changes if change.cluster == 1]  # no power for them
+    assert not [
+        change for change in run_engine(on_site, 1)[0].log.changes if change.cluster == 1
+    ]  # no power for them
 
 
 @pytest.mark.parametrize(
@@ -212,8 +252,16 @@ def test_work_overflows_to_rented_nodes_after_the_lead_and_up_to_the_ceiling() -
         ([0.1] * 12, [rule()], "never"),
         ([0.9, 0.9], [rule(max_nodes=12)], "never"),  # it has bought all it may
         ([0.9, 0.9], [rule(max_nodes=13)], "6+100"),  # one more
-        ([0.9, 0.9], [rule(max_nodes=12), rule(when="utilisation_below", months=3)], "5+0"),  # until some retire
-        ([0.1, 0.1], [rule(when="utilisation_below", nodes=10)], "never"),  # it has retired all there were
+        (
+            [0.9, 0.9],
+            [rule(max_nodes=12), rule(when="utilisation_below", months=3)],
+            "5+0",
+        ),  # until some retire
+        (
+            [0.1, 0.1],
+            [rule(when="utilisation_below", nodes=10)],
+            "never",
+        ),  # it has retired all there were
         ([0.1, 0.1], [rule(when="utilisation_below", nodes=9)], "6+0"),  # one is left
     ],
 )
@@ -224,7 +272,11 @@ def test_no_review_moves_anything_before_its_months_its_rest_and_its_lead(
     review = Review(plan, Recorder(), NO_DEMAND)  # type: ignore[arg-type]
     for utilisation in months:
         review.close_month(
-            MonthFigures(utilisation={plan.clusters[0].name: utilisation}, shed_fraction=0.0, missed_fraction=0.0)
+            MonthFigures(
+                utilisation={plan.clusters[0].name: utilisation},
+                shed_fraction=0.0,
+                missed_fraction=0.0,
+            )
         )
     month, _, lead_h = until.partition("+")
     expected = np.inf if until == "never" else float(plan.month_edges_h[int(month)]) + float(lead_h)
@@ -238,14 +290,28 @@ def test_a_rule_that_there_is_no_power_for_moves_nothing() -> None:
     review = Review(plan, Recorder(), NO_DEMAND)  # type: ignore[arg-type]
     assert review.unmoved_until_h() == float(plan.month_edges_h[2]) + 100.0
     for _ in range(2):
-        review.close_month(MonthFigures(utilisation={cluster.name: 0.9}, shed_fraction=0.0, missed_fraction=0.0))
+        review.close_month(
+            MonthFigures(utilisation={cluster.name: 0.9}, shed_fraction=0.0, missed_fraction=0.0)
+        )
     assert review.ordered == [12]
     assert review.unmoved_until_h() == np.inf
 
 
 BUYS = {"when": "utilisation_above", "threshold_fraction": 0.02, "cluster": "h200", "nodes": 1}
-OVERFLOWS = BUYS | {"cluster": "cloud", "watch": "h200", "nodes": 2, "max_nodes": 3, "lead_weeks": 6}
-SHRINKS = {"when": "utilisation_below", "threshold_fraction": 0.9, "cluster": "mi325x", "nodes": 1, "months": 4}
+OVERFLOWS = BUYS | {
+    "cluster": "cloud",
+    "watch": "h200",
+    "nodes": 2,
+    "max_nodes": 3,
+    "lead_weeks": 6,
+}
+SHRINKS = {
+    "when": "utilisation_below",
+    "threshold_fraction": 0.9,
+    "cluster": "mi325x",
+    "nodes": 1,
+    "months": 4,
+}
 
 
 @pytest.mark.parametrize(
@@ -254,15 +320,34 @@ SHRINKS = {"when": "utilisation_below", "threshold_fraction": 0.9, "cluster": "m
         ([BUYS | {"lead_weeks": 9}, SHRINKS], 115),
         ([BUYS | {"lead_weeks": 17}], 95),  # room when the old ones have gone
         ([OVERFLOWS, SHRINKS], 10),  # a provider's need none
-        ([BUYS | {"lead_weeks": 5, "max_nodes": 6}, OVERFLOWS], 1000),  # each has soon bought all it may
-        ([BUYS | {"lead_weeks": 9}, SHRINKS | {"nodes": 50, "months": 2}], 1000),  # all of them are gone soon
+        (
+            [BUYS | {"lead_weeks": 5, "max_nodes": 6}, OVERFLOWS],
+            1000,
+        ),  # each has soon bought all it may
+        (
+            [BUYS | {"lead_weeks": 9}, SHRINKS | {"nodes": 50, "months": 2}],
+            1000,
+        ),  # all of them are gone soon
     ],
 )
-def test_months_evaluated_together_are_the_same_months(rules: list[dict[str, Any]], envelope_kw: float) -> None:
+def test_months_evaluated_together_are_the_same_months(
+    rules: list[dict[str, Any]], envelope_kw: float
+) -> None:
     """Ten months of a fleet that buys, retires by rule and by date, in a few windows and month by month."""
-    cloud = {"accelerator": "H200", "nodes": 0, "contract": {"kind": "on-demand", "usd_per_accelerator_h": 3}}
-    more = {"clusters": {"old": {"accelerator": "H200", "nodes": 2, "retire": "2026-04-20"}, "cloud": cloud}}
-    plan = plan_of({"horizon_months": 10, "expansion": {"rules": rules, "it_power_cap_kw": envelope_kw}}, more)
+    cloud = {
+        "accelerator": "H200",
+        "nodes": 0,
+        "contract": {"kind": "on-demand", "usd_per_accelerator_h": 3},
+    }
+    more = {
+        "clusters": {
+            "old": {"accelerator": "H200", "nodes": 2, "retire": "2026-04-20"},
+            "cloud": cloud,
+        }
+    }
+    plan = plan_of(
+        {"horizon_months": 10, "expansion": {"rules": rules, "it_power_cap_kw": envelope_kw}}, more
+    )
     together = run_plan(plan, 1)
     apart = Simulation(plan, streams(1, 0)).run(plan.month_edges_h[1:].tolist())
     assert len(together.windows) < len(apart.windows) == 10
@@ -272,8 +357,13 @@ def test_months_evaluated_together_are_the_same_months(rules: list[dict[str, Any
     assert together.log.purchases == apart.log.purchases
     assert together.shop.outages() == apart.shop.outages()
     for name in ("served_requests", "shed_requests", "late_requests", "it_kw"):
-        one, other = (np.concatenate([getattr(w, name) for w in run.windows], axis=-1) for run in (together, apart))
-        np.testing.assert_allclose(one, other, rtol=1e-7, atol=1e-9 * float(other.max()) + 1e-9, err_msg=name)
+        one, other = (
+            np.concatenate([getattr(w, name) for w in run.windows], axis=-1)
+            for run in (together, apart)
+        )
+        np.testing.assert_allclose(
+            one, other, rtol=1e-7, atol=1e-9 * float(other.max()) + 1e-9, err_msg=name
+        )
 
 
 STATED = SHARED | {"accelerator": "H200", "attention": "tensor-parallel"}
@@ -291,16 +381,39 @@ GROWING: dict[str, Any] = {
 def resized(nodes: int, stated: dict[str, Any] | None = None) -> RunResult:
     """Return a run of a cluster that one rule changes in its first month, on which nothing else does."""
     clusters = {"h200": STATED | {"nodes": nodes}}
-    rules = [{"threshold_fraction": 0.01, "months": 1, "cluster": "h200", **stated}] if stated else []
-    return simulate(load_scenario({**GROWING, "clusters": clusters, "expansion": {"rules": rules}}), seed=1)
+    rules = (
+        [{"threshold_fraction": 0.01, "months": 1, "cluster": "h200", **stated}] if stated else []
+    )
+    return simulate(
+        load_scenario({**GROWING, "clusters": clusters, "expansion": {"rules": rules}}), seed=1
+    )
 
 
 @pytest.mark.parametrize(
     ("begins", "rule", "ends"),
     [
         (1, {"when": "utilisation_above", "nodes": 7, "max_nodes": 8, "lead_weeks": 1}, 8),
-        (0, {"when": "shed_above", "nodes": 4, "max_nodes": 8, "lead_weeks": 0.1, "cooldown_months": 1}, 8),
-        (9, {"when": "utilisation_below", "threshold_fraction": 0.6, "nodes": 8, "cooldown_months": 9}, 1),
+        (
+            0,
+            {
+                "when": "shed_above",
+                "nodes": 4,
+                "max_nodes": 8,
+                "lead_weeks": 0.1,
+                "cooldown_months": 1,
+            },
+            8,
+        ),
+        (
+            9,
+            {
+                "when": "utilisation_below",
+                "threshold_fraction": 0.6,
+                "nodes": 8,
+                "cooldown_months": 9,
+            },
+            1,
+        ),
     ],
 )
 def test_a_cluster_that_a_rule_resizes_serves_as_one_of_the_size_it_has_come_to(
@@ -310,11 +423,18 @@ def test_a_cluster_that_a_rule_resizes_serves_as_one_of_the_size_it_has_come_to(
 
     Power at a load is that of the batches it begins with, which are a little smaller or larger.
     """
-    grown, always = resized(begins, rule).monthly, resized(ends).monthly
+    grown = resized(begins, rule).monthly
+    always = resized(ends).monthly
     hours = grown.present_node_h[-1] / always.present_node_h[-1]
     assert hours.tolist() == [1.0]
-    for name, relative in (("busy_node_h", 1e-3), ("late_requests", 1e-3), ("shed_requests", 1e-3), ("it_kwh", 0.03)):
-        last, wanted = getattr(grown, name)[-1], getattr(always, name)[-1]
+    for name, relative in (
+        ("busy_node_h", 1e-3),
+        ("late_requests", 1e-3),
+        ("shed_requests", 1e-3),
+        ("it_kwh", 0.03),
+    ):
+        last = getattr(grown, name)[-1]
+        wanted = getattr(always, name)[-1]
         assert last.tolist() == pytest.approx(wanted.tolist(), rel=relative)
 
 
@@ -333,4 +453,6 @@ def test_sizes_are_worked_out_up_to_where_more_nodes_change_nothing() -> None:
     small = {"chat": {**GROWING["workloads"]["chat"], "model": "llama-3.1-8b"}}
     assert not build_plan(load_scenario({**few, "workloads": small})).sizes
     assert not build_plan(load_scenario({**few, "router_pool": "node"})).sizes
-    assert not build_plan(load_scenario({**few, "expansion": {"rules": [{**rule, "max_nodes": 1}]}})).sizes
+    assert not build_plan(
+        load_scenario({**few, "expansion": {"rules": [{**rule, "max_nodes": 1}]}})
+    ).sizes

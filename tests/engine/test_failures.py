@@ -46,12 +46,16 @@ def test_early_life_follows_its_rate() -> None:
     assert abs(failures.time_h.size - expected) < 4 * math.sqrt(expected)
 
     def cumulative(t: Any) -> Any:
-        return (t + 3 * 2000 * -np.expm1(-t / 2000)) / (HOURS + 3 * 2000 * -math.expm1(-HOURS / 2000))
+        return (t + 3 * 2000 * -np.expm1(-t / 2000)) / (
+            HOURS + 3 * 2000 * -math.expm1(-HOURS / 2000)
+        )
 
     assert stats.kstest(failures.time_h, cumulative).pvalue > 1e-4
     plan = make_plan(
         [cluster_plan(nodes=1000)],
-        reliability=reliability_plan(causes=(cause_plan(),), early_life_multiplier=4.0, early_life_h=2000.0),
+        reliability=reliability_plan(
+            causes=(cause_plan(),), early_life_multiplier=4.0, early_life_h=2000.0
+        ),
     )
     hours = plan.hours
     told = 1000 / 2400 * (hours + 3 * 2000 * -math.expm1(-hours / 2000))
@@ -89,7 +93,12 @@ def test_nodes_fail_only_while_in_service() -> None:
 
 def test_spot_nodes_are_taken_back_at_their_rate_while_they_are_under_contract() -> None:
     """A thousand from hour 4,000 to 6,000, once in a hundred hours: 20,000, |z| < 4, for 5 hours in the mean."""
-    rent = RentPlan(usd_per_accelerator_h=np.ones(1), is_hosted=True, interruptions_per_h=0.01, interruption_h=5.0)
+    rent = RentPlan(
+        usd_per_accelerator_h=np.ones(1),
+        is_hosted=True,
+        interruptions_per_h=0.01,
+        interruption_h=5.0,
+    )
     cluster = cluster_plan(nodes=1000, retire_h=6000.0, rent=rent)
     plan = reliability_plan(causes=(cause_plan(), cause_plan(name="taken back")))
     taken = draw_interruptions(plan, cluster, np.full(1000, 4000.0), 7, HOURS, streams(1), "a")
@@ -108,10 +117,14 @@ def test_spot_nodes_of_one_part_are_taken_back_together_in_their_share() -> None
     )  # fmt: skip
     plan = reliability_plan(causes=(cause_plan(), cause_plan(name="taken back")))
     drawn = [
-        draw_interruptions(plan, cluster_plan(name, nodes=50, rent=rent), np.zeros(50), 0, HOURS, streams(1), name)
+        draw_interruptions(
+            plan, cluster_plan(name, nodes=50, rent=rent), np.zeros(50), 0, HOURS, streams(1), name
+        )
         for name in ("a", "b")
     ]
-    hours, counts = zip(*(np.unique(taken.time_h, return_counts=True) for taken in drawn), strict=True)
+    hours, counts = zip(
+        *(np.unique(taken.time_h, return_counts=True) for taken in drawn), strict=True
+    )
     together = [times[count > 1] for times, count in zip(hours, counts, strict=True)]
     assert together[0].tolist() == together[1].tolist()
     assert abs(together[0].size - 0.009 * HOURS) < 4 * math.sqrt(0.009 * HOURS)
@@ -125,7 +138,9 @@ def test_spot_nodes_of_one_part_are_taken_back_together_in_their_share() -> None
 def test_causes_severities_and_groups_come_in_their_shares() -> None:
     causes = (
         cause_plan(name="gpu", per_node_h=3e-3, soft_fraction=0.5, medium_fraction=0.3),
-        cause_plan(name="switch", per_node_h=1e-3, whole_node=True, soft_fraction=0.0, medium_fraction=1.0),
+        cause_plan(
+            name="switch", per_node_h=1e-3, whole_node=True, soft_fraction=0.0, medium_fraction=1.0
+        ),
     )
     plan = reliability_plan(causes=causes)
     cluster = cluster_plan(nodes=200, group_accelerators=2)
@@ -147,13 +162,17 @@ def test_causes_severities_and_groups_come_in_their_shares() -> None:
 def test_losing_one_accelerator_of_an_amd_node_loses_the_node() -> None:
     plan = reliability_plan(causes=(cause_plan(per_node_h=1e-2),))
     cluster = cluster_plan(nodes=50, vendor="amd", group_accelerators=8)
-    assert set(draw_failures(plan, cluster, np.zeros(50), 0, HOURS, streams(1), "a").group.tolist()) == {-1}
+    assert set(
+        draw_failures(plan, cluster, np.zeros(50), 0, HOURS, streams(1), "a").group.tolist()
+    ) == {-1}
 
 
 def test_repairs_have_their_means_and_spread() -> None:
     causes = (cause_plan(per_node_h=1e-2, soft_fraction=0.4, medium_fraction=0.3),)
     plan = reliability_plan(causes=causes)
-    failures = draw_failures(plan, cluster_plan(nodes=200), np.zeros(200), 0, HOURS, streams(1), "a")
+    failures = draw_failures(
+        plan, cluster_plan(nodes=200), np.zeros(200), 0, HOURS, streams(1), "a"
+    )
     for severity, mean_h in zip((SOFT, MEDIUM, HARD), (2.0, 12.0, 60.0), strict=True):
         repair_h = failures.repair_h[failures.severity == severity]
         error = mean_h * 0.6 / math.sqrt(repair_h.size)
@@ -163,4 +182,7 @@ def test_repairs_have_their_means_and_spread() -> None:
 
 def test_no_causes_no_failures() -> None:
     plan = reliability_plan(causes=(cause_plan(per_node_h=0.0),))
-    assert draw_failures(plan, cluster_plan(), np.zeros(10), 0, HOURS, streams(1), "a").time_h.size == 0
+    assert (
+        draw_failures(plan, cluster_plan(), np.zeros(10), 0, HOURS, streams(1), "a").time_h.size
+        == 0
+    )

@@ -31,10 +31,14 @@ steps = st.lists(st.tuples(st.floats(0.0, 60.0), st.floats(-5.0, 5.0)), max_size
 
 
 @given(steps, st.lists(st.integers(1, 59), max_size=3, unique=True))
-def test_a_course_by_windows_is_the_course_at_once(pairs: list[tuple[float, float]], cuts: list[int]) -> None:
+def test_a_course_by_windows_is_the_course_at_once(
+    pairs: list[tuple[float, float]], cuts: list[int]
+) -> None:
     """To the bit: what has been before a window is one level, and its steps are the same."""
-    times, levels = sorted(t for t, _ in pairs), [level for _, level in pairs]
-    known, course = list(zip(times, levels, strict=True)), Course(1.0)
+    times = sorted(t for t, _ in pairs)
+    levels = [level for _, level in pairs]
+    known = list(zip(times, levels, strict=True))
+    course = Course(1.0)
     for first, last in itertools.pairwise([0, *sorted(cuts), 61]):
         here = [step for step in known if first <= step[0] < last]
         course.go_on([time_h for time_h, _ in here], [level for _, level in here])
@@ -48,7 +52,10 @@ def troubled(**changes: Any) -> Plan:
     """Racks of 72, of which a third is no number of nodes in binary, that fail often; software that does too."""
     cluster = cluster_plan(nodes=12, accelerators_per_node=72, group_accelerators=8, **changes)
     faults = {"soft_fraction": 0.3, "medium_fraction": 0.3}
-    causes = (cause_plan(per_node_h=1 / 300, **faults), cause_plan(per_node_h=1 / 900, whole_node=True, **faults))
+    causes = (
+        cause_plan(per_node_h=1 / 300, **faults),
+        cause_plan(per_node_h=1 / 900, whole_node=True, **faults),
+    )
     plan = make_plan([cluster], months=6, reliability=reliability_plan(causes=causes, crews=1))
     course = {"dense": MaturityPlan(gain=certain(0.5), months=certain(6.0))}
     stack = stack_plan(

@@ -38,10 +38,16 @@ def has_huge_pages() -> bool:
 
 
 @pytest.mark.skipif(not keep_memory(), reason="only glibc keeps memory")
-@pytest.mark.parametrize(("fetched", "is_there"), [(64 << 20, (True, True)), (0, (has_huge_pages(), True))])
-def test_a_thread_finds_what_was_fetched_before_or_another_has_freed(fetched: int, is_there: tuple[bool, bool]) -> None:
+@pytest.mark.parametrize(
+    ("fetched", "is_there"), [(64 << 20, (True, True)), (0, (has_huge_pages(), True))]
+)
+def test_a_thread_finds_what_was_fetched_before_or_another_has_freed(
+    fetched: int, is_there: tuple[bool, bool]
+) -> None:
     code = PAGES_TOUCHED_BY_A_THREAD.format(fetched=fetched)
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    told = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout
     pages = [int(line) for line in told.split()]
     assert tuple(count < 1000 for count in pages) == is_there, pages
 
@@ -60,5 +66,7 @@ print(keep_memory())
 
 @pytest.mark.skipif(not keep_memory(), reason="only glibc keeps memory")
 def test_memory_is_kept_where_there_is_none_to_ask_for_ahead() -> None:
-    done = subprocess.run([sys.executable, "-c", WITHOUT_ROOM], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_ROOM], capture_output=True, text=True, check=False
+    )
     assert done.stdout == "True\n", done.stderr

@@ -30,7 +30,9 @@ BOOK = PriceBook(
         (datetime.date(2026, 4, 1), 50.0),
     ],
 )
-def test_the_offer_that_began_last_counts_then_the_list_price_that_moved(day: datetime.date, price: float) -> None:
+def test_the_offer_that_began_last_counts_then_the_list_price_that_moved(
+    day: datetime.date, price: float
+) -> None:
     assert BOOK.accelerator_usd(day, 8, list_factor=0.5) == price
 
 
@@ -42,8 +44,11 @@ def test_a_tier_of_the_list_price_is_reached_by_the_order() -> None:
 
 def test_a_later_order_is_priced_on_its_own_day() -> None:
     cluster = dataclasses.replace(cluster_plan(), price_book=BOOK)
-    february, june = 45 * 24.0, 160 * 24.0
-    assert cluster.order_prices_usd(february, 1, 0.8) == pytest.approx((480.0, 32_000.0, 16_000.0, 4_000.0))
+    february = 45 * 24.0
+    june = 160 * 24.0
+    assert cluster.order_prices_usd(february, 1, 0.8) == pytest.approx(
+        (480.0, 32_000.0, 16_000.0, 4_000.0)
+    )
     assert cluster.order_prices_usd(june, 2, 0.8)[0] == pytest.approx(8 * 90 * 0.8)
 
 

@@ -13,7 +13,15 @@ from planner.finance.ledger import ACCOUNT_ORDER, Account, Dimension
 from planner.plan.plan import facility_kw
 from planner.run.monthly import Monthly
 from planner.run.simulate import RunResult, run_engine, simulate, simulate_plan
-from tests.engine.worlds import BASE, QUIET, assert_same_months, merged, plan_of, scenario_from, scenario_of
+from tests.engine.worlds import (
+    BASE,
+    QUIET,
+    assert_same_months,
+    merged,
+    plan_of,
+    scenario_from,
+    scenario_of,
+)
 
 FEW = settings().max_examples // 2
 """Of the examples of the profile: each is a run or two."""
@@ -36,8 +44,14 @@ def worlds(draw: st.DrawFn) -> dict[str, Any]:
             },
         },
         "clusters": {
-            "h200": {"nodes": draw(st.integers(0, 6)), "retire": draw(st.sampled_from([None, "2026-03-02"]))},
-            "mi325x": {"nodes": draw(st.integers(0, 6)), "order": draw(st.sampled_from([None, ORDER]))},
+            "h200": {
+                "nodes": draw(st.integers(0, 6)),
+                "retire": draw(st.sampled_from([None, "2026-03-02"])),
+            },
+            "mi325x": {
+                "nodes": draw(st.integers(0, 6)),
+                "order": draw(st.sampled_from([None, ORDER])),
+            },
         },
         "reliability": {
             "failure_multiplier": draw(st.sampled_from([0, 5, 200])),
@@ -46,25 +60,34 @@ def worlds(draw: st.DrawFn) -> dict[str, Any]:
         },
         "software": {
             "incident_multiplier": draw(st.sampled_from([0, 10])),
-            "accuracy_regression_response": draw(st.sampled_from(["roll-back", "higher_precision"])),
+            "accuracy_regression_response": draw(
+                st.sampled_from(["roll-back", "higher_precision"])
+            ),
             "upgrade_policy": draw(st.sampled_from(["latest", "staged", "pinned"])),
         },
         "site": {"outages_per_year": draw(st.sampled_from([0, 50]))},
     }
     if draw(st.booleans()):
-        change["site"]["curtailments"] = [{"date": "2026-01-10", "length_days": 9, "cut_fraction": 0.6}]
+        change["site"]["curtailments"] = [
+            {"date": "2026-01-10", "length_days": 9, "cut_fraction": 0.6}
+        ]
     if draw(st.booleans()):
-        rule = {"when": "utilisation_above", "threshold_fraction": 0.1, "months": 1, "lead_weeks": 1}
-        change["expansion"] = {"rules": [{**rule, "cluster": "h200", "nodes": 2, "cooldown_months": 0}]}
+        rule = {
+            "when": "utilisation_above",
+            "threshold_fraction": 0.1,
+            "months": 1,
+            "lead_weeks": 1,
+        }
+        change["expansion"] = {
+            "rules": [{**rule, "cluster": "h200", "nodes": 2, "cooldown_months": 0}]
+        }
     return change
 
 
 def tokens_add_up(result: RunResult) -> None:
-    demand, served, shed = (
-        result.monthly.demand_requests.sum(axis=0),
-        result.monthly.served_requests.sum(axis=(0, 1)),
-        result.monthly.shed_requests.sum(axis=0),
-    )
+    demand = result.monthly.demand_requests.sum(axis=0)
+    served = result.monthly.served_requests.sum(axis=(0, 1))
+    shed = result.monthly.shed_requests.sum(axis=0)
     waiting = np.array([row.sum() for row in result.run.windows[-1].waiting_requests])
     np.testing.assert_allclose(served + shed + waiting, demand, rtol=1e-9, atol=1e-3)
 
@@ -73,7 +96,10 @@ def machines_add_up(result: RunResult) -> None:
     """In service = delivered − failed + repaired − retired, at the end of every window's last hour."""
     for window, machines in zip(result.run.windows, result.run.node_hours, strict=True):
         np.testing.assert_allclose(
-            machines.present - machines.failed - machines.dark, machines.healthy, atol=1e-9, rtol=1e-12
+            machines.present - machines.failed - machines.dark,
+            machines.healthy,
+            atol=1e-9,
+            rtol=1e-12,
         )
         assert machines.healthy.min() >= -1e-9
         last = window.first_hour + window.nodes.shape[1]
@@ -82,13 +108,17 @@ def machines_add_up(result: RunResult) -> None:
             if any(last - 1 < change.time_h <= last for change in changes):
                 continue  # the last hour is a mean over a change
             present = sum(change.accelerators for change in changes if change.time_h < last)
-            assert machines.present[index, -1] * cluster.accelerators_per_node == pytest.approx(present, abs=1e-6)
+            assert machines.present[index, -1] * cluster.accelerators_per_node == pytest.approx(
+                present, abs=1e-6
+            )
 
 
 def energy_adds_up(result: RunResult) -> None:
     for window in result.run.windows:
         np.testing.assert_allclose(
-            window.facility_kw, facility_kw(result.plan, window.it_kw.sum(axis=0), slice_of(window)), rtol=1e-12
+            window.facility_kw,
+            facility_kw(result.plan, window.it_kw.sum(axis=0), slice_of(window)),
+            rtol=1e-12,
         )
     kwh = sum(window.facility_kw.sum() for window in result.run.windows)
     assert result.monthly.facility_kwh.sum() == pytest.approx(kwh, rel=1e-9)
@@ -115,7 +145,9 @@ def test_everything_adds_up(change: dict[str, Any]) -> None:
     capacity_adds_up(result.monthly)
     losses = result.losses()
     whole = losses["present_node_h"]
-    split = losses[[name for name in losses.columns if name.endswith("_node_h") and name != "present_node_h"]]
+    split = losses[
+        [name for name in losses.columns if name.endswith("_node_h") and name != "present_node_h"]
+    ]
     np.testing.assert_allclose(split.sum(axis=1), whole, rtol=1e-9, atol=1e-6)
     assert (result.events()["duration_h"] >= 0).all()
 
@@ -131,7 +163,8 @@ def test_results_do_not_depend_on_the_window(change: dict[str, Any], window_h: i
 
 def by_name(result: RunResult) -> dict[tuple[str, str], Any]:
     """Monthly figures under the names of clusters and workloads."""
-    plan, monthly = result.plan, result.monthly
+    plan = result.plan
+    monthly = result.monthly
     figures: dict[tuple[str, str], Any] = {}
     for c, cluster in enumerate(plan.clusters):
         for name in ("present", "failed", "busy", "drag", "throttled"):
@@ -163,40 +196,62 @@ def test_the_order_in_the_file_does_not_matter(change: dict[str, Any]) -> None:
 
 def test_two_orders_at_once_do_not_depend_on_the_file_either() -> None:
     """Both clusters want the same crew and the same power block on the same day."""
-    order = {"placed": "2026-01-01", "lead_weeks": 1, "slip_weeks": {"low": 0, "base": 0, "high": 0}}
+    order = {
+        "placed": "2026-01-01",
+        "lead_weeks": 1,
+        "slip_weeks": {"low": 0, "base": 0, "high": 0},
+    }
     change = {
         "clusters": {"h200": {"order": order}, "mi325x": {"order": order}},
         "site": {"power_blocks": [{"date": "2026-01-01", "it_kw": 40.0}], "commissioning_crews": 1},
     }
-    one, other = simulate(scenario_of(change)), simulate(scenario_from(turned(change)))
+    one = simulate(scenario_of(change))
+    other = simulate(scenario_from(turned(change)))
     for key, figures in by_name(one).items():
-        np.testing.assert_allclose(by_name(other)[key], figures, rtol=1e-7, atol=1e-6, err_msg=str(key))
+        np.testing.assert_allclose(
+            by_name(other)[key], figures, rtol=1e-7, atol=1e-6, err_msg=str(key)
+        )
 
 
 def test_a_change_in_one_cluster_leaves_traffic_and_other_failures_alone() -> None:
     """Common random numbers: same traffic, same failures drawn elsewhere, same incidents on the other stack."""
     crews = {"reliability": {"repair_crews": 4}}  # or more nodes would have more of them
-    one, other = plan_of(crews), plan_of(crews, {"clusters": {"mi325x": {"nodes": 6}}})
+    one = plan_of(crews)
+    other = plan_of(crews, {"clusters": {"mi325x": {"nodes": 6}}})
     (run, _), (changed, _) = run_engine(one, 7), run_engine(other, 7)
     for before, after in zip(run.windows, changed.windows, strict=True):
         assert np.array_equal(before.demand_requests, after.demand_requests)
 
     def failures(which: Any) -> list[tuple[float, int, str]]:
         shop = which.shop
-        return [(outage.start_h, outage.node, outage.cause) for outage in shop.outages() if outage.cluster == 0]
+        return [
+            (outage.start_h, outage.node, outage.cause)
+            for outage in shop.outages()
+            if outage.cluster == 0
+        ]
 
     assert failures(run) == failures(changed)
     assert len(failures(run)) > 10
-    speeds = [[c for c in which.log.speeds() if c.cluster == 0 and "fixed" not in c.kind] for which in (run, changed)]
-    assert [(c.time_h, c.log_factor) for c in speeds[0]] == [(c.time_h, c.log_factor) for c in speeds[1]]
+    speeds = [
+        [c for c in which.log.speeds() if c.cluster == 0 and "fixed" not in c.kind]
+        for which in (run, changed)
+    ]
+    assert [(c.time_h, c.log_factor) for c in speeds[0]] == [
+        (c.time_h, c.log_factor) for c in speeds[1]
+    ]
     assert speeds[0]
 
 
 def test_an_unrelated_stream_changes_nothing() -> None:
     """A tenant, a workload or an order draws from streams of its own."""
-    third = {"model": "llama-3.1-8b", "requests_per_s": 0, "lengths": {"input": {"mean": 10}, "output": {"mean": 10}}}
+    third = {
+        "model": "llama-3.1-8b",
+        "requests_per_s": 0,
+        "lengths": {"input": {"mean": 10}, "output": {"mean": 10}},
+    }
     third["tenants"] = [{"name": "big", "share_fraction": 0.5}]
-    plain, more = plan_of(), plan_of({"workloads": {"third": third}})
+    plain = plan_of()
+    more = plan_of({"workloads": {"third": third}})
     (_, one), (_, other) = run_engine(plain, 3), run_engine(more, 3)
     np.testing.assert_allclose(other.served_requests[:, :, :2], one.served_requests, rtol=1e-9)
     np.testing.assert_allclose(other.failed_node_h, one.failed_node_h, rtol=1e-12)
@@ -233,8 +288,11 @@ def test_double_fleet_and_demand_cost_the_same_per_token(routing: str) -> None:
     one_model = {"workloads": {"nightly": {"model": "llama-3.1-8b"}}}
     unstaffed = {"software": {"engineers": 0}}  # one engineer is one, of however many machines
     quiet = merged(QUIET, {"routing": routing, "router_pool": "node", **one_model}, unstaffed)
-    one, two = simulate(scenario_of(quiet)), simulate(scenario_of(doubled(quiet)))
-    np.testing.assert_allclose(two.monthly.served_requests, 2 * one.monthly.served_requests, rtol=1e-9, atol=1e-6)
+    one = simulate(scenario_of(quiet))
+    two = simulate(scenario_of(doubled(quiet)))
+    np.testing.assert_allclose(
+        two.monthly.served_requests, 2 * one.monthly.served_requests, rtol=1e-9, atol=1e-6
+    )
     np.testing.assert_allclose(two.monthly.facility_kwh, 2 * one.monthly.facility_kwh, rtol=1e-9)
     assert cost_per_token(two) == pytest.approx(cost_per_token(one), rel=1e-7)  # cents are whole
 
@@ -242,13 +300,21 @@ def test_double_fleet_and_demand_cost_the_same_per_token(routing: str) -> None:
 def test_with_failures_double_fleet_and_demand_cost_the_same_on_average() -> None:
     """|z| < 4 over 30 replications; crews and spares doubled too, and no engineers."""
     plenty = {
-        "reliability": {"failure_multiplier": 5, "repair_crews": 100, "spare_fraction": 1, "lemon_fraction": 0},
+        "reliability": {
+            "failure_multiplier": 5,
+            "repair_crews": 100,
+            "spare_fraction": 1,
+            "lemon_fraction": 0,
+        },
         "software": {"incident_multiplier": 0, "software_speedup_multiplier": 0, "engineers": 0},
     }
     cases = [scenario_of(plenty), scenario_of(doubled(plenty))]
     plans = [plan_of(plenty), plan_of(doubled(plenty))]
     costs = np.array(
-        [[cost_per_token(simulate_plan(c, p, 11, r)) for c, p in zip(cases, plans, strict=True)] for r in range(30)]
+        [
+            [cost_per_token(simulate_plan(c, p, 11, r)) for c, p in zip(cases, plans, strict=True)]
+            for r in range(30)
+        ]
     )
     ratio = costs[:, 1] / costs[:, 0] - 1
     error = ratio.std(ddof=1) / np.sqrt(len(ratio))
@@ -269,7 +335,9 @@ def test_without_demand_only_fixed_cost_is_left() -> None:
         if account in {Account.ENERGY, Account.COOLING}:
             continue
         amounts = [amount_of(r, account) for r in (result, busy)]
-        assert amounts[0] == amounts[1], name  # what does not depend on use is the same with and without it
+        assert amounts[0] == amounts[1], (
+            name
+        )  # what does not depend on use is the same with and without it
     assert amount_of(result, Account.ENERGY) < amount_of(busy, Account.ENERGY)
 
 

@@ -55,12 +55,15 @@ def test_a_node_is_worth_what_it_does_of_the_first_months_requests_that_both_ser
     work = [workload_plan(name, clusters=range(4), months=2) for name in ("one", "two", "late")]
     work[2] = dataclasses.replace(work[2], deadline_h=5)
     plan = make_plan(clusters, work, months=2)
-    rates = np.array([[100.0, 50.0, 7.0], [200.0, 200.0, 9.0], [300.0, 0.0, 9.0], [0.0, 0.0, 9.0]])[..., None]
+    rates = np.array([[100.0, 50.0, 7.0], [200.0, 200.0, 9.0], [300.0, 0.0, 9.0], [0.0, 0.0, 9.0]])[
+        ..., None
+    ]
     plan = dataclasses.replace(plan, requests_per_node_h=rates)
     requests = np.full((3, plan.hours), 1.0)
     requests[1, :744] = 3.0
     requests[:, 744:] = [[1e6], [0.0], [0.0]]  # what comes later moves nothing
-    a, b = (1 / 100 + 3 / 50), (1 / 200 + 3 / 200)
+    a = 1 / 100 + 3 / 50
+    b = 1 / 200 + 3 / 200
     assert orders.worths(plan, 0, requests).tolist() == pytest.approx([1.0, a / b, 3.0, 0.0])
     assert orders.worths(plan, 3, requests).tolist() == [0.0, 0.0, 0.0, 1.0]
     assert (
@@ -72,37 +75,54 @@ def test_a_node_is_worth_what_it_does_of_the_first_months_requests_that_both_ser
 @given(
     st.floats(0.1, 1e5), st.floats(-0.5, 4.0), st.integers(1, 30), st.integers(0, 30), st.integers(1, 3)
 )  # fmt: skip
-def test_a_forecast_of_clean_growth_is_exact(level: float, growth: float, seen: int, ahead: int, rows: int) -> None:
+def test_a_forecast_of_clean_growth_is_exact(
+    level: float, growth: float, seen: int, ahead: int, rows: int
+) -> None:
     """Whatever is seen of it, where the growth expected is the growth there is."""
     factor = (1.0 + growth) ** (1 / 12)
     peaks = np.tile(level * factor ** np.arange(seen), (rows, 1))
     expected = level * factor ** (seen - 1 + ahead)
     assert orders.forecast_peak(peaks, ahead, growth).tolist() == pytest.approx([expected] * rows)
-    assert np.nan_to_num(orders.forecast_log_error(peaks, ahead, growth)) == pytest.approx(np.zeros(rows), abs=1e-6)
+    assert np.nan_to_num(orders.forecast_log_error(peaks, ahead, growth)) == pytest.approx(
+        np.zeros(rows), abs=1e-6
+    )
 
 
 def test_a_forecast_weighs_the_trend_seen_against_six_months_of_the_one_expected() -> None:
     """Four months at 10% a month in logarithms: the last three's middle is a month ago, and 4/10 of the trend count."""
     peaks = np.exp(0.1 * np.arange(4))
     assert np.log(orders.forecast_peak(peaks, 5, 0.0)) == pytest.approx(0.2 + 0.4 * 0.1 * 6)
-    assert np.log(orders.forecast_peak(peaks, 5, 1.0)) == pytest.approx(0.2 + (0.4 * 0.1 + 0.6 * np.log(2) / 12) * 6)
-    assert np.log(orders.forecast_peak(peaks[:1], 5, 1.0)) == pytest.approx(5 * np.log(2) / 12)  # of one, no trend
-    assert np.log(orders.forecast_peak(peaks[:2], 5, 0.0)) == pytest.approx(0.05 + 2 / 8 * 0.1 * 5.5)
+    assert np.log(orders.forecast_peak(peaks, 5, 1.0)) == pytest.approx(
+        0.2 + (0.4 * 0.1 + 0.6 * np.log(2) / 12) * 6
+    )
+    assert np.log(orders.forecast_peak(peaks[:1], 5, 1.0)) == pytest.approx(
+        5 * np.log(2) / 12
+    )  # of one, no trend
+    assert np.log(orders.forecast_peak(peaks[:2], 5, 0.0)) == pytest.approx(
+        0.05 + 2 / 8 * 0.1 * 5.5
+    )
     old = np.concatenate([[1e9] * 7, np.exp(0.1 * np.arange(12))])  # more than a year ago
     assert np.log(orders.forecast_peak(old, 5, 0.0)) == pytest.approx(1.0 + 12 / 18 * 0.1 * 6)
 
 
 def test_months_without_need_are_not_seen() -> None:
     launched = np.array([0.0, 0.0, 3.0, 3.3])
-    assert orders.forecast_peak(launched, 4, 0.2) == pytest.approx(orders.forecast_peak(launched[2:], 4, 0.2))
-    assert orders.forecast_peak(np.array([[0.0, 0.0], [5.0, 5.0]]), 4, 0.0).tolist() == [0.0, pytest.approx(5.0)]
+    assert orders.forecast_peak(launched, 4, 0.2) == pytest.approx(
+        orders.forecast_peak(launched[2:], 4, 0.2)
+    )
+    assert orders.forecast_peak(np.array([[0.0, 0.0], [5.0, 5.0]]), 4, 0.0).tolist() == [
+        0.0,
+        pytest.approx(5.0),
+    ]
     assert np.isnan(orders.forecast_log_error(launched, 4, 0.2))
 
 
 @pytest.mark.parametrize("seen", [4, 9, 20])
 def test_the_standard_error_is_the_scatter_of_what_came_around_the_forecast(seen: int) -> None:
     """Peaks that scatter by 5% a month around clean growth, forecast 4,000 times."""
-    ahead, growth, count = 6, 0.5, 4000
+    ahead = 6
+    growth = 0.5
+    count = 4000
     noise = np.random.default_rng(5).normal(0.0, 0.05, (count, seen + ahead))
     peaks = np.exp(np.arange(seen + ahead) * np.log(1.5) / 12 + noise)
     missed = np.log(orders.forecast_peak(peaks[:, :seen], ahead, growth) / peaks[:, -1])
@@ -115,10 +135,29 @@ def test_the_standard_error_is_the_scatter_of_what_came_around_the_forecast(seen
 
 def test_an_order_brings_the_forecast_load_down_to_the_target_in_whole_steps() -> None:
     """Ten nodes at a forecast of 8 hold 80%; at 9 they become 15 for 60%, in steps of four 18, cut to what there is."""
-    forecast, installed = np.array([0.0, 8.0, 9.0, 9.0, 100.0]), np.array([10.0, 10.0, 10.0, 14.5, 0.0])
-    assert orders.order_up_to(forecast, installed, 0.8, 0.6, 4, np.inf).tolist() == [0, 0, 8, 0, 168]
-    assert orders.order_up_to(forecast, installed, 0.8, 0.6, 1, np.inf).tolist() == [0, 0, 5, 0, 167]
-    assert orders.order_up_to(forecast, installed, 0.8, 0.6, 4, np.full(5, 7.9)).tolist() == [0, 0, 4, 0, 4]
+    forecast = np.array([0.0, 8.0, 9.0, 9.0, 100.0])
+    installed = np.array([10.0, 10.0, 10.0, 14.5, 0.0])
+    assert orders.order_up_to(forecast, installed, 0.8, 0.6, 4, np.inf).tolist() == [
+        0,
+        0,
+        8,
+        0,
+        168,
+    ]
+    assert orders.order_up_to(forecast, installed, 0.8, 0.6, 1, np.inf).tolist() == [
+        0,
+        0,
+        5,
+        0,
+        167,
+    ]
+    assert orders.order_up_to(forecast, installed, 0.8, 0.6, 4, np.full(5, 7.9)).tolist() == [
+        0,
+        0,
+        4,
+        0,
+        4,
+    ]
     assert orders.order_up_to(forecast, installed, 0.8, 0.6, 4, 3.0).tolist() == [0] * 5
     assert orders.order_up_to(forecast, installed, 0.8, 0.6, 4, -8.0).tolist() == [0] * 5
 
@@ -133,7 +172,8 @@ def test_installed_is_what_is_due_and_not_yet_gone_by_the_month_forecast() -> No
         cluster_plan("changes", nodes=4),
     ]
     plan = make_plan(clusters)
-    bought, gone = np.array([0.0, 0.0, 2.0, 6.0]), np.array([0.0, 0.0, 0.0, 3.0])
+    bought = np.array([0.0, 0.0, 2.0, 6.0])
+    gone = np.array([0.0, 0.0, 0.0, 3.0])
     worth = np.array([1.0, 10.0, 100.0, 1000.0])
 
     def by(hour: float) -> float:
@@ -143,15 +183,22 @@ def test_installed_is_what_is_due_and_not_yet_gone_by_the_month_forecast() -> No
     assert [by(hour) for hour in (380.0, 399.0, 400.0)] == [7007.0, 7007.0, 7060.0]
     many = orders.installed_nodes(plan, 400.0, np.stack([bought, bought + 1.0]), gone, worth)
     assert many.tolist() == [7060.0, 8071.0]
-    assert orders.looks_to_h(make_plan(months=3), 1, 2) == float(make_plan(months=3).month_edges_h[3])
-    assert orders.looks_to_h(make_plan(months=3), 2, 3) == float(make_plan(months=3).month_edges_h[3]) + 2 * 730.5
+    assert orders.looks_to_h(make_plan(months=3), 1, 2) == float(
+        make_plan(months=3).month_edges_h[3]
+    )
+    assert (
+        orders.looks_to_h(make_plan(months=3), 2, 3)
+        == float(make_plan(months=3).month_edges_h[3]) + 2 * 730.5
+    )
 
 
 def growing_plan(*rules: Any, months: int = 14) -> Plan:
     """Ten nodes of one request a second each, under 7 requests a second that grow by 6% a month, step by step."""
     plan = make_plan([cluster_plan()], months=months, requests_per_s=[7.0])
     steps = np.asarray(7.0 * 1.06 ** plan.months.hour_periods[None, :], dtype=np.float64)
-    demand = dataclasses.replace(plan.demand, expected_requests_per_s=steps, noise_base_requests_per_s=steps)
+    demand = dataclasses.replace(
+        plan.demand, expected_requests_per_s=steps, noise_base_requests_per_s=steps
+    )
     return dataclasses.replace(plan, demand=demand, expansion=expansion_plan(rules=rules))
 
 
@@ -163,7 +210,9 @@ def orders_of(plan: Plan, **limits: Any) -> list[tuple[int, int]]:
     placed: list[tuple[int, int]] = []
     for month in range(1, plan.month_edges_h.size):
         before = len(supply.bought)
-        review.close_month(MonthFigures(utilisation={"a": 0.0}, shed_fraction=0.0, missed_fraction=0.0))
+        review.close_month(
+            MonthFigures(utilisation={"a": 0.0}, shed_fraction=0.0, missed_fraction=0.0)
+        )
         placed += [(month, nodes) for _, nodes, _, _ in supply.bought[before:]]
     return placed
 
@@ -172,22 +221,33 @@ def test_a_review_orders_as_the_functions_say_and_stays_within_every_limit() -> 
     """Growth as expected is seen at once: at 7 · 1.06³ of ten nodes, 83%, the first order brings it to half."""
     expected = 1.06**12 - 1.0
     grows = forecasting(growth_per_year=expected)
-    first, needed = (1, 8), [7.0 * 1.06**n for n in range(40)]
+    first = (1, 8)
+    needed = [7.0 * 1.06**n for n in range(40)]
     assert first[1] == 2 * np.ceil((needed[3] / 0.5 - 10) / 2)
     assert orders_of(growing_plan(grows))[0] == first
     second = next(m for m in range(1, 15) if needed[m + 2] > 0.8 * 18)
-    assert orders_of(growing_plan(grows))[1] == (second, int(2 * np.ceil((needed[second + 2] / 0.5 - 18) / 2)))
+    assert orders_of(growing_plan(grows))[1] == (
+        second,
+        int(2 * np.ceil((needed[second + 2] / 0.5 - 18) / 2)),
+    )
     price = sum(growing_plan().clusters[0].prices_usd)
     assert orders_of(growing_plan(grows), budget_usd=5.9 * price) == [(1, 4)]
     assert orders_of(growing_plan(grows), it_power_cap_kw=155.0) == [(1, 4)]
     assert orders_of(growing_plan(dataclasses.replace(grows, max_nodes=15))) == [(1, 4)]
-    assert orders_of(growing_plan(dataclasses.replace(grows, max_nodes_per_order=3.0)))[:2] == [(1, 2), (4, 2)]
+    assert orders_of(growing_plan(dataclasses.replace(grows, max_nodes_per_order=3.0)))[:2] == [
+        (1, 2),
+        (4, 2),
+    ]
     late = dataclasses.replace(grows, windows=(3, 14))
     assert [month for month, _ in orders_of(growing_plan(late))] == [3, 14]
     assert orders_of(growing_plan(dataclasses.replace(grows, nodes=100), months=3)) == [(1, 100)]
     gone = growing_plan(grows)
-    gone = dataclasses.replace(gone, clusters=(dataclasses.replace(gone.clusters[0], retire_h=5000.0),))
-    assert [month for month, _ in orders_of(gone)] == [1]  # what would come when the cluster has left is not ordered
+    gone = dataclasses.replace(
+        gone, clusters=(dataclasses.replace(gone.clusters[0], retire_h=5000.0),)
+    )
+    assert [month for month, _ in orders_of(gone)] == [
+        1
+    ]  # what would come when the cluster has left is not ordered
 
 
 def test_a_slip_delays_an_order_and_is_drawn_by_its_number() -> None:
@@ -198,7 +258,9 @@ def test_a_slip_delays_an_order_and_is_drawn_by_its_number() -> None:
     told = [note.time_h for note in run.log.notes]
     assert len(paid) >= 3
     late = [orders.slip_h(slip, streams(3, 0), "H200/0", number + 1) for number in range(len(paid))]
-    assert paid == pytest.approx([at + 1000.0 + slipped for at, slipped in zip(told, late, strict=False)])
+    assert paid == pytest.approx(
+        [at + 1000.0 + slipped for at, slipped in zip(told, late, strict=False)]
+    )
     assert len(set(late)) == len(late)
     review = Review(plan, Recorder(), np.zeros((1, plan.hours)))  # type: ignore[arg-type]
     assert review.unmoved_until_h() == plan.month_edges_h[1] + 1010.0
@@ -222,7 +284,8 @@ def test_a_run_orders_what_the_functions_say_of_its_demand() -> None:
     plan = plan_of(GROWS)
     run = run_plan(plan, 4)
     requests = np.concatenate([window.demand_requests for window in run.windows], axis=-1)
-    bought, placed = np.zeros(len(plan.clusters)), []
+    bought = np.zeros(len(plan.clusters))
+    placed = []
     for month in range(1, 13):
         for of in plan.expansion.rules:
             if month not in of.windows:
@@ -238,7 +301,9 @@ def test_a_run_orders_what_the_functions_say_of_its_demand() -> None:
             )  # fmt: skip
             if nodes:
                 bought[of.cluster] += nodes
-                placed.append((float(plan.month_edges_h[month]), plan.clusters[of.cluster].name, int(nodes)))
+                placed.append(
+                    (float(plan.month_edges_h[month]), plan.clusters[of.cluster].name, int(nodes))
+                )
     told = [(note.time_h, note.cluster, int(note.text.split()[0])) for note in run.log.notes]
     assert told == placed
     assert len(placed) > 4
@@ -251,14 +316,21 @@ def test_months_with_orders_by_forecast_may_be_evaluated_together() -> None:
     apart = Simulation(plan, streams(1, 0)).run(plan.month_edges_h[1:].tolist())
     short = run_plan(plan, 1, window_h=500)
     assert len(together.windows) < len(apart.windows) < len(short.windows)
-    assert all(one.sizes != other.sizes for one, other in itertools.pairwise(together.inputs))  # no other cuts
+    assert all(
+        one.sizes != other.sizes for one, other in itertools.pairwise(together.inputs)
+    )  # no other cuts
     for other in (apart, short):
         assert together.log.changes == other.log.changes
         assert together.log.purchases == other.log.purchases
         assert together.log.notes == other.log.notes
     for name in ("served_requests", "shed_requests", "late_requests", "it_kw"):
-        one, other_one = (np.concatenate([getattr(w, name) for w in run.windows], axis=-1) for run in (together, apart))
-        np.testing.assert_allclose(one, other_one, rtol=1e-7, atol=1e-9 * float(other_one.max()) + 1e-9, err_msg=name)
+        one, other_one = (
+            np.concatenate([getattr(w, name) for w in run.windows], axis=-1)
+            for run in (together, apart)
+        )
+        np.testing.assert_allclose(
+            one, other_one, rtol=1e-7, atol=1e-9 * float(other_one.max()) + 1e-9, err_msg=name
+        )
 
 
 @pytest.mark.parametrize("until", [3, 7])
@@ -278,8 +350,13 @@ def test_no_order_knows_what_demand_comes_later(until: int) -> None:
 def test_orders_are_events_and_deliveries_purchases() -> None:
     result = simulate(scenario_from(merged(BASE, QUIET, GROWS)), seed=4)
     rows = events(result)
-    told = [text for text, cause in zip(rows["detail"], rows["cause"], strict=True) if cause == "review"]
-    assert told[0].split(" ordered: peak of ")[0].endswith("node") or "nodes ordered: peak of" in told[0]
+    told = [
+        text for text, cause in zip(rows["detail"], rows["cause"], strict=True) if cause == "review"
+    ]
+    assert (
+        told[0].split(" ordered: peak of ")[0].endswith("node")
+        or "nodes ordered: peak of" in told[0]
+    )
     assert any("(standard error " in text for text in told)
     assert sum(purchase.nodes for purchase in result.run.log.purchases if purchase.time_h > 0.0) > 4
 
@@ -290,17 +367,26 @@ def test_the_defaults_of_a_forecast_are_its_own() -> None:
         {"when": "forecast_load_above", **of}, {"when": "shed_above", **of, "windows": ["2026-03-01", "2026-05-02"]},
     ]}})  # fmt: skip
     forecasts, fixed = plan.expansion.rules
-    assert (forecasts.months, forecasts.cooldown_months, forecasts.target, forecasts.forecast_months) == (1, 0, 0.5, 6)
+    assert (
+        forecasts.months,
+        forecasts.cooldown_months,
+        forecasts.target,
+        forecasts.forecast_months,
+    ) == (1, 0, 0.5, 6)
     assert (fixed.months, fixed.cooldown_months, fixed.windows) == (2, 3, (2, 5))
     assert forecasts.windows == tuple(range(1, 8))
 
 
 def test_a_rule_of_any_kind_waits_for_its_window() -> None:
-    plan = make_plan(months=12, expansion=expansion_plan(rules=(rule(windows=(6, 12), cooldown_months=0),)))
+    plan = make_plan(
+        months=12, expansion=expansion_plan(rules=(rule(windows=(6, 12), cooldown_months=0),))
+    )
     review = Review(plan, Recorder(), np.zeros((1, 0)))  # type: ignore[arg-type]
     assert review.unmoved_until_h() == plan.month_edges_h[6] + 100.0
     for month in range(1, 13):
-        review.close_month(MonthFigures(utilisation={"a": 0.9}, shed_fraction=0.0, missed_fraction=0.0))
+        review.close_month(
+            MonthFigures(utilisation={"a": 0.9}, shed_fraction=0.0, missed_fraction=0.0)
+        )
         assert review.ordered == [10 + 2 * (month // 6)]
     assert review.unmoved_until_h() == np.inf
 
@@ -308,7 +394,10 @@ def test_a_rule_of_any_kind_waits_for_its_window() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"target_fraction": 0.9}, "target_fraction, 0.9, must be above 0 and at most threshold_fraction, 0.8"),
+        (
+            {"target_fraction": 0.9},
+            "target_fraction, 0.9, must be above 0 and at most threshold_fraction, 0.8",
+        ),
         ({"threshold_fraction": 0}, "must be above 0"),
         ({"months": 2}, "months is 1 under forecast_load_above, not 2"),
         ({"max_nodes_per_order": 3}, "max_nodes_per_order, 3, is less than one step, 4"),

@@ -23,7 +23,9 @@ from tests.engine.test_window import Recipe, built, either, scale, served_tokens
 Floats = NDArray[np.float64]
 
 
-def deployment(cluster: int, workloads: tuple[int, ...], nodes: float = 1.0, **changes: object) -> Deployment:
+def deployment(
+    cluster: int, workloads: tuple[int, ...], nodes: float = 1.0, **changes: object
+) -> Deployment:
     plain = Deployment(
         cluster=cluster,
         workloads=workloads,
@@ -50,12 +52,21 @@ def placed_plan(recipe: Recipe) -> tuple[Plan, Placement, WindowInput]:
         able = [w for w in plan.by_priority if c in plan.workloads[w].cluster_order]
         while able:
             together = int(random.integers(1, 3))
-            nodes, speed = float(random.choice([0.125, 0.25, 0.5, 1.0, 2.0])), float(random.uniform(0.5, 1.0))
-            members, able = tuple(able[:together]), able[together:]
-            found.append(deployment(c, members, nodes, speed=speed, load_h=float(random.uniform(0, 1))))
+            nodes = float(random.choice([0.125, 0.25, 0.5, 1.0, 2.0]))
+            speed = float(random.uniform(0.5, 1.0))
+            members = tuple(able[:together])
+            able = able[together:]
+            found.append(
+                deployment(c, members, nodes, speed=speed, load_h=float(random.uniform(0, 1)))
+            )
     for place, each in enumerate(found):  # some hold a model of which others wait for work
         others = [other for other in found if other.cluster == each.cluster and other is not each]
-        best = {w: other.speed for other in others for w in other.workloads if plan.workloads[w].deadline_h}
+        best = {
+            w: other.speed
+            for other in others
+            for w in other.workloads
+            if plan.workloads[w].deadline_h
+        }
         idle = {w: random.uniform(0.3, 1.0, 1) * speed / each.speed for w, speed in best.items()}
         if random.random() < 0.5:
             found[place] = dataclasses.replace(each, waiting_speed=idle)
@@ -74,22 +85,29 @@ def test_replicas_are_whole_and_fit(recipe: Recipe) -> None:
     if not any(placement.placed):
         return
     np.testing.assert_array_equal(result.replicas, np.round(result.replicas))
-    held, whole, pools = (
-        np.zeros_like(window.nodes),
-        whole_nodes(plan, window),
-        place_window(plan, placement, window).window,
-    )
+    held = np.zeros_like(window.nodes)
+    whole = whole_nodes(plan, window)
+    pools = place_window(plan, placement, window).window
     on = np.divide(window.nodes, whole, out=np.zeros_like(whole), where=whole > 0)
     of_pools = evaluate_window(dataclasses.replace(placement.pools, placement=None), pools)
     for pool, d in enumerate(placement.pool_deployment):
         if d is None:
             continue
-        each, carried = placement.deployments[d], np.zeros(held.shape[1])
+        each = placement.deployments[d]
+        carried = np.zeros(held.shape[1])
         held[each.cluster] += result.replicas[d] * each.nodes_per_replica
         for w in {*each.workloads, *each.waiting_speed}:
-            speed = each.speed * each.waiting_speed.get(w, np.ones(1)) * window.speed.get((each.cluster, w), np.ones(1))
-            carried += of_pools.served_requests[pool, w] / (plan.requests_per_node_h[each.cluster, w] * speed)
-        room = (result.replicas[d] * each.nodes_per_replica) * on[each.cluster] - result.loading_nodes[d]
+            speed = (
+                each.speed
+                * each.waiting_speed.get(w, np.ones(1))
+                * window.speed.get((each.cluster, w), np.ones(1))
+            )
+            carried += of_pools.served_requests[pool, w] / (
+                plan.requests_per_node_h[each.cluster, w] * speed
+            )
+        room = (result.replicas[d] * each.nodes_per_replica) * on[
+            each.cluster
+        ] - result.loading_nodes[d]
         assert np.all(carried <= room + 1e-6)
     assert np.all(held <= whole + 1e-6)
     waiting = np.array([row.sum() for row in result.waiting_requests])
@@ -105,8 +123,13 @@ def test_pools_stay_under_the_cap_and_energy_is_power_times_time(recipe: Recipe)
     result = evaluate_window(plan, window)
     assert plan.site.cap_kw is not None
     hours = result.facility_kw.size
-    nothing = facility_kw(plan, np.zeros(hours), window.hours)  # overhead that runs even with everything off
-    assert np.all(result.facility_kw <= np.maximum(plan.site.cap_kw[:hours] * (1 + 1e-8), nothing * (1 + 1e-12)))
+    nothing = facility_kw(
+        plan, np.zeros(hours), window.hours
+    )  # overhead that runs even with everything off
+    assert np.all(
+        result.facility_kw
+        <= np.maximum(plan.site.cap_kw[:hours] * (1 + 1e-8), nothing * (1 + 1e-12))
+    )
     np.testing.assert_allclose(
         result.facility_kw, facility_kw(plan, result.it_kw.sum(axis=0), window.hours), rtol=1e-12
     )
@@ -131,7 +154,9 @@ def test_given_the_placement_an_hour_is_served_as_a_linear_program_would(recipe:
 @pytest.mark.prove
 @settings(max_examples=1500, deadline=None)
 @given(either)
-def test_given_the_placement_thousands_of_sites_are_served_as_a_linear_program_would(recipe: Recipe) -> None:
+def test_given_the_placement_thousands_of_sites_are_served_as_a_linear_program_would(
+    recipe: Recipe,
+) -> None:
     check_against_programs(recipe)
 
 
@@ -161,7 +186,9 @@ def test_two_windows_are_one(recipe: Recipe, cut: int) -> None:
     late = part(cut, hours, early)
     for name in ("replicas", "loading_nodes", "served_requests", "shed_requests"):
         joined = np.concatenate([getattr(early, name), getattr(late, name)], axis=-1)
-        np.testing.assert_allclose(joined, getattr(whole, name), atol=1e-6 * scale(plan, window), err_msg=name)
+        np.testing.assert_allclose(
+            joined, getattr(whole, name), atol=1e-6 * scale(plan, window), err_msg=name
+        )
 
 
 @settings(max_examples=4)
@@ -170,19 +197,24 @@ def test_neither_names_nor_places_in_the_file_decide_what_is_placed(recipe: Reci
     plan, placement, window = placed_plan(short(recipe))
     assume(any(placement.placed))
     result = evaluate_window(plan, window)
-    clusters, workloads = np.arange(len(plan.clusters))[::-1], np.arange(len(plan.workloads))[::-1]
-    at, of = {int(old): new for new, old in enumerate(clusters)}, len(workloads) - 1
+    clusters = np.arange(len(plan.clusters))[::-1]
+    workloads = np.arange(len(plan.workloads))[::-1]
+    at = {int(old): new for new, old in enumerate(clusters)}
+    of = len(workloads) - 1
     turned = dataclasses.replace(
         plan,
         placement=None,
         clusters=tuple(plan.clusters[c] for c in clusters),
         workloads=tuple(
             dataclasses.replace(
-                plan.workloads[w], cluster_tiers=tuple((at[c],) for c in plan.workloads[w].cluster_order)
+                plan.workloads[w],
+                cluster_tiers=tuple((at[c],) for c in plan.workloads[w].cluster_order),
             )
             for w in workloads
         ),
-        demand=dataclasses.replace(plan.demand, expected_requests_per_s=plan.demand.expected_requests_per_s[workloads]),
+        demand=dataclasses.replace(
+            plan.demand, expected_requests_per_s=plan.demand.expected_requests_per_s[workloads]
+        ),
         requests_per_node_h=plan.requests_per_node_h[np.ix_(clusters, workloads)],
         late_tables=plan.late_tables[np.ix_(clusters, workloads)],
         refused_tables=plan.refused_tables[np.ix_(clusters, workloads)],
@@ -214,10 +246,14 @@ def test_neither_names_nor_places_in_the_file_decide_what_is_placed(recipe: Reci
     np.testing.assert_allclose(served, result.served_requests, atol=tolerance, rtol=1e-6)
 
 
-def two_models(nodes: int, deployments: list[Deployment], chat: float = 0.5, code: float = 0.5) -> Plan:
+def two_models(
+    nodes: int, deployments: list[Deployment], chat: float = 0.5, code: float = 0.5
+) -> Plan:
     """Chat and code on one cluster, each node serving a request a second of either."""
     work = [workload_plan("chat", model="a"), workload_plan("code", model="b")]
-    plan = make_plan([cluster_plan(nodes=nodes)], work, requests_per_s=[chat, code], preferred_utilisation=0.85)
+    plan = make_plan(
+        [cluster_plan(nodes=nodes)], work, requests_per_s=[chat, code], preferred_utilisation=0.85
+    )
     return with_placement(plan, deployments)
 
 
@@ -231,7 +267,9 @@ def test_a_node_that_holds_one_model_serves_no_other() -> None:
         assert result.served_requests[0, :, 0].tolist() == pytest.approx(served)
     shared = two_models(1, [deployment(0, (0,), 0.5), deployment(0, (1,), 0.75)])
     result = evaluate_window(shared, window_of(shared, demand, np.full((1, 3), 1.0)))
-    assert result.served_requests[0, :, 0].tolist() == pytest.approx([1800, 0])  # 1.25 nodes do not fit on one
+    assert result.served_requests[0, :, 0].tolist() == pytest.approx(
+        [1800, 0]
+    )  # 1.25 nodes do not fit on one
     together = two_models(1, [deployment(0, (0, 1), speed=0.8)])
     result = evaluate_window(together, window_of(together, demand, np.full((1, 3), 1.0)))
     assert result.served_requests[0, :, 0].sum() == pytest.approx(0.8 * 3600)
@@ -244,32 +282,44 @@ def test_an_hour_whose_need_passes_what_is_placed_loads_what_it_needs() -> None:
     result = evaluate_window(plan, window_of(plan, demand, np.full((1, 3), 4.0)))
     assert result.replicas.tolist() == [[2, 3, 2], [2, 1, 2]]
     assert result.loading_nodes.tolist() == [[0, 0.25, 0], [0, 0, 0.25]]
-    assert result.served_requests[0, 0].tolist() == pytest.approx([1800, 2.75 * 3600, 1800])  # a quarter hour of one
+    assert result.served_requests[0, 0].tolist() == pytest.approx(
+        [1800, 2.75 * 3600, 1800]
+    )  # a quarter hour of one
     assert result.served_requests[0, 1].tolist() == pytest.approx([1800] * 3)
     assert result.nodes.tolist() == [[4, 4, 4]]
 
 
 def test_what_an_hour_leaves_over_goes_where_the_review_would_have_it() -> None:
     """Of ten nodes the review gives 3 and 7; an hour of 5 nodes' chat leaves code the rest, though it asks for half."""
-    plan = two_models(10, [deployment(0, (0,), load_h=0.0), deployment(0, (1,))], chat=1.7, code=5.1)
+    plan = two_models(
+        10, [deployment(0, (0,), load_h=0.0), deployment(0, (1,))], chat=1.7, code=5.1
+    )
     demand = np.array([[3600.0, 5 * 3600.0], [1800.0, 1800.0]])
     result = evaluate_window(plan, window_of(plan, demand, np.full((1, 2), 10.0)))
     assert result.replicas.tolist() == [[3, 5], [7, 5]]
 
 
 def test_the_review_places_for_the_highest_hour_or_the_mean_of_what_can_wait() -> None:
-    work = [workload_plan("chat"), *(workload_plan(f"in-{h}-h", priority=2, deadline_h=h) for h in (9, 1))]
+    work = [
+        workload_plan("chat"),
+        *(workload_plan(f"in-{h}-h", priority=2, deadline_h=h) for h in (9, 1)),
+    ]
     plan = make_plan(workloads=work, preferred_utilisation=0.8)
     expected = plan.demand.expected_requests_per_s.copy()
     expected[:, 7] = 1.0 + plan.hours  # mean 2
-    plan = dataclasses.replace(plan, demand=dataclasses.replace(plan.demand, expected_requests_per_s=expected))
+    plan = dataclasses.replace(
+        plan, demand=dataclasses.replace(plan.demand, expected_requests_per_s=expected)
+    )
     placement = with_placement(plan, [deployment(0, (w,)) for w in range(3)]).placement
     assert placement is not None
-    assert placement.review_requests[:, 0] == pytest.approx([(1 + plan.hours) * 4500, 2 * 4500, 2 * 4500])
+    assert placement.review_requests[:, 0] == pytest.approx(
+        [(1 + plan.hours) * 4500, 2 * 4500, 2 * 4500]
+    )
 
 
 def test_what_is_placed_is_placed_anew_in_the_hours_in_which_something_changes() -> None:
-    nodes, rate = np.array([[4.0, 4.0, 3.0, 3.0, 3.0], [9.0] * 5]), np.array([[1.0, 1.0, 1.0, 1.0, 0.5]])
+    nodes = np.array([[4.0, 4.0, 3.0, 3.0, 3.0], [9.0] * 5])
+    rate = np.array([[1.0, 1.0, 1.0, 1.0, 0.5]])
     first, stretch = _stretches(nodes, rate, np.ones((3, 1)))
     assert first.tolist() == [0, 2, 4]
     assert stretch.tolist() == [0, 0, 1, 1, 2]
@@ -279,7 +329,9 @@ def test_a_model_that_nobody_asks_for_takes_no_room() -> None:
     """Neither as one of three, nor where it would leave one alone, which any share of a cluster may serve."""
     work = [workload_plan(name) for name in ("chat", "code", "other")]
     held = [deployment(0, (w,)) for w in range(3)]
-    plan = with_placement(make_plan([cluster_plan("a", nodes=2)], work, requests_per_s=[0.0, 0.5, 0.5]), held)
+    plan = with_placement(
+        make_plan([cluster_plan("a", nodes=2)], work, requests_per_s=[0.0, 0.5, 0.5]), held
+    )
     demand = np.array([[0.0], [1800.0], [1800.0]])
     result = evaluate_window(plan, window_of(plan, demand, np.full((1, 1), 2.0)))
     assert result.replicas.tolist() == [[0], [1], [1]]
@@ -292,11 +344,18 @@ def test_models_whose_smallest_replica_is_smaller_are_held_first() -> None:
     """Chat takes one node of the first cluster or three of the second, code two of the first, which has two."""
     clusters = [cluster_plan("a", nodes=2), cluster_plan("b", nodes=3)]
     work = [workload_plan("chat", [0, 1]), workload_plan("code", [0]), workload_plan("other", [1])]
-    held = [deployment(0, (0,)), deployment(0, (1,), 2.0), deployment(1, (0,), 3.0), deployment(1, (2,))]
+    held = [
+        deployment(0, (0,)),
+        deployment(0, (1,), 2.0),
+        deployment(1, (0,), 3.0),
+        deployment(1, (2,)),
+    ]
     plan = with_placement(make_plan(clusters, work, requests_per_s=[0.5] * 3), held)
     assert plan.placement is not None
     assert plan.placement.placed == (True, True)
-    result = evaluate_window(plan, window_of(plan, np.full((3, 1), 1800.0), np.array([[2.0], [3.0]])))
+    result = evaluate_window(
+        plan, window_of(plan, np.full((3, 1), 1800.0), np.array([[2.0], [3.0]]))
+    )
     assert result.replicas[:2, 0].tolist() == [2, 0]
 
 
@@ -308,29 +367,44 @@ def test_a_cluster_that_stands_by_does_so_for_all() -> None:
     plan = with_placement(make_plan(clusters, work, requests_per_s=[1.0, 3.0]), held)
     demand = np.array([[3600.0], [3 * 3600.0]])
     result = evaluate_window(plan, window_of(plan, demand, np.array([[8.0], [4.0]])))
-    assert result.replicas[:, 0].tolist() == [2, 6, 1, 3]  # the first carries both, a quarter and three quarters
+    assert result.replicas[:, 0].tolist() == [
+        2,
+        6,
+        1,
+        3,
+    ]  # the first carries both, a quarter and three quarters
     few = evaluate_window(plan, window_of(plan, demand, np.array([[8.0], [2.0]])))
     assert few.replicas[2:, 0].tolist() == [1, 1]  # half a node is none, and there is one for each
 
 
 def test_every_model_of_a_priority_is_held_before_any_is_held_twice() -> None:
     plan = two_models(2, [deployment(0, (0,)), deployment(0, (1,))], chat=5.0)
-    result = evaluate_window(plan, window_of(plan, np.array([[5 * 3600.0], [360.0]]), np.full((1, 1), 2.0)))
+    result = evaluate_window(
+        plan, window_of(plan, np.array([[5 * 3600.0], [360.0]]), np.full((1, 1), 2.0))
+    )
     assert result.replicas.tolist() == [[1], [1]]
-    first = dataclasses.replace(plan.workloads[1], priority=1)  # but a lower priority waits for all of a higher
+    first = dataclasses.replace(
+        plan.workloads[1], priority=1
+    )  # but a lower priority waits for all of a higher
     plan = with_placement(
         dataclasses.replace(plan, workloads=(plan.workloads[0], first), placement=None),
         [deployment(0, (0,)), deployment(0, (1,))],
     )
-    result = evaluate_window(plan, window_of(plan, np.array([[5 * 3600.0], [360.0]]), np.full((1, 1), 2.0)))
+    result = evaluate_window(
+        plan, window_of(plan, np.array([[5 * 3600.0], [360.0]]), np.full((1, 1), 2.0))
+    )
     assert result.replicas.tolist() == [[2], [0]]
 
 
 def test_an_hour_places_for_what_loading_takes_of_it() -> None:
     """Chat of 4.6 nodes takes five, and of those that load for a fifth of the hour six, of which 4.8 serve."""
     for load_h, replicas in ((0.0, 5), (0.2, 6)):
-        plan = two_models(10, [deployment(0, (0,), load_h=load_h), deployment(0, (1,))], chat=0.5, code=8.0)
-        result = evaluate_window(plan, window_of(plan, np.array([[4.6], [0.5]]) * 3600.0, np.full((1, 1), 10.0)))
+        plan = two_models(
+            10, [deployment(0, (0,), load_h=load_h), deployment(0, (1,))], chat=0.5, code=8.0
+        )
+        result = evaluate_window(
+            plan, window_of(plan, np.array([[4.6], [0.5]]) * 3600.0, np.full((1, 1), 10.0))
+        )
         assert result.replicas[0].tolist() == [replicas]
 
 
@@ -342,16 +416,24 @@ def test_an_hour_that_would_lose_work_to_loading_the_review_is_placed_for_its_ow
     and so has one that would lose less than a hundredth.
     """
     plan = two_models(4, [deployment(0, (0,), load_h=0.5), deployment(0, (1,), load_h=0.5)])
-    chat, code = [4.0, 0.0, 2.0, 0.5, 4.0, 0.0, 4.0, 0.0], [0.0, 2.0, 0.0, 0.5, 0.0, 1.005, 0.0, 1.02]
+    chat = [4.0, 0.0, 2.0, 0.5, 4.0, 0.0, 4.0, 0.0]
+    code = [0.0, 2.0, 0.0, 0.5, 0.0, 1.005, 0.0, 1.02]
     demand = np.array([chat, code]) * 3600.0
     before = np.array([4.0, 0.0])
-    result = evaluate_window(plan, window_of(plan, demand, np.full((1, 8), 4.0), replicas_before=before))
+    result = evaluate_window(
+        plan, window_of(plan, demand, np.full((1, 8), 4.0), replicas_before=before)
+    )
     assert result.replicas[:, :6].tolist() == [[4, 0, 4, 2, 4, 2], [0, 4, 0, 2, 0, 2]]
     assert result.served_requests[0, 0, :4].tolist() == pytest.approx(demand[0, :4].tolist())
-    assert result.served_requests[0, 1, :6].tolist() == pytest.approx([*demand[1, :5].tolist(), 3600.0])
+    assert result.served_requests[0, 1, :6].tolist() == pytest.approx(
+        [*demand[1, :5].tolist(), 3600.0]
+    )
     assert result.served_requests[0, 1, 7] == pytest.approx(demand[1, 7])
     alone = window_of(plan, demand[:, 1:2], np.full((1, 1), 4.0), replicas_before=before)
-    assert evaluate_window(plan, alone).replicas.tolist() == [[0], [4]]  # and the first hour of a window too
+    assert evaluate_window(plan, alone).replicas.tolist() == [
+        [0],
+        [4],
+    ]  # and the first hour of a window too
 
 
 def test_work_leaves_a_cluster_to_others_that_have_no_other() -> None:
@@ -363,7 +445,10 @@ def test_work_leaves_a_cluster_to_others_that_have_no_other() -> None:
     work = [workload_plan("chat", [0, 1]), workload_plan("code", [0])]
     held = [deployment(0, (0,), load_h=0.0), deployment(0, (1,), load_h=0.0), deployment(1, (0,))]
     for priorities in ((0, 0), (0, 1)):
-        named = [dataclasses.replace(each, priority=priority) for each, priority in zip(work, priorities, strict=True)]
+        named = [
+            dataclasses.replace(each, priority=priority)
+            for each, priority in zip(work, priorities, strict=True)
+        ]
         plan = with_placement(make_plan(clusters, named, requests_per_s=[1.0, 0.5]), held)
         for chat, replicas in ((2.0, [0, 2]), (3.0, [1, 1])):
             window = window_of(plan, np.array([[chat], [2.0]]) * 3600.0, np.full((2, 1), 2.0))
@@ -376,7 +461,9 @@ def test_work_leaves_a_cluster_to_others_that_have_no_other() -> None:
 def test_a_model_that_is_hardly_asked_for_has_a_replica_before_another_has_two() -> None:
     """A request of code in two hours, beside chat for two nodes, of which there are two."""
     plan = two_models(2, [deployment(0, (0,), load_h=0.0), deployment(0, (1,), load_h=0.0)])
-    result = evaluate_window(plan, window_of(plan, np.array([[7200.0], [0.5]]), np.full((1, 1), 2.0)))
+    result = evaluate_window(
+        plan, window_of(plan, np.array([[7200.0], [0.5]]), np.full((1, 1), 2.0))
+    )
     assert result.replicas.tolist() == [[1], [1]]
     assert result.served_requests[0, 1].tolist() == pytest.approx([0.5])
 
@@ -384,7 +471,8 @@ def test_a_model_that_is_hardly_asked_for_has_a_replica_before_another_has_two()
 def test_what_idles_in_pools_of_others_goes_before_machines_by_the_hour() -> None:
     """Batch waits in chat's pool on what is owned; both are served by the hour too."""
     rented = cluster_plan(
-        "hourly", rent=RentPlan(usd_per_accelerator_h=np.full(1, 3.0), hourly=hourly_terms(), is_hosted=True)
+        "hourly",
+        rent=RentPlan(usd_per_accelerator_h=np.full(1, 3.0), hourly=hourly_terms(), is_hosted=True),
     )
     work = [
         workload_plan("chat", [0, 1], rented_tiers=1),
@@ -392,7 +480,9 @@ def test_what_idles_in_pools_of_others_goes_before_machines_by_the_hour() -> Non
     ]
     held = [deployment(0, (0,), waiting_speed={1: np.ones(1)}), deployment(0, (1,)), deployment(1, (0,)),
             deployment(1, (1,))]  # fmt: skip
-    placement = with_placement(make_plan([cluster_plan("a"), rented], work, requests_per_s=[1.0, 1.0]), held).placement
+    placement = with_placement(
+        make_plan([cluster_plan("a"), rented], work, requests_per_s=[1.0, 1.0]), held
+    ).placement
     assert placement is not None
     chat, batch = placement.pools.workloads
     at = {d: pool for pool, d in enumerate(placement.pool_deployment) if d is not None}
@@ -403,24 +493,34 @@ def test_what_idles_in_pools_of_others_goes_before_machines_by_the_hour() -> Non
 def test_nobody_makes_way_for_others_of_his_own_priority() -> None:
     """Of chat and code, and of what comes after both: less is left of one, of one at the other's cost, of the third."""
     work = [workload_plan("chat"), workload_plan("code"), workload_plan("other", priority=1)]
-    placement = with_placement(make_plan(workloads=work), [deployment(0, (w,)) for w in range(3)]).placement
+    placement = with_placement(
+        make_plan(workloads=work), [deployment(0, (w,)) for w in range(3)]
+    ).placement
     assert placement is not None
     nothing = np.zeros((3, 1))
     hours = HourlyReplacement(placement, {}, nothing[:1], nothing, nothing)
-    before = np.array([[2.0, 0.0, 5.0], [2.0, 0.0, 5.0], [2.0, 0.0, 5.0], [2.0, 0.0, 5.0], [2.0, 0.0, 5.0]]).T
-    after = np.array([[1.0, 0.0, 5.0], [1.0, 0.5, 5.0], [1.0, 0.0, 9.0], [2.0, 0.0, 4.0], [3.0, 0.0, 0.0]]).T
+    before = np.array(
+        [[2.0, 0.0, 5.0], [2.0, 0.0, 5.0], [2.0, 0.0, 5.0], [2.0, 0.0, 5.0], [2.0, 0.0, 5.0]]
+    ).T
+    after = np.array(
+        [[1.0, 0.0, 5.0], [1.0, 0.5, 5.0], [1.0, 0.0, 9.0], [2.0, 0.0, 4.0], [3.0, 0.0, 0.0]]
+    ).T
     assert hours._is_less(after, before).tolist() == [True, False, True, True, False]
     assert not hours._is_less(before, before).any()
 
 
-def test_what_is_held_stays_where_work_routed_in_another_order_fits_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_held_stays_where_work_routed_in_another_order_fits_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Of 100 requests 50 find no room in the first order and none is left in the second: nothing is loaded for them."""
     work = [workload_plan("chat", [0, 1]), workload_plan("code", [0])]
     clusters = [cluster_plan("a", nodes=2), cluster_plan("b", nodes=2)]
     held = [deployment(0, (0,)), deployment(0, (1,)), deployment(1, (0,))]
     placement = with_placement(make_plan(clusters, work), held).placement
     assert placement is not None
-    hours = HourlyReplacement(placement, {}, np.full((2, 1), 2.0), np.full((2, 1), 100.0), np.full((2, 1), 100.0))
+    hours = HourlyReplacement(
+        placement, {}, np.full((2, 1), 2.0), np.full((2, 1), 100.0), np.full((2, 1), 100.0)
+    )
     assert len(hours.orders) == 2
     for lost, kept in (([50.0, 0.0], True), ([50.0, 50.0], False)):  # by order
         tried = iter([*lost, 50.0, 0.0])  # what is held in both orders, and what is placed in both
@@ -452,7 +552,9 @@ def serves_less_with_more(seed: int) -> bool:
     # In hours without demand at the end what waits is served or expires: it is neither served nor lost before.
     demand = np.pad(window.demand_requests, ((0, 0), (0, max(recipe.deadlines))))
     nodes = np.ceil(window.nodes.max(axis=1, keepdims=True)) + 0.0 * demand[:1]
-    few = dataclasses.replace(window, demand_requests=demand, nodes=nodes, speed={}, lit_fraction=None)
+    few = dataclasses.replace(
+        window, demand_requests=demand, nodes=nodes, speed={}, lit_fraction=None
+    )
     added = np.zeros_like(nodes)
     added[random.integers(len(nodes))] = random.integers(1, 6)
     many = dataclasses.replace(few, nodes=nodes + added)
@@ -489,7 +591,9 @@ def test_what_can_wait_uses_what_idles_and_an_hour_that_is_short_of_it_makes_roo
     what cannot wait is at 85%.
     """
     work = [workload_plan("chat"), workload_plan("batch", priority=2, deadline_h=24)]
-    plan = make_plan([cluster_plan(nodes=4)], work, requests_per_s=[3.4, 1.5], preferred_utilisation=0.85)
+    plan = make_plan(
+        [cluster_plan(nodes=4)], work, requests_per_s=[3.4, 1.5], preferred_utilisation=0.85
+    )
     demand = np.array([[4.0] * 12 + [1.0] * 12, [1.5] * 24]) * 3600.0
     for idle, replicas, served in (({1: np.full(1, 0.8)}, [4, 0], 3 * 0.8), ({}, [2, 2], 2.0)):
         held = [deployment(0, (0,), waiting_speed=idle), deployment(0, (1,), load_h=0.0)]
@@ -514,7 +618,9 @@ def test_work_finds_the_cluster_with_room_for_its_model() -> None:
 def test_requests_for_fine_tunes_that_are_held_nowhere_are_shed() -> None:
     """Four nodes hold all fine-tunes: three hold three in four, and on five the fifth is of use too."""
     for nodes, load, served in ((3, 2.0, 1.5), (4, 3.9, 3.9), (5, 4.9, 4.9)):
-        plan = make_plan([cluster_plan(nodes=nodes)], [workload_plan("tenants")], requests_per_s=[load])
+        plan = make_plan(
+            [cluster_plan(nodes=nodes)], [workload_plan("tenants")], requests_per_s=[load]
+        )
         plan = with_placement(plan, [deployment(0, (0,), least_replicas=4)])
         window = window_of(plan, np.full((1, 1), load * 3600), np.full((1, 1), float(nodes)))
         result = evaluate_window(plan, window)
@@ -528,16 +634,22 @@ def test_where_one_cluster_serves_any_share_no_fine_tune_is_held_nowhere() -> No
     """Four replicas hold all fine-tunes: the first cluster has one node, the second has room for all."""
     clusters = [cluster_plan("a", nodes=1), cluster_plan("b", nodes=1000)]
     held = [deployment(c, (0,), least_replicas=4) for c in range(2)]
-    plan = with_placement(make_plan(clusters, [workload_plan("tuned", [0, 1])], requests_per_s=[2.0]), held)
+    plan = with_placement(
+        make_plan(clusters, [workload_plan("tuned", [0, 1])], requests_per_s=[2.0]), held
+    )
     assert plan.placement is not None
     assert plan.placement.placed == (True, True)
-    result = evaluate_window(plan, window_of(plan, np.full((1, 1), 7200.0), np.array([[1.0], [1000.0]])))
+    result = evaluate_window(
+        plan, window_of(plan, np.full((1, 1), 7200.0), np.array([[1.0], [1000.0]]))
+    )
     assert result.shed_requests.sum() == 0.0
 
 
 def test_a_node_out_for_part_of_an_hour_keeps_its_model() -> None:
     plan = two_models(2, [deployment(0, (0,)), deployment(0, (1,))])
-    result = evaluate_window(plan, window_of(plan, np.full((2, 3), 1800.0), np.array([[2.0, 1.5, 2.0]])))
+    result = evaluate_window(
+        plan, window_of(plan, np.full((2, 3), 1800.0), np.array([[2.0, 1.5, 2.0]]))
+    )
     assert result.replicas.tolist() == [[1, 1, 1], [1, 1, 1]]
     assert result.loading_nodes.sum() == 0.0
 
@@ -546,7 +658,8 @@ def test_a_large_cluster_is_placed_as_a_small_one_is() -> None:
     """A thousand nodes hold a hundred times the replicas of ten, for a hundred times the work."""
     replicas = []
     for nodes in (10, 1000):
-        work, rates = [workload_plan(name) for name in ("chat", "code")], [0.3 * nodes, 0.1 * nodes]
+        work = [workload_plan(name) for name in ("chat", "code")]
+        rates = [0.3 * nodes, 0.1 * nodes]
         plan = make_plan([cluster_plan(nodes=nodes)], work, requests_per_s=rates)
         plan = with_placement(plan, [deployment(0, (0,)), deployment(0, (1,))])
         assert plan.placement is not None
@@ -559,7 +672,9 @@ def test_a_large_cluster_is_placed_as_a_small_one_is() -> None:
 
 
 def test_one_model_alone_is_counted_in_whole_replicas_of_its_highest_hour() -> None:
-    plan = with_placement(make_plan([cluster_plan(nodes=1000)], requests_per_s=[300.0]), [deployment(0, (0,))])
+    plan = with_placement(
+        make_plan([cluster_plan(nodes=1000)], requests_per_s=[300.0]), [deployment(0, (0,))]
+    )
     assert plan.placement is not None
     assert plan.placement.placed == (False,)
     demand = np.full((1, plan.hours), 300.2 * 3600)
@@ -573,7 +688,9 @@ def test_fine_tunes_that_nobody_asks_for_take_no_nodes() -> None:
     """Three replicas hold them all, or none does: two nodes of work leave four, which go to what is asked for."""
     work = [workload_plan(name) for name in ("tuned", "chat", "code")]
     plan = make_plan([cluster_plan(nodes=6)], work, requests_per_s=[0.0, 1.0, 1.0])
-    plan = with_placement(plan, [deployment(0, (0,), least_replicas=3), deployment(0, (1,)), deployment(0, (2,))])
+    plan = with_placement(
+        plan, [deployment(0, (0,), least_replicas=3), deployment(0, (1,)), deployment(0, (2,))]
+    )
     window = window_of(plan, np.array([[0.0], [1.0], [1.0]]) * 3600.0, np.full((1, 1), 6.0))
     result = evaluate_window(plan, window)
     assert result.replicas is not None

@@ -37,12 +37,20 @@ def drain(world: SimulationContext) -> Steps:
 
 def test_a_process_that_does_nothing_changes_nothing() -> None:
     """The fast kernel without it, the shop inside the clock with it: the same outages, months and money."""
-    for change in ({}, {"clusters": {"h200": {"retire": "2026-02-10"}}, "reliability": {"spare_fraction": 0.1}}):
+    for change in (
+        {},
+        {"clusters": {"h200": {"retire": "2026-02-10"}}, "reliability": {"spare_fraction": 0.1}},
+    ):
         plan = plan_of(change)
         (plain, one), (open_run, other) = run_engine(plan, 3), run_engine(plan, 3, processes=[idle])
         assert_same_months(one, other)
-        ended = [[o for o in run.shop.outages() if o.end_h < plan.hours] for run in (plain, open_run)]
-        lost = [[(o.start_h, o.end_h, o.node, o.cause, o.severity) for o in outages] for outages in ended]
+        ended = [
+            [o for o in run.shop.outages() if o.end_h < plan.hours] for run in (plain, open_run)
+        ]
+        lost = [
+            [(o.start_h, o.end_h, o.node, o.cause, o.severity) for o in outages]
+            for outages in ended
+        ]
         assert len(lost[0]) > 10
         assert sum(o.accelerators for o in ended[0]) == sum(o.accelerators for o in ended[1])
         assert set(lost[0]) == set(lost[1])
@@ -95,7 +103,9 @@ def test_a_process_sees_the_last_month_and_orders_and_retires_by_it() -> None:
     result = simulate(scenario_of(QUIET), processes=[review])
     timeline = result.timeline_monthly(clusters=True)
     for name in ("h200", "mi325x"):
-        told = timeline.query(f"month == '2026-01-01' and cluster == '{name}'").utilisation_fraction.iloc[0]
+        told = timeline.query(
+            f"month == '2026-01-01' and cluster == '{name}'"
+        ).utilisation_fraction.iloc[0]
         assert seen[0].utilisation[name] == pytest.approx(told)
     assert seen[1] == 1
     assert [purchase.nodes for purchase in result.run.log.purchases] == [4, 3, 2]
@@ -121,7 +131,10 @@ def test_random_numbers_are_its_own() -> None:
         yield world.timeout(1.0)
 
     plan = plan_of()
-    (_, alone), (_, beside) = run_engine(plan, 5, processes=[idle]), run_engine(plan, 5, processes=[idle, gambler])
+    (_, alone), (_, beside) = (
+        run_engine(plan, 5, processes=[idle]),
+        run_engine(plan, 5, processes=[idle, gambler]),
+    )
     np.testing.assert_array_equal(alone.served_requests, beside.served_requests)
     run_engine(plan, 5, processes=[gambler])
     run_engine(plan, 6, processes=[gambler])
@@ -149,13 +162,22 @@ def wrong_cluster(world: SimulationContext) -> Steps:
 @pytest.mark.parametrize(
     ("process", "words"),
     [
-        (throws, ("test_processes:throws failed at hour 5", "ZeroDivisionError: by nothing", "test_processes.py:")),
+        (
+            throws,
+            (
+                "test_processes:throws failed at hour 5",
+                "ZeroDivisionError: by nothing",
+                "test_processes.py:",
+            ),
+        ),
         (yields_nothing, ("is not a process",)),
         (yields_a_number, ("yielded 5",)),
         (wrong_cluster, ("no cluster is called 'h2000'", "did you mean h200?")),
     ],
 )
-def test_one_that_fails_ends_the_run_with_its_name_and_line(process: Process, words: tuple[str, ...]) -> None:
+def test_one_that_fails_ends_the_run_with_its_name_and_line(
+    process: Process, words: tuple[str, ...]
+) -> None:
     with pytest.raises(ScenarioError) as caught:
         run_engine(plan_of(QUIET), 1, processes=[process])
     for word in words:
@@ -189,7 +211,16 @@ def test_the_command_line_runs_one_or_refuses_it_whole(
         return f"processes=[{{file: {file}, function: {function}}}]"
 
     for out in ("a", "b"):
-        given = ("--set", named("weekly"), "--allow-code", "--out", out, "--replications", "2", "-q")
+        given = (
+            "--set",
+            named("weekly"),
+            "--allow-code",
+            "--out",
+            out,
+            "--replications",
+            "2",
+            "-q",
+        )
         assert planner("run", scenario, *given).code == 0
     events = (tmp_path / "a" / "events.csv").read_text()
     assert events.count(",process,round,") == 12
@@ -198,7 +229,10 @@ def test_the_command_line_runs_one_or_refuses_it_whole(
     refused = planner("run", scenario, "--set", named("weekly"), "--out", "c")
     refused.refused("own_rounds.py is code", "processes[0].file", "--allow-code runs it")
     for override, words in (
-        (named("broken"), ("own_rounds:broken failed at hour 1", "own_rounds.py:11", "RuntimeError: no")),
+        (
+            named("broken"),
+            ("own_rounds:broken failed at hour 1", "own_rounds.py:11", "RuntimeError: no"),
+        ),
         (named("missing"), ("cannot load the process own_rounds:missing", "KeyError")),
         (named("f", "no_such.py"), ("no_such.py",)),
         ("processes=[{function: nobodys}]", ("cannot load the process nobodys",)),
@@ -214,7 +248,9 @@ def test_every_command_that_simulates_runs_a_scenario_s_process(
     write(MODULE, "own_rounds.py")
     own = write(tiny + "processes: [{file: own_rounds.py, function: weekly}]\n", "own.yaml")
     plain = write(tiny.replace("name: ", "name: plain-", 1), "plain.yaml")
-    study = write(f"name: s\nscenarios: {{own: {{extends: {own.name}}}}}\nscramblings: 4\n", "study.yaml")
+    study = write(
+        f"name: s\nscenarios: {{own: {{extends: {own.name}}}}}\nscramblings: 4\n", "study.yaml"
+    )
     for command, *words in (
         ("compare", plain, own, "--replications", "1"),
         ("sweep", own, "--vary", "clusters.h200.nodes=2,3"),
@@ -223,7 +259,9 @@ def test_every_command_that_simulates_runs_a_scenario_s_process(
     ):
         out = () if command == "validate" else ("--out", command)
         assert planner(command, *words, "--allow-code", *out, "-q").code == 0
-        planner(command, *words, *out[:1], *(["again"] if out else []), "-q").refused("--allow-code")
+        planner(command, *words, *out[:1], *(["again"] if out else []), "-q").refused(
+            "--allow-code"
+        )
     assert ",process,round," in (tmp_path / "compare" / "events.csv").read_text()
 
 
@@ -249,15 +287,21 @@ def test_a_process_slows_curtails_reprices_and_adds_demand_under_its_own_name() 
 
     scenario = scenario_of(QUIET)
     plain = simulate(scenario, processes=[idle])
-    busy, slow, dark, dear = (simulate(scenario, processes=[one]) for one in (busier, slower, darker, dearer))
+    busy, slow, dark, dear = (
+        simulate(scenario, processes=[one]) for one in (busier, slower, darker, dearer)
+    )
     more = busy.monthly.demand_requests - plain.monthly.demand_requests
     assert more.sum(axis=0) == pytest.approx([50.0 * 36.5 * 3600.0, 0.0])
 
     # Half as fast: what is served in those hours takes twice the nodes, and half of them work for nothing.
     lost = slow.monthly.process_node_h.sum(axis=0)
-    assert lost[0] == pytest.approx(0.5 * slow.run.windows[0].busy_nodes[0, 100:148].sum(), rel=1e-6)
+    assert lost[0] == pytest.approx(
+        0.5 * slow.run.windows[0].busy_nodes[0, 100:148].sum(), rel=1e-6
+    )
     assert lost[1] == 0.0
-    assert slow.losses().filter(regex="lost_to_(failures|software)").to_numpy().sum() == pytest.approx(0.0)
+    assert slow.losses().filter(
+        regex="lost_to_(failures|software)"
+    ).to_numpy().sum() == pytest.approx(0.0)
     rows = slow.events().query("event == 'process'")
     assert rows.lost_node_h.sum() == pytest.approx(lost.sum())
     assert set(rows.cause) == {"slowed"}
@@ -266,13 +310,24 @@ def test_a_process_slows_curtails_reprices_and_adds_demand_under_its_own_name() 
     assert capped.max() <= 0.6 * plain.run.windows[0].facility_kw[24:72].min() * (1.0 + 1e-6)
 
     def paid(result: Any, account: str) -> Any:
-        return result.ledger_table().query(f"account == '{account}'").groupby("month").amount_usd.sum()
+        return (
+            result.ledger_table().query(f"account == '{account}'").groupby("month").amount_usd.sum()
+        )
 
-    assert (paid(dear, "energy") / paid(plain, "energy")).tolist() == pytest.approx([1.0, 1.5], rel=1e-4)
-    assert (paid(dear, "cooling") / paid(plain, "cooling")).tolist() == pytest.approx([1.0, 0.5], rel=1e-4)
+    assert (paid(dear, "energy") / paid(plain, "energy")).tolist() == pytest.approx(
+        [1.0, 1.5], rel=1e-4
+    )
+    assert (paid(dear, "cooling") / paid(plain, "cooling")).tolist() == pytest.approx(
+        [1.0, 0.5], rel=1e-4
+    )
 
     overwhelmed = scenario_of(QUIET, {"workloads": {"chat": {"requests_per_s": 1200}}})
-    missed = simulate(overwhelmed, processes=[darker]).slo_misses().groupby("cause").missed_requests.sum()
+    missed = (
+        simulate(overwhelmed, processes=[darker])
+        .slo_misses()
+        .groupby("cause")
+        .missed_requests.sum()
+    )
     before = simulate(overwhelmed).slo_misses().groupby("cause").missed_requests.sum()
     assert missed["process"] > 0.0 == before["process"]
     assert missed["power_cap"] == 0.0
@@ -283,16 +338,24 @@ def test_a_process_slows_curtails_reprices_and_adds_demand_under_its_own_name() 
     ("call", "words"),
     [
         (lambda world: world.slow("h200", 0.0, 5), "0.0 is no fraction of speed"),
-        (lambda world: world.slow("h200", 0.5, 5, "chats"), "no workload is called 'chats'; did you mean chat?"),
+        (
+            lambda world: world.slow("h200", 0.5, 5, "chats"),
+            "no workload is called 'chats'; did you mean chat?",
+        ),
         (lambda world: world.curtail(-1.0, 5), "-1.0 kW is no limit"),
         (lambda world: world.add_demand("chat", 1.0, 0.0), "0.0 hours from now"),
         (lambda world: world.add_demand("chat", float("inf"), 5), "inf requests/s cannot be added"),
         (lambda world: world.reprice("energy", float("inf")), "inf is no factor of a price"),
         (lambda world: sys.exit(0), "failed at hour 1: SystemExit: 0"),
-        (lambda world: world.reprice("enrgy", 2.0), "no price is of the account 'enrgy'; did you mean energy?"),
+        (
+            lambda world: world.reprice("enrgy", 2.0),
+            "no price is of the account 'enrgy'; did you mean energy?",
+        ),
     ],
 )
-def test_what_no_process_can_do_is_refused(call: Callable[[SimulationContext], None], words: str) -> None:
+def test_what_no_process_can_do_is_refused(
+    call: Callable[[SimulationContext], None], words: str
+) -> None:
     def wrong(world: SimulationContext) -> Steps:
         yield world.timeout(1.0)
         call(world)

@@ -30,7 +30,9 @@ def test_requests_in_time_are_of_those_settled() -> None:
     """Ten come, four wait: three are served, one late; three are refused, of which two are rented for."""
     shed = quantities.shed_requests(array(3.0), array(2.0))
     settled = quantities.settled_requests(array(3.0), array(3.0))
-    assert quantities.attainment(quantities.missed_requests(array(1.0), shed), settled) == pytest.approx(4 / 6)
+    assert quantities.attainment(
+        quantities.missed_requests(array(1.0), shed), settled
+    ) == pytest.approx(4 / 6)
     assert quantities.shed_share(array(150.0), array(1000.0)) == pytest.approx(0.15)
     assert quantities.shed_requests(array(1.0), array(1.0 + 1e-12)) == 0.0
     assert np.isnan(quantities.attainment(array(0.0), array(0.0)))
@@ -48,7 +50,9 @@ def test_what_became_of_node_hours_sums_to_them() -> None:
 
 
 def test_a_failure_takes_its_group_s_part_of_a_node() -> None:
-    assert quantities.failure_node_h(np.array([6.0]), np.array([2]), np.array([8.0])).tolist() == [1.5]
+    assert quantities.failure_node_h(np.array([6.0]), np.array([2]), np.array([8.0])).tolist() == [
+        1.5
+    ]
 
 
 def test_the_part_of_an_hour_between_two_moments() -> None:
@@ -66,7 +70,9 @@ def test_incidents_share_a_loss_by_the_logarithm_of_their_speeds() -> None:
 
 def test_the_usual_mix_gives_workloads_the_nodes_they_ask_for() -> None:
     """4 requests at 2 a node take two nodes, 3 at 1 take three: two of five carry 2 · 100, three 1000 tokens."""
-    rates = np.array([[2.0, 1.0], [5.0, 0.0], [0.0, 0.0]])  # the second serves the first workload alone, the third none
+    rates = np.array(
+        [[2.0, 1.0], [5.0, 0.0], [0.0, 0.0]]
+    )  # the second serves the first workload alone, the third none
     found = quantities.usual_tokens_per_node_h(rates, array(4.0, 3.0), array(100.0, 1000.0))
     assert found == pytest.approx([(2 * 200 + 3 * 1000) / 5, 500.0, 0.0])
 
@@ -78,20 +84,25 @@ def test_machine_time_is_requests_over_their_rate() -> None:
 
 
 @given(st.lists(st.tuples(*[st.integers(0, 50)] * 3), min_size=1, max_size=4))
-def test_shares_follow_the_first_weights_that_are_not_all_zero(tables: list[tuple[int, int, int]]) -> None:
+def test_shares_follow_the_first_weights_that_are_not_all_zero(
+    tables: list[tuple[int, int, int]],
+) -> None:
     chosen = next((table for table in tables if sum(table)), (1, 1, 1))
     expected = [float(Fraction(weight, sum(chosen))) for weight in chosen]
     assert quantities.shares(*(array(*table) for table in tables)) == pytest.approx(expected)
 
 
 def test_shares_are_decided_row_by_row() -> None:
-    first, second = np.array([[1.0, 3.0], [0.0, 0.0], [0.0, 0.0]]), np.array([[9.0, 1.0], [9.0, 1.0], [0.0, 0.0]])
+    first = np.array([[1.0, 3.0], [0.0, 0.0], [0.0, 0.0]])
+    second = np.array([[9.0, 1.0], [9.0, 1.0], [0.0, 0.0]])
     assert quantities.shares(first, second).tolist() == [[0.25, 0.75], [0.9, 0.1], [0.5, 0.5]]
 
 
 def test_what_is_refused_would_take_as_much_machine_time_as_what_is_served() -> None:
     """Ten accelerators serve 80 tokens and refuse 40: all of it would take fifteen."""
-    found = quantities.needed(array(10.0, 10.0, 0.0, 0.0), array(80.0, 80.0, 0.0, 5.0), array(40.0, 0.0, 7.0, 0.0))
+    found = quantities.needed(
+        array(10.0, 10.0, 0.0, 0.0), array(80.0, 80.0, 0.0, 5.0), array(40.0, 0.0, 7.0, 0.0)
+    )
     assert found[:2].tolist() == [15.0, 10.0]
     assert np.isnan(found[2])
     assert found[3] == 0.0

@@ -12,7 +12,10 @@ from planner.run.simulate import run_engine, simulate
 from planner.scenario.scenario import Scenario
 from tests.engine.worlds import QUIET, SHARED, merged, plan_of, scenario_from
 
-STEADY: dict[str, Any] = {"load_profile": {"peak_to_mean": 1.0, "weekend_fraction": 1.0}, "noise": {"sigma": 0}}
+STEADY: dict[str, Any] = {
+    "load_profile": {"peak_to_mean": 1.0, "weekend_fraction": 1.0},
+    "noise": {"sigma": 0},
+}
 TOKENS = {"input": {"mean": 1200, "p95": 4000}, "output": {"mean": 300, "p95": 900}}
 
 
@@ -27,7 +30,12 @@ def two_pools(big: str, small: str, small_per_s: float = 900) -> dict[str, Any]:
         "start": "2026-01-01",
         "horizon_months": 1,
         "workloads": {
-            name: {"model": model[kind], "requests_per_s": rates[kind], "lengths": TOKENS, "slo": slo[kind]}
+            name: {
+                "model": model[kind],
+                "requests_per_s": rates[kind],
+                "lengths": TOKENS,
+                "slo": slo[kind],
+            }
             | precision[kind]
             | STEADY
             for kind, name in (("big", big), ("small", small))
@@ -45,7 +53,9 @@ def test_a_name_sheds_nothing() -> None:
     for big, small in (("big", "small"), ("z-big", "a-small")):
         result = simulate(scenario_from(merged(two_pools(big, small), QUIET)))
         missed.append(result.missed_requests()[0] / result.settled_requests()[0])
-        assert result.shed_requests().sum() < 1e-4 * result.settled_requests().sum()  # while the first weights load
+        assert (
+            result.shed_requests().sum() < 1e-4 * result.settled_requests().sum()
+        )  # while the first weights load
     assert missed[0].tolist() == missed[1].tolist()
     assert missed[0].max() < 0.01
 
@@ -55,7 +65,9 @@ def test_no_cluster_is_crowded_while_a_paid_one_stands_idle(share: float) -> Non
     """One pool is filled to 85% and the other takes the rest; beyond, both are as full, and requests in time."""
 
     def work(per_s: float) -> Scenario:
-        return scenario_from(merged(two_pools("big", "small", per_s), {"workloads": {"big": None}}, QUIET))
+        return scenario_from(
+            merged(two_pools("big", "small", per_s), {"workloads": {"big": None}}, QUIET)
+        )
 
     nodes = np.array([10.0, 30.0])
     whole_per_s = float(nodes @ build_plan(work(1.0)).requests_per_node_h[:, 0, 0]) / 3600.0
@@ -78,9 +90,17 @@ def test_buying_under_a_cap_does_not_lower_what_is_served() -> None:
         "clusters": {"h200": SHARED | {"nodes": 6}, "mi325x": None},
         "site": {"facility_power_cap_kw": 85, "outages_per_year": 0},
     }
-    rule = {"when": "slo_miss_above", "threshold_fraction": 0.01, "cluster": "h200", "nodes": 2, "months": 1}
+    rule = {
+        "when": "slo_miss_above",
+        "threshold_fraction": 0.01,
+        "cluster": "h200",
+        "nodes": 2,
+        "months": 1,
+    }
     buying = {"expansion": {"rules": [rule | {"lead_weeks": 4, "cooldown_months": 0}]}}
-    (_, plain), (run, grown) = (run_engine(plan_of(QUIET, growing, more), 1) for more in ({}, buying))
+    (_, plain), (run, grown) = (
+        run_engine(plan_of(QUIET, growing, more), 1) for more in ({}, buying)
+    )
     assert plain.shed_requests[-1].sum() > 0.0
     assert len(run.log.purchases) > 1
     served = [monthly.served_requests.sum(axis=(1, 2)) for monthly in (plain, grown)]

@@ -43,7 +43,9 @@ def fleets(draw: st.DrawFn) -> dict[str, Any]:
     def cluster(accelerator: str) -> dict[str, Any]:
         return SHARED | {"accelerator": accelerator, "nodes": draw(st.sampled_from([8, 30, 60]))}
 
-    parts = draw(st.lists(st.sampled_from(["H200", "MI325X", "B200"]), min_size=1, max_size=3, unique=True))
+    parts = draw(
+        st.lists(st.sampled_from(["H200", "MI325X", "B200"]), min_size=1, max_size=3, unique=True)
+    )
     return {
         **QUIET, "name": "scaled", "start": "2026-01-01", "horizon_months": 1, "router_pool": "node",
         "workloads": {f"w{n}": load() for n in range(draw(st.integers(1, 3)))},
@@ -52,7 +54,10 @@ def fleets(draw: st.DrawFn) -> dict[str, Any]:
 
 
 def times(scale: int, world: dict[str, Any]) -> dict[str, Any]:
-    loads = {n: {**w, "requests_per_s": scale * w["requests_per_s"]} for n, w in world["workloads"].items()}
+    loads = {
+        n: {**w, "requests_per_s": scale * w["requests_per_s"]}
+        for n, w in world["workloads"].items()
+    }
     return {
         **world,
         "workloads": loads,
@@ -63,21 +68,32 @@ def times(scale: int, world: dict[str, Any]) -> dict[str, Any]:
 def figures(result: RunResult) -> tuple[float, float, float, float]:
     """Energy, tokens served, cost per token and SLO attainment."""
     tokens = float(result.tokens(result.monthly.served_requests).sum())
-    missed, settled = result.missed_requests().sum(), result.settled_requests().sum()
+    missed = result.missed_requests().sum()
+    settled = result.settled_requests().sum()
     cents = float(result.cost_cents().sum())
-    return float(result.monthly.facility_kwh.sum()), tokens, cents / tokens, float(1.0 - missed / settled)
+    return (
+        float(result.monthly.facility_kwh.sum()),
+        tokens,
+        cents / tokens,
+        float(1.0 - missed / settled),
+    )
 
 
 def lump(plan: Plan) -> float:
     """By how much figures per unit of scale may differ: one replica of a cluster, and at least a hundredth."""
     assert plan.placement is not None
-    replicas = [held.nodes_per_replica / plan.clusters[held.cluster].nodes for held in plan.placement.deployments]
+    replicas = [
+        held.nodes_per_replica / plan.clusters[held.cluster].nodes
+        for held in plan.placement.deployments
+    ]
     return max(0.01, *replicas)
 
 
 @settings(max_examples=EXAMPLES)
 @given(fleets(), st.sampled_from([2, 10]))
-def test_so_many_times_the_traffic_and_nodes_are_so_many_times_the_same(world: dict[str, Any], scale: int) -> None:
+def test_so_many_times_the_traffic_and_nodes_are_so_many_times_the_same(
+    world: dict[str, Any], scale: int
+) -> None:
     runs = [simulate(scenario_from({**of, **UNSTAFFED})) for of in (world, times(scale, world))]
     one, many = map(figures, runs)
     within = lump(runs[0].plan)
@@ -90,16 +106,24 @@ def test_so_many_times_the_traffic_and_nodes_are_so_many_times_the_same(world: d
 @pytest.mark.parametrize("scale", [2, 10])
 def test_people_are_rounded_up_once(scale: int) -> None:
     """Their cost is at most that of one engineer and one operator more than so many times as much, and never less."""
-    load = {"model": MODELS[0], "requests_per_s": 20, "lengths": {"input": {"mean": 300}, "output": {"mean": 200}}}
+    load = {
+        "model": MODELS[0],
+        "requests_per_s": 20,
+        "lengths": {"input": {"mean": 300}, "output": {"mean": 200}},
+    }
     world = {
         **QUIET, "name": "people", "start": "2026-01-01", "horizon_months": 1, "router_pool": "node",
         "workloads": {"chat": load}, "clusters": {"h200": SHARED | {"accelerator": "H200", "nodes": 100}},
     }  # fmt: skip
     (one, bare_one), (many, bare_many) = (
-        [float(simulate(scenario_from({**of, **staff})).cost_cents().sum()) for staff in ({}, UNSTAFFED)]
+        [
+            float(simulate(scenario_from({**of, **staff})).cost_cents().sum())
+            for staff in ({}, UNSTAFFED)
+        ]
         for of in (world, times(scale, world))
     )
-    people, more = one - bare_one, many - bare_many
+    people = one - bare_one
+    more = many - bare_many
     month = 31 / 365 * 100 * (280_000.0 + 150_000.0)
     assert people > 0.0
     assert scale * (people - 1.01 * month) <= more <= scale * people

@@ -18,24 +18,33 @@ moderate = st.floats(-100.0, 100.0, width=32)
 
 
 def looped(step: Floats, lower: Floats, upper: Floats, start: float) -> Floats:
-    reached, out = start, []
+    reached = start
+    out = []
     for a, low, high in zip(step, lower, upper, strict=True):
         reached = min(max(reached + a, low), high)
         out.append(reached)
     return np.array(out)
 
 
-@given(st.integers(1, 70).flatmap(lambda n: hnp.arrays(np.float64, (3, n), elements=moderate)), moderate)
+@given(
+    st.integers(1, 70).flatmap(lambda n: hnp.arrays(np.float64, (3, n), elements=moderate)),
+    moderate,
+)
 def test_the_scan_is_the_loop(arrays: Floats, start: float) -> None:
     step = arrays[0]
-    lower, upper = np.minimum(arrays[1], arrays[2]), np.maximum(arrays[1], arrays[2])
-    np.testing.assert_allclose(clamp_scan(step, lower, upper, start), looped(step, lower, upper, start), atol=1e-9)
+    lower = np.minimum(arrays[1], arrays[2])
+    upper = np.maximum(arrays[1], arrays[2])
+    np.testing.assert_allclose(
+        clamp_scan(step, lower, upper, start), looped(step, lower, upper, start), atol=1e-9
+    )
 
 
 def test_without_bounds_the_scan_is_a_running_sum() -> None:
     step = np.random.default_rng(1).normal(size=1000)
     wide = np.full(1000, 1e9)
-    np.testing.assert_allclose(clamp_scan(step, -wide, wide, 5.0), 5.0 + np.cumsum(step), rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(
+        clamp_scan(step, -wide, wide, 5.0), 5.0 + np.cumsum(step), rtol=1e-9, atol=1e-9
+    )
 
 
 def test_with_a_floor_of_zero_the_scan_is_the_reflection_map() -> None:
@@ -48,14 +57,18 @@ def test_with_a_floor_of_zero_the_scan_is_the_reflection_map() -> None:
 
 
 def test_the_scan_leaves_its_arguments_alone() -> None:
-    step, lower, upper = np.ones(8), np.zeros(8), np.full(8, 3.0)
+    step = np.ones(8)
+    lower = np.zeros(8)
+    upper = np.full(8, 3.0)
     clamp_scan(step, lower, upper, 0.0)
     assert step.tolist() == [1.0] * 8
     assert lower.tolist() == [0.0] * 8
     assert upper.tolist() == [3.0] * 8
 
 
-def brute(times: list[float], deltas: list[float], first: int, hours: int, start: float = 0.0) -> Floats:
+def brute(
+    times: list[float], deltas: list[float], first: int, hours: int, start: float = 0.0
+) -> Floats:
     """Integrate a step function hour by hour between its jumps."""
     means = []
     for hour in range(first, first + hours):
@@ -73,13 +86,18 @@ jumps = st.lists(st.tuples(st.floats(0.0, 60.0), st.floats(-5.0, 5.0)), max_size
 
 @given(jumps, st.integers(1, 40))
 def test_steps_by_hour_in_two_windows_is_one(pairs: list[tuple[float, float]], cut: int) -> None:
-    times, levels = np.array(sorted(t for t, _ in pairs)), np.array([d for _, d in pairs])
+    times = np.array(sorted(t for t, _ in pairs))
+    levels = np.array([d for _, d in pairs])
     parts = [steps_by_hour(times, levels, 0, cut), steps_by_hour(times, levels, cut, 60 - cut)]
-    np.testing.assert_allclose(np.concatenate(parts), steps_by_hour(times, levels, 0, 60), atol=1e-9)
+    np.testing.assert_allclose(
+        np.concatenate(parts), steps_by_hour(times, levels, 0, 60), atol=1e-9
+    )
 
 
 def test_a_step_that_never_comes_counts_nothing() -> None:
-    assert steps_by_hour(np.array([np.inf]), np.array([8.0]), 0, 5, before=0.0).tolist() == [0.0] * 5
+    assert (
+        steps_by_hour(np.array([np.inf]), np.array([8.0]), 0, 5, before=0.0).tolist() == [0.0] * 5
+    )
 
 
 def test_twenty_minutes_out_are_a_third_of_an_hour() -> None:
@@ -88,8 +106,11 @@ def test_twenty_minutes_out_are_a_third_of_an_hour() -> None:
 
 
 @given(jumps, st.integers(0, 30), st.integers(1, 20))
-def test_steps_by_hour_integrates_the_levels(pairs: list[tuple[float, float]], first: int, hours: int) -> None:
-    times, levels = sorted(t for t, _ in pairs), [d for _, d in pairs]
+def test_steps_by_hour_integrates_the_levels(
+    pairs: list[tuple[float, float]], first: int, hours: int
+) -> None:
+    times = sorted(t for t, _ in pairs)
+    levels = [d for _, d in pairs]
     deltas = np.diff(np.array([1.0, *levels])).tolist()
     found = steps_by_hour(np.array(times, dtype=float), np.array(levels, dtype=float), first, hours)
     np.testing.assert_allclose(found, brute(times, deltas, first, hours, start=1.0), atol=1e-9)
@@ -99,12 +120,20 @@ spans = st.lists(st.tuples(st.floats(0.0, 60.0), st.floats(0.0, 20.0)), max_size
 
 
 @given(spans, st.integers(0, 30), st.integers(1, 20))
-def test_hours_within_are_those_an_interval_touches(drawn: list[tuple[float, float]], first: int, hours: int) -> None:
+def test_hours_within_are_those_an_interval_touches(
+    drawn: list[tuple[float, float]], first: int, hours: int
+) -> None:
     pairs = sorted((start, start + length) for start, length in drawn)
     found = hours_within(pairs, first, hours).tolist()
     touched = [
-        h for h in range(hours) if any(start < first + h + 1 and end > first + h for start, end in pairs if end > start)
+        h
+        for h in range(hours)
+        if any(start < first + h + 1 and end > first + h for start, end in pairs if end > start)
     ]
     assert found == sorted(set(found))
-    assert set(touched) <= set(found)  # an interval that begins and ends on one hour's edge may add that hour
-    assert all(any(start < first + h + 1 and end >= first + h for start, end in pairs) for h in found)
+    assert set(touched) <= set(
+        found
+    )  # an interval that begins and ends on one hour's edge may add that hour
+    assert all(
+        any(start < first + h + 1 and end >= first + h for start, end in pairs) for h in found
+    )

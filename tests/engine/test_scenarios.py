@@ -27,7 +27,9 @@ costs. The pages of docs/gallery run them all, and show what they give."""
 
 
 @pytest.mark.parametrize("path", GALLERY, ids=lambda path: path.stem)
-def test_every_scenario_of_the_gallery_is_named_and_loads_without_a_warning(path: Path, planner: Planner) -> None:
+def test_every_scenario_of_the_gallery_is_named_and_loads_without_a_warning(
+    path: Path, planner: Planner
+) -> None:
     scenario = load(path)
     assert scenario.name == path.stem
     assert scenario.description
@@ -36,7 +38,9 @@ def test_every_scenario_of_the_gallery_is_named_and_loads_without_a_warning(path
         assert planner("validate", "--strict", path).code == 0
 
 
-@pytest.mark.parametrize("path", [path for path in SCENARIOS if path not in GALLERY], ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", [path for path in SCENARIOS if path not in GALLERY], ids=lambda path: path.stem
+)
 def test_every_scenario_runs_without_a_warning(path: Path, planner: Planner) -> None:
     scenario = load(path)
     result = simulate(scenario)
@@ -45,7 +49,9 @@ def test_every_scenario_runs_without_a_warning(path: Path, planner: Planner) -> 
     assert result.monthly.served_requests.sum() > 0
     assert result.cost_cents().sum() > 0
     assert np.isfinite(result.timeline_monthly()["cost_usd"]).all()
-    assert planner("validate", "--strict", path).code == 0  # what it takes was worked out for the run
+    assert (
+        planner("validate", "--strict", path).code == 0
+    )  # what it takes was worked out for the run
 
 
 def test_the_reference_is_as_large_as_it_says() -> None:
@@ -66,11 +72,18 @@ def first_day(result: RunResult, cluster: str) -> float:
 def test_buy_now_or_wait() -> None:
     """Same traffic and the same H200 failures in both; waiting costs tokens in the summer, by as much as it slips."""
     names = ("buy-mi325x-now", "wait-for-mi350x")
-    now, wait = (load(ROOT / "scenarios" / f"{name}.yaml", ["reliability.repair_crews=50"]) for name in names)
-    bought, waited = simulate(now), simulate(wait)
+    now, wait = (
+        load(ROOT / "scenarios" / f"{name}.yaml", ["reliability.repair_crews=50"]) for name in names
+    )
+    bought = simulate(now)
+    waited = simulate(wait)
     assert np.array_equal(bought.monthly.demand_requests, waited.monthly.demand_requests)
     failures = [
-        [(outage.start_h, outage.cause) for outage in result.run.shop.outages() if outage.cluster == 0]
+        [
+            (outage.start_h, outage.cause)
+            for outage in result.run.shop.outages()
+            if outage.cluster == 0
+        ]
         for result in (bought, waited)
     ]
     assert failures[0] == failures[1]

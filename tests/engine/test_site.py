@@ -22,7 +22,8 @@ def test_outages_are_a_renewal_process() -> None:
     """Gaps of a mean year / 50 and lengths of 10 h: the number over a year by renewal theory, |z| < 4."""
     plan = make_plan(months=12)
     plan = make_plan(months=12, site=site_plan(plan.hours, outages_per_year=50.0, outage_h=10.0))
-    counts, lengths = [], []
+    counts = []
+    lengths = []
     for seed in range(40):
         run, monthly = run_engine(plan, seed)
         counts.append(len(run.log.site))
@@ -32,7 +33,9 @@ def test_outages_are_a_renewal_process() -> None:
     cycle = HOURS_PER_YEAR / 50 + 10.0
     variance = (HOURS_PER_YEAR / 50) ** 2 + 10.0**2
     spread = math.sqrt(plan.hours * variance / cycle**3 / 40)
-    assert abs(np.mean(counts) - plan.hours / cycle) < 4 * spread + 0.5  # 0.5: what renewal theory leaves to constants
+    assert (
+        abs(np.mean(counts) - plan.hours / cycle) < 4 * spread + 0.5
+    )  # 0.5: what renewal theory leaves to constants
     assert abs(np.mean(lengths) - 10.0) < 4 * 10.0 / math.sqrt(len(lengths))
 
 
@@ -84,7 +87,8 @@ def test_work_that_can_wait_is_not_lost_to_a_short_outage() -> None:
 def test_the_lit_part_of_an_hour_is_as_loaded_as_any_other() -> None:
     """Half an hour dark: half the energy, and no more requests late than in an hour of full light."""
     plan = make_plan([cluster_plan(nodes=10)], requests_per_s=[6.0])
-    demand, nodes = np.full((1, 2), 6 * 3600.0), np.array([[10.0, 5.0]])
+    demand = np.full((1, 2), 6 * 3600.0)
+    nodes = np.array([[10.0, 5.0]])
     steep = np.zeros((1, 1, LOAD_CELLS + 1))
     steep[:, :, int(0.7 * LOAD_CELLS / MOST_LOAD) :] = 1.0  # late from 70% utilisation on
     window = WindowInput(
@@ -140,7 +144,9 @@ def test_more_nodes_under_a_cap_never_serve_less() -> None:
     served = []
     for nodes in (1, 2, 4, 8, 16):
         clusters = {"clusters": {"h200": {"nodes": nodes}, "mi325x": {"nodes": nodes}}}
-        _, monthly = run_engine(plan_of(QUIET, busy, clusters, {"site": {"facility_power_cap_kw": 60}}), 1)
+        _, monthly = run_engine(
+            plan_of(QUIET, busy, clusters, {"site": {"facility_power_cap_kw": 60}}), 1
+        )
         assert monthly.peak_facility_kw.max() <= 60 * (1 + 1e-9)
         served.append(monthly.served_requests.sum())
     assert np.all(np.diff(served) >= -1e-6 * served[-1])
@@ -165,7 +171,10 @@ def test_pue_is_the_stated_one_at_rated_load_and_worse_below() -> None:
 
 
 def test_cooling_takes_more_in_summer() -> None:
-    year = {"horizon_months": 12, "workloads": {"chat": {"noise": {"sigma": 0}}, "nightly": {"noise": {"sigma": 0}}}}
+    year = {
+        "horizon_months": 12,
+        "workloads": {"chat": {"noise": {"sigma": 0}}, "nightly": {"noise": {"sigma": 0}}},
+    }
     monthly = run_engine(plan_of(QUIET, year), 1)[1]
     pue = monthly.facility_kwh.sum(axis=1) / monthly.it_kwh.sum(axis=1)
     assert int(np.argmax(pue)) == 6

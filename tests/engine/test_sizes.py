@@ -30,7 +30,9 @@ def size(cells: int, late: float) -> ClusterSize:
 
 @pytest.mark.parametrize("cells", [LOAD_CELLS - 5, LOAD_CELLS, LOAD_CELLS + 5])
 @pytest.mark.parametrize("is_calm", [True, False])
-def test_a_resized_cluster_has_the_figures_of_its_size_and_the_others_their_own(cells: int, is_calm: bool) -> None:
+def test_a_resized_cluster_has_the_figures_of_its_size_and_the_others_their_own(
+    cells: int, is_calm: bool
+) -> None:
     calm = np.zeros((2, 2, 1, LOAD_CELLS + 1)) if is_calm else None
     clusters = [cluster_plan("a"), cluster_plan("b")]
     plan = make_plan(clusters, no_burst_tables=calm, sizes={1: (size(cells, 0.3),)})
@@ -49,15 +51,23 @@ def test_a_resized_cluster_has_the_figures_of_its_size_and_the_others_their_own(
 
 def test_a_plan_is_worked_out_once_at_each_size() -> None:
     """Its windows and replications ask again and again; another plan has sizes of its own."""
-    one, other = (make_plan([cluster_plan("a")], sizes={0: (size(LOAD_CELLS, late),)}) for late in (0.3, 0.6))
+    one, other = (
+        make_plan([cluster_plan("a")], sizes={0: (size(LOAD_CELLS, late),)}) for late in (0.3, 0.6)
+    )
     assert at_sizes(one, (0,)) is at_sizes(one, (0,))
-    assert [at_sizes(plan, (0,)).late_tables[0, 0, 0] for plan in (one, other, one)] == [0.3, 0.6, 0.3]
+    assert [at_sizes(plan, (0,)).late_tables[0, 0, 0] for plan in (one, other, one)] == [
+        0.3,
+        0.6,
+        0.3,
+    ]
 
 
 def test_what_bursts_add_by_rate_is_that_of_the_size_on_as_long_a_table() -> None:
     def by_rate(share: float, cells: int) -> BurstTables:
         added = np.full((2, 3, cells + 1), share)
-        return BurstTables(first_requests=3600.0, added=added, calm_cells=np.zeros((2, 3)), even_cells=0.0)
+        return BurstTables(
+            first_requests=3600.0, added=added, calm_cells=np.zeros((2, 3)), even_cells=0.0
+        )
 
     longer = LOAD_CELLS + 5
     sized = dataclasses.replace(size(longer, 0.3), burst_tables={0: by_rate(0.2, longer)})
@@ -68,18 +78,28 @@ def test_what_bursts_add_by_rate_is_that_of_the_size_on_as_long_a_table() -> Non
         sizes={1: (sized,)},
     )
     resized = at_sizes(plan, (-1, 0)).burst_tables
-    assert {pair: of.added.shape for pair, of in resized.items()} == {(c, 0): (2, 3, longer + 1) for c in range(2)}
+    assert {pair: of.added.shape for pair, of in resized.items()} == {
+        (c, 0): (2, 3, longer + 1) for c in range(2)
+    }
     assert [resized[c, 0].added[0, 0, -1] for c in range(2)] == [0.1, 0.2]
 
 
 def test_the_pools_of_a_resized_cluster_have_the_figures_of_its_size() -> None:
     """A small and a large model, which have pools of their own."""
-    rule = {"when": "utilisation_above", "threshold_fraction": 0.8, "cluster": "h200", "nodes": 2, "max_nodes": 16}
-    pair, slo = ("qwen3-32b", "llama-3.1-405b"), {"ttft_s": 2.0, "tpot_s": 0.05}
+    rule = {
+        "when": "utilisation_above",
+        "threshold_fraction": 0.8,
+        "cluster": "h200",
+        "nodes": 2,
+        "max_nodes": 16,
+    }
+    pair = ("qwen3-32b", "llama-3.1-405b")
+    slo = {"ttft_s": 2.0, "tpot_s": 0.05}
     asked = models_on_a_node(pair, nodes=2, slo=slo, requests_per_s=20.0)
     plan = plan_of(merged(asked, {"expansion": {"rules": [rule]}}))
     last = len(plan.sizes[0]) - 1
-    resized, speed = at_sizes(plan, (last,)), plan.sizes[0][last].speed
+    resized = at_sizes(plan, (last,))
+    speed = plan.sizes[0][last].speed
     assert plan.placement is not None
     assert resized.placement is not None
     faster = plan.placement.pools.requests_per_node_h * speed[:, None]

@@ -43,7 +43,9 @@ from tests.engine.plans import (
 from tests.engine.worlds import SHARED, plan_of, scenario_of
 
 
-def plan_with(months: int = 12, workloads: Any = None, clusters: Any = None, **changes: Any) -> Plan:
+def plan_with(
+    months: int = 12, workloads: Any = None, clusters: Any = None, **changes: Any
+) -> Plan:
     """A plan with one stack; ``changes`` go to the software plan, ``stack`` to the stack."""
     stack = stack_plan(**changes.pop("stack", {}))
     plan = make_plan(clusters, workloads, months=months)
@@ -90,7 +92,9 @@ def test_releases_come_on_their_cadence_and_close_the_gap_to_a_ceiling() -> None
     releases = speeds_of(plan)
     times = np.array([change.time_h for change in releases])
     interval_h = HOURS_PER_YEAR / 4
-    assert np.all((np.diff(times) >= 0.5 * interval_h - 150.0) & (np.diff(times) <= 1.5 * interval_h + 150.0))
+    assert np.all(
+        (np.diff(times) >= 0.5 * interval_h - 150.0) & (np.diff(times) <= 1.5 * interval_h + 150.0)
+    )
     assert 9 <= len(releases) <= 16
     assert all(change.kind == "upgrade" for change in releases)
     out_h = -np.log1p(-np.array(levels_of(releases)) / math.log(1.5)) * HOURS_PER_YEAR / 2
@@ -107,7 +111,8 @@ def test_upgrades_come_every_so_many_hours_from_a_random_phase() -> None:
     """Over 200 replications: the first uniform within an interval, the others 0.5 to 1.5 of it later, |z| < 4."""
     plan = plan_with(24, stack={"upgrade_h": 500.0})
     drawn = [desk_of(plan, seed).upgrades_h["cuda-vllm"] for seed in range(200)]
-    first, gaps = np.array([times[0] for times in drawn]), np.concatenate([np.diff(times) for times in drawn])
+    first = np.array([times[0] for times in drawn])
+    gaps = np.concatenate([np.diff(times) for times in drawn])
     for times, low, high in ((first, 0.0, 500.0), (gaps, 250.0, 750.0)):
         assert low <= times.min() < low + 25.0
         assert high - 25.0 < times.max() <= high
@@ -118,7 +123,9 @@ def test_upgrades_come_every_so_many_hours_from_a_random_phase() -> None:
 def test_a_stack_that_is_upgraded_seldom_lacks_the_speed_of_what_it_has_not_taken() -> None:
     often, seldom = (
         [
-            math.exp(levels_of(speeds_of(plan_with(12, stack={**CADENCE, "upgrade_h": hours}), seed))[-1])
+            math.exp(
+                levels_of(speeds_of(plan_with(12, stack={**CADENCE, "upgrade_h": hours}), seed))[-1]
+            )
             for seed in range(20)
         ]
         for hours in (500.0, 4000.0)
@@ -130,7 +137,11 @@ def test_a_stack_that_is_upgraded_seldom_lacks_the_speed_of_what_it_has_not_take
 def test_ten_years_of_releases_do_not_pass_the_ceiling_or_the_roofline() -> None:
     """Whatever releases scatter by: the best there will be is the most, and the part's peak before that."""
     for roofline, most in ((10.0, math.log(1.5)), (0.1, 0.1)):
-        plan = plan_with(120, stack={**CADENCE, "release_sigma": 0.2}, roofline_log_gain=np.full((1, 1), roofline))
+        plan = plan_with(
+            120,
+            stack={**CADENCE, "release_sigma": 0.2},
+            roofline_log_gain=np.full((1, 1), roofline),
+        )
         levels = levels_of(speeds_of(plan))
         assert max(levels) == pytest.approx(most)
         assert min(levels) < most - 0.07  # and poor releases are over with the next
@@ -141,7 +152,8 @@ def test_a_shipped_stack_gains_what_was_seen_and_not_seven_times() -> None:
     """Ten years of the catalogue's course: compounding releases made 7.7 times of it, twice the part's peak."""
     plan = plan_of({"horizon_months": 120, "software": {"incident_multiplier": 0}})
     ends = [
-        levels_of([c for c in speeds_of(plan, seed) if (c.cluster, c.workload) == (1, 0)])[-1] for seed in range(20)
+        levels_of([c for c in speeds_of(plan, seed) if (c.cluster, c.workload) == (1, 0)])[-1]
+        for seed in range(20)
     ]
     assert math.exp(max(ends)) < 1.6
     assert -0.1 < np.median(ends) < 0.2
@@ -152,8 +164,11 @@ def test_an_upgrade_takes_the_newest_release_that_is_out_when_its_canary_has_bak
     """Between two upgrades several releases come out; the stack has the last of them, two hours after the upgrade."""
     stack = {**CADENCE, "releases_per_year": 50.0, "upgrade_h": 2000.0}
     plan = plan_with(36, stack=stack, bake_h=2.0)
-    upgrades_h, changes = desk_of(plan).upgrades_h["cuda-vllm"], speeds_of(plan)
-    assert [change.time_h for change in changes] == pytest.approx([time_h + 2.0 for time_h in upgrades_h])
+    upgrades_h = desk_of(plan).upgrades_h["cuda-vllm"]
+    changes = speeds_of(plan)
+    assert [change.time_h for change in changes] == pytest.approx(
+        [time_h + 2.0 for time_h in upgrades_h]
+    )
     out_h = -np.log1p(-np.array(levels_of(changes)) / math.log(1.5)) * HOURS_PER_YEAR / 2
     waits = np.array(upgrades_h) - out_h
     assert np.all((waits > 0.0) & (waits < 1.5 * HOURS_PER_YEAR / 50))
@@ -178,21 +193,35 @@ def test_steps_come_with_the_next_upgrade_for_their_model_and_stop_at_the_roofli
     )
     stack = {"upgrade_h": 24.0, "steps": steps}
     plan = plan_with(1, stack=stack, roofline_log_gain=np.full((1, 1), math.log(2.0)))
-    upgrades_h, changes = desk_of(plan).upgrades_h["cuda-vllm"], speeds_of(plan)
+    upgrades_h = desk_of(plan).upgrades_h["cuda-vllm"]
+    changes = speeds_of(plan)
     expected = [min(time_h for time_h in upgrades_h if time_h >= day_h) for day_h in (100.0, 300.0)]
-    assert [(change.kind, change.time_h) for change in changes] == [("upgrade", time_h) for time_h in expected]
+    assert [(change.kind, change.time_h) for change in changes] == [
+        ("upgrade", time_h) for time_h in expected
+    ]
     assert np.exp(levels_of(changes)) == pytest.approx([1.2, 2.0])
-    assert speeds_of(plan_with(1, stack={**stack, "upgrade_h": math.inf})) == []  # an image that is never changed
+    assert (
+        speeds_of(plan_with(1, stack={**stack, "upgrade_h": math.inf})) == []
+    )  # an image that is never changed
 
 
 def test_a_new_model_has_more_incidents_that_cease() -> None:
     """Rate λ·(1 + (m − 1)·exp(−t/τ)): over three years λ·(T + (m − 1)·τ·(1 − exp(−T/τ))) of them, |z| < 4."""
-    stack = {"incidents": incident_plans(hang=20.0), "maturity": COURSE, "new_model_incident_multiplier": 3.0}
+    stack = {
+        "incidents": incident_plans(hang=20.0),
+        "maturity": COURSE,
+        "new_model_incident_multiplier": 3.0,
+    }
     new = workload_plan("new", months=36, launch_h=0.0)
-    counts, early = {}, 0
+    counts = {}
+    early = 0
     for name, load in (("old", workload_plan("old", months=36)), ("new", new)):
-        plan = plan_with(36, workloads=[load], stack={**stack, "bring_up_weeks": certain(0.0)}, engineers=1e6)
-        begun = [[c.time_h for c in speeds_of(plan, seed) if c.kind == "hang"] for seed in range(10)]
+        plan = plan_with(
+            36, workloads=[load], stack={**stack, "bring_up_weeks": certain(0.0)}, engineers=1e6
+        )
+        begun = [
+            [c.time_h for c in speeds_of(plan, seed) if c.kind == "hang"] for seed in range(10)
+        ]
         counts[name] = sum(map(len, begun))
         early = sum(time_h < HOURS_PER_YEAR for times in begun for time_h in times)
     years = plan.hours / HOURS_PER_YEAR
@@ -206,13 +235,21 @@ def test_a_new_model_has_more_incidents_that_cease() -> None:
 @pytest.mark.parametrize("launch_h", [-2000.0, 4000.0])
 def test_a_models_further_incidents_come_from_its_launch_on(launch_h: float) -> None:
     """Rate λ·(m − 1)·exp(−(t − launch)/τ) from the launch, or the first day, to the last: its integral, |z| < 4."""
-    stack = {"incidents": incident_plans(hang=40.0), "maturity": COURSE, "new_model_incident_multiplier": 3.0}
+    stack = {
+        "incidents": incident_plans(hang=40.0),
+        "maturity": COURSE,
+        "new_model_incident_multiplier": 3.0,
+    }
     load = workload_plan("new", launch_h=launch_h)
-    plan = plan_with(12, workloads=[load], stack={**stack, "bring_up_weeks": certain(0.0)}, engineers=1e6)
+    plan = plan_with(
+        12, workloads=[load], stack={**stack, "bring_up_weeks": certain(0.0)}, engineers=1e6
+    )
     desk = Simulation(plan, streams(1, 0)).desk
-    (young,), pairs = plan.software.stacks, ((0, 0),)
+    (young,) = plan.software.stacks
+    pairs = ((0, 0),)
     launch = launch_of(plan, young, pairs)
-    steady, times = [], []
+    steady = []
+    times = []
     for number in range(50):  # those at any age come first, from a stream of their own
         streamed = list(desk._at_any_time(str(number), launch, 40.0))
         steady += [time_h for draw, time_h in streamed if draw is streamed[0][0]]
@@ -246,7 +283,9 @@ def test_a_hang_slows_until_it_is_fixed() -> None:
         assert end.log_factor == -begun[number].log_factor == pytest.approx(-math.log(0.95))
 
 
-def courses(plan: Plan, replications: int = 200) -> Iterator[tuple[list[float], dict[int, list[SpeedChange]]]]:
+def courses(
+    plan: Plan, replications: int = 200
+) -> Iterator[tuple[list[float], dict[int, list[SpeedChange]]]]:
     """By replication: when the stack is upgraded, and the changes of speed of each of its incidents."""
     for seed in range(replications):
         simulation = Simulation(plan, streams(seed))
@@ -264,7 +303,9 @@ def shifted(mean: float, expected: float, deviation: float, count: int) -> float
 
 
 @pytest.mark.parametrize(("kind", "often"), [("regression", 0.08), ("wrong_numerics", 0.3)])
-def test_a_share_of_upgrades_brings_an_incident_and_none_comes_without_one(kind: str, often: float) -> None:
+def test_a_share_of_upgrades_brings_an_incident_and_none_comes_without_one(
+    kind: str, often: float
+) -> None:
     """Bernoulli by upgrade over 200 replications of two years: |z| < 4; every one begins or is noticed after one."""
     wide = {"wide_precision_factor": np.full((1, 1), 0.6)}
     stack = {"incidents": incident_plans(**{kind: often}), "upgrade_h": 1800.0}
@@ -282,11 +323,15 @@ def test_a_share_of_upgrades_brings_an_incident_and_none_comes_without_one(kind:
 
 
 @pytest.mark.parametrize("policy", ["latest", "staged", "pinned"])
-def test_under_every_policy_what_comes_with_releases_comes_with_an_upgrade_or_a_launch(policy: str) -> None:
+def test_under_every_policy_what_comes_with_releases_comes_with_an_upgrade_or_a_launch(
+    policy: str,
+) -> None:
     """The catalogue's rates, ten times as many of them; a model is launched within the run."""
     launch = {"horizon_months": 18, "workloads": {"chat": {"model_launch": "2026-05-01"}}}
     plan = plan_of(launch, {"software": {"upgrade_policy": policy, "incident_multiplier": 10}})
-    with_releases = {kind.kind for kind in plan.software.stacks[0].incidents if kind.per_upgrade > 0.0}
+    with_releases = {
+        kind.kind for kind in plan.software.stacks[0].incidents if kind.per_upgrade > 0.0
+    }
     assert {"regression", "wrong-numerics", "graph-capture-limit"} <= with_releases
     seen = 0
     for seed in range(20):
@@ -311,7 +356,10 @@ def test_a_new_model_has_incidents_with_its_launch_and_more_with_the_upgrades_af
         "bring_up_weeks": certain(0.0),
     }
     plan = plan_with(12, workloads=[workload_plan("new", months=12, launch_h=3000.0)], stack=stack)
-    at_launch, came, expected, variance = 0, 0, 0.0, 0.0
+    at_launch = 0
+    came = 0
+    expected = 0.0
+    variance = 0.0
     for times_h, changes in courses(plan):
         began = [own[0].time_h for own in changes.values() if own[0].kind == "regression"]
         assert all(time_h >= 3000.0 for time_h in began)
@@ -319,7 +367,8 @@ def test_a_new_model_has_incidents_with_its_launch_and_more_with_the_upgrades_af
         came += sum(time_h > 3000.0 for time_h in began)
         ages_h = np.array([time_h - 3000.0 for time_h in times_h if time_h > 3000.0])
         likely = 0.1 * (1 + 2 * np.exp(-ages_h / (HOURS_PER_YEAR / 2)))
-        expected, variance = expected + likely.sum(), variance + (likely * (1 - likely)).sum()
+        expected = expected + likely.sum()
+        variance = variance + (likely * (1 - likely)).sum()
     assert abs(at_launch - 200 * 0.3) < 4 * math.sqrt(200 * 0.3 * 0.7)
     assert abs(came - expected) < 4 * math.sqrt(variance)
 
@@ -334,7 +383,11 @@ def test_a_canary_loses_its_share_until_the_rest_has_the_release_too() -> None:
                 continue
             assert [change.time_h - begin_h for change in own] == pytest.approx([0.0, 2.0, 7.0])
             assert np.exp(levels_of(own)) == pytest.approx([0.98, 0.8, 1.0])
-            assert [change.kind for change in own] == ["regression", "regression spread", "regression rolled back"]
+            assert [change.kind for change in own] == [
+                "regression",
+                "regression spread",
+                "regression rolled back",
+            ]
 
 
 @pytest.mark.parametrize(("canary", "bake_h"), [(1.0, 0.0), (0.1, 0.0)])
@@ -352,7 +405,11 @@ def test_without_a_canary_the_stack_loses_all_at_once(canary: float, bake_h: flo
 
 def test_what_is_noticed_while_it_bakes_never_reaches_the_rest() -> None:
     """Noticed after four hours of twelve; the canary is rolled back in its share of the three, though others cannot."""
-    stack = {"incidents": incident_plans(regression=1.0), "upgrade_h": 2000.0, "rollback_impossible_fraction": 1.0}
+    stack = {
+        "incidents": incident_plans(regression=1.0),
+        "upgrade_h": 2000.0,
+        "rollback_impossible_fraction": 1.0,
+    }
     plan = plan_with(12, stack=stack, bake_h=12.0)
     for times_h, changes in courses(plan, 5):
         for begin_h, own in zip(times_h, changes.values(), strict=True):
@@ -364,12 +421,18 @@ def test_what_is_noticed_while_it_bakes_never_reaches_the_rest() -> None:
 def test_a_release_that_is_rolled_back_takes_its_gain_with_it_until_the_next_upgrade() -> None:
     """Caught in the bake it is never had; found later it is lost from the roll-back on."""
     for bake_h, lost_from_h in ((12.0, 12.0), (2.0, 7.0)):
-        stack = {**CADENCE, "releases_per_year": 50.0, "incidents": incident_plans(regression=1.0), "upgrade_h": 2000.0}
+        stack = {
+            **CADENCE,
+            "releases_per_year": 50.0,
+            "incidents": incident_plans(regression=1.0),
+            "upgrade_h": 2000.0,
+        }
         plan = plan_with(24, stack=stack, bake_h=bake_h)
         for seed in range(5):
             simulation = Simulation(plan, streams(seed))
             simulation.env.run(until=plan.hours)
-            times_h, gains = simulation.desk.upgrades_h["cuda-vllm"], simulation.desk.gains[0, 0]
+            times_h = simulation.desk.upgrades_h["cuda-vllm"]
+            gains = simulation.desk.gains[0, 0]
             changes = simulation.log.speeds()
             for number, (begin_h, next_h) in enumerate(itertools.pairwise(times_h), start=1):
                 own = [change for change in changes if change.incident == number]
@@ -384,7 +447,11 @@ def test_a_poor_release_that_is_rolled_back_costs_nothing_more() -> None:
     stack = {"steps": steps, "incidents": incident_plans(regression=1.0), "upgrade_h": 8000.0}
     (_, changes), *_ = courses(plan_with(12, stack=stack), 1)
     assert levels_of(changes[1])[-1] == 0.0
-    assert [change.kind for change in changes[1]] == ["regression", "regression spread", "regression rolled back"]
+    assert [change.kind for change in changes[1]] == [
+        "regression",
+        "regression spread",
+        "regression rolled back",
+    ]
 
 
 def lognormal_share(figure: ThreePoint, below: float) -> float:
@@ -410,8 +477,10 @@ def test_losses_detection_and_roll_backs_last_as_stated() -> None:
     """
     stack = {"incidents": incident_plans(regression=1.0, **STATED), "upgrade_h": 2000.0}
     plan = plan_with(12, stack=stack, rollback_h=certain(3.0))
-    losses, noticed = list[float](), list[float]()
-    sharp, subtle = list[float](), list[float]()
+    losses = list[float]()
+    noticed = list[float]()
+    sharp = list[float]()
+    subtle = list[float]()
     for times_h, changes in courses(plan):
         for begin_h, own in zip(times_h, changes.values(), strict=True):
             level = levels_of([change for change in own if change.time_h == begin_h])[-1]
@@ -439,7 +508,9 @@ def test_losses_detection_and_roll_backs_last_as_stated() -> None:
             share = lognormal_share(figure, bound)
             below = float(np.mean([one < bound for one in drawn]))
             assert shifted(below, share, math.sqrt(share * (1 - share)), len(drawn)) < 4
-    assert abs(stats.spearmanr(noticed, back).statistic) < 4 / math.sqrt(len(back))  # the same incidents, both runs
+    assert abs(stats.spearmanr(noticed, back).statistic) < 4 / math.sqrt(
+        len(back)
+    )  # the same incidents, both runs
     assert max(losses) == pytest.approx(0.65)
     cut = float(np.mean([loss > 0.65 - 1e-9 for loss in losses]))
     share = 1.0 - lognormal_share(STATED["loss"], 0.65)
@@ -448,7 +519,11 @@ def test_losses_detection_and_roll_backs_last_as_stated() -> None:
 
 def test_what_cannot_be_rolled_back_lasts_until_it_is_fixed() -> None:
     """A share of one in five over 200 replications: |z| < 4; those end with their vendor's five days."""
-    stack = {"incidents": incident_plans(regression=1.0), "upgrade_h": 2000.0, "rollback_impossible_fraction": 0.2}
+    stack = {
+        "incidents": incident_plans(regression=1.0),
+        "upgrade_h": 2000.0,
+        "rollback_impossible_fraction": 0.2,
+    }
     plan = plan_with(12, stack=stack, engineers=0)
     lengths = [
         own[-1].time_h - begin_h
@@ -464,7 +539,10 @@ def test_what_cannot_be_rolled_back_lasts_until_it_is_fixed() -> None:
 def test_a_share_of_wrong_output_is_subtle() -> None:
     """Three in ten are noticed after a hundred hours and not after four: |z| < 4."""
     wide = {"wide_precision_factor": np.full((1, 1), 0.6)}
-    stack = {"incidents": incident_plans(wrong_numerics=1.0, subtle_fraction=0.3), "upgrade_h": 2000.0}
+    stack = {
+        "incidents": incident_plans(wrong_numerics=1.0, subtle_fraction=0.3),
+        "upgrade_h": 2000.0,
+    }
     delays = [
         own[0].time_h - begin_h
         for times_h, changes in courses(plan_with(12, stack=stack, engineers=0, **wide))
@@ -478,8 +556,10 @@ def test_a_share_of_wrong_output_is_subtle() -> None:
 def test_two_vendors_with_the_same_figures_are_the_same() -> None:
     """No figure is a vendor's but through its catalogue entry: with CUDA's, ROCm is compiled to the same stack."""
     shared = {"rollback_impossible_fraction": {"amd": 0.1, "nvidia": 0.1}}
-    scenario, catalog = scenario_of({"software": shared}), load_catalog()
-    cuda, rocm = catalog.stacks["cuda-vllm"], catalog.stacks["rocm-vllm"]
+    scenario = scenario_of({"software": shared})
+    catalog = load_catalog()
+    cuda = catalog.stacks["cuda-vllm"]
+    rocm = catalog.stacks["rocm-vllm"]
     alike = cuda.model_copy(update={"platform": rocm.platform, "vendor": rocm.vendor})
     both = [_stack(scenario, catalog, stack, 0) for stack in (cuda, alike)]
     assert [stack.name for stack in both] == ["cuda-vllm", "rocm-vllm"]
@@ -492,13 +572,20 @@ def test_two_stacks_with_the_same_figures_lose_the_same() -> None:
     stack = {"incidents": incident_plans(regression=0.5, **STATED), "upgrade_h": 1800.0}
     clusters = [cluster_plan("a"), cluster_plan("b", vendor="amd")]
     plan = plan_with(12, clusters=clusters, stack=stack)
-    stacks = tuple(dataclasses.replace(plan.software.stacks[0], name=name) for name in ("cuda-vllm", "rocm-vllm"))
+    stacks = tuple(
+        dataclasses.replace(plan.software.stacks[0], name=name)
+        for name in ("cuda-vllm", "rocm-vllm")
+    )
     stack_of = np.array([["cuda-vllm"], ["rocm-vllm"]])
-    plan = dataclasses.replace(plan, software=dataclasses.replace(plan.software, stacks=stacks, stack_of=stack_of))
+    plan = dataclasses.replace(
+        plan, software=dataclasses.replace(plan.software, stacks=stacks, stack_of=stack_of)
+    )
     lost = np.array([lost_speed(plan, seed) for seed in range(200)])[:, :, 0]
     assert np.all(lost.mean(axis=0) > 0.001)
     assert not np.array_equal(lost[:, 0], lost[:, 1])
-    assert abs((lost[:, 0] - lost[:, 1]).mean()) < 4 * (lost[:, 0] - lost[:, 1]).std(ddof=1) / math.sqrt(200)
+    assert abs((lost[:, 0] - lost[:, 1]).mean()) < 4 * (lost[:, 0] - lost[:, 1]).std(
+        ddof=1
+    ) / math.sqrt(200)
 
 
 def lost_speed(plan: Plan, seed: int) -> Floats:
@@ -515,7 +602,8 @@ def ran(plan: Plan, seed: int) -> Simulation:
 
 def lost_in(simulation: Simulation) -> Floats:
     """Return the speed lost in a run."""
-    plan, log = simulation.plan, simulation.log
+    plan = simulation.plan
+    log = simulation.log
     log.software = [event for event in log.software if not event.kind.startswith("bring-up")]
     _, incidents = known_speeds(simulation)
     lost = np.zeros((len(plan.clusters), len(plan.workloads)))
@@ -528,14 +616,17 @@ def test_incidents_take_some_tenths_of_a_percent_of_the_reference_fleet() -> Non
     """Of a model's capacity: 0.1 to 0.8% on AMD, less on NVIDIA, whose upgrades break half as often."""
     plan = build_plan(load_scenario("scenarios/mixed-fleet.yaml"))
     lost = np.mean([lost_speed(plan, seed) for seed in range(40)], axis=0)
-    serves = np.array([[c in load.cluster_order for load in plan.workloads] for c in range(len(plan.clusters))])
+    serves = np.array(
+        [[c in load.cluster_order for load in plan.workloads] for c in range(len(plan.clusters))]
+    )
     amd = np.array([cluster.vendor == "amd" for cluster in plan.clusters])
     assert 0.001 < lost[amd][serves[amd]].mean() < 0.008
     assert 0.0002 < lost[~amd][serves[~amd]].mean() < 0.5 * lost[amd][serves[amd]].mean()
 
 
 @pytest.mark.parametrize(
-    ("contract", "multiplier", "usd"), [("none", 1.5, 0.0), ("standard", 1.0, 300.0), ("premium", 0.6, 900.0)]
+    ("contract", "multiplier", "usd"),
+    [("none", 1.5, 0.0), ("standard", 1.0, 300.0), ("premium", 0.6, 900.0)],
 )
 def test_a_fix_takes_as_long_and_costs_as_much_as_the_contract_says(
     contract: str, multiplier: float, usd: float
@@ -551,7 +642,11 @@ def test_a_fix_takes_as_long_and_costs_as_much_as_the_contract_says(
         """Hours from a hang to its fix, by its beginning."""
         changes = speeds_of(plan, 5)
         begun = {(c.incident, c.cluster, c.workload): c.time_h for c in changes if c.kind == "hang"}
-        ends = [(begun[c.incident, c.cluster, c.workload], c.time_h) for c in changes if c.kind == "hang fixed"]
+        ends = [
+            (begun[c.incident, c.cluster, c.workload], c.time_h)
+            for c in changes
+            if c.kind == "hang fixed"
+        ]
         return {begin_h: end_h - begin_h for begin_h, end_h in ends}
 
     these, usual = (lengths(plan) for plan in plans)
@@ -565,9 +660,12 @@ def mended(engineers: int, incidents: list[tuple[float, float, float]]) -> list[
     """Hours after which incidents (time, engineer's hours of work, the vendor's hours) are mended."""
     plan = plan_with(1, engineers=engineers)
     env = simpy.Environment()
-    desk, took = IncidentProcess(env, plan, ChangeLog(), streams(1), {}), [0.0] * len(incidents)
+    desk = IncidentProcess(env, plan, ChangeLog(), streams(1), {})
+    took = [0.0] * len(incidents)
 
-    def comes(place: int, time_h: float, work_h: float, vendor_h: float) -> Generator[simpy.Event, Any, None]:
+    def comes(
+        place: int, time_h: float, work_h: float, vendor_h: float
+    ) -> Generator[simpy.Event, Any, None]:
         yield env.timeout(time_h)
         took[place] = desk._mended_after_h(plan.software.stacks[0], work_h, vendor_h)
 
@@ -595,10 +693,14 @@ def test_the_vendor_mends_what_is_faster_so_and_everything_without_engineers() -
 def test_waits_for_engineers_are_those_of_m_g_1() -> None:
     """Pollaczek and Khinchine: W = λ E[S²] / (2 (1 − ρ)), exponential work of a mean of 20 h, two engineers."""
     random = np.random.default_rng(5)
-    count, mean_h, rate = 20_000, 20.0 * 168 / 40 / 2, 0.6 / (20.0 * 168 / 40 / 2)
+    count = 20_000
+    mean_h = 20.0 * 168 / 40 / 2
+    rate = 0.6 / (20.0 * 168 / 40 / 2)
     arrivals = np.cumsum(random.exponential(1 / rate, count))
     work = random.exponential(20.0, count)
-    took = mended(2, [(t, w, math.inf) for t, w in zip(arrivals.tolist(), work.tolist(), strict=True)])
+    took = mended(
+        2, [(t, w, math.inf) for t, w in zip(arrivals.tolist(), work.tolist(), strict=True)]
+    )
     waits = np.array(took) - work * 168 / 40 / 2
     slices = np.array([part.mean() for part in np.array_split(waits, 40)])
     expected = rate * 2 * mean_h**2 / (2 * (1 - 0.6))
@@ -609,7 +711,12 @@ def test_waits_for_engineers_are_those_of_m_g_1() -> None:
 
 def rocm_trouble_h(engineers: int) -> tuple[float, list[SpeedChange]]:
     """Hours for which ROCm incidents are open over a year with so many ROCm engineers, and every change of speed."""
-    plan = plan_of({"horizon_months": 12, "software": {"engineers": {"amd": engineers}, "incident_multiplier": 4}})
+    plan = plan_of(
+        {
+            "horizon_months": 12,
+            "software": {"engineers": {"amd": engineers}, "incident_multiplier": 4},
+        }
+    )
     changes = speeds_of(plan, 3)
     own = [change for change in changes if change.cluster == 1 and change.incident >= 0]
     ends = {(c.incident, c.workload): c.time_h for c in own if c.kind.endswith("fixed")}
@@ -629,7 +736,9 @@ def test_engineers_grow_with_the_accelerators_on_site() -> None:
     """1 per 400: none at first, two once the hundred nodes of the second cluster are there."""
     clusters = [cluster_plan("a", nodes=20), cluster_plan("b", nodes=100, online_h=300.0)]
     plan = plan_with(1, clusters=clusters)
-    team = TeamPlan(name="all", clusters=(0, 1), engineers=Headcount(per_accelerator=1 / 400, rounding="down"))
+    team = TeamPlan(
+        name="all", clusters=(0, 1), engineers=Headcount(per_accelerator=1 / 400, rounding="down")
+    )
     plan = dataclasses.replace(plan, software=dataclasses.replace(plan.software, teams=(team,)))
     simulation = Simulation(plan, streams(1))
     desk = simulation.desk
@@ -650,19 +759,27 @@ def test_wrong_output_is_rolled_back_or_served_in_a_wider_precision_once_it_is_n
     assert levels_of(changes[1]) == pytest.approx([-gain, 0.0])
     wide = {"wide_precision_factor": np.full((1, 1), 0.55)}
     (_, changes), *_ = courses(plan_with(12, stack=stack, engineers=0, **wide), 1)
-    assert [change.time_h for change in changes[1]] == pytest.approx([first_h + 4.0, first_h + 124.0])
+    assert [change.time_h for change in changes[1]] == pytest.approx(
+        [first_h + 4.0, first_h + 124.0]
+    )
     assert np.exp(levels_of(changes[1])) == pytest.approx([0.55, 1.0])
 
 
 def test_wrong_output_that_is_served_because_nothing_can_be_rolled_back_costs_no_speed() -> None:
-    stack = {**CADENCE, "incidents": incident_plans(wrong_numerics=1.0), "rollback_impossible_fraction": 1.0}
+    stack = {
+        **CADENCE,
+        "incidents": incident_plans(wrong_numerics=1.0),
+        "rollback_impossible_fraction": 1.0,
+    }
     assert all(change.kind == "upgrade" for change in speeds_of(plan_with(12, stack=stack)))
 
 
 def test_a_hang_costs_its_fraction_and_never_everything() -> None:
     for stated, kept in ((0.05, 0.95), (1.0, 0.05)):
         software = {"hang_loss_fraction": stated, "incident_multiplier": 50, "engineers": 0}
-        hangs = [change for change in speeds_of(plan_of({"software": software})) if change.kind == "hang"]
+        hangs = [
+            change for change in speeds_of(plan_of({"software": software})) if change.kind == "hang"
+        ]
         assert hangs
         assert all(change.log_factor == pytest.approx(math.log(kept)) for change in hangs)
 
@@ -682,7 +799,9 @@ def test_clusters_on_one_stack_widen_by_their_own_factors() -> None:
     speed, incidents = known_speeds(simulation)
     assert speed[0, 0].min() < 0.51
     assert 0.6 < speed[1, 0].min() < 0.81
-    np.testing.assert_allclose(np.log(speed[1, 0]) / math.log(0.8), np.log(speed[0, 0]) / math.log(0.5), atol=0.2)
+    np.testing.assert_allclose(
+        np.log(speed[1, 0]) / math.log(0.8), np.log(speed[0, 0]) / math.log(0.5), atol=0.2
+    )
     assert incidents[0, 0].lost_fraction.max() > incidents[1, 0].lost_fraction.max()
 
 
@@ -704,9 +823,13 @@ def test_a_new_model_is_slow_until_it_is_brought_up() -> None:
 
 
 @pytest.mark.parametrize(("launch_h", "left_h"), [(-168.0, 336.0), (-504.0, None), (-9000.0, None)])
-def test_a_bring_up_that_began_before_the_start_has_part_of_it_behind(launch_h: float, left_h: float | None) -> None:
+def test_a_bring_up_that_began_before_the_start_has_part_of_it_behind(
+    launch_h: float, left_h: float | None
+) -> None:
     plan = plan_with(1, workloads=[workload_plan("new", launch_h=launch_h)], engineers=1)
-    times = [(change.kind, change.time_h) for change in speeds_of(plan) if "eased" not in change.kind]
+    times = [
+        (change.kind, change.time_h) for change in speeds_of(plan) if "eased" not in change.kind
+    ]
     assert times == ([("bring-up", 0.0), ("bring-up done", left_h)] if left_h else [])
 
 
@@ -720,20 +843,33 @@ def test_a_model_is_brought_up_once_it_is_out_and_machines_are_there(
     """Three weeks from the launch or from the first machines of the part, whichever comes later."""
     loads = [workload_plan("new", months=3, launch_h=launch_h)]
     plan = plan_with(3, clusters=[cluster_plan(online_h=online_h)], workloads=loads, engineers=1)
-    times = [(change.kind, change.time_h) for change in speeds_of(plan) if "eased" not in change.kind]
+    times = [
+        (change.kind, change.time_h) for change in speeds_of(plan) if "eased" not in change.kind
+    ]
     assert times == [("bring-up", begin_h), ("bring-up done", begin_h + 504.0)]
 
 
 def test_machines_of_an_order_bring_the_model_up_when_they_are_in_service() -> None:
     order = order_plan(lead_h=400.0, deliveries=2, interval_h=600.0)
     clusters = [cluster_plan(online_h=None, order=order)]
-    plan = plan_with(3, clusters=clusters, workloads=[workload_plan("new", months=3, launch_h=0.0)], engineers=1)
-    times = [(change.kind, change.time_h) for change in speeds_of(plan) if "eased" not in change.kind]
-    assert times == [("bring-up", 406.0), ("bring-up done", 406.0 + 504.0)]  # commissioning takes six hours
+    plan = plan_with(
+        3, clusters=clusters, workloads=[workload_plan("new", months=3, launch_h=0.0)], engineers=1
+    )
+    times = [
+        (change.kind, change.time_h) for change in speeds_of(plan) if "eased" not in change.kind
+    ]
+    assert times == [
+        ("bring-up", 406.0),
+        ("bring-up done", 406.0 + 504.0),
+    ]  # commissioning takes six hours
 
 
 def test_each_part_of_a_stack_is_brought_up_when_its_own_machines_come() -> None:
-    clusters = [cluster_plan("a"), cluster_plan("b", accelerator="H100", online_h=300.0), cluster_plan("c", nodes=0)]
+    clusters = [
+        cluster_plan("a"),
+        cluster_plan("b", accelerator="H100", online_h=300.0),
+        cluster_plan("c", nodes=0),
+    ]
     loads = [workload_plan("new", [0, 1, 2], months=3, launch_h=100.0)]
     plan = plan_with(3, clusters=clusters, workloads=loads, engineers=1)
     simulation = Simulation(plan, streams(1))
@@ -742,7 +878,9 @@ def test_each_part_of_a_stack_is_brought_up_when_its_own_machines_come() -> None
     assert speed[0, 0][[99, 100, 604]] == pytest.approx([1.0, 0.5, 1.0])
     assert speed[1, 0][[299, 300, 804]] == pytest.approx([1.0, 0.5, 1.0])
     assert speed[0, 0][603] < 1.0 > speed[1, 0][803]
-    np.testing.assert_array_equal(speed[2, 0], speed[0, 0])  # the part's, though it has no machines of its own
+    np.testing.assert_array_equal(
+        speed[2, 0], speed[0, 0]
+    )  # the part's, though it has no machines of its own
 
 
 def test_nothing_is_asked_of_a_model_before_its_launch() -> None:
@@ -755,12 +893,18 @@ def test_nothing_is_asked_of_a_model_before_its_launch() -> None:
         assert not served[:, :hours].any()
         assert (demand[hours:] > 0).all()
     late = plan_of({"workloads": {"chat": {"model_launch": "2026-03-01"}}})
-    assert [text for text in late.warnings if "workloads.chat.model_launch" in text and "2026-03-01" in text]
+    assert [
+        text
+        for text in late.warnings
+        if "workloads.chat.model_launch" in text and "2026-03-01" in text
+    ]
 
 
 def test_a_model_launched_on_day_one_is_not_confused_with_an_old_one() -> None:
     loads = [workload_plan("new", launch_h=0.0), workload_plan("old")]
-    plan = plan_with(1, workloads=loads, stack={"incidents": incident_plans(hang=100.0)}, engineers=0)
+    plan = plan_with(
+        1, workloads=loads, stack={"incidents": incident_plans(hang=100.0)}, engineers=0
+    )
     simulation = Simulation(plan, streams(1))
     simulation.env.run(until=plan.hours)
     speed, _ = known_speeds(simulation)
@@ -777,7 +921,9 @@ def test_bring_up_takes_weeks_on_rocm_and_next_to_nothing_on_cuda() -> None:
     for seed in range(20):
         changes = speeds_of(plan, seed)
         for cluster in range(2):
-            own = [c.time_h for c in changes if c.cluster == cluster and c.kind.startswith("bring-up")]
+            own = [
+                c.time_h for c in changes if c.cluster == cluster and c.kind.startswith("bring-up")
+            ]
             length = own[-1] - own[0] if len(own) > 1 else plan.hours - own[0] if own else 0.0
             lengths.setdefault(plan.clusters[cluster].vendor, []).append(length)
     assert np.median(lengths["amd"]) > 168.0
@@ -791,7 +937,9 @@ def test_policies_say_how_often_a_stack_is_upgraded() -> None:
     }
     assert [stack.upgrade_h / 24.0 for stack in stacks.values()] == [30.0, 75.0, 200.0]
     assert stacks["latest"].incidents == stacks["staged"].incidents == stacks["pinned"].incidents
-    stated = plan_of({"software": {"upgrade_policy": "latest", "upgrade_days": 12}}).software.stacks[0]
+    stated = plan_of(
+        {"software": {"upgrade_policy": "latest", "upgrade_days": 12}}
+    ).software.stacks[0]
     assert stated.upgrade_h == 12 * 24.0
     assert stated.upgrades_per_year == pytest.approx(365.25 / 12)
 
@@ -801,7 +949,10 @@ def test_vendors_roll_back_as_the_catalogue_or_the_scenario_says() -> None:
     stated = plan_of({"software": {"rollback_impossible_fraction": {"amd": 0.5}}}).software
 
     def stuck(software: SoftwarePlan) -> set[tuple[str, float]]:
-        return {(stack.name.partition("-")[0], stack.rollback_impossible_fraction) for stack in software.stacks}
+        return {
+            (stack.name.partition("-")[0], stack.rollback_impossible_fraction)
+            for stack in software.stacks
+        }
 
     assert stuck(usual) == {("cuda", 0.08), ("rocm", 0.2)}
     assert stuck(stated) == {("cuda", 0.08), ("rocm", 0.5)}
@@ -816,9 +967,17 @@ def test_vendors_differ_as_the_catalogue_says() -> None:
     nvidia, amd = plan.clusters
     assert (nvidia.group_accelerators, amd.group_accelerators) == (2, 8)
     assert (nvidia.failure_multiplier, amd.failure_multiplier) == (1.0, 1.3)
-    assert [(team.name, team.clusters) for team in plan.software.teams] == [("amd", (1,)), ("nvidia", (0,))]
-    assert [team.engineers.per_accelerator * 800 for team in plan.software.teams] == pytest.approx([2.0, 1.2])
-    assert [stack.team for stack in plan.software.stacks] == [1, 0]  # cuda-vllm, rocm-vllm; amd, nvidia
+    assert [(team.name, team.clusters) for team in plan.software.teams] == [
+        ("amd", (1,)),
+        ("nvidia", (0,)),
+    ]
+    assert [team.engineers.per_accelerator * 800 for team in plan.software.teams] == pytest.approx(
+        [2.0, 1.2]
+    )
+    assert [stack.team for stack in plan.software.stacks] == [
+        1,
+        0,
+    ]  # cuda-vllm, rocm-vllm; amd, nvidia
 
 
 def test_a_vendors_software_can_turn_a_purchase_either_way() -> None:
@@ -828,9 +987,12 @@ def test_a_vendors_software_can_turn_a_purchase_either_way() -> None:
     """
 
     def usd_per_million_tokens(accelerator: str, **software: dict[str, float]) -> float:
-        slo, tokens = {"ttft_s": 10, "tpot_s": 0.1}, {"input": {"mean": 1000}, "output": {"mean": 500}}
+        slo = {"ttft_s": 10, "tpot_s": 0.1}
+        tokens = {"input": {"mean": 1000}, "output": {"mean": 500}}
         load = {"model": "deepseek-v3", "requests_per_s": 4000, "lengths": tokens, "slo": slo}
-        bought = {"accelerator": accelerator} | ({"accelerator_price_usd": 4000} if accelerator == "MI325X" else {})
+        bought = {"accelerator": accelerator} | (
+            {"accelerator_price_usd": 4000} if accelerator == "MI325X" else {}
+        )
         scenario = {
             "name": "story",
             "start": "2026-01-01",
@@ -841,9 +1003,16 @@ def test_a_vendors_software_can_turn_a_purchase_either_way() -> None:
         }
         return measures(planner.simulate(scenario))["cost_per_million_tokens_usd"] or math.inf
 
-    h200, mi325x = usd_per_million_tokens("H200"), usd_per_million_tokens("MI325X")
-    matures = {"vendor_software_speedup_multiplier": {"amd": 3.0}, "vendor_incident_multiplier": {"amd": 0.3}}
-    stalls = {"vendor_software_speedup_multiplier": {"amd": 0.0}, "vendor_incident_multiplier": {"amd": 5.0}}
+    h200 = usd_per_million_tokens("H200")
+    mi325x = usd_per_million_tokens("MI325X")
+    matures = {
+        "vendor_software_speedup_multiplier": {"amd": 3.0},
+        "vendor_incident_multiplier": {"amd": 0.3},
+    }
+    stalls = {
+        "vendor_software_speedup_multiplier": {"amd": 0.0},
+        "vendor_incident_multiplier": {"amd": 5.0},
+    }
     assert mi325x == pytest.approx(h200, rel=0.1)
     assert usd_per_million_tokens("MI325X", **matures) < 0.9 * h200
     assert usd_per_million_tokens("MI325X", **stalls) > 1.1 * h200

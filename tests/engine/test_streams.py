@@ -13,7 +13,8 @@ from tests.conftest import WriteScenario
 
 
 def test_a_stream_is_the_same_whenever_it_is_asked_for() -> None:
-    one, other = streams(1, 3), streams(1, 3)
+    one = streams(1, 3)
+    other = streams(1, 3)
     one("demand/chat/noise").random(100)
     assert np.array_equal(one("failures/h200/1").random(50), other("failures/h200/1").random(50))
 
@@ -26,7 +27,9 @@ def test_names_seeds_and_replications_give_streams_of_their_own() -> None:
 
 def test_streams_are_not_correlated() -> None:
     """Largest of 190 correlations of 20,000 numbers: below 4.5 standard errors."""
-    rows = np.array([streams(1, replication)("x").standard_normal(20_000) for replication in range(20)])
+    rows = np.array(
+        [streams(1, replication)("x").standard_normal(20_000) for replication in range(20)]
+    )
     correlation = np.corrcoef(rows) - np.eye(20)
     assert np.abs(correlation).max() < 4.5 / np.sqrt(20_000)
     assert abs(rows.mean()) < 4.5 / np.sqrt(rows.size)
@@ -34,9 +37,16 @@ def test_streams_are_not_correlated() -> None:
 
 def test_plans_of_one_traffic_share_what_is_drawn_of_it(write: WriteScenario) -> None:
     tiny = write()
-    stated, more = load_scenario(tiny), load_scenario(tiny, ["clusters.h200.nodes=5"])
-    first, second = simulate(stated, seed=3), simulate(more, seed=3)
+    stated = load_scenario(tiny)
+    more = load_scenario(tiny, ["clusters.h200.nodes=5"])
+    first = simulate(stated, seed=3)
+    second = simulate(more, seed=3)
     assert second.run.inputs[0].demand_requests.base is first.run.inputs[0].demand_requests.base
     assert not first.run.inputs[0].demand_requests.flags.writeable
-    for other in (simulate(more, seed=4), simulate(load_scenario(tiny, ["workloads.chat.requests_per_s=31"]), seed=3)):
-        assert not np.array_equal(other.run.inputs[0].demand_requests, first.run.inputs[0].demand_requests)
+    for other in (
+        simulate(more, seed=4),
+        simulate(load_scenario(tiny, ["workloads.chat.requests_per_s=31"]), seed=3),
+    ):
+        assert not np.array_equal(
+            other.run.inputs[0].demand_requests, first.run.inputs[0].demand_requests
+        )

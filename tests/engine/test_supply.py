@@ -30,7 +30,8 @@ def deliveries(plan: Plan, seed: int = 1) -> list[tuple[float, str, int]]:
     """When nodes of which cluster enter or leave, in nodes."""
     run, _ = run_engine(plan, seed)
     return sorted(
-        (change.time_h, plan.clusters[change.cluster].name, change.accelerators // 8) for change in run.log.changes
+        (change.time_h, plan.clusters[change.cluster].name, change.accelerators // 8)
+        for change in run.log.changes
     )
 
 
@@ -79,11 +80,16 @@ def test_an_order_placed_before_the_start_may_be_there_on_day_one() -> None:
 
 def test_what_came_just_before_the_start_is_commissioned_after_it() -> None:
     plan = with_site(make_plan([ordered(4, placed_h=-110.0, lead_h=100.0)]), commissioning_crews=2)
-    assert deliveries(plan) == [(0.0, "a", 2), (2.0, "a", 2)]  # from 10 hours before the start on, six hours a round
+    assert deliveries(plan) == [
+        (0.0, "a", 2),
+        (2.0, "a", 2),
+    ]  # from 10 hours before the start on, six hours a round
 
 
 def test_deliveries_come_in_equal_parts_at_intervals() -> None:
-    plan = with_site(make_plan([ordered(10, deliveries=3, interval_h=200.0)]), commissioning_crews=100)
+    plan = with_site(
+        make_plan([ordered(10, deliveries=3, interval_h=200.0)]), commissioning_crews=100
+    )
     assert deliveries(plan) == [(6.0, "a", 3), (206.0, "a", 4), (406.0, "a", 3)]
 
 
@@ -91,7 +97,10 @@ def test_two_deliveries_on_one_day_wait_for_the_same_crews() -> None:
     one = cluster_plan("a", nodes=4, online_h=None, order=order_plan())
     two = cluster_plan("b", nodes=4, online_h=None, order=order_plan())
     plan = with_site(make_plan([two, one]), commissioning_crews=4)
-    assert deliveries(plan) == [(6.0, "b", 4), (12.0, "a", 4)]  # of one accelerator, the first in the file
+    assert deliveries(plan) == [
+        (6.0, "b", 4),
+        (12.0, "a", 4),
+    ]  # of one accelerator, the first in the file
 
 
 def test_slips_follow_their_triangle() -> None:
@@ -119,7 +128,8 @@ def test_refused_nodes_and_later_batches_may_arrive_in_any_order() -> None:
     """The log knows arrivals ahead of their time; hours must not care."""
     reliability = reliability_plan(rma_h=400.0)
     plan = make_plan(
-        [ordered(40, acceptance_failure_fraction=0.5, deliveries=4, interval_h=50.0)], reliability=reliability
+        [ordered(40, acceptance_failure_fraction=0.5, deliveries=4, interval_h=50.0)],
+        reliability=reliability,
     )
     plan = with_site(plan, commissioning_crews=40)
     run, _ = run_engine(plan, 3)
@@ -158,7 +168,9 @@ def supply_of(plan: Plan) -> Supply:
 
 def test_only_what_has_arrived_can_be_retired() -> None:
     """Five nodes, twelve hours to install each by one crew: a review cannot retire what is not there yet."""
-    supply = supply_of(with_site(make_plan([ordered(5)]), commissioning_crews=1, commissioning_h=12.0))
+    supply = supply_of(
+        with_site(make_plan([ordered(5)]), commissioning_crews=1, commissioning_h=12.0)
+    )
     supply.env.run(until=25)
     assert supply.retire(0, 4) == 2
     assert supply.retire(0, 4) == 0
@@ -184,7 +196,8 @@ def test_power_of_a_cluster_that_leaves_serves_another() -> None:
     """What waits of the cluster that leaves goes with it; a small node goes ahead of one too large for what is free."""
     site = site_plan(744, block_h=np.array([0.0]), block_kw=np.array([25.0]))
     old = cluster_plan("a", nodes=3, retire_h=300.0)
-    large, small = cluster_plan("b", nodes=2, nameplate_kw=12.0), cluster_plan("c", nodes=2, nameplate_kw=4.0)
+    large = cluster_plan("b", nodes=2, nameplate_kw=12.0)
+    small = cluster_plan("c", nodes=2, nameplate_kw=4.0)
     assert deliveries(make_plan([old, large, small], site=site)) == [
         (0.0, "a", 2), (0.0, "c", 1), (300.0, "a", -2), (300.0, "b", 1), (300.0, "c", 1)
     ]  # fmt: skip

@@ -69,12 +69,15 @@ either = st.booleans().flatmap(lambda capped: sites(capped=capped))
 
 
 def built(recipe: Recipe) -> tuple[Plan, WindowInput]:
-    random, hours = np.random.default_rng(recipe.seed), recipe.hours
+    random = np.random.default_rng(recipe.seed)
+    hours = recipe.hours
     clusters = [
         cluster_plan(
             f"c{index}",
             nodes=int(random.integers(1, 20)),
-            node_power=node_power(float(random.uniform(1, 4)), float(random.uniform(5, 12)), points=1025),
+            node_power=node_power(
+                float(random.uniform(1, 4)), float(random.uniform(5, 12)), points=1025
+            ),
         )
         for index in range(recipe.clusters)
     ]
@@ -82,13 +85,21 @@ def built(recipe: Recipe) -> tuple[Plan, WindowInput]:
     for index, deadline in enumerate(recipe.deadlines):
         able = random.permutation(len(clusters))[: random.integers(1, len(clusters) + 1)]
         priority = 2 if deadline else int(random.integers(0, 2))
-        workloads.append(workload_plan(f"w{index}", able.tolist(), deadline_h=deadline, priority=priority))
+        workloads.append(
+            workload_plan(f"w{index}", able.tolist(), deadline_h=deadline, priority=priority)
+        )
     shape = (len(clusters), len(workloads))
     rates = random.uniform(500, 4000, (*shape, 1))
     nodes = np.array([[cluster.nodes] * hours for cluster in clusters], dtype=float)
     nodes *= np.where(random.random(nodes.shape) < 0.1, 0.0, random.uniform(0.5, 1.0, nodes.shape))
-    share = recipe.level * float((nodes.mean(axis=1) * rates[:, :, 0].mean(axis=1)).sum()) / len(workloads)
-    demand = random.exponential(share, (len(workloads), hours)) * random.integers(0, 2, (len(workloads), hours))
+    share = (
+        recipe.level
+        * float((nodes.mean(axis=1) * rates[:, :, 0].mean(axis=1)).sum())
+        / len(workloads)
+    )
+    demand = random.exponential(share, (len(workloads), hours)) * random.integers(
+        0, 2, (len(workloads), hours)
+    )
     site = site_plan(744, len(clusters))
     if recipe.tightest < math.inf:
         full = 1.3 * sum(cluster.nodes * cluster.node_power.full_kw for cluster in clusters)
@@ -100,7 +111,11 @@ def built(recipe: Recipe) -> tuple[Plan, WindowInput]:
         preferred_utilisation=recipe.preferred_utilisation,
         site=site,
     )
-    speed = {pair: random.uniform(0.5, 1.2, hours) for pair in np.ndindex(*shape) if random.random() < 0.3}
+    speed = {
+        pair: random.uniform(0.5, 1.2, hours)
+        for pair in np.ndindex(*shape)
+        if random.random() < 0.3
+    }
     lit = None
     if random.random() < 0.5:
         lit = np.where(random.random(hours) < 0.3, random.choice([0.0, 0.25, 0.9], hours), 1.0)
@@ -159,10 +174,21 @@ def test_two_windows_are_one(recipe: Recipe, cut: int) -> None:
 
     early = part(0, cut, window.waiting_requests)
     late = part(cut, hours, early.waiting_requests)
-    for name in ("served_requests", "shed_requests", "busy_nodes", "throttled_nodes", "it_kw", "facility_kw"):
+    for name in (
+        "served_requests",
+        "shed_requests",
+        "busy_nodes",
+        "throttled_nodes",
+        "it_kw",
+        "facility_kw",
+    ):
         joined = np.concatenate([getattr(early, name), getattr(late, name)], axis=-1)
-        tolerance = 1e-3 if name.endswith("kw") else 1e-6 * scale(plan, window)  # power is read from a table
-        np.testing.assert_allclose(joined, getattr(whole, name), atol=tolerance, rtol=1e-6, err_msg=name)
+        tolerance = (
+            1e-3 if name.endswith("kw") else 1e-6 * scale(plan, window)
+        )  # power is read from a table
+        np.testing.assert_allclose(
+            joined, getattr(whole, name), atol=tolerance, rtol=1e-6, err_msg=name
+        )
 
 
 @settings(max_examples=30)
@@ -172,8 +198,13 @@ def test_power_stays_under_the_cap(recipe: Recipe) -> None:
     result = evaluate_window(plan, window)
     assert plan.site.cap_kw is not None
     hours = result.facility_kw.size
-    nothing = facility_kw(plan, np.zeros(hours), window.hours)  # overhead that runs even with everything off
-    assert np.all(result.facility_kw <= np.maximum(plan.site.cap_kw[:hours] * (1 + 1e-8), nothing * (1 + 1e-12)))
+    nothing = facility_kw(
+        plan, np.zeros(hours), window.hours
+    )  # overhead that runs even with everything off
+    assert np.all(
+        result.facility_kw
+        <= np.maximum(plan.site.cap_kw[:hours] * (1 + 1e-8), nothing * (1 + 1e-12))
+    )
 
 
 @settings(max_examples=30)
@@ -185,7 +216,12 @@ def test_nothing_is_made_or_lost(recipe: Recipe) -> None:
     came = window.demand_requests.sum(axis=1)
     left = result.served_requests.sum(axis=(0, 2)) + result.shed_requests.sum(axis=1) + waiting
     np.testing.assert_allclose(left, came, rtol=1e-9, atol=1e-6)
-    for array in (result.served_requests, result.shed_requests, result.busy_nodes, result.throttled_nodes):
+    for array in (
+        result.served_requests,
+        result.shed_requests,
+        result.busy_nodes,
+        result.throttled_nodes,
+    ):
         assert array.min() >= -1e-6
     assert np.all(result.busy_nodes + result.throttled_nodes <= window.nodes + 1e-9)
 
@@ -203,7 +239,9 @@ def test_interactive_work_comes_before_standard_and_deferrable() -> None:
     assert served[2] == pytest.approx([1.5] * 5)
     assert served[1] == pytest.approx([0.5] * 5)
     assert served[0] == pytest.approx([0.0] * 5)
-    assert result.shed_requests[0] == pytest.approx([0, 0, 0, 0, 3600])  # the first hour's work, four hours late
+    assert result.shed_requests[0] == pytest.approx(
+        [0, 0, 0, 0, 3600]
+    )  # the first hour's work, four hours late
     assert result.waiting_requests[0] == pytest.approx([3600] * 4)
 
 
@@ -218,8 +256,14 @@ def test_clusters_that_are_alike_work_as_one_of_all_their_nodes() -> None:
     """Ten nodes, split in three and seven, before ten of another kind: at 80%, full to the preferred, and beyond."""
     demand = np.array([[8.0, 10.0, 19.0, 30.0]]) * 3600
     work = workload_plan(cluster_tiers=((0, 1), (2,)))
-    split = make_plan([cluster_plan("a"), cluster_plan("b"), cluster_plan("c")], [work], preferred_utilisation=0.85)
-    result = evaluate_window(split, window_of(split, demand, np.array([[3.0], [7.0], [10.0]]) + np.zeros(4)))
+    split = make_plan(
+        [cluster_plan("a"), cluster_plan("b"), cluster_plan("c")],
+        [work],
+        preferred_utilisation=0.85,
+    )
+    result = evaluate_window(
+        split, window_of(split, demand, np.array([[3.0], [7.0], [10.0]]) + np.zeros(4))
+    )
     assert result.busy_nodes[0] / 3.0 == pytest.approx(result.busy_nodes[1] / 7.0)
     single = make_plan([cluster_plan("a"), cluster_plan("c")], preferred_utilisation=0.85)
     expected = evaluate_window(single, window_of(single, demand, np.full((2, 4), 10.0)))
@@ -230,7 +274,9 @@ def test_clusters_that_are_alike_work_as_one_of_all_their_nodes() -> None:
 
 def test_in_proportion_every_cluster_has_the_same_utilisation() -> None:
     plan = make_plan([cluster_plan("a", 10), cluster_plan("b", 30)], preferred_utilisation=0.0)
-    result = evaluate_window(plan, window_of(plan, np.array([[8.0 * 3600]]), np.array([[10.0], [30.0]])))
+    result = evaluate_window(
+        plan, window_of(plan, np.array([[8.0 * 3600]]), np.array([[10.0], [30.0]]))
+    )
     assert result.busy_nodes[:, 0] == pytest.approx([2, 6])
 
 
@@ -239,7 +285,11 @@ def test_slow_software_takes_nodes_and_says_how_many() -> None:
     slow = SpeedLoss(hours=np.array([0, 2]), lost_fraction=np.array([0.2, 0.5]))
     speed = np.array([0.8, 1.0, 0.5])
     window = window_of(
-        plan, np.full((1, 3), 3600.0), np.full((1, 3), 10.0), speed={(0, 0): speed}, incidents={(0, 0): slow}
+        plan,
+        np.full((1, 3), 3600.0),
+        np.full((1, 3), 10.0),
+        speed={(0, 0): speed},
+        incidents={(0, 0): slow},
     )
     result = evaluate_window(plan, window)
     assert result.busy_nodes[0] == pytest.approx([1.25, 1.0, 2.0])
@@ -248,7 +298,9 @@ def test_slow_software_takes_nodes_and_says_how_many() -> None:
 
 def capped_site(cap_kw: float, clusters: int = 1, **changes: object) -> SitePlan:
     """A site without overhead, so that its cap is on IT power."""
-    return site_plan(744, clusters, overhead_ratio=np.zeros(744), cap_kw=np.full(744, cap_kw), **changes)
+    return site_plan(
+        744, clusters, overhead_ratio=np.zeros(744), cap_kw=np.full(744, cap_kw), **changes
+    )
 
 
 def test_under_a_loose_cap_clocks_fall_and_under_a_tight_one_nodes_are_parked() -> None:
@@ -258,7 +310,9 @@ def test_under_a_loose_cap_clocks_fall_and_under_a_tight_one_nodes_are_parked() 
     """
     for cap_kw, kept in ((60.0, 10 * 0.5**0.4), (20.0, 20 / (2 + 8 / 6) * (1 / 6) ** 0.4)):
         plan = make_plan(site=capped_site(cap_kw))
-        result = evaluate_window(plan, window_of(plan, np.full((1, 2), 36_000.0), np.full((1, 2), 10.0)))
+        result = evaluate_window(
+            plan, window_of(plan, np.full((1, 2), 36_000.0), np.full((1, 2), 10.0))
+        )
         assert result.busy_nodes[0] == pytest.approx([kept] * 2, rel=0.005)
         assert result.it_kw[0] == pytest.approx([cap_kw] * 2, rel=1e-6)
         assert result.throttled_nodes[0] == pytest.approx(10 - result.busy_nodes[0])
@@ -269,7 +323,9 @@ def test_power_that_is_left_keeps_nodes_on_for_headroom() -> None:
     late = np.zeros((1, 1, LOAD_CELLS + 1))
     late[:, :, int(0.9 * LOAD_CELLS / MOST_LOAD) :] = 1.0  # late from 90% utilisation on
     plan = make_plan(site=capped_site(50.0), late_tables=late)
-    result = evaluate_window(plan, window_of(plan, np.full((1, 1), 3 * 3600.0), np.full((1, 1), 10.0)))
+    result = evaluate_window(
+        plan, window_of(plan, np.full((1, 1), 3 * 3600.0), np.full((1, 1), 10.0))
+    )
     assert result.served_requests.sum() == pytest.approx(3 * 3600.0)
     assert result.it_kw[0, 0] == pytest.approx(50.0, rel=1e-3)
     assert result.late_requests.sum() == 0.0
@@ -279,7 +335,9 @@ def test_at_the_cap_work_moves_to_the_pool_that_does_it_for_less() -> None:
     """Both clusters serve alike, but the second draws twice the power: at the cap it is left idle first."""
     clusters = [cluster_plan("a"), cluster_plan("b", node_power=node_power(4.0, 20.0))]
     plan = make_plan(clusters, [workload_plan("x", [1, 0])], site=capped_site(100.0, 2))
-    result = evaluate_window(plan, window_of(plan, np.full((1, 1), 8 * 3600.0), np.full((2, 1), 10.0)))
+    result = evaluate_window(
+        plan, window_of(plan, np.full((1, 1), 8 * 3600.0), np.full((2, 1), 10.0))
+    )
     assert result.served_requests.sum() == pytest.approx(8 * 3600.0)
     assert result.busy_nodes[0, 0] > 5.0
 
@@ -310,7 +368,9 @@ def _crowded(most_load: float, **changes: Any) -> Plan:
 def test_tables_are_read_between_their_cells() -> None:
     plan = _crowded(1.0)
     load = 0.7123456
-    result = evaluate_window(plan, window_of(plan, np.full((1, 1), load * 36_000.0), np.full((1, 1), 10.0)))
+    result = evaluate_window(
+        plan, window_of(plan, np.full((1, 1), load * 36_000.0), np.full((1, 1), 10.0))
+    )
     assert result.late_requests[0, 0] == pytest.approx(load * 36_000.0 * load / 20.0, rel=1e-12)
     assert result.shed_requests.sum() == 0.0
 
@@ -333,15 +393,22 @@ def test_an_overloaded_hour_serves_more_than_the_objective_allows_and_sheds_the_
 def test_overload_under_a_cap_takes_no_more_power() -> None:
     came = np.full((1, 1), 1.3 * 36_000.0)
     plain, crowded = (_crowded(most_load, site=capped_site(50.0)) for most_load in (1.0, 2.0))
-    less, more = (evaluate_window(plan, window_of(plan, came, np.full((1, 1), 10.0))) for plan in (plain, crowded))
+    less, more = (
+        evaluate_window(plan, window_of(plan, came, np.full((1, 1), 10.0)))
+        for plan in (plain, crowded)
+    )
     assert more.busy_nodes[0, 0] == pytest.approx(less.busy_nodes[0, 0])
     assert more.it_kw.sum() == pytest.approx(less.it_kw.sum()) == pytest.approx(50.0, rel=1e-3)
-    assert less.served_requests.sum() < more.served_requests.sum() < 2.0 * less.served_requests.sum()
+    assert (
+        less.served_requests.sum() < more.served_requests.sum() < 2.0 * less.served_requests.sum()
+    )
 
 
 def test_what_arrives_in_the_dark_is_not_offered_later() -> None:
     plan = _crowded(2.0)
-    window = window_of(plan, np.full((1, 1), 36_000.0), np.full((1, 1), 5.0), lit_fraction=np.array([0.5]))
+    window = window_of(
+        plan, np.full((1, 1), 36_000.0), np.full((1, 1), 5.0), lit_fraction=np.array([0.5])
+    )
     result = evaluate_window(plan, window)
     assert result.shed_requests.sum() == pytest.approx(18_000.0)
 
@@ -371,7 +438,8 @@ def test_deferral_is_a_first_come_first_served_queue(
     deadline: int, hours: list[tuple[int, int]], old: list[int]
 ) -> None:
     queue = deque([hour - deadline, float(old[hour])] for hour in range(deadline))
-    served, shed = [], []
+    served = []
+    shed = []
     for hour, (arrivals, room) in enumerate(hours):
         queue.append([hour, float(arrivals)])
         left = float(room)
@@ -393,7 +461,9 @@ def test_deferral_is_a_first_come_first_served_queue(
 def served_tokens(plan: Plan, window: WindowInput) -> Floats:
     """Tokens served by the end, by priority."""
     result = evaluate_window(plan, window)
-    tokens = [load.tokens_per_request[0] for load in plan.workloads] * result.served_requests.sum(axis=(0, 2))
+    tokens = [load.tokens_per_request[0] for load in plan.workloads] * result.served_requests.sum(
+        axis=(0, 2)
+    )
     totals = np.zeros(3)
     np.add.at(totals, [load.priority for load in plan.workloads], tokens)
     return totals
@@ -401,12 +471,16 @@ def served_tokens(plan: Plan, window: WindowInput) -> Floats:
 
 @settings(max_examples=40)
 @given(either, st.floats(1.0, 3.0), st.booleans())
-def test_more_nodes_or_more_power_never_serve_less(recipe: Recipe, more: float, power: bool) -> None:
+def test_more_nodes_or_more_power_never_serve_less(
+    recipe: Recipe, more: float, power: bool
+) -> None:
     """A priority may lose only to one before it; with a single workload of each kind."""
     plan, window = built(recipe._replace(deadlines=(0, 0, *[d for d in recipe.deadlines if d][:1])))
     less = served_tokens(plan, window)
     if power and plan.site.cap_kw is not None:
-        plan = dataclasses.replace(plan, site=dataclasses.replace(plan.site, cap_kw=plan.site.cap_kw * more))
+        plan = dataclasses.replace(
+            plan, site=dataclasses.replace(plan.site, cap_kw=plan.site.cap_kw * more)
+        )
     else:
         window = dataclasses.replace(window, nodes=window.nodes * more)
     after = served_tokens(plan, window)
@@ -421,14 +495,16 @@ def test_more_nodes_or_more_power_never_serve_less(recipe: Recipe, more: float, 
 def test_neither_names_nor_places_in_the_file_matter(recipe: Recipe) -> None:
     plan, window = built(recipe)
     result = evaluate_window(plan, window)
-    clusters, workloads = np.arange(len(plan.clusters))[::-1], np.arange(len(plan.workloads))[::-1]
+    clusters = np.arange(len(plan.clusters))[::-1]
+    workloads = np.arange(len(plan.workloads))[::-1]
     place = {int(old): new for new, old in enumerate(clusters)}
     turned = dataclasses.replace(
         plan,
         clusters=tuple(plan.clusters[c] for c in clusters),
         workloads=tuple(
             dataclasses.replace(
-                plan.workloads[w], cluster_tiers=tuple((place[c],) for c in plan.workloads[w].cluster_order)
+                plan.workloads[w],
+                cluster_tiers=tuple((place[c],) for c in plan.workloads[w].cluster_order),
             )
             for w in workloads
         ),
@@ -443,13 +519,18 @@ def test_neither_names_nor_places_in_the_file_matter(recipe: Recipe) -> None:
         demand_requests=window.demand_requests[workloads],
         nodes=window.nodes[clusters],
         waiting_requests=window.waiting_requests[::-1],
-        speed={(place[c], len(workloads) - 1 - w): series for (c, w), series in window.speed.items()},
+        speed={
+            (place[c], len(workloads) - 1 - w): series for (c, w), series in window.speed.items()
+        },
     )
     found = evaluate_window(turned, other)
     tolerance = 1e-6 * scale(plan, window)
     np.testing.assert_allclose(found.shed_requests[workloads], result.shed_requests, atol=tolerance)
     np.testing.assert_allclose(
-        found.served_requests[np.ix_(clusters, workloads)], result.served_requests, atol=tolerance, rtol=1e-6
+        found.served_requests[np.ix_(clusters, workloads)],
+        result.served_requests,
+        atol=tolerance,
+        rtol=1e-6,
     )
 
 
@@ -460,7 +541,9 @@ def test_movable_work_makes_way_for_work_that_can_go_nowhere_else() -> None:
         work = [workload_plan(names[0], [0]), workload_plan(names[1], [0, 1])]
         for by_priority in ((0, 1), (1, 0)):
             plan = make_plan(clusters, work, by_priority=by_priority, preferred_utilisation=0.85)
-            window = window_of(plan, np.array([[5 * 3600.0], [9 * 3600.0]]), np.array([[10.0], [30.0]]))
+            window = window_of(
+                plan, np.array([[5 * 3600.0], [9 * 3600.0]]), np.array([[10.0], [30.0]])
+            )
             result = evaluate_window(plan, window)
             assert result.shed_requests.sum() == 0.0
             assert result.busy_nodes[:, 0].sum() == pytest.approx(14.0)
@@ -469,7 +552,9 @@ def test_movable_work_makes_way_for_work_that_can_go_nowhere_else() -> None:
 
 def test_alike_workloads_share_what_there_is_by_their_demand() -> None:
     plan = make_plan([cluster_plan(nodes=6)], [workload_plan("x"), workload_plan("y")])
-    result = evaluate_window(plan, window_of(plan, np.array([[8 * 3600.0], [4 * 3600.0]]), np.full((1, 1), 6.0)))
+    result = evaluate_window(
+        plan, window_of(plan, np.array([[8 * 3600.0], [4 * 3600.0]]), np.full((1, 1), 6.0))
+    )
     assert result.served_requests[0, :, 0] / 3600 == pytest.approx([4.0, 2.0])
 
 
@@ -508,7 +593,9 @@ def outgrown_on_the_second(**power: Any) -> Plan:
     work = [workload_plan(name, [0, 1], months=2) for name in ("long", "short")]
     rates = np.full((2, 2, 2), 3600.0)
     rates[1, 0, 1] = 0.0
-    return make_plan(clusters, work, months=2, requests_per_node_h=rates, preferred_utilisation=0.85)
+    return make_plan(
+        clusters, work, months=2, requests_per_node_h=rates, preferred_utilisation=0.85
+    )
 
 
 def test_where_all_is_served_the_routing_policy_decides_and_not_the_power() -> None:
@@ -543,12 +630,15 @@ def test_what_is_missed_without_models_that_share_nodes_is_what_the_window_misse
     plan = make_plan([cluster_plan(nodes=2)])
     assert plan.placement is None
     window = window_of(plan, np.array([[7000.0, 9000.0]]), np.full((1, 2), 2.0))
-    missed, result = missed_under(plan, window, [lambda each: each]), evaluate_window(plan, window)
+    missed = missed_under(plan, window, [lambda each: each])
+    result = evaluate_window(plan, window)
     assert missed.shed_requests[0].tolist() == result.shed_requests.tolist() == [[0.0, 1800.0]]
     assert result.replicas.shape == result.loading_nodes.shape == (0, 2)
 
 
-def test_hours_are_crowded_where_one_cluster_is_beyond_what_is_preferred_beside_one_that_is_not() -> None:
+def test_hours_are_crowded_where_one_cluster_is_beyond_what_is_preferred_beside_one_that_is_not() -> (
+    None
+):
     room = Room(usable=np.full((2, 5), 10.0), preferred_utilisation=0.8, used=np.zeros((2, 5)))
     room.used[:] = [[9.0, 9.0, 8.0, 7.0, 0.0], [9.0, 7.0, 0.0, 9.0, 0.0]]
     assert room.crowded(np.array([0, 1])).tolist() == [False, True, False, True, False]
@@ -556,7 +646,10 @@ def test_hours_are_crowded_where_one_cluster_is_beyond_what_is_preferred_beside_
 
 def test_each_hour_is_planned_at_its_own_speeds() -> None:
     """Also where a speed comes back after another."""
-    plan = make_plan([cluster_plan("a"), cluster_plan("b")], [workload_plan("x", [0, 1]), workload_plan("y", [1])])
+    plan = make_plan(
+        [cluster_plan("a"), cluster_plan("b")],
+        [workload_plan("x", [0, 1]), workload_plan("y", [1])],
+    )
     speed = {(1, 0): np.array([1.0, 0.5, 1.0, 1.0]), (1, 1): np.array([1.0, 1.0, 1.0, 0.25])}
     window = window_of(plan, np.ones((2, 4)), np.ones((2, 4)), speed=speed)
     hours = np.arange(4)
@@ -577,7 +670,10 @@ def test_a_workload_is_outgrown_where_no_cluster_meets_its_objective() -> None:
     plan = make_plan(clusters, work, months=2, requests_per_node_h=rates)
     window = window_of(plan, np.ones((2, 2)), np.ones((3, 2)), first_hour=743)
     outgrown = [route.outgrown for route in routes_of(plan, window)]
-    assert [None if each is None else each.tolist() for each in outgrown] == [[False, False], [False, True]]
+    assert [None if each is None else each.tolist() for each in outgrown] == [
+        [False, False],
+        [False, True],
+    ]
 
 
 def test_work_without_end_takes_what_is_left_also_where_it_has_outgrown_a_cluster() -> None:
@@ -590,6 +686,12 @@ def test_work_without_end_takes_what_is_left_also_where_it_has_outgrown_a_cluste
     rates[1, 2, 1] = 0.0
     plan = make_plan(clusters, work, months=2, requests_per_node_h=rates)
     demand = np.array([[5.0, 5.0], [3.0, 3.0], [100.0, 100.0]]) * 3600.0
-    window = window_of(plan, demand, np.full((3, 2), 10.0), first_hour=int(plan.month_edges_h[1]) - 1)
+    window = window_of(
+        plan, demand, np.full((3, 2), 10.0), first_hour=int(plan.month_edges_h[1]) - 1
+    )
     served = evaluate_window(plan, window).served_requests.sum(axis=0) / 3600.0
-    assert served.tolist() == [pytest.approx([5.0, 5.0]), pytest.approx([3.0, 3.0]), pytest.approx([22.0, 12.0])]
+    assert served.tolist() == [
+        pytest.approx([5.0, 5.0]),
+        pytest.approx([3.0, 3.0]),
+        pytest.approx([22.0, 12.0]),
+    ]

@@ -49,7 +49,12 @@ QUIET: dict[str, Any] = {
 }
 """Nothing fails."""
 
-SHARED: dict[str, Any] = {"engine": "vllm", "precision": "fp8", "prefill_decode": "colocated", "chunk_tokens": 8192}
+SHARED: dict[str, Any] = {
+    "engine": "vllm",
+    "precision": "fp8",
+    "prefill_decode": "colocated",
+    "chunk_tokens": 8192,
+}
 """A cluster that chooses nothing but its width: replicas of one engine, each of which prefills its own prompts."""
 
 
@@ -98,6 +103,7 @@ def assert_same_months(one: Monthly, other: Monthly) -> None:
     """
     scales = {"requests": other.demand_requests, "node_h": other.present_node_h}
     for name in Monthly.__slots__:
-        left, right = getattr(one, name), getattr(other, name)
+        left = getattr(one, name)
+        right = getattr(other, name)
         scale = float(np.abs(scales.get(name.partition("_")[2], right)).max(initial=0.0))
         np.testing.assert_allclose(left, right, rtol=1e-7, atol=1e-9 * scale + 1e-9, err_msg=name)

@@ -4,7 +4,10 @@ from planner.finance.tariffs import EnergyTariff, TariffWindow
 
 
 def flat_tariff(
-    price_usd_per_kwh: float, *, escalator_per_year: float = 0.0, demand_charge_usd_per_kw_month: float = 0.0
+    price_usd_per_kwh: float,
+    *,
+    escalator_per_year: float = 0.0,
+    demand_charge_usd_per_kw_month: float = 0.0,
 ) -> EnergyTariff:
     """Return a tariff with one energy price."""
     return EnergyTariff(

@@ -26,7 +26,9 @@ from planner.finance.financing import (
 from planner.finance.months import MonthGrid
 
 
-def lease(payments_usd: Sequence[float], rate: float, books: Books, *, on_first_day: float | None = None) -> RightOfUse:
+def lease(
+    payments_usd: Sequence[float], rate: float, books: Books, *, on_first_day: float | None = None
+) -> RightOfUse:
     """Return a lease paid at the ends of years, with what is paid on the first day before them."""
     first = [] if on_first_day is None else [on_first_day]
     paid = np.array([round(100 * usd) for usd in (*first, *payments_usd)])
@@ -55,7 +57,9 @@ def test_ifrs_16_example_13_part_1() -> None:
     assert usd(found.owed_cents) == [*owed, 0]
     right = owed[0] + 65_000
     assert round(right) == 420_391
-    assert usd(found.asset_cents) == pytest.approx([right * (10 - year) / 10 for year in range(11)], abs=0.0051)
+    assert usd(found.asset_cents) == pytest.approx(
+        [right * (10 - year) / 10 for year in range(11)], abs=0.0051
+    )
     assert round(found.cost_cents[1] / 100) == 42_039
     assert [round(cents / 100) for cents in found.interest_cents[1:7]] == [
         17_770,
@@ -125,7 +129,9 @@ def test_ifrs_9_effective_interest() -> None:
 
     As a loan of 1,250 of which 250 are taken at once. Published amortised cost: 1,041, 1,086, 1,136, 1,190.
     """
-    terms = LoanTerms(rate_per_year=12 * 0.0472, term_months=5, amortisation=Amortisation.BULLET, fee_fraction=0.2)
+    terms = LoanTerms(
+        rate_per_year=12 * 0.0472, term_months=5, amortisation=Amortisation.BULLET, fee_fraction=0.2
+    )
     found = loan_schedule(terms, np.array([[125_000], *[[0]] * 5]))
     shown = (found.balance_cents - found.fee_left_cents)[:, 0]
     assert [round(cents / 100) for cents in shown[:5]] == [1_000, 1_041, 1_086, 1_136, 1_190]
@@ -145,8 +151,11 @@ def test_ias_12_depreciation_of_an_asset() -> None:
 
     (100 − 60)·25%, as tax paid less by what was deducted ahead of the books.
     """
-    grid, zero = MonthGrid(start=date(2026, 1, 1), horizon_months=1), np.zeros(1)
-    charge = income_tax((np.array([-90.0]), np.array([-50.0]), zero), grid, TaxRules(rate_fraction=0.25))
+    grid = MonthGrid(start=date(2026, 1, 1), horizon_months=1)
+    zero = np.zeros(1)
+    charge = income_tax(
+        (np.array([-90.0]), np.array([-50.0]), zero), grid, TaxRules(rate_fraction=0.25)
+    )
     assert charge.deferred_cents.tolist() == [1_000]
 
 
@@ -158,7 +167,8 @@ def test_ias_12_computation_of_a_machine() -> None:
     grid = MonthGrid(start=date(2026, 1, 1), horizon_months=60)
     year = np.arange(60) // 12
     earned = np.full(60, 2_000 / 12)
-    book, deducted = earned - 2_000 / 12, np.where(year < 4, 2_500 / 12, 0.0)
+    book = earned - 2_000 / 12
+    deducted = np.where(year < 4, 2_500 / 12, 0.0)
     for losses in (LossRule.OFFSET, LossRule.CARRY_FORWARD):
         rules = TaxRules(rate_fraction=0.4, losses=losses)
         charge = income_tax((earned - deducted, book, np.zeros(60)), grid, rules)
@@ -174,7 +184,8 @@ def test_ias_12_computation_of_a_machine() -> None:
 def test_a_loss_is_an_asset_only_where_profit_is_probable() -> None:
     """A loss of 1,000 a month at 25%: 250 of asset, or none; with a loan's interest of 100, 275 or none."""
     grid = MonthGrid(start=date(2026, 1, 1), horizon_months=12)
-    loss, interest = np.full(12, -1_000.0), np.full(12, 100.0)
+    loss = np.full(12, -1_000.0)
+    interest = np.full(12, 100.0)
     for profit, each in (("probable", -27_500), ("uncertain", 0)):
         rules = TaxRules(rate_fraction=0.25, losses=LossRule.CARRY_FORWARD, future_profit=profit)
         charge = income_tax((loss, loss, interest), grid, rules)

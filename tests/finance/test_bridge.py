@@ -21,7 +21,9 @@ def test_a_bridge_sums_to_the_whole_difference(first: list[float], ratios: list[
         return (chosen["price"] + chosen["power"] + chosen["people"]) / chosen["throughput"]
 
     parts = shapley_bridge(names, cost_per_token)
-    assert sum(parts.values()) == pytest.approx(cost_per_token(frozenset(names)) - cost_per_token(frozenset()))
+    assert sum(parts.values()) == pytest.approx(
+        cost_per_token(frozenset(names)) - cost_per_token(frozenset())
+    )
 
 
 def test_a_cause_that_changes_nothing_explains_nothing() -> None:

@@ -23,7 +23,9 @@ def test_hourly_intensity_weighs_each_hour() -> None:
     total=st.floats(0, 1e6), start=st.floats(0, 30), held=st.one_of(st.just(np.inf), st.floats(0, 60)),
     life=st.integers(1, 72),
 )  # fmt: skip
-def test_every_embodied_kilogram_is_charged_once(total: float, start: float, held: float, life: int) -> None:
+def test_every_embodied_kilogram_is_charged_once(
+    total: float, start: float, held: float, life: int
+) -> None:
     charged = embodied_kg([total], ([start], [start + held]), life, np.arange(201.0))
     assert charged.sum() == pytest.approx(total)
     assert np.all(charged >= -1e-9)

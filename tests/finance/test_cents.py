@@ -13,7 +13,14 @@ SERIES = hnp.arrays(np.float64, st.integers(1, 60), elements=st.floats(-1e7, 1e7
 
 
 def test_cents_round_halves_away_from_zero() -> None:
-    assert cents([0.125, 0.375, -0.125, -1.0, 19.99, 0.1249]).tolist() == [13, 38, -13, -100, 1999, 12]
+    assert cents([0.125, 0.375, -0.125, -1.0, 19.99, 0.1249]).tolist() == [
+        13,
+        38,
+        -13,
+        -100,
+        1999,
+        12,
+    ]
     assert cents(1.005) == 101  # a half that a float holds a little low is still a half
 
 
@@ -31,7 +38,10 @@ def test_thirds_of_a_dollar_sum_to_the_dollar() -> None:
     assert table.sum(axis=0).tolist() == [100, 100]
 
 
-@given(total=st.integers(-(10**12), 10**12), weights=st.lists(st.integers(1, 1000), min_size=1, max_size=9))
+@given(
+    total=st.integers(-(10**12), 10**12),
+    weights=st.lists(st.integers(1, 1000), min_size=1, max_size=9),
+)
 def test_a_split_loses_no_cent(total: int, weights: list[int]) -> None:
     parts = split_cents(np.array(total), np.array(weights) / sum(weights))
     assert int(parts.sum()) == total

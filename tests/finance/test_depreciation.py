@@ -80,8 +80,12 @@ def test_in_service_after_the_horizon_leaves_no_trace() -> None:
     assert not schedule.closing_book_cents.any()
 
 
-@pytest.mark.parametrize(("proceeds", "loss_cents"), [(0.0, 2_000_000), (15_000.0, 500_000), (26_000.0, -600_000)])
-def test_retired_early_writes_off_what_the_sale_does_not_recover(proceeds: float, loss_cents: int) -> None:
+@pytest.mark.parametrize(
+    ("proceeds", "loss_cents"), [(0.0, 2_000_000), (15_000.0, 500_000), (26_000.0, -600_000)]
+)
+def test_retired_early_writes_off_what_the_sale_does_not_recover(
+    proceeds: float, loss_cents: int
+) -> None:
     schedule = schedule_of(make_cohorts([30_000.0], [0.0], disposal=(12.0, proceeds)))
     assert int(schedule.depreciation_cents.sum()) == 1_000_000
     assert schedule.disposal_loss_cents[0, 12] == loss_cents
@@ -96,7 +100,9 @@ def test_retired_mid_month_is_charged_to_the_day() -> None:
 
 def test_retired_after_its_life_leaves_the_residual_to_write_off() -> None:
     schedule = schedule_of(
-        make_cohorts([36_000.0], [0.0], residual_usd=3_600.0, life_months=12, disposal=(20.0, 4_000.0))
+        make_cohorts(
+            [36_000.0], [0.0], residual_usd=3_600.0, life_months=12, disposal=(20.0, 4_000.0)
+        )
     )
     assert schedule.closing_book_cents[0, 15] == 360_000
     assert schedule.disposal_loss_cents[0, 20] == -40_000
@@ -109,7 +115,9 @@ def test_double_declining_balance_by_hand() -> None:
 
 
 def test_declining_balance_stops_at_the_residual() -> None:
-    cohorts = make_cohorts([10_000.0], [0.0], residual_usd=6_000.0, life_months=5, declining_factor=2.0)
+    cohorts = make_cohorts(
+        [10_000.0], [0.0], residual_usd=6_000.0, life_months=5, declining_factor=2.0
+    )
     schedule = schedule_of(cohorts, 6)
     assert schedule.depreciation_cents[0].tolist() == [400_000, 0, 0, 0, 0, 0]
 
@@ -133,7 +141,11 @@ def test_every_cohort_keeps_its_books(
     cost: float, residual_share: float, life: int, start: float, factor: float, horizon: int
 ) -> None:
     cohorts = make_cohorts(
-        [cost], [start], residual_usd=cost * residual_share, life_months=life, declining_factor=factor
+        [cost],
+        [start],
+        residual_usd=cost * residual_share,
+        life_months=life,
+        declining_factor=factor,
     )
     schedule = schedule_of(cohorts, horizon)
     assert np.all(schedule.depreciation_cents >= 0)
@@ -146,28 +158,40 @@ def test_every_cohort_keeps_its_books(
 
 
 @given(cost=COSTS, start=st.floats(0, 30), held=st.floats(0, 50), proceeds=st.floats(0, 1e6))
-def test_retirement_accounts_for_the_whole_cost(cost: float, start: float, held: float, proceeds: float) -> None:
+def test_retirement_accounts_for_the_whole_cost(
+    cost: float, start: float, held: float, proceeds: float
+) -> None:
     cohorts = make_cohorts([cost], [start], life_months=36, disposal=(start + held, proceeds))
     schedule = depreciate(cohorts, np.arange(101.0))
-    spent = schedule.depreciation_cents.sum() + schedule.disposal_loss_cents.sum() + schedule.proceeds_cents.sum()
+    spent = (
+        schedule.depreciation_cents.sum()
+        + schedule.disposal_loss_cents.sum()
+        + schedule.proceeds_cents.sum()
+    )
     assert int(spent) == int(cents(cost))
     assert schedule.closing_book_cents[0, -1] == 0
 
 
 @pytest.mark.parametrize("factor", [0.0, 2.0])
 @pytest.mark.parametrize("rate", [0.0, 0.1, 0.25])
-def test_depreciation_and_capital_charge_have_the_present_value_of_the_purchase(factor: float, rate: float) -> None:
+def test_depreciation_and_capital_charge_have_the_present_value_of_the_purchase(
+    factor: float, rate: float
+) -> None:
     # Lücke's theorem: PV(depreciation + charge on opening book) = cost − PV(residual).
     cohorts = make_cohorts([1_000_000.0], [0.0], residual_usd=100_000.0, declining_factor=factor)
     schedule = schedule_of(cohorts)
     charge = capital_charge_usd(schedule, rate)
     full_cost = schedule.depreciation_cents[0] / 100 + charge[0]
     at_month_ends = discount_factors(rate, np.arange(1, 37))
-    assert float(full_cost @ at_month_ends) == pytest.approx(1_000_000 - 100_000 * at_month_ends[-1], abs=0.01)
+    assert float(full_cost @ at_month_ends) == pytest.approx(
+        1_000_000 - 100_000 * at_month_ends[-1], abs=0.01
+    )
 
 
 def test_capital_is_charged_for_the_days_it_was_held() -> None:
-    schedule = schedule_of(make_cohorts([12_000.0, 12_000.0], [0.75, 0.0], disposal=([np.inf, 1.5], [0.0, 0.0])))
+    schedule = schedule_of(
+        make_cohorts([12_000.0, 12_000.0], [0.75, 0.0], disposal=([np.inf, 1.5], [0.0, 0.0]))
+    )
     charge = capital_charge_usd(schedule, 0.12)
     assert charge[0, 0] == pytest.approx(12_000 * (1.12 ** (0.25 / 12) - 1))
     assert charge[1, 0] == pytest.approx(12_000 * (1.12 ** (1 / 12) - 1))
@@ -197,21 +221,48 @@ def test_no_start_date_loses_a_purchase() -> None:
     for day in range(1096):
         grid = MonthGrid(start=date(2026, 1, 1) + timedelta(days=day), horizon_months=36)
         last = grid.period_count - 1
-        bought = grid.coordinate_of_hour(np.array([0.0, grid.edge_hours[5], np.nextafter(grid.hour_count, 0.0)]))
+        bought = grid.coordinate_of_hour(
+            np.array([0.0, grid.edge_hours[5], np.nextafter(grid.hour_count, 0.0)])
+        )
         schedule = depreciate(make_cohorts([1_000.0] * 3, bought), grid.edge_coordinates)
-        assert np.argwhere(schedule.acquired_cents == 100_000)[:, 1].tolist() == [0, 5, last], grid.start
+        assert np.argwhere(schedule.acquired_cents == 100_000)[:, 1].tolist() == [0, 5, last], (
+            grid.start
+        )
         assert not schedule.opening_book_cents.any()
 
 
 def test_what_waits_is_on_the_books_at_cost() -> None:
     """Paid in the second month, in service from the middle of the fourth; another never, and sold in the sixth."""
     cohorts = make_cohorts(
-        [3_600.0, 3_600.0], [3.5, np.inf], acquired_months=[1.25, 1.25], disposal=([np.inf, 5.5], [0.0, 1_000.0])
+        [3_600.0, 3_600.0],
+        [3.5, np.inf],
+        acquired_months=[1.25, 1.25],
+        disposal=([np.inf, 5.5], [0.0, 1_000.0]),
     )
     schedule = schedule_of(cohorts, 8)
     assert schedule.acquired_cents[:, 1].tolist() == [360_000, 360_000]
-    assert schedule.depreciation_cents[0].tolist() == [0, 0, 0, 5_000, 10_000, 10_000, 10_000, 10_000]
+    assert schedule.depreciation_cents[0].tolist() == [
+        0,
+        0,
+        0,
+        5_000,
+        10_000,
+        10_000,
+        10_000,
+        10_000,
+    ]
     assert not schedule.depreciation_cents[1].any()
-    assert schedule.closing_book_cents[1].tolist() == [0, 360_000, 360_000, 360_000, 360_000, 0, 0, 0]
+    assert schedule.closing_book_cents[1].tolist() == [
+        0,
+        360_000,
+        360_000,
+        360_000,
+        360_000,
+        0,
+        0,
+        0,
+    ]
     assert schedule.disposal_loss_cents[1, 5] == 260_000
-    assert capital_charge_usd(schedule, 0.12)[0, 1] == pytest.approx(3_600 * (1.12 ** (0.75 / 12) - 1))
+    assert capital_charge_usd(schedule, 0.12)[0, 1] == pytest.approx(
+        3_600 * (1.12 ** (0.75 / 12) - 1)
+    )

@@ -27,9 +27,17 @@ from planner.finance.ledger import (
 )
 
 LABELS = LedgerLabels(
-    months=tuple(f"2026-{m:02d}" for m in range(1, 13)), clusters=("amd", "nvidia"), cohorts=("a", "b", "c")
+    months=tuple(f"2026-{m:02d}" for m in range(1, 13)),
+    clusters=("amd", "nvidia"),
+    cohorts=("a", "b", "c"),
 )
-BOOKED = {*CAPEX_ACCOUNTS, Account.LEASE_STARTED, Account.DEPRECIATION, Account.RESALE, Account.DISPOSAL_LOSS}
+BOOKED = {
+    *CAPEX_ACCOUNTS,
+    Account.LEASE_STARTED,
+    Account.DEPRECIATION,
+    Account.RESALE,
+    Account.DISPOSAL_LOSS,
+}
 POSTINGS = st.lists(
     st.tuples(
         st.sampled_from([account for account in Account if account not in BOOKED]),
@@ -44,7 +52,9 @@ POSTINGS = st.lists(
 
 def small_ledger() -> Ledger:
     builder = LedgerBuilder(LABELS)
-    cohorts = make_cohorts([1_200.0, 2_400.0], [0.0, 3.5], life_months=[12, 6], disposal=([6.0, np.inf], [100.0, 0]))
+    cohorts = make_cohorts(
+        [1_200.0, 2_400.0], [0.0, 3.5], life_months=[12, 6], disposal=([6.0, np.inf], [100.0, 0])
+    )
     schedule = depreciate(cohorts, np.arange(13.0))
     clusters = np.array([0, 1])
     builder.post_cohorts(Account.CAPEX_ACCELERATORS, schedule.acquired_cents, clusters)
@@ -66,7 +76,9 @@ def test_every_account_is_described_and_in_a_view() -> None:
             Account.RIGHT_OF_USE_COST,
             Account.RENT_INTEREST,
         )
-        is_booking = account.category in (Category.COUNTER_ENTRY, Category.TRANSFER) or account in of_books
+        is_booking = (
+            account.category in (Category.COUNTER_ENTRY, Category.TRANSFER) or account in of_books
+        )
         assert bool(account.views) != is_booking, account
 
 
@@ -78,13 +90,17 @@ def test_what_is_economic_is_cash_but_for_the_terminal_value() -> None:
 
 
 @given(postings=POSTINGS)
-def test_every_grouping_has_the_same_total(postings: list[tuple[Account, int, int, int, int]]) -> None:
+def test_every_grouping_has_the_same_total(
+    postings: list[tuple[Account, int, int, int, int]],
+) -> None:
     builder = LedgerBuilder(LABELS)
     for account, month, cluster, cohort, amount in postings:
         builder.post(account, amount, month=month, cluster=cluster, cohort=cohort)
     ledger = builder.build()
     ledger.check()
-    kept = {account for account in Account if View.ACCRUAL in account.views} | {Account.BALANCE_SHEET}
+    kept = {account for account in Account if View.ACCRUAL in account.views} | {
+        Account.BALANCE_SHEET
+    }
     total = sum(posting[4] for posting in postings if posting[0] in kept)
     for size in range(5):
         for dimensions in combinations(Dimension, size):
@@ -102,7 +118,9 @@ def test_every_grouping_has_the_same_total(postings: list[tuple[Account, int, in
 
 
 @given(postings=POSTINGS, seed=st.integers(0, 100))
-def test_the_order_of_posting_does_not_matter(postings: list[tuple[Account, int, int, int, int]], seed: int) -> None:
+def test_the_order_of_posting_does_not_matter(
+    postings: list[tuple[Account, int, int, int, int]], seed: int
+) -> None:
     ledgers = []
     shuffled = [postings[k] for k in np.random.default_rng(seed).permutation(len(postings))]
     for order in (postings, shuffled):

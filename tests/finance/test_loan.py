@@ -40,7 +40,11 @@ def single(loan: LoanTerms, usd: float, months: int) -> tuple[list[int], list[in
     purchases = np.zeros((months, 1), dtype=np.int64)
     purchases[0] = round(usd * 100)
     found = loan_schedule(loan, purchases)
-    return found.interest_cents[:, 0].tolist(), found.repaid_cents[:, 0].tolist(), found.balance_cents[:, 0].tolist()
+    return (
+        found.interest_cents[:, 0].tolist(),
+        found.repaid_cents[:, 0].tolist(),
+        found.balance_cents[:, 0].tolist(),
+    )
 
 
 def test_a_thousand_over_four_months_by_hand() -> None:
@@ -53,9 +57,14 @@ def test_a_thousand_over_four_months_by_hand() -> None:
 
 @pytest.mark.parametrize(
     ("amortisation", "repaid", "interest"),
-    [("straight", [0, 0, 50_000, 50_000], [1000, 1000, 1000, 500]), ("bullet", [0, 0, 0, 100_000], [1000] * 4)],
+    [
+        ("straight", [0, 0, 50_000, 50_000], [1000, 1000, 1000, 500]),
+        ("bullet", [0, 0, 0, 100_000], [1000] * 4),
+    ],
 )
-def test_grace_pays_interest_alone(amortisation: str, repaid: list[int], interest: list[int]) -> None:
+def test_grace_pays_interest_alone(
+    amortisation: str, repaid: list[int], interest: list[int]
+) -> None:
     loan = terms(amortisation=Amortisation(amortisation), grace_months=2)
     found = single(loan, 1_000.0, 5)
     assert found[0] == [0, *interest]
@@ -116,7 +125,10 @@ def test_debt_and_its_cover_by_year_are_pysams(amortisation: str) -> None:
     assert found.repaid_cents[1:, 0] / 100 == pytest.approx(principal, abs=0.011)
     assert found.fee_cents[0, 0] == 12_144_000
     service = found.interest_cents[1:] + found.repaid_cents[1:]
-    lines = {"cash_for_debt_service_usd": cents(PYSAM_CASH_USD)[:, None], "debt_service_usd": service}
+    lines = {
+        "cash_for_debt_service_usd": cents(PYSAM_CASH_USD)[:, None],
+        "debt_service_usd": service,
+    }
     years = Statements(periods=tuple("12345"), lines_cents=lines)
     assert cover_ratio(years)[:, 0].tolist() == pytest.approx(cover, rel=1e-6)
 
@@ -136,9 +148,16 @@ def test_draws_of_several_months_and_clusters_add_up() -> None:
     found = loan_schedule(loan, purchases)
     assert found.drawn_cents.tolist() == [[60_00, 0], [0, 200_00], [420_01, 30], [0, 0], [0, 0]]
     assert found.fee_cents.sum() == 60 + 200 + 420 + 0
-    alone = [loan_schedule(loan, np.where(np.arange(5)[:, None] == month, purchases, 0)) for month in range(3)]
-    assert np.array_equal(found.balance_cents, np.sum([each.balance_cents for each in alone], axis=0))
-    assert np.array_equal(found.drawn_cents.sum(axis=0) - found.repaid_cents.sum(axis=0), found.balance_cents[-1])
+    alone = [
+        loan_schedule(loan, np.where(np.arange(5)[:, None] == month, purchases, 0))
+        for month in range(3)
+    ]
+    assert np.array_equal(
+        found.balance_cents, np.sum([each.balance_cents for each in alone], axis=0)
+    )
+    assert np.array_equal(
+        found.drawn_cents.sum(axis=0) - found.repaid_cents.sum(axis=0), found.balance_cents[-1]
+    )
     assert not found.balance_cents[-1].any()
 
 
@@ -152,8 +171,11 @@ def run(write: Write) -> Callable[..., RunResult]:
     return lambda *overrides: simulate(load_scenario(write(), overrides), seed=1)
 
 
-def test_a_loan_stands_in_the_statements_and_moves_no_measure(run: Callable[..., RunResult]) -> None:
-    own, lent = run(SOLD, TAX), run(SOLD, TAX, LOAN % "")
+def test_a_loan_stands_in_the_statements_and_moves_no_measure(
+    run: Callable[..., RunResult],
+) -> None:
+    own = run(SOLD, TAX)
+    lent = run(SOLD, TAX, LOAN % "")
     moved = {name for name, value in measures(own).items() if measures(lent)[name] != value}
     assert moved == {"pl_cost_usd"}  # the income statement's, which has the interest
     before, after = (result.statements().reset_index() for result in (own, lent))
@@ -161,8 +183,12 @@ def test_a_loan_stands_in_the_statements_and_moves_no_measure(run: Callable[...,
     # By hand with numpy-financial: what 36 equal payments are worth at the rate at which they are worth 0.99 of it.
     effective = npf.rate(36, npf.pmt(0.0075, 36, 1), 0.99, 0)
     net = [-npf.pv(effective, 36 - months, -npf.pmt(0.0075, 36, 1)) for months in range(3)]
-    left = [((1 + 0.0075) ** 36 - (1 + 0.0075) ** months) / ((1 + 0.0075) ** 36 - 1) for months in range(3)]
-    first, second = drawn.iloc[0], drawn.iloc[1]
+    left = [
+        ((1 + 0.0075) ** 36 - (1 + 0.0075) ** months) / ((1 + 0.0075) ** 36 - 1)
+        for months in range(3)
+    ]
+    first = drawn.iloc[0]
+    second = drawn.iloc[1]
     shown = [first * net[0], first * net[1] + second * net[0], first * net[2] + second * net[1]]
     assert after.loans_usd.tolist() == pytest.approx(shown, abs=0.03)
     interest = 0.0075 * np.array([0, first, first * left[1] + second])
@@ -170,8 +196,13 @@ def test_a_loan_stands_in_the_statements_and_moves_no_measure(run: Callable[...,
     paid = after.interest_usd.sum()
     assert paid == pytest.approx(interest.sum() + fees, abs=0.03)
     assert fees > 0
-    assert (before.net_income_usd - after.net_income_usd).sum() == pytest.approx(0.75 * paid, abs=0.02)
-    moved = ((after.cash_usd - after.paid_in_capital_usd) - (before.cash_usd - before.paid_in_capital_usd)).iloc[-1]
+    assert (before.net_income_usd - after.net_income_usd).sum() == pytest.approx(
+        0.75 * paid, abs=0.02
+    )
+    moved = (
+        (after.cash_usd - after.paid_in_capital_usd)
+        - (before.cash_usd - before.paid_in_capital_usd)
+    ).iloc[-1]
     assert moved == pytest.approx(after.loans_usd.iloc[-1] - 0.75 * paid, abs=0.02)
     repaid = first * (1 - left[2]) + second * (1 - left[1])
     assert after.debt_service_usd.sum() == pytest.approx(interest.sum() + repaid, abs=0.03)
@@ -183,9 +214,14 @@ def test_a_broken_covenant_is_a_warning(run: Callable[..., RunResult]) -> None:
     cover = quarter.cash_for_debt_service_usd / quarter.debt_service_usd
     assert cover < 1.3
     assert quarter.cover_ratio == pytest.approx(cover)
-    assert quarter.cash_for_debt_service_usd > quarter.operating_cash_flow_usd  # which has interest, under US GAAP
+    assert (
+        quarter.cash_for_debt_service_usd > quarter.operating_cash_flow_usd
+    )  # which has interest, under US GAAP
     (told,) = [text for text in result.warnings if "covenant" in text]
-    assert f"cash for debt service is {cover:.2f} times debt service in FY2026-Q1, 1.3 are agreed" in told
+    assert (
+        f"cash for debt service is {cover:.2f} times debt service in FY2026-Q1, 1.3 are agreed"
+        in told
+    )
     assert not any("covenant" in text for text in run(SOLD, LOAN % "").warnings)
 
 
@@ -193,7 +229,10 @@ def test_a_broken_covenant_is_a_warning(run: Callable[..., RunResult]) -> None:
     ("overrides", "parts"),
     [
         ([LOAN % ", grace_months: 36"], ["36 months of grace leave none of 36"]),
-        ([(LOAN % "").replace("0.7", "1.7")], ["share_of_purchases_fraction", "less than or equal to 1"]),
+        (
+            [(LOAN % "").replace("0.7", "1.7")],
+            ["share_of_purchases_fraction", "less than or equal to 1"],
+        ),
     ],
 )
 def test_what_no_lender_agrees_to_is_refused(

@@ -61,7 +61,10 @@ def test_periods_cover_the_horizon_without_gap(start: date, months: int) -> None
     assert list(grid.labels) == sorted(set(grid.labels))
     assert grid.hour_periods.shape == (grid.hour_count,)
     days = (grid.end - grid.start).days
-    by_calendar = [(start + timedelta(days=d)).year * 12 + (start + timedelta(days=d)).month for d in range(days)]
+    by_calendar = [
+        (start + timedelta(days=d)).year * 12 + (start + timedelta(days=d)).month
+        for d in range(days)
+    ]
     assert np.array_equal(np.diff(grid.hour_periods[::24]), np.diff(by_calendar))
 
 
@@ -86,12 +89,16 @@ def test_no_moment_rounds_out_of_its_month(horizon_months: int) -> None:
         grid = MonthGrid(start=start, horizon_months=horizon_months)
         hours = grid.edge_hours.astype(float)
         assert np.array_equal(grid.coordinate_of_hour(hours), grid.edge_coordinates), start
-        assert np.all(grid.coordinate_of_hour(np.nextafter(hours, -np.inf)) < grid.edge_coordinates), start
+        assert np.all(
+            grid.coordinate_of_hour(np.nextafter(hours, -np.inf)) < grid.edge_coordinates
+        ), start
         assert grid.coordinate_of_hour(np.array(np.inf)) == np.inf
 
 
 @given(start=DATES, hours=st.lists(st.floats(-2_000.0, 30_000.0), min_size=2))
-def test_coordinates_of_hours_keep_their_order_and_their_month(start: date, hours: list[float]) -> None:
+def test_coordinates_of_hours_keep_their_order_and_their_month(
+    start: date, hours: list[float]
+) -> None:
     grid = MonthGrid(start=start, horizon_months=36)
     times = np.sort(np.array(hours))
     coordinates = grid.coordinate_of_hour(times)

@@ -17,7 +17,12 @@ from planner.finance.financing import DiscountTier, Quote
 from planner.finance.ledger import ACCOUNT_ORDER, Account, Dimension, LedgerBuilder, LedgerLabels
 from planner.finance.months import MonthGrid, add_months
 from planner.finance.present_value import CashFlows, internal_rate, net_present_value
-from planner.finance.tariffs import EnergyTariff, TariffWindow, demand_charges_of_peaks_usd, hourly_prices_usd_per_kwh
+from planner.finance.tariffs import (
+    EnergyTariff,
+    TariffWindow,
+    demand_charges_of_peaks_usd,
+    hourly_prices_usd_per_kwh,
+)
 from tests.finance.annuity import annuity_factor
 
 START = date(2026, 1, 1)
@@ -29,9 +34,12 @@ def days_in_month(day: date) -> int:
     return (add_months(first, 1) - first).days
 
 
-def straight_line_by_days(cost: Fraction, bought: date, life: int, grid: MonthGrid) -> list[Fraction]:
+def straight_line_by_days(
+    cost: Fraction, bought: date, life: int, grid: MonthGrid
+) -> list[Fraction]:
     """Return exact monthly charges: each day takes 1/days of its month's even share until the life is used up."""
-    left, charges = Fraction(life), {label: Fraction(0) for label in grid.labels}
+    left = Fraction(life)
+    charges = {label: Fraction(0) for label in grid.labels}
     day = bought
     while left > 0:
         share = min(Fraction(1, days_in_month(day)), left)
@@ -54,7 +62,8 @@ def test_straight_line_against_exact_days(cost_cents: int, bought: date, life: i
 
 
 def declining_month_by_month(cost: float, residual: float, life: int, factor: float) -> list[float]:
-    book, charges = cost, []
+    book = cost
+    charges = []
     for month in range(life):
         declining = book * factor / life
         straight = (book - residual) / (life - month)
@@ -70,9 +79,13 @@ def declining_month_by_month(cost: float, residual: float, life: int, factor: fl
     life=st.integers(1, 72),
     factor=st.sampled_from([1.25, 1.5, 2.0, 3.0]),
 )
-def test_declining_balance_against_a_loop(cost: int, residual_share: float, life: int, factor: float) -> None:
+def test_declining_balance_against_a_loop(
+    cost: int, residual_share: float, life: int, factor: float
+) -> None:
     residual = round(cost * residual_share, 2)
-    cohorts = make_cohorts([cost], [0.0], residual_usd=residual, life_months=life, declining_factor=factor)
+    cohorts = make_cohorts(
+        [cost], [0.0], residual_usd=residual, life_months=life, declining_factor=factor
+    )
     ours = depreciate(cohorts, np.arange(life + 1.0)).depreciation_cents[0]
     exact = np.cumsum(declining_month_by_month(cost, residual, life, factor)) * 100
     assert np.all(np.abs(np.cumsum(ours) - exact) <= 0.51)
@@ -84,7 +97,9 @@ def test_rates_against_the_roots_of_the_polynomial(flows: list[int]) -> None:
     assume(flows[0] != 0 and flows[-1] != 0)
     # Value = Σ flow·x^m with x = 1/(1 + i): positive real roots x, by companion matrix.
     roots = np.roots(flows[::-1])
-    assume(all(abs(a - b) > 1e-2 for k, a in enumerate(roots) for b in roots[:k]))  # no near-double roots
+    assume(
+        all(abs(a - b) > 1e-2 for k, a in enumerate(roots) for b in roots[:k])
+    )  # no near-double roots
     real = [root.real for root in roots if abs(root.imag) < 1e-9 and root.real > 0]
     near = [root for root in roots if 1e-9 <= abs(root.imag) < 1e-3]
     assume(not near)
@@ -125,9 +140,12 @@ def test_annuities_against_another_library(rate: float, years: int, value: float
 def test_net_present_value_is_linear_and_shifts_by_the_year(
     first: list[float], second: list[float], rate: float
 ) -> None:
-    a, b = np.array(first), np.array(second)
+    a = np.array(first)
+    b = np.array(second)
     together = net_present_value(rate, 2 * a + b)
-    assert together == pytest.approx(2 * net_present_value(rate, a) + net_present_value(rate, b), abs=1e-3, rel=1e-9)
+    assert together == pytest.approx(
+        2 * net_present_value(rate, a) + net_present_value(rate, b), abs=1e-3, rel=1e-9
+    )
     later = net_present_value(rate, np.concatenate([np.zeros(12), a]))
     assert later == pytest.approx(net_present_value(rate, a) / (1 + rate), abs=1e-3, rel=1e-9)
 
@@ -145,8 +163,12 @@ def test_payback_against_a_walk(running: list[int], dated: list[tuple[int, int]]
         dated_months=np.array([quarter / 4 for quarter, _ in dated]),
         dated_usd=np.array([amount for _, amount in dated], dtype=float),
     )
-    last_loss, total, before = None, Fraction(0), Fraction(0)
-    for quarter in range(quarters + 1):  # money moves evenly through a quarter and jumps at its start
+    last_loss = None
+    total = Fraction(0)
+    before = Fraction(0)
+    for quarter in range(
+        quarters + 1
+    ):  # money moves evenly through a quarter and jumps at its start
         total = before + sum(amount for day, amount in dated if day == quarter)
         if before < 0 <= total:
             last_loss = Fraction(quarter)
@@ -170,12 +192,16 @@ def test_ledger_groupings_against_pandas() -> None:
             "month": generator.integers(0, 36, count),
             "cluster": generator.integers(-1, 3, count),
             "cohort": generator.integers(-1, 4, count),
-            "account": generator.choice([str(Account.ENERGY), str(Account.RMA), str(Account.REVENUE)], count),
+            "account": generator.choice(
+                [str(Account.ENERGY), str(Account.RMA), str(Account.REVENUE)], count
+            ),
             "cents": generator.integers(-(10**9), 10**9, count),
         }
     )
     labels = LedgerLabels(
-        months=tuple(f"m{k}" for k in range(36)), clusters=("a", "b", "c"), cohorts=("p", "q", "r", "s")
+        months=tuple(f"m{k}" for k in range(36)),
+        clusters=("a", "b", "c"),
+        cohorts=("p", "q", "r", "s"),
     )
     builder = LedgerBuilder(labels)
     for account, rows in frame.groupby("account"):
@@ -186,10 +212,19 @@ def test_ledger_groupings_against_pandas() -> None:
     ledger = builder.build()
     ledger.check()
     by_month_and_account = ledger.totals_cents(Dimension.MONTH, Dimension.ACCOUNT)
-    for row in frame.groupby(["month", "account"], as_index=False).agg({"cents": "sum"}).to_dict("records"):
-        assert by_month_and_account[row["month"], ACCOUNT_ORDER.index(Account(row["account"]))] == row["cents"]
+    for row in (
+        frame.groupby(["month", "account"], as_index=False).agg({"cents": "sum"}).to_dict("records")
+    ):
+        assert (
+            by_month_and_account[row["month"], ACCOUNT_ORDER.index(Account(row["account"]))]
+            == row["cents"]
+        )
     by_cohort_and_cluster = ledger.totals_cents(Dimension.COHORT, Dimension.CLUSTER)
-    for row in frame.groupby(["cohort", "cluster"], as_index=False).agg({"cents": "sum"}).to_dict("records"):
+    for row in (
+        frame.groupby(["cohort", "cluster"], as_index=False)
+        .agg({"cents": "sum"})
+        .to_dict("records")
+    ):
         assert by_cohort_and_cluster[row["cohort"], row["cluster"]] == row["cents"]
 
 
@@ -198,7 +233,9 @@ def test_ledger_groupings_against_pandas() -> None:
     discounts=st.lists(st.integers(0, 50), min_size=4, max_size=4),
     units=st.integers(0, 80),
 )
-def test_marginal_tiers_against_counting_units(minima: list[int], discounts: list[int], units: int) -> None:
+def test_marginal_tiers_against_counting_units(
+    minima: list[int], discounts: list[int], units: int
+) -> None:
     tiers = tuple(
         DiscountTier(minimum_units=minimum, discount_fraction=discount / 100)
         for minimum, discount in zip(sorted(minima), discounts, strict=False)
@@ -218,12 +255,18 @@ def test_marginal_tiers_against_counting_units(minima: list[int], discounts: lis
     prices=st.lists(st.floats(0, 1), min_size=3, max_size=3),
     start=DAYS,
 )
-def test_tariff_against_the_calendar(split: int, summer: set[int], prices: list[float], start: date) -> None:
+def test_tariff_against_the_calendar(
+    split: int, summer: set[int], prices: list[float], start: date
+) -> None:
     winter = frozenset(range(1, 13)) - summer
     tariff = EnergyTariff(
         windows=(
-            TariffWindow(name="night", price_usd_per_kwh=prices[0], months=frozenset(summer), end_hour=split),
-            TariffWindow(name="day", price_usd_per_kwh=prices[1], months=frozenset(summer), start_hour=split),
+            TariffWindow(
+                name="night", price_usd_per_kwh=prices[0], months=frozenset(summer), end_hour=split
+            ),
+            TariffWindow(
+                name="day", price_usd_per_kwh=prices[1], months=frozenset(summer), start_hour=split
+            ),
             TariffWindow(name="winter", price_usd_per_kwh=prices[2], months=winter),
         ),
         demand_charge_usd_per_kw_month=7.0,
@@ -236,7 +279,9 @@ def test_tariff_against_the_calendar(split: int, summer: set[int], prices: list[
         in_summer = prices[0] if moment.hour < split else prices[1]
         assert ours[hour] == (in_summer if moment.month in summer else prices[2])
     load = np.abs(np.sin(np.arange(grid.hour_count)))
-    charge = demand_charges_of_peaks_usd(tariff, grid, np.maximum.reduceat(load, grid.edge_hours[:-1]))
+    charge = demand_charges_of_peaks_usd(
+        tariff, grid, np.maximum.reduceat(load, grid.edge_hours[:-1])
+    )
     for period in range(grid.period_count):
         peak = load[grid.hour_periods == period].max()
         assert charge[period] == pytest.approx(7.0 * peak * grid.month_fractions[period])

@@ -35,14 +35,18 @@ def test_npv_agrees_with_another_library(rate: float, flows: list[float]) -> Non
 
 def test_npv_of_a_level_annuity_has_its_closed_form() -> None:
     flows = np.concatenate([[0.0], np.full(36, 1_000.0)])
-    assert net_present_value(0.1, flows) == pytest.approx(1_000 * annuity_factor(1.1 ** (1 / 12) - 1, 36))
+    assert net_present_value(0.1, flows) == pytest.approx(
+        1_000 * annuity_factor(1.1 ** (1 / 12) - 1, 36)
+    )
 
 
 @given(
     outlay=st.floats(1e3, 1e8),
     returns=st.lists(st.floats(0, 1e7), min_size=1, max_size=72),
 )
-def test_an_investment_has_one_rate_and_its_npv_there_is_zero(outlay: float, returns: list[float]) -> None:
+def test_an_investment_has_one_rate_and_its_npv_there_is_zero(
+    outlay: float, returns: list[float]
+) -> None:
     assume(1e-2 * outlay < sum(returns) < 1e3 * outlay)
     flows = np.array([-outlay, *returns])
     found = internal_rate(flows)
@@ -70,7 +74,8 @@ def test_flows_of_one_sign_have_no_rate() -> None:
 
 def test_of_two_rates_none_is_chosen() -> None:
     # Roots at monthly 1% and 3%: (x − 1/1.01)(x − 1/1.03) scaled.
-    a, b = 1.01, 1.03
+    a = 1.01
+    b = 1.03
     assert internal_rate([-1.0, a + b, -a * b]) is None
     # 1 paid, 2,000 earned a year later and 1 paid after a hundred: 1 + r = 2000, and 1 / 2000^(1/99).
     assert internal_rate([-1.0, 2000.0, -1.0], [0.0, 12.0, 1200.0]) is None
@@ -136,14 +141,18 @@ def test_a_purchase_inside_a_month_jumps_on_its_day() -> None:
     assert plan.payback_months() == pytest.approx(2.7)
     sold = flows([-10.0] * 4, (0.0, -60.0), (3.5, 200.0))
     assert sold.payback_months() == 3.5  # the sale itself turns it
-    later = flows([0.0] * 25, (0.0, -100.0), (24.0, 120.0))  # 121 would be worth the 100 at 10% a year
+    later = flows(
+        [0.0] * 25, (0.0, -100.0), (24.0, 120.0)
+    )  # 121 would be worth the 100 at 10% a year
     assert later.payback_months(0.09) == 24.0
     assert later.payback_months(0.1) is None
 
 
 def test_payback_is_zero_without_a_loss_and_nothing_without_a_gain() -> None:
     assert flows([5.0, 5.0]).payback_months() == 0.0
-    assert flows([5.0], (0.0, -5.001)).payback_months() == 1.0  # a loss of less than half a cent is none
+    assert (
+        flows([5.0], (0.0, -5.001)).payback_months() == 1.0
+    )  # a loss of less than half a cent is none
     assert flows([5.0, 5.0], (0.0, -11.0)).payback_months() is None
     assert flows([0.0]).payback_months() == 0.0
 
@@ -151,7 +160,11 @@ def test_payback_is_zero_without_a_loss_and_nothing_without_a_gain() -> None:
 def test_flows_count_at_the_middle_of_their_month_and_on_their_day() -> None:
     plan = flows([12.0, 24.0], (0.0, -100.0), (1.75, 30.0), (1.5, 50.0), first_month=0.5)
     by_hand = (
-        -100 + 12 * 1.2 ** (-0.25 / 12) + 24 * 1.2 ** (-1 / 12) + 30 * 1.2 ** (-1.75 / 12) + 50 * 1.2 ** (-1.5 / 12)
+        -100
+        + 12 * 1.2 ** (-0.25 / 12)
+        + 24 * 1.2 ** (-1 / 12)
+        + 30 * 1.2 ** (-1.75 / 12)
+        + 50 * 1.2 ** (-1.5 / 12)
     )
     assert plan.net_present_value(0.2) == pytest.approx(by_hand, rel=1e-12)
     late = flows([12.0, 24.0], (0.0, -100.0), timing=CashFlowTiming.MONTH_END, first_month=0.5)
@@ -170,13 +183,21 @@ def test_the_internal_rate_is_where_the_same_npv_is_zero(
     outlay: float, running: list[float], end: float, first_month: float
 ) -> None:
     assume(0.1 * outlay < sum(running) + end < 10 * outlay)
-    plan = flows(running, (0.0, -outlay), (first_month + len(running) - 1, end), first_month=first_month)
+    plan = flows(
+        running, (0.0, -outlay), (first_month + len(running) - 1, end), first_month=first_month
+    )
     rate = plan.internal_rate()
     if rate is not None:
-        assert plan.net_present_value(rate) == pytest.approx(0, abs=1e-7 * outlay * max(1, (1 + rate) ** -4))
+        assert plan.net_present_value(rate) == pytest.approx(
+            0, abs=1e-7 * outlay * max(1, (1 + rate) ** -4)
+        )
 
 
-@given(outlay=st.floats(1e3, 1e6), running=st.lists(st.floats(1, 1e5), min_size=3, max_size=48), end=st.floats(0, 1e5))
+@given(
+    outlay=st.floats(1e3, 1e6),
+    running=st.lists(st.floats(1, 1e5), min_size=3, max_size=48),
+    end=st.floats(0, 1e5),
+)
 def test_rate_and_value_agree_with_another_library_on_half_months(
     outlay: float, running: list[float], end: float
 ) -> None:
@@ -184,18 +205,21 @@ def test_rate_and_value_agree_with_another_library_on_half_months(
     plan = flows(running, (0.0, -outlay), (len(running), end))
     # The same money on a grid of half months, which is all that library needs to know of time.
     grid = np.zeros(2 * len(running) + 1)
-    grid[0], grid[1::2] = -outlay, running
+    grid[0] = -outlay
+    grid[1::2] = running
     grid[-1] += end
     assert plan.net_present_value(0.1) == pytest.approx(
         pyxirr.npv(1.1 ** (1 / 24) - 1, grid.tolist()), rel=1e-9, abs=1e-5
     )
-    theirs, ours = pyxirr.irr(grid.tolist()), plan.internal_rate()
+    theirs = pyxirr.irr(grid.tolist())
+    ours = plan.internal_rate()
     if theirs is not None and ours is not None:
         assert np.log1p(ours) / 24 == pytest.approx(np.log1p(theirs), abs=1e-7)
 
 
 def test_a_difference_of_plans_is_the_difference_of_their_values() -> None:
-    first, second = flows([10.0, 20.0], (0.0, -25.0)), flows([5.0, 5.0], (0.5, -7.0))
+    first = flows([10.0, 20.0], (0.0, -25.0))
+    second = flows([5.0, 5.0], (0.5, -7.0))
     for rate in (0.0, 0.3):
         both = first.net_present_value(rate) - second.net_present_value(rate)
         assert (first - second).net_present_value(rate) == pytest.approx(both)

@@ -51,21 +51,28 @@ def cost_per_hour(part: str, owner: str) -> dict[str, float]:
     utility_kw = base(f"allin_utility_kw_{part.lower()}")
     prices = hourly_prices_usd_per_kwh(flat_tariff(base("electricity_price")), GRID)
     builder.post_clusters(
-        Account.ENERGY, series_cents(np.add.reduceat(prices * utility_kw, GRID.edge_hours[:-1])[:, None])
+        Account.ENERGY,
+        series_cents(np.add.reduceat(prices * utility_kw, GRID.edge_hours[:-1])[:, None]),
     )
     it_kw = np.full((GRID.period_count, 1), utility_kw / UTILITY_KW_PER_IT_KW)
     if owner == "neocloud":
         rent_usd_per_kw_month = base("colo_rent")
     else:
         rent_usd_per_kw_month = base("facility_build_cost") * 1_000 / (FACILITY_LIFE_YEARS * 12)
-    builder.post_clusters(Account.COLOCATION, series_cents(yearly_cost_usd(it_kw, rent_usd_per_kw_month * 12, GRID)))
+    builder.post_clusters(
+        Account.COLOCATION, series_cents(yearly_cost_usd(it_kw, rent_usd_per_kw_month * 12, GRID))
+    )
     upkeep = float(getattr(load_catalog().prior("om_pct_of_capex"), MAINTENANCE_PER_YEAR[owner]))
     capital_by_month = np.full((GRID.period_count, 1), capital)
-    builder.post_clusters(Account.MAINTENANCE, series_cents(yearly_cost_usd(capital_by_month, upkeep, GRID)))
+    builder.post_clusters(
+        Account.MAINTENANCE, series_cents(yearly_cost_usd(capital_by_month, upkeep, GRID))
+    )
     ledger = builder.build()
     ledger.check()
     accounts = (Account.DEPRECIATION, Account.ENERGY, Account.COLOCATION, Account.MAINTENANCE)
-    per_hour = {str(account): ledger.account_cents(account) / 100 / GRID.hour_count for account in accounts}
+    per_hour = {
+        str(account): ledger.account_cents(account) / 100 / GRID.hour_count for account in accounts
+    }
     per_hour["total"] = float(ledger.monthly_cents(View.ACCRUAL).sum()) / 100 / GRID.hour_count
     return per_hour
 
@@ -77,18 +84,24 @@ def test_four_years_are_their_hours() -> None:
 @pytest.mark.parametrize(("part", "owner"), list(PUBLISHED))
 def test_published_cost_per_hour_is_met_within_five_percent(part: str, owner: str) -> None:
     ours = cost_per_hour(part, owner)
-    room = 0.12 if (part, owner) == ("MI325X", "neocloud") else 0.05  # there our rent and upkeep are too much
+    room = (
+        0.12 if (part, owner) == ("MI325X", "neocloud") else 0.05
+    )  # there our rent and upkeep are too much
     assert ours["total"] == pytest.approx(PUBLISHED[part, owner], rel=room)
     assert ours["total"] == pytest.approx(sum(ours.values()) - ours["total"], abs=1e-6)
 
 
 @pytest.mark.parametrize(("part", "owner"), list(PUBLISHED))
 def test_the_table_in_the_docs_is_what_is_computed(part: str, owner: str) -> None:
-    row = re.search(rf"^\| {part} \| {owner} \|(.+)\|$", DOCS.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    row = re.search(
+        rf"^\| {part} \| {owner} \|(.+)\|$", DOCS.read_text(encoding="utf-8"), flags=re.MULTILINE
+    )
     assert row is not None
     cells = [float(cell.strip().rstrip("%").replace("−", "-")) for cell in row.group(1).split("|")]
     ours = cost_per_hour(part, owner)
-    expected = [ours[name] for name in ("depreciation", "energy", "colocation", "maintenance", "total")]
+    expected = [
+        ours[name] for name in ("depreciation", "energy", "colocation", "maintenance", "total")
+    ]
     assert cells[:5] == pytest.approx(expected, abs=0.0051)
     assert cells[5] == PUBLISHED[part, owner]
     assert cells[6] == pytest.approx((ours["total"] / PUBLISHED[part, owner] - 1) * 100, abs=0.051)
@@ -103,9 +116,12 @@ CAPITAL = (
 
 
 @pytest.mark.parametrize(
-    ("part", "all_in", "excess"), [("H200", 39_996, 0.234), ("B200", 51_751, 0.121), ("MI325X", 26_186, 0.022)]
+    ("part", "all_in", "excess"),
+    [("H200", 39_996, 0.234), ("B200", 51_751, 0.121), ("MI325X", 26_186, 0.022)],
 )
-def test_the_catalogues_own_prices_come_near_the_published_cost(part: str, all_in: float, excess: float) -> None:
+def test_the_catalogues_own_prices_come_near_the_published_cost(
+    part: str, all_in: float, excess: float
+) -> None:
     # Built up from module, host, network and storage: the same power and building, 3% upkeep.
     entry = load_catalog().accelerator(part)
     capital = sum(getattr(entry, name).value for name in CAPITAL)
@@ -113,7 +129,12 @@ def test_the_catalogues_own_prices_come_near_the_published_cost(part: str, all_i
     prior = load_catalog().prior(f"capex_allin_{part.lower()}")
     assert prior.low <= capital <= prior.high
     ours = cost_per_hour(part, "hyperscaler")
-    total = capital / GRID.hour_count + 0.03 * capital / HOURS_PER_YEAR + ours["energy"] + ours["colocation"]
+    total = (
+        capital / GRID.hour_count
+        + 0.03 * capital / HOURS_PER_YEAR
+        + ours["energy"]
+        + ours["colocation"]
+    )
     assert total / PUBLISHED[part, "hyperscaler"] - 1 == pytest.approx(excess, abs=0.005)
 
 

@@ -25,7 +25,8 @@ def quote(rule: Literal["whole-order", "marginal"]) -> Quote:
 
 
 @pytest.mark.parametrize(
-    ("units", "usd"), [(0, 0), (1, 22_000), (99, 99 * 22_000), (100, 100 * 20_900), (800, 800 * 18_920)]
+    ("units", "usd"),
+    [(0, 0), (1, 22_000), (99, 99 * 22_000), (100, 100 * 20_900), (800, 800 * 18_920)],
 )
 def test_the_tier_reached_prices_the_whole_order(units: int, usd: float) -> None:
     assert quote("whole-order").order_cents(units) == round(usd * 100)
@@ -33,7 +34,11 @@ def test_the_tier_reached_prices_the_whole_order(units: int, usd: float) -> None
 
 @pytest.mark.parametrize(
     ("units", "usd"),
-    [(99, 99 * 22_000), (100, 99 * 22_000 + 20_900), (801, 99 * 22_000 + 700 * 20_900 + 2 * 18_920)],
+    [
+        (99, 99 * 22_000),
+        (100, 99 * 22_000 + 20_900),
+        (801, 99 * 22_000 + 700 * 20_900 + 2 * 18_920),
+    ],
 )
 def test_marginal_tiers_price_only_the_units_inside(units: int, usd: float) -> None:
     assert quote("marginal").order_cents(units) == round(usd * 100)
@@ -74,7 +79,12 @@ def test_a_quote_may_hold_for_one_day_and_discount_every_unit() -> None:
 
 
 def test_a_date_may_have_no_quote() -> None:
-    only = Quote(name="spring", list_price_usd=1.0, valid_from=date(2026, 3, 1), valid_until=date(2026, 5, 31))
+    only = Quote(
+        name="spring",
+        list_price_usd=1.0,
+        valid_from=date(2026, 3, 1),
+        valid_until=date(2026, 5, 31),
+    )
     assert choose_quote([only], date(2026, 7, 1)) is None
     assert choose_quote([], date(2026, 7, 1)) is None
 

@@ -37,7 +37,8 @@ def test_a_part_month_is_paid_by_days() -> None:
 @pytest.mark.parametrize("growth", [0.0, 0.04])
 def test_present_value_of_escalating_rent_is_a_growing_annuity(growth: float) -> None:
     # A year's twelve payments are one annuity due; the years are a growing annuity.
-    rate, monthly = 0.1, 1.1 ** (1 / 12) - 1
+    rate = 0.1
+    monthly = 1.1 ** (1 / 12) - 1
     cost = yearly_cost_usd(np.ones((36, 1)), 12.0, GRID, growth)[:, 0]
     one_year = annuity_factor(monthly, 12) * (1 + monthly)
     years = sum(((1 + growth) / (1 + rate)) ** year for year in range(3))

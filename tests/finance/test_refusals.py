@@ -46,8 +46,12 @@ from tests.conftest import WriteScenario
         "site.electricity.demand_ratchet_fraction=1.5",
     ],
 )
-def test_what_no_contract_and_no_book_has_is_refused_at_its_key(stated: str, write: WriteScenario) -> None:
+def test_what_no_contract_and_no_book_has_is_refused_at_its_key(
+    stated: str, write: WriteScenario
+) -> None:
     with pytest.raises(ScenarioError) as caught:
         load_scenario(write(), [stated])
-    keys = [(problem.path or "").partition("[")[0].split(".")[:2] for problem in caught.value.problems]
+    keys = [
+        (problem.path or "").partition("[")[0].split(".")[:2] for problem in caught.value.problems
+    ]
     assert stated.partition("=")[0].split(".")[:2] in keys

@@ -20,7 +20,14 @@ from planner.finance.ledger import (
     View,
 )
 from planner.finance.months import MonthGrid
-from planner.finance.statements import LIABILITIES, LINES, Frequency, Opening, check_positions, fiscal_label
+from planner.finance.statements import (
+    LIABILITIES,
+    LINES,
+    Frequency,
+    Opening,
+    check_positions,
+    fiscal_label,
+)
 
 GRID = MonthGrid(start=date(2026, 5, 1), horizon_months=4)
 OPENING = Opening(
@@ -42,7 +49,9 @@ INCOME_CATEGORIES = (
 
 def ledger() -> Ledger:
     """Owned hardware of 1,200.00 loses 100.00 a month and is sold in July for 700.00; 2,400.00 are bought in June."""
-    builder = LedgerBuilder(LedgerLabels(months=GRID.labels, clusters=("a",), cohorts=("old", "new")))
+    builder = LedgerBuilder(
+        LedgerLabels(months=GRID.labels, clusters=("a",), cohorts=("old", "new"))
+    )
     for account, cents, month, cohort in (
         (Account.DEPRECIATION, 10_000, 0, 0),
         (Account.DEPRECIATION, 10_000, 1, 0),
@@ -56,7 +65,9 @@ def ledger() -> Ledger:
     ):
         builder.post(account, np.array(cents), month=month, cluster=0, cohort=cohort)
     months = np.arange(4)
-    builder.post(Account.REVENUE, np.array([-50_000, -60_000, -70_000, -80_000]), month=months, cluster=0)
+    builder.post(
+        Account.REVENUE, np.array([-50_000, -60_000, -70_000, -80_000]), month=months, cluster=0
+    )
     builder.post(Account.ENERGY, np.full(4, 5_000), month=months, cluster=0)
     builder.post(Account.SOFTWARE_ENGINEERS, np.full(4, 2_000), month=months, cluster=0)
     builder.post(Account.TAX_CASH, np.array([4_000, 0, 0, 6_000]), month=months)
@@ -79,7 +90,9 @@ def test_every_account_is_a_double_entry() -> None:
             others = (Category.INVESTING, Category.LENDING, Category.WORKING_CAPITAL)
             assert account.category in (*INCOME_CATEGORIES, *others), account
         if View.FINANCING in account.views:
-            assert not account.views & ~View.FINANCING, account  # a loan moves no measure of cost or value
+            assert not account.views & ~View.FINANCING, (
+                account
+            )  # a loan moves no measure of cost or value
 
 
 def test_four_months_by_hand() -> None:
@@ -87,7 +100,12 @@ def test_four_months_by_hand() -> None:
     assert list(found.lines_cents) == list(LINES)
     assert fleet(found, "revenue") == [50_000, 60_000, 70_000, 80_000]
     assert fleet(found, "gross_profit") == [35_000, 45_000, 57_000, 67_000]
-    assert fleet(found, "operating_income") == [33_000, 43_000, 25_000, 65_000]  # July bears the loss of 300.00
+    assert fleet(found, "operating_income") == [
+        33_000,
+        43_000,
+        25_000,
+        65_000,
+    ]  # July bears the loss of 300.00
     assert fleet(found, "tax_expense") == [3_000, 2_000, 3_000, 6_000]
     assert fleet(found, "net_income") == [30_000, 41_000, 22_000, 59_000]
     assert fleet(found, "operating_cash_flow") == [39_000, 53_000, 63_000, 67_000]
@@ -132,7 +150,9 @@ def test_quarters_and_fiscal_years_sum_flows_and_keep_the_last_balance() -> None
     [(2026, 1, 1, "FY2026-Q1"), (2026, 12, 1, "FY2026-Q4"), (2026, 10, 10, "FY2027-Q1"), (2026, 9, 10, "FY2026-Q4"),
      (2027, 2, 2, "FY2028-Q1"), (2027, 1, 2, "FY2027-Q4"), (2026, 12, 12, "FY2027-Q1")],
 )  # fmt: skip
-def test_a_fiscal_year_is_named_after_the_year_it_ends_in(year: int, month: int, first: int, quarter: str) -> None:
+def test_a_fiscal_year_is_named_after_the_year_it_ends_in(
+    year: int, month: int, first: int, quarter: str
+) -> None:
     assert fiscal_label(year, month, first, Frequency.QUARTER) == quarter
 
 
@@ -140,7 +160,10 @@ def test_what_does_not_tie_is_the_planners_fault(monkeypatch: pytest.MonkeyPatch
     found = statements.monthly_statements(ledger(), OPENING, Books.IFRS)
     held = found.lines_cents["hardware_usd"][:, :-1]
     check_positions(found, {Position.HARDWARE: held})
-    with pytest.raises(ConservationError, match="hardware in the balance sheet is off from its schedule by up to 1 "):
+    with pytest.raises(
+        ConservationError,
+        match="hardware in the balance sheet is off from its schedule by up to 1 ",
+    ):
         check_positions(found, {Position.HARDWARE: held + np.array([0, 1])})
     names, weights = statements.line_weights(Books.IFRS)
     weights = weights.copy()

@@ -49,7 +49,9 @@ def test_a_rectangle_is_always_one_block(months: set[int], days: set[int], hours
     words = describe_cells(cells(sorted(months), sorted(days), sorted(hours)))
     assert ";" not in words
     spans = [span for span in words.split() if ":" in span]
-    covered = sum(int(end[:2]) - int(start[:2]) for start, end in (span.split("-") for span in spans))
+    covered = sum(
+        int(end[:2]) - int(start[:2]) for start, end in (span.split("-") for span in spans)
+    )
     assert covered == len(hours)
 
 

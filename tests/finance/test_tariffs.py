@@ -23,8 +23,12 @@ YEAR = MonthGrid(start=date(2026, 1, 1), horizon_months=12)
 WEEKDAYS = frozenset(range(5))
 WEEKEND = frozenset({5, 6})
 SUMMER = frozenset({6, 7, 8, 9})
-PEAK = TariffWindow(name="peak", price_usd_per_kwh=0.20, weekdays=WEEKDAYS, start_hour=14, end_hour=20)
-NIGHT = TariffWindow(name="off-peak", price_usd_per_kwh=0.05, weekdays=WEEKDAYS, start_hour=20, end_hour=14)
+PEAK = TariffWindow(
+    name="peak", price_usd_per_kwh=0.20, weekdays=WEEKDAYS, start_hour=14, end_hour=20
+)
+NIGHT = TariffWindow(
+    name="off-peak", price_usd_per_kwh=0.05, weekdays=WEEKDAYS, start_hour=20, end_hour=14
+)
 REST = TariffWindow(name="weekend", price_usd_per_kwh=0.04, weekdays=WEEKEND)
 TIME_OF_USE = EnergyTariff(windows=(PEAK, NIGHT, REST))
 
@@ -55,7 +59,9 @@ def test_time_of_use_follows_the_calendar() -> None:
 
 def test_seasons() -> None:
     summer = TariffWindow(name="summer", price_usd_per_kwh=0.12, months=SUMMER)
-    winter = TariffWindow(name="winter", price_usd_per_kwh=0.08, months=frozenset(range(1, 13)) - SUMMER)
+    winter = TariffWindow(
+        name="winter", price_usd_per_kwh=0.08, months=frozenset(range(1, 13)) - SUMMER
+    )
     prices = hourly_prices_usd_per_kwh(EnergyTariff(windows=(summer, winter)), YEAR)
     by_month = prices[YEAR.edge_hours[:-1]]
     assert by_month.tolist() == [0.08] * 5 + [0.12] * 4 + [0.08] * 3
@@ -83,7 +89,9 @@ def test_demand_charge_takes_the_highest_hour_of_each_month() -> None:
     grid = MonthGrid(start=date(2026, 1, 1), horizon_months=13)
     load = np.full((grid.hour_count, 2), 100.0)
     load[5, 0] = 500.0
-    charges = demand_charges_of_peaks_usd(tariff, grid, np.maximum.reduceat(load, grid.edge_hours[:-1]))
+    charges = demand_charges_of_peaks_usd(
+        tariff, grid, np.maximum.reduceat(load, grid.edge_hours[:-1])
+    )
     assert charges.shape == (13, 2)
     assert charges[:2, 0] == pytest.approx([7_500.0, 1_500.0])
     assert charges[12] == pytest.approx([1_650.0, 1_650.0])
@@ -105,26 +113,36 @@ def test_a_ratchet_bills_the_earlier_peak() -> None:
     grid = MonthGrid(start=date(2026, 1, 1), horizon_months=14)
     load = np.full(grid.hour_count, 50.0)
     load[10] = 100.0
-    charges = demand_charges_of_peaks_usd(tariff, grid, np.maximum.reduceat(load, grid.edge_hours[:-1]))
+    charges = demand_charges_of_peaks_usd(
+        tariff, grid, np.maximum.reduceat(load, grid.edge_hours[:-1])
+    )
     assert charges == pytest.approx([1_000] + [800] * 11 + [500] * 2)
 
 
 @given(peak_start=st.integers(0, 23), peak_length=st.integers(1, 23))
-def test_a_window_and_its_complement_always_cover_the_day(peak_start: int, peak_length: int) -> None:
+def test_a_window_and_its_complement_always_cover_the_day(
+    peak_start: int, peak_length: int
+) -> None:
     end = (peak_start + peak_length) % 24 or 24
     rest_end = peak_start or 24
     rest_start = end % 24
     tariff = EnergyTariff(
         windows=(
             TariffWindow(name="peak", price_usd_per_kwh=0.2, start_hour=peak_start, end_hour=end),
-            TariffWindow(name="rest", price_usd_per_kwh=0.1, start_hour=rest_start, end_hour=rest_end),
+            TariffWindow(
+                name="rest", price_usd_per_kwh=0.1, start_hour=rest_start, end_hour=rest_end
+            ),
         )
     )
-    assert tariff.price_table()[0, 0].sum() == pytest.approx(0.2 * peak_length + 0.1 * (24 - peak_length))
+    assert tariff.price_table()[0, 0].sum() == pytest.approx(
+        0.2 * peak_length + 0.1 * (24 - peak_length)
+    )
 
 
 def test_a_gap_is_named() -> None:
-    late = TariffWindow(name="late", price_usd_per_kwh=0.05, weekdays=WEEKDAYS, start_hour=22, end_hour=14)
+    late = TariffWindow(
+        name="late", price_usd_per_kwh=0.05, weekdays=WEEKDAYS, start_hour=22, end_hour=14
+    )
     with pytest.raises(ScenarioError, match="no window covers Monday to Friday 20:00-22:00"):
         EnergyTariff(windows=(PEAK, late, REST))
 
@@ -140,14 +158,20 @@ def test_a_gap_in_one_season_names_the_months() -> None:
 
 
 def test_an_overlap_names_both_windows() -> None:
-    everything = TariffWindow(name="all", price_usd_per_kwh=0.1, weekdays=WEEKEND, start_hour=3, end_hour=5)
-    with pytest.raises(ScenarioError, match="'weekend' and 'all' both cover Saturday to Sunday 03:00-05:00"):
+    everything = TariffWindow(
+        name="all", price_usd_per_kwh=0.1, weekdays=WEEKEND, start_hour=3, end_hour=5
+    )
+    with pytest.raises(
+        ScenarioError, match="'weekend' and 'all' both cover Saturday to Sunday 03:00-05:00"
+    ):
         EnergyTariff(windows=(PEAK, NIGHT, REST, everything))
 
 
 def test_a_tariff_full_of_holes_is_not_listed_to_the_end() -> None:
     one_by_one = tuple(
-        TariffWindow(name=f"m{m}", price_usd_per_kwh=0.1, months=frozenset({m}), start_hour=0, end_hour=m)
+        TariffWindow(
+            name=f"m{m}", price_usd_per_kwh=0.1, months=frozenset({m}), start_hour=0, end_hour=m
+        )
         for m in range(1, 13)
     )
     with pytest.raises(ScenarioError, match="and 9 more blocks"):
@@ -156,4 +180,6 @@ def test_a_tariff_full_of_holes_is_not_listed_to_the_end() -> None:
 
 def test_an_empty_window_is_refused() -> None:
     with pytest.raises(ScenarioError, match="window is empty"):
-        EnergyTariff(windows=(TariffWindow(name="x", price_usd_per_kwh=0.1, start_hour=5, end_hour=5),))
+        EnergyTariff(
+            windows=(TariffWindow(name="x", price_usd_per_kwh=0.1, start_hour=5, end_hour=5),)
+        )

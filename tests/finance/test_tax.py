@@ -54,7 +54,9 @@ def test_disposal_takes_half_a_year_and_the_rest_against_the_price() -> None:
     # Sold in July of year three for 50,000: 20% + 32% + 19.2%/2 = 61.6% deducted, basis 38,400, gain 11,600.
     cohorts = make_cohorts([100_000.0], [0.0], disposal=(30.5, 50_000.0))
     tax = tax_depreciation(cohorts, SIX_YEARS, bonus_fraction=0.0)
-    assert by_year(tax.deduction_cents[0])[:4] == pytest.approx([2_000_000, 3_200_000, 960_000, 0], abs=1)
+    assert by_year(tax.deduction_cents[0])[:4] == pytest.approx(
+        [2_000_000, 3_200_000, 960_000, 0], abs=1
+    )
     assert tax.gain_cents[0, 30] == pytest.approx(1_160_000, abs=1)
 
 
@@ -88,7 +90,9 @@ def test_deductions_less_gains_are_cost_less_proceeds(
     cohorts = make_cohorts([cost], [start], disposal=disposal)
     tax = tax_depreciation(cohorts, grid, bonus)
     received = 0 if held is None else round(proceeds * 100)
-    assert int(tax.deduction_cents.sum() - tax.gain_cents.sum()) == pytest.approx(round(cost * 100) - received, abs=1)
+    assert int(tax.deduction_cents.sum() - tax.gain_cents.sum()) == pytest.approx(
+        round(cost * 100) - received, abs=1
+    )
 
 
 def test_cash_and_deferred_tax_sum_to_the_tax_of_the_books() -> None:
@@ -115,7 +119,8 @@ def test_losses_carried_forward_offset_four_fifths_of_a_later_year() -> None:
 
 
 def test_a_gain_on_the_last_day_is_taxed_with_the_last_year_alone() -> None:
-    years, income = np.array([2026, 2026, 2027, 2027]), np.array([-40.0, -60.0, 20.0, 30.0])
+    years = np.array([2026, 2026, 2027, 2027])
+    income = np.array([-40.0, -60.0, 20.0, 30.0])
     offset = TaxRules(rate_fraction=0.25)
     assert assess_usd(income, years, offset, 30.0)[1] == 7.5
     carried = TaxRules(rate_fraction=0.25, losses=LossRule.CARRY_FORWARD)

@@ -43,17 +43,23 @@ def test_levelised_cost_of_nothing_is_nothing() -> None:
     assert levelised_cost(1.0, 0.0, lambda _: 1.0) is None
 
 
-@given(cost=st.floats(0, 1e9), tokens=st.floats(1, 1e9), rate=st.floats(0, 0.9), refund=st.floats(0, 1))
+@given(
+    cost=st.floats(0, 1e9), tokens=st.floats(1, 1e9), rate=st.floats(0, 0.9), refund=st.floats(0, 1)
+)
 def test_under_a_tax_in_proportion_the_price_has_a_closed_form(
     cost: float, tokens: float, rate: float, refund: float
 ) -> None:
     # Tax on sales less a share of cost: p·Q = C + t·(p·Q − s·C).
     price = levelised_cost(cost, tokens, lambda p: rate * (p * tokens - refund * cost))
-    assert price == pytest.approx(cost * (1 - rate * refund) / (tokens * (1 - rate)), rel=1e-9, abs=1e-9)
+    assert price == pytest.approx(
+        cost * (1 - rate * refund) / (tokens * (1 - rate)), rel=1e-9, abs=1e-9
+    )
 
 
 def test_under_a_tax_with_bends_the_price_is_found_where_the_line_bends() -> None:
-    def tax(price: float) -> float:  # nothing up to an income of 100, a quarter above, a half above 300
+    def tax(
+        price: float,
+    ) -> float:  # nothing up to an income of 100, a quarter above, a half above 300
         income = 10 * price
         return 0.25 * max(income - 100, 0) + 0.25 * max(income - 300, 0)
 
@@ -62,7 +68,10 @@ def test_under_a_tax_with_bends_the_price_is_found_where_the_line_bends() -> Non
 
 
 def test_at_break_even_utilisation_revenue_meets_cost() -> None:
-    fixed, capacity, price, variable = 70_000.0, 1e5, 1.2, 0.2
+    fixed = 70_000.0
+    capacity = 1e5
+    price = 1.2
+    variable = 0.2
     use = break_even_utilisation(fixed, capacity, price, variable)
     assert use == pytest.approx(0.7)
     assert use is not None
@@ -74,10 +83,16 @@ def test_at_break_even_utilisation_revenue_meets_cost() -> None:
 def test_a_months_price_is_the_mean_over_it(change: float) -> None:
     """The integral over the month, not its first day: at −90% a year the first day is 9.9% too high."""
     edges = np.array([0.0, 0.5, 1.5, 2.5])
-    integrals = [quad(lambda t: 8 * (1 + change) ** (t / 12), *ends)[0] for ends in itertools.pairwise(edges)]
-    assert mean_prices(8.0, change, edges) == pytest.approx(np.array(integrals) / np.diff(edges), rel=1e-12)
+    integrals = [
+        quad(lambda t: 8 * (1 + change) ** (t / 12), *ends)[0] for ends in itertools.pairwise(edges)
+    ]
+    assert mean_prices(8.0, change, edges) == pytest.approx(
+        np.array(integrals) / np.diff(edges), rel=1e-12
+    )
     if change == -0.9:
-        assert 8.0 * 0.1 ** (0.5 / 12) / mean_prices(8.0, change, edges)[1] == pytest.approx(1.099, abs=1e-4)
+        assert 8.0 * 0.1 ** (0.5 / 12) / mean_prices(8.0, change, edges)[1] == pytest.approx(
+            1.099, abs=1e-4
+        )
 
 
 def test_margin() -> None:

@@ -13,11 +13,18 @@ from planner.finance.bridge import (
 )
 
 
-def _plan(tokens: float, missed: float, **clusters: tuple[float, float, float, float, float]) -> Spending:
+def _plan(
+    tokens: float, missed: float, **clusters: tuple[float, float, float, float, float]
+) -> Spending:
     names = ("machines", "hours", "usd_per_h", "kwh_per_h", "usd_per_kwh")
-    found = {name: ClusterSpending(**dict(zip(names, row, strict=True))) for name, row in clusters.items()}
+    found = {
+        name: ClusterSpending(**dict(zip(names, row, strict=True)))
+        for name, row in clusters.items()
+    }
     usd = sum(m * h * (p + w * e) for m, h, p, w, e in clusters.values()) + missed
-    return Spending(cents=round(100 * usd), tokens=tokens, missed_usd_per_token=missed / tokens, clusters=found)
+    return Spending(
+        cents=round(100 * usd), tokens=tokens, missed_usd_per_token=missed / tokens, clusters=found
+    )
 
 
 ONE = _plan(1e9, 0.0, h200=(10, 1000, 2.0, 1.0, 0.1))  # 21,000 USD
@@ -33,7 +40,11 @@ def test_each_cause_alone_is_the_whole_difference() -> None:
         (_plan(1e9, 0.0, h200=(10, 1100, 2.0, 1.0, 0.1)), "timing", 210_000),
         (_plan(1e9, 0.0, h200=(10, 1000, 2.5, 1.0, 0.1)), "price", 500_000),
         (_plan(1e9, 0.0, h200=(10, 1000, 2.0, 1.0, 0.2)), "price", 100_000),
-        (_plan(1e9, 0.0, h200=(5, 1000, 2.0, 1.0, 0.1), b200=(5, 1000, 4.0, 1.0, 0.1)), "mix", 1_000_000),
+        (
+            _plan(1e9, 0.0, h200=(5, 1000, 2.0, 1.0, 0.1), b200=(5, 1000, 4.0, 1.0, 0.1)),
+            "mix",
+            1_000_000,
+        ),
     ):
         found = dollar_bridge(ONE, other, 0)
         assert found is not None
@@ -45,10 +56,17 @@ amounts = st.floats(0.01, 100.0)
 
 
 @settings(max_examples=30)
-@given(st.lists(st.tuples(amounts, amounts, amounts, amounts, amounts), min_size=3, max_size=3), st.integers(-99, 99))
-def test_the_bridge_sums_to_the_cent(rows: list[tuple[float, float, float, float, float]], policy: int) -> None:
-    first, second = _plan(1e6, 10.0, a=rows[0], b=rows[1]), _plan(3e6, 0.0, b=rows[2])
-    found, back = dollar_bridge(first, second, policy), dollar_bridge(second, first, 0)
+@given(
+    st.lists(st.tuples(amounts, amounts, amounts, amounts, amounts), min_size=3, max_size=3),
+    st.integers(-99, 99),
+)
+def test_the_bridge_sums_to_the_cent(
+    rows: list[tuple[float, float, float, float, float]], policy: int
+) -> None:
+    first = _plan(1e6, 10.0, a=rows[0], b=rows[1])
+    second = _plan(3e6, 0.0, b=rows[2])
+    found = dollar_bridge(first, second, policy)
+    back = dollar_bridge(second, first, 0)
     assert found is not None
     assert sum(found.values()) == second.cents - first.cents + policy
     assert back is not None

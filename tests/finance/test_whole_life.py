@@ -79,21 +79,37 @@ def by_month(fold: np.ufunc, hourly: np.ndarray) -> np.ndarray:
 def purchases() -> np.ndarray:
     """Return capex by order and kind in cents, shape (orders, 4)."""
     chosen = [(choose_quote(QUOTES, day), units) for day, units in ORDERS]
-    accelerators = np.array([quote.order_cents(units) for quote, units in chosen if quote is not None])
+    accelerators = np.array(
+        [quote.order_cents(units) for quote, units in chosen if quote is not None]
+    )
     units = np.array([units for _, units in ORDERS])
-    return np.stack([accelerators, units * 400_125, accelerators * 12 // 100, accelerators // 70], axis=-1)
+    return np.stack(
+        [accelerators, units * 400_125, accelerators * 12 // 100, accelerators // 70], axis=-1
+    )
 
 
 def post_assets(builder: LedgerBuilder, capex_cents: np.ndarray) -> DepreciationSchedule:
     cost = usd(capex_cents.sum(axis=1))
-    cohorts = make_cohorts(cost, [GRID.coordinate(day) for day, _ in ORDERS], residual_usd=np.round(cost * 0.2, 2))
+    cohorts = make_cohorts(
+        cost, [GRID.coordinate(day) for day, _ in ORDERS], residual_usd=np.round(cost * 0.2, 2)
+    )
     schedule = depreciate(cohorts, GRID.edge_coordinates)
     home = np.zeros(2, dtype=np.int64)
     for account, amounts in zip(CAPEX_ACCOUNTS, capex_cents.T, strict=True):
-        builder.post_cohorts(account, np.where(schedule.acquired_cents > 0, amounts[:, None], 0), home)
+        builder.post_cohorts(
+            account, np.where(schedule.acquired_cents > 0, amounts[:, None], 0), home
+        )
     builder.post_cohorts(Account.DEPRECIATION, schedule.depreciation_cents, home)
-    builder.post_cohorts(Account.COST_OF_CAPITAL, series_cents(capital_charge_usd(schedule, 0.1), axis=1), home)
-    builder.post(Account.RESIDUAL_VALUE, -schedule.closing_book_cents[:, -1], month=35, cluster=0, cohort=[0, 1])
+    builder.post_cohorts(
+        Account.COST_OF_CAPITAL, series_cents(capital_charge_usd(schedule, 0.1), axis=1), home
+    )
+    builder.post(
+        Account.RESIDUAL_VALUE,
+        -schedule.closing_book_cents[:, -1],
+        month=35,
+        cluster=0,
+        cohort=[0, 1],
+    )
     tax = tax_depreciation(cohorts, GRID, RULES.bonus_fraction)
     revenue = np.full(36, 2_000_000.0)
     builder.post_clusters(Account.REVENUE, -series_cents(revenue)[:, None])
@@ -112,20 +128,26 @@ def post_running(builder: LedgerBuilder) -> None:
     builder.post_clusters(Account.ENERGY, series_cents(by_month(np.add, energy)))
     builder.post_clusters(Account.COOLING, series_cents(by_month(np.add, energy) * 0.3))
     builder.post_clusters(
-        Account.DEMAND_CHARGE, series_cents(demand_charges_of_peaks_usd(tariff, GRID, by_month(np.maximum, load_kw)))
+        Account.DEMAND_CHARGE,
+        series_cents(demand_charges_of_peaks_usd(tariff, GRID, by_month(np.maximum, load_kw))),
     )
     builder.post_clusters(
-        Account.COLOCATION, series_cents(yearly_cost_usd(np.full((36, 1), 1_100.0), 180.0 * 12, GRID, 0.04))
+        Account.COLOCATION,
+        series_cents(yearly_cost_usd(np.full((36, 1), 1_100.0), 180.0 * 12, GRID, 0.04)),
     )
     people = np.full((36, 1), 3.0)
-    builder.post_clusters(Account.SOFTWARE_ENGINEERS, series_cents(yearly_cost_usd(people, 280_000.0, GRID)))
+    builder.post_clusters(
+        Account.SOFTWARE_ENGINEERS, series_cents(yearly_cost_usd(people, 280_000.0, GRID))
+    )
     emitted = operational_kg(by_month(np.add, load_kw * 1.3), 369.0)
     builder.post_clusters(Account.CARBON, series_cents(carbon_cost_usd(emitted, 25.0)))
 
 
 @pytest.fixture(scope="module")
 def books() -> tuple[Ledger, DepreciationSchedule]:
-    builder = LedgerBuilder(LedgerLabels(months=GRID.labels, clusters=("mi325x",), cohorts=("first", "second")))
+    builder = LedgerBuilder(
+        LedgerLabels(months=GRID.labels, clusters=("mi325x",), cohorts=("first", "second"))
+    )
     schedule = post_assets(builder, purchases())
     post_running(builder)
     ledger = builder.build()
@@ -150,18 +172,24 @@ def test_the_ledger_and_the_schedule_know_the_same_book_value(
     assert second > purchases()[1].sum() * 0.2
 
 
-def test_cash_accrual_and_economic_views_reconcile(books: tuple[Ledger, DepreciationSchedule]) -> None:
+def test_cash_accrual_and_economic_views_reconcile(
+    books: tuple[Ledger, DepreciationSchedule],
+) -> None:
     ledger, schedule = books
     cash, accrual, economic = (
         int(ledger.monthly_cents(view).sum()) for view in (View.CASH, View.ACCRUAL, View.ECONOMIC)
     )
     book = int(schedule.closing_book_cents[:, -1].sum())
-    imputed = ledger.account_cents(Account.COST_OF_CAPITAL) + ledger.account_cents(Account.TAX_DEFERRED)
+    imputed = ledger.account_cents(Account.COST_OF_CAPITAL) + ledger.account_cents(
+        Account.TAX_DEFERRED
+    )
     assert cash == accrual - imputed + book
     assert economic == cash - book
 
 
-def test_every_order_of_grouping_gives_the_same_table(books: tuple[Ledger, DepreciationSchedule]) -> None:
+def test_every_order_of_grouping_gives_the_same_table(
+    books: tuple[Ledger, DepreciationSchedule],
+) -> None:
     ledger = books[0]
     dimensions = tuple(Dimension)
     whole = ledger.totals_cents(*dimensions)
@@ -170,7 +198,9 @@ def test_every_order_of_grouping_gives_the_same_table(books: tuple[Ledger, Depre
         assert np.array_equal(regrouped, whole.transpose(order))
 
 
-def test_what_a_spreadsheet_adds_up_from_the_file_is_the_ledger(books: tuple[Ledger, DepreciationSchedule]) -> None:
+def test_what_a_spreadsheet_adds_up_from_the_file_is_the_ledger(
+    books: tuple[Ledger, DepreciationSchedule],
+) -> None:
     ledger = books[0]
     cohorts = (*ledger.labels.cohorts, "")
     columns: dict[str, Any] = {
@@ -199,7 +229,9 @@ def test_measures_from_the_ledger(books: tuple[Ledger, DepreciationSchedule]) ->
     assert net_present_value(0.0, flows) == pytest.approx(float(flows.sum()))
 
 
-def test_cost_per_token_leaves_out_what_is_not_cost(books: tuple[Ledger, DepreciationSchedule]) -> None:
+def test_cost_per_token_leaves_out_what_is_not_cost(
+    books: tuple[Ledger, DepreciationSchedule],
+) -> None:
     ledger = books[0]
     cost = int(ledger.monthly_cents(View.ACCRUAL, leave_out=NOT_COST_ACCOUNTS).sum())
     by_hand = sum(

@@ -19,14 +19,23 @@ ROOT = Path(__file__).parents[2]
 SILENCE_S = 150
 """Longer than the guards allow an input, by the clock: what is silent for so long hangs outside Python."""
 GRACE_S = 5
-SAVE_EVERY, TELL_EVERY = 200, 5000
+SAVE_EVERY = 200
+TELL_EVERY = 5000
 
 
 def run(tally: Tally, last: int, journal: Path | None) -> None:
     """Feed inputs up to ``last``, in processes of their own: one that dies is a fault of the input it was at."""
     while tally.next < last:
-        command = [sys.executable, "-m", "tests.fuzz.worker", str(tally.seed), str(tally.next), str(last)]
-        before, begun = tally.next, tally.spent_s - time.monotonic()
+        command = [
+            sys.executable,
+            "-m",
+            "tests.fuzz.worker",
+            str(tally.seed),
+            str(tally.next),
+            str(last),
+        ]
+        before = tally.next
+        begun = tally.spent_s - time.monotonic()
         with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as worker:
             try:
                 assert worker.stdout is not None
@@ -37,7 +46,11 @@ def run(tally: Tally, last: int, journal: Path | None) -> None:
         if announced == tally.next:  # it began an input and did not end it
             how = f"killed by signal {-code}" if code < 0 else f"exit code {code}"
             target = target_of(tally.seed, announced)
-            tally.add(Ending(number=announced, target=target, ending=FAULT, fault=f"its process ended: {how}"))
+            tally.add(
+                Ending(
+                    number=announced, target=target, ending=FAULT, fault=f"its process ended: {how}"
+                )
+            )
             print(tally.faults[-1], file=sys.stderr, flush=True)
         elif tally.next == before:
             raise SystemExit(f"the process that is fed cannot start: exit code {code}")
@@ -69,7 +82,11 @@ def _follow(stream: IO[bytes], tally: Tally, begun: float, journal: Path | None)
             _save(tally, journal)
         if tally.done % TELL_EVERY == 0:
             rate = tally.done / tally.spent_s
-            print(f"{tally.done:,} inputs, {len(tally.faults)} faults, {rate:.0f}/s", file=sys.stderr, flush=True)
+            print(
+                f"{tally.done:,} inputs, {len(tally.faults)} faults, {rate:.0f}/s",
+                file=sys.stderr,
+                flush=True,
+            )
     return announced
 
 
@@ -95,7 +112,9 @@ def begin(seed: int, first: int, last: int, journal: Path | None) -> Tally:
     if journal is not None and journal.exists():
         kept = Tally(**json.loads(journal.read_text()))
         if (kept.seed, kept.first) == (seed, first) and kept.next < last:
-            print(f"continuing after {kept.done:,} inputs of {journal}", file=sys.stderr, flush=True)
+            print(
+                f"continuing after {kept.done:,} inputs of {journal}", file=sys.stderr, flush=True
+            )
             return kept
     return Tally(seed=seed, first=first)
 
@@ -106,7 +125,11 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--first", type=int, default=0, help="number of the first input")
-    parser.add_argument("--journal", type=Path, help="file to keep the tally in; continues from it where it is there")
+    parser.add_argument(
+        "--journal",
+        type=Path,
+        help="file to keep the tally in; continues from it where it is there",
+    )
     chosen = parser.parse_args()
     last = chosen.first + chosen.count
     tally = begin(chosen.seed, chosen.first, last, chosen.journal)

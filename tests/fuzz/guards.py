@@ -46,7 +46,8 @@ class Watch:
                 return
         elif event in _CHANGES:
             place, relative_to = _CHANGES[event]
-            path, opened = arguments[place], arguments[relative_to]
+            path = arguments[place]
+            opened = arguments[relative_to]
             if isinstance(opened, int) and relative_to and opened >= 0:
                 return  # inside a folder that was opened, and noted, before
         else:
@@ -71,7 +72,8 @@ def guarded(watch: Watch, folder: Path) -> Iterator[None]:
     before = {kind: signal.signal(kind, _too_slow) for kind in (signal.SIGALRM, signal.SIGPROF)}
     signal.setitimer(signal.ITIMER_PROF, TIME_LIMIT_S)
     signal.alarm(6 * TIME_LIMIT_S)
-    watch.allowed, watch.strays = folder.resolve(), []
+    watch.allowed = folder.resolve()
+    watch.strays = []
     try:
         yield
     finally:

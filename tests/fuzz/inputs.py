@@ -60,7 +60,8 @@ class Tally:
         if ended.fault:
             self.faults.append(f"input {ended.number}, {ended.target}: {ended.fault}")
         if ended.seconds > self.slowest_s:
-            self.slowest_s, self.slowest_number = ended.seconds, ended.number
+            self.slowest_s = ended.seconds
+            self.slowest_number = ended.number
         self.peak_mib = max(self.peak_mib, ended.peak_mib)
 
     def plain(self) -> dict[str, Any]:
@@ -85,11 +86,13 @@ class Tally:
 def feed(seed: int, numbers: Iterable[int], watch: Watch, folder: Path) -> Iterator[Ending]:
     """Run inputs one by one; each has its own luck, so any of them can be had again by its number alone."""
     corpus = Corpus.make(folder)
-    targets, weights = list(TARGETS), list(TARGETS.values())
+    targets = list(TARGETS)
+    weights = list(TARGETS.values())
     for number in numbers:
         chance = random.Random(f"{seed}/{number}")
         (target,) = chance.choices(targets, weights)
-        start, fault = time.monotonic(), ""
+        start = time.monotonic()
+        fault = ""
         try:
             with warnings.catch_warnings(), guarded(watch, folder):
                 warnings.simplefilter("error")  # a warning on a user's terminal is half a traceback
@@ -97,7 +100,8 @@ def feed(seed: int, numbers: Iterable[int], watch: Watch, folder: Path) -> Itera
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            ending, fault = FAULT, _describe(error)
+            ending = FAULT
+            fault = _describe(error)
         yield Ending(
             number=number,
             target=target.__name__,

@@ -66,14 +66,17 @@ def _bytes(raw: bytes, chance: random.Random) -> bytes:
             return raw[:at]
         case _:
             return (
-                raw[:at] + chance.choice((b"\t", b"\r", b"\n", b"\x00", b"\xff", b": ", b"- ", b"{", b"]")) + raw[at:]
+                raw[:at]
+                + chance.choice((b"\t", b"\r", b"\n", b"\x00", b"\xff", b": ", b"- ", b"{", b"]"))
+                + raw[at:]
             )
 
 
 def _lines(raw: bytes, chance: random.Random) -> bytes:
     """Drop, repeat, swap or indent lines."""
     lines = raw.split(b"\n")
-    at, other = chance.randrange(len(lines)), chance.randrange(len(lines))
+    at = chance.randrange(len(lines))
+    other = chance.randrange(len(lines))
     match chance.randrange(5):
         case 0:
             del lines[at]
@@ -153,7 +156,13 @@ def _places(content: Any) -> list[tuple[Any, Any]]:
     waiting = [content]
     while waiting and len(found) < 5000:
         holder = waiting.pop()
-        pairs = holder.items() if isinstance(holder, dict) else enumerate(holder) if isinstance(holder, list) else ()
+        pairs = (
+            holder.items()
+            if isinstance(holder, dict)
+            else enumerate(holder)
+            if isinstance(holder, list)
+            else ()
+        )
         for key, value in pairs:
             found.append((holder, key))
             if isinstance(value, dict | list):
@@ -176,7 +185,9 @@ def _change(holder: Any, key: Any, places: list[tuple[Any, Any]], chance: random
             holder[chance.choice(NASTY_TEXTS)] = holder.pop(key)
         case 6:
             other, place = chance.choice(places)
-            holder[key] = other.get(place) if isinstance(other, dict) else value  # a value that belongs elsewhere
+            holder[key] = (
+                other.get(place) if isinstance(other, dict) else value
+            )  # a value that belongs elsewhere
         case 7 if isinstance(value, int | float) and not isinstance(value, bool):
             holder[key] = value * chance.choice((-1, 0.5, 2, 10, 1000, 1e-3, 1e6))
         case _:

@@ -51,17 +51,25 @@ tariffs:
   home: {source: lab, grade: B, date: 2026-01-01, energy_usd_per_kwh: 0.1, grid_carbon_g_per_kwh: 300}
 """
 REQUESTS = "timestamp,input_tokens,output_tokens\n" + "".join(
-    f"2026-01-{1 + i // 24:02d}T{i % 24:02d}:{(i * 7) % 60:02d}:00,{100 + i % 50},{20 + i % 9}\n" for i in range(120)
+    f"2026-01-{1 + i // 24:02d}T{i % 24:02d}:{(i * 7) % 60:02d}:00,{100 + i % 50},{20 + i % 9}\n"
+    for i in range(120)
 )
 SERIES = "hour,req_per_s\n" + "".join(f"{i},{5 + (i % 24) / 3:.3f}\n" for i in range(24 * 14))
 _LABELS = '"model_name": "m", "__name__": "vllm:request'
 SCRAPE = exposition(Truth(weeks=1))
 _ROWS = [
     f'{{"metric": {{{_LABELS}{rest}}}, "values": [[1e9, "5"], [1000003600, "17.5"], [1000007200, "3"]]}}'
-    for rest in ('_success_total"', '_prompt_tokens_bucket", "le": "100"', '_prompt_tokens_bucket", "le": "+Inf"')
+    for rest in (
+        '_success_total"',
+        '_prompt_tokens_bucket", "le": "100"',
+        '_prompt_tokens_bucket", "le": "+Inf"',
+    )
 ]
-QUERY = f'{{"status": "success", "data": {{"resultType": "matrix", "result": [{", ".join(_ROWS)}]}}}}'
-COMPILE_EVERY, SIMULATE_EVERY = 4, 40
+QUERY = (
+    f'{{"status": "success", "data": {{"resultType": "matrix", "result": [{", ".join(_ROWS)}]}}}}'
+)
+COMPILE_EVERY = 4
+SIMULATE_EVERY = 40
 """Of the scenarios that survive, one in so many is compiled, and simulated and written: a hundred times as dear. Which
 ones is the input's own luck, so that an input does the same whatever went before it."""
 FOLDERS = ("run", "comparison", "study", "tornado")
@@ -84,15 +92,26 @@ class Corpus:
         (folder / "tiny.yaml").write_text(TINY)
         loaded = load_scenario(folder / "tiny.yaml")
         write_run(simulate_plan(loaded, build_plan(loaded), 1), folder / FOLDERS[0])
-        write_comparison(compare([loaded, load_scenario(folder / "tiny.yaml", ["name=dear"])]), folder / FOLDERS[1])
+        write_comparison(
+            compare([loaded, load_scenario(folder / "tiny.yaml", ["name=dear"])]),
+            folder / FOLDERS[1],
+        )
         (folder / "study.yaml").write_text(SMALL)
         prepared = prepare(folder / "study.yaml")
         for design, place, rows in (
             (prepared.montecarlo(), FOLDERS[2], 8),
-            (OneAtATime(inputs=len(prepared.inputs)), FOLDERS[3], 2 * OneAtATime(inputs=len(prepared.inputs)).period),
+            (
+                OneAtATime(inputs=len(prepared.inputs)),
+                FOLDERS[3],
+                2 * OneAtATime(inputs=len(prepared.inputs)).period,
+            ),
         ):
             setup = prepared.setup(design)
-            store = Store(folder / place, setup, identity(prepared.study, setup, batch_size(len(setup.scenarios))))
+            store = Store(
+                folder / place,
+                setup,
+                identity(prepared.study, setup, batch_size(len(setup.scenarios))),
+            )
             store.open(resume=False, restart=False)
             run_rows(store, Goal(rows=rows, objective=prepared.objective.name), Workforce())
             if isinstance(design, OneAtATime):
@@ -112,7 +131,9 @@ def scenario(corpus: Corpus, chance: random.Random) -> None:
     """Read a spoiled scenario, compile it, and sometimes run it."""
     path = corpus.folder / "s.yaml"
     good = chance.choice(corpus.scenarios)
-    spoiled = scale_numbers(good, chance) if chance.random() < 0.1 else mutate(good, chance, is_yaml=True)
+    spoiled = (
+        scale_numbers(good, chance) if chance.random() < 0.1 else mutate(good, chance, is_yaml=True)
+    )
     path.write_bytes(spoiled)
     turn = chance.randrange(SIMULATE_EVERY)
     loaded = load_scenario(path)
@@ -126,10 +147,26 @@ def scenario(corpus: Corpus, chance: random.Random) -> None:
 
 def what_if(corpus: Corpus, chance: random.Random) -> None:
     """Read a good scenario with a spoiled ``--set``."""
-    keys = ["clusters", "h200", "nodes", "name", "horizon_months", "workloads", "chat", "site", "seed", "tokens", ""]
+    keys = [
+        "clusters",
+        "h200",
+        "nodes",
+        "name",
+        "horizon_months",
+        "workloads",
+        "chat",
+        "site",
+        "seed",
+        "tokens",
+        "",
+    ]
     words = chance.choices([*keys, *NASTY_TEXTS], k=chance.randrange(1, 5))
     value = chance.choice([*map(str, NASTY_NUMBERS), *NASTY_TEXTS, "[1, 2]", "{a: 1}"])
-    build_plan(load_scenario(corpus.folder / "tiny.yaml", [".".join(words) + chance.choice(("=", "", "==")) + value]))
+    build_plan(
+        load_scenario(
+            corpus.folder / "tiny.yaml", [".".join(words) + chance.choice(("=", "", "==")) + value]
+        )
+    )
 
 
 def overlay(corpus: Corpus, chance: random.Random) -> None:
@@ -142,15 +179,21 @@ def overlay(corpus: Corpus, chance: random.Random) -> None:
 def benchmarks(corpus: Corpus, chance: random.Random) -> None:
     """Read a spoiled benchmark table and predict its rows."""
     path = corpus.folder / "b.csv"
-    lines = (ROOT / "planner" / "catalog" / "measurements.csv").read_bytes().splitlines(keepends=True)
-    path.write_bytes(mutate(b"".join([lines[0], *chance.sample(lines[1:], 3)]), chance, is_yaml=False))
+    lines = (
+        (ROOT / "planner" / "catalog" / "measurements.csv").read_bytes().splitlines(keepends=True)
+    )
+    path.write_bytes(
+        mutate(b"".join([lines[0], *chance.sample(lines[1:], 3)]), chance, is_yaml=False)
+    )
     check_benchmarks(read_benchmarks(path), load_catalog(), shipped_calibration())
 
 
 def traffic(corpus: Corpus, chance: random.Random) -> None:
     """Read a spoiled request log, hourly series or export of metrics, and write its scenario."""
     path = corpus.folder / "t.csv"
-    path.write_bytes(mutate(chance.choice((REQUESTS, SERIES, SCRAPE, QUERY)).encode(), chance, is_yaml=False))
+    path.write_bytes(
+        mutate(chance.choice((REQUESTS, SERIES, SCRAPE, QUERY)).encode(), chance, is_yaml=False)
+    )
     workloads, start = fit_workloads([str(path)], TrafficOptions(), load_catalog())
     scenario_text("spoiled", start, workloads)
 
@@ -166,7 +209,9 @@ def report(corpus: Corpus, chance: random.Random) -> None:
 def charts(corpus: Corpus, chance: random.Random) -> None:
     """Draw one chart of a folder one of whose files was spoiled."""
     with fitting("spoiled"):
-        for picture in figures_of(_spoiled(corpus, chance), (chance.choice(list(CHARTS)),)).values():
+        for picture in figures_of(
+            _spoiled(corpus, chance), (chance.choice(list(CHARTS)),)
+        ).values():
             svg_of(picture)
 
 
@@ -186,7 +231,11 @@ def _read(folder: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
     """Return the manifest of a folder, and its tables and JSON files as they lie there."""
     read_contents(folder)
     manifest = json.loads((folder / "manifest.json").read_bytes())
-    names = [name for name in manifest.pop("files") if name.endswith((".csv", ".json")) and name not in NOT_READ]
+    names = [
+        name
+        for name in manifest.pop("files")
+        if name.endswith((".csv", ".json")) and name not in NOT_READ
+    ]
     return manifest, {name: (folder / name).read_bytes() for name in names}
 
 
@@ -197,7 +246,9 @@ def command_line(corpus: Corpus, chance: random.Random) -> None:
     path = corpus.folder / "c.yaml"
     path.write_bytes(mutate(TINY.encode(), chance, is_yaml=True))
     arguments = chance.choice((["validate", str(path)], ["validate", str(path), "--json"]))
-    out, err, before = io.StringIO(), io.StringIO(), sys.argv
+    out = io.StringIO()
+    err = io.StringIO()
+    before = sys.argv
     sys.argv = ["planner", *arguments]
     code: object = None
     try:

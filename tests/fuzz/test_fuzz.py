@@ -53,10 +53,14 @@ def test_spoiled_files_are_read_or_refused(watch: Watch, tmp_path: Path) -> None
 def test_an_input_ends_the_same_whatever_went_before_it(watch: Watch, tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
-    together = [(e.number, e.target, e.ending) for e in feed(3, range(20, 40), watch, tmp_path / "a")]
+    together = [
+        (e.number, e.target, e.ending) for e in feed(3, range(20, 40), watch, tmp_path / "a")
+    ]
     alone = [(e.number, e.target, e.ending) for e in feed(3, range(30, 40), watch, tmp_path / "b")]
     assert together[10:] == alone
-    assert [target for _, target, _ in together] == [target_of(3, number) for number in range(20, 40)]
+    assert [target for _, target, _ in together] == [
+        target_of(3, number) for number in range(20, 40)
+    ]
 
 
 WORKER = """\
@@ -117,7 +121,9 @@ def test_a_stopped_run_continues_and_a_finished_one_begins_anew(
     assert parent.begin(1, 0, 8, None).done == 0
 
 
-def test_a_worker_that_cannot_start_is_no_endless_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_cannot_start_is_no_endless_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")
     with pytest.raises(SystemExit, match="cannot start"):
         parent.run(Tally(seed=1, first=0), 5, None)

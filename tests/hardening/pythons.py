@@ -25,7 +25,11 @@ COMMANDS = (
     ("compare", "tiny.yaml", "dear.yaml", "--out", "compare"),
     ("montecarlo", "s.yaml", "-n", "8", "--workers", "1", "--out", "montecarlo"),
     ("sensitivity", "s.yaml", "-n", "4", "--workers", "1", "--out", "sensitivity"),
-    *((verb, folder) for verb in ("report", "charts") for folder in ("run", "compare", "montecarlo", "sensitivity")),
+    *(
+        (verb, folder)
+        for verb in ("report", "charts")
+        for folder in ("run", "compare", "montecarlo", "sensitivity")
+    ),
 )
 
 
@@ -33,7 +37,9 @@ def version_of(python: Path) -> tuple[int, int] | None:
     """Return the version of an interpreter that works and has what a virtual environment needs; None otherwise."""
     asked = "import sys, venv, ensurepip, ssl; print(*sys.version_info[:2])"
     try:
-        told = subprocess.run([str(python), "-c", asked], capture_output=True, text=True, timeout=20, check=True)
+        told = subprocess.run(
+            [str(python), "-c", asked], capture_output=True, text=True, timeout=20, check=True
+        )
     except (OSError, subprocess.SubprocessError):
         return None
     found = re.fullmatch(r"(\d+) (\d+)\s*", told.stdout)
@@ -57,11 +63,18 @@ def check(python: Path, folder: Path) -> str:
     from tests.conftest import TINY  # noqa: PLC0415 - pytest's, and only this needs it
 
     subprocess.run([str(python), "-m", "venv", str(folder / "venv")], check=True)
-    pip = [str(folder / "venv" / "bin" / "pip"), "install", "--quiet", "--disable-pip-version-check"]
+    pip = [
+        str(folder / "venv" / "bin" / "pip"),
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+    ]
     constraints = ["-c", str(ROOT / "constraints.txt")]
     subprocess.run([*pip, *constraints, str(ROOT)], check=True, stderr=subprocess.DEVNULL)
     (folder / "tiny.yaml").write_text(TINY)
-    (folder / "dear.yaml").write_text(TINY.replace("name: tiny", "name: dear").replace("nodes: 4", "nodes: 9"))
+    (folder / "dear.yaml").write_text(
+        TINY.replace("name: tiny", "name: dear").replace("nodes: 4", "nodes: 9")
+    )
     (folder / "s.yaml").write_text(STUDY)
     shutil.copyfile(ROOT / "scenarios" / "mixed-fleet.yaml", folder / "reference.yaml")
     surroundings = {**os.environ, "PYTHONWARNINGS": "error", "OPENBLAS_NUM_THREADS": "1"}
@@ -82,7 +95,8 @@ def main() -> int:
             try:
                 ending = f"ledger.csv {check(python, Path(folder))[:16]}"
             except subprocess.CalledProcessError as error:
-                ending, failed = f"FAILED: {error}", failed + 1
+                ending = f"FAILED: {error}"
+                failed = failed + 1
         print(f"{major}.{minor}  {time.monotonic() - begun:4.0f} s  {ending}", flush=True)
     return 1 if failed or not found else 0
 

@@ -13,7 +13,13 @@ import pytest
 import planner
 from tests.conftest import TINY
 
-PLAIN_C = {"LANG": "C", "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "HOME": "/nowhere"}
+PLAIN_C = {
+    "LANG": "C",
+    "LC_ALL": "C",
+    "PYTHONUTF8": "0",
+    "PYTHONCOERCECLOCALE": "0",
+    "HOME": "/nowhere",
+}
 ENVIRONMENTS: dict[str, dict[str, str]] = {
     "nothing at all, not even a home": {},
     "plain C": PLAIN_C,
@@ -23,7 +29,9 @@ ENVIRONMENTS: dict[str, dict[str, str]] = {
 }  # fmt: skip
 
 
-def run(arguments: list[str], folder: Path, environment: dict[str, str]) -> subprocess.CompletedProcess[bytes]:
+def run(
+    arguments: list[str], folder: Path, environment: dict[str, str]
+) -> subprocess.CompletedProcess[bytes]:
     command = [sys.executable, "-m", "planner.cli.app", *arguments]
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, check=False)
 

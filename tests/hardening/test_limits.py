@@ -27,11 +27,16 @@ def scenario_of(workloads: int, clusters: int, months: int) -> str:
     traffic = "{model: llama-3.1-8b, requests_per_s: 5, lengths: {input: {mean: 500}, output: {mean: 100}}}"
     lines = ["name: large", "start: 2026-01-01", f"horizon_months: {months}", "workloads:"]
     lines += [f"  w{number}: {traffic}" for number in range(workloads)]
-    lines += ["clusters:", *(f"  c{number}: {{accelerator: H200, nodes: 1}}" for number in range(clusters))]
+    lines += [
+        "clusters:",
+        *(f"  c{number}: {{accelerator: H200, nodes: 1}}" for number in range(clusters)),
+    ]
     return "\n".join(lines) + "\n"
 
 
-def test_a_run_that_does_not_fit_into_memory_is_refused_with_its_size(planner: Planner, write: WriteScenario) -> None:
+def test_a_run_that_does_not_fit_into_memory_is_refused_with_its_size(
+    planner: Planner, write: WriteScenario
+) -> None:
     write(scenario_of(64, 64, 120))
     planner("run", "tiny.yaml").refused(
         "tiny.yaml:3: horizon_months: 64 workloads on 64 clusters over 120 months", "6.8 GB"
@@ -49,15 +54,20 @@ def test_the_size_said_is_the_size_measured(write: WriteScenario) -> None:
 
 @pytest.mark.prove
 def test_a_million_rows_of_growth(tmp_path: Path) -> None:
-    day, path = datetime.date(1, 1, 1), tmp_path / "growth.csv"
+    day = datetime.date(1, 1, 1)
+    path = tmp_path / "growth.csv"
     with path.open("w", encoding="utf-8") as stream:
         stream.write("date,multiplier\n")
-        stream.writelines(f"{day + datetime.timedelta(days=n)},{1 + n / 1e6:.6f}\n" for n in range(1_000_000))
+        stream.writelines(
+            f"{day + datetime.timedelta(days=n)},{1 + n / 1e6:.6f}\n" for n in range(1_000_000)
+        )
     begun = time.process_time()
     growth = read_growth_table(path, path.read_bytes(), HORIZON)
     assert time.process_time() - begun < 3.0
     first = (HORIZON.start - day).days
-    assert growth_multiplier(growth, [0.0, 24.0]) == pytest.approx([1 + first / 1e6, 1 + (first + 1) / 1e6], abs=1e-6)
+    assert growth_multiplier(growth, [0.0, 24.0]) == pytest.approx(
+        [1 + first / 1e6, 1 + (first + 1) / 1e6], abs=1e-6
+    )
 
 
 @pytest.mark.parametrize("rows", ["date,multiplier\n2026-01-01,1\nx,2\n", "date,multiplier\n2026-01-01,1\n2026-02-01\n",
@@ -68,7 +78,9 @@ def test_a_bad_row_of_growth_is_named_by_its_line(tmp_path: Path, rows: str) -> 
         read_growth_table(path, rows.encode(), HORIZON)
 
 
-def test_a_table_that_never_ends_is_refused_at_a_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_that_never_ends_is_refused_at_a_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(documents, "MAX_FILE_BYTES", 100_000)
     pipe = tmp_path / "growth.csv"
     os.mkfifo(pipe)
@@ -88,11 +100,18 @@ def test_a_table_that_never_ends_is_refused_at_a_size(tmp_path: Path, monkeypatc
     pourer.join()
 
 
-def test_a_year_of_hours_is_an_empirical_distribution(write: WriteScenario, tiny: str, tmp_path: Path) -> None:
+def test_a_year_of_hours_is_an_empirical_distribution(
+    write: WriteScenario, tiny: str, tmp_path: Path
+) -> None:
     write(tiny)
-    (tmp_path / "pue.csv").write_text("pue\n" + "".join(f"{1.1 + hour / 87_600:.6f}\n" for hour in range(8760)))
+    (tmp_path / "pue.csv").write_text(
+        "pue\n" + "".join(f"{1.1 + hour / 87_600:.6f}\n" for hour in range(8760))
+    )
     study = "name: s\nscenarios:\n  tiny: {extends: tiny.yaml}\nuncertain:\n  site.pue_ratio: "
-    path = write(study + "{kind: empirical, file: pue.csv, column: pue}\nthroughput_error: false\n", "study.yaml")
+    path = write(
+        study + "{kind: empirical, file: pue.csv, column: pue}\nthroughput_error: false\n",
+        "study.yaml",
+    )
     begun = time.process_time()
     prepared = prepare(path)
     assert time.process_time() - begun < 10.0
@@ -120,7 +139,10 @@ LONG = "n" * 300
         (f"name={LONG}", "a name is 1 to 64 letters"),
         (f"workloads.{LONG}={{model: llama-3.1-8b}}", "a name is 1 to 64 letters"),
         (f"clusters.{LONG}={{accelerator: H200, nodes: 1}}", "a name is 1 to 64 letters"),
-        (f"workloads.chat.growth={{kind: csv, file: {LONG}.csv}}", "cannot be read: File name too long"),
+        (
+            f"workloads.chat.growth={{kind: csv, file: {LONG}.csv}}",
+            "cannot be read: File name too long",
+        ),
         (f"catalog.overlay={LONG}.yaml", "cannot be read: File name too long"),
         (f"workloads.chat.model={LONG}", "unknown model"),
         (f"workloads.chat.load_profile.timezone={LONG}", "unknown time zone"),
@@ -135,8 +157,14 @@ def test_names_of_three_hundred_characters(
     assert not Path("outputs").exists()
 
 
-@pytest.mark.parametrize("key", ["workloads.chat.load_profile.timezone", "site.electricity.timezone"])
-def test_the_machines_own_time_zone_is_refused(planner: Planner, write: WriteScenario, tiny: str, key: str) -> None:
+@pytest.mark.parametrize(
+    "key", ["workloads.chat.load_profile.timezone", "site.electricity.timezone"]
+)
+def test_the_machines_own_time_zone_is_refused(
+    planner: Planner, write: WriteScenario, tiny: str, key: str
+) -> None:
     write(tiny)
     windows = ("--set", "site.electricity.windows=[{name: all, usd_per_kwh: 0.1}]")
-    planner("run", "tiny.yaml", *windows, "--set", f"{key}=localtime").refused("unknown time zone 'localtime'")
+    planner("run", "tiny.yaml", *windows, "--set", f"{key}=localtime").refused(
+        "unknown time zone 'localtime'"
+    )

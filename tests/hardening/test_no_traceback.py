@@ -34,10 +34,14 @@ def test_odd_block_hashes_are_refused_by_their_request(
     lines = [LINE % (n + 1, ', "hash_ids": [1]') for n in range(40)]
     lines[20] = LINE % (21, f', "hash_ids": {hashes}')
     (tmp_path / "log.jsonl").write_text("".join(lines))
-    planner("init", "a", "--from", "log.jsonl").refused("hash_ids of request 21 must be a list of numbers")
+    planner("init", "a", "--from", "log.jsonl").refused(
+        "hash_ids of request 21 must be a list of numbers"
+    )
 
 
-def test_a_request_without_block_hashes_hits_nothing(planner: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_request_without_block_hashes_hits_nothing(
+    planner: Callable[..., Any], tmp_path: Path
+) -> None:
     lines = [LINE % (60 * n + 1, ', "hash_ids": [1]' if n % 2 else "") for n in range(400)]
     (tmp_path / "log.jsonl").write_text("".join(lines))
     done = planner("init", "a", "--from", "log.jsonl")
@@ -50,7 +54,9 @@ def test_a_request_without_block_hashes_hits_nothing(planner: Callable[..., Any]
 def test_a_full_standard_output_is_one_message(words: list[str]) -> None:
     with Path("/dev/full").open("w") as full:
         command = [sys.executable, "-m", "planner.cli.app", *words]
-        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, env=os.environ)
+        done = subprocess.run(
+            command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, env=os.environ
+        )
     assert done.returncode == 1
     assert done.stderr == "error: No space left on device\n"
 
@@ -77,7 +83,9 @@ def test_a_growth_table_of_a_hundred_thousand_rows_is_read_at_once() -> None:
     days = (datetime.date.fromordinal(500_000 + number).isoformat() for number in range(100_000))
     content = ("date,multiplier\n" + "".join(f"{day},1.5\n" for day in days)).encode()
     begun = time.process_time()
-    table = read_growth_table(Path("growth.csv"), content, Horizon(start=datetime.date(2026, 1, 1), hours=24))
+    table = read_growth_table(
+        Path("growth.csv"), content, Horizon(start=datetime.date(2026, 1, 1), hours=24)
+    )
     assert time.process_time() - begun < 1.0
     assert len(table.hours_h) == 100_000
 
@@ -89,9 +97,14 @@ def test_a_file_that_never_ends_is_refused(tmp_path: Path, write: Write, tiny: s
 
 
 def test_a_year_of_hours_is_a_distribution(write: Write, tmp_path: Path) -> None:
-    (tmp_path / "year.csv").write_text("usd\n" + "".join(f"{0.03 + n / 1e5:.5f}\n" for n in range(8760)))
+    (tmp_path / "year.csv").write_text(
+        "usd\n" + "".join(f"{0.03 + n / 1e5:.5f}\n" for n in range(8760))
+    )
     line = "site.electricity_usd_per_kwh: {kind: empirical, file: year.csv, column: usd}\n"
-    text = SMALL.replace("site.electricity_usd_per_kwh: {kind: triangular, low: 0.04, mode: 0.07, high: 0.15}\n", line)
+    text = SMALL.replace(
+        "site.electricity_usd_per_kwh: {kind: triangular, low: 0.04, mode: 0.07, high: 0.15}\n",
+        line,
+    )
     write()
     prepared = prepare(write(text, "study.yaml"))
     drawn = prepared.inputs.entries[prepared.inputs.names.index("site.electricity_usd_per_kwh")]

@@ -44,7 +44,8 @@ def faults_of(folder: Path) -> list[str]:
     return [
         name
         for name, digest in listed.items()
-        if not (folder / name).is_file() or hashlib.sha256((folder / name).read_bytes()).hexdigest() != digest
+        if not (folder / name).is_file()
+        or hashlib.sha256((folder / name).read_bytes()).hexdigest() != digest
     ]
 
 
@@ -97,7 +98,11 @@ assert os.waitpid(work([]), 0)[1] == 0
 
 def kill_often(arguments: list[str], folder: Path, look: Callable[[], None], *, again: bool) -> int:
     """Carry a command out again and again, killed at random moments; look at what is left after each."""
-    script = KILLER.replace("ARGUMENTS", repr(arguments)).replace("MOMENTS", str(MOMENTS)).replace("AGAIN", str(again))
+    script = (
+        KILLER.replace("ARGUMENTS", repr(arguments))
+        .replace("MOMENTS", str(MOMENTS))
+        .replace("AGAIN", str(again))
+    )
     with subprocess.Popen(
         [sys.executable, "-c", script], cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
@@ -121,21 +126,37 @@ def test_a_run_killed_at_any_moment_leaves_nothing_that_only_looks_finished(tmp_
     def look() -> None:
         assert faults_of(tmp_path / "o") == []
 
-    killed = kill_often(["run", "tiny.yaml", "-n", "2", "--out", "o", "-q"], tmp_path, look, again=True)
+    killed = kill_often(
+        ["run", "tiny.yaml", "-n", "2", "--out", "o", "-q"], tmp_path, look, again=True
+    )
     assert killed >= MOMENTS // 2
     look()
     assert (tmp_path / "o" / "manifest.json").exists()  # what a killed run left is in nobody's way
 
 
 @pytest.mark.prove
-def test_a_study_killed_at_any_moment_leaves_nothing_that_only_looks_finished(tmp_path: Path) -> None:
+def test_a_study_killed_at_any_moment_leaves_nothing_that_only_looks_finished(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "tiny.yaml").write_text(TINY)
     (tmp_path / "study.yaml").write_text(STUDY)
 
     def look() -> None:
         assert faults_of(tmp_path / "o") == []
 
-    command = ["montecarlo", "study.yaml", "-n", "4", "--workers", "1", "--no-charts", "--out", "o", "-q", "--restart"]
+    command = [
+        "montecarlo",
+        "study.yaml",
+        "-n",
+        "4",
+        "--workers",
+        "1",
+        "--no-charts",
+        "--out",
+        "o",
+        "-q",
+        "--restart",
+    ]
     killed = kill_often(command, tmp_path, look, again=False)
     assert killed >= MOMENTS // 2
     look()
@@ -201,7 +222,9 @@ def small_disk(tmp_path: Path) -> Any:
     except OSError:
         mounted = False
     if not mounted:
-        pytest.skip("no small file system can be mounted here; the test with a failing write covers it")
+        pytest.skip(
+            "no small file system can be mounted here; the test with a failing write covers it"
+        )
     yield place
     subprocess.run(["umount", str(place)], check=True)
 
@@ -212,7 +235,9 @@ def test_a_real_small_disk(small_disk: Path, tmp_path: Path, planner: Planner) -
     assert list(small_disk.iterdir()) == []
 
 
-def test_a_read_only_folder_is_found_out_before_the_run(small_disk: Path, tmp_path: Path, planner: Planner) -> None:
+def test_a_read_only_folder_is_found_out_before_the_run(
+    small_disk: Path, tmp_path: Path, planner: Planner
+) -> None:
     (tmp_path / "tiny.yaml").write_text(TINY)
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
     outcome = planner("run", "tiny.yaml", "--out", small_disk / "o").refused("cannot be written")

@@ -31,11 +31,22 @@ import yaml  # noqa: F401
 
 from tests.mutants.equivalent import EQUIVALENT
 from tests.mutants.forks import OUT_OF_TIME, forked
-from tests.mutants.mutations import ROOMS, ROOT, SAMPLE, Mutant, every_mutant, once_unnoticed, sample
+from tests.mutants.mutations import (
+    ROOMS,
+    ROOT,
+    SAMPLE,
+    Mutant,
+    every_mutant,
+    once_unnoticed,
+    sample,
+)
 from tests.mutants.reach import OPTIONS, Reach, hold_short, reach
 
 GOAL = 0.85
-SURVIVED, KILLED, LATE, UNTESTED = "SURVIVED", "killed", "out of time", "NO TEST RUNS IT"
+SURVIVED = "SURVIVED"
+KILLED = "killed"
+LATE = "out of time"
+UNTESTED = "NO TEST RUNS IT"
 _FATES = {
     int(pytest.ExitCode.OK): SURVIVED,
     int(pytest.ExitCode.TESTS_FAILED): KILLED,
@@ -59,7 +70,11 @@ class _Finder(importlib.machinery.SourceFileLoader):
     ) -> importlib.machinery.ModuleSpec | None:
         """Stand in for the file of that module, and of no other."""
         del path, target
-        return importlib.util.spec_from_file_location(name, self.path, loader=self) if name == self.module else None
+        return (
+            importlib.util.spec_from_file_location(name, self.path, loader=self)
+            if name == self.module
+            else None
+        )
 
     def get_code(self, fullname: str) -> CodeType:
         """Compile the other text; what was compiled of the file is left aside."""
@@ -79,7 +94,8 @@ class Trial:
     """Tries mutants by the tests that run their lines."""
 
     def __init__(self, reached: Reach, budget_s: float) -> None:
-        self._reached, self._budget_s = reached, budget_s
+        self._reached = reached
+        self._budget_s = budget_s
 
     def __call__(self, mutant: Mutant) -> int:
         """Return what pytest says under a mutant."""
@@ -134,20 +150,33 @@ def main() -> int:
 def _arguments() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(prog="make mutants", description=__doc__)
-    parser.add_argument("--count", type=int, default=SAMPLE, help=f"mutants, the first of the sample [{SAMPLE}]")
+    parser.add_argument(
+        "--count", type=int, default=SAMPLE, help=f"mutants, the first of the sample [{SAMPLE}]"
+    )
     parser.add_argument("--rooms", nargs="+", default=ROOMS, choices=ROOMS)
     parser.add_argument("--known", action="store_true", help="only those that went unnoticed once")
     parser.add_argument("--part", default="1/1", metavar="K/N", help="the K-th of N parts of them")
-    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="how many at a time [processors]")
     parser.add_argument(
-        "--out", type=Path, default=ROOT / "build" / "mutants.json", help="the journal, which is read too"
+        "--workers", type=int, default=os.cpu_count() or 1, help="how many at a time [processors]"
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=ROOT / "build" / "mutants.json",
+        help="the journal, which is read too",
     )
     parser.add_argument("--again", action="store_true", help="try anew those that survived")
     parser.add_argument(
-        "--keep-map", action="store_true", help="trust what tests ran of an earlier state of the program"
+        "--keep-map",
+        action="store_true",
+        help="trust what tests ran of an earlier state of the program",
     )
-    parser.add_argument("--budget", type=float, default=60.0, help="seconds of tests for one mutant, at most")
-    parser.add_argument("--timeout", type=int, default=300, help="seconds of processor time for one mutant")
+    parser.add_argument(
+        "--budget", type=float, default=60.0, help="seconds of tests for one mutant, at most"
+    )
+    parser.add_argument(
+        "--timeout", type=int, default=300, help="seconds of processor time for one mutant"
+    )
     return parser.parse_args()
 
 
@@ -155,10 +184,21 @@ def _say(mutants: list[Mutant], journal: Journal) -> int:
     """Print how many were killed and what survived; return 1 if too much did."""
     survivors = [mutant for mutant in mutants if journal.fate(mutant) in (SURVIVED, UNTESTED)]
     equal = sum(mutant.name in EQUIVALENT for mutant in survivors)
-    killed, wrongs = len(mutants) - len(survivors), len(mutants) - equal
-    print(f"{killed} of {wrongs} mutants killed, {killed / wrongs:.1%}; at least {GOAL:.0%} should be")
-    print(f"{equal} others are no wrongs (tests/mutants/equivalent.py); {len(survivors) - equal} are not told:")
-    print("\n".join(f"{journal.fate(mutant)}  {mutant}" for mutant in survivors if mutant.name not in EQUIVALENT))
+    killed = len(mutants) - len(survivors)
+    wrongs = len(mutants) - equal
+    print(
+        f"{killed} of {wrongs} mutants killed, {killed / wrongs:.1%}; at least {GOAL:.0%} should be"
+    )
+    print(
+        f"{equal} others are no wrongs (tests/mutants/equivalent.py); {len(survivors) - equal} are not told:"
+    )
+    print(
+        "\n".join(
+            f"{journal.fate(mutant)}  {mutant}"
+            for mutant in survivors
+            if mutant.name not in EQUIVALENT
+        )
+    )
     for name in EQUIVALENT.keys() - {mutant.name for mutant in every_mutant()}:
         print(f"no longer there, take it out of equivalent.py: {name}")
     return int(killed < GOAL * wrongs)

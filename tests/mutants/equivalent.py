@@ -113,7 +113,12 @@ _NO_WRONGS = (
     ("engine:_spread", "True", "False #3", "every cluster has something free or nothing, a pair"),
     ("engine:_overload", "True", "False", "every cluster has its share of what is offered, a pair"),
     ("engine:_NOWHERE", "1", "2", "the rate of a cluster that does not serve is never read"),
-    ("engine:RepairShop.drop", "row.end_h > now_h", "(row.end_h >= now_h)", "an outage of no length"),
+    (
+        "engine:RepairShop.drop",
+        "row.end_h > now_h",
+        "(row.end_h >= now_h)",
+        "an outage of no length",
+    ),
     (
         "engine:_Programs._objectives",
         "objectives /= np.maximum(np.abs(objectives).max(axis=2, keepdims=True), _NONE)",

@@ -31,7 +31,11 @@ def forked(
             return
         child, status = os.wait()
         done, begun = running.pop(child)
-        yield done, os.WEXITSTATUS(status) if os.WIFEXITED(status) else OUT_OF_TIME, time.monotonic() - begun
+        yield (
+            done,
+            os.WEXITSTATUS(status) if os.WIFEXITED(status) else OUT_OF_TIME,
+            time.monotonic() - begun,
+        )
 
 
 def _fork(work: Callable[[_Piece], int], piece: _Piece, limit_s: int) -> int:

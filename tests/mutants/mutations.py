@@ -80,7 +80,10 @@ def sample(count: int = SAMPLE, rooms: tuple[str, ...] = ROOMS) -> list[Mutant]:
     Each is ranked by a digest of its name, and the first are taken: a change of the source replaces the mutants of what
     changed, and leaves the rest of the sample as it was.
     """
-    ranked = sorted(every_mutant(rooms), key=lambda mutant: hashlib.sha256(f"{SEED} {mutant.name}".encode()).digest())
+    ranked = sorted(
+        every_mutant(rooms),
+        key=lambda mutant: hashlib.sha256(f"{SEED} {mutant.name}".encode()).digest(),
+    )
     return ranked[:count]
 
 
@@ -119,7 +122,14 @@ def _mutant(path: Path, start: int, before: str, after: str, lines: range) -> Mu
     """Return a mutant of some lines, counted from the file's first."""
     unit = unit_at(str(path.relative_to(ROOT)), lines.start)
     lines = range(lines.start - unit.first, lines.stop - unit.first)
-    return Mutant(file=str(path.relative_to(ROOT)), start=start, before=before, after=after, unit=unit, lines=lines)
+    return Mutant(
+        file=str(path.relative_to(ROOT)),
+        start=start,
+        before=before,
+        after=after,
+        unit=unit,
+        lines=lines,
+    )
 
 
 def _statements(tree: ast.Module) -> Iterator[tuple[int, int]]:
@@ -128,7 +138,9 @@ def _statements(tree: ast.Module) -> Iterator[tuple[int, int]]:
         if isinstance(node, ast.stmt):
             assert node.end_lineno is not None
             body = getattr(node, "body", None)
-            last = max(node.lineno, body[0].lineno - 1) if isinstance(body, list) else node.end_lineno
+            last = (
+                max(node.lineno, body[0].lineno - 1) if isinstance(body, list) else node.end_lineno
+            )
             yield node.lineno, last
 
 
@@ -158,7 +170,9 @@ def unit_at(file: str, line: int) -> Unit:
     if inside is not None:
         return inside
     for node in ast.walk(_tree(file)):
-        if isinstance(node, ast.Assign | ast.AnnAssign) and node.lineno <= line <= (node.end_lineno or node.lineno):
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.lineno <= line <= (
+            node.end_lineno or node.lineno
+        ):
             target = node.targets[0] if isinstance(node, ast.Assign) else node.target
             return Unit(ast.unparse(target))
     return Unit()
@@ -168,7 +182,9 @@ def _changes(node: ast.AST) -> Iterator[tuple[ast.stmt | ast.expr, ast.AST]]:
     """Yield nodes of a tree, each with what may stand in its place; messages, types and decorators are left alone."""
     if isinstance(node, ast.Raise | ast.Assert | ast.JoinedStr | ast.AnnAssign | ast.arg):
         # What is raised is words; of an annotated field only its default is a figure.
-        children: list[ast.AST] = [node.value] if isinstance(node, ast.AnnAssign) and node.value else []
+        children: list[ast.AST] = (
+            [node.value] if isinstance(node, ast.AnnAssign) and node.value else []
+        )
     elif isinstance(node, ast.FunctionDef):
         children = [*node.args.defaults, *filter(None, node.args.kw_defaults), *node.body]
     elif isinstance(node, ast.ClassDef):
@@ -201,8 +217,12 @@ def _change(node: ast.stmt | ast.expr) -> ast.AST | None:
             changed = ast.IfExp(test=test, body=orelse, orelse=body)
         case ast.Call(func=ast.Name(id=name), args=args, keywords=keywords) if name in _NAMES:
             changed = ast.Call(func=ast.Name(id=_NAMES[name]), args=args, keywords=keywords)
-        case ast.Call(func=ast.Attribute(value=owner, attr=name), args=args, keywords=keywords) if name in _NAMES:
-            changed = ast.Call(func=ast.Attribute(value=owner, attr=_NAMES[name]), args=args, keywords=keywords)
+        case ast.Call(func=ast.Attribute(value=owner, attr=name), args=args, keywords=keywords) if (
+            name in _NAMES
+        ):
+            changed = ast.Call(
+                func=ast.Attribute(value=owner, attr=_NAMES[name]), args=args, keywords=keywords
+            )
         case ast.Constant(value=bool(figure)):
             changed = ast.Constant(value=not figure)
         case ast.Constant(value=int(figure)):
@@ -227,7 +247,10 @@ ONCE_UNNOTICED = (
         "yield Account.DEMAND_CHARGE, charge[:, None] * share",
         "yield Account.DEMAND_CHARGE, charge[:, None] / np.ones_like(share)",
     ),
-    ("for weights in (tokens, asked[:, None]", "for weights in (np.ones_like(tokens), asked[:, None]"),
+    (
+        "for weights in (tokens, asked[:, None]",
+        "for weights in (np.ones_like(tokens), asked[:, None]",
+    ),
     (
         "quantities.utilisation(busy, quantities.in_service(present, failed))",
         "quantities.utilisation(busy, 2 * quantities.in_service(present, failed))",
@@ -250,13 +273,20 @@ def once_unnoticed() -> list[Mutant]:
         source = path.read_text(encoding="utf-8")
         start = source.index(before)
         line = source[:start].count("\n") + 1
-        mutants.append(_mutant(path, start, before, after, range(line, line + before.count("\n") + 1)))
+        mutants.append(
+            _mutant(path, start, before, after, range(line, line + before.count("\n") + 1))
+        )
     return mutants
 
 
 def file_with(text: str) -> Path:
     """Return the one file of the program that has a text, once: modules may be joined and moved."""
-    counts = {path: path.read_text(encoding="utf-8").count(text) for path in (ROOT / "planner").rglob("*.py")}
+    counts = {
+        path: path.read_text(encoding="utf-8").count(text)
+        for path in (ROOT / "planner").rglob("*.py")
+    }
     if sum(counts.values()) != 1:
-        raise ValueError(f"planner/ has {text!r} {sum(counts.values())} times: state anew what is meant")
+        raise ValueError(
+            f"planner/ has {text!r} {sum(counts.values())} times: state anew what is meant"
+        )
     return next(path for path, count in counts.items() if count)

@@ -22,7 +22,17 @@ import pytest
 from tests.mutants.forks import forked
 from tests.mutants.mutations import ROOMS, ROOT, Mutant, once_unnoticed, unit_at
 
-_LEFT_ASIDE = ("attack", "benchmarks", "browser", "contracts", "docs", "editor", "fuzz", "hardening", "mutants")
+_LEFT_ASIDE = (
+    "attack",
+    "benchmarks",
+    "browser",
+    "contracts",
+    "docs",
+    "editor",
+    "fuzz",
+    "hardening",
+    "mutants",
+)
 POOL = sorted(path.name for path in (ROOT / "tests").iterdir() if path.name not in _LEFT_ASIDE)
 """The tests that may tell. What they run in a process of its own is not counted, and would not have the wrong in it."""
 OPTIONS = (
@@ -68,7 +78,10 @@ class Reach:
             runs = [_runs(test, mutant) for test in tests]
             away = not file.startswith(f"tests/{mutant.file.split('/')[1]}/")
             if any(runs):
-                worth += [(not run, away, test.seconds, test.name, file) for run, test in zip(runs, tests, strict=True)]
+                worth += [
+                    (not run, away, test.seconds, test.name, file)
+                    for run, test in zip(runs, tests, strict=True)
+                ]
         by_file: dict[str, list[str]] = defaultdict(list)
         spent = 0.0
         for *_, seconds, name, file in sorted(worth):
@@ -79,8 +92,13 @@ class Reach:
 
     def save(self, path: Path) -> None:
         """Write it, for the next call."""
-        tests = {file: [(test.name, test.seconds, test.lines) for test in tests] for file, tests in self.tests.items()}
-        path.write_bytes(gzip.compress(json.dumps([self.program, self.digests, tests]).encode(), 1, mtime=0))
+        tests = {
+            file: [(test.name, test.seconds, test.lines) for test in tests]
+            for file, tests in self.tests.items()
+        }
+        path.write_bytes(
+            gzip.compress(json.dumps([self.program, self.digests, tests]).encode(), 1, mtime=0)
+        )
 
 
 def reach(path: Path, workers: int, *, keep: bool) -> Reach:
@@ -92,14 +110,21 @@ def reach(path: Path, workers: int, *, keep: bool) -> Reach:
     left = [file for file in files if made.digests.get(file) != _digest([ROOT / file])]
     folder = path.parent / "reach"
     folder.mkdir(parents=True, exist_ok=True)
-    for number, (file, _, seconds) in enumerate(forked(left, partial(_run_file, folder), workers, _LIMIT_S), 1):
+    for number, (file, _, seconds) in enumerate(
+        forked(left, partial(_run_file, folder), workers, _LIMIT_S), 1
+    ):
         out = folder / f"{file.replace('/', '-')}.json"
-        made.tests[file] = [Test(*test) for test in json.loads(out.read_text())] if out.exists() else []
+        made.tests[file] = (
+            [Test(*test) for test in json.loads(out.read_text())] if out.exists() else []
+        )
         if not made.tests[file]:
             print(f"NONE OF ITS TESTS PASSES BY ITSELF, none is used: {file}", flush=True)
         made.digests[file] = _digest([ROOT / file])
         out.unlink(missing_ok=True)
-        print(f"{number}/{len(left)} {len(made.tests[file])} tests, {seconds:.0f} s  {file}", flush=True)
+        print(
+            f"{number}/{len(left)} {len(made.tests[file])} tests, {seconds:.0f} s  {file}",
+            flush=True,
+        )
         made.save(path)
     return made
 
@@ -107,14 +132,18 @@ def reach(path: Path, workers: int, *, keep: bool) -> Reach:
 def hold_short() -> None:
     """Let a property fail at its first example: which is the smallest is of no use here."""
     phases = (hypothesis.Phase.explicit, hypothesis.Phase.generate)
-    hypothesis.settings.register_profile("mutants", hypothesis.settings(), phases=phases, database=None)
+    hypothesis.settings.register_profile(
+        "mutants", hypothesis.settings(), phases=phases, database=None
+    )
     hypothesis.settings.load_profile("mutants")
 
 
 def _runs(test: Test, mutant: Mutant) -> bool:
     """Say whether a test runs a mutant's statement; what is outside functions runs once, for all who use its module."""
     if mutant.unit.first:
-        return not set(mutant.lines).isdisjoint(test.lines.get(mutant.file, {}).get(mutant.unit.name, ()))
+        return not set(mutant.lines).isdisjoint(
+            test.lines.get(mutant.file, {}).get(mutant.unit.name, ())
+        )
     return any(file in test.lines for file in (mutant.file, *_importers(mutant.file)))
 
 
@@ -146,7 +175,9 @@ class _Recorder:
         path = frame.f_code.co_filename
         if path not in self._files:
             parts = path.removeprefix(f"{ROOT}/").split("/")
-            self._files[path] = "/".join(parts) if parts[0] == "planner" and parts[1] in _ROOMS else None
+            self._files[path] = (
+                "/".join(parts) if parts[0] == "planner" and parts[1] in _ROOMS else None
+            )
         if (file := self._files[path]) is None:
             return None
         add = self.lines[file].add
@@ -178,7 +209,9 @@ class _Recorder:
         finally:
             sys.settrace(None)
             if self.passed.get(item.nodeid):
-                self.tests.append((item.nodeid, round(time.process_time() - begun, 3), _by_unit(self.lines)))
+                self.tests.append(
+                    (item.nodeid, round(time.process_time() - begun, 3), _by_unit(self.lines))
+                )
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Keep whether it passed in every phase."""
@@ -205,15 +238,28 @@ def _run_file(folder: Path, file: str) -> int:
 
 def _test_files() -> list[str]:
     """Return the files of the pool, the largest first: they take longest."""
-    paths = [path for name in POOL for path in [ROOT / "tests" / name, *(ROOT / "tests" / name).rglob("test_*.py")]]
-    files = sorted((path for path in paths if path.is_file()), key=lambda path: -path.stat().st_size)
+    paths = [
+        path
+        for name in POOL
+        for path in [ROOT / "tests" / name, *(ROOT / "tests" / name).rglob("test_*.py")]
+    ]
+    files = sorted(
+        (path for path in paths if path.is_file()), key=lambda path: -path.stat().st_size
+    )
     return [str(path.relative_to(ROOT)) for path in files]
 
 
 def _shared_files() -> list[Path]:
     """Return the files of the program, and those of the tests' that are no tests."""
-    program = [path for path in (ROOT / "planner").rglob("*") if path.suffix in {".py", ".yaml", ".csv"}]
-    helpers = [path for name in POOL for path in (ROOT / "tests" / name).rglob("*.py") if "test_" not in path.name]
+    program = [
+        path for path in (ROOT / "planner").rglob("*") if path.suffix in {".py", ".yaml", ".csv"}
+    ]
+    helpers = [
+        path
+        for name in POOL
+        for path in (ROOT / "tests" / name).rglob("*.py")
+        if "test_" not in path.name
+    ]
     return sorted([*program, *helpers, ROOT / "tests" / "conftest.py"])
 
 
@@ -228,4 +274,6 @@ def _digest(paths: Iterable[Path]) -> str:
 def _load(path: Path) -> Reach:
     """Read what an earlier call wrote."""
     program, digests, tests = json.loads(gzip.decompress(path.read_bytes()))
-    return Reach(program, digests, {file: [Test(*test) for test in tests] for file, tests in tests.items()})
+    return Reach(
+        program, digests, {file: [Test(*test) for test in tests] for file, tests in tests.items()}
+    )

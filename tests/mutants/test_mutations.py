@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from tests.mutants.mutations import ROOMS, ROOT, Mutant, file_with, mutants_of, once_unnoticed, sample
+from tests.mutants.mutations import (
+    ROOMS,
+    ROOT,
+    Mutant,
+    file_with,
+    mutants_of,
+    once_unnoticed,
+    sample,
+)
 
 
 @pytest.fixture(scope="module")

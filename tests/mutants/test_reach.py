@@ -11,7 +11,9 @@ from tests.mutants.mutations import ROOT, Mutant, Unit, file_with
 from tests.mutants.reach import Reach, Test, _run_file
 
 FILE = str(file_with("def split_cents(").relative_to(ROOT))
-MUTANT = Mutant(file=FILE, start=0, before="a", after="b", unit=Unit("split_cents", 10, 20), lines=range(4, 6))
+MUTANT = Mutant(
+    file=FILE, start=0, before="a", after="b", unit=Unit("split_cents", 10, 20), lines=range(4, 6)
+)
 
 
 def _reach(*tests: Test) -> Reach:
@@ -32,19 +34,31 @@ def test_a_mutant_has_the_tests_of_its_line_then_the_others_of_their_file() -> N
 
 def test_tests_of_its_own_room_come_first() -> None:
     runs = {FILE: {"split_cents": [4]}}
-    reach = Reach("", {}, {"tests/cli/a.py": [Test("a", 1.0, runs)], "tests/finance/b.py": [Test("b", 2.0, runs)]})
+    reach = Reach(
+        "",
+        {},
+        {"tests/cli/a.py": [Test("a", 1.0, runs)], "tests/finance/b.py": [Test("b", 2.0, runs)]},
+    )
     assert reach.tests_of(MUTANT, 100.0) == ["b", "a"]
     assert reach.tests_of(MUTANT, 2.5) == ["b"]
 
 
 def test_what_a_test_file_runs_while_it_is_read_is_run_by_all_its_tests() -> None:
-    reach = _reach(Test("", 0.0, {FILE: {"split_cents": [4]}}), Test("a", 1.0, {}), Test("b", 1.0, {}))
+    reach = _reach(
+        Test("", 0.0, {FILE: {"split_cents": [4]}}), Test("a", 1.0, {}), Test("b", 1.0, {})
+    )
     assert reach.tests_of(MUTANT, 100.0) == ["a"]
 
 
 def test_a_recorded_test_names_the_lines_it_runs(tmp_path: Path) -> None:
-    tests = next(path for path in (ROOT / "tests" / "finance").rglob("*.py") if "split_cents(" in path.read_text())
-    codes = [code for _, code, _ in forked([str(tests)], lambda file: _run_file(tmp_path, file), 1, 60)]
+    tests = next(
+        path
+        for path in (ROOT / "tests" / "finance").rglob("*.py")
+        if "split_cents(" in path.read_text()
+    )
+    codes = [
+        code for _, code, _ in forked([str(tests)], lambda file: _run_file(tmp_path, file), 1, 60)
+    ]
     assert codes == [0]
     (written,) = tmp_path.iterdir()
     assert re.search(rf'"{re.escape(FILE)}": {{.*"split_cents":', written.read_text())

@@ -32,7 +32,10 @@ QUOTES = (
 def log_text(seconds: int = 1200) -> str:
     generator = np.random.default_rng(4)
     tokens = np.exp([[6.5], [5.0]] + 0.7 * generator.standard_normal((2, seconds)))
-    rows = [f"{1.79e9 + second},{tokens[0, second]:.0f},{tokens[1, second]:.0f}" for second in range(seconds)]
+    rows = [
+        f"{1.79e9 + second},{tokens[0, second]:.0f},{tokens[1, second]:.0f}"
+        for second in range(seconds)
+    ]
     return "timestamp,input_tokens,output_tokens\n" + "\n".join(rows) + "\n"
 
 
@@ -97,7 +100,8 @@ def test_a_scenario_says_what_its_files_say(planner: Planner, write: Write, tmp_
     assert chat.growth.per_year == pytest.approx(0.8, rel=0.01)
     days = (scenario.start - datetime.date(2025, 12, 1)).days
     assert chat.requests_per_s == pytest.approx(10 * 6 / 7 * 1.8 ** (days / 365.25), rel=0.01)
-    h200, h100 = scenario.clusters["h200-2025-03"], scenario.clusters["h100-2023-06"]
+    h200 = scenario.clusters["h200-2025-03"]
+    h100 = scenario.clusters["h100-2023-06"]
     assert h200.owned is not None
     assert h100.owned is not None
     assert (h200.nodes, h200.owned.cost_usd, h100.owned.book_value_usd) == (6, 1.8e6, 9e4)
@@ -112,13 +116,28 @@ def test_a_scenario_says_what_its_files_say(planner: Planner, write: Write, tmp_
     assert planner("validate", "fleet.yaml").code == 0
 
 
-def test_what_is_stated_of_a_workload_is_written_without_a_file_of_traffic(planner: Planner, tmp_path: Path) -> None:
+def test_what_is_stated_of_a_workload_is_written_without_a_file_of_traffic(
+    planner: Planner, tmp_path: Path
+) -> None:
     """Rate, growth, model, class and zone were taken and dropped: the starter's own 80 requests a second were run."""
-    stated = ("--requests-per-s", "60", "--growth", "0.8", "--model", "qwen3-32b", "--preset", "code-completion")
+    stated = (
+        "--requests-per-s",
+        "60",
+        "--growth",
+        "0.8",
+        "--model",
+        "qwen3-32b",
+        "--preset",
+        "code-completion",
+    )
     assert planner("init", "a", *stated, "--timezone", "Europe/Berlin").code == 0
     (load,) = load_scenario(tmp_path / "a.yaml").workloads.items()
     assert load[0] == "code-completion"
-    assert (load[1].requests_per_s, load[1].model, load[1].load_profile.timezone) == (60, "qwen3-32b", "Europe/Berlin")
+    assert (load[1].requests_per_s, load[1].model, load[1].load_profile.timezone) == (
+        60,
+        "qwen3-32b",
+        "Europe/Berlin",
+    )
     assert load[1].growth == Compound(kind="compound", per_year=0.8)
     assert planner("init", "b", "--model", "qwen3-32b").code == 0
     assert "requests_per_s: 80  # assumed: " in (tmp_path / "b.yaml").read_text()
@@ -158,7 +177,9 @@ def test_growth_is_assumed_aloud_or_stated(planner: Planner, write: Write, tmp_p
     assert chat.growth == Compound(kind="compound", per_year=0.2)
     end_years = (52 * 7) / 365.25
     later_years = (datetime.date(2027, 12, 1) - datetime.date(2026, 11, 30)).days / 365.25
-    assert chat.requests_per_s == pytest.approx(10 * 6 / 7 * 1.8**end_years * 1.2**later_years, rel=0.01)
+    assert chat.requests_per_s == pytest.approx(
+        10 * 6 / 7 * 1.8**end_years * 1.2**later_years, rel=0.01
+    )
 
 
 @pytest.mark.parametrize(
@@ -169,7 +190,11 @@ def test_growth_is_assumed_aloud_or_stated(planner: Planner, write: Write, tmp_p
             "accelerator,nodes,bougth\nH200,6,2025-03-01\n",
             ["owned.csv:1: unknown column 'bougth' (did you mean bought?)", "no column 'bought'"],
         ),
-        ("--fleet", "accelerator,nodes,bought\nH200,,2025-03-01\n", ["owned.csv:2: nodes: is required"]),
+        (
+            "--fleet",
+            "accelerator,nodes,bought\nH200,,2025-03-01\n",
+            ["owned.csv:2: nodes: is required"],
+        ),
         (
             "--fleet",
             "accelerator,nodes,bought\n\nH20,6,2025-03-01\n",
@@ -180,8 +205,16 @@ def test_growth_is_assumed_aloud_or_stated(planner: Planner, write: Write, tmp_p
             "accelerator,nodes,bought\nH200,6.5,2025-03-01\n",
             ["owned.csv:2:", "must be a whole number, not 6.5"],
         ),
-        ("--fleet", "accelerator,nodes,bought\nH200,6,2029-03-01\n", ["owned.csv:2:", "is not before the start"]),
-        ("--fleet", "accelerator,nodes,bought\nH200,6\n", ["owned.csv:2: has 2 cells under 3 columns"]),
+        (
+            "--fleet",
+            "accelerator,nodes,bought\nH200,6,2029-03-01\n",
+            ["owned.csv:2:", "is not before the start"],
+        ),
+        (
+            "--fleet",
+            "accelerator,nodes,bought\nH200,6\n",
+            ["owned.csv:2: has 2 cells under 3 columns"],
+        ),
         ("--fleet", "accelerator,nodes,bought\n", ["owned.csv: has 0 rows"]),
         (
             "--fleet",
@@ -198,9 +231,21 @@ def test_growth_is_assumed_aloud_or_stated(planner: Planner, write: Write, tmp_p
             "accelerator,price_usd,node_price_usd\nB200,1,8\n",
             ["owned.csv:2: needs price_usd", "and not both"],
         ),
-        ("--quotes", "accelerator,lead_weeks\nB200,8\n", ["owned.csv:2: needs price_usd, of one accelerator"]),
-        ("--quotes", "accelerator,node_price_usd\nB20,8\n", ["owned.csv:2: clusters.b20-quote.accelerator"]),
-        ("--quotes", "accelerator,price_usd,min_nodes,max_nodes\nB200,40000,9,3\n", ["owned.csv:2:", "min_nodes, 9"]),
+        (
+            "--quotes",
+            "accelerator,lead_weeks\nB200,8\n",
+            ["owned.csv:2: needs price_usd, of one accelerator"],
+        ),
+        (
+            "--quotes",
+            "accelerator,node_price_usd\nB20,8\n",
+            ["owned.csv:2: clusters.b20-quote.accelerator"],
+        ),
+        (
+            "--quotes",
+            "accelerator,price_usd,min_nodes,max_nodes\nB200,40000,9,3\n",
+            ["owned.csv:2:", "min_nodes, 9"],
+        ),
         (
             "--quotes",
             "accelerator,price_usd,earliest,latest\nB200,40000,2026-05-01,2026-03-01\n",

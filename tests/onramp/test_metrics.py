@@ -49,10 +49,14 @@ def assert_fitted(scenario: Scenario, name: str, truth: Truth, rate: float) -> N
     load = scenario.workloads[name]
     assert load.requests_per_s == pytest.approx(rate, rel=0.05)
     assert load.lengths.input.distribution.mean_tokens == pytest.approx(truth.input_mean, rel=0.05)
-    assert load.lengths.output.distribution.mean_tokens == pytest.approx(truth.output_mean, rel=0.05)
+    assert load.lengths.output.distribution.mean_tokens == pytest.approx(
+        truth.output_mean, rel=0.05
+    )
     for share, score in ((0.5, 0.0), (0.95, 1.645), (0.99, 2.326)):
         lengths = np.log(truth.input_mean) - truth.input_sigma**2 / 2 + truth.input_sigma * score
-        assert load.lengths.input.distribution.quantile(share) == pytest.approx(np.exp(lengths), rel=0.05)
+        assert load.lengths.input.distribution.quantile(share) == pytest.approx(
+            np.exp(lengths), rel=0.05
+        )
     assert load.prefix_cache_hit_fraction == pytest.approx(truth.hit_fraction, rel=0.05)
 
 
@@ -63,7 +67,8 @@ def test_a_range_query_gives_back_what_generated_it(
     write(exported, "prometheus.json")
     told = planner("init", "fleet", "--from", "prometheus.json")
     assert told.code == 0, told.err
-    scenario, text = load_scenario(tmp_path / "fleet.yaml"), (tmp_path / "fleet.yaml").read_text()
+    scenario = load_scenario(tmp_path / "fleet.yaml")
+    text = (tmp_path / "fleet.yaml").read_text()
     assert scenario.start.isoformat() == "2026-09-01"  # the export ends on 3 August
     years = (scenario.start.toordinal() - 719_163 - (CHAT.start_s / 86_400 + 210)) / 365.25
     names = ("llama-3-1-70b-instruct", "qwen3-32b")
@@ -77,24 +82,37 @@ def test_a_range_query_gives_back_what_generated_it(
     np.testing.assert_allclose(chat.load_profile.weekly_profile or (), CHAT.week, rtol=0.05)
     assert chat.noise.sigma < 0.02  # the outage is no noise
     assert "6 hours without a request (6 from 2026-01-17 12:00 UTC on) left out: an outage" in text
-    assert "# assumed: preset chat, your SLO is in no file; 97.5" in text  # ln 2 s lies 2.37 spreads above ln 0.3
+    assert (
+        "# assumed: preset chat, your SLO is in no file; 97.5" in text
+    )  # ln 2 s lies 2.37 spreads above ln 0.3
     assert planner("validate", "fleet.yaml").code == 0
 
 
-def test_a_scrape_shows_rate_lengths_and_latencies(planner: Planner, write: Write, tmp_path: Path) -> None:
+def test_a_scrape_shows_rate_lengths_and_latencies(
+    planner: Planner, write: Write, tmp_path: Path
+) -> None:
     path = write(exposition(CHAT), "vllm-metrics.txt")
     end_s = CHAT.start_s + CHAT.weeks * 168 * 3600
     os.utime(path, (end_s, end_s))  # when it was read
     told = planner("init", "one", "--from", "chat=vllm-metrics.txt", "--json")
     assert told.code == 0, told.err
     assert json.loads(told.out)["workloads"]["chat"]["figures"]["model"]["value"] == "llama-3.1-70b"
-    assert_fitted(load_scenario(tmp_path / "one.yaml"), "chat", CHAT, CHAT.counts().sum() / (end_s - CHAT.start_s))
+    assert_fitted(
+        load_scenario(tmp_path / "one.yaml"),
+        "chat",
+        CHAT,
+        CHAT.counts().sum() / (end_s - CHAT.start_s),
+    )
     write(exposition(CHAT, has_start=False), "bare.txt")
-    planner("init", "two", "--from", "bare.txt").refused("bare.txt: shows no rate", "--requests-per-s")
+    planner("init", "two", "--from", "bare.txt").refused(
+        "bare.txt: shows no rate", "--requests-per-s"
+    )
     assert planner("init", "two", "--from", "bare.txt", "--requests-per-s", "5").code == 0
 
 
-def test_sources_of_one_name_are_one_workload(planner: Planner, write: Write, tmp_path: Path) -> None:
+def test_sources_of_one_name_are_one_workload(
+    planner: Planner, write: Write, tmp_path: Path
+) -> None:
     """The scrape of an hour has the lengths, a log the bursts, and the hourly rates their level."""
     write(exposition(CHAT), "vllm-metrics.txt")
     week = "".join(f"{hour},{20 + 10 * (hour % 24 > 8)}\n" for hour in range(168))
@@ -103,12 +121,21 @@ def test_sources_of_one_name_are_one_workload(planner: Planner, write: Write, tm
     rows = [f"{1.79e9 + at:.2f},{10},{10},{which}" for at, which in zip(np.sort(generator.random(9000) * 3600),
             generator.choice(["a/b-1", "c"], 9000), strict=True)]  # fmt: skip
     write("\n".join(["timestamp,input_tokens,output_tokens,model", *rows]), "gateway.csv")
-    sources = ("--from", "chat=vllm-metrics.txt", "--from", "chat=rates.csv", "--from", "gateway.csv")
+    sources = (
+        "--from",
+        "chat=vllm-metrics.txt",
+        "--from",
+        "chat=rates.csv",
+        "--from",
+        "gateway.csv",
+    )
     assert planner("init", "all", *sources).code == 0
     scenario = load_scenario(tmp_path / "all.yaml")
     assert set(scenario.workloads) == {"chat", "b-1", "c"}
     assert scenario.workloads["chat"].requests_per_s == pytest.approx(20 + 10 * 15 / 24, rel=1e-3)
-    assert scenario.workloads["chat"].lengths.input.distribution.mean_tokens == pytest.approx(900, rel=0.05)
+    assert scenario.workloads["chat"].lengths.input.distribution.mean_tokens == pytest.approx(
+        900, rel=0.05
+    )
     assert scenario.workloads["b-1"].requests_per_s == pytest.approx(1.25, rel=0.1)
     text = (tmp_path / "all.yaml").read_text()
     assert "# assumed: the catalogue has no b-1; planner catalog add-model adds it" in text
@@ -146,23 +173,45 @@ def test_an_empty_bucket_parts_the_lengths() -> None:
     assert fit.distribution.quantile(0.61) > 1000
     assert fit.distribution.quantile(0.9999) <= 2000
     assert seen.share_within(1500.0) == pytest.approx(0.8)
-    assert Histogram(bounds=bounds, counts=np.array([0.0, 0, 0, 0, 9, 9]), total=1.0).lengths() is None
+    assert (
+        Histogram(bounds=bounds, counts=np.array([0.0, 0, 0, 0, 9, 9]), total=1.0).lengths() is None
+    )
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"status": "error", "error": "bad query", "data": {"resultType": ""}}', "Prometheus says bad query"),
+        (
+            '{"status": "error", "error": "bad query", "data": {"resultType": ""}}',
+            "Prometheus says bad query",
+        ),
         ('{"status": "success", "data": {"resultType": "matrix"}}', "is no export of metrics"),
-        ('{"status": "success", "data": {"resultType": "matrix", "result": []}}', "has no vllm:request_success_total"),
-        ('{"data": {"resultType": "matrix", "result": [{"metric": {}, "values": [[1, "x"]]}]}}', "is no export"),
+        (
+            '{"status": "success", "data": {"resultType": "matrix", "result": []}}',
+            "has no vllm:request_success_total",
+        ),
+        (
+            '{"data": {"resultType": "matrix", "result": [{"metric": {}, "values": [[1, "x"]]}]}}',
+            "is no export",
+        ),
         ("# HELP vllm:x\nvllm:x{a=\n", "line 2 is no sample"),
-        ("vllm:request_success_total 5\nprocess_start_time_seconds 3\n", "times span more than 30 years"),
-        ("vllm:request_success_total 5 99999999999999999\nvllm:request_success_total 7 99999999999999999\n", "has no"),
-        ("# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running 3\n", "without rate() or sum()"),
+        (
+            "vllm:request_success_total 5\nprocess_start_time_seconds 3\n",
+            "times span more than 30 years",
+        ),
+        (
+            "vllm:request_success_total 5 99999999999999999\nvllm:request_success_total 7 99999999999999999\n",
+            "has no",
+        ),
+        (
+            "# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running 3\n",
+            "without rate() or sum()",
+        ),
     ],
 )
-def test_what_is_no_export_is_said(planner: Planner, write: Write, tmp_path: Path, text: str, message: str) -> None:
+def test_what_is_no_export_is_said(
+    planner: Planner, write: Write, tmp_path: Path, text: str, message: str
+) -> None:
     write(text, "export.json")
     planner("init", "x", "--from", "export.json").refused("export.json", message)
     assert not (tmp_path / "x.yaml").exists()
@@ -186,7 +235,8 @@ class _Server(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server() -> Iterator[str]:
-    _Server.answers, _Server.asked = {}, []
+    _Server.answers = {}
+    _Server.asked = []
     made = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Server)
     threading.Thread(target=made.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{made.server_port}"
@@ -195,7 +245,10 @@ def server() -> Iterator[str]:
 
 
 def test_a_server_that_is_named_is_read(planner: Planner, server: str, tmp_path: Path) -> None:
-    _Server.answers = {"/api/v1/query_range": range_query(Truth(weeks=2)), "/metrics": exposition(CHAT)}
+    _Server.answers = {
+        "/api/v1/query_range": range_query(Truth(weeks=2)),
+        "/metrics": exposition(CHAT),
+    }
     told = planner("init", "live", "--from", f"chat={server}")
     assert told.code == 0, told.err
     counters, histograms = _Server.asked
@@ -205,9 +258,13 @@ def test_a_server_that_is_named_is_read(planner: Planner, server: str, tmp_path:
     assert planner("init", "scraped", "--from", f"chat={server}/metrics").code == 0
 
 
-def test_a_server_that_fails_is_one_message(planner: Planner, server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_fails_is_one_message(
+    planner: Planner, server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     planner("init", "x", "--from", server).refused("answers 404", "export its answer to a file")
-    planner("init", "x", "--from", "http://127.0.0.1:1").refused("cannot be read", "Connection refused")
+    planner("init", "x", "--from", "http://127.0.0.1:1").refused(
+        "cannot be read", "Connection refused"
+    )
     _Server.answers = {"/metrics": "vllm:x 1\n" * 1000}
     monkeypatch.setattr(metrics, "MAX_BYTES", 5000)
     with pytest.raises(ScenarioError, match="sends more than"):

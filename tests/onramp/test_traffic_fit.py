@@ -35,7 +35,9 @@ CHAT = workload_preset("chat")
 MODEL = Figure(field="model", fitted="llama-3.1-8b", remark="as given")
 
 
-def _traffic(*, prefix_cache_hit_fraction: float | None = None, **changes: object) -> ObservedTraffic:
+def _traffic(
+    *, prefix_cache_hit_fraction: float | None = None, **changes: object
+) -> ObservedTraffic:
     generator = np.random.default_rng(2)
     times_s = np.sort(generator.random(3000)) * 3600.0
     prompts = np.exp(6 + generator.standard_normal(3000))
@@ -43,14 +45,18 @@ def _traffic(*, prefix_cache_hit_fraction: float | None = None, **changes: objec
         times_s=times_s,
         input_tokens=prompts,
         output_tokens=np.exp(5 + 0.5 * generator.standard_normal(3000)),
-        cached_tokens=None if prefix_cache_hit_fraction is None else prompts * prefix_cache_hit_fraction,
+        cached_tokens=None
+        if prefix_cache_hit_fraction is None
+        else prompts * prefix_cache_hit_fraction,
         **changes,  # type: ignore[arg-type]
     )
     return traffic_of_log(log, "a log\nof two lines.csv")
 
 
 def _fitted(traffic: ObservedTraffic, **stated: Any) -> Fitted:
-    return fitted_workload("mine", traffic, TrafficOptions(**stated), MODEL, datetime.date(2026, 1, 1))
+    return fitted_workload(
+        "mine", traffic, TrafficOptions(**stated), MODEL, datetime.date(2026, 1, 1)
+    )
 
 
 def _by_field(fitted: Fitted) -> dict[str, Figure]:
@@ -58,8 +64,14 @@ def _by_field(fitted: Fitted) -> dict[str, Figure]:
 
 
 def _series(rates: Any, **changes: Any) -> ObservedTraffic:
-    known: dict[str, Any] = {"column": "x", "first_hour_of_week": 0, "end_s": MONDAY_S + 3600.0 * len(rates)} | changes
-    return ObservedTraffic(source="rates.csv", rates=HourlyRates(rates=np.asarray(rates, dtype=float), **known))
+    known: dict[str, Any] = {
+        "column": "x",
+        "first_hour_of_week": 0,
+        "end_s": MONDAY_S + 3600.0 * len(rates),
+    } | changes
+    return ObservedTraffic(
+        source="rates.csv", rates=HourlyRates(rates=np.asarray(rates, dtype=float), **known)
+    )
 
 
 def test_what_a_log_does_not_show_is_assumed_aloud() -> None:
@@ -82,7 +94,9 @@ def test_what_a_log_does_not_show_is_assumed_aloud() -> None:
 
 
 def test_what_a_log_shows_is_fitted() -> None:
-    figures = _by_field(_fitted(_traffic(prefix_cache_hit_fraction=0.25), requests_per_s=7.0, growth_per_year=0.3))
+    figures = _by_field(
+        _fitted(_traffic(prefix_cache_hit_fraction=0.25), requests_per_s=7.0, growth_per_year=0.3)
+    )
     assert figures["prefix_cache_hit_fraction"].fitted == 0.25
     assert figures["requests_per_s"].fitted == 7.0
     assert figures["requests_per_s"].remark.endswith("as given")
@@ -91,19 +105,29 @@ def test_what_a_log_shows_is_fitted() -> None:
 
 
 def test_a_hit_fraction_of_one_stays_below_what_a_scenario_allows() -> None:
-    assert _by_field(_fitted(_traffic(prefix_cache_hit_fraction=1.0)))["prefix_cache_hit_fraction"].fitted == 0.999
+    assert (
+        _by_field(_fitted(_traffic(prefix_cache_hit_fraction=1.0)))[
+            "prefix_cache_hit_fraction"
+        ].fitted
+        == 0.999
+    )
 
 
 def test_arrivals_more_even_than_poisson_are_written_as_poisson() -> None:
-    even = RequestLog(times_s=np.arange(3600.0), input_tokens=np.full(3600, 9.0), output_tokens=np.full(3600, 9.0))
+    even = RequestLog(
+        times_s=np.arange(3600.0), input_tokens=np.full(3600, 9.0), output_tokens=np.full(3600, 9.0)
+    )
     assert _by_field(_fitted(traffic_of_log(even)))["burst_index_of_dispersion"].fitted == 1.0
 
 
 @pytest.mark.parametrize("name", ["chat", "code-completion", "batch", "bulk-api"])
 def test_a_mean_day_gives_a_week_that_can_be_built(name: str) -> None:
     day = 1.0 + 0.02 * np.cos(2 * np.pi * np.arange(72) / 24)
-    figures = _by_field(_fitted(_series(day, first_hour_of_week=None, end_s=None), workload_preset=name))
-    peak, weekend = figures["load_profile.peak_to_mean"].fitted, figures["load_profile.weekend_fraction"].fitted
+    figures = _by_field(
+        _fitted(_series(day, first_hour_of_week=None, end_s=None), workload_preset=name)
+    )
+    peak = figures["load_profile.peak_to_mean"].fitted
+    weekend = figures["load_profile.weekend_fraction"].fitted
     assert isinstance(peak, float)
     assert isinstance(weekend, float)
     week = np.array(weekly_profile(peak_to_mean=peak, weekend_fraction=weekend)).reshape(7, 24)
@@ -120,7 +144,9 @@ def test_yaml_reads_back_to_the_figures() -> None:
         node = workload
         for key in figure.field.split("."):
             node = node[key]
-        assert node == (figure.fitted if isinstance(node, str) else pytest.approx(figure.fitted, rel=1e-3))
+        assert node == (
+            figure.fitted if isinstance(node, str) else pytest.approx(figure.fitted, rel=1e-3)
+        )
     assert 0.5 in workload["lengths"]["input"]["quantiles"]
     assert fitted.yaml().splitlines()[0] == "  mine:  # fitted to a log of two lines.csv"
 
@@ -134,7 +160,9 @@ def test_weekly_profile_is_written_a_day_a_line() -> None:
 
 @given(st.floats(1e-7, 1e9))
 def test_numbers_are_written_plainly_and_closely(number: float) -> None:
-    (row,) = Fitted(name="x", source="", figures=[Figure(field="x", fitted=number, remark="")]).rows()
+    (row,) = Fitted(
+        name="x", source="", figures=[Figure(field="x", fitted=number, remark="")]
+    ).rows()
     assert "e" not in row[1]
     assert float(row[1]) == pytest.approx(number, rel=1e-3, abs=1e-9)
 
@@ -161,7 +189,9 @@ def test_silent_hours_are_named_and_move_nothing() -> None:
     assert broken["noise.sigma"].number == pytest.approx(0.05, rel=0.1)
     rates = 10.0 * np.tile(week, 2) * noise[:336]
     rates[168:] = 0.0
-    assert _by_field(_fitted(_series(rates)))["noise.sigma"].remark.startswith("assumed: ")  # one week has no other
+    assert _by_field(_fitted(_series(rates)))["noise.sigma"].remark.startswith(
+        "assumed: "
+    )  # one week has no other
     said = "7 hours without a request (7 from 1970-01-13 08:00 UTC on) left out: an outage"
     assert said in broken["requests_per_s"].remark
 
@@ -172,14 +202,21 @@ def test_hours_that_are_always_empty_are_traffic() -> None:
     assert not silent_hours(rates).any()
     fitted = _by_field(_fitted(_series(rates)))
     assert fitted["requests_per_s"].number == pytest.approx(0.75)
-    assert "126 hours without a request (6 from 1970-01-05 00:00 UTC on) counted" in fitted["requests_per_s"].remark
-    assert not silent_hours(np.random.default_rng(1).poisson(2.0, 400) / 3600).any()  # few enough to be chance
+    assert (
+        "126 hours without a request (6 from 1970-01-05 00:00 UTC on) counted"
+        in fitted["requests_per_s"].remark
+    )
+    assert not silent_hours(
+        np.random.default_rng(1).poisson(2.0, 400) / 3600
+    ).any()  # few enough to be chance
 
 
 def test_growth_and_season_are_told_apart_over_two_years() -> None:
     hours = np.arange(130 * 168)
     end_s = 1_767_571_200.0 + 3600 * hours.size
-    day_of_year = (end_s - 3600 * (hours.size - hours) - 1_767_225_600.0) / 86_400.0 + 1.0  # of 2026
+    day_of_year = (
+        end_s - 3600 * (hours.size - hours) - 1_767_225_600.0
+    ) / 86_400.0 + 1.0  # of 2026
     wave = 1.0 + 0.3 * np.cos(2 * np.pi * (day_of_year - 335.0) / 365.25)
     chance = np.exp(0.05 * np.random.default_rng(2).standard_normal(130)).repeat(168)
     rates = 10.0 * 1.4 ** ((hours - hours.size) / 8766.0) * wave * chance
@@ -197,7 +234,9 @@ def test_growth_and_season_are_told_apart_over_two_years() -> None:
     assert figures["requests_per_s"].number == pytest.approx(10.0 * 1.4**years, rel=0.04)
     assert figures["load_profile.season.amplitude_fraction"].number == pytest.approx(amplitude)
     assert figures["noise.sigma"].number == pytest.approx(0.05, rel=0.15)
-    high = 1.0 + 0.6 * np.cos(2 * np.pi * (day_of_year - 100.0) / 365.25)  # whose logarithm is far from a cosine
+    high = 1.0 + 0.6 * np.cos(
+        2 * np.pi * (day_of_year - 100.0) / 365.25
+    )  # whose logarithm is far from a cosine
     exact = fit_trend(1.4 ** (hours / 8766.0) * high, end_s)
     assert exact is not None
     assert exact.season is not None
@@ -252,29 +291,41 @@ def test_fitted_lengths_have_the_logs_quantiles_and_mean(kind: str) -> None:
             tokens = np.full(20_000, 77.0)
     fit = fit_lengths(tokens)
     for share in (0.5, 0.95, 0.99):
-        assert fit.distribution.quantile(share) == pytest.approx(np.quantile(tokens, share), rel=0.01)
+        assert fit.distribution.quantile(share) == pytest.approx(
+            np.quantile(tokens, share), rel=0.01
+        )
     assert abs(fit.mean_error_fraction) < 0.01
-    assert fit.mean_error_fraction == pytest.approx(fit.distribution.mean_tokens / tokens.mean() - 1.0)
+    assert fit.mean_error_fraction == pytest.approx(
+        fit.distribution.mean_tokens / tokens.mean() - 1.0
+    )
     assert fit.largest_distribution_error is not None
     assert fit.largest_distribution_error < 0.03
 
 
-def test_a_fit_through_too_few_quantiles_says_how_far_it_is_off(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fit_through_too_few_quantiles_says_how_far_it_is_off(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("planner.onramp.traffic_fit.FITTED_QUANTILES", (0.1, 0.9))
     monkeypatch.setattr("planner.onramp.traffic_fit._MOST_QUANTILES", 2)
     tokens = np.concatenate([np.full(800, 10.0), np.full(200, 1000.0)])
     fit = fit_lengths(tokens)
-    assert fit.largest_distribution_error == pytest.approx(0.7, abs=0.02)  # a lognormal from 10 at 0.1 on
+    assert fit.largest_distribution_error == pytest.approx(
+        0.7, abs=0.02
+    )  # a lognormal from 10 at 0.1 on
 
 
 def test_dispersion_of_a_modulated_stream_and_of_a_long_log_with_a_day() -> None:
     generator = np.random.default_rng(5)
     rates = generator.gamma(60 * 20 / 11, 20 / (60 * 20 / 11), 1440)
     counts = generator.poisson(rates * 60)
-    times_s = np.sort(np.repeat(np.arange(1440) * 60.0, counts) + 60 * generator.random(counts.sum()))
+    times_s = np.sort(
+        np.repeat(np.arange(1440) * 60.0, counts) + 60 * generator.random(counts.sum())
+    )
     index, error = index_of_dispersion(times_s) or (0.0, 0.0)
     assert abs(index - 12.0) < 4 * error
-    day = np.repeat(np.arange(1440) * 60.0, generator.poisson(600 * (1.0 + 0.9 * (np.arange(1440) // 60 % 2))))
+    day = np.repeat(
+        np.arange(1440) * 60.0, generator.poisson(600 * (1.0 + 0.9 * (np.arange(1440) // 60 % 2)))
+    )
     times_s = np.sort(day + 60 * generator.random(day.size))
     index, error = index_of_dispersion(times_s) or (0.0, 0.0)
     assert abs(index - 1.0) < 4 * error + 0.05  # hours that differ are not bursts
@@ -301,7 +352,9 @@ def test_noise_around_the_week_is_recovered() -> None:
     residual = np.zeros(profile.size)
     phi = np.exp(-1 / 6.0)
     for hour in range(1, profile.size):
-        residual[hour] = phi * residual[hour - 1] + 0.2 * np.sqrt(1 - phi**2) * generator.standard_normal()
+        residual[hour] = (
+            phi * residual[hour - 1] + 0.2 * np.sqrt(1 - phi**2) * generator.standard_normal()
+        )
     shape = fit_hourly_shape(profile * np.exp(residual), 0)
     assert shape is not None
     assert shape.noise is not None
@@ -327,7 +380,10 @@ def test_log_of_weeks_yields_its_hour_of_the_week() -> None:
     times_s = (
         MONDAY_S
         - 1800.0
-        + np.sort(np.repeat(np.arange(336) * 3600.0 + 1800.0, counts) + 3600 * generator.random(counts.sum()))
+        + np.sort(
+            np.repeat(np.arange(336) * 3600.0 + 1800.0, counts)
+            + 3600 * generator.random(counts.sum())
+        )
     )
     shape = _fitted(traffic_of_log(_log(times_s))).shape
     assert shape is not None
@@ -348,7 +404,9 @@ def test_log_of_weeks_yields_its_hour_of_the_week() -> None:
         ("mooncake_conversation_trace.jsonl", "output", 5.34, 1.36),
     ],
 )
-def test_public_traces_have_their_published_lognormals(name: str, side: str, mu: float, sigma: float) -> None:
+def test_public_traces_have_their_published_lognormals(
+    name: str, side: str, mu: float, sigma: float
+) -> None:
     tokens = getattr(read_request_log(trace(name)), f"{side}_tokens")
     logs = np.log(tokens[tokens > 0.0])
     assert (logs.mean(), logs.std()) == pytest.approx((mu, sigma), abs=0.006)
@@ -364,9 +422,18 @@ def test_too_little_to_fit_is_said() -> None:
 
 
 def test_a_log_of_several_models_is_one_log_each() -> None:
-    log = replace(_log(np.arange(100.0)), models=np.array(["a", "b"] * 50, dtype=object), clients=np.arange(100) % 4)
+    log = replace(
+        _log(np.arange(100.0)),
+        models=np.array(["a", "b"] * 50, dtype=object),
+        clients=np.arange(100) % 4,
+    )
     parts = log.by_model()
     assert list(parts) == ["a", "b"]
     np.testing.assert_array_equal(parts["b"].times_s, np.arange(1.0, 100.0, 2.0))
     np.testing.assert_array_equal(parts["b"].input_tokens, log.input_tokens[1::2])
-    assert list(np.bincount(parts["b"].clients if parts["b"].clients is not None else [])) == [0, 25, 0, 25]
+    assert list(np.bincount(parts["b"].clients if parts["b"].clients is not None else [])) == [
+        0,
+        25,
+        0,
+        25,
+    ]

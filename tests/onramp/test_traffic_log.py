@@ -9,7 +9,12 @@ import numpy as np
 import pytest
 
 from planner.errors import ScenarioError
-from planner.onramp.traffic_log import is_hourly_series, parse_columns, read_hourly_rates, read_request_log
+from planner.onramp.traffic_log import (
+    is_hourly_series,
+    parse_columns,
+    read_hourly_rates,
+    read_request_log,
+)
 from tests.demand.shared_traces import trace
 
 
@@ -31,17 +36,23 @@ def test_azure_names_and_dates(tmp_path: Path) -> None:
 
 def test_other_names_any_case_gzip_and_a_clock_from_zero(tmp_path: Path) -> None:
     path = tmp_path / "log.csv.gz"
-    path.write_bytes(gzip.compress(b"Arrived_At, num_prefill_tokens, num_decode_tokens\n0.5,7,3\n1.5,8,4\n"))
+    path.write_bytes(
+        gzip.compress(b"Arrived_At, num_prefill_tokens, num_decode_tokens\n0.5,7,3\n1.5,8,4\n")
+    )
     log = read_request_log(path)
     assert log.times_s.tolist() == [0.5, 1.5]
     assert log.output_tokens.tolist() == [3, 4]
     assert not log.has_date
 
 
-@pytest.mark.parametrize(("scale", "unit"), [(1e3, "auto"), (1e6, "auto"), (1e9, "auto"), (1, "s"), (1e3, "ms")])
+@pytest.mark.parametrize(
+    ("scale", "unit"), [(1e3, "auto"), (1e6, "auto"), (1e9, "auto"), (1, "s"), (1e3, "ms")]
+)
 def test_epoch_units_are_told_apart(tmp_path: Path, scale: float, unit: str) -> None:
     rows = "".join(f"{int((1.7e9 + i) * scale)},1,1\n" for i in range(3))
-    log = read_request_log(_write(tmp_path, "timestamp,input_tokens,output_tokens\n" + rows), time_unit=unit)
+    log = read_request_log(
+        _write(tmp_path, "timestamp,input_tokens,output_tokens\n" + rows), time_unit=unit
+    )
     np.testing.assert_allclose(np.diff(log.times_s), 1.0)
     assert log.has_date
 
@@ -65,7 +76,9 @@ def test_block_hashes_are_replayed(tmp_path: Path) -> None:
     assert log.prefix_cache_hit_fraction == pytest.approx(1024 / 3124)
 
 
-def test_cached_tokens_are_counted_and_sessions_with_their_own_clock_are_noticed(tmp_path: Path) -> None:
+def test_cached_tokens_are_counted_and_sessions_with_their_own_clock_are_noticed(
+    tmp_path: Path,
+) -> None:
     text = "trace,t,in_tok,out_tok,cached_tok\na,0,100,1,0\na,9,200,1,100\nb,0,100,1,60\n"
     log = read_request_log(_write(tmp_path, text))
     assert log.prefix_cache_hit_fraction == pytest.approx(160 / 400)
@@ -73,9 +86,9 @@ def test_cached_tokens_are_counted_and_sessions_with_their_own_clock_are_noticed
 
 
 def test_public_logs_show_the_published_cache_hits() -> None:
-    assert read_request_log(trace("mooncake_conversation_trace.jsonl")).prefix_cache_hit_fraction == pytest.approx(
-        0.37, abs=0.005
-    )
+    assert read_request_log(
+        trace("mooncake_conversation_trace.jsonl")
+    ).prefix_cache_hit_fraction == pytest.approx(0.37, abs=0.005)
     agentic = read_request_log(trace("claude_code_agentic_requests.csv.gz"))
     assert agentic.prefix_cache_hit_fraction == pytest.approx(0.96, abs=0.005)
     assert agentic.times_s.size == 49_334
@@ -92,7 +105,9 @@ def test_missing_columns_name_what_the_file_has(tmp_path: Path) -> None:
 
 
 def test_every_bad_row_is_named_with_its_line(tmp_path: Path) -> None:
-    path = _write(tmp_path, "timestamp,input_tokens,output_tokens\n1,2,3\n2,-5,3\n3,,3\nx,1,nan\n5,abc,1\n")
+    path = _write(
+        tmp_path, "timestamp,input_tokens,output_tokens\n1,2,3\n2,-5,3\n3,,3\nx,1,nan\n5,abc,1\n"
+    )
     with pytest.raises(ScenarioError) as caught:
         read_request_log(path)
     places = {(problem.line, problem.path) for problem in caught.value.problems}
@@ -113,7 +128,9 @@ def test_many_bad_rows_are_counted(tmp_path: Path) -> None:
 
 def test_cached_above_input_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ScenarioError, match="more than the input"):
-        read_request_log(_write(tmp_path, "timestamp,input_tokens,output_tokens,cached_tokens\n1,10,1,11\n"))
+        read_request_log(
+            _write(tmp_path, "timestamp,input_tokens,output_tokens,cached_tokens\n1,10,1,11\n")
+        )
 
 
 @pytest.mark.parametrize(
@@ -146,7 +163,9 @@ def test_bad_column_choice_names_the_nearest_role() -> None:
 def test_a_million_rows_would_be_read_in_seconds(tmp_path: Path) -> None:
     generator = np.random.default_rng(0)
     rows = 200_000
-    table = np.column_stack([np.sort(generator.random(rows)) * 1e5, generator.integers(1, 9999, (rows, 2))])
+    table = np.column_stack(
+        [np.sort(generator.random(rows)) * 1e5, generator.integers(1, 9999, (rows, 2))]
+    )
     path = tmp_path / "big.csv"
     with path.open("w", encoding="utf-8") as stream:
         stream.write("timestamp,input_tokens,output_tokens\n")
@@ -162,12 +181,19 @@ def test_hourly_series_and_its_place_in_the_week(tmp_path: Path) -> None:
     path = _write(tmp_path, "timestamp,rps\n" + rows)
     hourly = read_hourly_rates(path)
     assert is_hourly_series(path)
-    assert (hourly.column, hourly.rates.size, hourly.first_hour_of_week) == ("rps", 48, 72)  # a Thursday
+    assert (hourly.column, hourly.rates.size, hourly.first_hour_of_week) == (
+        "rps",
+        48,
+        72,
+    )  # a Thursday
 
 
 def test_undated_series_and_trailing_gaps(tmp_path: Path) -> None:
     path = _write(tmp_path, "hour_index,a,b_per_hour\n0,1,3600\n1,2,7200\n2,,3600\n")
-    assert read_hourly_rates(path, "a", 3.0).rates.tolist() == [2, 4]  # its unit is not known, the mean is
+    assert read_hourly_rates(path, "a", 3.0).rates.tolist() == [
+        2,
+        4,
+    ]  # its unit is not known, the mean is
     assert read_hourly_rates(path, "b_per_hour").rates.tolist() == [1, 2, 1]
     assert read_hourly_rates(path, "b_per_hour").first_hour_of_week is None
     with pytest.raises(ScenarioError, match="state --requests-per-s"):
@@ -182,13 +208,20 @@ def test_bad_series_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ScenarioError, match=":3: rps"):
         read_hourly_rates(_write(tmp_path, "hour,rps\n0,1\n1,-2\n2,3\n"))
     with pytest.raises(ScenarioError, match="one hour apart"):
-        read_hourly_rates(_write(tmp_path, "timestamp,rps\n2026-01-01 00:00,1\n2026-01-01 05:00,2\n"))
+        read_hourly_rates(
+            _write(tmp_path, "timestamp,rps\n2026-01-01 00:00,1\n2026-01-01 05:00,2\n")
+        )
     with pytest.raises(ScenarioError, match="rate columns"):
         read_hourly_rates(_write(tmp_path, "timestamp,name\n2026-01-01 00:00,x\n"))
 
 
 def test_public_week_starts_on_a_sunday() -> None:
-    assert read_hourly_rates(trace("azure2024_hourly_digitised_req_per_min.csv"), "conv").first_hour_of_week == 144
+    assert (
+        read_hourly_rates(
+            trace("azure2024_hourly_digitised_req_per_min.csv"), "conv"
+        ).first_hour_of_week
+        == 144
+    )
 
 
 @pytest.mark.parametrize("cell", ["1e16", "1e308", "-1", "many", "9" * 400])
@@ -201,7 +234,9 @@ def test_a_count_that_no_log_can_hold_is_refused(tmp_path: Path, cell: str) -> N
 
 def test_a_slip_of_the_pen_in_a_year_is_no_overflow(tmp_path: Path) -> None:
     path = tmp_path / "log.csv"
-    path.write_text("timestamp,input_tokens,output_tokens\n2026-01-01T00:00:00,10,10\n1200-01-01T00:00:00,10,10\n")
+    path.write_text(
+        "timestamp,input_tokens,output_tokens\n2026-01-01T00:00:00,10,10\n1200-01-01T00:00:00,10,10\n"
+    )
     with pytest.raises(ScenarioError, match="times span 826 years; a log may have 30"):
         read_request_log(path)
 
@@ -212,7 +247,11 @@ JANUARY = 1_767_225_600.0  # 2026-01-01 00:00 UTC
 @pytest.mark.parametrize(
     ("name", "times", "seconds"),
     [
-        ("timestamp", ["46023.5", "46023.75"], [JANUARY + 43_200.0, JANUARY + 64_800.0]),  # Excel: 46023 is 2026-01-01
+        (
+            "timestamp",
+            ["46023.5", "46023.75"],
+            [JANUARY + 43_200.0, JANUARY + 64_800.0],
+        ),  # Excel: 46023 is 2026-01-01
         ("timestamp", ["46023", "46023.000011574"], [JANUARY, JANUARY + 1.0]),
         ("timestamp", ["1767225600000", "1767225600250"], [JANUARY, JANUARY + 0.25]),
         ("timestamp_ms", ["0", "3600000"], [0.0, 3600.0]),
@@ -220,8 +259,13 @@ JANUARY = 1_767_225_600.0  # 2026-01-01 00:00 UTC
         ("timestamp", ["0", "604800"], [0.0, 604_800.0]),
     ],
 )
-def test_times_are_read_as_what_they_are(tmp_path: Path, name: str, times: list[str], seconds: list[float]) -> None:
-    path = _write(tmp_path, f"{name},input_tokens,output_tokens\n" + "".join(f"{time},10,10\n" for time in times))
+def test_times_are_read_as_what_they_are(
+    tmp_path: Path, name: str, times: list[str], seconds: list[float]
+) -> None:
+    path = _write(
+        tmp_path,
+        f"{name},input_tokens,output_tokens\n" + "".join(f"{time},10,10\n" for time in times),
+    )
     log = read_request_log(path)
     np.testing.assert_allclose(log.times_s, seconds, atol=0.001)
     assert log.has_date is (seconds[0] > 0)
@@ -238,7 +282,10 @@ def test_times_are_read_as_what_they_are(tmp_path: Path, name: str, times: list[
 def test_times_that_may_be_two_things_are_asked_about(
     tmp_path: Path, times: list[str], told: str, unit: str, span_s: float
 ) -> None:
-    path = _write(tmp_path, "timestamp,input_tokens,output_tokens\n" + "".join(f"{time},10,10\n" for time in times))
+    path = _write(
+        tmp_path,
+        "timestamp,input_tokens,output_tokens\n" + "".join(f"{time},10,10\n" for time in times),
+    )
     with pytest.raises(ScenarioError, match=f"(?s){told}.*--time-unit"):
         read_request_log(path)
     assert np.ptp(read_request_log(path, time_unit=unit).times_s) == pytest.approx(span_s)

@@ -54,9 +54,13 @@ class RepairModel:
         self.crews = simpy.Resource(self.env, capacity=plan.crews.fixed)
         self.stocks = []
         for cluster in clusters:
-            spares = plan.spares.number(cluster.nodes * cluster.accelerators_per_node, cluster.nodes)
+            spares = plan.spares.number(
+                cluster.nodes * cluster.accelerators_per_node, cluster.nodes
+            )
             self.stocks.append(simpy.Container(self.env, init=spares))
-        self.per_node = [cluster.accelerators_per_node // cluster.group_accelerators for cluster in clusters]
+        self.per_node = [
+            cluster.accelerators_per_node // cluster.group_accelerators for cluster in clusters
+        ]
         self.groups: dict[tuple[int, int, int], Group] = {}
         self.nodes_down: set[tuple[int, int]] = set()
         """Nodes that are down as a whole."""
@@ -76,7 +80,8 @@ class RepairModel:
 
     def _failure(self, cluster: int, failures: Failures, index: int) -> Steps:
         yield self.env.timeout(float(failures.time_h[index]))
-        node, severity = int(failures.node[index]), int(failures.severity[index])
+        node = int(failures.node[index])
+        severity = int(failures.severity[index])
         whole = failures.group[index] < 0
         members = self._members(cluster, node, int(failures.group[index]))
         if (cluster, node) in self.nodes_down or all(member.is_down for member in members):

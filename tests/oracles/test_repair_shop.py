@@ -29,7 +29,10 @@ Floats = NDArray[np.float64]
 
 
 def shop_losses(
-    plan: ReliabilityPlan, clusters: tuple[ClusterPlan, ...], drawn: list[Failures], stops: tuple[float, ...] = ()
+    plan: ReliabilityPlan,
+    clusters: tuple[ClusterPlan, ...],
+    drawn: list[Failures],
+    stops: tuple[float, ...] = (),
 ) -> list[Loss]:
     """What the shop makes of the failures, one entry a group."""
     shop = RepairShop(plan, clusters)
@@ -58,7 +61,9 @@ def failures_of(**columns: Any) -> Failures:
     return Failures(**{name: np.asarray(column)[order] for name, column in plain.items()})
 
 
-def random_failures(random: np.random.Generator, cluster: ClusterPlan, count: int, hours: float) -> Failures:
+def random_failures(
+    random: np.random.Generator, cluster: ClusterPlan, count: int, hours: float
+) -> Failures:
     groups = cluster.accelerators_per_node // cluster.group_accelerators
     whole = (random.random(count) < 0.3) | (groups == 1)
     return failures_of(
@@ -89,13 +94,17 @@ def test_the_same_failures_give_the_same_outages_as_simpy(
         cluster_plan(f"c{index}", nodes=int(random.integers(1, 6)), group_accelerators=size)
         for index, size in enumerate(random.choice((1, 2, 4, 8), 2).tolist())
     )
-    drawn = [random_failures(random, cluster, int(random.integers(0, 40)), hours) for cluster in clusters]
+    drawn = [
+        random_failures(random, cluster, int(random.integers(0, 40)), hours) for cluster in clusters
+    ]
     expected = RepairModel(plan, clusters).run(drawn)
     found = shop_losses(plan, clusters, drawn, tuple(stops))
     assert [loss[:2] for loss in found] == [loss[:2] for loss in expected]
     for column in ("start_h", "end_h"):
         np.testing.assert_allclose(
-            [getattr(loss, column) for loss in found], [getattr(loss, column) for loss in expected], rtol=1e-9
+            [getattr(loss, column) for loss in found],
+            [getattr(loss, column) for loss in expected],
+            rtol=1e-9,
         )
 
 
@@ -106,7 +115,9 @@ def test_the_same_failures_give_the_same_outages_as_simpy(
     spare_fraction=st.sampled_from((0.0, 0.2)),
     rma_h=st.sampled_from((30.0, 300.0)),
 )
-def test_the_shop_inside_the_clock_is_the_same_shop(seed: int, crews: int, spare_fraction: float, rma_h: float) -> None:
+def test_the_shop_inside_the_clock_is_the_same_shop(
+    seed: int, crews: int, spare_fraction: float, rma_h: float
+) -> None:
     """Machines, crews and parts that come in three lots, the last two while others wait; some leave again."""
     random = np.random.default_rng(seed)
     rate = Headcount(fixed=crews, per_accelerator=1 / 40, rounding="down")
@@ -124,7 +135,8 @@ def test_the_shop_inside_the_clock_is_the_same_shop(seed: int, crews: int, spare
             env.run(until=begin_h)
         for shop in shops:
             first = shop.admit(cluster, begin_h + np.arange(6.0) * 3.0 + 1.0)
-            time_h, node = failures.time_h + begin_h + 20.0, failures.node + first
+            time_h = failures.time_h + begin_h + 20.0
+            node = failures.node + first
             shop.expect(cluster, dataclasses.replace(failures, time_h=time_h, node=node))
     env.run(until=400.0)
     for shop in shops:
@@ -134,13 +146,19 @@ def test_the_shop_inside_the_clock_is_the_same_shop(seed: int, crews: int, spare
     shops[0].work_until(5000.0)
     fast, slow = (by_group(clusters, shop.outages()) for shop in shops)
     assert [loss[:2] for loss in fast] == [loss[:2] for loss in slow]
-    np.testing.assert_allclose([loss[2:] for loss in fast], [loss[2:] for loss in slow], rtol=1e-9, atol=1e-6)
+    np.testing.assert_allclose(
+        [loss[2:] for loss in fast], [loss[2:] for loss in slow], rtol=1e-9, atol=1e-6
+    )
     for left, right in zip(shops[0].hard_failures(), shops[1].hard_failures(), strict=True):
         np.testing.assert_allclose(np.sort(left), np.sort(right))
 
 
 @settings(max_examples=60)
-@given(seed=st.integers(0, 2**32 - 1), crews=st.integers(1, 3), spare_fraction=st.sampled_from((0.0, 0.3)))
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    crews=st.integers(1, 3),
+    spare_fraction=st.sampled_from((0.0, 0.3)),
+)
 def test_waits_are_the_same_too(seed: int, crews: int, spare_fraction: float) -> None:
     random = np.random.default_rng(seed)
     plan = reliability_plan(crews=crews, spare_fraction=spare_fraction, rma_h=100.0)
@@ -148,7 +166,9 @@ def test_waits_are_the_same_too(seed: int, crews: int, spare_fraction: float) ->
     drawn = [random_failures(random, clusters[0], 60, 800.0)]
     expected = RepairModel(plan, clusters).run(drawn)
     found = shop_losses(plan, clusters, drawn)
-    np.testing.assert_allclose([x.wait_h for x in found], [x.wait_h for x in expected], rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(
+        [x.wait_h for x in found], [x.wait_h for x in expected], rtol=1e-9, atol=1e-9
+    )
 
 
 @settings(max_examples=60)
@@ -167,7 +187,11 @@ def test_no_group_is_down_twice_at_once(seed: int, size: int) -> None:
 def test_a_queue_for_one_crew_by_hand() -> None:
     """Three medium faults an hour apart, ten hours each, one crew: they wait 0, 9 and 18 hours."""
     drawn = failures_of(
-        time_h=[0.0, 1.0, 2.0], node=[0, 1, 2], group=[-1] * 3, severity=[MEDIUM] * 3, repair_h=[10.0] * 3
+        time_h=[0.0, 1.0, 2.0],
+        node=[0, 1, 2],
+        group=[-1] * 3,
+        severity=[MEDIUM] * 3,
+        repair_h=[10.0] * 3,
     )
     losses = shop_losses(reliability_plan(crews=1), (cluster_plan(),), [drawn])
     assert [loss.end_h for loss in losses] == [10.0, 20.0, 30.0]
@@ -177,7 +201,11 @@ def test_a_queue_for_one_crew_by_hand() -> None:
 def test_parts_run_out_by_hand() -> None:
     """One spare, RMA of 100 h: the second hard fault waits for the first one's replacement, the third for its own."""
     drawn = failures_of(
-        time_h=[0.0, 10.0, 20.0], node=[0, 1, 2], group=[-1] * 3, severity=[HARD] * 3, repair_h=[5.0] * 3
+        time_h=[0.0, 10.0, 20.0],
+        node=[0, 1, 2],
+        group=[-1] * 3,
+        severity=[HARD] * 3,
+        repair_h=[5.0] * 3,
     )
     plan = reliability_plan(spare_fraction=0.1, rma_h=100.0)
     losses = shop_losses(plan, (cluster_plan(nodes=10),), [drawn])
@@ -186,13 +214,21 @@ def test_parts_run_out_by_hand() -> None:
 
 def test_a_node_failure_keeps_a_group_down_that_would_have_come_back() -> None:
     cluster = cluster_plan(group_accelerators=4)
-    drawn = failures_of(time_h=[0.0, 5.0], node=[0, 0], group=[1, -1], severity=[SOFT, SOFT], repair_h=[10.0, 20.0])
+    drawn = failures_of(
+        time_h=[0.0, 5.0], node=[0, 0], group=[1, -1], severity=[SOFT, SOFT], repair_h=[10.0, 20.0]
+    )
     losses = shop_losses(reliability_plan(), (cluster,), [drawn])
-    assert [(loss.start_h, loss.end_h) for loss in losses] == [(0.0, 10.0), (5.0, 25.0), (10.0, 25.0)]
+    assert [(loss.start_h, loss.end_h) for loss in losses] == [
+        (0.0, 10.0),
+        (5.0, 25.0),
+        (10.0, 25.0),
+    ]
 
 
 def test_a_group_that_is_down_cannot_fail_again() -> None:
-    drawn = failures_of(time_h=[0.0, 5.0], node=[0, 0], group=[-1, -1], severity=[SOFT, HARD], repair_h=[10.0, 99.0])
+    drawn = failures_of(
+        time_h=[0.0, 5.0], node=[0, 0], group=[-1, -1], severity=[SOFT, HARD], repair_h=[10.0, 99.0]
+    )
     assert len(shop_losses(reliability_plan(), (cluster_plan(),), [drawn])) == 1
 
 
@@ -211,21 +247,24 @@ def steady(per_node_h: float, severity: int, mean_h: float, **changes: Any) -> R
 def down_by_slice(losses: list[Loss], hours: float, slices: int = 40) -> Floats:
     """Mean number of nodes down in each slice of the horizon."""
     edges = np.linspace(0, hours, slices + 1)
-    start, end = np.array([x.start_h for x in losses]), np.array([x.end_h for x in losses])
+    start = np.array([x.start_h for x in losses])
+    end = np.array([x.end_h for x in losses])
     overlap = np.minimum(end[:, None], edges[1:]) - np.maximum(start[:, None], edges[:-1])
     return np.asarray(np.maximum(overlap, 0.0).sum(axis=0) / (hours / slices))
 
 
 def assert_mean(values: Floats, expected: float) -> None:
     """|z| < 4 by the standard error over independent slices."""
-    mean, error = float(values.mean()), float(values.std(ddof=1) / math.sqrt(values.size))
+    mean = float(values.mean())
+    error = float(values.std(ddof=1) / math.sqrt(values.size))
     assert abs(mean - expected) < 4 * error, (mean, expected, error)
     assert error < 0.1 * expected  # a test that could not fail would show nothing
 
 
 def test_availability_is_mtbf_over_mtbf_plus_mttr() -> None:
     """A node that is down cannot fail, so up and down alternate: 1000 / (1000 + 100), any distribution of repairs."""
-    cluster, hours = cluster_plan(nodes=50), 200_000.0
+    cluster = cluster_plan(nodes=50)
+    hours = 200_000.0
     plan = steady(1 / 1000, SOFT, 100.0)
     losses = shop_losses(plan, (cluster,), [drawn_for(plan, cluster, hours)])
     assert_mean(1 - down_by_slice(losses, hours) / 50, 1000 / 1100)
@@ -255,7 +294,8 @@ def exponential(failures: Failures, mean_h: float, seed: int) -> Failures:
 
 @pytest.mark.parametrize("crews", [1, 2, 5])
 def test_machine_repairman_with_finite_crews(crews: int) -> None:
-    cluster, hours = cluster_plan(nodes=10), 400_000.0
+    cluster = cluster_plan(nodes=10)
+    hours = 400_000.0
     plan = steady(1 / 500, MEDIUM, 60.0, crews=crews)
     failures = exponential(drawn_for(plan, cluster, hours), 60.0, 3)
     losses = shop_losses(plan, (cluster,), [failures])
@@ -264,10 +304,14 @@ def test_machine_repairman_with_finite_crews(crews: int) -> None:
 
 def test_machine_repairman_with_parts_in_plenty_or_none() -> None:
     """With parts in plenty only crews count; with none, and crews without end, a node is down for RMA and repair."""
-    cluster, hours = cluster_plan(nodes=10), 400_000.0
+    cluster = cluster_plan(nodes=10)
+    hours = 400_000.0
     many = steady(1 / 500, HARD, 60.0, crews=1, spare_fraction=1.0, rma_h=1e-3)
     failures = exponential(drawn_for(many, cluster, hours), 60.0, 4)
-    assert_mean(down_by_slice(shop_losses(many, (cluster,), [failures]), hours), repairman(10, 1, 1 / 500, 1 / 60))
+    assert_mean(
+        down_by_slice(shop_losses(many, (cluster,), [failures]), hours),
+        repairman(10, 1, 1 / 500, 1 / 60),
+    )
     none = steady(1 / 500, HARD, 60.0, crews=100, spare_fraction=0.0, rma_h=240.0)
     losses = shop_losses(none, (cluster,), [drawn_for(none, cluster, hours)])
     assert_mean(down_by_slice(losses, hours) / 10, 300 / 800)
@@ -275,8 +319,11 @@ def test_machine_repairman_with_parts_in_plenty_or_none() -> None:
 
 def test_machine_repairman_whose_one_spare_runs_out() -> None:
     """Three machines, one spare, repairs in no time: a Markov chain whose RMA takes twelve exponential stages."""
-    cluster, hours = cluster_plan(nodes=3), 600_000.0
-    plan = steady(1 / 400, HARD, 1e-6, crews=100, spare_fraction=0.1, rma_h=300.0)  # a tenth of three: at least one
+    cluster = cluster_plan(nodes=3)
+    hours = 600_000.0
+    plan = steady(
+        1 / 400, HARD, 1e-6, crews=100, spare_fraction=0.1, rma_h=300.0
+    )  # a tenth of three: at least one
     losses = shop_losses(plan, (cluster,), [drawn_for(plan, cluster, hours)])
     assert_mean(down_by_slice(losses, hours), base_stock_down(3, 1 / 400, 300.0, stages=12))
 
@@ -308,12 +355,16 @@ def base_stock_down(nodes: int, rate: float, rma_h: float, stages: int) -> float
     return stationary_mean(states, lambda state: max(0, sum(state) - 1))
 
 
-def stationary_mean(states: dict[tuple[int, ...], dict[tuple[int, ...], float]], reward: Any) -> float:
+def stationary_mean(
+    states: dict[tuple[int, ...], dict[tuple[int, ...], float]], reward: Any
+) -> float:
     from scipy.sparse import coo_array  # noqa: PLC0415
     from scipy.sparse.linalg import spsolve  # noqa: PLC0415
 
     place = {state: index for index, state in enumerate(states)}
-    rows, columns, values = [], [], []
+    rows = []
+    columns = []
+    values = []
     for state, leaving in states.items():
         for target, rate in leaving.items():
             rows += [place[target], place[state]]
@@ -329,16 +380,23 @@ def stationary_mean(states: dict[tuple[int, ...], dict[tuple[int, ...], float]],
 
 def open_stream(severity: int, mean_h: float, **changes: Any) -> tuple[Floats, Floats, Floats]:
     """Failures at 0.01 an hour over so many nodes that they are a Poisson stream: times, repairs and waits."""
-    cluster, hours = cluster_plan(nodes=5000), 4_000_000.0
+    cluster = cluster_plan(nodes=5000)
+    hours = 4_000_000.0
     plan = steady(0.01 / 5000, severity, mean_h, **changes)
     failures = drawn_for(plan, cluster, hours)
     if changes.get("repair_cv") is None:
         failures = exponential(failures, mean_h, 5)
     losses = shop_losses(plan, (cluster,), [failures])
-    waits = dict(zip((loss.start_h for loss in losses), (loss.wait_h for loss in losses), strict=True))
+    waits = dict(
+        zip((loss.start_h for loss in losses), (loss.wait_h for loss in losses), strict=True)
+    )
     kept = np.array([time_h in waits for time_h in failures.time_h.tolist()])
     assert kept.mean() > 0.99
-    return failures.time_h[kept], failures.repair_h[kept], np.array([waits[t] for t in failures.time_h[kept].tolist()])
+    return (
+        failures.time_h[kept],
+        failures.repair_h[kept],
+        np.array([waits[t] for t in failures.time_h[kept].tolist()]),
+    )
 
 
 def slices(values: Floats) -> Floats:
@@ -359,7 +417,8 @@ def erlang_c_by_sums(servers: int, load: float) -> float:
 
 
 def test_several_crews_wait_as_in_erlang_c() -> None:
-    crews, load = 3, 0.01 * 240.0
+    crews = 3
+    load = 0.01 * 240.0
     _, _, waits = open_stream(MEDIUM, 240.0, crews=crews)
     chance = erlang_c_by_sums(crews, load)
     assert float(erlang_c(crews, load)) == pytest.approx(chance)
@@ -369,14 +428,22 @@ def test_several_crews_wait_as_in_erlang_c() -> None:
 
 @pytest.mark.parametrize(("servers", "load"), [(1, 0.3), (4, 2.0), (20, 18.5)])
 def test_erlang_b_and_c_by_their_sums(servers: int, load: float) -> None:
-    blocking = load**servers / math.factorial(servers) / sum(load**k / math.factorial(k) for k in range(servers + 1))
+    blocking = (
+        load**servers
+        / math.factorial(servers)
+        / sum(load**k / math.factorial(k) for k in range(servers + 1))
+    )
     assert float(erlang_c(servers, load)) == pytest.approx(erlang_c_by_sums(servers, load))
-    assert float(erlang_c(servers, load)) == pytest.approx(blocking / (1 - load / servers * (1 - blocking)))
+    assert float(erlang_c(servers, load)) == pytest.approx(
+        blocking / (1 - load / servers * (1 - blocking))
+    )
 
 
 def test_parts_run_out_as_palm_says() -> None:
     """Orders outstanding are M/G/∞: with four spares and λ·RMA = 3, a part is missing as often as Poisson(3) ≥ 4."""
-    _, _, waits = open_stream(HARD, 1e-3, crews=10_000, spare_fraction=4 / 5000, rma_h=300.0, repair_cv=0.1)
+    _, _, waits = open_stream(
+        HARD, 1e-3, crews=10_000, spare_fraction=4 / 5000, rma_h=300.0, repair_cv=0.1
+    )
     missing = 1 - math.exp(-3) * sum(3**k / math.factorial(k) for k in range(4))
     assert_mean(slices((waits > 0.1).astype(float)), missing)
 
@@ -386,7 +453,9 @@ def test_the_same_waits_as_an_independent_queueing_library() -> None:
     times, repairs, waits = open_stream(MEDIUM, 240.0, crews=3)
     count = 2000
     network = ciw.create_network(
-        arrival_distributions=[ciw.dists.Sequential([*np.diff(times[:count], prepend=0.0).tolist(), 1e12])],
+        arrival_distributions=[
+            ciw.dists.Sequential([*np.diff(times[:count], prepend=0.0).tolist(), 1e12])
+        ],
         service_distributions=[ciw.dists.Sequential(repairs[:count].tolist())],
         number_of_servers=[3],
     )
@@ -394,13 +463,16 @@ def test_the_same_waits_as_an_independent_queueing_library() -> None:
     simulation.simulate_until_max_customers(count, method="Finish")
     records = sorted(simulation.get_all_records(), key=lambda record: record.arrival_date)
     assert len(records) == count
-    np.testing.assert_allclose([record.waiting_time for record in records], waits[:count], atol=1e-6)
+    np.testing.assert_allclose(
+        [record.waiting_time for record in records], waits[:count], atol=1e-6
+    )
 
 
 def test_crews_and_spares_grow_with_the_nodes_and_shrink_with_them() -> None:
     """One crew for two nodes of eight and a part for four: each is there with the node that needs it, by hand."""
     plan = reliability_plan(
-        crews=Headcount(per_accelerator=1 / 16, rounding="down", least=1), spares=Headcount(per_node=0.25)
+        crews=Headcount(per_accelerator=1 / 16, rounding="down", least=1),
+        spares=Headcount(per_node=0.25),
     )
     shop = RepairShop(plan, (cluster_plan("a"), cluster_plan("b")))
     assert (shop.crews, shop.spares) == ([], [[], []])
@@ -413,7 +485,8 @@ def test_crews_and_spares_grow_with_the_nodes_and_shrink_with_them() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rounding", "whole"), [("nearest", [0, 1, 1, 2, 3]), ("up", [1, 1, 2, 2, 3]), ("down", [0, 1, 1, 1, 2])]
+    ("rounding", "whole"),
+    [("nearest", [0, 1, 1, 2, 3]), ("up", [1, 1, 2, 2, 3]), ("down", [0, 1, 1, 1, 2])],
 )
 def test_people_come_whole(rounding: str, whole: list[int]) -> None:
     """2.5 per 1,000 of 100, 400, 480, 600 and 1,000 accelerators: 0.25, 1, 1.2, 1.5 and 2.5 people."""
@@ -423,17 +496,31 @@ def test_people_come_whole(rounding: str, whole: list[int]) -> None:
 
 def test_as_many_crews_per_accelerator_keep_a_fleet_of_any_size_in_service() -> None:
     """The same availability at one and at eight times the machines; four crews for the larger are overloaded."""
-    small, large = ({"clusters": {"h200": {"nodes": 250 * size}, "mi325x": {"nodes": 6}}} for size in (1, 8))
-    rates = {"horizon_months": 3, "reliability": {"failure_multiplier": 2}, "workloads": {"nightly": None}}
+    small, large = (
+        {"clusters": {"h200": {"nodes": 250 * size}, "mi325x": {"nodes": 6}}} for size in (1, 8)
+    )
+    rates = {
+        "horizon_months": 3,
+        "reliability": {"failure_multiplier": 2},
+        "workloads": {"nightly": None},
+    }
     results = [simulate(scenario_of(rates, change)) for change in (small, large)]
-    share = [float(r.monthly.in_service_node_h.sum() / r.monthly.present_node_h.sum()) for r in results]
+    share = [
+        float(r.monthly.in_service_node_h.sum() / r.monthly.present_node_h.sum()) for r in results
+    ]
     assert share[0] == pytest.approx(share[1], abs=0.02)  # some 200 failures in the smaller
     assert not any("repair crews" in text for result in results for text in result.warnings)
     four = simulate(scenario_of(rates, large, {"reliability": {"repair_crews": 4}}))
-    assert float(four.monthly.in_service_node_h.sum() / four.monthly.present_node_h.sum()) < share[1] - 0.05
+    assert (
+        float(four.monthly.in_service_node_h.sum() / four.monthly.present_node_h.sum())
+        < share[1] - 0.05
+    )
     load = four.plan.crew_load(np.array([2000.0, 6.0]), 4)
     assert load > 1.0
-    assert any(f"the 4 repair crews (reliability.repair_crews) are at a load of {load:.2f}" in t for t in four.warnings)
+    assert any(
+        f"the 4 repair crews (reliability.repair_crews) are at a load of {load:.2f}" in t
+        for t in four.warnings
+    )
 
 
 def test_the_load_of_the_crews_is_work_over_people() -> None:

@@ -38,7 +38,11 @@ def walked(hour: Zoom) -> list[list[Job]]:
 def late_share(hour: Zoom, jobs: list[Job]) -> float:
     """Return the share of urgent requests that missed an objective, of those that count."""
     slo = hour.slos[0]
-    return float(np.mean([job.is_late(slo.ttft_s, slo.tpot_s) for job in jobs if _counts(hour, job.arrived_s)]))
+    return float(
+        np.mean(
+            [job.is_late(slo.ttft_s, slo.tpot_s) for job in jobs if _counts(hour, job.arrived_s)]
+        )
+    )
 
 
 def _counts(hour: Zoom, time_s: float) -> bool:
@@ -61,13 +65,20 @@ def test_a_replica_alone_has_as_many_late_as_token_by_token(times: StepTimes) ->
     random = np.random.default_rng(5)
     count = 400
     came = np.cumsum(random.exponential(0.4, count)).tolist()
-    prompts, outputs = random.integers(50, 3000, count).tolist(), random.integers(2, 300, count).tolist()
+    prompts = random.integers(50, 3000, count).tolist()
+    outputs = random.integers(2, 300, count).tolist()
     jobs = [Job(t, 0, p, 0, o) for t, p, o in zip(came, prompts, outputs, strict=True)]
-    requests = [Request(i, 0, 0, job.arrived_s, (job.prompt, 0, job.output)) for i, job in enumerate(jobs)]
+    requests = [
+        Request(i, 0, 0, job.arrived_s, (job.prompt, 0, job.output)) for i, job in enumerate(jobs)
+    ]
     serve(times, 1, jobs, [math.inf], 1e9)
     serve_by_jumps(times, requests)
-    firsts = np.array([[job.first_s, request.first_token_s] for job, request in zip(jobs, requests, strict=True)])
-    lasts = np.array([[job.last_s, request.finished_s] for job, request in zip(jobs, requests, strict=True)])
+    firsts = np.array(
+        [[job.first_s, request.first_token_s] for job, request in zip(jobs, requests, strict=True)]
+    )
+    lasts = np.array(
+        [[job.last_s, request.finished_s] for job, request in zip(jobs, requests, strict=True)]
+    )
     if times.kv_capacity_tokens == math.inf:
         assert firsts[:, 0] == pytest.approx(firsts[:, 1], rel=1e-6)
         assert lasts[:, 0] == pytest.approx(lasts[:, 1], rel=1e-6)
@@ -100,15 +111,27 @@ def test_ten_thousand_requests_are_late_as_often_as_token_by_token(model: str, l
     work = scenario.workloads["work"].model_copy(update={"model": model})
     scenario = scenario.model_copy(update={"workloads": {"work": work}})
     hour = zoom(scenario, ZoomRequest(at=NOON, minutes=1))
-    (group,), (slo,) = hour.hour.replica_groups, hour.slos
-    random, count = np.random.default_rng(1), 10_000
-    came = np.cumsum(random.exponential(1.0 / (load * group.capacity_requests_per_s[0]), count)).tolist()
+    (group,) = hour.hour.replica_groups
+    (slo,) = hour.slos
+    random = np.random.default_rng(1)
+    count = 10_000
+    came = np.cumsum(
+        random.exponential(1.0 / (load * group.capacity_requests_per_s[0]), count)
+    ).tolist()
     lengths = ((mean * random.lognormal(-0.4, 0.9, count)).astype(int) + 1 for mean in (840, 300))
-    jobs = [Job(t, 0, p, 0, o) for t, p, o in zip(came, *(drawn.tolist() for drawn in lengths), strict=True)]
-    requests = [Request(i, 0, 0, job.arrived_s, (job.prompt, 0, job.output)) for i, job in enumerate(jobs)]
+    jobs = [
+        Job(t, 0, p, 0, o)
+        for t, p, o in zip(came, *(drawn.tolist() for drawn in lengths), strict=True)
+    ]
+    requests = [
+        Request(i, 0, 0, job.arrived_s, (job.prompt, 0, job.output)) for i, job in enumerate(jobs)
+    ]
     serve(group.times, 1, jobs, [math.inf], 1e9)
     serve_by_jumps(group.times, requests)
-    twins = [Job(r.arrived_s, 0, 1, 0, r.output_tokens, first_s=r.first_token_s, last_s=r.finished_s) for r in requests]
+    twins = [
+        Job(r.arrived_s, 0, 1, 0, r.output_tokens, first_s=r.first_token_s, last_s=r.finished_s)
+        for r in requests
+    ]
     late = [np.mean([job.is_late(slo.ttft_s, slo.tpot_s) for job in of]) for of in (jobs, twins)]
     assert late[0] == pytest.approx(late[1], abs=0.001)
     assert late[0] > 0.0

@@ -121,7 +121,11 @@ class Engine:
 
     def throw_out(self, lowest: int) -> bool:
         """Throw the newest sequence of the lowest level out, if there is one from a level on."""
-        if not self.running or self.running[-1].level < lowest or (len(self.running) == 1 and not lowest):
+        if (
+            not self.running
+            or self.running[-1].level < lowest
+            or (len(self.running) == 1 and not lowest)
+        ):
             return False
         loser = self.running.pop()
         loser.due, loser.computed = loser.prompt + loser.generated, loser.cached
@@ -162,8 +166,12 @@ class Engine:
         times, kept = self.times, self.times.kept_tokens
         self.admit()
         lower = {job.level for jobs in (self.running[-1:], self.prompts[-1:]) for job in jobs}
-        limits = [math.inf, *(self.afforded_s(level, now_s) for level in range(1, 1 + max(lower, default=0)))]
-        decoding, context = self.running, 0.0
+        limits = [
+            math.inf,
+            *(self.afforded_s(level, now_s) for level in range(1, 1 + max(lower, default=0))),
+        ]
+        decoding = self.running
+        context = 0.0
         for place, job in enumerate(self.running):
             with_it = context + kept(job.prompt + job.generated)
             if job.level and times.decode_s(place + 1, with_it) > limits[job.level]:
@@ -171,28 +179,41 @@ class Engine:
                 break
             context = with_it
         step_s = times.decode_s(len(decoding), context) if decoding else times.decode_s(1, 0.0)
-        chunks, budget, compute_s, carried = list[tuple[Job, int]](), times.chunk_tokens, 0.0, 0
+        chunks = list[tuple[Job, int]]()
+        budget = times.chunk_tokens
+        compute_s = 0.0
+        carried = 0
         for job in self.prompts:
             tokens = min(job.due - job.computed, budget)
 
-            def lasts_s(tokens: int, job: Job = job, compute_s: float = compute_s, carried: int = carried) -> float:
+            def lasts_s(
+                tokens: int, job: Job = job, compute_s: float = compute_s, carried: int = carried
+            ) -> float:
                 more_s = times.chunk_s(job.due, job.computed, job.computed + tokens)
                 return step_s + times.beside_s(compute_s + more_s, len(decoding), carried + tokens)
 
             if job.level and lasts_s(tokens) > limits[job.level]:
-                fits, most = 0, tokens  # by halving
+                fits = 0  # by halving
+                most = tokens
                 while most - fits > 1:
                     middle = (fits + most) // 2
-                    fits, most = (middle, most) if lasts_s(middle) <= limits[job.level] else (fits, middle)
+                    fits, most = (
+                        (middle, most) if lasts_s(middle) <= limits[job.level] else (fits, middle)
+                    )
                 tokens = fits if fits >= SMALLEST_CHUNK else 0
             if tokens <= 0 and job.due > job.computed:
                 break
             compute_s += times.chunk_s(job.due, job.computed, job.computed + tokens)
-            budget, carried = budget - tokens, carried + tokens
+            budget = budget - tokens
+            carried = carried + tokens
             chunks.append((job, tokens))
         if not decoding and not chunks:
             return 0.0, [], []
-        return step_s + (times.beside_s(compute_s, len(decoding), carried) if carried else 0.0), decoding, chunks
+        return (
+            step_s + (times.beside_s(compute_s, len(decoding), carried) if carried else 0.0),
+            decoding,
+            chunks,
+        )
 
     def end(self, now_s: float, decoding: list[Job], chunks: list[tuple[Job, int]]) -> None:
         """Count the tokens of a step that has ended."""
@@ -221,7 +242,12 @@ class Engine:
 
 
 def serve(
-    times: Times, replicas: int, jobs: Sequence[Job], pace_s: Sequence[float], until_s: float, deferrable: int = 99
+    times: Times,
+    replicas: int,
+    jobs: Sequence[Job],
+    pace_s: Sequence[float],
+    until_s: float,
+    deferrable: int = 99,
 ) -> None:
     """Serve requests by replicas behind one router until a time.
 
@@ -229,7 +255,8 @@ def serve(
     replica whose queue is empty takes the next.
     """
     engines = [Engine(times, pace_s) for _ in range(replicas)]
-    coming, lying = deque(sorted(jobs, key=lambda job: job.arrived_s)), deque[Job]()
+    coming = deque(sorted(jobs, key=lambda job: job.arrived_s))
+    lying = deque[Job]()
     ends: list[tuple[float, int, list[Job], list[tuple[Job, int]]]] = []
     now_s = coming[0].arrived_s
 
@@ -240,7 +267,11 @@ def serve(
 
     def go(place: int) -> None:
         engine = engines[place]
-        if lying and not engine.waiting and not any(job.level >= deferrable for job in engine.prompts):
+        if (
+            lying
+            and not engine.waiting
+            and not any(job.level >= deferrable for job in engine.prompts)
+        ):
             give(engine, lying.popleft())
         lasts_s, decoding, chunks = engine.step(now_s)
         engine.is_busy = lasts_s > 0.0

@@ -30,7 +30,10 @@ Sheet = list[list[Any]]
 
 def sheets_of(content: bytes) -> dict[str, Sheet]:
     book = CalamineWorkbook.from_filelike(io.BytesIO(content))
-    return {name: book.get_sheet_by_name(name).to_python(skip_empty_area=False) for name in book.sheet_names}
+    return {
+        name: book.get_sheet_by_name(name).to_python(skip_empty_area=False)
+        for name in book.sheet_names
+    }
 
 
 def column(sheet: Sheet, name: str, headings: int = 0) -> list[Any]:
@@ -47,25 +50,36 @@ def recalculate(books: Mapping[str, bytes], folder: Path) -> dict[str, dict[str,
     assert OFFICE is not None
     profile = folder / "profile"
     (profile / "user").mkdir(parents=True)
-    (profile / "user" / "registrymodifications.xcu").write_text(RECALCULATE_ALWAYS, encoding="utf-8")
+    (profile / "user" / "registrymodifications.xcu").write_text(
+        RECALCULATE_ALWAYS, encoding="utf-8"
+    )
     for place, content in enumerate(books.values()):
         (folder / f"{place}.xlsx").write_bytes(content)
     command = [OFFICE, f"-env:UserInstallation={profile.as_uri()}", "--headless"]
     command += ["--convert-to", "xlsx:Calc MS Excel 2007 XML", "--outdir", str(folder / "out")]
     command += [str(folder / f"{place}.xlsx") for place in range(len(books))]
     subprocess.run(command, check=True, capture_output=True, timeout=600)
-    return {name: sheets_of((folder / "out" / f"{place}.xlsx").read_bytes()) for place, name in enumerate(books)}
+    return {
+        name: sheets_of((folder / "out" / f"{place}.xlsx").read_bytes())
+        for place, name in enumerate(books)
+    }
 
 
 def live_cells(content: bytes) -> dict[str, tuple[str, float]]:
     """Return the yellow cells of the inputs by their labels: address, and what stands there."""
     with zipfile.ZipFile(io.BytesIO(content)) as book:
-        sheet, styles = book.read("xl/worksheets/sheet2.xml").decode(), book.read("xl/styles.xml").decode()
-    yellow = [place for place, fill in enumerate(re.findall(r"<fill>.*?</fill>", styles)) if YELLOW in fill]
+        sheet = book.read("xl/worksheets/sheet2.xml").decode()
+        styles = book.read("xl/styles.xml").decode()
+    yellow = [
+        place
+        for place, fill in enumerate(re.findall(r"<fill>.*?</fill>", styles))
+        if YELLOW in fill
+    ]
     formats = re.search(r"<cellXfs.*?</cellXfs>", styles, re.DOTALL)
     assert formats
     fills = [int(fill) for fill in re.findall(r'<xf [^>]*fillId="(\d+)"', formats[0])]
-    rows, found = sheets_of(content)["Inputs"], {}
+    rows = sheets_of(content)["Inputs"]
+    found = {}
     for cell, row, style, number in re.findall(r'<c r="(B(\d+))" s="(\d+)"><v>([^<]*)</v>', sheet):
         if fills[int(style)] in yellow:
             found[rows[int(row) - 1][0]] = (cell, float(number))
@@ -81,7 +95,9 @@ def with_cells(content: bytes, cells: dict[str, float]) -> bytes:
             if entry == "xl/worksheets/sheet2.xml":
                 sheet = text.decode()
                 for cell, number in cells.items():
-                    sheet, count = re.subn(rf'(<c r="{cell}"[^>]*><v>)[^<]*(</v>)', rf"\g<1>{number!r}\g<2>", sheet)
+                    sheet, count = re.subn(
+                        rf'(<c r="{cell}"[^>]*><v>)[^<]*(</v>)', rf"\g<1>{number!r}\g<2>", sheet
+                    )
                     assert count == 1, cell
                 text = sheet.encode()
             new.writestr(entry, text)

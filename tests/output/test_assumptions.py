@@ -36,14 +36,19 @@ def test_every_row_has_a_source_and_a_grade(write: Write, assumption_set: str) -
             assert row["date"], path
 
 
-def test_a_slo_target_left_out_is_told_as_a_default_and_a_stated_one_with_its_line(write: Write, tiny: str) -> None:
+def test_a_slo_target_left_out_is_told_as_a_default_and_a_stated_one_with_its_line(
+    write: Write, tiny: str
+) -> None:
     rows = rows_of(write())
     assert rows["slo_target.attainment"]["value"] == "0.99"
     assert rows["slo_target.attainment"]["grade"] == "default"
     assert rows["slo_target.scope"]["source"].startswith("default: workload")
     rows = rows_of(write(tiny + "slo_target: {attainment: 0.999, scope: fleet}\n", "stated.yaml"))
     assert rows["slo_target.attainment"]["source"].startswith("stated.yaml:")
-    assert (rows["slo_target.attainment"]["value"], rows["slo_target.scope"]["value"]) == ("0.999", "fleet")
+    assert (rows["slo_target.attainment"]["value"], rows["slo_target.scope"]["value"]) == (
+        "0.999",
+        "fleet",
+    )
     assert rows["slo_target.per"]["grade"] == "default"
 
 
@@ -60,7 +65,10 @@ def test_what_the_user_wrote_has_its_line(write: Write) -> None:
     assert rows["horizon_months"]["source"] == "tiny.yaml:3"
     assert rows["horizon_months"]["unit"] == "months"
     assert rows["clusters.mi325x.online"]["value"] == "2026-02-01"
-    assert (rows["clusters.h200.nodes"]["source"], rows["clusters.h200.nodes"]["value"]) == ("--set #1", "7")
+    assert (rows["clusters.h200.nodes"]["source"], rows["clusters.h200.nodes"]["value"]) == (
+        "--set #1",
+        "7",
+    )
     assert {rows[path]["grade"] for path in ("name", "start", "clusters.h200.nodes")} == {"user"}
 
 
@@ -82,23 +90,33 @@ def test_only_what_the_scenario_uses_is_listed(write: Write) -> None:
 
 
 def test_a_price_of_the_users_own_is_told_from_the_catalogues(write: Write) -> None:
-    stated = rows_of(write(), "clusters.h200.accelerator_price_usd=30000", "clusters.h200.price_source='a quote'")
+    stated = rows_of(
+        write(), "clusters.h200.accelerator_price_usd=30000", "clusters.h200.price_source='a quote'"
+    )
     assert stated["clusters.h200.accelerator_price_usd"]["unit"] == "USD"
     assert stated["clusters.h200.price_source"]["value"] == "a quote"
     assert "clusters.h200.accelerator_price_usd" not in rows_of(write())
 
 
-def test_the_resale_curve_is_listed_with_its_grade_unless_the_cluster_states_its_own(write: Write) -> None:
+def test_the_resale_curve_is_listed_with_its_grade_unless_the_cluster_states_its_own(
+    write: Write,
+) -> None:
     own = "clusters.h200.resale_curve=[{age_months: 36, fraction_of_new: 0.3}]"
-    listed, stated = (assumptions(load_scenario(write(), overrides)).columns for overrides in ([], [own]))
-    rows = dict(zip(listed["path"], zip(listed["value"], listed["grade"], strict=True), strict=True))
+    listed, stated = (
+        assumptions(load_scenario(write(), overrides)).columns for overrides in ([], [own])
+    )
+    rows = dict(
+        zip(listed["path"], zip(listed["value"], listed["grade"], strict=True), strict=True)
+    )
     assert rows["catalog.priors.resale_36m_nvidia"] == ("0.25 / 0.3 / 0.45", "C")
     assert rows["catalog.priors.resale_36m_amd"][1] == "D"
     assert "catalog.priors.resale_36m_nvidia" not in stated["path"]
     assert "catalog.priors.resale_36m_amd" in stated["path"]
 
 
-def test_a_calibration_of_ones_own_is_listed_with_its_hash_and_moves_the_throughput(write: Write) -> None:
+def test_a_calibration_of_ones_own_is_listed_with_its_hash_and_moves_the_throughput(
+    write: Write,
+) -> None:
     path = write()
     own = path.parent / "mine.yaml"
     label = "llama-3.1-8b / H200 / vllm / fp8 / serving"
@@ -106,7 +124,8 @@ def test_a_calibration_of_ones_own_is_listed_with_its_hash_and_moves_the_through
     slower = shipped.groups | {label: shipped.groups[label] + math.log(1.25)}
     write_calibration(shipped.model_copy(update={"groups": slower}), own)
     stated = "clusters.h200.engine=vllm"
-    before, after = rows_of(path, stated), rows_of(path, stated, f"calibration={own}")
+    before = rows_of(path, stated)
+    after = rows_of(path, stated, f"calibration={own}")
     assert "calibration.sha256" not in before
     assert after["calibration.sha256"]["value"] == hashlib.sha256(own.read_bytes()).hexdigest()
     rate = "throughput.h200.chat.output_tokens_per_s_per_accelerator"
@@ -116,7 +135,9 @@ def test_a_calibration_of_ones_own_is_listed_with_its_hash_and_moves_the_through
     assert after[mi325x] == before[mi325x]
 
 
-def test_a_calibration_that_is_not_there_or_not_one_is_refused(write: Write, tmp_path: Path) -> None:
+def test_a_calibration_that_is_not_there_or_not_one_is_refused(
+    write: Write, tmp_path: Path
+) -> None:
     with pytest.raises(ScenarioError, match=r"calibration: .*no such file"):
         load_scenario(write(), ["calibration=absent.yaml"])
     (tmp_path / "c.yaml").write_text("rows: 2\n")
@@ -131,7 +152,8 @@ def test_a_cluster_too_small_for_the_best_layouts_tells_those_it_has(write: Writ
     for name, model in (("second", "qwen3-32b"), ("third", "llama-3.1-70b")):
         overrides.append(f"workloads.{name}={{model: {model}, {words}}}")
     path = write()
-    rows, plan = rows_of(path, *overrides), build_plan(load_scenario(path, overrides))
+    rows = rows_of(path, *overrides)
+    plan = build_plan(load_scenario(path, overrides))
     place = [cluster.name for cluster in plan.clusters].index("mi325x")
     for w, load in enumerate(plan.workloads):
         row = rows[f"throughput.mi325x.{load.name}.output_tokens_per_s_per_accelerator"]

@@ -70,7 +70,9 @@ def test_money_in_the_report_is_money_in_the_ledger(contents: Contents) -> None:
     assert ledger is not None
     total = sum(
         amount
-        for account, amount in zip(ledger.texts("account"), ledger.totals("amount_usd"), strict=True)
+        for account, amount in zip(
+            ledger.texts("account"), ledger.totals("amount_usd"), strict=True
+        )
         if account == "depreciation"
     )
     page = build_report(contents).decode()
@@ -83,7 +85,9 @@ def test_money_in_the_report_is_money_in_the_ledger(contents: Contents) -> None:
                                      "timeline_monthly.csv", "timeline_monthly_clusters.csv",
                                      "timeline_daily_clusters.csv", "timeline_workloads.csv", "assumptions.csv",
                                      "model_error.csv", "datapackage.json"])  # fmt: skip
-def test_a_file_that_is_not_there_takes_its_part_away_and_no_more(contents: Contents, missing: str) -> None:
+def test_a_file_that_is_not_there_takes_its_part_away_and_no_more(
+    contents: Contents, missing: str
+) -> None:
     tables = {name: table for name, table in contents.tables.items() if f"{name}.csv" != missing}
     summary = {} if missing == "summary.json" else contents.summary
     fewer = Contents(manifest=contents.manifest, tables=tables, summary=summary)
@@ -110,7 +114,8 @@ def test_free_text_of_the_scenario_cannot_become_markup(
     planner: Planner, write: Write, tiny: str, tmp_path: Path, nasty: str
 ) -> None:
     text = tiny.replace(
-        "    nodes: 4\n", f'    nodes: 4\n    accelerator_price_usd: 100\n    price_source: "{nasty}"\n'
+        "    nodes: 4\n",
+        f'    nodes: 4\n    accelerator_price_usd: 100\n    price_source: "{nasty}"\n',
     )
     write(text)
     outcome = planner("run", "tiny.yaml", "-n", "1", "--out", "o")
@@ -125,11 +130,19 @@ def test_free_text_of_the_scenario_cannot_become_markup(
         assert not line.startswith(("=", "+", "@"))
 
 
-@pytest.mark.parametrize("name", ["<script>", "../../x", "=cmd", "a\x1bb", "a\u202eb", "/abs", "a/b", "."])
+@pytest.mark.parametrize(
+    "name", ["<script>", "../../x", "=cmd", "a\x1bb", "a\u202eb", "/abs", "a/b", "."]
+)
 @pytest.mark.parametrize("where", ["name: tiny", "  chat:", "  h200:"])
-def test_a_name_that_could_escape_is_refused(planner: Planner, write: Write, tiny: str, name: str, where: str) -> None:
+def test_a_name_that_could_escape_is_refused(
+    planner: Planner, write: Write, tiny: str, name: str, where: str
+) -> None:
     key, _, rest = where.partition(":")
-    replaced = f"{key}: {json.dumps(name)}" if rest else f"{key[: len(key) - len(key.lstrip())]}{json.dumps(name)}:"
+    replaced = (
+        f"{key}: {json.dumps(name)}"
+        if rest
+        else f"{key[: len(key) - len(key.lstrip())]}{json.dumps(name)}:"
+    )
     write(tiny.replace(where, replaced))
     outcome = planner("run", "tiny.yaml")
     outcome.refused()
@@ -150,7 +163,9 @@ def test_forged_names_in_a_folder_are_shown_as_text(folder: Path) -> None:
     assert "&lt;img src=x" in page
 
 
-@pytest.mark.parametrize("content", [b"{}", b'{"clusters": {}}', b'{"clusters": {"fleet": 3}}', b'{"clusters": []}'])
+@pytest.mark.parametrize(
+    "content", [b"{}", b'{"clusters": {}}', b'{"clusters": {"fleet": 3}}', b'{"clusters": []}']
+)
 def test_a_forged_summary_is_a_message(folder: Path, content: bytes) -> None:
     forge(folder, "summary.json", content)
     if content == b"{}":
@@ -170,7 +185,17 @@ def test_the_command_line_rebuilds(planner: Planner, folder: Path) -> None:
 def test_overrides_are_in_the_command(planner: Planner, write: Write, tmp_path: Path) -> None:
     write()
     assert (
-        planner("run", "tiny.yaml", "--set", "clusters.h200.nodes=5", "--decimal-comma", "--out", "o", "-q").code == 0
+        planner(
+            "run",
+            "tiny.yaml",
+            "--set",
+            "clusters.h200.nodes=5",
+            "--decimal-comma",
+            "--out",
+            "o",
+            "-q",
+        ).code
+        == 0
     )
     page = (tmp_path / "o" / "report.html").read_text()
     assert "planner run tiny.yaml --seed 1 --decimal-comma --set clusters.h200.nodes=5" in page

@@ -107,7 +107,9 @@ def test_nothing_to_draw_is_said(kept: Path) -> None:
 def test_the_command_line_draws_and_refuses(planner: Planner, folder: Path) -> None:
     told = json.loads(planner("charts", folder, "--format", "svg", "--json").out)
     assert [Path(path).suffix for path in told["charts"]] == [".svg"] * len(CHARTS)
-    planner("charts", folder, "--format", "gif").refused("--format: takes png, svg by comma, not 'gif'")
+    planner("charts", folder, "--format", "gif").refused(
+        "--format: takes png, svg by comma, not 'gif'"
+    )
     planner("charts", folder.parent).refused("manifest.json: cannot be read")
 
 
@@ -131,7 +133,10 @@ COMMANDS = {
         ("montecarlo", "s.yaml", "-n", "4", "--workers", "1"),
         {*SIDE_BY_SIDE, "fan", "histogram", "tornado", "convergence"},
     ),
-    "sensitivity": (("sensitivity", "s.yaml", "-n", "4", "--workers", "1"), {*SIDE_BY_SIDE, "tornado"}),
+    "sensitivity": (
+        ("sensitivity", "s.yaml", "-n", "4", "--workers", "1"),
+        {*SIDE_BY_SIDE, "tornado"},
+    ),
 }
 
 
@@ -144,7 +149,11 @@ def inputs(write: Write, tiny: str) -> None:
 
 @pytest.mark.usefixtures("inputs")
 @pytest.mark.parametrize(
-    "kind", [kind if kind in ("run", "sweep") else pytest.param(kind, marks=pytest.mark.prove) for kind in COMMANDS]
+    "kind",
+    [
+        kind if kind in ("run", "sweep") else pytest.param(kind, marks=pytest.mark.prove)
+        for kind in COMMANDS
+    ],
 )
 def test_every_kind_of_folder_has_its_charts(planner: Planner, tmp_path: Path, kind: str) -> None:
     command, wanted = COMMANDS[kind]
@@ -170,12 +179,16 @@ def test_every_kind_of_folder_has_its_charts(planner: Planner, tmp_path: Path, k
 
 
 @pytest.mark.usefixtures("inputs")
-def test_a_study_draws_what_the_command_draws_and_drops_it_when_begun_anew(planner: Planner, tmp_path: Path) -> None:
+def test_a_study_draws_what_the_command_draws_and_drops_it_when_begun_anew(
+    planner: Planner, tmp_path: Path
+) -> None:
     command, _ = COMMANDS["montecarlo"]
     assert planner(*command, "--out", "o", "-q").code == 0
     assert planner("charts", "o", "-q", "--format", "png").code == 0
     for name in ("fan", "histogram", "tornado", "convergence"):
-        assert (tmp_path / "o" / f"{name}.png").read_bytes() == (tmp_path / "o" / "charts" / f"{name}.png").read_bytes()
+        assert (tmp_path / "o" / f"{name}.png").read_bytes() == (
+            tmp_path / "o" / "charts" / f"{name}.png"
+        ).read_bytes()
     assert planner(*command, "--no-charts", "--out", "o", "-q").code == 0
     assert not (tmp_path / "o" / "charts").exists()  # begun anew, it leaves none of before
 

@@ -9,12 +9,20 @@ from planner.answers.size import SIZE_TABLES
 from planner.answers.study import STUDY_TABLES
 from planner.answers.tables import RUN_TABLES, TABLES, _lines, tables_of
 from planner.answers.zoom import ZOOM_TABLES
-from planner.output.tables import FRICTIONLESS_TYPES, Column, ColumnKind, TableDescription, text_column
+from planner.output.tables import (
+    FRICTIONLESS_TYPES,
+    Column,
+    ColumnKind,
+    TableDescription,
+    text_column,
+)
 from planner.units import unit_of
 
 
 def table(*columns: Column, key: tuple[str, ...] = ()) -> TableDescription:
-    return TableDescription(name="monthly", description="One row a month.", columns=columns, key=key)
+    return TableDescription(
+        name="monthly", description="One row a month.", columns=columns, key=key
+    )
 
 
 @pytest.mark.parametrize("kind", list(ColumnKind))
@@ -41,20 +49,32 @@ def test_every_table_described_is_a_table_of_some_folder_and_leaves_no_place_unf
         "run": TABLES, "study": STUDY_TABLES, "size": SIZE_TABLES, "compare": COMPARISON_TABLES,
         "actuals": ACTUALS_TABLES, "zoom": ZOOM_TABLES,
     }  # fmt: skip
-    assert {kind: list(tables) for kind, tables in rooms.items()} == {kind: list(of) for kind, of in _lines().items()}
-    for kind, table in [(kind, table) for kind, tables in rooms.items() for table in tables.values()]:
+    assert {kind: list(tables) for kind, tables in rooms.items()} == {
+        kind: list(of) for kind, of in _lines().items()
+    }
+    for kind, table in [
+        (kind, table) for kind, tables in rooms.items() for table in tables.values()
+    ]:
         names = [column.name for column in table.columns]
         assert len(set(names)) == len(names)
         assert set(table.key) <= set(names)
-        assert "{" not in table.description + "".join(column.description for column in table.columns)
+        assert "{" not in table.description + "".join(
+            column.description for column in table.columns
+        )
         marked = [row["column"] for row in _lines()[kind][table.name][1:] if row["kind"] != "more"]
-        assert (len(names) > len(marked)) == any(row["kind"] == "more" for row in _lines()[kind][table.name])
+        assert (len(names) > len(marked)) == any(
+            row["kind"] == "more" for row in _lines()[kind][table.name]
+        )
 
 
 def test_added_columns_stand_where_they_are_marked_and_words_in_braces() -> None:
     columns = tables_of("study", {"samples": [text_column("added", "Added.")]})["samples"].columns
     assert [column.name for column in columns] == ["replication", "scenario", "added", "error"]
-    (cause,) = (column for column in tables_of("compare", causes="a, b")["bridge"].columns if column.name == "cause")
+    (cause,) = (
+        column
+        for column in tables_of("compare", causes="a, b")["bridge"].columns
+        if column.name == "cause"
+    )
     assert cause.description == "Cause: a, b."
 
 

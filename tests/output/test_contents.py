@@ -47,7 +47,10 @@ def test_commas_marks_and_apostrophes_of_every_format(tmp_path: Path) -> None:
     (tmp_path / "tiny.yaml").write_text(TINY)
     result = simulate(load_scenario(tmp_path / "tiny.yaml"))
     read = []
-    for name, form in (("plain", CsvFormat()), ("comma", CsvFormat(decimal_comma=True, byte_order_mark=True))):
+    for name, form in (
+        ("plain", CsvFormat()),
+        ("comma", CsvFormat(decimal_comma=True, byte_order_mark=True)),
+    ):
         write_run(result, tmp_path / name, form=form)
         table = read_contents(tmp_path / name).table("ledger")
         assert table is not None
@@ -96,9 +99,13 @@ def test_a_changed_file_is_refused(folder: Path) -> None:
     }
 
 
-@pytest.mark.parametrize("name", ["../secret.csv", "/etc/passwd.csv", "a/../../b.json", "../picture.png"])
+@pytest.mark.parametrize(
+    "name", ["../secret.csv", "/etc/passwd.csv", "a/../../b.json", "../picture.png"]
+)
 @pytest.mark.parametrize("read", [read_contents, write_charts])
-def test_a_manifest_cannot_name_files_outside(folder: Path, name: str, read: Callable[[Path], object]) -> None:
+def test_a_manifest_cannot_name_files_outside(
+    folder: Path, name: str, read: Callable[[Path], object]
+) -> None:
     manifest = json.loads((folder / "manifest.json").read_text())
     manifest["files"][name] = "0" * 64
     (folder / "manifest.json").write_text(json.dumps(manifest))
@@ -107,7 +114,8 @@ def test_a_manifest_cannot_name_files_outside(folder: Path, name: str, read: Cal
 
 
 @pytest.mark.parametrize(
-    "content", ["", "[]", "{}", '{"product": "other", "files": {}}', '{"product": "datacenter-planner"}']
+    "content",
+    ["", "[]", "{}", '{"product": "other", "files": {}}', '{"product": "datacenter-planner"}'],
 )
 def test_a_folder_that_is_not_ours_is_refused(tmp_path: Path, content: str) -> None:
     (tmp_path / "manifest.json").write_text(content)

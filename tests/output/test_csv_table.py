@@ -17,17 +17,33 @@ from planner.answers.study import STUDY_TABLES
 from planner.answers.tables import RUN_TABLES
 from planner.errors import ConservationError
 from planner.output import tables
-from planner.output.tables import Cells, Column, ColumnKind, CsvFormat, Table, TableDescription, neutralised
+from planner.output.tables import (
+    Cells,
+    Column,
+    ColumnKind,
+    CsvFormat,
+    Table,
+    TableDescription,
+    neutralised,
+)
 from planner.studies.sweep import parse_axes
 
 NAME = Column(name="name", kind=ColumnKind.TEXT, description="Who.")
-SHARE = Column(name="share", kind=ColumnKind.DECIMAL, decimals=3, description="How much.", unit="fraction")
+SHARE = Column(
+    name="share", kind=ColumnKind.DECIMAL, decimals=3, description="How much.", unit="fraction"
+)
 AMOUNT = Column(name="amount_usd", kind=ColumnKind.CENTS, description="Money.", unit="USD")
-TABLE = TableDescription(name="things", description="Things, one a row.", columns=(NAME, SHARE, AMOUNT), key=("name",))
+TABLE = TableDescription(
+    name="things", description="Things, one a row.", columns=(NAME, SHARE, AMOUNT), key=("name",)
+)
 EUROPEAN = CsvFormat(decimal_comma=True, byte_order_mark=True)
 
 
-def write_csv(description: TableDescription, columns: dict[str, Any], form: CsvFormat = CsvFormat()) -> bytes:  # noqa: B008
+def write_csv(
+    description: TableDescription,
+    columns: dict[str, Any],
+    form: CsvFormat = CsvFormat(),  # noqa: B008 - frozen
+) -> bytes:
     return tables.write_csv(Table(description, columns), form)
 
 
@@ -41,12 +57,16 @@ def column(kind: ColumnKind, decimals: int = 6) -> Column:
 
 
 def test_a_table_is_written_as_documented() -> None:
-    content = write_csv(TABLE, {"name": ["a", "b, c"], "share": [0.5, np.nan], "amount_usd": np.array([1999, -5])})
+    content = write_csv(
+        TABLE, {"name": ["a", "b, c"], "share": [0.5, np.nan], "amount_usd": np.array([1999, -5])}
+    )
     assert content == b'name,share,amount_usd\na,0.500,19.99\n"b, c",,-0.05\n'
 
 
 def test_decimal_comma_brings_semicolons_and_the_mark_comes_first() -> None:
-    content = write_csv(TABLE, {"name": ["a;b"], "share": [1.25], "amount_usd": np.array([100])}, EUROPEAN)
+    content = write_csv(
+        TABLE, {"name": ["a;b"], "share": [1.25], "amount_usd": np.array([100])}, EUROPEAN
+    )
     assert content == b'\xef\xbb\xbfname;share;amount_usd\n"a;b";1,250;1,00\n'
 
 
@@ -71,9 +91,15 @@ def test_any_text_comes_back_whole_and_harmless(texts: list[str]) -> None:
         assert not written.startswith(("=", "+", "-", "@", "\t", "\r"))
 
 
-@given(numbers=st.lists(st.floats(allow_nan=False, allow_infinity=False, min_value=-1e18, max_value=1e18)))
+@given(
+    numbers=st.lists(
+        st.floats(allow_nan=False, allow_infinity=False, min_value=-1e18, max_value=1e18)
+    )
+)
 def test_numbers_have_no_exponent_and_come_back(numbers: list[float]) -> None:
-    for cell, number in zip(format_cells(column(ColumnKind.DECIMAL, 6), numbers), numbers, strict=True):
+    for cell, number in zip(
+        format_cells(column(ColumnKind.DECIMAL, 6), numbers), numbers, strict=True
+    ):
         assert "e" not in cell.lower()
         assert float(cell) == pytest.approx(number, abs=5.1e-7, rel=1e-15)
         assert cell != "-0.000000"
@@ -93,7 +119,10 @@ def test_dates_in_any_dress() -> None:
 
 
 def test_whole_numbers_and_truths() -> None:
-    assert format_cells(column(ColumnKind.INTEGER), np.array([1, -2], dtype=np.int32)) == ["1", "-2"]
+    assert format_cells(column(ColumnKind.INTEGER), np.array([1, -2], dtype=np.int32)) == [
+        "1",
+        "-2",
+    ]
     assert format_cells(column(ColumnKind.INTEGER), [None, 10**20]) == ["", "100000000000000000000"]
     assert format_cells(column(ColumnKind.BOOLEAN), [True, False, None]) == ["true", "false", ""]
     assert format_cells(column(ColumnKind.MONTH), ["2026-03", ""]) == ["2026-03-01", ""]
@@ -147,10 +176,14 @@ def test_the_reference_page_lists_every_column() -> None:
 
 def test_dollars_have_cents_among_measures_of_other_units() -> None:
     measure = Column(name="measure", kind=ColumnKind.TEXT, description="What.")
-    value = Column(name="value", kind=ColumnKind.DECIMAL, description="How much.", measured_by="measure")
+    value = Column(
+        name="value", kind=ColumnKind.DECIMAL, description="How much.", measured_by="measure"
+    )
     table = TableDescription(name="m", description="Measures.", columns=(measure, value))
     names = ["cost_usd", "cost_per_million_tokens_usd", "npv_usd", "irr_per_year", "lease_usd"]
-    content = write_csv(table, {"measure": names, "value": [95798392.87, 0.0885974, -0.001, -1e-9, None]})
+    content = write_csv(
+        table, {"measure": names, "value": [95798392.87, 0.0885974, -0.001, -1e-9, None]}
+    )
     cells = [line.split(",")[1] for line in content.decode().splitlines()[1:]]
     assert cells == ["95798392.87", "0.088597", "0.00", "0.000000", ""]
 
@@ -166,6 +199,8 @@ def test_every_amount_of_dollars_in_every_file_has_cents() -> None:
 
 def test_a_column_whose_name_has_the_separator_is_quoted_too() -> None:
     name = "clusters.{b200,b200-2027}.accelerator_price_usd"
-    table = TableDescription(name="t", description="", key=(), columns=(tables.number_column(name, "Input drawn."),))
+    table = TableDescription(
+        name="t", description="", key=(), columns=(tables.number_column(name, "Input drawn."),)
+    )
     content = write_csv(table, {name: np.array([1.0])}).decode()
     assert next(csv.reader(content.splitlines())) == [name]

@@ -28,7 +28,13 @@ TABLE = TableDescription(
         Column(name="month", kind=ColumnKind.MONTH, description="Calendar month."),
         Column(name="cluster", kind=ColumnKind.TEXT, description="Cluster."),
         Column(name="cost_usd", kind=ColumnKind.CENTS, unit="USD", description="Cost."),
-        Column(name="energy_kwh", kind=ColumnKind.DECIMAL, decimals=3, unit="kWh", description="Energy."),
+        Column(
+            name="energy_kwh",
+            kind=ColumnKind.DECIMAL,
+            decimals=3,
+            unit="kWh",
+            description="Energy.",
+        ),
     ),
     key=("month", "cluster"),
 )
@@ -65,8 +71,11 @@ def package(form: CsvFormat) -> tuple[dict[str, Any], bytes]:
 def test_the_files_can_be_read_from_the_dictionary_alone(form: CsvFormat) -> None:
     described, content = package(form)
     resource = described["resources"][0]
-    dialect, fields = resource["dialect"], resource["schema"]["fields"]
-    reader = csv.reader(io.StringIO(content.decode(resource["encoding"])), delimiter=dialect["delimiter"])
+    dialect = resource["dialect"]
+    fields = resource["schema"]["fields"]
+    reader = csv.reader(
+        io.StringIO(content.decode(resource["encoding"])), delimiter=dialect["delimiter"]
+    )
     heading, *rows = list(reader)
     assert heading == [field["name"] for field in fields]
     mark = fields[2]["decimalChar"]

@@ -19,7 +19,11 @@ FILES: dict[str, bytes] = {"a.csv": b"x\n1\n", "deep/b.bin": b"\x00\xff"}
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
 def test_the_manifest_names_every_file_with_its_sum(tmp_path: Path) -> None:
@@ -59,14 +63,18 @@ def test_an_empty_folder_is_used(tmp_path: Path) -> None:
         b'{"product": "datacenter-planner", "files": [{}]}', b'{"product": "datacenter-planner", "files": [3]}',
     ],
 )  # fmt: skip
-def test_a_folder_of_someone_else_is_refused_and_left_alone(tmp_path: Path, manifest: bytes | None) -> None:
+def test_a_folder_of_someone_else_is_refused_and_left_alone(
+    tmp_path: Path, manifest: bytes | None
+) -> None:
     target = tmp_path / "theirs"
     target.mkdir()
     (target / "thesis.txt").write_text("years of work")
     if manifest is not None:
         (target / MANIFEST).write_bytes(manifest)
     before = contents(target)
-    with pytest.raises(ScenarioError, match=r"theirs: (was not written by planner|holds 'thesis\.txt')"):
+    with pytest.raises(
+        ScenarioError, match=r"theirs: (was not written by planner|holds 'thesis\.txt')"
+    ):
         write_folder(target, FILES, {})
     assert contents(target) == before
     assert [path.name for path in tmp_path.iterdir()] == ["theirs"]
@@ -83,7 +91,9 @@ def test_anything_added_to_our_folder_is_kept(tmp_path: Path, stranger: str) -> 
     else:
         (target / stranger).write_text("mine")
     before = contents(target)
-    with pytest.raises(ScenarioError, match=f"holds '{stranger.rstrip('/')}', which planner did not write"):
+    with pytest.raises(
+        ScenarioError, match=f"holds '{stranger.rstrip('/')}', which planner did not write"
+    ):
         write_folder(target, {"c.csv": b"y\n"}, {})
     assert contents(target) == before
 
@@ -99,18 +109,24 @@ def test_a_file_or_a_link_in_the_place_is_refused(tmp_path: Path) -> None:
 
 def test_a_place_below_a_file_is_refused_before_any_work(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
-    with pytest.raises(ScenarioError, match=r"cannot be written: .*file is not a folder \(choose another --out\)"):
+    with pytest.raises(
+        ScenarioError, match=r"cannot be written: .*file is not a folder \(choose another --out\)"
+    ):
         check_target(tmp_path / "file" / "run" / "deep")
 
 
-def test_a_place_without_permission_is_refused_before_any_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_place_without_permission_is_refused_before_any_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(os, "access", lambda path, mode: False)
     with pytest.raises(ScenarioError, match="cannot be written: no permission to write in"):
         check_target(tmp_path / "run")
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="needs a user whom permissions bind")
+@pytest.mark.skipif(
+    os.name != "posix" or os.geteuid() == 0, reason="needs a user whom permissions bind"
+)
 def test_a_locked_folder_is_refused(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     try:
@@ -131,11 +147,14 @@ def test_a_name_too_long_for_a_folder_is_refused(tmp_path: Path) -> None:
 def test_a_failure_at_either_rename_leaves_the_earlier_results(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: BaseException, step: int
 ) -> None:
-    monkeypatch.setattr(files, "exchange", lambda one, other: False)  # a file system without that step
+    monkeypatch.setattr(
+        files, "exchange", lambda one, other: False
+    )  # a file system without that step
     target = tmp_path / "run"
     write_folder(target, FILES, {"kind": "first"})
     before = contents(target)
-    real, calls = os.replace, []
+    real = os.replace
+    calls = []
 
     def failing(source: Path, destination: Path) -> None:
         calls.append(source)
@@ -151,7 +170,9 @@ def test_a_failure_at_either_rename_leaves_the_earlier_results(
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
-def test_a_failure_while_writing_leaves_the_earlier_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_while_writing_leaves_the_earlier_results(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     target = tmp_path / "run"
     write_folder(target, FILES, {})
     before = contents(target)
@@ -170,12 +191,15 @@ def test_a_failure_while_writing_leaves_the_earlier_results(tmp_path: Path, monk
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
-def test_the_only_copy_of_earlier_results_is_never_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_only_copy_of_earlier_results_is_never_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(files, "exchange", lambda one, other: False)
     target = tmp_path / "run"
     write_folder(target, FILES, {})
     before = contents(target)
-    real, calls = os.replace, []
+    real = os.replace
+    calls = []
 
     def only_the_first(source: Path, destination: Path) -> None:
         calls.append(source)
@@ -189,12 +213,16 @@ def test_the_only_copy_of_earlier_results_is_never_deleted(tmp_path: Path, monke
     (scratch,) = tmp_path.iterdir()
     assert contents(scratch / "old") == before
     monkeypatch.undo()
-    check_target(target)  # the next command that names it completes the swap: the new results were whole
+    check_target(
+        target
+    )  # the next command that names it completes the swap: the new results were whole
     assert set(contents(target)) == {"c.csv", MANIFEST}
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
-def test_scratch_that_cannot_be_removed_does_not_hide_success(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scratch_that_cannot_be_removed_does_not_hide_success(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def failing(path: Path, ignore_errors: bool) -> None:
         assert ignore_errors
 

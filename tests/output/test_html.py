@@ -98,18 +98,30 @@ def test_a_grid_names_rows_columns_and_itself() -> None:
     assert markup.count('class="number"') == 3
 
 
-def test_a_verdict_is_on_a_badge_that_says_it_by_word_and_colour_and_a_column_may_be_drawn() -> None:
+def test_a_verdict_is_on_a_badge_that_says_it_by_word_and_colour_and_a_column_may_be_drawn() -> (
+    None
+):
     badge = '<span class="badge met">SLO MET</span> in 3/3'
     assert badge in html(Sentence(text="SLO MET in 3/3"))
-    assert '<span class="badge missed">MISSED</span> 1/3' in html(Sentence(text="METHOD: MISSED 1/3"))
+    assert '<span class="badge missed">MISSED</span> 1/3' in html(
+        Sentence(text="METHOD: MISSED 1/3")
+    )
     assert "METHOD: <" in html(Sentence(text="METHOD: MISSED 1/3"))
-    markup = html(Grid(caption="C", header=("a", "b"), rows=[("x", "INCONCLUSIVE 2/3")], numeric=(1,), drawn=1))
-    assert '<td class="number"><span class="badge inconclusive">INCONCLUSIVE</span> 2/3</td>' in markup
+    markup = html(
+        Grid(
+            caption="C", header=("a", "b"), rows=[("x", "INCONCLUSIVE 2/3")], numeric=(1,), drawn=1
+        )
+    )
+    assert (
+        '<td class="number"><span class="badge inconclusive">INCONCLUSIVE</span> 2/3</td>' in markup
+    )
     assert '<table data-drawn="1">' in markup
 
 
 def test_a_section_stands_under_its_question_and_folds_what_is_folded() -> None:
-    made = Section(key="k", title="Why?", blocks=[Folded(title="more", blocks=[Sentence(text="x")])])
+    made = Section(
+        key="k", title="Why?", blocks=[Folded(title="more", blocks=[Sentence(text="x")])]
+    )
     markup = section_html(made)
     assert '<section id="k" aria-labelledby="k-title"><h2 id="k-title">Why?</h2>' in markup
     assert "<details><summary>more</summary><p>x</p>" in markup

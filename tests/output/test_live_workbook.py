@@ -81,13 +81,17 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 @functools.cache
 def written(result: RunResult) -> bytes:
-    return run_workbook(result, run_pages(result, {table.name: table.columns for table in run_tables(result)}), {})
+    return run_workbook(
+        result, run_pages(result, {table.name: table.columns for table in run_tables(result)}), {}
+    )
 
 
 def before_tax(result: RunResult) -> dict[str, float | None]:
     """Return the measures of a run without what tax adds to its ledger, worked out here from the ledger alone."""
-    ledger, figures = result.ledger, dict(run_measures.measures(result))
-    series, paid = series_of(result), result.ledger.amount_cents / 100
+    ledger = result.ledger
+    figures = dict(run_measures.measures(result))
+    series = series_of(result)
+    paid = result.ledger.amount_cents / 100
 
     def of(view: View, *left_out: Account) -> np.ndarray:
         return ledger.rows_in(view) & ~np.isin(
@@ -97,8 +101,11 @@ def before_tax(result: RunResult) -> dict[str, float | None]:
     factors = row_factors(result)
     figures["npv_usd"] = -float((paid * factors)[of(View.ECONOMIC)].sum())
     figures["cash_usd"] = float(paid[of(View.CASH)].sum())
-    capital, edges = result.plan.money.capital, result.plan.months.edge_coordinates
-    middles = (edges[1:] + (edges[:-1] if capital.timing == "mid_month" else edges[1:])) / 2 - edges[0]
+    capital = result.plan.money.capital
+    edges = result.plan.months.edge_coordinates
+    middles = (
+        edges[1:] + (edges[:-1] if capital.timing == "mid_month" else edges[1:])
+    ) / 2 - edges[0]
     running = (1 + capital.discount_rate_per_year) ** (-middles / 12)
     cost = float((paid * factors)[of(View.ECONOMIC, *NOT_COST_ACCOUNTS)].sum())
     for kind, tokens in (("output_tokens", series.output_tokens), ("tokens", series.tokens)):
@@ -109,7 +116,8 @@ def before_tax(result: RunResult) -> dict[str, float | None]:
 
 def agree(sheets: dict[str, Sheet], result: RunResult, cent: int = 0) -> None:
     """Hold a workbook against a run: headlines, timeline, and every line of every month, to so many cents."""
-    found, figures = measures(sheets), run_measures.measures(result)
+    found = measures(sheets)
+    figures = run_measures.measures(result)
     if result.plan.money.market.tax is not None:
         figures = before_tax(result)
     else:
@@ -117,41 +125,67 @@ def agree(sheets: dict[str, Sheet], result: RunResult, cent: int = 0) -> None:
             assert figure is figures[name] or figure == pytest.approx(figures[name], rel=1e-9), name
     for label, name in MEASURES.items():
         assert label in found or figures[name] is None, label
-        assert label not in found or found[label] == pytest.approx(figures[name], rel=1e-6, abs=0.02 * cent), label
-    assert ("before income tax" in sheets["Summary"][0][0]) == (result.plan.money.market.tax is not None)
+        assert label not in found or found[label] == pytest.approx(
+            figures[name], rel=1e-6, abs=0.02 * cent
+        ), label
+    assert ("before income tax" in sheets["Summary"][0][0]) == (
+        result.plan.money.market.tax is not None
+    )
     by_month = result.ledger.totals_cents(Dimension.MONTH, Dimension.CLUSTER, Dimension.ACCOUNT)
     clusters = [*(cluster.name for cluster in result.plan.clusters), SITE]
     months = by_month.shape[0]
     lines: dict[tuple[str, str], list[list[float]]] = {}
     for row in sheets["Lines"][3:]:
-        lines.setdefault((row[0], row[2]), []).append([cell or 0.0 for cell in row[11 : 11 + months]])
+        lines.setdefault((row[0], row[2]), []).append(
+            [cell or 0.0 for cell in row[11 : 11 + months]]
+        )
     for place, cluster in enumerate(clusters):
         cohorts = sum(known.cluster == place for known in result.cohorts)
         for account in Account:
-            posted, own = by_month[:, place, ACCOUNT_CODES[account]], lines.get((cluster, str(account)), [])
+            posted = by_month[:, place, ACCOUNT_CODES[account]]
+            own = lines.get((cluster, str(account)), [])
             if account in TAX or not account.views & (View.CASH | View.ACCRUAL | View.ECONOMIC):
                 assert not own
                 continue
             now = np.rint(np.sum(own, axis=0) * 100) if own else np.zeros(months)
             off = np.abs(now - posted).max()
             assert off <= cent * max(len(own), cohorts), (cluster, account, off)
-    table = {row[0]: dict(zip(sheets["By cluster"][1], row, strict=True)) for row in sheets["By cluster"][2:]}
+    table = {
+        row[0]: dict(zip(sheets["By cluster"][1], row, strict=True))
+        for row in sheets["By cluster"][2:]
+    }
     for heading in table[FLEET]:
         parts = [table[cluster][heading] or 0.0 for cluster in clusters]
-        if "illion" not in heading and heading not in ("Cluster", "Served tokens", "Served output tokens"):
+        if "illion" not in heading and heading not in (
+            "Cluster",
+            "Served tokens",
+            "Served output tokens",
+        ):
             assert table[FLEET][heading] == pytest.approx(sum(parts), abs=0.005), heading
-    totals, split = tables.timeline_monthly(result), tables.timeline_monthly(result, clusters=True)
+    totals = tables.timeline_monthly(result)
+    split = tables.timeline_monthly(result, clusters=True)
     rows = {(row[0], row[1]): row for row in sheets["Timeline"][2:]}
     heading = sheets["Timeline"][1]
     for name, said in TIMELINE.items():
         shown = [*zip(totals["month"], [FLEET] * months, totals[name], strict=True)]
-        shown += zip(split["month"], split["cluster"], split.get(name, [np.nan] * len(split["month"])), strict=True)
+        shown += zip(
+            split["month"],
+            split["cluster"],
+            split.get(name, [np.nan] * len(split["month"])),
+            strict=True,
+        )
         for month, cluster, figure in shown:
             now = rows[month, cluster][heading.index(said)]
             assert (now == "") == bool(np.isnan(figure)), (said, month, cluster)
-            assert now == "" or now == pytest.approx(figure, rel=1e-6, abs=0.02 * cent), (said, month, cluster)
+            assert now == "" or now == pytest.approx(figure, rel=1e-6, abs=0.02 * cent), (
+                said,
+                month,
+                cluster,
+            )
     paid = totals["cost_usd"].tolist()
-    assert column(sheets["By month"], "Cost, USD", 1)[:months] == pytest.approx(paid, rel=1e-6, abs=0.02 * cent)
+    assert column(sheets["By month"], "Cost, USD", 1)[:months] == pytest.approx(
+        paid, rel=1e-6, abs=0.02 * cent
+    )
 
 
 def test_summary_csv_and_workbook_agree(run: Run, tmp_path: Path) -> None:
@@ -163,7 +197,11 @@ def test_summary_csv_and_workbook_agree(run: Run, tmp_path: Path) -> None:
     assert set(listed) == set(figures)
     for name, value in figures.items():
         cents = 0.0051 if name.endswith("_usd") and "_per_" not in name else 1e-6
-        assert listed[name] == "" if value is None else float(listed[name]) == pytest.approx(value, abs=cents), name
+        assert (
+            listed[name] == ""
+            if value is None
+            else float(listed[name]) == pytest.approx(value, abs=cents)
+        ), name
     content = (tmp_path / "out" / "workbook.xlsx").read_bytes()
     sheets = sheets_of(content)
     agree(sheets, result)
@@ -181,7 +219,11 @@ def test_a_sheet_follows_its_inputs_or_says_that_it_is_a_record(run: Run) -> Non
             name: book.read(f"xl/worksheets/sheet{number}.xml").decode().count("<f>")
             for number, name in enumerate(sheets, start=1)
         }
-        drawn = [book.read(name).decode() for name in book.namelist() if name.startswith("xl/charts/chart")]
+        drawn = [
+            book.read(name).decode()
+            for name in book.namelist()
+            if name.startswith("xl/charts/chart")
+        ]
     for name, sheet in sheets.items():
         is_record = name in RECORDS
         assert sheet[0][0].startswith("A record of the run") == is_record, name
@@ -226,7 +268,12 @@ WINDOWS = (
 )
 SETTINGS: dict[str, tuple[str, ...]] = {
     "plain": (),
-    "paid later": (SOLD, "finance.receivable_days=30", "finance.payable_days=45", "finance.books=ifrs"),
+    "paid later": (
+        SOLD,
+        "finance.receivable_days=30",
+        "finance.payable_days=45",
+        "finance.books=ifrs",
+    ),
     "every input": (
         SOLD,
         "workloads.chat.prefix_cache_hit_fraction=0.3",
@@ -267,7 +314,11 @@ SETTINGS: dict[str, tuple[str, ...]] = {
         " payments: [{fraction: 0.3}, {fraction: 0.1, when: delivery, weeks: 9}]}}",
         "clusters.h200.components={hosts: {depreciation_months: 60}, network: {residual_fraction: 0}}",
     ),
-    "mid-month start": ("start=2026-01-10", "finance.cash_flow_timing=month_end", "finance.end_value=none"),
+    "mid-month start": (
+        "start=2026-01-10",
+        "finance.cash_flow_timing=month_end",
+        "finance.end_value=none",
+    ),
     "losses carried": (
         "horizon_months=26",
         SOLD.replace("input_usd", "cached_input_usd_per_million_tokens: 1, input_usd"),
@@ -284,7 +335,11 @@ SETTINGS: dict[str, tuple[str, ...]] = {
         " cluster: mi325x, nodes: 2, lead_weeks: 5}]}",
     ),
     "declining balance": ("start=2026-01-10", "finance.depreciation_method=declining-balance"),
-    "residuals of vendors": (SOLD, "finance.residual_basis=vendor-prior", "finance.tax={rate_fraction: 0.25}"),
+    "residuals of vendors": (
+        SOLD,
+        "finance.residual_basis=vendor-prior",
+        "finance.tax={rate_fraction: 0.25}",
+    ),
     "owned at a book value": (
         "clusters.old={accelerator: H200, nodes: 2, owned: {bought: 2024-05-05, book_value_usd: 250000.01}}",
     ),
@@ -312,7 +367,8 @@ SETTINGS: dict[str, tuple[str, ...]] = {
 DEFAULT = ("plain", "every input")
 """Settings recalculated in every run of the tests; of the others, and cell by cell, ``make prove``."""
 SALARIES = {"Salary of a software engineer", "Salary of operations staff", "Cost of a repair crew"}
-PRICES, BOOKS = {"price of an accelerator", "discount"}, {"book life", "residual book value"}
+PRICES = {"price of an accelerator", "discount"}
+BOOKS = {"book life", "residual book value"}
 UNFOLLOWED = {
     "paid later": dict.fromkeys(("h200", "mi325x", "b200"), PRICES | BOOKS),
     "every input": {"old": PRICES},
@@ -344,20 +400,27 @@ def changes_of(content: bytes) -> dict[str, tuple[dict[str, float], tuple[str, .
     rows = {row[0]: row for row in sheets_of(content)["Inputs"]}
     found = {}
     for label, (cell, number) in live_cells(content).items():
-        unit, key = rows[label][3], rows[label][4]
+        unit = rows[label][3]
+        key = rows[label][4]
         now = other(number, unit)
         typed = f"{key}={now:.0f}" if unit == "months" else f"{key}={now!r}"
         change = (typed,) if key else (WINDOWS % (0.11 * now / number, 0.05 * now / number),)
         found[label] = ({cell: now}, change)
     cells = {cell: number for typed, _ in found.values() for cell, number in typed.items()}
-    return found | {"all": (cells, tuple(change for _, changes in found.values() for change in changes))}
+    return found | {
+        "all": (cells, tuple(change for _, changes in found.values() for change in changes))
+    }
 
 
-def recalculated_cells_agree(run: Run, name: str, folder: Path, only: tuple[str, ...] | None = None) -> None:
+def recalculated_cells_agree(
+    run: Run, name: str, folder: Path, only: tuple[str, ...] | None = None
+) -> None:
     """Type other numbers into the yellow cells, let LibreOffice calculate, and hold all of it against new runs."""
     base = (*FLEET_SET, *SETTINGS[name])
     book = written(run(*base))
-    changes = {label: change for label, change in changes_of(book).items() if only is None or label in only}
+    changes = {
+        label: change for label, change in changes_of(book).items() if only is None or label in only
+    }
     books = {label: with_cells(book, cells) for label, (cells, _) in changes.items()}
     for label, sheets in recalculate(books, folder).items():
         agree(sheets, run(*base, *changes[label][1]), cent=1)
@@ -365,9 +428,11 @@ def recalculated_cells_agree(run: Run, name: str, folder: Path, only: tuple[str,
 
 @NEEDS_OFFICE
 def test_all_live_cells_changed_at_once_give_what_a_new_run_gives(run: Run, tmp_path: Path) -> None:
-    books, expected = {}, {}
+    books = {}
+    expected = {}
     result = run(*EVERYTHING)
-    books["as simulated"], expected["as simulated"] = written(result), result
+    books["as simulated"] = written(result)
+    expected["as simulated"] = result
     for name in DEFAULT:
         base = (*FLEET_SET, *SETTINGS[name])
         book = written(run(*base))
@@ -380,20 +445,30 @@ def test_all_live_cells_changed_at_once_give_what_a_new_run_gives(run: Run, tmp_
 @NEEDS_OFFICE
 @pytest.mark.prove
 @pytest.mark.parametrize("name", DEFAULT)
-def test_every_live_cell_alone_gives_what_a_new_run_gives(run: Run, tmp_path: Path, name: str) -> None:
+def test_every_live_cell_alone_gives_what_a_new_run_gives(
+    run: Run, tmp_path: Path, name: str
+) -> None:
     recalculated_cells_agree(run, name, tmp_path)
 
 
 @NEEDS_OFFICE
 @pytest.mark.prove
 @pytest.mark.parametrize("name", [name for name in SETTINGS if name not in DEFAULT])
-def test_the_live_cells_of_every_setting_give_what_a_new_run_gives(run: Run, tmp_path: Path, name: str) -> None:
-    only = ("all", "Discount rate", "Electricity, average of its windows") if name != "borrowed" else None
+def test_the_live_cells_of_every_setting_give_what_a_new_run_gives(
+    run: Run, tmp_path: Path, name: str
+) -> None:
+    only = (
+        ("all", "Discount rate", "Electricity, average of its windows")
+        if name != "borrowed"
+        else None
+    )
     recalculated_cells_agree(run, name, tmp_path, only)
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-def test_every_setting_stores_what_was_simulated_and_has_a_cell_for_what_it_follows(run: Run, name: str) -> None:
+def test_every_setting_stores_what_was_simulated_and_has_a_cell_for_what_it_follows(
+    run: Run, name: str
+) -> None:
     result = run(*FLEET_SET, *SETTINGS[name])
     book = written(result)
     sheets = sheets_of(book)
@@ -402,12 +477,28 @@ def test_every_setting_stores_what_was_simulated_and_has_a_cell_for_what_it_foll
     assert live == {row[0] for row in sheets["Inputs"][2:]}
     bought = [cluster.name for cluster in result.plan.clusters if cluster.rent is None]
     wanted = {f"{cluster}: {kind}" for cluster in bought for kind in PRICES | BOOKS}
-    missing = {f"{cluster}: {kind}" for cluster, kinds in UNFOLLOWED.get(name, {}).items() for kind in kinds}
+    missing = {
+        f"{cluster}: {kind}"
+        for cluster, kinds in UNFOLLOWED.get(name, {}).items()
+        for kind in kinds
+    }
     assert {
-        label for label in live if ": " in label and not label.endswith("rent") and "token" not in label
+        label
+        for label in live
+        if ": " in label and not label.endswith("rent") and "token" not in label
     } == wanted - missing
     assert ("Discount rate" in live) == (name not in NO_RATE)
     if name == "every input":
-        rents = {"leased: rent", "cloud: rent", "Rent instead of shedding", "Rent of space and power provisioned"}
-        prices = {"chat: token price, input", "chat: token price, output", "Electricity", "Discount rate"}
+        rents = {
+            "leased: rent",
+            "cloud: rent",
+            "Rent instead of shedding",
+            "Rent of space and power provisioned",
+        }
+        prices = {
+            "chat: token price, input",
+            "chat: token price, output",
+            "Electricity",
+            "Discount rate",
+        }
         assert SALARIES | rents | prices <= live

@@ -35,14 +35,18 @@ def _measures(contents: Contents) -> dict[str, float | None]:
 
 
 def test_cash_by_year_is_the_cash_of_the_statements(contents: Contents) -> None:
-    ledger, statement = contents.table("ledger"), contents.table("statement_yearly")
+    ledger = contents.table("ledger")
+    statement = contents.table("statement_yearly")
     assert ledger is not None
     assert statement is not None
     years = cash_by_year(ledger)
-    flow, paid_in = statement.numbers("net_cash_flow_usd"), statement.numbers("paid_in_usd")
+    flow = statement.numbers("net_cash_flow_usd")
+    paid_in = statement.numbers("paid_in_usd")
     years_of = zip(statement.texts("period"), flow, paid_in, strict=True)
     stated = {year: (net or 0.0) - (owner or 0.0) for year, net, owner in years_of}
-    assert {f"FY{year}": pytest.approx(-row["paid in all"]) for year, row in years.items()} == stated
+    assert {
+        f"FY{year}": pytest.approx(-row["paid in all"]) for year, row in years.items()
+    } == stated
     assert years["2026"]["purchases"] == pytest.approx(_measures(contents)["capex_usd"])
 
 
@@ -52,7 +56,9 @@ def test_a_run_answers_every_heading(contents: Contents) -> None:
         "Question", "Answer", "SLO target", "Cost", "Reconciliation of cost", "Unit economics", "Cash by year",
         "Alternatives at equal service", "Sensitivities", "Risks", "Assumptions", "Reproduce",
     ]  # fmt: skip
-    assert parts["SLO target"].blocks[-1] == Sentence(text="It does not run out before the horizon ends.")
+    assert parts["SLO target"].blocks[-1] == Sentence(
+        text="It does not run out before the horizon ends."
+    )
     cost = parts["Cost"].blocks[-1]
     assert isinstance(cost, Grid)
     assert cost.rows[0][0] == "per million tokens, levelised"
@@ -60,7 +66,8 @@ def test_a_run_answers_every_heading(contents: Contents) -> None:
 
 def test_text_of_a_user_cannot_break_out(tmp_path: Path) -> None:
     text = TINY.replace(
-        "accelerator: H200", "accelerator: H200\n    accelerator_price_usd: 9e5\n    price_source: '<b>|x'"
+        "accelerator: H200",
+        "accelerator: H200\n    accelerator_price_usd: 9e5\n    price_source: '<b>|x'",
     )
     found = _folder(tmp_path / "a", text)
     sections = memo_sections(found)
@@ -73,7 +80,9 @@ def test_a_folder_without_a_decision_is_refused(planner: Planner) -> None:
         memo_sections(contents_of({"kind": "zoom"}, {}))
     planner("memo", "nowhere").refused("cannot be read")
     with pytest.raises(ScenarioError, match="decides nothing that a memo could say"):
-        memo_sections(contents_of({"kind": "comparison"}, {"comparison.csv": b"scenario,measure,value\n"}))
+        memo_sections(
+            contents_of({"kind": "comparison"}, {"comparison.csv": b"scenario,measure,value\n"})
+        )
 
 
 def test_a_baseline_that_is_not_there_is_named() -> None:

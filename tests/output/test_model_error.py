@@ -5,10 +5,21 @@ from planner.catalog.calibration import SHIPPED_CALIBRATION, read_calibration
 
 
 def test_the_table_is_the_shipped_calibration() -> None:
-    columns, shipped = model_error().columns, read_calibration(SHIPPED_CALIBRATION)
+    columns = model_error().columns
+    shipped = read_calibration(SHIPPED_CALIBRATION)
     rows = list(zip(*columns.values(), strict=True))
     assert len(rows) >= 6
-    for quantity, group, number, median, mean, unseen_median, unseen_mean, measured_width, unseen_width in rows:
+    for (
+        quantity,
+        group,
+        number,
+        median,
+        mean,
+        unseen_median,
+        unseen_mean,
+        measured_width,
+        unseen_width,
+    ) in rows:
         fitted = shipped.fitted[quantity][group]
         assert (number, median, mean) == (fitted.rows, fitted.median_fraction, fitted.mean_fraction)
         unseen = shipped.cross_validated["model"][quantity][group]

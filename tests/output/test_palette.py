@@ -19,8 +19,16 @@ LIGHT, DARK = CSS.split("@media (prefers-color-scheme: dark)")
 # Severity 1.0 of Machado, Oliveira and Fernandes (2009), "A Physiologically-based Model for Simulation of Color Vision
 # Deficiency", IEEE TVCG 15(6), table of matrices in linear RGB.
 DEFICIENCIES = {
-    "protanopia": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
-    "deuteranopia": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]],
+    "protanopia": [
+        [0.152286, 1.052583, -0.204868],
+        [0.114503, 0.786281, 0.099216],
+        [-0.003882, -0.048116, 1.051998],
+    ],
+    "deuteranopia": [
+        [0.367322, 0.860646, -0.227968],
+        [0.280085, 0.672501, 0.047413],
+        [-0.011820, 0.042940, 0.968881],
+    ],
     "none": [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
 }
 Floats = NDArray[np.float64]
@@ -46,7 +54,9 @@ def contrast(one: str, other: str) -> float:
 
 def lab(rgb: Floats) -> Floats:
     """Return CIE L*a*b* of linear RGB."""
-    matrix = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
+    matrix = np.array(
+        [[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]]
+    )
     xyz = matrix @ np.clip(rgb, 0, 1) / np.array([0.9505, 1.0, 1.089])
     f = np.where(xyz > 0.008856, np.cbrt(xyz), 7.787 * xyz + 16 / 116)
     return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
@@ -65,7 +75,9 @@ def test_marks_stand_out_from_the_paper_and_text_can_be_read(css: str) -> None:
 @pytest.mark.parametrize("css", [LIGHT, DARK], ids=["light", "dark"])
 @pytest.mark.parametrize("deficiency", DEFICIENCIES)
 def test_the_first_four_colours_differ_for_every_eye(css: str, deficiency: str) -> None:
-    seen = [lab(np.array(DEFICIENCIES[deficiency]) @ linear(colour(css, f"c{i}"))) for i in range(4)]
+    seen = [
+        lab(np.array(DEFICIENCIES[deficiency]) @ linear(colour(css, f"c{i}"))) for i in range(4)
+    ]
     for one, other in itertools.combinations(seen, 2):
         assert np.linalg.norm(one - other) > 11  # a just noticeable difference is about 2.3
 

@@ -35,7 +35,9 @@ def test_a_table_comes_back_as_it_was_and_always_as_the_same_bytes() -> None:
 def test_a_run_writes_its_timelines_as_parquet_on_request(
     planner: Planner, write: WriteScenario, tmp_path: Path
 ) -> None:
-    outcome = planner("run", str(write()), "--out", str(tmp_path / "out"), "--hourly", "--parquet", "-n", "1")
+    outcome = planner(
+        "run", str(write()), "--out", str(tmp_path / "out"), "--hourly", "--parquet", "-n", "1"
+    )
     assert outcome.code == 0
     for name in ("timeline_monthly", "timeline_daily", "timeline_hourly", "timeline_workloads"):
         typed = pd.read_parquet(tmp_path / "out" / f"{name}.parquet")

@@ -45,7 +45,9 @@ def texts(shown: Picture) -> list[str]:
 
 def plot(root: ElementTree.Element) -> tuple[float, float, float, float]:
     room = next(root.iter(f"{SPACE}clipPath"))[0]
-    left, top, width, height = (float(room.get(name) or 0) for name in ("x", "y", "width", "height"))
+    left, top, width, height = (
+        float(room.get(name) or 0) for name in ("x", "y", "width", "height")
+    )
     return left, top, width, height
 
 
@@ -60,14 +62,20 @@ def test_a_line_lies_where_its_values_are_and_lifts_the_pen_at_a_gap() -> None:
 
 
 def test_a_box_and_a_rule_lie_where_their_values_are() -> None:
-    root = drawn(picture(Box(x=(4.0, 2.0), y=(0.0, 1.0), colour=0), VerticalRule(x=5.0, note="P50")))
+    root = drawn(
+        picture(Box(x=(4.0, 2.0), y=(0.0, 1.0), colour=0), VerticalRule(x=5.0, note="P50"))
+    )
     left, top, width, height = plot(root)
-    box = next(element for element in root.iter(f"{SPACE}rect") if element.get("fill") == COLOURS[0])
+    box = next(
+        element for element in root.iter(f"{SPACE}rect") if element.get("fill") == COLOURS[0]
+    )
     assert float(box.get("x") or 0) == pytest.approx(left + 0.2 * width, abs=0.01)
     assert float(box.get("width") or 0) == pytest.approx(0.2 * width, abs=0.01)
     assert float(box.get("height") or 0) == pytest.approx(height / 4, abs=0.01)
     assert float(box.get("y") or 0) == pytest.approx(top + 0.75 * height, abs=0.01)
-    rule = next(element for element in root.iter(f"{SPACE}line") if element.get("stroke-width") == "1.4")
+    rule = next(
+        element for element in root.iter(f"{SPACE}line") if element.get("stroke-width") == "1.4"
+    )
     assert float(rule.get("x1") or 0) == pytest.approx(left + width / 2, abs=0.01)
     assert "P50" in texts(picture(VerticalRule(x=5.0, note="P50")))
 
@@ -76,16 +84,26 @@ def test_what_has_no_place_on_a_logarithmic_axis_is_left_out() -> None:
     axis = ratio_axis([1.0, 100.0], "n")
     assert axis.scale.share(0.0) is None
     assert axis.scale.share(10.0) == pytest.approx(0.5)
-    panel = Panel(x=even_axis(0.0, 2.0), y=axis, marks=[Line(points=[(0.0, 0.0), (1.0, 10.0)], colour=0, radius=2.0)])
+    panel = Panel(
+        x=even_axis(0.0, 2.0),
+        y=axis,
+        marks=[Line(points=[(0.0, 0.0), (1.0, 10.0)], colour=0, radius=2.0)],
+    )
     assert len(list(drawn(Picture(title="T", panels=[panel])).iter(f"{SPACE}circle"))) == 1
 
 
 def test_an_area_is_closed_and_bars_follow_one_another() -> None:
-    root = drawn(picture(Area(upper=[(0.0, 3.0), (1.0, 2.0)], lower=[(0.0, 1.0), (1.0, 1.0)], colour=0)))
+    root = drawn(
+        picture(Area(upper=[(0.0, 3.0), (1.0, 2.0)], lower=[(0.0, 1.0), (1.0, 1.0)], colour=0))
+    )
     (path,) = (element.get("d") or "" for element in root.iter(f"{SPACE}path"))
     assert path.endswith("Z")
     panel = bars(["a", "b"], {"one": [1.0, 2.0], "two": [3.0, 0.0]}, "million USD")
-    assert [mark.x for mark in panel.marks if isinstance(mark, Box)] == [(0.0, 1.0), (0.0, 2.0), (1.0, 4.0)]
+    assert [mark.x for mark in panel.marks if isinstance(mark, Box)] == [
+        (0.0, 1.0),
+        (0.0, 2.0),
+        (1.0, 4.0),
+    ]
 
 
 def test_swings_of_several_panels_can_share_an_axis() -> None:
@@ -145,8 +163,13 @@ def test_a_scale_without_extent_is_no_error() -> None:
 def test_a_png_has_text_without_the_fonts_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FONTCONFIG_FILE", "/nowhere")
     monkeypatch.setenv("HOME", "/nowhere")
-    with_text, without = (files_of(picture(title=title), ["png"])["png"] for title in ("Wollaston", " "))
-    pixels = [np.asarray(Image.open(io.BytesIO(png)).convert("L"), dtype=float) for png in (with_text, without)]
+    with_text, without = (
+        files_of(picture(title=title), ["png"])["png"] for title in ("Wollaston", " ")
+    )
+    pixels = [
+        np.asarray(Image.open(io.BytesIO(png)).convert("L"), dtype=float)
+        for png in (with_text, without)
+    ]
     assert pixels[0].shape == pixels[1].shape
     assert pixels[0].shape[1] == PNG_WIDTH
     assert (np.abs(pixels[0] - pixels[1]) > 128).sum() > 300
@@ -155,4 +178,6 @@ def test_a_png_has_text_without_the_fonts_of_the_machine(monkeypatch: pytest.Mon
 def test_the_validation_picture_has_every_prediction() -> None:
     checked, _ = shipped_check()
     circles = list(drawn(validation_picture(checked)).iter(f"{SPACE}circle"))
-    assert len(circles) == checked["predicted"].notna().sum() + checked["accelerator"].nunique()  # the legend's dots
+    assert (
+        len(circles) == checked["predicted"].notna().sum() + checked["accelerator"].nunique()
+    )  # the legend's dots

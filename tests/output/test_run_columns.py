@@ -18,7 +18,9 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    scenario = load(ROOT / "scenarios" / "mixed-fleet.yaml", ["horizon_months=2", "clusters.b200-2027=null"])
+    scenario = load(
+        ROOT / "scenarios" / "mixed-fleet.yaml", ["horizon_months=2", "clusters.b200-2027=null"]
+    )
     target = tmp_path_factory.mktemp("run") / "out"
     write_run(simulate(scenario), target)
     return target
@@ -66,7 +68,9 @@ def test_cells_are_of_the_kind_described(folder: Path, table: TableDescription) 
 
 def test_units_are_what_the_names_say() -> None:
     for table in RUN_TABLES:
-        for column in table.columns if table.name != "focus" else ():  # which has names of its standard
+        for column in (
+            table.columns if table.name != "focus" else ()
+        ):  # which has names of its standard
             if column.kind is not ColumnKind.TEXT:
                 assert column.unit == (unit_of(column.name) or "")
             assert column.description.endswith(".")

@@ -40,7 +40,9 @@ def test_a_line_lies_where_its_values_are() -> None:
     points = path_of(drawn(chart()), "line")
     high = 10.0 * 1.05
     assert [x for x, _ in points] == [15, 45, 75]
-    assert [y for _, y in points] == pytest.approx([FULL * (1 - v / high) for v in (0, 5, 10)], abs=0.1)
+    assert [y for _, y in points] == pytest.approx(
+        [FULL * (1 - v / high) for v in (0, 5, 10)], abs=0.1
+    )
 
 
 def test_a_logarithmic_line_puts_equal_ratios_at_equal_distances() -> None:
@@ -57,7 +59,9 @@ def test_a_gap_lifts_the_pen() -> None:
 
 
 def test_layers_lie_on_one_another() -> None:
-    layers = [Series(name=name, points=[(1, 1.0), (2, 3.0)], colour=i) for i, name in enumerate("ab")]
+    layers = [
+        Series(name=name, points=[(1, 1.0), (2, 3.0)], colour=i) for i, name in enumerate("ab")
+    ]
     markup = drawn(chart(series=layers, stacked=True))
     rings = re.findall(r'<path d="([^"]*)Z" class="layer">', markup)
     edges = [[float(y) for y in re.findall(r",([-\d.]+)", ring)] for ring in rings]
@@ -65,14 +69,22 @@ def test_layers_lie_on_one_another() -> None:
 
 
 def test_a_band_lies_around_its_line() -> None:
-    line = Series(name="a", points=[(1, 2.0), (2, 2.0)], bands=[([(1, 1.0), (2, 1.5)], [(1, 3.0), (2, 4.0)])], colour=0)
+    line = Series(
+        name="a",
+        points=[(1, 2.0), (2, 2.0)],
+        bands=[([(1, 1.0), (2, 1.5)], [(1, 3.0), (2, 4.0)])],
+        colour=0,
+    )
     band = [y for _, y in path_of(drawn(chart(series=[line])), "band")]
     (y, *_) = [y for _, y in path_of(drawn(chart(series=[line])), "line")]
     assert min(band) < y < max(band)
 
 
 def test_what_costs_any_amount_leaves_the_chart_before_it_flattens_the_rest() -> None:
-    lines = [Series(name="a", points=[(1, 1e6)], colour=0), Series(name="fleet", points=[(1, 1.0)], colour=-1)]
+    lines = [
+        Series(name="a", points=[(1, 1e6)], colour=0),
+        Series(name="fleet", points=[(1, 1.0)], colour=-1),
+    ]
     markup = drawn(chart(series=lines, logarithmic=True))
     (high,) = re.findall(r'data-high="([^"]+)"', markup)
     assert float(high) == pytest.approx(math.log10(OFF_THE_CHART) + 0.05)
@@ -91,12 +103,16 @@ def test_events_have_a_lane_for_each_kind() -> None:
     assert "&lt;b&gt;came" in markup
 
 
-def test_a_kind_of_event_has_the_same_colour_whatever_lies_above_it_and_a_missed_slo_target_is_red() -> None:
+def test_a_kind_of_event_has_the_same_colour_whatever_lies_above_it_and_a_missed_slo_target_is_red() -> (
+    None
+):
     css = (files("planner.output") / "templates" / "report.css").read_text(encoding="utf-8")
     colour = dict(re.findall(r"\.e-(\w+)[^{]*\{ fill: var\((--\w+)\)", css))
     assert colour["missed"] == "--c6"
     assert colour["delivery"] != colour["missed"] != colour["outage"]
-    assert set(SHOWN_EVENTS.values()) - {"software"} < set(colour)  # retired and software share a rule
+    assert set(SHOWN_EVENTS.values()) - {"software"} < set(
+        colour
+    )  # retired and software share a rule
     broken = [
         Marker(kind="missed", start=1, end=2, label="broken"),
         Marker(kind="delivery", start=3, end=3, label="a"),
@@ -108,7 +124,9 @@ def test_a_kind_of_event_has_the_same_colour_whatever_lies_above_it_and_a_missed
 def test_the_numbers_are_there_as_a_table_too() -> None:
     markup = drawn(chart())
     assert "<caption>T, the numbers</caption>" in markup
-    assert [row for row in ("2026-01", "2026-02", "2026-03") if f'scope="row">{row}<' in markup] == [
+    assert [
+        row for row in ("2026-01", "2026-02", "2026-03") if f'scope="row">{row}<' in markup
+    ] == [
         "2026-01",
         "2026-02",
         "2026-03",

@@ -32,7 +32,13 @@ def test_percent(share: float | None, decimals: int, shown: str) -> None:
 
 @pytest.mark.parametrize(
     ("amount", "shown"),
-    [(95_590_127.26, "$95.6 million"), (999.0, "$999"), (-2.5e9, "−$2.5 billion"), (0.0, "$0"), (None, NOTHING)],
+    [
+        (95_590_127.26, "$95.6 million"),
+        (999.0, "$999"),
+        (-2.5e9, "−$2.5 billion"),
+        (0.0, "$0"),
+        (None, NOTHING),
+    ],
 )
 def test_dollars(amount: float | None, shown: str) -> None:
     assert dollars(amount) == shown
@@ -40,7 +46,14 @@ def test_dollars(amount: float | None, shown: str) -> None:
 
 @pytest.mark.parametrize(
     ("amount", "shown"),
-    [(0.130880, "$0.131"), (9.378, "$9.38"), (0.054046, "$0.0540"), (1234.5, "$1,234"), (0.0, "$0"), (None, NOTHING)],
+    [
+        (0.130880, "$0.131"),
+        (9.378, "$9.38"),
+        (0.054046, "$0.0540"),
+        (1234.5, "$1,234"),
+        (0.0, "$0"),
+        (None, NOTHING),
+    ],
 )
 def test_unit_price(amount: float | None, shown: str) -> None:
     assert unit_price(amount) == shown
@@ -85,7 +98,8 @@ def test_a_figure_is_read_as_its_name_says(number: float | None, name: str, show
 
 
 @pytest.mark.parametrize(
-    ("cell", "shown"), [("31000.04", "31,000"), ("0.825115", "0.8251"), ("fp8", "fp8"), ("inf", "inf")]
+    ("cell", "shown"),
+    [("31000.04", "31,000"), ("0.825115", "0.8251"), ("fp8", "fp8"), ("inf", "inf")],
 )
 def test_a_figure_in_full_is_shown_in_short(cell: str, shown: str) -> None:
     assert figure(cell) == shown

@@ -60,7 +60,13 @@ def test_a_table_is_a_sheet_with_a_chart_and_its_text_is_never_run() -> None:
 
 
 def test_a_formula_is_stored_with_its_value_and_a_cell_to_type_into_is_yellow_and_bounded() -> None:
-    rows = [(Cell(2.0, limits=(0.0, 5.0)), Cell(4.0, "'Live'!$A$2*2", "usd"), Cell(float("nan"), 'IF(1=1,"",0)'))]
+    rows = [
+        (
+            Cell(2.0, limits=(0.0, 5.0)),
+            Cell(4.0, "'Live'!$A$2*2", "usd"),
+            Cell(float("nan"), 'IF(1=1,"",0)'),
+        )
+    ]
     chart = SheetChart(title="Twice", columns=("twice_usd",))
     page = Page(headings=("typed", "twice_usd", "none"), rows=rows, charts=(chart,))
     written = write_tables("live", date(2026, 1, 1), {"Live": page}, charts_on="Live")
@@ -73,7 +79,9 @@ def test_a_formula_is_stored_with_its_value_and_a_cell_to_type_into_is_yellow_an
 
 
 def test_a_long_table_is_cut_and_says_so() -> None:
-    cut = Page.of({"time": [str(number) for number in range(12)], "lost": [float("nan")] * 12}, most=5)
+    cut = Page.of(
+        {"time": [str(number) for number in range(12)], "lost": [float("nan")] * 12}, most=5
+    )
     assert len(cut.rows) == 6
     assert cut.rows[0] == ("0", None)
     assert cut.rows[-1] == ("and 7 more in the CSV file", None)

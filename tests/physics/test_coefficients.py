@@ -31,7 +31,9 @@ def test_deviations_multiply() -> None:
         engine_log_deviation={"vllm": {"compute": np.log(3.0)}},
         vendor_log_deviation={"amd": {"compute": np.log(5.0)}},
     )
-    found = calibration.coefficients(["vllm", "vllm", "other", "other"], ["amd", "nvidia", "amd", "nvidia"])
+    found = calibration.coefficients(
+        ["vllm", "vllm", "other", "other"], ["amd", "nvidia", "amd", "nvidia"]
+    )
     assert found["compute"] == pytest.approx([30, 6, 10, 2])
     assert found["kv_stream"] == pytest.approx([2, 2, 2, 2])
 
@@ -55,7 +57,12 @@ def _calibration() -> Calibration:
         common=prior.common,
         engine_log_deviation={},
         vendor_log_deviation={},
-        group_log_effect={seen.model: 0.1, seen.part: 0.02, seen.campaign: -0.05, SEEN_LAYOUT.layout: 0.03},
+        group_log_effect={
+            seen.model: 0.1,
+            seen.part: 0.02,
+            seen.campaign: -0.05,
+            SEEN_LAYOUT.layout: 0.03,
+        },
         spread={"dense": SPREAD},
     )
 
@@ -78,7 +85,14 @@ def test_effects_add_and_unmeasured_groups_add_nothing() -> None:
         ("llama", "H200", "vllm", "fp4", 0.03**2 + 0.04**2, "extrapolating, ±8%"),
         ("llama", "B200", "vllm", "fp8", 0.03**2 + 0.04**2 + 0.05**2, "extrapolating, ±12%"),
         ("qwen", "H200", "vllm", "fp8", 0.03**2 + 0.04**2 + 0.12**2, "extrapolating, ±22%"),
-        ("llama", "H200", "sglang", "fp8", 0.03**2 + 0.04**2 + 0.05**2 + 0.12**2, "extrapolating, ±23%"),
+        (
+            "llama",
+            "H200",
+            "sglang",
+            "fp8",
+            0.03**2 + 0.04**2 + 0.05**2 + 0.12**2,
+            "extrapolating, ±23%",
+        ),
     ],
 )
 def test_doubt_grows_with_the_distance_from_measurements(
@@ -97,11 +111,17 @@ def test_doubt_grows_with_the_distance_from_measurements(
     [
         ("H200", "8 in 1", 0.03**2),
         ("H200", "4 in 1", 0.03**2 + 0.035**2),
-        ("B200", "4 in 1", 0.03**2 + 0.04**2 + 0.05**2),  # of a pair without rows no layout has any: told once
+        (
+            "B200",
+            "4 in 1",
+            0.03**2 + 0.04**2 + 0.05**2,
+        ),  # of a pair without rows no layout has any: told once
     ],
 )
 def test_a_layout_without_rows_is_doubted_more(part: str, layout: str, variance: float) -> None:
-    doubt = _calibration().doubt(groups_of("llama", part, "vllm", "fp8", layout=layout), is_mixture=False)
+    doubt = _calibration().doubt(
+        groups_of("llama", part, "vllm", "fp8", layout=layout), is_mixture=False
+    )
     assert doubt is not None
     assert doubt.sigma == pytest.approx(np.sqrt(variance))
 
@@ -120,14 +140,18 @@ def test_the_interval_is_that_of_the_lognormal() -> None:
     assert np.quantile(drawn, [0.05, 0.95]) == pytest.approx([low, high], rel=0.01)
 
 
-NEW = {"traits": ("fp8", "latent attention", "fp8 on parts without four-bit arithmetic", "vllm"), "vendor": "amd"}
+NEW = {
+    "traits": ("fp8", "latent attention", "fp8 on parts without four-bit arithmetic", "vllm"),
+    "vendor": "amd",
+}
 
 
 def test_a_model_that_a_vendors_engine_never_ran_may_be_slower_and_not_faster() -> None:
     """A stack on which new models begin at 0.4 of full speed: the slow end alone moves, until it is measured."""
     mixture = dataclasses.replace(_calibration(), spread={"mixture-of-experts": SPREAD})
     groups = groups_of("kimi", "MI325X", "vllm", "fp8", **NEW)  # type: ignore[arg-type]
-    plain, doubt = mixture.doubt(groups, True, "amd"), mixture.doubt(groups, True, "amd", new_model_speed=0.4)
+    plain = mixture.doubt(groups, True, "amd")
+    doubt = mixture.doubt(groups, True, "amd", new_model_speed=0.4)
     assert plain is not None
     assert doubt is not None
     assert doubt.interval(1.0)[1] == pytest.approx(plain.interval(1.0)[1])

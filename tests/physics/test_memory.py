@@ -21,7 +21,18 @@ from planner.physics.model_on_part import (
     weight_bytes,
 )
 from planner.units import GIB
-from tests.physics.cases import B200, DEEPSEEK, FORMATS, GPT_OSS, H200, LLAMA_8B, LLAMA_70B, LLAMA_405B, MI300X, MIXTRAL
+from tests.physics.cases import (
+    B200,
+    DEEPSEEK,
+    FORMATS,
+    GPT_OSS,
+    H200,
+    LLAMA_8B,
+    LLAMA_70B,
+    LLAMA_405B,
+    MI300X,
+    MIXTRAL,
+)
 
 H100 = dataclasses.replace(H200, name="H100", hbm_bytes=80 * GIB)
 
@@ -31,7 +42,9 @@ H100 = dataclasses.replace(H200, name="H100", hbm_bytes=80 * GIB)
     # "70B FP16 = 140 GB: 1 MI300X, 2 H100" (source articles); 141 GB do not fit one H200.
     [(MI300X, "bf16", 1), (H100, "bf16", 2), (H200, "bf16", 2), (H200, "fp8", 1)],
 )
-def test_smallest_replica_of_llama_70b(part: AcceleratorSpec, precision: str, accelerators: int) -> None:
+def test_smallest_replica_of_llama_70b(
+    part: AcceleratorSpec, precision: str, accelerators: int
+) -> None:
     assert smallest_fit(part, LLAMA_70B, precision, 8192).accelerators == accelerators
 
 
@@ -72,7 +85,9 @@ def test_latent_cache_is_copied_on_every_rank() -> None:
 def test_streamed_bytes_leave_out_embedding_and_experts() -> None:
     everything = weight_bytes(FORMATS, LLAMA_8B, "bf16")
     assert everything - streamed_shared_bytes(FORMATS, LLAMA_8B, "bf16") == 2 * 128256 * 4096
-    assert streamed_shared_bytes(FORMATS, GPT_OSS, "fp4") < 0.1 * weight_bytes(FORMATS, GPT_OSS, "fp4")
+    assert streamed_shared_bytes(FORMATS, GPT_OSS, "fp4") < 0.1 * weight_bytes(
+        FORMATS, GPT_OSS, "fp4"
+    )
 
 
 def test_gpt_oss_weighs_what_is_published() -> None:

@@ -29,7 +29,8 @@ def replica() -> StepTimes:
 
 def steps_ms(rows: pd.DataFrame) -> Floats:
     """What the request simulation takes for each measured step."""
-    times, said = replica(), []
+    times = replica()
+    said = []
     names = ["decode_sequences", "decode_context_tokens", "chunk_tokens", "chunk_prefix_tokens"]
     for sequences, context, tokens, start in rows[names].to_numpy(dtype=float).tolist():
         # A chunk of a prompt as long as it then is: attention by the tokens before it.
@@ -57,6 +58,10 @@ def test_a_prompt_beside_replies_costs_at_least_nothing_and_at_most_its_arithmet
     compute_s = np.geomspace(1e-4, 1.0, 50)
     added_s = beside_s(stream_s, compute_s)
     assert np.all((added_s > 0.0) & (added_s < compute_s))
-    assert np.all(np.diff(added_s / compute_s) > 0.0)  # the more arithmetic, the less of it is hidden
-    assert added_s[-1] == pytest.approx(compute_s[-1] - stream_s, rel=1e-3)  # and in the end the stream is
+    assert np.all(
+        np.diff(added_s / compute_s) > 0.0
+    )  # the more arithmetic, the less of it is hidden
+    assert added_s[-1] == pytest.approx(
+        compute_s[-1] - stream_s, rel=1e-3
+    )  # and in the end the stream is
     assert float(beside_s(0.3, 0.4)) == pytest.approx((0.3**4 + 0.4**4) ** 0.25 - 0.3)

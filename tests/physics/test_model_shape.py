@@ -26,7 +26,9 @@ def _total_parameters(shape: ModelShape) -> float:
         (GPT_OSS, 116.8, 0.005),
     ],
 )
-def test_parameters_match_the_model_card(shape: ModelShape, published_billions: float, tolerance: float) -> None:
+def test_parameters_match_the_model_card(
+    shape: ModelShape, published_billions: float, tolerance: float
+) -> None:
     assert _total_parameters(shape) / 1e9 == pytest.approx(published_billions, rel=tolerance)
 
 
@@ -34,16 +36,22 @@ def test_parameters_match_the_model_card(shape: ModelShape, published_billions: 
     ("shape", "published_billions", "tolerance"),
     [(MIXTRAL, 12.9, 0.02), (DEEPSEEK, 37.0, 0.02), (GPT_OSS, 5.1, 0.02), (LLAMA_70B, 69.5, 0.01)],
 )
-def test_active_parameters_match_the_model_card(shape: ModelShape, published_billions: float, tolerance: float) -> None:
+def test_active_parameters_match_the_model_card(
+    shape: ModelShape, published_billions: float, tolerance: float
+) -> None:
     assert shape.active_parameters / 1e9 == pytest.approx(published_billions, rel=tolerance)
 
 
 def test_grouped_queries_cache_two_vectors_per_head() -> None:
-    assert LLAMA_70B.kv_bytes_per_token(2.0) == 80 * 2 * 8 * 128 * 2  # 327,680 bytes: the usual figure for 70B
+    assert (
+        LLAMA_70B.kv_bytes_per_token(2.0) == 80 * 2 * 8 * 128 * 2
+    )  # 327,680 bytes: the usual figure for 70B
 
 
 def test_latent_attention_caches_one_vector() -> None:
-    assert DEEPSEEK.kv_bytes_per_token(2.0) == 61 * (512 + 64) * 2  # 70 kB (DeepSeek-V3 report, table 1)
+    assert (
+        DEEPSEEK.kv_bytes_per_token(2.0) == 61 * (512 + 64) * 2
+    )  # 70 kB (DeepSeek-V3 report, table 1)
 
 
 def test_queries_and_output_of_low_rank_over_stored_keys() -> None:

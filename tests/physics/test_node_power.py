@@ -20,8 +20,10 @@ from planner.physics.power import (
 
 H200 = BoardRating(tdp_w=700.0, idle_w=110.0)
 B200 = BoardRating(tdp_w=1000.0, idle_w=140.0)
-H200_BANDWIDTH, H200_RATE = 4.8e12, 1979e12
-B200_BANDWIDTH, B200_RATE = 8.0e12, 9000e12
+H200_BANDWIDTH = 4.8e12
+H200_RATE = 1979e12
+B200_BANDWIDTH = 8.0e12
+B200_RATE = 9000e12
 NODE = NodeRating(board=H200)
 
 
@@ -83,7 +85,9 @@ def test_half_the_load_costs_far_more_than_half_the_power(node_power: NodePower)
     share=st.floats(0.0, 0.8),
     per_sequence_s=st.floats(1e-6, 3e-4),
 )
-def test_power_is_concave_and_within_the_board(batch: float, share: float, per_sequence_s: float) -> None:
+def test_power_is_concave_and_within_the_board(
+    batch: float, share: float, per_sequence_s: float
+) -> None:
     mix = _mix(batch=batch, prefill_time_fraction=share, step_per_sequence_s=per_sequence_s)
     power_w = board_power_at_load_w(H200, mix, np.linspace(0.0, 1.0, 201))
     chord = power_w[0] + (power_w[-1] - power_w[0]) * np.linspace(0.0, 1.0, 201)
@@ -140,7 +144,9 @@ def test_the_table_agrees_with_the_formula(node_power: NodePower) -> None:
 
 def test_loads_outside_zero_to_one_are_clipped(node_power: NodePower) -> None:
     kw = node_power.node_kw(np.array([-1.0, 0.0, 1.0, 7.0]))
-    np.testing.assert_allclose(kw, [node_power.idle_kw, node_power.idle_kw, node_power.full_kw, node_power.full_kw])
+    np.testing.assert_allclose(
+        kw, [node_power.idle_kw, node_power.idle_kw, node_power.full_kw, node_power.full_kw]
+    )
 
 
 def test_hours_by_clusters_keep_their_shape(node_power: NodePower) -> None:

@@ -16,7 +16,16 @@ from planner.physics.replica import (
     at_saturation,
     price_replicas,
 )
-from tests.physics.cases import B200, DEEPSEEK, GPT_OSS, H200, LLAMA_8B, LLAMA_70B, LLAMA_405B, MIXTRAL
+from tests.physics.cases import (
+    B200,
+    DEEPSEEK,
+    GPT_OSS,
+    H200,
+    LLAMA_8B,
+    LLAMA_70B,
+    LLAMA_405B,
+    MIXTRAL,
+)
 
 SPECS = [
     ReplicaSpec(part=H200, shape=LLAMA_70B, precision="fp8", accelerators=1, engine="vllm"),
@@ -30,13 +39,17 @@ lengths = st.floats(16, 32_000)
 replica_index = st.integers(0, len(SPECS) - 1)
 
 
-def _at(concurrency: float, replica: int = 0, replicas: Replicas = REPLICAS, **traffic: float) -> OperatingPoint:
+def _at(
+    concurrency: float, replica: int = 0, replicas: Replicas = REPLICAS, **traffic: float
+) -> OperatingPoint:
     asked = Traffic(**{"input_tokens": 1024.0, "output_tokens": 512.0, **traffic})
     return at_concurrency(replicas, np.array([replica]), asked, np.array([concurrency]))
 
 
 def _context(spec: ReplicaSpec, prompt: float, output: float, output_cv: float) -> float:
-    tokens = prompt + output / 2 * (1 + output_cv**2)  # of a token of a reply: those of long replies are more
+    tokens = prompt + output / 2 * (
+        1 + output_cv**2
+    )  # of a token of a reply: those of long replies are more
     windowed = spec.shape.sliding_layers_fraction
     return tokens - windowed * max(tokens - spec.shape.sliding_window_tokens, 0)
 
@@ -54,9 +67,19 @@ spreads = st.floats(0.0, 2.5)
     cached=st.floats(0.0, 0.9),
 )
 def test_the_step_is_the_sum_written_in_the_documentation(
-    replica: int, concurrency: float, prompt: float, output: float, spread: tuple[float, float], cached: float
+    replica: int,
+    concurrency: float,
+    prompt: float,
+    output: float,
+    spread: tuple[float, float],
+    cached: float,
 ) -> None:
-    stated = {"input_tokens": prompt, "output_tokens": output, "input_cv": spread[0], "output_cv": spread[1]}
+    stated = {
+        "input_tokens": prompt,
+        "output_tokens": output,
+        "input_cv": spread[0],
+        "output_cv": spread[1],
+    }
     point = _at(concurrency, replica, REPLICAS, **stated, cached_fraction=cached)
     batch = point.running_sequences[0]
     column = {name: figures[replica] for name, figures in REPLICAS.items()}
@@ -82,8 +105,12 @@ def test_the_step_is_the_sum_written_in_the_documentation(
     output=lengths,
     burst=st.sampled_from([0.0, 1.0]),
 )
-def test_little_s_law_holds(replica: int, concurrency: float, prompt: float, output: float, burst: float) -> None:
-    point = _at(concurrency, replica, input_tokens=prompt, output_tokens=output, burst_fraction=burst)
+def test_little_s_law_holds(
+    replica: int, concurrency: float, prompt: float, output: float, burst: float
+) -> None:
+    point = _at(
+        concurrency, replica, input_tokens=prompt, output_tokens=output, burst_fraction=burst
+    )
     if not point.fits[0]:
         return
     in_system = point.requests_per_s[0] * (point.ttft_s[0] + output * point.tpot_s[0])
@@ -94,18 +121,29 @@ def test_little_s_law_holds(replica: int, concurrency: float, prompt: float, out
 
 @settings(deadline=None)
 @given(replica=replica_index, concurrency=st.floats(1, 500), prompt=lengths, output=lengths)
-def test_more_load_is_slower_and_serves_more(replica: int, concurrency: float, prompt: float, output: float) -> None:
+def test_more_load_is_slower_and_serves_more(
+    replica: int, concurrency: float, prompt: float, output: float
+) -> None:
     light = _at(concurrency, replica, input_tokens=prompt, output_tokens=output)
     heavy = _at(1.5 * concurrency, replica, input_tokens=prompt, output_tokens=output)
     if light.fits[0]:
         assert heavy.tpot_s[0] >= light.tpot_s[0] * (1 - 1e-9)
         assert heavy.ttft_s[0] >= light.ttft_s[0] * (1 - 1e-9)
-        assert heavy.output_tokens_per_s_per_accelerator[0] >= light.output_tokens_per_s_per_accelerator[0] * (1 - 1e-9)
+        assert heavy.output_tokens_per_s_per_accelerator[
+            0
+        ] >= light.output_tokens_per_s_per_accelerator[0] * (1 - 1e-9)
 
 
 @settings(deadline=None)
-@given(replica=replica_index, prompt=st.floats(16, 8000), output=st.floats(16, 4000), tpot=st.floats(0.005, 0.2))
-def test_an_objective_is_met_and_not_undershot(replica: int, prompt: float, output: float, tpot: float) -> None:
+@given(
+    replica=replica_index,
+    prompt=st.floats(16, 8000),
+    output=st.floats(16, 4000),
+    tpot=st.floats(0.005, 0.2),
+)
+def test_an_objective_is_met_and_not_undershot(
+    replica: int, prompt: float, output: float, tpot: float
+) -> None:
     traffic = Traffic(input_tokens=prompt, output_tokens=output)
     point = at_objective(REPLICAS, np.array([replica]), traffic, 5.0, tpot)
     alone = at_objective(REPLICAS, np.array([replica]), traffic, np.inf, np.inf)
@@ -117,7 +155,9 @@ def test_an_objective_is_met_and_not_undershot(replica: int, prompt: float, outp
     assert point.tpot_s[0] <= tpot * (1 + 1e-6)
     assert point.ttft_s[0] <= 5.0 * (1 + 1e-6)
     reached = max(point.tpot_s[0] / tpot, point.ttft_s[0] / 5.0)
-    assert reached > 0.998 or point.running_sequences[0] == pytest.approx(alone.running_sequences[0])
+    assert reached > 0.998 or point.running_sequences[0] == pytest.approx(
+        alone.running_sequences[0]
+    )
 
 
 def test_objective_and_concurrency_agree() -> None:
@@ -134,7 +174,9 @@ def test_saturation_is_the_end_of_concurrency() -> None:
     index = np.arange(len(SPECS))
     full = at_saturation(REPLICAS, index, traffic)
     crowded = at_concurrency(REPLICAS, index, traffic, 1e6)
-    assert crowded.output_tokens_per_s_per_accelerator == pytest.approx(full.output_tokens_per_s_per_accelerator)
+    assert crowded.output_tokens_per_s_per_accelerator == pytest.approx(
+        full.output_tokens_per_s_per_accelerator
+    )
     assert np.all(np.isinf(full.ttft_s))
     assert np.all(full.running_sequences <= MAX_SEQUENCES)
 
@@ -153,18 +195,26 @@ def test_a_cached_prefix_saves_prefill_but_not_memory() -> None:
     cold = _at(16, input_tokens=20_000, output_tokens=200)
     warm = _at(16, input_tokens=20_000, output_tokens=200, cached_fraction=0.96)
     assert warm.tpot_s[0] < 0.5 * cold.tpot_s[0]
-    full_cold = at_saturation(REPLICAS, np.array([0]), Traffic(input_tokens=20_000.0, output_tokens=200.0))
+    full_cold = at_saturation(
+        REPLICAS, np.array([0]), Traffic(input_tokens=20_000.0, output_tokens=200.0)
+    )
     full_warm = at_saturation(
-        REPLICAS, np.array([0]), Traffic(input_tokens=20_000.0, output_tokens=200.0, cached_fraction=0.96)
+        REPLICAS,
+        np.array([0]),
+        Traffic(input_tokens=20_000.0, output_tokens=200.0, cached_fraction=0.96),
     )
     assert full_warm.running_sequences[0] == full_cold.running_sequences[0]
-    assert full_warm.output_tokens_per_s_per_accelerator[0] > 3 * full_cold.output_tokens_per_s_per_accelerator[0]
+    assert (
+        full_warm.output_tokens_per_s_per_accelerator[0]
+        > 3 * full_cold.output_tokens_per_s_per_accelerator[0]
+    )
 
 
 def test_a_fully_cached_prompt_costs_no_prefill() -> None:
     """All but the prompt's own cache, which is read as before: the step of a batch that has nothing to prefill."""
     point = _at(8, cached_fraction=1.0)
-    batch, replica = point.running_sequences[0], 0
+    batch = point.running_sequences[0]
+    replica = 0
     context = 1024 + 0.5 * 512
     step_s = REPLICAS["fixed_s"][replica] + batch * (
         REPLICAS["sequence_s"][replica] + REPLICAS["kv_s_per_token"][replica] * context
@@ -180,12 +230,15 @@ def test_spread_of_lengths_costs() -> None:
 
 def test_a_model_that_does_not_fit_serves_nothing() -> None:
     replicas = price_replicas(
-        [ReplicaSpec(part=H200, shape=LLAMA_405B, precision="fp8", accelerators=1)], prior_calibration()
+        [ReplicaSpec(part=H200, shape=LLAMA_405B, precision="fp8", accelerators=1)],
+        prior_calibration(),
     )
     for point in (
         _at(4, replicas=replicas),
         at_saturation(replicas, np.array([0]), Traffic(input_tokens=10.0, output_tokens=10.0)),
-        at_objective(replicas, np.array([0]), Traffic(input_tokens=10.0, output_tokens=10.0), 1.0, 1.0),
+        at_objective(
+            replicas, np.array([0]), Traffic(input_tokens=10.0, output_tokens=10.0), 1.0, 1.0
+        ),
     ):
         assert not point.fits[0]
         assert point.output_tokens_per_s_per_accelerator[0] == 0
@@ -196,14 +249,19 @@ def test_cases_do_not_influence_each_other() -> None:
     generator = np.random.default_rng(7)
     size = 20_000  # more than one chunk
     index = generator.integers(0, len(SPECS), size)
-    traffic = Traffic(input_tokens=generator.uniform(50, 9000, size), output_tokens=generator.uniform(50, 2000, size))
+    traffic = Traffic(
+        input_tokens=generator.uniform(50, 9000, size),
+        output_tokens=generator.uniform(50, 2000, size),
+    )
     concurrency = generator.uniform(1, 500, size)
     together = at_concurrency(REPLICAS, index, traffic, concurrency)
     order = generator.permutation(size)
     shuffled = at_concurrency(
         REPLICAS,
         index[order],
-        Traffic(input_tokens=traffic.input_tokens[order], output_tokens=traffic.output_tokens[order]),
+        Traffic(
+            input_tokens=traffic.input_tokens[order], output_tokens=traffic.output_tokens[order]
+        ),
         concurrency[order],
     )
     assert np.array_equal(together.tpot_s[order], shuffled.tpot_s)
@@ -215,18 +273,32 @@ def test_one_target_and_one_traffic_are_those_of_all_cases() -> None:
     point = at_concurrency(REPLICAS, every, Traffic(input_tokens=1000.0, output_tokens=500.0), 8.0)
     assert point.tpot_s.shape == point.concurrency.shape == (len(SPECS),)
     assert point.fits.all()
-    lengths = Traffic(input_tokens=np.full(every.size, 1000.0), output_tokens=np.full(every.size, 500.0))
-    assert np.array_equal(at_concurrency(REPLICAS, every, lengths, np.full(every.size, 8.0)).ttft_s, point.ttft_s)
+    lengths = Traffic(
+        input_tokens=np.full(every.size, 1000.0), output_tokens=np.full(every.size, 500.0)
+    )
+    assert np.array_equal(
+        at_concurrency(REPLICAS, every, lengths, np.full(every.size, 8.0)).ttft_s, point.ttft_s
+    )
 
 
 def test_doubling_every_rate_halves_every_time() -> None:
     prior = prior_calibration()
     seconds = {name: number * 2 for name, number in prior.common.items()}
-    for name in ("fp4_weight", "emulated_fp4", "expert_imbalance", "fp4_compute", "moe_compute", "latent_kv", "draft"):
+    for name in (
+        "fp4_weight",
+        "emulated_fp4",
+        "expert_imbalance",
+        "fp4_compute",
+        "moe_compute",
+        "latent_kv",
+        "draft",
+    ):
         seconds[name] = prior.common[name]  # factors on the others
     for name in ("ttft_prefill", "ttft_burst", "ttft_burst_steps", "ttft_arrival_steps"):
         seconds[name] = prior.common[name]  # counts
-    slow = price_replicas(SPECS, Calibration(common=seconds, engine_log_deviation={}, vendor_log_deviation={}))
+    slow = price_replicas(
+        SPECS, Calibration(common=seconds, engine_log_deviation={}, vendor_log_deviation={})
+    )
     index = np.arange(len(SPECS))
     traffic = Traffic(input_tokens=1000.0, output_tokens=500.0)
     fast_point, slow_point = (at_concurrency(r, index, traffic, 64.0) for r in (REPLICAS, slow))

@@ -26,13 +26,21 @@ activities = st.tuples(st.floats(0.0, 0.9), st.floats(0.001, 0.8))
     ("activity", "measured_w"),
     [(DECODE_1, 501.6), (DECODE_32, 672.1), (DECODE_128, 709.5), (PREFILL, 713.5)],
 )
-def test_an_h200_draws_what_was_measured_within_seven_percent(activity: tuple[float, float], measured_w: float) -> None:
+def test_an_h200_draws_what_was_measured_within_seven_percent(
+    activity: tuple[float, float], measured_w: float
+) -> None:
     assert float(board_power_w(H200, *activity)) == pytest.approx(measured_w, rel=0.07)
 
 
-@pytest.mark.parametrize(("activity", "measured_mhz"), [(DECODE_1, 1980), (DECODE_32, 1980), ((0.783, 0.303), 1500)])
-def test_clocks_fall_where_they_were_seen_to_fall(activity: tuple[float, float], measured_mhz: float) -> None:
-    assert float(throttled_clock_fraction(*activity)) * 1980 == pytest.approx(measured_mhz, rel=0.05)
+@pytest.mark.parametrize(
+    ("activity", "measured_mhz"), [(DECODE_1, 1980), (DECODE_32, 1980), ((0.783, 0.303), 1500)]
+)
+def test_clocks_fall_where_they_were_seen_to_fall(
+    activity: tuple[float, float], measured_mhz: float
+) -> None:
+    assert float(throttled_clock_fraction(*activity)) * 1980 == pytest.approx(
+        measured_mhz, rel=0.05
+    )
 
 
 def test_power_is_not_utilisation_times_tdp() -> None:
@@ -42,7 +50,9 @@ def test_power_is_not_utilisation_times_tdp() -> None:
 
 def test_the_formula_against_a_closed_form_at_two_points() -> None:
     assert float(power_fraction(0.0, 0.0)) == pytest.approx(FITTED.active)
-    assert float(power_fraction(1.0, 1.0)) == pytest.approx(FITTED.memory + FITTED.active + FITTED.compute)
+    assert float(power_fraction(1.0, 1.0)) == pytest.approx(
+        FITTED.memory + FITTED.active + FITTED.compute
+    )
     half = float(power_fraction(1.0, 0.0, 0.5))
     assert half == pytest.approx(FITTED.memory + FITTED.active * 0.5**FITTED.clock_exponent)
 
@@ -59,13 +69,18 @@ def test_a_board_draws_no_more_than_its_limit() -> None:
 
 
 def test_work_that_only_streams_or_only_multiplies() -> None:
-    np.testing.assert_allclose(clock_bound_fraction([0.5, 0.0, 0.0], [0.0, 0.5, 0.0]), [0.0, 1.0, 0.0])
+    np.testing.assert_allclose(
+        clock_bound_fraction([0.5, 0.0, 0.0], [0.0, 0.5, 0.0]), [0.0, 1.0, 0.0]
+    )
 
 
 def test_a_cap_costs_boards_at_their_limit_and_spares_those_below() -> None:
     # Measured at 600 of 700 W: 4% (decode, batch 64) to 7% (prefill, decode at 128).
     cap = 600.0 / 700.0
-    lost = {name: 1.0 - float(throughput_fraction_at_cap(*activity, cap)) for name, activity in _by_name().items()}
+    lost = {
+        name: 1.0 - float(throughput_fraction_at_cap(*activity, cap))
+        for name, activity in _by_name().items()
+    }
     assert 0.04 <= lost["prefill"] <= 0.07
     assert lost["prefill"] == pytest.approx(lost["decode 128"])
     assert lost["decode 1"] == pytest.approx(0.0, abs=1e-9)
@@ -73,7 +88,12 @@ def test_a_cap_costs_boards_at_their_limit_and_spares_those_below() -> None:
 
 
 def _by_name() -> dict[str, tuple[float, float]]:
-    return {"prefill": PREFILL, "decode 128": DECODE_128, "decode 32": DECODE_32, "decode 1": DECODE_1}
+    return {
+        "prefill": PREFILL,
+        "decode 128": DECODE_128,
+        "decode 32": DECODE_32,
+        "decode 1": DECODE_1,
+    }
 
 
 def test_a_cap_that_cannot_be_kept_gives_nothing() -> None:
@@ -81,7 +101,9 @@ def test_a_cap_that_cannot_be_kept_gives_nothing() -> None:
 
 
 @given(activities, st.floats(0.3, 1.0), st.floats(0.3, 1.0))
-def test_a_lower_cap_never_gives_more(activity: tuple[float, float], one: float, other: float) -> None:
+def test_a_lower_cap_never_gives_more(
+    activity: tuple[float, float], one: float, other: float
+) -> None:
     low, high = sorted((one, other))
     slo_met_low, slo_met_high = throughput_fraction_at_cap(*activity, np.array([low, high]))
     assert 0.0 <= slo_met_low <= slo_met_high + 1e-9 <= 1.0 + 2e-9
@@ -93,7 +115,9 @@ def test_no_cap_costs_nothing(activity: tuple[float, float]) -> None:
 
 
 @given(activities, st.floats(0.3, 1.0))
-def test_under_a_cap_the_board_draws_no_more_than_the_cap(activity: tuple[float, float], cap: float) -> None:
+def test_under_a_cap_the_board_draws_no_more_than_the_cap(
+    activity: tuple[float, float], cap: float
+) -> None:
     clock = float(throttled_clock_fraction(*activity, cap))
     bound = float(clock_bound_fraction(*activity))
     stretch = 1.0 - bound + bound / clock
@@ -108,6 +132,7 @@ def test_more_activity_never_draws_less(memory: float, compute: float, more: flo
 
 
 def test_arrays_broadcast() -> None:
-    memory, compute = np.linspace(0.0, 0.8, 5)[:, None], np.linspace(0.0, 0.6, 7)[None, :]
+    memory = np.linspace(0.0, 0.8, 5)[:, None]
+    compute = np.linspace(0.0, 0.6, 7)[None, :]
     assert board_power_w(H200, memory, compute).shape == (5, 7)
     assert throughput_fraction_at_cap(memory, compute, 0.8).shape == (5, 7)

@@ -18,7 +18,9 @@ RATES = {"bf16": 989e12, "fp8": 1979e12}
 RATING = BoardRating(tdp_w=700.0, idle_w=123.0)
 
 
-def _work(shape: StackShape, phase: str, precision: str, sequences: int, tokens: int) -> tuple[float, float]:
+def _work(
+    shape: StackShape, phase: str, precision: str, sequences: int, tokens: int
+) -> tuple[float, float]:
     """Return bytes and operations of a step, counted as for the fitted rows.
 
     Decode reads weights and KV cache; prefill reads the layers' weights and passes each token's hidden state eight
@@ -45,15 +47,23 @@ def _activities(row: ProbeRow) -> tuple[float, float, float, float]:
     step_s = row.step_ms / 1e3
     precision = (row.precision or "bf16").partition("_")[0]
     if row.model is not None:
-        sequences, tokens = row.batch or row.sequences or 0, row.context_tokens or row.sequence_tokens or 0
+        sequences = row.batch or row.sequences or 0
+        tokens = row.context_tokens or row.sequence_tokens or 0
         moved, work = _work(SHAPES[row.model], row.phase, precision, sequences, tokens)
     elif row.phase == "gemm":
         operand_bytes = 1 if precision == "fp8" else 2
         size = row.batch or 0
-        moved, work = (2.0 * operand_bytes + 2.0) * size**2, 2.0 * size**3
+        moved = (2.0 * operand_bytes + 2.0) * size**2
+        work = 2.0 * size**3
     else:
-        moved, work = (row.bandwidth_gb_per_s or 0.0) * 1e9 * step_s, 0.0
-    return moved / step_s / BANDWIDTH, work / step_s / RATES[precision], row.sm_clock_mhz / 1980.0, row.board_power_w
+        moved = (row.bandwidth_gb_per_s or 0.0) * 1e9 * step_s
+        work = 0.0
+    return (
+        moved / step_s / BANDWIDTH,
+        work / step_s / RATES[precision],
+        row.sm_clock_mhz / 1980.0,
+        row.board_power_w,
+    )
 
 
 def _table(phases: tuple[str, ...]) -> np.ndarray:
@@ -72,7 +82,9 @@ def test_work_is_counted_as_in_the_fitted_table() -> None:
         point = int(line["batch"]), int(line["context_tokens"])
         moved, work = _work(SHAPES[line["workload"]], line["scenario"], precision, *point)
         expected = float(line["memory_fraction"]) / float(line["compute_fraction"])
-        assert (moved / BANDWIDTH) / (work / RATES[precision]) == pytest.approx(expected, rel=0.02), line
+        assert (moved / BANDWIDTH) / (work / RATES[precision]) == pytest.approx(
+            expected, rel=0.02
+        ), line
 
 
 def test_steps_not_fitted_are_right_to_five_percent_in_the_mean_and_twelve_at_worst() -> None:
@@ -110,9 +122,15 @@ def test_boards_of_amd_that_serve_are_right_to_twelve_percent() -> None:
     Prefill was stated by its peaks, so its mean lies below them; at the H200's share of the dense rate the board would
     be at its limit, 12% above the peaks.
     """
-    rows = [row for row in read_power_measurements(CATALOG / "power_measurements.csv") if row.record == "serving"]
+    rows = [
+        row
+        for row in read_power_measurements(CATALOG / "power_measurements.csv")
+        if row.record == "serving"
+    ]
     error = {
-        (r.accelerator, r.scenario, r.grade): serving_board_w(r, shipped_calibration()) / r.numbers["board_load_w"] - 1
+        (r.accelerator, r.scenario, r.grade): serving_board_w(r, shipped_calibration())
+        / r.numbers["board_load_w"]
+        - 1
         for r in rows
     }
     # The same MI325X run lies between its mean under load (B) and that over a window with idle edges (C).

@@ -2,7 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from planner.physics.model_on_part import canonical_precision, compute_flops_per_s, refusal, shared_weight_bytes
+from planner.physics.model_on_part import (
+    canonical_precision,
+    compute_flops_per_s,
+    refusal,
+    shared_weight_bytes,
+)
 from tests.physics.cases import B200, DEEPSEEK, FORMATS, GPT_OSS, H200, LLAMA_70B, MI300X
 
 
@@ -45,5 +50,7 @@ def test_four_bit_mixtures_keep_attention_wider() -> None:
 
 
 def test_scales_are_weighed() -> None:
-    assert FORMATS["fp4"].weight_bytes == 9 / 16  # NVFP4: 4 bits and one byte of scale per 16 values
+    assert (
+        FORMATS["fp4"].weight_bytes == 9 / 16
+    )  # NVFP4: 4 bits and one byte of scale per 16 values
     assert 1.0 < FORMATS["fp8"].weight_bytes < 1.001

@@ -12,7 +12,14 @@ from hypothesis import strategies as st
 
 from planner.catalog.load import load_catalog, part_of, shape_of
 from planner.physics import slo_model as promptness
-from planner.physics.replica import Lengths, Replicas, ReplicaSpec, ReplicaTimes, ServiceTerms, price_replicas
+from planner.physics.replica import (
+    Lengths,
+    Replicas,
+    ReplicaSpec,
+    ReplicaTimes,
+    ServiceTerms,
+    price_replicas,
+)
 from planner.physics.slo_model import (
     CELLS,
     Thinning,
@@ -88,7 +95,9 @@ def test_exponential_prompts_wait_as_in_an_m_m_1_queue(h200: Replicas, busy: flo
         place = round(t / cell_s)
         seen = 0.5 * float(over[place - 1] + over[place])
         assert seen == pytest.approx(
-            expected * np.exp((1 - busy) * (t - place * cell_s) / replica.mean_prefill_s), rel=0.03, abs=1e-4
+            expected * np.exp((1 - busy) * (t - place * cell_s) / replica.mean_prefill_s),
+            rel=0.03,
+            abs=1e-4,
         )
 
 
@@ -110,10 +119,15 @@ def test_prompts_beside_a_reply_are_those_of_draws(h200: Replicas) -> None:
     assert late == pytest.approx(seen, abs=0.015)
 
 
-def test_more_load_is_never_more_in_time_and_a_router_that_sees_more_keeps_more(h200: Replicas) -> None:
+def test_more_load_is_never_more_in_time_and_a_router_that_sees_more_keeps_more(
+    h200: Replicas,
+) -> None:
     rates = []
     for pooled in (1.0, 4.0, 64.0):
-        curve = late_curve(ReplicaTimes(h200, 0, 1.0, lengths()), dataclasses.replace(ASKED, pooled_replicas=pooled))
+        curve = late_curve(
+            ReplicaTimes(h200, 0, 1.0, lengths()),
+            dataclasses.replace(ASKED, pooled_replicas=pooled),
+        )
         assert np.all(np.diff(curve.late_fraction) >= 0.0)
         assert np.all(np.diff(curve.requests_per_s) > 0.0)
         rates.append(curve.capacity_requests_per_s)
@@ -121,7 +135,9 @@ def test_more_load_is_never_more_in_time_and_a_router_that_sees_more_keeps_more(
     assert rates[0] < 0.95 * rates[-1]
 
 
-def test_a_stricter_share_serves_less_and_a_prompt_too_long_is_late_at_any_load(h200: Replicas) -> None:
+def test_a_stricter_share_serves_less_and_a_prompt_too_long_is_late_at_any_load(
+    h200: Replicas,
+) -> None:
     curve = late_curve(ReplicaTimes(h200, 0, 1.0, lengths()), ASKED)
     loose, strict = (
         late_curve(
@@ -138,7 +154,12 @@ def test_a_stricter_share_serves_less_and_a_prompt_too_long_is_late_at_any_load(
 
 
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.floats(0.03, 3.0), st.floats(1.0, 2.0), st.sampled_from([1.0, 8.0]), st.sampled_from([0.9, 0.99]))
+@given(
+    st.floats(0.03, 3.0),
+    st.floats(1.0, 2.0),
+    st.sampled_from([1.0, 8.0]),
+    st.sampled_from([0.9, 0.99]),
+)
 def test_a_looser_first_token_objective_never_serves_less(
     h200: Replicas, ttft_s: float, looser: float, pooled: float, percentile: float
 ) -> None:
@@ -154,21 +175,31 @@ def test_a_looser_first_token_objective_never_serves_less(
 
 
 def test_half_of_what_may_be_late_is_left_to_those_that_are_not_too_long(h200: Replicas) -> None:
-    curve = late_curve(ReplicaTimes(h200, 0, 1.0, lengths()), dataclasses.replace(ASKED, ttft_s=0.15))
+    curve = late_curve(
+        ReplicaTimes(h200, 0, 1.0, lengths()), dataclasses.replace(ASKED, ttft_s=0.15)
+    )
     assert curve.too_long_fraction > 0.05
-    late = float(np.interp(curve.capacity_requests_per_s, curve.requests_per_s, curve.late_fraction))
+    late = float(
+        np.interp(curve.capacity_requests_per_s, curve.requests_per_s, curve.late_fraction)
+    )
     assert 1.0 - late <= (1.0 - curve.late_fraction[0]) * (1.0 - 0.005) * (1.0 + 1e-9)
     assert (
         curve.capacity_requests_per_s
         > 0.1 * late_curve(ReplicaTimes(h200, 0, 1.0, lengths()), ASKED).capacity_requests_per_s
     )
-    halved = late_curve(ReplicaTimes(h200, 0, 1.0, lengths()), dataclasses.replace(ASKED, ttft_s=curve.alone_s * 1.001))
-    assert halved.too_long_fraction <= 0.5 * curve.too_long_fraction + 0.002  # what would mend it, does
+    halved = late_curve(
+        ReplicaTimes(h200, 0, 1.0, lengths()),
+        dataclasses.replace(ASKED, ttft_s=curve.alone_s * 1.001),
+    )
+    assert (
+        halved.too_long_fraction <= 0.5 * curve.too_long_fraction + 0.002
+    )  # what would mend it, does
 
 
 def test_a_replica_twice_as_slow_serves_less_than_half(h200: Replicas) -> None:
     fast, slow = (
-        late_curve(ReplicaTimes(h200, 0, speed, lengths()), ASKED).capacity_requests_per_s for speed in (1.0, 0.5)
+        late_curve(ReplicaTimes(h200, 0, speed, lengths()), ASKED).capacity_requests_per_s
+        for speed in (1.0, 0.5)
     )
     assert 0.0 < slow < 0.5 * fast
 
@@ -200,7 +231,11 @@ def test_refusing_long_prompts_keeps_more_in_time_than_taking_all(h200: Replicas
     rates = curve.capacity_requests_per_s * np.array([1.02, 1.2, 1.5, 2.0])
     refused, late = refusing(ReplicaTimes(h200, 0, 1.0, lengths()), ASKED, rates)
     missed = refused + (1.0 - refused) * late
-    taken = np.where(rates > curve.requests_per_s[-1], 1.0, np.interp(rates, curve.requests_per_s, curve.late_fraction))
+    taken = np.where(
+        rates > curve.requests_per_s[-1],
+        1.0,
+        np.interp(rates, curve.requests_per_s, curve.late_fraction),
+    )
     assert np.all(np.diff(missed) > 0.0)
     assert np.all(missed <= taken + 2e-3)
     assert missed[2] < 0.5 * taken[2]
@@ -232,12 +267,15 @@ def _lognormal(mean: float, sigma: float, cells: int = 400) -> Lengths:
 
 
 @pytest.mark.parametrize("busy", [0.3, 0.6])
-def test_prompts_behind_a_reply_are_those_a_queue_of_draws_leaves(h200: Replicas, busy: float) -> None:
+def test_prompts_behind_a_reply_are_those_a_queue_of_draws_leaves(
+    h200: Replicas, busy: float
+) -> None:
     """One server, first come first served (Lindley's recursion): whoever came during one's wait and service."""
     of = _lognormal(100.0, 0.8)
     replica = ReplicaTimes(_bare(h200), 0, 1.0, of)
     rate = busy / replica.mean_prefill_s
-    random, count = np.random.default_rng(3), 200_000
+    random = np.random.default_rng(3)
+    count = 200_000
     arrived = np.cumsum(random.exponential(1.0 / rate, count))
     service = random.choice(replica.prefill_s, count)
     ended = np.empty(count)
@@ -271,7 +309,9 @@ def test_what_waits_behind_a_short_reply_makes_it_late_whatever_its_pace(h200: R
 def test_prompts_are_cut_to_what_the_model_attends_to(h200: Replicas) -> None:
     of = dataclasses.replace(_lognormal(1000.0, 0.5), prompt_tokens=np.full(400, 500_000.0))
     replica = ReplicaTimes(h200, 0, 1.0, of)
-    cut = dataclasses.replace(of, prompt_tokens=np.full(400, float(h200["longest_tokens"][0]) - 50.0))
+    cut = dataclasses.replace(
+        of, prompt_tokens=np.full(400, float(h200["longest_tokens"][0]) - 50.0)
+    )
     assert h200["longest_tokens"][0] <= 131_072
     np.testing.assert_allclose(replica.prefill_s, ReplicaTimes(h200, 0, 1.0, cut).prefill_s)
 
@@ -285,40 +325,63 @@ def test_an_objective_that_halves_the_prompts_too_long_is_beyond_the_present_one
 def test_routers_look_at_waits_beyond_half_the_objective_alone(h200: Replicas) -> None:
     of = _lognormal(100.0, 0.8)
     replica = ReplicaTimes(_bare(h200), 0, 1.0, of)
-    rate, step_s, ttft_s = np.array([0.6 / replica.mean_prefill_s]), np.full(1, 1e-9), np.array([0.5, 1.2])
+    rate = np.array([0.6 / replica.mean_prefill_s])
+    step_s = np.full(1, 1e-9)
+    ttft_s = np.array([0.5, 1.2])
     one = ServiceTerms(ttft_s=2.0, tpot_s=0.05, percentile=0.99, pooled_replicas=1.0)
     eight = dataclasses.replace(one, pooled_replicas=8.0)
-    alone, pooled = (late_first(replica, asked, rate, step_s, ttft_s)[:, 0] for asked in (one, eight))
+    alone, pooled = (
+        late_first(replica, asked, rate, step_s, ttft_s)[:, 0] for asked in (one, eight)
+    )
     # Beyond half of two seconds all eight would have to keep a prompt waiting; below it a share is sent all the same,
     # 1/64 + 63/64 · 0.6 · 0.6², of those that one replica by itself would keep waiting until then.
     until = late_first(replica, one, rate, step_s, np.array([1.0]))[0, 0]
-    strict = dataclasses.replace(eight, ttft_s=0.9)  # of whose objective half a second is more than half: all are seen
+    strict = dataclasses.replace(
+        eight, ttft_s=0.9
+    )  # of whose objective half a second is more than half: all are seen
     seen = late_first(replica, strict, rate, step_s, ttft_s[:1])[0, 0]
     assert pooled[1] < 0.02 * alone[1]
-    assert pooled[0] == pytest.approx(seen + (1 / 64 + 63 / 64 * 0.6**3) * (alone[0] - until), rel=0.1)
+    assert pooled[0] == pytest.approx(
+        seen + (1 / 64 + 63 / 64 * 0.6**3) * (alone[0] - until), rel=0.1
+    )
 
 
 @pytest.mark.parametrize("pooled", [1.0, 2.5, 8.0, 64.0])
-def test_prompts_and_rates_that_are_not_looked_at_are_none_that_wait(h200: Replicas, pooled: float) -> None:
+def test_prompts_and_rates_that_are_not_looked_at_are_none_that_wait(
+    h200: Replicas, pooled: float
+) -> None:
     """Every prompt at every rate by itself: late where all replicas of the pool keep it waiting beyond its slack."""
     of = dataclasses.replace(
-        _lognormal(100.0, 0.8), prompt_tokens=np.linspace(1.0, 1200.0, 5000), prompt_weights=np.full(5000, 2e-4)
+        _lognormal(100.0, 0.8),
+        prompt_tokens=np.linspace(1.0, 1200.0, 5000),
+        prompt_weights=np.full(5000, 2e-4),
     )
     replica = ReplicaTimes(_bare(h200), 0, 1.0, of)
-    rate, step_s = np.array([0.1, 0.2, 0.4, 0.6, 0.9]) / replica.mean_prefill_s, np.full(5, 0.05)
+    rate = np.array([0.1, 0.2, 0.4, 0.6, 0.9]) / replica.mean_prefill_s
+    step_s = np.full(5, 0.05)
     over = waits_beyond(replica, 1.0 / CELLS, rate, step_s)
     place = (1.0 - replica.overhead_s - replica.prefill_s - replica.chunks * 0.05) * CELLS
     waits = np.array([np.interp(place, np.arange(CELLS + 1), row) for row in over])
-    expected = np.where(place < 0.0, 1.0, np.clip(waits, 0.0, 1.0)) ** pooled @ replica.prompt_weights
+    expected = (
+        np.where(place < 0.0, 1.0, np.clip(waits, 0.0, 1.0)) ** pooled @ replica.prompt_weights
+    )
     asked = ServiceTerms(ttft_s=1.0, tpot_s=0.05, percentile=0.99, pooled_replicas=pooled)
     late = late_first(replica, asked, rate, step_s, np.ones(1))[0]
-    alone = [late_first(replica, asked, rate[at : at + 1], step_s[:1], np.ones(1))[0, 0] for at in range(rate.size)]
+    alone = [
+        late_first(replica, asked, rate[at : at + 1], step_s[:1], np.ones(1))[0, 0]
+        for at in range(rate.size)
+    ]
     np.testing.assert_allclose(late, expected, rtol=0.0, atol=1e-13)
     np.testing.assert_allclose(alone, expected, rtol=0.0, atol=1e-13)
 
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.floats(0.05, 3.0), st.floats(0.3, 0.99), st.sampled_from([1.0, 8.0]), st.sampled_from([0.9, 0.99]))
+@given(
+    st.floats(0.05, 3.0),
+    st.floats(0.3, 0.99),
+    st.sampled_from([1.0, 8.0]),
+    st.sampled_from([0.9, 0.99]),
+)
 def test_whether_more_is_sustained_is_told_by_the_points_beside_a_rate(
     h200: Replicas, ttft_s: float, load: float, pooled: float, percentile: float
 ) -> None:
@@ -347,9 +410,14 @@ def test_nothing_comes_back_from_beyond_a_grid(h200: Replicas) -> None:
     of = _lognormal(1000.0, 0.8)
     replica = ReplicaTimes(_bare(h200), 0, 1.0, of)
     rate = np.array([0.95 / replica.mean_prefill_s])
-    short, long = (waits_beyond(replica, objective_s / CELLS, rate, np.full(1, 1e-9))[0] for objective_s in (2.0, 20.0))
+    short, long = (
+        waits_beyond(replica, objective_s / CELLS, rate, np.full(1, 1e-9))[0]
+        for objective_s in (2.0, 20.0)
+    )
     assert long[-1] > 0.3  # of arrivals wait longer than twenty seconds
-    assert short[-1] == pytest.approx(0.5 * (long[25] + long[26]), rel=0.01)  # two seconds on a coarser grid
+    assert short[-1] == pytest.approx(
+        0.5 * (long[25] + long[26]), rel=0.01
+    )  # two seconds on a coarser grid
 
 
 def test_replies_of_one_token_are_late_by_their_first_alone(h200: Replicas) -> None:
@@ -362,10 +430,13 @@ def test_replies_of_one_token_are_late_by_their_first_alone(h200: Replicas) -> N
 
 
 @pytest.mark.parametrize(("model", "precision"), [("llama-3.1-70b", "fp8"), ("deepseek-r1", "fp8")])
-def test_replicas_looked_at_together_are_those_looked_at_one_by_one(model: str, precision: str) -> None:
+def test_replicas_looked_at_together_are_those_looked_at_one_by_one(
+    model: str, precision: str
+) -> None:
     """What is left out by the rate that none exceeds could never have been chosen, and what is left in is near."""
     catalog = load_catalog()
-    part, shape = part_of("H200", catalog), shape_of(model, catalog)
+    part = part_of("H200", catalog)
+    shape = shape_of(model, catalog)
     specs = [
         ReplicaSpec(
             part=part, shape=shape, precision=precision, accelerators=count, engine="vllm", chunk_tokens=chunk
@@ -373,7 +444,8 @@ def test_replicas_looked_at_together_are_those_looked_at_one_by_one(model: str, 
         for count in (2, 4, 8)[2 if shape.experts else 0 :]
         for chunk in (256, 2048, 16384)
     ]  # fmt: skip
-    replicas, of = price_replicas(specs, shipped_calibration()), lengths()
+    replicas = price_replicas(specs, shipped_calibration())
+    of = lengths()
     for ttft_s, tpot_s in ((2.0, 0.05), (0.5, 0.02), (5.0, 0.2)):
         asked = dataclasses.replace(ASKED, ttft_s=ttft_s, tpot_s=tpot_s)
         together = ReplicaTimes(replicas, np.arange(len(specs)), 0.9, of)
@@ -381,7 +453,9 @@ def test_replicas_looked_at_together_are_those_looked_at_one_by_one(model: str, 
         for index in range(len(specs)):
             alone = ReplicaTimes(replicas, index, 0.9, of)
             for name in ("alone_s", "sequence_s", "mean_prefill_s", "most_batch", "room", "steps"):
-                np.testing.assert_allclose(getattr(together, name)[index], getattr(alone, name), rtol=1e-12)
+                np.testing.assert_allclose(
+                    getattr(together, name)[index], getattr(alone, name), rtol=1e-12
+                )
             capacity = late_curve(alone, asked).capacity_requests_per_s
             beyond = float(most[index]) * (1.0 + 1e-12)  # rows are summed in another order
             assert capacity <= beyond

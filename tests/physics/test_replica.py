@@ -27,7 +27,16 @@ from tests.shipped import shipped_calibration
 PEAK = Calibration(
     common=dict.fromkeys(NAMES, 1.0)
     | dict.fromkeys(
-        ("hop_s", "request_s", "step_s", "layer_s", "visit_s", "latent_layer_s", "normed_layer_s", "ttft_fixed_s"),
+        (
+            "hop_s",
+            "request_s",
+            "step_s",
+            "layer_s",
+            "visit_s",
+            "latent_layer_s",
+            "normed_layer_s",
+            "ttft_fixed_s",
+        ),
         0.0,
     ),
     engine_log_deviation={},
@@ -47,7 +56,9 @@ def test_decode_ceiling_is_bandwidth_over_weights() -> None:
 
 def test_prefill_at_peak_is_two_flops_per_parameter() -> None:
     spec = ReplicaSpec(part=H200, shape=LLAMA_8B, precision="bf16", accelerators=1)
-    assert _one(spec)["prefill_s_per_token"][0] == pytest.approx(2 * LLAMA_8B.active_parameters / 989e12)
+    assert _one(spec)["prefill_s_per_token"][0] == pytest.approx(
+        2 * LLAMA_8B.active_parameters / 989e12
+    )
 
 
 def test_tensor_parallel_divides_streams_and_adds_links() -> None:
@@ -57,7 +68,9 @@ def test_tensor_parallel_divides_streams_and_adds_links() -> None:
     assert four["kv_s_per_token"][0] == pytest.approx(one["kv_s_per_token"][0] / 4)
     # Ring or switch, an all-reduce moves 2·(n − 1)/n of the tensor through each port, twice a layer.
     moved = 2 * 80 * 2 * (3 / 4) * 8192 * 2 / 450e9
-    assert four["prefill_s_per_token"][0] == pytest.approx(one["prefill_s_per_token"][0] / 4 + moved)
+    assert four["prefill_s_per_token"][0] == pytest.approx(
+        one["prefill_s_per_token"][0] / 4 + moved
+    )
 
 
 def test_hops_are_logarithmic_through_a_switch_and_linear_without() -> None:
@@ -79,26 +92,69 @@ def test_dense_models_have_no_experts_to_stream() -> None:
 @pytest.mark.parametrize(
     ("coefficient", "spec", "is_felt"),
     [
-        ("fp4_weight", ReplicaSpec(part=B200, shape=LLAMA_70B, precision="fp4", accelerators=1), True),
-        ("fp4_weight", ReplicaSpec(part=B200, shape=LLAMA_70B, precision="fp8", accelerators=1), False),
-        ("emulated_fp4", ReplicaSpec(part=H200, shape=GPT_OSS, precision="fp4", accelerators=1), True),
-        ("emulated_fp4", ReplicaSpec(part=B200, shape=GPT_OSS, precision="fp4", accelerators=1), False),
-        ("moe_compute", ReplicaSpec(part=B200, shape=DEEPSEEK, precision="fp8", accelerators=8), True),
-        ("moe_compute", ReplicaSpec(part=B200, shape=LLAMA_70B, precision="fp8", accelerators=8), False),
-        ("latent_kv", ReplicaSpec(part=B200, shape=DEEPSEEK, precision="fp8", accelerators=8), True),
-        ("latent_kv", ReplicaSpec(part=B200, shape=GPT_OSS, precision="fp4", accelerators=1), False),
-        ("fp4_compute", ReplicaSpec(part=B200, shape=GPT_OSS, precision="fp4", accelerators=1), False),
-        ("fp4_compute", ReplicaSpec(part=B200, shape=DEEPSEEK, precision="fp4", accelerators=8), True),
+        (
+            "fp4_weight",
+            ReplicaSpec(part=B200, shape=LLAMA_70B, precision="fp4", accelerators=1),
+            True,
+        ),
+        (
+            "fp4_weight",
+            ReplicaSpec(part=B200, shape=LLAMA_70B, precision="fp8", accelerators=1),
+            False,
+        ),
+        (
+            "emulated_fp4",
+            ReplicaSpec(part=H200, shape=GPT_OSS, precision="fp4", accelerators=1),
+            True,
+        ),
+        (
+            "emulated_fp4",
+            ReplicaSpec(part=B200, shape=GPT_OSS, precision="fp4", accelerators=1),
+            False,
+        ),
+        (
+            "moe_compute",
+            ReplicaSpec(part=B200, shape=DEEPSEEK, precision="fp8", accelerators=8),
+            True,
+        ),
+        (
+            "moe_compute",
+            ReplicaSpec(part=B200, shape=LLAMA_70B, precision="fp8", accelerators=8),
+            False,
+        ),
+        (
+            "latent_kv",
+            ReplicaSpec(part=B200, shape=DEEPSEEK, precision="fp8", accelerators=8),
+            True,
+        ),
+        (
+            "latent_kv",
+            ReplicaSpec(part=B200, shape=GPT_OSS, precision="fp4", accelerators=1),
+            False,
+        ),
+        (
+            "fp4_compute",
+            ReplicaSpec(part=B200, shape=GPT_OSS, precision="fp4", accelerators=1),
+            False,
+        ),
+        (
+            "fp4_compute",
+            ReplicaSpec(part=B200, shape=DEEPSEEK, precision="fp4", accelerators=8),
+            True,
+        ),
     ],
 )
-def test_class_factors_act_where_they_belong(coefficient: str, spec: ReplicaSpec, is_felt: bool) -> None:
+def test_class_factors_act_where_they_belong(
+    coefficient: str, spec: ReplicaSpec, is_felt: bool
+) -> None:
     prior = prior_calibration()
     doubled = Calibration(
         common={**prior.common, coefficient: 2 * prior.common[coefficient]},
         engine_log_deviation={},
         vendor_log_deviation={},
     )
-    before, after = _one(spec, prior), _one(spec, doubled)
+    before = _one(spec, prior)
+    after = _one(spec, doubled)
     changed = any(
         before[name][0] != after[name][0]
         for name in ("fixed_s", "routed_s", "sequence_s", "kv_s_per_token", "prefill_s_per_token")
@@ -133,7 +189,12 @@ def test_an_engine_reserves_cache_by_its_habit_unless_told() -> None:
         for engine in ("tensorrt-llm", "vllm", "unheard-of")
     ]
     told = ReplicaSpec(
-        part=H200, shape=LLAMA_8B, precision="fp8", accelerators=1, engine="vllm", reserved_output_fraction=0.7
+        part=H200,
+        shape=LLAMA_8B,
+        precision="fp8",
+        accelerators=1,
+        engine="vllm",
+        reserved_output_fraction=0.7,
     )
     assert list(describe([*habits, told])["reserved_output_fraction"]) == [1.0, 0.5, 0.5, 0.7]
 
@@ -152,15 +213,23 @@ def _deepseek(attention_data_parallel: int = 1, max_sequences: int | None = None
 
 def test_attention_in_data_parallel_holds_each_sequence_once() -> None:
     """By hand: eight groups hold eight times the latent cache, less the weights of attention they copy."""
-    together, apart = describe([_deepseek(), _deepseek(attention_data_parallel=8)])["kv_capacity_tokens"]
-    per_token = DEEPSEEK.layers * (DEEPSEEK.kv_lora_rank + DEEPSEEK.qk_rope_head_dim)  # one byte each
+    together, apart = describe([_deepseek(), _deepseek(attention_data_parallel=8)])[
+        "kv_capacity_tokens"
+    ]
+    per_token = DEEPSEEK.layers * (
+        DEEPSEEK.kv_lora_rank + DEEPSEEK.qk_rope_head_dim
+    )  # one byte each
     copied = 7 * DEEPSEEK.layers * DEEPSEEK.layer_attention_parameters * (1 + 4 / 128**2)
     assert together * 8 * per_token - apart * per_token == pytest.approx(copied, rel=1e-9)
 
 
 def test_attention_in_data_parallel_reads_less_cache_and_more_weights() -> None:
-    together, apart = (describe([spec]) for spec in (_deepseek(), _deepseek(attention_data_parallel=8)))
-    assert apart["kv_stream_s_per_token"][0] == pytest.approx(together["kv_stream_s_per_token"][0] / 8)
+    together, apart = (
+        describe([spec]) for spec in (_deepseek(), _deepseek(attention_data_parallel=8))
+    )
+    assert apart["kv_stream_s_per_token"][0] == pytest.approx(
+        together["kv_stream_s_per_token"][0] / 8
+    )
     copied = 7 * DEEPSEEK.layers * DEEPSEEK.layer_attention_parameters * (1 + 4 / 128**2)
     more_s = apart["shared_stream_s"][0] - together["shared_stream_s"][0]
     assert more_s == pytest.approx(copied / (8 * B200.hbm_bytes_per_s), rel=1e-9)
@@ -169,9 +238,13 @@ def test_attention_in_data_parallel_reads_less_cache_and_more_weights() -> None:
 
 def test_attention_in_data_parallel_sends_tokens_to_their_experts_alone() -> None:
     """Two all-reduces become one dispatch of a token to eight experts at 8 bits and back at 16, over eight ports."""
-    together, apart = (describe([spec]) for spec in (_deepseek(), _deepseek(attention_data_parallel=8)))
+    together, apart = (
+        describe([spec]) for spec in (_deepseek(), _deepseek(attention_data_parallel=8))
+    )
     width = DEEPSEEK.layers * DEEPSEEK.hidden_size
-    assert together["link_s_per_token"][0] == pytest.approx(2 * 2 * 2 * width * 7 / 8 / B200.link_bytes_per_s)
+    assert together["link_s_per_token"][0] == pytest.approx(
+        2 * 2 * 2 * width * 7 / 8 / B200.link_bytes_per_s
+    )
     dispatch = 8 * 3 * width * 7 / 8 / 8
     assert apart["link_s_per_token"][0] == pytest.approx(dispatch / B200.link_bytes_per_s)
     # In pairs, an all-reduce of half of the tensor besides, of a quarter of the tokens.
@@ -180,13 +253,19 @@ def test_attention_in_data_parallel_sends_tokens_to_their_experts_alone() -> Non
 
 
 def test_the_engine_admits_so_many_sequences_to_each_group() -> None:
-    specs = [_deepseek(), _deepseek(attention_data_parallel=8), _deepseek(attention_data_parallel=8, max_sequences=100)]
+    specs = [
+        _deepseek(),
+        _deepseek(attention_data_parallel=8),
+        _deepseek(attention_data_parallel=8, max_sequences=100),
+    ]
     assert list(describe(specs)["max_sequences"]) == [2048, 8 * 2048, 800]
 
 
 def test_an_effect_slows_every_step_and_not_the_first_token() -> None:
-    work, prior = describe([_deepseek()]), prior_calibration().coefficients(["sglang"], ["nvidia"])
-    plain, slowed = price(work, prior), price(work, prior, np.log(1.3))
+    work = describe([_deepseek()])
+    prior = prior_calibration().coefficients(["sglang"], ["nvidia"])
+    plain = price(work, prior)
+    slowed = price(work, prior, np.log(1.3))
     for name in ("fixed_s", "routed_s", "sequence_s", "kv_s_per_token", "prefill_s_per_token"):
         assert slowed[name] == pytest.approx(1.3 * plain[name]), name
     assert slowed["ttft_prefill"] * slowed["prefill_s_per_token"] == pytest.approx(
@@ -196,7 +275,10 @@ def test_an_effect_slows_every_step_and_not_the_first_token() -> None:
 
 @pytest.mark.parametrize(
     ("part", "accelerators", "published"),
-    [("B200", 8, (1.80, 1.70, 1.55, 1.39, 1.25, 1.16, 1.115)), ("MI355X", 4, (1.74, 1.57, 1.39, 1.34, 1.14, 0.92))],
+    [
+        ("B200", 8, (1.80, 1.70, 1.55, 1.39, 1.25, 1.16, 1.115)),
+        ("MI355X", 4, (1.74, 1.57, 1.39, 1.34, 1.14, 0.92)),
+    ],
 )
 def test_the_gain_of_speculation_falls_with_the_batch_as_published(
     part: str, accelerators: int, published: tuple[float, ...]
@@ -225,7 +307,8 @@ def test_the_gain_of_speculation_falls_with_the_batch_as_published(
         for drafts, accepted in ((0, 1.0), (3, 2.7))
     )
     concurrency = 4.0 * 2.0 ** np.arange(len(published))
-    index, traffic = np.zeros(len(published), dtype=int), Traffic(input_tokens=7373.0, output_tokens=922.0)
+    index = np.zeros(len(published), dtype=int)
+    traffic = Traffic(input_tokens=7373.0, output_tokens=922.0)
     gain = (
         at_concurrency(drafted, index, traffic, concurrency).output_tokens_per_s_per_accelerator
         / at_concurrency(certain, index, traffic, concurrency).output_tokens_per_s_per_accelerator
@@ -237,7 +320,8 @@ def test_the_gain_of_speculation_falls_with_the_batch_as_published(
 
 def test_integer_weights_run_everywhere_unpacked() -> None:
     int4, bf16 = (
-        describe([ReplicaSpec(part=H200, shape=LLAMA_70B, precision=p, accelerators=2)]) for p in ("int4", "bf16")
+        describe([ReplicaSpec(part=H200, shape=LLAMA_70B, precision=p, accelerators=2)])
+        for p in ("int4", "bf16")
     )
     assert int4["flops_s_per_token"] == bf16["flops_s_per_token"]
     assert int4["shared_stream_s"][0] < 0.35 * bf16["shared_stream_s"][0]
@@ -267,7 +351,9 @@ def test_an_indexer_is_charged_by_layer_by_token_and_over_the_context() -> None:
     """Sparse attention over 2,048 tokens: beyond them a longer context still costs what the indexer reads of it."""
     sparse = dataclasses.replace(DEEPSEEK, attended_tokens=2048, index_heads=64, index_head_dim=128)
     free = dataclasses.replace(sparse, index_heads=0, index_head_dim=0)
-    specs = [ReplicaSpec(part=B200, shape=one, precision="fp8", accelerators=8) for one in (sparse, free)]
+    specs = [
+        ReplicaSpec(part=B200, shape=one, precision="fp8", accelerators=8) for one in (sparse, free)
+    ]
     replicas = price_replicas(specs, prior_calibration())
     assert replicas["fixed_s"][0] - replicas["fixed_s"][1] == pytest.approx(61 * 100e-6)
     share = 128 / (512 + 64)
@@ -280,15 +366,24 @@ def test_an_indexer_is_charged_by_layer_by_token_and_over_the_context() -> None:
         1 + extra / DEEPSEEK.active_parameters
     )
     index = np.zeros(2, dtype=np.intp)
-    traffic = Traffic(input_tokens=np.array([8192.0, 16384.0]), output_tokens=512.0, cached_fraction=1.0)
+    traffic = Traffic(
+        input_tokens=np.array([8192.0, 16384.0]), output_tokens=512.0, cached_fraction=1.0
+    )
     slow, slower = at_concurrency(replicas, index, traffic, np.full(2, 16.0)).tpot_s
-    assert (slower - slow) / 16 == pytest.approx(8192 * share * replicas["kv_s_per_token"][0], rel=0.02)
+    assert (slower - slow) / 16 == pytest.approx(
+        8192 * share * replicas["kv_s_per_token"][0], rel=0.02
+    )
     level = at_concurrency(replicas, index + 1, traffic, np.full(2, 16.0)).tpot_s
     assert level[0] == pytest.approx(level[1], rel=1e-9)
-    for prompt in (8192.0, 16384.0):  # one formula in the hour, in the SLO model and request by request
+    for prompt in (
+        8192.0,
+        16384.0,
+    ):  # one formula in the hour, in the SLO model and request by request
         steps = StepTimes.of(replicas, 0)
         context = prompt + 256.0
-        hourly = replicas["sequence_s"][0] + replicas["kv_s_per_token"][0] * (2048 + share * context)
+        hourly = replicas["sequence_s"][0] + replicas["kv_s_per_token"][0] * (
+            2048 + share * context
+        )
         assert steps.sequences_s(1.0, context) == pytest.approx(hourly)
         alone = Lengths(
             prompt_tokens=np.array([prompt]), prompt_weights=np.ones(1), output_tokens=np.array([512.0]),

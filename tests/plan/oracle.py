@@ -25,25 +25,39 @@ class Oracle(Machines):
     # Site, reliability, software, expansion
 
     def site(self) -> Doc:
-        pue, swing = of(self.doc, "site.pue_ratio", 1.3), of(self.doc, "site.pue_season_fraction", 0.1)
+        pue = of(self.doc, "site.pue_ratio", 1.3)
+        swing = of(self.doc, "site.pue_season_fraction", 0.1)
         day = self.start.timetuple().tm_yday + np.arange(self.hours) / 24
         elsewhere = {
-            c for c in self.names if of(self.clusters[c], "contract.kind", "") in ("reserved", "on-demand", "spot")
+            c
+            for c in self.names
+            if of(self.clusters[c], "contract.kind", "") in ("reserved", "on-demand", "spot")
         }
         drawn = np.zeros(self.hours)
         for c in (self.cluster(name) for name in self.names if name not in elsewhere):
-            order, last = c["order"], min(c["retire_h"], self.hours)
-            first = order["placed_h"] + order["lead_h"] + order["slip_h"]["low"] if order else c["online_h"]
-            drawn[max(0, math.ceil(first)) : math.ceil(last)] += c["nodes"] * c["node_power"].full_kw
+            order = c["order"]
+            last = min(c["retire_h"], self.hours)
+            first = (
+                order["placed_h"] + order["lead_h"] + order["slip_h"]["low"]
+                if order
+                else c["online_h"]
+            )
+            drawn[max(0, math.ceil(first)) : math.ceil(last)] += (
+                c["nodes"] * c["node_power"].full_kw
+            )
         full_kw = float(drawn.max())
         limit = of(self.doc, "site.facility_power_cap_kw", math.inf)
-        cap, base = np.full(self.hours, limit), limit if limit < math.inf else full_kw * pue
+        cap = np.full(self.hours, limit)
+        base = limit if limit < math.inf else full_kw * pue
         for cut in of(self.doc, "site.curtailments", []):
-            first, length = self.hour(cut["date"]), round(cut.get("length_days", 1) * 24)
+            first = self.hour(cut["date"])
+            length = round(cut.get("length_days", 1) * 24)
             for hour in range(first, first + length):
                 if (hour - 16) % 24 < cut.get("hours_per_day", 24):
                     cap[hour] = min(cap[hour], base * (1 - cut["cut_fraction"]))
-        blocks = sorted((self.hour(b["date"]), b["it_kw"]) for b in of(self.doc, "site.power_blocks", []))
+        blocks = sorted(
+            (self.hour(b["date"]), b["it_kw"]) for b in of(self.doc, "site.power_blocks", [])
+        )
         most = limit / (1 + (pue - 1) * (1 + swing))
         return {
             "cap_kw": cap if np.isfinite(cap).any() else None,
@@ -68,7 +82,9 @@ class Oracle(Machines):
             return float(priors[prior]["base"] if found is None else found)
 
         domains = of(self.doc, "reliability.failure_domains", {})
-        upkeep, firmware = (of(self.doc, f"reliability.{key}", None) for key in ("maintenance", "firmware"))
+        upkeep, firmware = (
+            of(self.doc, f"reliability.{key}", None) for key in ("maintenance", "firmware")
+        )
         weeks = of(self.doc, "reliability.maintenance.every_weeks", 1.0)
         a_day = figure("maintenance.per_1000_node_days", "planned_interruption_rate") / 1000
         nodes = of(self.doc, "reliability.reserve_nodes", None)
@@ -78,7 +94,9 @@ class Oracle(Machines):
                 {
                     "name": name.replace("_", " "),
                     "nodes": int(figure(f"failure_domains.{name}.nodes", f"{name}_nodes")),
-                    "per_year": figure(f"failure_domains.{name}.failures_per_year", f"{name}_failure_rate"),
+                    "per_year": figure(
+                        f"failure_domains.{name}.failures_per_year", f"{name}_failure_rate"
+                    ),
                     "repair_h": figure(f"failure_domains.{name}.repair_h", f"{name}_repair"),
                 }
                 for name in domains
@@ -110,7 +128,9 @@ class Oracle(Machines):
         causes = [
             {
                 "name": name,
-                "per_node_h": cause["per_1000_node_days"] / 24_000 * stated("failure_multiplier", 1.0),
+                "per_node_h": cause["per_1000_node_days"]
+                / 24_000
+                * stated("failure_multiplier", 1.0),
                 "whole_node": cause["scope"] == "node",
                 "soft_fraction": cause["soft_fraction"],
                 "medium_fraction": cause["medium_fraction"],
@@ -139,7 +159,8 @@ class Oracle(Machines):
             "early_life_multiplier": stated("early_life_multiplier", 2.0),
             "early_life_h": stated("early_life_months", 2.0) * YEAR_H / 12,
             "repair_h": [
-                stated(f"{kind}_repair_h", hours) for kind, hours in (("soft", 2.2), ("medium", 12.0), ("hard", 60.0))
+                stated(f"{kind}_repair_h", hours)
+                for kind, hours in (("soft", 2.2), ("medium", 12.0), ("hard", 60.0))
             ],
             "repair_cv": stated("repair_cv_ratio", 0.6),
             "rma_h": stated("rma_weeks", 4.0) * 168,
@@ -155,19 +176,32 @@ class Oracle(Machines):
         vendors = sorted({self.vendor(c) for c in self.names})
         engineers = stated("engineers", {})
         if isinstance(engineers, dict):
-            usual = {v: stated(f"engineers_per_800.{v}", self.vendors[v]["engineers_per_800"]) / 0.8 for v in vendors}
+            usual = {
+                v: stated(f"engineers_per_800.{v}", self.vendors[v]["engineers_per_800"]) / 0.8
+                for v in vendors
+            }
             teams = [
                 {
                     "name": v,
                     "clusters": [n for n, c in enumerate(self.names) if self.vendor(c) == v],
-                    "engineers": heads(engineers.get(v, {"per_1000_accelerators": usual[v], "rounding": "up"})),
+                    "engineers": heads(
+                        engineers.get(v, {"per_1000_accelerators": usual[v], "rounding": "up"})
+                    ),
                 }
                 for v in vendors
             ]
         else:
-            teams = [{"name": "all", "clusters": list(range(len(self.names))), "engineers": heads(engineers)}]
+            teams = [
+                {
+                    "name": "all",
+                    "clusters": list(range(len(self.names))),
+                    "engineers": heads(engineers),
+                }
+            ]
         shape = (len(self.names), len(self.loads))
-        wide, dated, roof = np.full(shape, np.nan), np.zeros(shape), np.zeros(shape)
+        wide = np.full(shape, np.nan)
+        dated = np.zeros(shape)
+        roof = np.zeros(shape)
         stacks = [["" for _ in self.loads] for _ in self.names]
         for c, cluster in enumerate(self.names):
             for w, load in enumerate(self.loads):
@@ -175,14 +209,24 @@ class Oracle(Machines):
                     continue
                 dated[c, w], stacks[c][w] = self.maturity(cluster, load)[1], self.stack(cluster)[0]
                 spec = self.spec(cluster, load)
-                rate, wider = self.mean_rate(spec, load), {"fp4": "fp8", "fp8": "bf16", "bf16": "bf16"}[spec.precision]
-                held = memory_fit(spec.part, spec.shape, wider, spec.accelerators, chunk_tokens=spec.chunk_tokens).fits
-                wide[c, w] = min(1.0, self.mean_rate(self.spec(cluster, load, wider), load) / rate) if held else 0.0
+                rate = self.mean_rate(spec, load)
+                wider = {"fp4": "fp8", "fp8": "bf16", "bf16": "bf16"}[spec.precision]
+                held = memory_fit(
+                    spec.part, spec.shape, wider, spec.accelerators, chunk_tokens=spec.chunk_tokens
+                ).fits
+                wide[c, w] = (
+                    min(1.0, self.mean_rate(self.spec(cluster, load, wider), load) / rate)
+                    if held
+                    else 0.0
+                )
                 best = self.mean_rate(spec, load, roofline_calibration()) / rate
                 roof[c, w] = max(0.0, math.log(best / self.rates[cluster, load][2]))
         measured = date(2026, 2, 22)
         return {
-            "stacks": [self.stack_plan(name, teams) for name in sorted({self.stack(c)[0] for c in self.names})],
+            "stacks": [
+                self.stack_plan(name, teams)
+                for name in sorted({self.stack(c)[0] for c in self.names})
+            ],
             "teams": teams,
             "engineer_h": stated("fix_engineer_h", 40.0),
             "canary_fraction": stated("canary_fraction", 0.1),
@@ -191,9 +235,12 @@ class Oracle(Machines):
             "fix_time_multiplier": {"none": 1.5, "standard": 1.0, "premium": 0.6}[
                 stated("support_contract", "standard")
             ],
-            "architectures": [self.models[w["model"]]["architecture_class"] for w in self.workloads.values()],
+            "architectures": [
+                self.models[w["model"]]["architecture_class"] for w in self.workloads.values()
+            ],
             "clock_h": [
-                (self.start - measured).days * 24 if c.get("engine_date") else 0 for c in self.clusters.values()
+                (self.start - measured).days * 24 if c.get("engine_date") else 0
+                for c in self.clusters.values()
             ],
             "stack_of": stacks,
             "dated_log_gain": dated,
@@ -207,11 +254,18 @@ class Oracle(Machines):
         def stated(key: str, default: Any) -> Any:
             return of(self.doc, f"software.{key}", default)
 
-        stack, kinds = self.stacks[name], facts("incidents")
-        usual_days = {"latest": 30.0, "staged": 75.0, "pinned": 200.0}[stated("upgrade_policy", "staged")]
+        stack = self.stacks[name]
+        kinds = facts("incidents")
+        usual_days = {"latest": 30.0, "staged": 75.0, "pinned": 200.0}[
+            stated("upgrade_policy", "staged")
+        ]
         vendor = stack["vendor"]
-        often = stated("incident_multiplier", 1.0) * stated(f"vendor_incident_multiplier.{vendor}", 1.0)
-        gain = stated("software_speedup_multiplier", 1.0) * stated(f"vendor_software_speedup_multiplier.{vendor}", 1.0)
+        often = stated("incident_multiplier", 1.0) * stated(
+            f"vendor_incident_multiplier.{vendor}", 1.0
+        )
+        gain = stated("software_speedup_multiplier", 1.0) * stated(
+            f"vendor_software_speedup_multiplier.{vendor}", 1.0
+        )
         hang = stated("hang_loss_fraction", 0.05)
         incidents = []
         for kind, told in kinds.items():
@@ -243,7 +297,8 @@ class Oracle(Machines):
         steps = [
             step
             for step in sorted(stated("steps", []), key=lambda step: step["date"])
-            if step.get("vendor", vendor) == vendor and step.get("engine", stack["engine"]) == stack["engine"]
+            if step.get("vendor", vendor) == vendor
+            and step.get("engine", stack["engine"]) == stack["engine"]
         ]
         cluster = next(n for n, c in enumerate(self.names) if self.stack(c)[0] == name)
         return {
@@ -255,7 +310,10 @@ class Oracle(Machines):
             ),
             "release_sigma": stack.get("release_spread_fraction", 0.0) * min(gain, 1.0),
             "maturity": {
-                kind: {"gain": three(course["ceiling_gain_fraction"], gain), "months": three(course["closing_months"])}
+                kind: {
+                    "gain": three(course["ceiling_gain_fraction"], gain),
+                    "months": three(course["closing_months"]),
+                }
                 for kind, course in stack["maturity"].items()
             },
             "steps": [
@@ -291,8 +349,13 @@ class Oracle(Machines):
                         str(rule.get("windows", "monthly")), [1, 6, 7]
                     ),
                     "lead_h": rule["lead_weeks"] * 168,
-                    "slip_h": {key: weeks * 168 for key, weeks in of(rule, "slip_weeks", {}).items()} or None,
-                    "forecast_months": rule.get("forecast_months", math.ceil(rule["lead_weeks"] * 168 / 730.5) + 3),
+                    "slip_h": {
+                        key: weeks * 168 for key, weeks in of(rule, "slip_weeks", {}).items()
+                    }
+                    or None,
+                    "forecast_months": rule.get(
+                        "forecast_months", math.ceil(rule["lead_weeks"] * 168 / 730.5) + 3
+                    ),
                     "growth_per_year": rule.get("growth_per_year", 0.0),
                     "cooldown_months": rule.get("cooldown_months", 0),
                 }
@@ -305,29 +368,48 @@ class Oracle(Machines):
 
     # Money
 
-    def components(self, cluster: Doc, months: int, residual: float | None) -> list[tuple[int, float | None]] | None:
+    def components(
+        self, cluster: Doc, months: int, residual: float | None
+    ) -> list[tuple[int, float | None]] | None:
         parts = cluster.get("components")
         if parts is None:
             return None
-        usual = cluster.get("depreciation_months", months), cluster.get("residual_fraction", residual)
+        usual = (
+            cluster.get("depreciation_months", months),
+            cluster.get("residual_fraction", residual),
+        )
         kinds = [parts.get(kind, {}) for kind in ("accelerators", "hosts", "network", "storage")]
-        return [(k.get("depreciation_months", usual[0]), k.get("residual_fraction", usual[1])) for k in kinds]
+        return [
+            (k.get("depreciation_months", usual[0]), k.get("residual_fraction", usual[1]))
+            for k in kinds
+        ]
 
     def money(self) -> Doc:
         def stated(key: str, default: Any) -> Any:
             return of(self.doc, f"finance.{key}", default)
 
-        own, inflation = list(self.clusters.values()), stated("inflation_per_year", 0.0)
+        own = list(self.clusters.values())
+        inflation = stated("inflation_per_year", 0.0)
         on_site = [c.get("contract", {"kind": "lease"})["kind"].endswith("lease") for c in own]
         each_usd = np.array(
-            [here and self.prices(name)[0][0] / 8 for name, here in zip(self.clusters, on_site, strict=True)]
+            [
+                here and self.prices(name)[0][0] / 8
+                for name, here in zip(self.clusters, on_site, strict=True)
+            ]
         )
-        common = None if stated("residual_basis", "stated") == "vendor-prior" else stated("residual_fraction", 0.2)
+        common = (
+            None
+            if stated("residual_basis", "stated") == "vendor-prior"
+            else stated("residual_fraction", 0.2)
+        )
         resale = []
         for name, cluster in self.clusters.items():
             ages = (12, 24, 36, 48, 60)
             usual = [
-                {"age_months": age, "fraction_of_new": self.priors[f"resale_{age}m_{self.vendor(name)}"]["base"]}
+                {
+                    "age_months": age,
+                    "fraction_of_new": self.priors[f"resale_{age}m_{self.vendor(name)}"]["base"],
+                }
                 for age in ages
             ]
             points = cluster.get("resale_curve") or usual
@@ -340,7 +422,9 @@ class Oracle(Machines):
                     else stated("resale_multiplier", 1.0) * cluster.get("resale_multiplier", 1.0),
                 }
             )
-        loan, tax, burst = stated("loan", None), stated("tax", None), stated("burst_rental", None)
+        loan = stated("loan", None)
+        tax = stated("tax", None)
+        burst = stated("burst_rental", None)
         support = {"none": 0.0, "standard": 300.0, "premium": 900.0}[
             of(self.doc, "software.support_contract", "standard")
         ]
@@ -357,7 +441,9 @@ class Oracle(Machines):
                 "declining_factor": stated("declining_balance_ratio", 2.0)
                 if stated("depreciation_method", "") == "declining-balance"
                 else 0.0,
-                "residual_fraction": [0.0 if goes_back(c) else c.get("residual_fraction", common) for c in own],
+                "residual_fraction": [
+                    0.0 if goes_back(c) else c.get("residual_fraction", common) for c in own
+                ],
                 "components": {
                     index: self.components(c, stated("depreciation_months", 36), common)
                     for index, c in enumerate(own)
@@ -374,7 +460,8 @@ class Oracle(Machines):
                 "opening_cash_usd": stated("opening_cash_usd", 0.0),
                 "books": stated("books", "us-gaap"),
                 "borrowing_rate_per_year": stated(
-                    "borrowing_rate_per_year", loan["rate_per_year"] if loan else stated("discount_rate_per_year", 0.1)
+                    "borrowing_rate_per_year",
+                    loan["rate_per_year"] if loan else stated("discount_rate_per_year", 0.1),
                 ),
                 "receivable_days": stated("receivable_days", 0.0),
                 "payable_days": stated("payable_days", 0.0),
@@ -396,10 +483,13 @@ class Oracle(Machines):
                 "operations_fraction_per_year": stated("operations_fraction_per_year", 0.05),
                 "insurance_fraction_per_year": stated("insurance_fraction_per_year", 0.0),
                 "engineer_usd_per_year": of(self.doc, "software.engineer_usd_per_year", 280_000.0),
-                "staff_per_accelerator": stated("operations_staff_per_1000_accelerators", 1.0) / 1000,
+                "staff_per_accelerator": stated("operations_staff_per_1000_accelerators", 1.0)
+                / 1000,
                 "staff_usd_per_year": stated("operations_staff_usd_per_year", 150_000.0),
                 "crew_usd_per_year": stated("repair_crew_usd_per_year", 0.0),
-                "support_usd_per_accelerator_year": of(self.doc, "software.support_usd_per_accelerator_year", support),
+                "support_usd_per_accelerator_year": of(
+                    self.doc, "software.support_usd_per_accelerator_year", support
+                ),
                 "licence_usd_per_accelerator_year": stated("licence_usd_per_accelerator_year", 0.0),
                 "escalator_per_year": stated("people_escalator_per_year", inflation),
                 "part_usd": each_usd * stated("spare_part_price_fraction", 0.0),
@@ -408,7 +498,9 @@ class Oracle(Machines):
                 "warranty_h": stated("warranty_months", 36) * YEAR_H / 12,
             },
             "market": {
-                "token_price": self.paths([load.get("token_price") for load in self.doc["workloads"].values()]),
+                "token_price": self.paths(
+                    [load.get("token_price") for load in self.doc["workloads"].values()]
+                ),
                 "api_price": self.paths([stated("api_price", None)] * len(self.doc["workloads"])),
                 "burst": burst
                 and {
@@ -425,7 +517,9 @@ class Oracle(Machines):
                     "accelerator_h_per_request": request_h,
                 },
                 "sla_objective_fraction": stated("sla_objective_fraction", 0.99),
-                "sla_credit_usd_per_million_tokens": stated("sla_credit_usd_per_million_tokens", 0.0),
+                "sla_credit_usd_per_million_tokens": stated(
+                    "sla_credit_usd_per_million_tokens", 0.0
+                ),
                 "tax": tax
                 and {
                     "rate_fraction": tax["rate_fraction"],
@@ -441,23 +535,32 @@ class Oracle(Machines):
         table = np.zeros((self.offset.size, len(prices), 3))
         for w, price in enumerate(prices):
             model = [*self.doc["workloads"].values()][w]["model"]
-            listed = {k: facts("models")[model].get(f"api_{k}_usd_per_million_tokens") for k in ("input", "output")}
+            listed = {
+                k: facts("models")[model].get(f"api_{k}_usd_per_million_tokens")
+                for k in ("input", "output")
+            }
             stated = {} if price == "api" else price or {}
-            kinds = {k: stated.get(f"{k}_usd_per_million_tokens", listed.get(k)) for k in ("input", "output")}
+            kinds = {
+                k: stated.get(f"{k}_usd_per_million_tokens", listed.get(k))
+                for k in ("input", "output")
+            }
             if price is not None:
-                cached = stated.get("cached_input_usd_per_million_tokens", 0.05 * (kinds["input"] or 0.0))
+                cached = stated.get(
+                    "cached_input_usd_per_million_tokens", 0.05 * (kinds["input"] or 0.0)
+                )
                 table[:, w] = np.outer(
-                    self.mean_price(stated.get("change_per_year", 0.0)), [kinds["input"], cached, kinds["output"]]
+                    self.mean_price(stated.get("change_per_year", 0.0)),
+                    [kinds["input"], cached, kinds["output"]],
                 )
         return table if any(prices) else None
 
     def energy(self) -> Doc:
-        site, tariff = of(self.doc, "site", {}), facts("tariffs")[of(self.doc, "site.tariff", "us-average")]
-        flat, supply = site.get("electricity_usd_per_kwh", tariff["energy_usd_per_kwh"]), site.get("electricity", {})
-        rise, stated = (
-            supply.get("escalator_per_year", of(self.doc, "finance.inflation_per_year", 0.0)),
-            supply.get("windows", []),
-        )
+        site = of(self.doc, "site", {})
+        tariff = facts("tariffs")[of(self.doc, "site.tariff", "us-average")]
+        flat = site.get("electricity_usd_per_kwh", tariff["energy_usd_per_kwh"])
+        supply = site.get("electricity", {})
+        rise = supply.get("escalator_per_year", of(self.doc, "finance.inflation_per_year", 0.0))
+        stated = supply.get("windows", [])
         week = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
         windows = [
             {
@@ -474,14 +577,20 @@ class Oracle(Machines):
         zone = ZoneInfo(supply.get("timezone") or tariff.get("timezone") or "UTC")
         period = np.searchsorted(self.edge_h, np.arange(self.hours), side="right") - 1
         for hour in range(self.hours if stated else 0):
-            at = (datetime.combine(self.start, datetime.min.time(), UTC) + timedelta(hours=hour)).astimezone(zone)
+            at = (
+                datetime.combine(self.start, datetime.min.time(), UTC) + timedelta(hours=hour)
+            ).astimezone(zone)
             for w in windows:
-                a, b = w["start_hour"], w["end_hour"]
+                a = w["start_hour"]
+                b = w["end_hour"]
                 inside = a <= at.hour < b if a < b else at.hour >= a or at.hour < b
                 if inside and at.month in w["months"] and at.weekday() in w["weekdays"]:
                     hourly[hour] = w["price_usd_per_kwh"] * self.stepped(rise)[period[hour]]
         embodied = [
-            c.get("embodied_kg_per_node", self.parts[c["accelerator"]].get("embodied_kg_per_node", math.nan))
+            c.get(
+                "embodied_kg_per_node",
+                self.parts[c["accelerator"]].get("embodied_kg_per_node", math.nan),
+            )
             for c in self.clusters.values()
         ]
         return {
@@ -498,10 +607,16 @@ class Oracle(Machines):
             "colocation_escalator_per_year": site.get(
                 "colocation_escalator_per_year", of(self.doc, "finance.inflation_per_year", 0.0)
             ),
-            "grid_carbon_g_per_kwh": site.get("grid_carbon_g_per_kwh", tariff["grid_carbon_g_per_kwh"]),
+            "grid_carbon_g_per_kwh": site.get(
+                "grid_carbon_g_per_kwh", tariff["grid_carbon_g_per_kwh"]
+            ),
             "carbon_usd_per_tonne": of(self.doc, "finance.carbon_usd_per_tonne", 0.0)
             * self.stepped(
-                of(self.doc, "finance.carbon_change_per_year", of(self.doc, "finance.inflation_per_year", 0.0))
+                of(
+                    self.doc,
+                    "finance.carbon_change_per_year",
+                    of(self.doc, "finance.inflation_per_year", 0.0),
+                )
             ),
             "embodied_kg": np.array(embodied),
             "service_life_months": of(self.doc, "finance.service_life_months", 60),

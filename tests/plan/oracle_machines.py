@@ -24,7 +24,13 @@ import planner.catalog
 from planner.catalog.load import load_catalog, part_of, shape_of
 from planner.physics.coefficients import Calibration, roofline_calibration
 from planner.physics.power import BoardRating, NodeRating, ServingMix, build_node_power
-from planner.physics.replica import ReplicaSpec, ReplicaTimes, ServiceTerms, at_objective, price_replicas
+from planner.physics.replica import (
+    ReplicaSpec,
+    ReplicaTimes,
+    ServiceTerms,
+    at_objective,
+    price_replicas,
+)
 from planner.physics.slo_model import late_curve
 from planner.plan.capacity import Service, lengths_of, traffic_of
 from planner.scenario.scenario import Scenario
@@ -43,7 +49,11 @@ def facts(name: str) -> Doc:
 
     def bare(node: Any) -> Any:
         if isinstance(node, dict):
-            return node["value"] if "value" in node else {key: bare(part) for key, part in node.items()}
+            return (
+                node["value"]
+                if "value" in node
+                else {key: bare(part) for key, part in node.items()}
+            )
         return node
 
     folder = Path(planner.catalog.__file__).parent
@@ -68,7 +78,15 @@ def goes_back(cluster: Doc) -> bool:
     return bool(cluster.get("contract", {}).get("at_end") == "return")
 
 
-_NO_MATTER_TO_ROUTING = ("nodes", "online", "order", "retire", "owned", "discount_fraction", "contract")
+_NO_MATTER_TO_ROUTING = (
+    "nodes",
+    "online",
+    "order",
+    "retire",
+    "owned",
+    "discount_fraction",
+    "contract",
+)
 """What two clusters may differ in and still be one pool to a router."""
 
 
@@ -76,16 +94,21 @@ class Machines:
     """One scenario's plan, by hand; ``scenario`` is only handed on to physics."""
 
     def __init__(self, doc: Doc, scenario: Scenario, services: Services) -> None:
-        self.doc, self.scenario, self.services = doc, scenario, services
+        self.doc = doc
+        self.scenario = scenario
+        self.services = services
         self.start: date = doc["start"]
         self.parts, self.vendors = facts("accelerators"), facts("vendors")
         self.stacks, self.models, self.priors = facts("stacks"), facts("models"), facts("priors")
-        self.clusters, self.workloads = doc["clusters"], doc["workloads"]
+        self.clusters = doc["clusters"]
+        self.workloads = doc["workloads"]
         self.names, self.loads = list(self.clusters), list(self.workloads)
         self.edges = self._edges()
         self.edge_h = np.array([self.hour(day) for day in self.edges])
         self.hours = self.edge_h[-1]
-        self.offset = np.array([self._coordinate(day) - self._coordinate(self.start) for day in self.edges[:-1]])
+        self.offset = np.array(
+            [self._coordinate(day) - self._coordinate(self.start) for day in self.edges[:-1]]
+        )
         self.middle = (self.edge_h[:-1] + self.edge_h[1:]) / 2 / YEAR_H
         self.rates = self._rates()
         self.powers = {name: self._power(name) for name in self.names}
@@ -94,7 +117,9 @@ class Machines:
         return (day - self.start).days * 24
 
     def _coordinate(self, day: date) -> float:
-        return day.year * 12 + day.month + (day.day - 1) / calendar.monthrange(day.year, day.month)[1]
+        return (
+            day.year * 12 + day.month + (day.day - 1) / calendar.monthrange(day.year, day.month)[1]
+        )
 
     def _edges(self) -> list[date]:
         months = self.start.year * 12 + self.start.month - 1 + of(self.doc, "horizon_months", 36)
@@ -108,8 +133,12 @@ class Machines:
 
     def mean_price(self, change: float) -> Any:
         """The mean over each month of a price that moves evenly, by Simpson's rule."""
-        ends = np.append(self.offset, self._coordinate(self.edges[-1]) - self._coordinate(self.start))
-        first, middle, last = ((1 + change) ** (t / 12) for t in (ends[:-1], (ends[:-1] + ends[1:]) / 2, ends[1:]))
+        ends = np.append(
+            self.offset, self._coordinate(self.edges[-1]) - self._coordinate(self.start)
+        )
+        first, middle, last = (
+            (1 + change) ** (t / 12) for t in (ends[:-1], (ends[:-1] + ends[1:]) / 2, ends[1:])
+        )
         return (first + 4 * middle + last) / 6
 
     def stepped(self, change: float) -> Any:
@@ -122,7 +151,9 @@ class Machines:
         return str(self.parts[self.clusters[cluster]["accelerator"]]["vendor"])
 
     def stack(self, cluster: str) -> tuple[str, Doc]:
-        engine = self.clusters[cluster]["engine"]  # the oracle chooses no layout: every scenario of it states one
+        engine = self.clusters[cluster][
+            "engine"
+        ]  # the oracle chooses no layout: every scenario of it states one
         return next(
             (name, entry)
             for name, entry in self.stacks.items()
@@ -130,7 +161,8 @@ class Machines:
         )
 
     def precision(self, cluster: str, load: str) -> str:
-        stated, allowed = of(self.clusters[cluster], "precision"), of(self.workloads[load], "precisions", [])
+        stated = of(self.clusters[cluster], "precision")
+        allowed = of(self.workloads[load], "precisions", [])
         if not allowed or stated in allowed:
             return stated or "fp8"
         (only,) = allowed
@@ -148,10 +180,15 @@ class Machines:
         )
 
     def mean_rate(
-        self, spec: ReplicaSpec, load: str, calibration: Calibration | None = None, growth: float = 1.0
+        self,
+        spec: ReplicaSpec,
+        load: str,
+        calibration: Calibration | None = None,
+        growth: float = 1.0,
     ) -> float:
         """Requests a second and accelerator by mean times."""
-        slo, workload = of(self.workloads[load], "slo", {}), self.scenario.workloads[load]
+        slo = of(self.workloads[load], "slo", {})
+        workload = self.scenario.workloads[load]
         replicas = price_replicas([spec], calibration or shipped_calibration())
         point = at_objective(
             replicas,
@@ -163,13 +200,22 @@ class Machines:
         return float(np.nan_to_num(point.requests_per_s[0], posinf=0.0)) / spec.accelerators
 
     def slo_rate(
-        self, cluster: str, load: str, speed: float, replicas: float, growth: float = 1.0, lengths: Any = None
+        self,
+        cluster: str,
+        load: str,
+        speed: float,
+        replicas: float,
+        growth: float = 1.0,
+        lengths: Any = None,
     ) -> float:
         """The same with the stated share of requests in time, by a router of so many replicas at most."""
-        spec, slo = self.spec(cluster, load), of(self.workloads[load], "slo", {})
+        spec = self.spec(cluster, load)
+        slo = of(self.workloads[load], "slo", {})
         replicas_of_a_node = 8 / spec.accelerators
         nodes = max(
-            step for step in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64) if step <= self.clusters[cluster]["nodes"]
+            step
+            for step in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
+            if step <= self.clusters[cluster]["nodes"]
         )
         pool = {"cluster": nodes * replicas_of_a_node, "node": replicas_of_a_node, "replica": 1.0}
         percentile = slo.get("percentile", of(self.doc, "slo_target.attainment", 0.99))
@@ -180,30 +226,41 @@ class Machines:
             pooled_replicas=min(64.0, replicas, pool[of(self.doc, "router_pool", "cluster")]),
         )
         cells = lengths or lengths_of(self.scenario.workloads[load], growth)
-        curve = late_curve(ReplicaTimes(price_replicas([spec], shipped_calibration()), 0, speed, cells), asked)
+        curve = late_curve(
+            ReplicaTimes(price_replicas([spec], shipped_calibration()), 0, speed, cells), asked
+        )
         return curve.capacity_requests_per_s / spec.accelerators
 
     def maturity(self, cluster: str, load: str) -> tuple[float, float]:
         """The stack's speed on a kind of model, and the logarithm of what its image's date makes of it."""
         _, stack = self.stack(cluster)
         kind = self.models[self.workloads[load]["model"]]["architecture_class"]
-        dated, image = 0.0, of(self.clusters[cluster], "engine_date")
+        dated = 0.0
+        image = of(self.clusters[cluster], "engine_date")
         if image and not of(self.clusters[cluster], "throughput_tokens_per_s_per_accelerator"):
             course = stack["maturity"][kind]
-            age_h = (image - date(2026, 2, 22)).days * 24  # when the shipped calibration was measured
+            age_h = (
+                image - date(2026, 2, 22)
+            ).days * 24  # when the shipped calibration was measured
             gap = math.log(1 + course["ceiling_gain_fraction"]["base"])
             dated = gap * (1 - math.exp(-age_h / (course["closing_months"]["base"] * YEAR_H / 12)))
         return float(stack[kind.replace("-", "_") + "_multiplier"]), max(dated, math.log(0.3))
 
     def own_replicas(self, cluster: str, load: str, speed: float) -> float:
         """The fewest replicas that carry the busiest hour at 85%, where other models stand beside; else all."""
-        stated, wide = self.workloads[load], self.spec(cluster, load).accelerators
+        stated = self.workloads[load]
+        wide = self.spec(cluster, load).accelerators
         models = {of(other, "model") for other in self.workloads.values()}
         if of(self.doc, "router_pool", "cluster") != "cluster" or len(models) == 1:
             return math.inf
         growth = of(stated, "growth", {"kind": "flat"})
-        assert growth["kind"] in ("flat", "compound")  # no scenario of the oracle grows otherwise beside other models
-        more = max(1.0, (1 + growth.get("per_year", 0.0)) ** (of(self.doc, "horizon_months", 36) / 12))
+        assert growth["kind"] in (
+            "flat",
+            "compound",
+        )  # no scenario of the oracle grows otherwise beside other models
+        more = max(
+            1.0, (1 + growth.get("per_year", 0.0)) ** (of(self.doc, "horizon_months", 36) / 12)
+        )
         shape = of(stated, "load_profile", {})
         week = shape.get("weekly_profile")
         peak = max(week) / (sum(week) / 168) if week else shape.get("peak_to_mean", 1.67)
@@ -226,7 +283,8 @@ class Machines:
         stated = of(self.clusters[cluster], "throughput_tokens_per_s_per_accelerator")
         if stated is None:
             return None
-        at, tokens = self.clusters[cluster]["throughput_measured_at"], self.workloads[load]["lengths"]
+        at = self.clusters[cluster]["throughput_measured_at"]
+        tokens = self.workloads[load]["lengths"]
         cells = lengths_of(self.scenario.workloads[load])
         there = type(cells)(
             prompt_tokens=cells.prompt_tokens * at["input_tokens"] / tokens["input"]["mean"],
@@ -235,7 +293,11 @@ class Machines:
             output_weights=cells.output_weights,
             cached_fraction=cells.cached_fraction,
         )
-        return float(stated / at["output_tokens"] / self.slo_rate(cluster, load, 1.0, replicas, lengths=there))
+        return float(
+            stated
+            / at["output_tokens"]
+            / self.slo_rate(cluster, load, 1.0, replicas, lengths=there)
+        )
 
     def _rates(self) -> dict[tuple[str, str], tuple[float, Any, float]]:
         """By cluster and workload: requests a second and node on day one, an hour by month, and speed."""
@@ -243,7 +305,8 @@ class Machines:
         for cluster, load in self.services:
             speed, dated = self.maturity(cluster, load)
             replicas = self.own_replicas(cluster, load, speed)
-            claim, spec = self.claim(cluster, load, replicas), self.spec(cluster, load)
+            claim = self.claim(cluster, load, replicas)
+            spec = self.spec(cluster, load)
             steps, times = (1.0, claim) if claim else (speed, 1.0)
             growth = 1 + of(self.workloads[load], "lengths.growth_per_year", 0.0)
             roof = self.mean_rate(spec, load, roofline_calibration()) / self.mean_rate(spec, load)
@@ -269,35 +332,56 @@ class Machines:
     def table(self) -> Any:
         grows = any(of(load, "lengths.growth_per_year") for load in self.workloads.values())
         empty = np.zeros(len(self.middle))
-        table = np.array([[self.rates.get((c, w), (0, empty))[1] for w in self.loads] for c in self.names])
+        table = np.array(
+            [[self.rates.get((c, w), (0, empty))[1] for w in self.loads] for c in self.names]
+        )
         return table if grows else table[:, :, :1]
 
     def by_load(self) -> Doc:
         """Shares late and refused by load, under bursts of 500 kinds of minute and without; the most load."""
-        ends = [service.lateness.loads for service in self.services.values() if service.lateness.refuses]
+        ends = [
+            service.lateness.loads for service in self.services.values() if service.lateness.refuses
+        ]
         reach = 2 * math.ceil(max([2.0, *(loads[-1] for loads in ends)]) / 2)
         loads = np.linspace(0, reach, 128 * reach + 1)
         shape = (len(self.names), len(self.loads), loads.size)
-        burst, calm, most = np.zeros((2, *shape)), np.zeros((2, *shape)), np.ones(shape[:2])
-        alone, by_rate, time = np.full(shape[:2], np.nan), {}, np.zeros((*shape[:2], 3))
+        burst = np.zeros((2, *shape))
+        calm = np.zeros((2, *shape))
+        most = np.ones(shape[:2])
+        alone = np.full(shape[:2], np.nan)
+        by_rate = {}
+        time = np.zeros((*shape[:2], 3))
         for (cluster, load), service in self.services.items():
-            stated, place = self.workloads[load], (self.names.index(cluster), self.loads.index(load))
+            stated = self.workloads[load]
+            place = (self.names.index(cluster), self.loads.index(load))
             time[place] = service.token_time
             if of(stated, "priority") == "deferrable":
                 continue
             most[place] = service.lateness.loads[-1] if service.lateness.refuses else 2.0
             upto = np.minimum(loads, 2 * math.ceil(max(most[place], 2.0) / 2))
-            burst[(slice(2), *place)] = self.under_bursts(service, stated, stated["requests_per_s"], upto)
+            burst[(slice(2), *place)] = self.under_bursts(
+                service, stated, stated["requests_per_s"], upto
+            )
             calm[(slice(2), *place)] = service.lateness.at(upto)
             alone[place] = service.lateness.alone_s
             hourly = self.demand()["expected_requests_per_s"][place[1]]
             hourly = hourly[hourly > 0]
             slack = min(hourly[at : at + 168].mean() for at in range(0, hourly.size - 167, 168))
             added = sum(self.under_bursts(service, stated, slack, upto) - calm[(slice(2), *place)])
-            filled = 128 if of(self.doc, "routing") == "proportional" else 109  # of capacity, or 85% of it
-            if of(stated, "burst_scaling", "pooled") == "pooled" and added[: filled + 1].max() >= 1e-4:
-                powers = range(math.floor(math.log2(hourly.min())), math.ceil(math.log2(hourly.max())) + 1)
-                tables = np.stack([self.under_bursts(service, stated, 2.0**power, upto) for power in powers], axis=1)
+            filled = (
+                128 if of(self.doc, "routing") == "proportional" else 109
+            )  # of capacity, or 85% of it
+            if (
+                of(stated, "burst_scaling", "pooled") == "pooled"
+                and added[: filled + 1].max() >= 1e-4
+            ):
+                powers = range(
+                    math.floor(math.log2(hourly.min())), math.ceil(math.log2(hourly.max())) + 1
+                )
+                tables = np.stack(
+                    [self.under_bursts(service, stated, 2.0**power, upto) for power in powers],
+                    axis=1,
+                )
                 by_rate[place] = {
                     "first_requests": 3600 * 2.0 ** powers[0],
                     "added": tables - calm[(slice(2), *place)][:, None],
@@ -319,7 +403,12 @@ class Machines:
         """Shares late and refused under 500 kinds of minute, whose counts vary as stated at a rate."""
         variance = (of(stated, "burst_index_of_dispersion", 12.0) - 1) / (60 * rate)
         minutes = gamma.ppf((np.arange(500) + 0.5) / 500, 1 / variance, scale=variance)
-        return np.array([(share * minutes).mean(axis=1) for share in service.lateness.at(loads[:, None] * minutes)])
+        return np.array(
+            [
+                (share * minutes).mean(axis=1)
+                for share in service.lateness.at(loads[:, None] * minutes)
+            ]
+        )
 
     # Clusters
 
@@ -333,15 +422,18 @@ class Machines:
         ]
 
         def mean(name: str) -> float:
-            return float(sum(need * getattr(service, name) for need, service in own) / sum(need for need, _ in own))
+            return float(
+                sum(need * getattr(service, name) for need, service in own)
+                / sum(need for need, _ in own)
+            )
 
-        batch, prefill = max(mean("batch"), 1.0), mean("prefill_fraction")
-        single, full = mean("single_tpot_s"), mean("tpot_s") * (1 - prefill)
+        batch = max(mean("batch"), 1.0)
+        prefill = mean("prefill_fraction")
+        single = mean("single_tpot_s")
+        full = mean("tpot_s") * (1 - prefill)
         further = max(batch - 1, 1.0)
-        slope, stream = (
-            max(full - single, 0.0) / further,
-            max(mean("stream_s") - mean("single_stream_s"), 0.0) / further,
-        )
+        slope = max(full - single, 0.0) / further
+        stream = max(mean("stream_s") - mean("single_stream_s"), 0.0) / further
         mix = ServingMix(
             batch=batch,
             stream_fixed_s=max(mean("single_stream_s") - stream, 0.0),
@@ -357,7 +449,10 @@ class Machines:
 
     def quote(self, name: str, price: float, offer: Doc) -> Doc:
         tiers = [
-            {"minimum_units": tier["from_accelerators"], "discount_fraction": tier["discount_fraction"]}
+            {
+                "minimum_units": tier["from_accelerators"],
+                "discount_fraction": tier["discount_fraction"],
+            }
             for tier in offer.get("volume_discounts", [])
         ]
         return {
@@ -371,38 +466,62 @@ class Machines:
 
     def prices(self, cluster: str) -> tuple[list[float], Doc]:
         """What a node costs in the first order, and the book of later ones."""
-        stated, part = self.clusters[cluster], self.parts[self.clusters[cluster]["accelerator"]]
+        stated = self.clusters[cluster]
+        part = self.parts[self.clusters[cluster]["accelerator"]]
         each = of(stated, "accelerator_price_usd", part.get("accelerator_price_usd")) * (
             1 - of(stated, "discount_fraction", 0.0)
         )
         book: Doc = {
             "start": self.start,
-            "list_price": self.quote("list price", each, {k: v for k, v in stated.items() if k == "volume_discounts"}),
-            "quotes": [self.quote(q["name"], q["accelerator_price_usd"], q) for q in stated.get("quotes", [])],
+            "list_price": self.quote(
+                "list price", each, {k: v for k, v in stated.items() if k == "volume_discounts"}
+            ),
+            "quotes": [
+                self.quote(q["name"], q["accelerator_price_usd"], q)
+                for q in stated.get("quotes", [])
+            ],
         }
-        ordered = of(stated, "order.placed") or of(stated, "owned.bought") or of(stated, "online", self.start)
+        ordered = (
+            of(stated, "order.placed")
+            or of(stated, "owned.bought")
+            or of(stated, "online", self.start)
+        )
         holding = [
-            q for q in book["quotes"] if (q["valid_from"] or ordered) <= ordered <= (q["valid_until"] or ordered)
+            q
+            for q in book["quotes"]
+            if (q["valid_from"] or ordered) <= ordered <= (q["valid_until"] or ordered)
         ]
-        offer, units = (holding or [book["list_price"]])[-1], stated["nodes"] * 8
+        offer = (holding or [book["list_price"]])[-1]
+        units = stated["nodes"] * 8
         price = offer["list_price_usd"]
         for tier in offer["tiers"]:
             if units >= tier["minimum_units"]:
                 price = offer["list_price_usd"] * (1 - tier["discount_fraction"])
-        around = [8 * part[f"{what}_usd_per_accelerator"] for what in ("host", "network", "storage")]
+        around = [
+            8 * part[f"{what}_usd_per_accelerator"] for what in ("host", "network", "storage")
+        ]
         around[0] = of(stated, "host_usd_per_node", around[0])
         return [round(price * units, 2) / units * 8, *around], book
 
     def cluster(self, name: str) -> Doc:
-        stated, vendor = self.clusters[name], self.vendor(name)
-        part, maker = self.parts[stated["accelerator"]], self.vendors[vendor]
+        stated = self.clusters[name]
+        vendor = self.vendor(name)
+        part = self.parts[stated["accelerator"]]
+        maker = self.vendors[vendor]
         contract, order, owned = (stated.get(key) for key in ("contract", "order", "owned"))
         new, book = self.prices(name)
         leased = contract and contract["kind"].endswith("lease")
         prices = new if not contract or contract["kind"] == "finance-lease" else [0.0] * 4
-        online, retire = of(stated, "online", self.start), stated.get("retire")
-        if goes_back(stated):  # owed is what the payments are worth: all but the value the lessor counts on
-            paid = 1 - contract["buy_out_fraction"] / (1 + contract["rate_per_year"] / 12) ** contract["term_months"]
+        online = of(stated, "online", self.start)
+        retire = stated.get("retire")
+        if goes_back(
+            stated
+        ):  # owed is what the payments are worth: all but the value the lessor counts on
+            paid = (
+                1
+                - contract["buy_out_fraction"]
+                / (1 + contract["rate_per_year"] / 12) ** contract["term_months"]
+            )
             prices = [price * paid for price in new]
             month = online.month - 1 + contract["term_months"]
             retire = online.replace(year=online.year + month // 12, month=month % 12 + 1)
@@ -412,7 +531,9 @@ class Machines:
             "vendor": vendor,
             "nodes": stated["nodes"],
             "accelerators_per_node": 8,
-            "group_accelerators": 8 if maker["lost_with_accelerator"] == "node" else stated["tensor_parallel"],
+            "group_accelerators": 8
+            if maker["lost_with_accelerator"] == "node"
+            else stated["tensor_parallel"],
             "online_h": None if order else self.hour(online),
             "order": order
             and {
@@ -423,13 +544,19 @@ class Machines:
                 "interval_h": order["delivery_interval_weeks"] * 168,
                 "acceptance_failure_fraction": order["acceptance_failure_fraction"],
                 "payments": [
-                    {"fraction": p["fraction"], "from_order": p["when"] == "order", "after_h": p["weeks"] * 168}
+                    {
+                        "fraction": p["fraction"],
+                        "from_order": p["when"] == "order",
+                        "after_h": p["weeks"] * 168,
+                    }
                     for p in order.get("payments", [])
                 ],
             },
             "retire_h": self.hour(retire) if retire else math.inf,
             "failure_multiplier": of(
-                self.doc, f"reliability.vendor_failure_multiplier.{vendor}", maker["failure_multiplier"]
+                self.doc,
+                f"reliability.vendor_failure_multiplier.{vendor}",
+                maker["failure_multiplier"],
             ),
             "node_power": self.powers[name],
             "nameplate_kw": part["node_max_kw"],
@@ -437,25 +564,34 @@ class Machines:
             "owned": owned
             and {
                 "bought_h": self.hour(owned["bought"]),
-                "prices_usd": [price / sum(prices) * owned["cost_usd"] / stated["nodes"] for price in prices],
+                "prices_usd": [
+                    price / sum(prices) * owned["cost_usd"] / stated["nodes"] for price in prices
+                ],
                 "book_value_usd": owned["book_value_usd"] / stated["nodes"],
                 "remaining_months": owned["remaining_months"],
             },
             "api": None,
             "rent": (contract and contract["kind"] != "finance-lease" and self.rent(name)) or None,
-            "lease": (contract and contract["kind"] == "finance-lease" and self.lease(name)) or None,
+            "lease": (contract and contract["kind"] == "finance-lease" and self.lease(name))
+            or None,
             "leased_prices_usd": new if leased else None,
             "price_book": book if any(prices) else None,
         }
 
     def lease(self, name: str) -> Doc:
         terms = self.clusters[name]["contract"]
-        kept = {key: terms[key] for key in ("rate_per_year", "term_months", "buy_out_fraction", "exit_fee_fraction")}
+        kept = {
+            key: terms[key]
+            for key in ("rate_per_year", "term_months", "buy_out_fraction", "exit_fee_fraction")
+        }
         return kept | {"is_bought": terms["at_end"] == "buy"}
 
     def rent(self, name: str) -> Doc:
-        stated, contract = self.clusters[name], self.clusters[name]["contract"]
-        kind, first, change = contract["kind"], contract["usd_per_accelerator_h"], contract["change_per_year"]
+        stated = self.clusters[name]
+        contract = self.clusters[name]["contract"]
+        kind = contract["kind"]
+        first = contract["usd_per_accelerator_h"]
+        change = contract["change_per_year"]
         plan = {
             "is_hosted": kind != "operating-lease",
             "exit_usd_per_accelerator": 0.0,
@@ -478,27 +614,40 @@ class Machines:
                 "usd_per_accelerator_h": first * self.mean_price(change),
                 "startup_h": 1.0 if part.startswith("mi") else 0.5,
                 "hold_h": contract.get("hold_h", 24),
-                "available_fraction": contract.get("available_fraction", {"h100": 0.7, "h200": 0.21}.get(part)),
+                "available_fraction": contract.get(
+                    "available_fraction", {"h100": 0.7, "h200": 0.21}.get(part)
+                ),
                 "gap_days": contract.get("gap_days", {"h100": 1.5, "h200": 6.5}.get(part)),
             }
             return plan | {"usd_per_accelerator_h": first * self.mean_price(change)}
         # A term: hour by hour the price of the day on which the term that runs was signed.
-        signed, months = of(stated, "online", self.start), contract["term_months"]
+        signed = of(stated, "online", self.start)
+        months = contract["term_months"]
         terms = [date(*divmod_month(signed, n * months), signed.day) for n in range(40)]
         ends = np.array([self.hour(day) for day in terms])
         term = np.searchsorted(ends, np.arange(self.hours), side="right") - 1
-        price = np.where(term >= 0, first * (1 + change) ** (ends[np.maximum(term, 0)] / YEAR_H), 0.0)
-        paid = [price[a:b][price[a:b] > 0] for a, b in zip(self.edge_h[:-1], self.edge_h[1:], strict=True)]
+        price = np.where(
+            term >= 0, first * (1 + change) ** (ends[np.maximum(term, 0)] / YEAR_H), 0.0
+        )
+        paid = [
+            price[a:b][price[a:b] > 0]
+            for a, b in zip(self.edge_h[:-1], self.edge_h[1:], strict=True)
+        ]
         left = self.hour(stated["retire"]) if stated.get("retire") else self.hours
         last = int(np.searchsorted(ends, max(left, self.hours), side="right")) + 1
-        plan["term_edge_h"], plan["term_usd_per_h"] = ends[:last], first * (1 + change) ** (ends[: last - 1] / YEAR_H)
+        plan["term_edge_h"] = ends[:last]
+        plan["term_usd_per_h"] = first * (1 + change) ** (ends[: last - 1] / YEAR_H)
         running = int(np.searchsorted(ends, left, side="right"))
         owed = (ends[running] - left) * first * (1 + change) ** (ends[running - 1] / YEAR_H)
         if stated.get("retire"):
             plan["exit_usd_per_accelerator"] = owed * contract["exit_fee_fraction"]
         else:
             plan["bound_usd_per_accelerator"] = owed
-        return plan | {"usd_per_accelerator_h": np.array([month.mean() if month.size else 0.0 for month in paid])}
+        return plan | {
+            "usd_per_accelerator_h": np.array(
+                [month.mean() if month.size else 0.0 for month in paid]
+            )
+        }
 
     # Workloads and demand
 
@@ -508,7 +657,9 @@ class Machines:
         def rent(c: str) -> float:
             contract = self.clusters[c].get("contract") or {}
             by_the_hour = contract.get("kind") in ("on-demand", "spot")
-            return contract["usd_per_accelerator_h"] / self.rates[c, load][0] if by_the_hour else 0.0
+            return (
+                contract["usd_per_accelerator_h"] / self.rates[c, load][0] if by_the_hour else 0.0
+            )
 
         able.sort(key=lambda c: (rent(c), self.powers[c].full_kw / self.rates[c, load][0], c))
         if of(self.doc, "routing", "cheapest-marginal") == "preference":
@@ -520,7 +671,11 @@ class Machines:
         tiers: dict[str, list[int]] = {}
         for index in self.order_of(load):
             name = self.names[index]
-            kind = {key: stated for key, stated in self.clusters[name].items() if key not in _NO_MATTER_TO_ROUTING}
+            kind = {
+                key: stated
+                for key, stated in self.clusters[name].items()
+                if key not in _NO_MATTER_TO_ROUTING
+            }
             contract = self.clusters[name].get("contract") or {}
             if contract.get("kind") in ("on-demand", "spot"):
                 kind["rent"] = contract["usd_per_accelerator_h"]
@@ -570,24 +725,39 @@ class Machines:
     def demand(self) -> Doc:
         expected = []
         for stated in self.workloads.values():
-            profile, shape = np.array(stated["load_profile"]["weekly_profile"]), stated["load_profile"]
+            profile = np.array(stated["load_profile"]["weekly_profile"])
+            shape = stated["load_profile"]
             clock = [
-                datetime.combine(self.start, datetime.min.time(), UTC) + timedelta(hours=h) for h in range(self.hours)
+                datetime.combine(self.start, datetime.min.time(), UTC) + timedelta(hours=h)
+                for h in range(self.hours)
             ]
             local = [moment.astimezone(ZoneInfo(shape.get("timezone", "UTC"))) for moment in clock]
-            mean = stated["requests_per_s"] * profile[[at.weekday() * 24 + at.hour for at in local]] / profile.mean()
+            mean = (
+                stated["requests_per_s"]
+                * profile[[at.weekday() * 24 + at.hour for at in local]]
+                / profile.mean()
+            )
             middle = np.arange(self.hours) + 0.5
             mean = mean * (1 + of(stated, "growth.per_year", 0.0)) ** (middle / YEAR_H)
             if season := shape.get("season"):
-                days = np.array([(at.date() - date(self.start.year, 1, 1)).days + 1 for at in local])
+                days = np.array(
+                    [(at.date() - date(self.start.year, 1, 1)).days + 1 for at in local]
+                )
                 wave = np.cos(2 * np.pi * (days - season["peak_day"]) / 365.25)
                 mean = mean * (1 + season["amplitude_fraction"] * wave)
             for holiday in shape.get("holidays", []):
-                mean = mean * [holiday["multiplier"] if at.date() == holiday["date"] else 1.0 for at in local]
+                mean = mean * [
+                    holiday["multiplier"] if at.date() == holiday["date"] else 1.0 for at in local
+                ]
             for spike in stated.get("spikes", []):
-                decay_h, since = spike["decay_days"] * 24, np.arange(self.hours) - self.hour(spike["date"])
-                over_the_hour = decay_h * (np.exp(-since / decay_h) - np.exp(-(since + 1) / decay_h))
-                mean = mean * np.where(since >= 0, 1 + (spike["multiplier"] - 1) * over_the_hour, 1.0)
+                decay_h = spike["decay_days"] * 24
+                since = np.arange(self.hours) - self.hour(spike["date"])
+                over_the_hour = decay_h * (
+                    np.exp(-since / decay_h) - np.exp(-(since + 1) / decay_h)
+                )
+                mean = mean * np.where(
+                    since >= 0, 1 + (spike["multiplier"] - 1) * over_the_hour, 1.0
+                )
             mean[: self.hour(stated.get("model_launch") or self.start)] = 0.0
             expected.append(mean)
         noise = [

@@ -39,11 +39,15 @@ def test_a_router_chooses_among_the_replicas_that_do_this_part_of_the_work() -> 
     some = Candidates(replicas=replicas, mean_rates=np.ones(1), share=0.25, **nodes)  # type: ignore[arg-type]
     assert some.asked(0, load.slo).pooled_replicas == 2.0
     assert dataclasses.replace(some, share=1.0).asked(0, load.slo).pooled_replicas == 8.0
-    assert dataclasses.replace(some, share=0.5, most_replicas=3.0).asked(0, load.slo).pooled_replicas == 1.5
+    assert (
+        dataclasses.replace(some, share=0.5, most_replicas=3.0).asked(0, load.slo).pooled_replicas
+        == 1.5
+    )
 
 
 def test_two_pools_have_all_the_accelerators_between_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    real, shares = Candidates.best, []
+    real = Candidates.best
+    shares = []
 
     def noted(self: Candidates, *rest: Any) -> Any:
         shares.append(self.share)
@@ -57,17 +61,27 @@ def test_two_pools_have_all_the_accelerators_between_them(monkeypatch: pytest.Mo
 
 
 def service(load: dict[str, Any], **cluster: Any) -> Service:
-    scenario = scenario_of(merged(long_prompts(1.0, **load), {"clusters": {"h200": SHARED | cluster}}))
-    found = service_of(scenario.clusters["h200"], scenario.workloads["chat"], scenario, Reuse(scenario))
+    scenario = scenario_of(
+        merged(long_prompts(1.0, **load), {"clusters": {"h200": SHARED | cluster}})
+    )
+    found = service_of(
+        scenario.clusters["h200"], scenario.workloads["chat"], scenario, Reuse(scenario)
+    )
     assert isinstance(found, Service)
     return found
 
 
-def candidates(network_bytes_per_s: float | None = None, ttft_s: float = 2.0) -> tuple[Candidates, list[Any], Any]:
+def candidates(
+    network_bytes_per_s: float | None = None, ttft_s: float = 2.0
+) -> tuple[Candidates, list[Any], Any]:
     """Return workers of two accelerators, of a part with a network of its own or one that is stated, and their work."""
     stated = {**CHAT, "slo": {**CHAT["slo"], "ttft_s": ttft_s}}
-    scenario = scenario_of(merged(long_prompts(1.0, **stated), {"clusters": {"h200": SHARED | {"tensor_parallel": 2}}}))
-    cluster, load, catalog = scenario.clusters["h200"], scenario.workloads["chat"], load_catalog()
+    scenario = scenario_of(
+        merged(long_prompts(1.0, **stated), {"clusters": {"h200": SHARED | {"tensor_parallel": 2}}})
+    )
+    cluster = scenario.clusters["h200"]
+    load = scenario.workloads["chat"]
+    catalog = load_catalog()
     part = part_of("H200", catalog)
     if network_bytes_per_s is not None:
         part = dataclasses.replace(part, network_bytes_per_s=network_bytes_per_s)
@@ -102,7 +116,9 @@ def test_a_prompts_cache_moves_over_the_network_before_the_first_token() -> None
     """
     some, specs, load = candidates(1e8)
     transfer_s = 1200 * 2 * 80 * 8 * 128 / (2 * 1e8)
-    assert apart.separate(specs, some, traffic_of(load), load.slo).transfer_s == pytest.approx(transfer_s)
+    assert apart.separate(specs, some, traffic_of(load), load.slo).transfer_s == pytest.approx(
+        transfer_s
+    )
     assert 0.5 < transfer_s < 1.5
     _, slow, _ = within_slo(some, specs, load, 1.0, 1.0)
     at_once, specs, load = candidates(1e18, ttft_s=2.0 - transfer_s)
@@ -124,15 +140,24 @@ def test_the_pace_of_pools_is_told_at_the_formulas_speed() -> None:
 
 def curves(monkeypatch: pytest.MonkeyPatch, prefill_share: float) -> tuple[Curve, Curve]:
     """Return the late shares of workers of one accelerator, of a node that has a share of them for prompts."""
-    scenario = scenario_of(merged(long_prompts(1.0, **CHAT), {"clusters": {"h200": SHARED | {"tensor_parallel": 1}}}))
-    cluster, load, catalog = scenario.clusters["h200"], scenario.workloads["chat"], load_catalog()
-    specs = candidates_of(cluster, part_of("H200", catalog), shape_of(load.model, catalog), "fp8", 1500)
+    scenario = scenario_of(
+        merged(long_prompts(1.0, **CHAT), {"clusters": {"h200": SHARED | {"tensor_parallel": 1}}})
+    )
+    cluster = scenario.clusters["h200"]
+    load = scenario.workloads["chat"]
+    catalog = load_catalog()
+    specs = candidates_of(
+        cluster, part_of("H200", catalog), shape_of(load.model, catalog), "fp8", 1500
+    )
     replicas = price_replicas(specs, shipped_calibration())
-    whole, by_mean = Candidates(
+    whole = Candidates(
         replicas=replicas, mean_rates=np.ones(1), router_pool="cluster", nodes=1, accelerators_per_node=8
-    ), apart.separate  # fmt: skip
+    )  # fmt: skip
+    by_mean = apart.separate
     monkeypatch.setattr(
-        apart, "separate", lambda *asked: dataclasses.replace(by_mean(*asked), prefill_share=prefill_share)
+        apart,
+        "separate",
+        lambda *asked: dataclasses.replace(by_mean(*asked), prefill_share=prefill_share),
     )
     _, prefill, decode = within_slo(whole, specs, load, 1.0, 1.0)
     return prefill, decode
@@ -157,16 +182,24 @@ def test_workers_that_only_decode_keep_the_time_per_token_as_request_by_request(
     """A replica that finds every prompt in its cache is one: steep, so capacity lies between two loads close by."""
     _, decode = curves(monkeypatch, prefill_share=0.0)
     bare = {**CHAT, "prefix_cache_hit_fraction": 0.9999, "slo": {"ttft_s": 60.0, "tpot_s": 0.05}}
-    below, above = (missed(bare, load * 8 * decode.capacity_requests_per_s, 60.0, first=False) for load in (0.95, 1.1))
+    below, above = (
+        missed(bare, load * 8 * decode.capacity_requests_per_s, 60.0, first=False)
+        for load in (0.95, 1.1)
+    )
     assert below < 0.002
     assert above > 0.2
 
 
-def test_workers_that_only_prefill_keep_first_tokens_as_request_by_request(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_that_only_prefill_keep_first_tokens_as_request_by_request(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A replica whose replies have hardly a token is one."""
     prefill, _ = curves(monkeypatch, prefill_share=1.0)
     bare = {**CHAT, "lengths": {**CHAT["lengths"], "output": {"mean": 1}}}
-    below, above = (missed(bare, load * 8 * prefill.capacity_requests_per_s, 1.95, first=True) for load in (0.85, 1.4))
+    below, above = (
+        missed(bare, load * 8 * prefill.capacity_requests_per_s, 1.95, first=True)
+        for load in (0.85, 1.4)
+    )
     assert below < 0.01
     assert above > 0.05
 
@@ -187,7 +220,8 @@ def test_few_workers_sustain_less_and_auto_takes_what_keeps_more_in_time() -> No
         chosen = service(LARGE, nodes=nodes, prefill_decode="auto")
         assert (chosen.prefill is not None) == is_apart
         shared, separate = (
-            service(LARGE, nodes=nodes, prefill_decode=pools) for pools in ("colocated", "disaggregated")
+            service(LARGE, nodes=nodes, prefill_decode=pools)
+            for pools in ("colocated", "disaggregated")
         )
         assert chosen.requests_per_s == max(shared.requests_per_s, separate.requests_per_s)
 
@@ -204,7 +238,9 @@ def test_two_pools_take_no_more_than_the_one_that_is_full_first() -> None:
     for pools in ((prefill, decode), (decode, prefill)):
         lateness = apart._lateness_of_both(*pools)
         assert lateness.loads[-2:] == pytest.approx((1.2, 1.2))
-        assert lateness.late_fractions[-2:] == pytest.approx((1.0 - 0.5 * (1.0 - 0.1 - 0.4 * 0.2 / 0.5), 1.0))
+        assert lateness.late_fractions[-2:] == pytest.approx(
+            (1.0 - 0.5 * (1.0 - 0.1 - 0.4 * 0.2 / 0.5), 1.0)
+        )
 
 
 def test_what_can_wait_is_served_by_mean_times(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -231,7 +267,9 @@ def test_two_pools_keep_in_time_what_they_do_request_by_request() -> None:
     for load in (0.9, 1.5):
         stated = long_prompts(load * sustained, **CHAT, admission="queue")
         scenario = scenario_of(merged(stated, {"clusters": {"h200": SHARED | pools}}))
-        (outcome,) = outcomes(zoom(scenario, ZoomRequest(at=datetime(2026, 1, 10, 12), minutes=2, requests=6_000)))
+        (outcome,) = outcomes(
+            zoom(scenario, ZoomRequest(at=datetime(2026, 1, 10, 12), minutes=2, requests=6_000))
+        )
         late.append(1.0 - float(outcome.attainment.mean()))
     below, above = late
     assert below < 0.01
@@ -239,7 +277,9 @@ def test_two_pools_keep_in_time_what_they_do_request_by_request() -> None:
 
 
 @pytest.mark.parametrize(("nodes", "wide"), [(1, None), (2, None), (1, 4), (3, 8)])
-def test_workers_of_both_kinds_stand_on_the_accelerators_there_are(nodes: int, wide: int | None) -> None:
+def test_workers_of_both_kinds_stand_on_the_accelerators_there_are(
+    nodes: int, wide: int | None
+) -> None:
     """A model that takes four of the eight of a node: two workers of four, never one of four beside one of eight."""
     pools = service(LARGE, nodes=nodes, tensor_parallel=wide, prefill_decode="disaggregated")
     assert pools.prefill is not None
@@ -254,4 +294,6 @@ def test_where_no_two_workers_fit_prompts_are_prefilled_beside_replies() -> None
     scenario = scenario_of(long_prompts(1.0, **LARGE))
     stated = SHARED | {"tensor_parallel": 8, "prefill_decode": "disaggregated"}
     cluster = scenario.clusters["h200"].model_copy(update=stated)
-    assert isinstance(service_of(cluster, scenario.workloads["chat"], scenario, Reuse(scenario)), CapacityError)
+    assert isinstance(
+        service_of(cluster, scenario.workloads["chat"], scenario, Reuse(scenario)), CapacityError
+    )

@@ -82,7 +82,11 @@ def test_what_nobody_asked_for_is_kept() -> None:
     assert verdict.is_met
     assert verdict.worst is None
     late = np.array([[0.0, 0.0], [0.0, 1.0], [0.0, 0.0]])
-    assert where(judge(late, np.array([[0.0, 5.0], [0.0, 2.0], [0.0, 0.0]]), PROMISE)) == (1, 1, 0.5)
+    assert where(judge(late, np.array([[0.0, 5.0], [0.0, 2.0], [0.0, 0.0]]), PROMISE)) == (
+        1,
+        1,
+        0.5,
+    )
 
 
 counts = st.lists(st.tuples(st.integers(0, 1000), st.integers(0, 1000)), min_size=1, max_size=6)
@@ -103,12 +107,18 @@ def served(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray]:
     return np.array(missed, dtype=np.float64), np.array(settled, dtype=np.float64)
 
 
-def counted(missed: np.ndarray, settled: np.ndarray, slo_target: SloTarget) -> tuple[Fraction, int | None]:
+def counted(
+    missed: np.ndarray, settled: np.ndarray, slo_target: SloTarget
+) -> tuple[Fraction, int | None]:
     """Return the worst share and the first month that breaks, counted request by request in whole numbers."""
     groups = [[0], [1]] if slo_target.scope == "workload" else [[0, 1]]
-    worst, first = Fraction(1), None
+    worst = Fraction(1)
+    first = None
     for columns in groups:
-        rows = [(int(m[columns].sum()), int(s[columns].sum())) for m, s in zip(missed, settled, strict=True)]
+        rows = [
+            (int(m[columns].sum()), int(s[columns].sum()))
+            for m, s in zip(missed, settled, strict=True)
+        ]
         if slo_target.per == "horizon":
             whole = sum(s for _, s in rows)
             rows = [(sum(m for m, _ in rows[: end + 1]), whole) for end in range(len(rows))]
@@ -116,7 +126,9 @@ def counted(missed: np.ndarray, settled: np.ndarray, slo_target: SloTarget) -> t
             if whole:
                 share = 1 - Fraction(lost, whole)
                 worst = min(worst, share)
-                if share < Fraction(str(slo_target.attainment)) and (first is None or month < first):
+                if share < Fraction(str(slo_target.attainment)) and (
+                    first is None or month < first
+                ):
                     first = month
     return worst, first
 
@@ -126,10 +138,15 @@ def test_it_agrees_with_a_count_in_whole_numbers(
     requests: tuple[np.ndarray, np.ndarray], slo_target: SloTarget
 ) -> None:
     missed, settled = requests
-    verdict, (worst, first) = judge(missed, settled, slo_target), counted(missed, settled, slo_target)
+    verdict, (worst, first) = (
+        judge(missed, settled, slo_target),
+        counted(missed, settled, slo_target),
+    )
     assert verdict.is_met == (first is None)
     assert (None if verdict.first_missed is None else verdict.first_missed.month) == first
-    assert verdict.shortfall_fraction == pytest.approx(max(0.0, slo_target.attainment - float(worst)), abs=1e-6)
+    assert verdict.shortfall_fraction == pytest.approx(
+        max(0.0, slo_target.attainment - float(worst)), abs=1e-6
+    )
     if verdict.worst is not None:
         assert verdict.worst.slo_attainment_fraction == pytest.approx(float(worst), abs=1e-12)
 
@@ -141,11 +158,17 @@ def test_workloads_with_attainments_of_their_own_are_judged_as_each_would_be_alo
     target = slo_target.model_copy(update={"scope": "workload"})
     together = judge(*requests, target.model_copy(update={"workloads": {"0": first, "1": second}}))
     alone = [
-        judge(requests[0][:, [w]], requests[1][:, [w]], target.model_copy(update={"attainment": share}))
+        judge(
+            requests[0][:, [w]],
+            requests[1][:, [w]],
+            target.model_copy(update={"attainment": share}),
+        )
         for w, share in enumerate((first, second))
     ]
     assert together.is_met == all(one.is_met for one in alone)
-    assert together.shortfall_fraction == pytest.approx(max(one.shortfall_fraction for one in alone), abs=1e-12)
+    assert together.shortfall_fraction == pytest.approx(
+        max(one.shortfall_fraction for one in alone), abs=1e-12
+    )
     assert together.met_months(99) == min(one.met_months(99) for one in alone)
 
 
@@ -170,10 +193,13 @@ def test_a_looser_slo_target_breaks_nothing_and_comes_no_sooner(
 
 
 @given(served(), slo_targets)
-def test_missing_more_never_helps(requests: tuple[np.ndarray, np.ndarray], slo_target: SloTarget) -> None:
+def test_missing_more_never_helps(
+    requests: tuple[np.ndarray, np.ndarray], slo_target: SloTarget
+) -> None:
     missed, settled = requests
     assert (
-        judge(settled, settled, slo_target).shortfall_fraction >= judge(missed, settled, slo_target).shortfall_fraction
+        judge(settled, settled, slo_target).shortfall_fraction
+        >= judge(missed, settled, slo_target).shortfall_fraction
     )
 
 
@@ -189,8 +215,13 @@ def test_enough_replications_must_keep_it() -> None:
     assert math.isnan(shortfall_over(np.array([np.nan]), 0.9))
 
 
-@given(st.lists(st.sampled_from([0.0, 0.0, 0.001, 0.3]), min_size=1, max_size=40), st.sampled_from([0.1, 0.5, 0.9, 1]))
-def test_a_plan_keeps_it_where_the_share_of_replications_that_do_is_enough(each: list[float], asked: float) -> None:
+@given(
+    st.lists(st.sampled_from([0.0, 0.0, 0.001, 0.3]), min_size=1, max_size=40),
+    st.sampled_from([0.1, 0.5, 0.9, 1]),
+)
+def test_a_plan_keeps_it_where_the_share_of_replications_that_do_is_enough(
+    each: list[float], asked: float
+) -> None:
     share = Fraction(sum(short == 0 for short in each), len(each))
     assert (shortfall_over(np.array(each), asked) == 0.0) == (share >= Fraction(str(asked)))
 
@@ -204,9 +235,12 @@ def test_the_plan_runs_out_in_the_month_that_too_few_replications_keep() -> None
 
 
 @given(st.integers(1, 400), st.data())
-def test_a_verdict_is_what_the_posterior_of_its_replications_says(number: int, data: st.DataObject) -> None:
+def test_a_verdict_is_what_the_posterior_of_its_replications_says(
+    number: int, data: st.DataObject
+) -> None:
     """Jeffreys' interval by scipy; MET and MISSED are 95% sure, and more of the same never unsettles them."""
-    met, confidence = data.draw(st.integers(0, number)), data.draw(st.sampled_from([0.5, 0.9, 0.95, 0.99]))
+    met = data.draw(st.integers(0, number))
+    confidence = data.draw(st.sampled_from([0.5, 0.9, 0.95, 0.99]))
     verdict = Verdict(met, number, confidence)
     posterior = beta(met + 0.5, number - met + 0.5)
     low, high = verdict.interval
@@ -238,7 +272,9 @@ def test_a_workload_may_be_held_to_a_share_of_its_own() -> None:
     assert not simulate(short).slo_result().is_met
     loose = short.laid_over(["slo_target.workloads={chat: 0.2}"])
     assert simulate(loose).slo_result().is_met
-    assert loose.workloads["chat"].slo.share == 0.5  # the least percentile that capacity is stated at
+    assert (
+        loose.workloads["chat"].slo.share == 0.5
+    )  # the least percentile that capacity is stated at
     with pytest.raises(ScenarioError, match="no workload is called so"):
         short.laid_over(["slo_target.workloads={chta: 0.2}"])
     with pytest.raises(ScenarioError, match="the scope is the fleet"):
@@ -246,12 +282,15 @@ def test_a_workload_may_be_held_to_a_share_of_its_own() -> None:
 
 
 def test_every_missed_month_is_named_and_run_out_is_the_share_that_first_misses_in_each() -> None:
-    missed, settled = np.array([[0.0], [5.0], [0.0], [9.0]]), np.full((4, 1), 100.0)
+    missed = np.array([[0.0], [5.0], [0.0], [9.0]])
+    settled = np.full((4, 1), 100.0)
     verdict = judge(missed, settled, SloTarget(attainment=0.98))
     assert verdict.missed_months == (1, 3)
     assert verdict.met_months(4) == 1
     assert judge(0.0 * missed, settled, SloTarget(attainment=0.98)).missed_months == ()
     labels = ("2026-01", "2026-02", "2026-03", "2026-04")
-    shares = run_out(np.array([1.0, 4.0, 1.0, 3.0, np.nan]), labels)  # one meets all, one could not be run
+    shares = run_out(
+        np.array([1.0, 4.0, 1.0, 3.0, np.nan]), labels
+    )  # one meets all, one could not be run
     assert shares == {"2026-02": 0.5, "2026-04": 0.25}
     assert run_out(np.array([4.0, 4.0]), labels) == {}

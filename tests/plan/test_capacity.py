@@ -15,7 +15,13 @@ import pytest
 from planner.catalog.load import load_catalog, part_of, shape_of
 from planner.errors import ScenarioError
 from planner.physics.model_on_part import candidate_degrees
-from planner.physics.replica import ReplicaSpec, Traffic, at_objective, disaggregated, price_replicas
+from planner.physics.replica import (
+    ReplicaSpec,
+    Traffic,
+    at_objective,
+    disaggregated,
+    price_replicas,
+)
 from planner.plan import capacity
 from planner.plan.build import build_plan
 from planner.plan.capacity import Service, build_services, dated_log_gain, service_of
@@ -61,20 +67,29 @@ def serve(write: Any) -> Any:
 
 
 def test_auto_takes_the_better_attention_and_says_which(serve: Any) -> None:
-    split, apart, auto = (serve(f"attention: {how}") for how in ("tensor-parallel", "data-parallel", "auto"))
+    split, apart, auto = (
+        serve(f"attention: {how}") for how in ("tensor-parallel", "data-parallel", "auto")
+    )
     assert auto.requests_per_s == max(split.requests_per_s, apart.requests_per_s)
-    assert apart.requests_per_s > 1.3 * split.requests_per_s  # latent caches are not copied to every rank
+    assert (
+        apart.requests_per_s > 1.3 * split.requests_per_s
+    )  # latent caches are not copied to every rank
     assert "attention in" in auto.layout
     assert "attention in" not in split.layout
 
 
 def test_a_dense_model_has_one_kind_of_attention(serve: Any) -> None:
     dense = {"model": "llama-3.1-70b", "engine": "vllm"}
-    assert serve("attention: data-parallel", **dense) == serve("attention: tensor-parallel", **dense)
+    assert serve("attention: data-parallel", **dense) == serve(
+        "attention: tensor-parallel", **dense
+    )
 
 
 def test_fewer_sequences_serve_less(serve: Any) -> None:
-    assert serve("max_sequences: 8", "attention: tensor-parallel").requests_per_s < 0.3 * serve().requests_per_s
+    assert (
+        serve("max_sequences: 8", "attention: tensor-parallel").requests_per_s
+        < 0.3 * serve().requests_per_s
+    )
 
 
 def test_speculation_pays_at_a_strict_objective(serve: Any) -> None:
@@ -117,15 +132,29 @@ def test_pools_in_balance_by_hand() -> None:
     replicas = price_replicas([spec], shipped_calibration())
     traffic = Traffic(input_tokens=4000.0, output_tokens=500.0)
     prefills, decoding = disaggregated(replicas, traffic, (2.0, 0.05), np.array([0.01]))
-    prefill_s = float(4000 * replicas["prefill_s_per_token"][0] + 4000 * 2000 * replicas["attention_s_per_token2"][0])
-    decode = at_objective(replicas, np.array([0]), dataclasses.replace(traffic, cached_fraction=1.0), np.inf, 0.05)
-    slack_s = 2.0 - replicas["ttft_fixed_s"][0] - replicas["ttft_prefill"][0] * prefill_s - 0.01 - decode.tpot_s[0]
+    prefill_s = float(
+        4000 * replicas["prefill_s_per_token"][0]
+        + 4000 * 2000 * replicas["attention_s_per_token2"][0]
+    )
+    decode = at_objective(
+        replicas, np.array([0]), dataclasses.replace(traffic, cached_fraction=1.0), np.inf, 0.05
+    )
+    slack_s = (
+        2.0
+        - replicas["ttft_fixed_s"][0]
+        - replicas["ttft_prefill"][0] * prefill_s
+        - 0.01
+        - decode.tpot_s[0]
+    )
     busy = slack_s / (slack_s + 0.5 * prefill_s)
     assert prefills[0] == pytest.approx(min(busy, 0.95) / prefill_s)
     assert decoding.requests_per_s[0] == pytest.approx(decode.requests_per_s[0])
     too_large = dataclasses.replace(spec, precision="bf16", accelerators=1)  # 140 GB of 141
     assert (
-        disaggregated(price_replicas([too_large], shipped_calibration()), traffic, (2.0, 0.05), np.zeros(1))[0] == 0.0
+        disaggregated(
+            price_replicas([too_large], shipped_calibration()), traffic, (2.0, 0.05), np.zeros(1)
+        )[0]
+        == 0.0
     )
     # At that share of its time the M/D/1 queue of prefills keeps the objective exactly.
     if busy < 0.95:
@@ -144,7 +173,10 @@ def test_a_racks_gain_over_a_node_rises_and_falls_with_speed_as_published() -> N
     in any fit.
     """
     speeds = np.array([60.0, 75.0, 100.0, 125.0, 250.0])
-    rate = {part: np.array([_drafted_pools_rate(part, 1.0 / speed) for speed in speeds]) for part in ("GB200", "B200")}
+    rate = {
+        part: np.array([_drafted_pools_rate(part, 1.0 / speed) for speed in speeds])
+        for part in ("GB200", "B200")
+    }
     gain = rate["GB200"] / rate["B200"]
     assert gain[:2] == pytest.approx([1.20, 1.35], rel=0.15)
     assert 1.3 < gain[2] < gain[3] < 4.5
@@ -154,7 +186,8 @@ def test_a_racks_gain_over_a_node_rises_and_falls_with_speed_as_published() -> N
 def _drafted_pools_rate(name: str, tpot_s: float) -> float:
     """Return requests/s and accelerator of pools in balance, both in their best layout."""
     catalog = load_catalog()
-    part, shape = part_of(name, catalog), shape_of("deepseek-r1", catalog)
+    part = part_of(name, catalog)
+    shape = shape_of("deepseek-r1", catalog)
     specs = [
         ReplicaSpec(
             part=part,
@@ -179,7 +212,9 @@ def _drafted_pools_rate(name: str, tpot_s: float) -> float:
     return float(prefill * decode / (prefill + decode))
 
 
-def test_the_date_of_an_image_moves_speed_along_the_stacks_course(write: Callable[..., Path]) -> None:
+def test_the_date_of_an_image_moves_speed_along_the_stacks_course(
+    write: Callable[..., Path],
+) -> None:
     """ROCm on dense models: 5% to gain with a time constant of a year, from when the calibration was measured."""
     measured_on = shipped_calibration().measured_on
     assert measured_on is not None
@@ -190,11 +225,20 @@ def test_the_date_of_an_image_moves_speed_along_the_stacks_course(write: Callabl
         return services["mi325x", "chat"].requests_per_s
 
     plain = speed()
-    for days, moved in ((0, 0.0), (365, math.log(1.05) * (1 - math.exp(-1))), (-365, math.log(1.05) * (1 - math.e))):
+    for days, moved in (
+        (0, 0.0),
+        (365, math.log(1.05) * (1 - math.exp(-1))),
+        (-365, math.log(1.05) * (1 - math.e)),
+    ):
         date = measured_on + datetime.timedelta(days=days)
-        assert speed(f"clusters.mi325x.engine_date={date}") / plain == pytest.approx(math.exp(moved), rel=1e-4)
-    scenario = load_scenario(write(), ["workloads.chat.model=deepseek-v3", "clusters.mi325x.engine_date=2024-01-01"])
-    cluster, load = scenario.clusters["mi325x"], scenario.workloads["chat"]
+        assert speed(f"clusters.mi325x.engine_date={date}") / plain == pytest.approx(
+            math.exp(moved), rel=1e-4
+        )
+    scenario = load_scenario(
+        write(), ["workloads.chat.model=deepseek-v3", "clusters.mi325x.engine_date=2024-01-01"]
+    )
+    cluster = scenario.clusters["mi325x"]
+    load = scenario.workloads["chat"]
     gain = dated_log_gain(cluster, "vllm", load, shipped_calibration(), load_catalog())
     assert math.exp(gain) == pytest.approx(0.3)  # first light
 
@@ -213,7 +257,9 @@ def test_no_image_is_faster_than_the_roofline(
     monkeypatch.setattr(capacity, "service_of", lambda *_, **__: near)
     late = load_scenario(write(), [*stated, "clusters.mi325x.engine_date=2040-01-01"])
     services, _ = build_services(late, reuse, {})
-    assert services["mi325x", "chat"].requests_per_s / found.requests_per_s == pytest.approx(gain, rel=1e-4)
+    assert services["mi325x", "chat"].requests_per_s / found.requests_per_s == pytest.approx(
+        gain, rel=1e-4
+    )
 
 
 def test_the_date_of_an_image_does_not_move_a_claim(write: Callable[..., Path]) -> None:
@@ -227,22 +273,31 @@ def test_the_date_of_an_image_does_not_move_a_claim(write: Callable[..., Path]) 
     assert rates[0] == rates[1] == pytest.approx(8 * 1e6 / 100)
 
 
-def test_prompts_use_the_tensor_cores_for_the_share_of_time_that_the_peak_would_take(serve: Any) -> None:
+def test_prompts_use_the_tensor_cores_for_the_share_of_time_that_the_peak_would_take(
+    serve: Any,
+) -> None:
     service = serve()
     prefill_s = price_replicas([service.spec], shipped_calibration())["prefill_s_per_token"][0]
     assert 0.1 < service.prefill_compute_fraction < 0.9
-    assert service.prefill_compute_fraction == pytest.approx(service.compute_s_per_token / prefill_s)
+    assert service.prefill_compute_fraction == pytest.approx(
+        service.compute_s_per_token / prefill_s
+    )
 
 
 def test_speculation_on_auto_is_taken_only_where_it_serves_more(serve: Any) -> None:
     def kept(use: str, tpot: float) -> Service:
         found: Service = serve(
-            f"speculation: {{drafted_tokens: 3, mean_acceptance_length: 1.2, use: {use}}}", tpot=tpot
+            f"speculation: {{drafted_tokens: 3, mean_acceptance_length: 1.2, use: {use}}}",
+            tpot=tpot,
         )
         return found
 
-    plain, always, auto = serve(tpot=0.1), kept("always", 0.1), kept("auto", 0.1)
-    assert always.requests_per_s < plain.requests_per_s  # three drafts checked for a fifth of a token
+    plain = serve(tpot=0.1)
+    always = kept("always", 0.1)
+    auto = kept("auto", 0.1)
+    assert (
+        always.requests_per_s < plain.requests_per_s
+    )  # three drafts checked for a fifth of a token
     assert auto.requests_per_s == plain.requests_per_s
     assert "drafted" in always.layout
     assert "drafted" not in auto.layout
@@ -253,12 +308,22 @@ def test_speculation_on_auto_is_taken_only_where_it_serves_more(serve: Any) -> N
 
 def test_a_stated_speculation_that_serves_less_is_a_warning(write: Any) -> None:
     text = SCENARIO.format(
-        model="llama-3.1-70b", precision="fp8", prompt=1000, ttft=5, tpot=0.1, accelerator="H200", engine="vllm"
+        model="llama-3.1-70b",
+        precision="fp8",
+        prompt=1000,
+        ttft=5,
+        tpot=0.1,
+        accelerator="H200",
+        engine="vllm",
     )
     for use, warned in (("always", True), ("auto", False)):
         key = f"    speculation: {{drafted_tokens: 3, mean_acceptance_length: 1.2, use: {use}}}\n"
         plan = build_plan(load_scenario(write(text + key)))
-        told = [warning for warning in plan.warnings if "clusters.one.speculation: chat is served worse" in warning]
+        told = [
+            warning
+            for warning in plan.warnings
+            if "clusters.one.speculation: chat is served worse" in warning
+        ]
         assert bool(told) == warned
 
 

@@ -19,7 +19,11 @@ from planner.scenario.loading import load_scenario
 from planner.scenario.scenario import Scenario
 from tests.conftest import ROOT
 
-PARTS = (pytest.param("H200", marks=pytest.mark.prove), "MI325X", pytest.param("B200", marks=pytest.mark.prove))
+PARTS = (
+    pytest.param("H200", marks=pytest.mark.prove),
+    "MI325X",
+    pytest.param("B200", marks=pytest.mark.prove),
+)
 LOADS = ("chat", "code-completion", "long-context", "overnight-batch")
 GRID = 0.0015
 """A looser objective moves the grid of batches, between which shares late are interpolated."""
@@ -43,7 +47,9 @@ def cluster(accelerator: str, **stated: Any) -> Cluster:
 def served(of: Cluster, load: str, **changes: Any) -> Service | None:
     """Return how a cluster serves a workload of the reference, with changes to it; None where it cannot."""
     scenario, reuse = reference()
-    service = served_by(of, scenario.workloads[load].model_copy(update=changes), scenario, reuse, {})
+    service = served_by(
+        of, scenario.workloads[load].model_copy(update=changes), scenario, reuse, {}
+    )
     return service if isinstance(service, Service) else None
 
 
@@ -75,7 +81,9 @@ def test_a_further_precision_never_serves_less(part: str, load: str) -> None:
     lists: tuple[tuple[str, ...], ...] = (("bf16",), ("bf16", "fp8"), ("bf16", "fp8", "fp4"))
     rates = [rate(cluster(part), load, precisions=allowed) for allowed in lists]
     assert rates == sorted(rates)
-    assert rate(cluster(part), load, precisions=lists[-1][::-1]) == rates[-1]  # in whatever order they stand
+    assert (
+        rate(cluster(part), load, precisions=lists[-1][::-1]) == rates[-1]
+    )  # in whatever order they stand
 
 
 @pytest.mark.parametrize("objective", ["ttft_s", "tpot_s"])
@@ -83,7 +91,10 @@ def test_a_further_precision_never_serves_less(part: str, load: str) -> None:
 @pytest.mark.parametrize("part", PARTS)
 def test_a_looser_objective_never_serves_less(part: str, load: str, objective: str) -> None:
     slo = reference()[0].workloads[load].slo
-    asked = [slo.model_copy(update={objective: getattr(slo, objective) * times}) for times in (0.7, 0.9, 1.0, 1.2, 2.0)]
+    asked = [
+        slo.model_copy(update={objective: getattr(slo, objective) * times})
+        for times in (0.7, 0.9, 1.0, 1.2, 2.0)
+    ]
     rates = [rate(cluster(part), load, slo=slo) for slo in asked]
     least = 0.0
     for served_per_s in rates:
@@ -101,7 +112,9 @@ STATED = [
 @pytest.mark.parametrize("load", LOADS)
 @pytest.mark.parametrize("part", PARTS)
 def test_what_is_stated_binds(part: str, load: str, key: str, value: object) -> None:
-    allowed = {"precisions": ()} if key == "precision" else {}  # what the reference's workloads allow, bf16 is not
+    allowed = (
+        {"precisions": ()} if key == "precision" else {}
+    )  # what the reference's workloads allow, bf16 is not
     service = served(cluster(part, **{key: value}), load, **allowed)
     assert service is not None
     assert service.as_keys()[key] == value
@@ -133,7 +146,9 @@ def test_four_bits_serve_nobody_who_does_not_allow_them(part: str, load: str) ->
         for stated in (None, "fp8", "fp4") if allowed else (None, "fp8"):
             service = served(cluster(part, precision=stated), load, precisions=allowed)
             assert service is not None
-            used = {service.spec.precision} | ({service.prefill.spec.precision} if service.prefill else set())
+            used = {service.spec.precision} | (
+                {service.prefill.spec.precision} if service.prefill else set()
+            )
             assert used <= set(allowed or ("fp8",))
     service = served(cluster(part), load, precisions=("fp8", "fp4"))
     assert service is not None
@@ -159,7 +174,9 @@ def twins(part: str) -> dict[str, Any]:
     return {
         "accelerators": {"Same": entry, "Twin": entry | {"vendor": "another"}},
         "vendors": {"another": raw("vendors")[vendor]},
-        "stacks": {f"other-{bare(stack['engine'])}": stack | {"vendor": "another"} for stack in stacks},
+        "stacks": {
+            f"other-{bare(stack['engine'])}": stack | {"vendor": "another"} for stack in stacks
+        },
     }
 
 
@@ -173,9 +190,14 @@ def by_name(write: Callable[..., Path]) -> Callable[[str], Iterator[tuple[Servic
         scenario = load_scenario(write(text + "catalog: {overlay: twins.yaml}\n"))
         reuse = Reuse(scenario)
         # What was measured of a part, or of a vendor's parts, is known by its name: here nothing is known of any.
-        reuse.calibration = dataclasses.replace(reuse.calibration, vendor_log_deviation={}, group_log_effect={})
+        reuse.calibration = dataclasses.replace(
+            reuse.calibration, vendor_log_deviation={}, group_log_effect={}
+        )
         for load in scenario.workloads.values():
-            services = [served_by(cluster(name), load, scenario, reuse, {}) for name in (part, "Same", "Twin")]
+            services = [
+                served_by(cluster(name), load, scenario, reuse, {})
+                for name in (part, "Same", "Twin")
+            ]
             yield tuple(service for service in services if isinstance(service, Service))
 
     return made
@@ -188,6 +210,10 @@ def test_the_same_machine_serves_the_same_by_any_name_and_of_any_vendor(
     for one, same, twin in by_name(part):
         for other in (same, twin):
             assert other.requests_per_s == one.requests_per_s > 0.0
-            assert (other.yearly, other.batch, other.lateness) == (one.yearly, one.batch, one.lateness)
+            assert (other.yearly, other.batch, other.lateness) == (
+                one.yearly,
+                one.batch,
+                one.lateness,
+            )
             assert other.as_keys() == one.as_keys()
             assert other.layout == one.layout

@@ -10,7 +10,13 @@ from planner.plan.sizes import _steps
 from tests.engine.worlds import merged, plan_of, scenario_of
 from tests.plan.test_placement import models_on_a_node
 
-ENLARGES = {"when": "utilisation_above", "threshold_fraction": 0.8, "cluster": "h200", "nodes": 2, "max_nodes": 16}
+ENLARGES = {
+    "when": "utilisation_above",
+    "threshold_fraction": 0.8,
+    "cluster": "h200",
+    "nodes": 2,
+    "max_nodes": 16,
+}
 REDUCES = {"when": "utilisation_below", "threshold_fraction": 0.2, "cluster": "h200", "nodes": 1}
 
 
@@ -21,7 +27,11 @@ def with_rules(nodes: int, *rules: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("nodes", "rules", "steps"),
     [
-        (2, (ENLARGES,), [2, 4, 8, 16]),  # each twice the one before, up to the most that the rule allows
+        (
+            2,
+            (ENLARGES,),
+            [2, 4, 8, 16],
+        ),  # each twice the one before, up to the most that the rule allows
         (3, (ENLARGES,), [3, 6, 12]),
         (6, (ENLARGES, REDUCES), [1, 2, 4, 6, 12]),  # what it begins with is always one of them
         (12, (REDUCES,), [1, 2, 4, 8, 12]),
@@ -36,11 +46,14 @@ def test_sizes_double_from_the_least_to_the_most_that_rules_allow(
 
 def test_a_cluster_that_is_reduced_has_the_figures_of_its_smaller_sizes() -> None:
     """It begins as large as any: what it begins with is worked out all the same, or the smaller would stand alone."""
-    pair, slo = ("qwen3-32b", "llama-3.1-405b"), {"ttft_s": 2.0, "tpot_s": 0.05}
+    pair = ("qwen3-32b", "llama-3.1-405b")
+    slo = {"ttft_s": 2.0, "tpot_s": 0.05}
     asked = models_on_a_node(pair, nodes=2, slo=slo, requests_per_s=20.0)
     one, two = plan_of(merged(asked, {"expansion": {"rules": [REDUCES]}})).sizes[0]
     assert (one.nodes, two.nodes) == (1, 2)
     assert (one.speed < 0.95).any()
     assert (two.speed == 1.0).all()
-    alike = plan_of(with_rules(2, REDUCES)).sizes[0]  # a node does as well alone, but its pool is another
+    alike = plan_of(with_rules(2, REDUCES)).sizes[
+        0
+    ]  # a node does as well alone, but its pool is another
     assert [size.nodes for size in alike] == [1, 2]

@@ -45,7 +45,8 @@ def test_a_workload_that_one_cluster_cannot_serve_is_a_note() -> None:
 
 def test_a_cluster_that_is_late_when_idle_comes_after_one_that_is_not() -> None:
     """One in a hundred may be late, half of that on an idle cluster; up to it the one of less energy is first."""
-    scenario, clusters = scenario_of(QUIET), plan_of(QUIET).clusters
+    scenario = scenario_of(QUIET)
+    clusters = plan_of(QUIET).clusters
     assert scenario.slo_target.attainment == 0.99
     services, _ = build_services(scenario, Reuse(scenario), {})
     first, second = _order(scenario, "chat", clusters, services, [0, 0])
@@ -53,13 +54,19 @@ def test_a_cluster_that_is_late_when_idle_comes_after_one_that_is_not() -> None:
         pair = clusters[first].name, "chat"
         late = replace(services[pair].lateness, late_fractions=(idle_late,))
         assert _order(
-            scenario, "chat", clusters, {**services, pair: replace(services[pair], lateness=late)}, [0, 0]
+            scenario,
+            "chat",
+            clusters,
+            {**services, pair: replace(services[pair], lateness=late)},
+            [0, 0],
         ) == (expected)
 
 
 def test_any_share_of_spares_is_one_at_least() -> None:
     for stated, number in ((0.5, 1), (0.0, 0)):
-        spares = plan_of({"reliability": {"spares": {"per_1000_accelerators": stated}}}).reliability.spares
+        spares = plan_of(
+            {"reliability": {"spares": {"per_1000_accelerators": stated}}}
+        ).reliability.spares
         assert spares.number(8, 1) == number
 
 
@@ -68,11 +75,17 @@ def test_waves_of_one_part_are_one_pool_to_the_router_unless_the_user_ranks_them
     names = list(plan_of({"clusters": waves}).clusters)
     at = {cluster.name: index for index, cluster in enumerate(names)}
     together = tuple(sorted((at["h200"], at["h200-later"])))
-    tiers = [tuple(sorted(tier)) for tier in plan_of({"clusters": waves}).workloads[0].cluster_tiers]
+    tiers = [
+        tuple(sorted(tier)) for tier in plan_of({"clusters": waves}).workloads[0].cluster_tiers
+    ]
     assert sorted(tiers) == sorted([together, (at["mi325x"],)])
     ranked: dict[str, Any] = {"routing": "preference", "clusters": waves}
     ranked["workloads"] = {"chat": {"cluster_preference": ["h200-later", "mi325x"]}}
-    assert plan_of(ranked).workloads[0].cluster_tiers == ((at["h200-later"],), (at["mi325x"],), (at["h200"],))
+    assert plan_of(ranked).workloads[0].cluster_tiers == (
+        (at["h200-later"],),
+        (at["mi325x"],),
+        (at["h200"],),
+    )
     for other in ({"precision": "bf16"}, {"throughput_multiplier": 0.9}, {"engine": "sglang"}):
         alone = plan_of({"clusters": {"h200-later": waves["h200-later"] | other}})
         assert all(len(tier) == 1 for tier in alone.workloads[0].cluster_tiers), other
@@ -87,20 +100,31 @@ def test_an_objective_that_no_batch_can_meet() -> None:
 def test_a_workload_that_outgrows_its_objective_is_refused_from_a_month_that_is_named() -> None:
     """Prompts of 12,000 tokens that grow by 150% a year: by December most
     take longer than 0.7 s on an idle replica; others keep the fleet."""
-    grows: dict[str, object] = {"lengths": {"input": {"mean": 12000}, "output": {"mean": 300}, "growth_per_year": 1.5}}
-    grows |= {"model": "llama-3.1-70b", "requests_per_s": 0.5, "slo": {"ttft_s": 0.7, "tpot_s": 0.05}}
+    grows: dict[str, object] = {
+        "lengths": {"input": {"mean": 12000}, "output": {"mean": 300}, "growth_per_year": 1.5}
+    }
+    grows |= {
+        "model": "llama-3.1-70b",
+        "requests_per_s": 0.5,
+        "slo": {"ttft_s": 0.7, "tpot_s": 0.05},
+    }
     plan = plan_of(QUIET, {"horizon_months": 14, "workloads": {"long": grows}})
     index = [workload.name for workload in plan.workloads].index("long")
     month = int(np.argmax(np.all(plan.requests_per_node_h[:, index] <= 0.0, axis=0)))
     assert 6 <= month <= 12
     assert np.all(plan.requests_per_node_h[:, index, month:] == 0.0)
-    assert any("long outgrows its objective" in told and f"2026-{month + 1:02d}" in told for told in plan.warnings)
+    assert any(
+        "long outgrows its objective" in told and f"2026-{month + 1:02d}" in told
+        for told in plan.warnings
+    )
     _, monthly = run_engine(plan, 1)
     assert monthly.served_requests[month:, :, index].sum() == 0.0
     assert monthly.busy_node_h[month:].sum() < monthly.busy_node_h[:month].sum()
     others = [w for w in range(len(plan.workloads)) if w != index]
     demand = monthly.demand_requests[:, others].sum()
-    assert monthly.shed_requests[:, others].sum() < 0.002 * demand  # prompts too long for their objective
+    assert (
+        monthly.shed_requests[:, others].sum() < 0.002 * demand
+    )  # prompts too long for their objective
 
 
 def test_prompts_too_long_for_every_part_are_a_warning_that_names_the_objective_they_need() -> None:
@@ -111,7 +135,9 @@ def test_prompts_too_long_for_every_part_are_a_warning_that_names_the_objective_
         plan_of(alike, {"workloads": {"long": {**long, "slo": {"ttft_s": ttft_s, "tpot_s": 0.05}}}})
         for ttft_s in (2.0, 60.0)
     ]
-    told = [[text for text in plan.warnings if "workloads.long.slo.ttft_s" in text] for plan in plans]
+    told = [
+        [text for text in plan.warnings if "workloads.long.slo.ttft_s" in text] for plan in plans
+    ]
     (warning,) = told[0]
     assert "% of its prompts take longer than this on an idle replica of" in warning
     assert plans[0].no_burst_tables is not None
@@ -123,29 +149,46 @@ def test_prompts_too_long_for_every_part_are_a_warning_that_names_the_objective_
     needed = float(warning.split("state at least ")[1].split(" s")[0])
     assert plans[0].alone_s is not None
     assert needed >= plans[0].alone_s[int(share.argmin()), -1]
-    done = plan_of(alike, {"workloads": {"long": {**long, "slo": {"ttft_s": needed, "tpot_s": 0.05}}}})
+    done = plan_of(
+        alike, {"workloads": {"long": {**long, "slo": {"ttft_s": needed, "tpot_s": 0.05}}}}
+    )
     assert not any("workloads.long.slo.ttft_s" in text for text in done.warnings)
     assert told[1] == []
     assert needed > 2.0
 
 
 @pytest.mark.parametrize("flood", [1.0, 1000.0])
-def test_a_workload_that_outgrows_its_objective_and_queues_is_late_within_its_share(flood: float) -> None:
+def test_a_workload_that_outgrows_its_objective_and_queues_is_late_within_its_share(
+    flood: float,
+) -> None:
     """Alone on one cluster beside chat: late from the month named on, and, however much comes, within its share."""
     tokens = {"input": {"mean": 12000}, "output": {"mean": 300}, "growth_per_year": 1.5}
-    grows = {"model": "llama-3.1-70b", "requests_per_s": 0.5, "slo": {"ttft_s": 0.7, "tpot_s": 0.05}, "lengths": tokens}
+    grows = {
+        "model": "llama-3.1-70b",
+        "requests_per_s": 0.5,
+        "slo": {"ttft_s": 0.7, "tpot_s": 0.05},
+        "lengths": tokens,
+    }
     steps = {"kind": "steps", "steps": [{"date": "2027-01-01", "multiplier": flood}]}
-    change = {"workloads": {"long": grows | {"admission": "queue", "growth": steps}, "nightly": None}}
+    change = {
+        "workloads": {"long": grows | {"admission": "queue", "growth": steps}, "nightly": None}
+    }
     plan = plan_of(QUIET, change, {"horizon_months": 14, "clusters": {"mi325x": None}})
-    chat, long = 0, 1
+    chat = 0
+    long = 1
     share = plan.workloads[long].overdue_share
     assert share is not None
     month = int(np.argmax(share > 0))
     assert 6 <= month < 12
     before = slice(*plan.month_edges_h[month - 1 : month + 1])
-    asked = plan.demand.expected_requests_per_s[:, before].sum(axis=1) * plan.tokens_per_request[month - 1]
+    asked = (
+        plan.demand.expected_requests_per_s[:, before].sum(axis=1)
+        * plan.tokens_per_request[month - 1]
+    )
     assert share[month:] == pytest.approx(np.full(14 - month, asked[long] / asked.sum()))
-    (told,) = [text for text in plan.warnings if "long outgrows its objective on every cluster" in text]
+    (told,) = [
+        text for text in plan.warnings if "long outgrows its objective on every cluster" in text
+    ]
     assert f"2026-{month + 1:02d}" in told
     _, monthly = run_engine(plan, 1)
     served = monthly.served_requests[:, 0, long]
@@ -154,7 +197,9 @@ def test_a_workload_that_outgrows_its_objective_and_queues_is_late_within_its_sh
     used = served / plan.requests_per_node_h[0, long]
     assert np.all(used[month:] <= share[month] * monthly.in_service_node_h[month:, 0] * (1 + 1e-9))
     if flood > 1.0:
-        assert used[12:] == pytest.approx(share[month] * monthly.in_service_node_h[12:, 0], rel=0.01)
+        assert used[12:] == pytest.approx(
+            share[month] * monthly.in_service_node_h[12:, 0], rel=0.01
+        )
         assert monthly.shed_requests[12:, long].sum() > 0
     assert monthly.shed_requests[:, chat].sum() < 1e-4 * monthly.demand_requests[:, chat].sum()
 
@@ -175,26 +220,39 @@ def test_a_site_with_power_for_a_node_of_its_smallest_cluster_alone_is_a_note() 
 
 def test_a_cap_below_full_load_is_a_note_with_both_figures() -> None:
     plan = plan_of({"site": {"facility_power_cap_kw": 60}})
-    assert any("kW of IT load at its tightest" in note and "at full load" in note for note in plan.notes)
+    assert any(
+        "kW of IT load at its tightest" in note and "at full load" in note for note in plan.notes
+    )
 
 
 def test_power_blocks_that_do_not_suffice_are_a_warning() -> None:
     plan = plan_of({"site": {"power_blocks": [{"date": "2026-01-01", "it_kw": 20}]}})
-    assert any("20 kW in all" in warning and "paid for and will never serve" in warning for warning in plan.warnings)
+    assert any(
+        "20 kW in all" in warning and "paid for and will never serve" in warning
+        for warning in plan.warnings
+    )
 
 
 @pytest.mark.parametrize(
     ("kw", "online", "said"),
     [
-        (90.0, "2026-02-01", None),  # eight nodes of H200 retire on the day on which seven of MI325X come
+        (
+            90.0,
+            "2026-02-01",
+            None,
+        ),  # eight nodes of H200 retire on the day on which seven of MI325X come
         (90.0, "2026-01-15", "some nodes wait until others retire"),
         (60.0, "2026-02-01", "some nodes are paid for and will never serve"),
         (200.0, "2026-01-15", None),
     ],
 )
-def test_power_is_held_against_the_machines_that_are_there_together(kw: float, online: str, said: str | None) -> None:
+def test_power_is_held_against_the_machines_that_are_there_together(
+    kw: float, online: str, said: str | None
+) -> None:
     fleet = {"h200": {"nodes": 8, "retire": "2026-02-01"}, "mi325x": {"nodes": 7, "online": online}}
-    plan = plan_of(QUIET, {"clusters": fleet, "site": {"power_blocks": [{"date": "2026-01-01", "it_kw": kw}]}})
+    plan = plan_of(
+        QUIET, {"clusters": fleet, "site": {"power_blocks": [{"date": "2026-01-01", "it_kw": kw}]}}
+    )
     told = [warning for warning in plan.warnings if "power blocks" in warning]
     assert [warning.split(", so ")[1] for warning in told] == ([said] if said else [])
 
@@ -203,15 +261,25 @@ def test_power_is_held_against_the_machines_that_are_there_together(kw: float, o
     ("policy", "day", "said"),
     [
         ("latest", "2026-01-29", None),
-        ("latest", "2026-01-30", "upgrades come every 30 days: a release of 2026-01-30 may be taken only beyond"),
+        (
+            "latest",
+            "2026-01-30",
+            "upgrades come every 30 days: a release of 2026-01-30 may be taken only beyond",
+        ),
         ("staged", "2026-01-04", "upgrades come every 75 days"),
         ("pinned", "2026-01-02", "upgrades come every 200 days"),
     ],
 )
-def test_a_step_of_software_that_is_not_taken_is_a_warning(policy: str, day: str, said: str | None) -> None:
+def test_a_step_of_software_that_is_not_taken_is_a_warning(
+    policy: str, day: str, said: str | None
+) -> None:
     """Two months from January: thirty days after the 30th is the first of March."""
     software = {"upgrade_policy": policy, "steps": [{"date": day, "gain_fraction": 0.5}]}
-    told = [warning for warning in plan_of({"software": software}).warnings if "software.steps[0].date" in warning]
+    told = [
+        warning
+        for warning in plan_of({"software": software}).warnings
+        if "software.steps[0].date" in warning
+    ]
     assert len(told) == (said is not None)
     assert said is None or said in told[0]
 
@@ -219,7 +287,10 @@ def test_a_step_of_software_that_is_not_taken_is_a_warning(policy: str, day: str
 def test_what_is_retired_by_the_last_month_does_not_meet_its_demand() -> None:
     asked = {"workloads": {"chat": {"requests_per_s": 5000.0}}}
     fleet = {"clusters": {"h200": {"nodes": 100}, "mi325x": {"nodes": 1}}}
-    kept, gone = (plan_of(QUIET, asked, fleet, {"clusters": {"h200": {"retire": day}}}) for day in (None, "2026-02-01"))
+    kept, gone = (
+        plan_of(QUIET, asked, fleet, {"clusters": {"h200": {"retire": day}}})
+        for day in (None, "2026-02-01")
+    )
     assert not any("mean demand is" in note for note in kept.notes)
     assert any("mean demand is" in note for note in gone.notes)
 
@@ -230,12 +301,20 @@ def test_an_order_after_the_horizon() -> None:
     assert "clusters.h200.order" in text
     assert "364 days" in text
     assert "59" in text  # days of the horizon
-    slips = {"placed": "2026-01-01", "lead_weeks": 7, "slip_weeks": {"low": 2, "base": 3, "high": 4}}
+    slips = {
+        "placed": "2026-01-01",
+        "lead_weeks": 7,
+        "slip_weeks": {"low": 2, "base": 3, "high": 4},
+    }
     assert "63 days" in refused({"clusters": {"h200": {"order": slips}}})  # at the earliest
 
 
 def test_an_order_that_may_come_too_late_is_a_warning() -> None:
-    order = {"placed": "2026-01-01", "lead_weeks": 6, "slip_weeks": {"low": 0, "base": 1, "high": 20}}
+    order = {
+        "placed": "2026-01-01",
+        "lead_weeks": 6,
+        "slip_weeks": {"low": 0, "base": 1, "high": 20},
+    }
     plan = plan_of({"clusters": {"h200": {"order": order}}})
     assert any("h200 may arrive after the horizon" in warning for warning in plan.warnings)
 
@@ -248,7 +327,9 @@ def test_a_plan_without_machines_or_beyond_all_traffic_on_earth_is_a_warning() -
     ]
     for own, warned in (([], True), (rules[:1], True), (rules, False)):
         told = plan_of(nodes, {"expansion": {"rules": own}}).warnings
-        assert any("no cluster has a node and no review buys any" in text for text in told) is warned
+        assert (
+            any("no cluster has a node and no review buys any" in text for text in told) is warned
+        )
     busy = plan_of({"workloads": {"chat": {"requests_per_s": 3e6}, "nightly": None}})
     tokens_per_s = float(busy.demand.expected_requests_per_s.max()) * 600
     assert any(f"traffic reaches {tokens_per_s:,.3g} tokens/s" in text for text in busy.warnings)
@@ -273,13 +354,30 @@ def test_demand_beyond_all_clusters_is_a_note() -> None:
 @pytest.mark.parametrize(
     ("change", "path", "what"),
     [
-        ({"reliability": {"failure_multiplier": 1e9}}, "reliability.failure_multiplier", "failures"),
+        (
+            {"reliability": {"failure_multiplier": 1e9}},
+            "reliability.failure_multiplier",
+            "failures",
+        ),
         ({"software": {"incident_multiplier": 1e9}}, "software.incident_multiplier", "incidents"),
-        ({"site": {"outages_per_year": 1e11, "outage_h": 1e-9}}, "site.outages_per_year", "outages"),
+        (
+            {"site": {"outages_per_year": 1e11, "outage_h": 1e-9}},
+            "site.outages_per_year",
+            "outages",
+        ),
         (
             {
                 "workloads": {
-                    "chat": {"tenants": [{"name": "x", "share_fraction": 0.1, "mean_on_h": 1e-6, "mean_off_h": 1e-6}]}
+                    "chat": {
+                        "tenants": [
+                            {
+                                "name": "x",
+                                "share_fraction": 0.1,
+                                "mean_on_h": 1e-6,
+                                "mean_off_h": 1e-6,
+                            }
+                        ]
+                    }
                 }
             },
             "workloads.chat.tenants[0]",
@@ -302,7 +400,9 @@ def test_the_number_expected_is_the_number_that_comes(monkeypatch: pytest.Monkey
     plan = plan_of({"reliability": {"failure_multiplier": 50, "lemon_fraction": 0}})
     expected = {what: count for _, what, count in expected_events(plan)}["failures"]
     counts = []
-    monkeypatch.setattr(RepairShop, "expect", lambda _shop, _cluster, failures: counts.append(failures.time_h.size))
+    monkeypatch.setattr(
+        RepairShop, "expect", lambda _shop, _cluster, failures: counts.append(failures.time_h.size)
+    )
     for seed in range(20):
         run_engine(plan, seed)
     assert sum(counts) / 20 == pytest.approx(expected, rel=0.15)
@@ -315,13 +415,22 @@ def test_several_contradictions_are_told_at_once() -> None:
     assert "site.facility_power_cap_kw" in text
 
 
-def test_the_command_line_refuses_before_it_runs(planner: Planner, write: WriteScenario, tiny: str) -> None:
+def test_the_command_line_refuses_before_it_runs(
+    planner: Planner, write: WriteScenario, tiny: str
+) -> None:
     path = write(tiny + "reliability: {failure_multiplier: 1.0e+9}\n")
     line = len(tiny.splitlines()) + 1
-    planner("run", path).refused(f"tiny.yaml:{line}: ", "reliability.failure_multiplier", "failures are to be expected")
+    planner("run", path).refused(
+        f"tiny.yaml:{line}: ", "reliability.failure_multiplier", "failures are to be expected"
+    )
 
 
-QUOTE = {"name": "vendor-q1", "accelerator_price_usd": 24000, "valid_from": "2026-02-01", "valid_until": "2026-02-10"}
+QUOTE = {
+    "name": "vendor-q1",
+    "accelerator_price_usd": 24000,
+    "valid_from": "2026-02-01",
+    "valid_until": "2026-02-10",
+}
 
 
 def quoted(*changes: dict[str, Any]) -> list[str]:
@@ -377,7 +486,9 @@ def test_windows_are_read_on_the_clock_of_the_tariffs_place(
     assert all("us-average" in warning for warning in told)
 
 
-def test_a_tariff_of_ones_own_with_no_such_zone_is_refused(planner: Planner, write: WriteScenario, tiny: str) -> None:
+def test_a_tariff_of_ones_own_with_no_such_zone_is_refused(
+    planner: Planner, write: WriteScenario, tiny: str
+) -> None:
     write("tariffs: {home: {energy_usd_per_kwh: 0.1, grid_carbon_g_per_kwh: 0, timezone: Mars/Base, "
           "source: our meter, grade: A}}", "own.yaml")  # fmt: skip
     write(tiny + "catalog: {overlay: own.yaml}\nsite: {tariff: home}\n")

@@ -83,7 +83,9 @@ def candidates(of: Workload) -> tuple[Candidates, OperatingPoint]:
 
 def curve_of(tried: Candidates, index: int, of: Workload) -> Curve:
     """Late shares of one of them."""
-    return late_curve(ReplicaTimes(tried.replicas, index, 1.0, lengths_of(of)), tried.asked(index, of.slo))
+    return late_curve(
+        ReplicaTimes(tried.replicas, index, 1.0, lengths_of(of)), tried.asked(index, of.slo)
+    )
 
 
 def _best(tried: Candidates, asked: Workload, lengths: Lengths) -> tuple[int, Curve, float]:
@@ -92,8 +94,12 @@ def _best(tried: Candidates, asked: Workload, lengths: Lengths) -> tuple[int, Cu
     return best
 
 
-@pytest.mark.parametrize(("prompt", "p95", "ttft_s", "tpot_s"), [(2000, 7000, 1.0, 0.05), (8000, 29000, 2.0, 0.03)])
-def test_the_layout_chosen_is_the_best_of_all(prompt: int, p95: int, ttft_s: float, tpot_s: float) -> None:
+@pytest.mark.parametrize(
+    ("prompt", "p95", "ttft_s", "tpot_s"), [(2000, 7000, 1.0, 0.05), (8000, 29000, 2.0, 0.03)]
+)
+def test_the_layout_chosen_is_the_best_of_all(
+    prompt: int, p95: int, ttft_s: float, tpot_s: float
+) -> None:
     """Though by mean times another ranks first, and few are tried."""
     tokens = {"input": {"mean": prompt, "p95": p95}, "output": {"mean": 300}}
     asked = workload(lengths=tokens, slo={"ttft_s": ttft_s, "tpot_s": tpot_s})
@@ -105,14 +111,23 @@ def test_the_layout_chosen_is_the_best_of_all(prompt: int, p95: int, ttft_s: flo
     assert rate == pytest.approx(max(rates))
 
 
-@pytest.mark.parametrize(("ttft_s", "keeping"), [(0.4, []), (0.8, [3]), (1.0, [2, 3]), (2.0, [1, 2, 3])])
-def test_a_layout_that_keeps_the_objective_goes_before_one_that_serves_more(ttft_s: float, keeping: list[int]) -> None:
+@pytest.mark.parametrize(
+    ("ttft_s", "keeping"), [(0.4, []), (0.8, [3]), (1.0, [2, 3]), (2.0, [1, 2, 3])]
+)
+def test_a_layout_that_keeps_the_objective_goes_before_one_that_serves_more(
+    ttft_s: float, keeping: list[int]
+) -> None:
     """On one accelerator a prompt takes eight times as long: more of them than may be late are so when it idles."""
-    asked = workload(lengths={"input": {"mean": 8000, "p95": 29000}, "output": {"mean": 300}}, slo={"ttft_s": ttft_s})
+    asked = workload(
+        lengths={"input": {"mean": 8000, "p95": 29000}, "output": {"mean": 300}},
+        slo={"ttft_s": ttft_s},
+    )
     tried, _ = candidates(asked)
     curves = [curve_of(tried, index, asked) for index in range(4)]
     rates = [curve.capacity_requests_per_s / 2**index for index, curve in enumerate(curves)]
-    assert [index for index, curve in enumerate(curves) if curve.too_long_fraction <= 0.01] == keeping
+    assert [
+        index for index, curve in enumerate(curves) if curve.too_long_fraction <= 0.01
+    ] == keeping
     best, curve, rate = _best(tried, asked, lengths_of(asked))
     nearest = min(range(4), key=lambda index: curves[index].too_long_fraction)
     assert best == (max(keeping, key=lambda index: rates[index]) if keeping else nearest)
@@ -120,8 +135,13 @@ def test_a_layout_that_keeps_the_objective_goes_before_one_that_serves_more(ttft
     assert rates[0] > rate or ttft_s == 2.0
 
 
-def test_no_layout_that_keeps_no_objective_is_worked_out_beside_one_that_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = workload(lengths={"input": {"mean": 8000, "p95": 29000}, "output": {"mean": 300}}, slo={"ttft_s": 0.8})
+def test_no_layout_that_keeps_no_objective_is_worked_out_beside_one_that_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = workload(
+        lengths={"input": {"mean": 8000, "p95": 29000}, "output": {"mean": 300}},
+        slo={"ttft_s": 0.8},
+    )
     tried, _ = candidates(asked)
     worked_out = []
 
@@ -140,15 +160,21 @@ def test_a_layout_that_mean_times_rank_low_is_tried_too() -> None:
     asked = {"model": "qwen3-32b", "lengths": tokens}
     scenario = scenario_of(
         {
-            "workloads": {"chat": asked | {"slo": {"ttft_s": 20.0, "tpot_s": 0.03}}, "nightly": None},
+            "workloads": {
+                "chat": asked | {"slo": {"ttft_s": 20.0, "tpot_s": 0.03}},
+                "nightly": None,
+            },
             "clusters": {"h200": None, "mi325x": SHARED | {"nodes": 1}},
         }
     )
     reuse = Reuse(scenario)
-    cluster, load = scenario.clusters["mi325x"], scenario.workloads["chat"]
+    cluster = scenario.clusters["mi325x"]
+    load = scenario.workloads["chat"]
     rates = {}
     for wide in (None, 1, 2, 4, 8):
-        service = service_of(cluster.model_copy(update={"tensor_parallel": wide}), load, scenario, reuse)
+        service = service_of(
+            cluster.model_copy(update={"tensor_parallel": wide}), load, scenario, reuse
+        )
         assert isinstance(service, Service)
         rates[wide] = service.requests_per_s
     assert rates.pop(None) == max(rates.values()) == rates[1] > 8.0 * rates[8]
@@ -156,11 +182,14 @@ def test_a_layout_that_mean_times_rank_low_is_tried_too() -> None:
 
 def test_steps_twice_as_fast_serve_twice_as_much_in_half_the_time() -> None:
     """But for what is no step, what the engine does about a request once: here nothing."""
-    usual, strict = workload(), workload(slo={"ttft_s": 0.5, "tpot_s": 0.025})
+    usual = workload()
+    strict = workload(slo={"ttft_s": 0.5, "tpot_s": 0.025})
     tried, _ = candidates(usual)
     at_once = {**tried.replicas, "ttft_fixed_s": np.zeros(4)}
     tried = dataclasses.replace(tried, replicas=at_once)
-    slow, fast = (slo_point(tried, asked, 12, (speed, 1.0)) for asked, speed in ((usual, 1.0), (strict, 2.0)))
+    slow, fast = (
+        slo_point(tried, asked, 12, (speed, 1.0)) for asked, speed in ((usual, 1.0), (strict, 2.0))
+    )
     assert slow is not None
     assert fast is not None
     assert fast[0] == slow[0]
@@ -171,7 +200,9 @@ def test_steps_twice_as_fast_serve_twice_as_much_in_half_the_time() -> None:
 
 def test_what_can_wait_is_served_as_fast_as_its_steps() -> None:
     tried, point = candidates(workload())
-    plain, slow = (mean_point(tried.replicas, 1, workload(), point, 12, speed).yearly for speed in (1.0, 0.8))
+    plain, slow = (
+        mean_point(tried.replicas, 1, workload(), point, 12, speed).yearly for speed in (1.0, 0.8)
+    )
     assert slow == pytest.approx(0.8 * plain)
     assert plain == pytest.approx([tried.mean_rates[1]])
 
@@ -190,7 +221,10 @@ def test_who_queues_is_never_refused_and_late_beyond_what_a_replica_takes() -> N
 
 def test_cached_prompts_take_no_time() -> None:
     replicas = candidates(workload())[0].replicas
-    whole, half = (_prefill_fraction(replicas, 0, workload(prefix_cache_hit_fraction=hit), 0.5) for hit in (0.0, 0.5))
+    whole, half = (
+        _prefill_fraction(replicas, 0, workload(prefix_cache_hit_fraction=hit), 0.5)
+        for hit in (0.0, 0.5)
+    )
     assert 0.0 < half == pytest.approx(0.5 * whole)
 
 
@@ -208,7 +242,9 @@ def test_the_month_in_which_requests_are_too_long_is_the_first_whole_one() -> No
     """Doubling every year and too long after 7.2 months: from the eighth on, at the rate of the seventh until then."""
     tokens = {"input": {"mean": 100}, "output": {"mean": 100}, "growth_per_year": 1.0}
     rates, years = as_tokens_grow(
-        workload(lengths=tokens), 24, lambda growth: 1.0 / growth if growth < 2 ** (7.2 / 12) else 0.0
+        workload(lengths=tokens),
+        24,
+        lambda growth: 1.0 / growth if growth < 2 ** (7.2 / 12) else 0.0,
     )
     assert years * 12 == pytest.approx(8)
     assert rates == pytest.approx([1.0, *[2 ** (-7 / 12)] * 3])
@@ -233,7 +269,8 @@ def test_nodes_behind_a_router_are_counted_in_steps_of_less_than_a_half() -> Non
 
 def test_in_data_parallel_attention_each_group_holds_a_sequence_and_experts_are_split() -> None:
     catalog = load_catalog()
-    part, shape = part_of("B200", catalog), shape_of("deepseek-r1", catalog)
+    part = part_of("B200", catalog)
+    shape = shape_of("deepseek-r1", catalog)
     cluster = scenario_of({"clusters": {"h200": SHARED}}).clusters["h200"]
     room = memory_fit(part, shape, "fp8", 8, 8).kv_capacity_tokens / 8
     for tokens, groups in ((0.99 * room, [1, 8]), (1.01 * room, [1])):
@@ -247,11 +284,14 @@ def test_in_data_parallel_attention_each_group_holds_a_sequence_and_experts_are_
 
 
 @pytest.mark.parametrize(("cache_gb", "speed"), [(20.0, 1.0), (100.0, 0.7), (1e9, 0.0)])
-def test_models_that_share_are_as_fast_as_what_is_free_holds_their_cache(cache_gb: float, speed: float) -> None:
+def test_models_that_share_are_as_fast_as_what_is_free_holds_their_cache(
+    cache_gb: float, speed: float
+) -> None:
     """Two of 10 GB on 100 GB, of which nine tenths are used: 70 GB are free, and more than enough is no faster."""
     spec = SimpleNamespace(part=SimpleNamespace(hbm_bytes=100e9), accelerators=2)
     engines: list[Any] = [
-        SimpleNamespace(spec=spec, resident_bytes=10e9, cache_bytes=2 * gb * 1e9) for gb in (1.0, cache_gb)
+        SimpleNamespace(spec=spec, resident_bytes=10e9, cache_bytes=2 * gb * 1e9)
+        for gb in (1.0, cache_gb)
     ]
     assert _speed(engines) == pytest.approx(speed, abs=1e-6)
     assert _speed(engines[:1]) == 1.0
@@ -263,7 +303,9 @@ def test_what_outgrew_its_objective_is_served_at_the_tokens_of_the_last_month_th
     load = workload_plan(months=4, input_tokens=tokens, output_tokens=tokens / 2)
     rates = np.array([[[100.0, 80.0, 0.0, 0.0]]])
     scenario = scenario_of({"workloads": {"chat": {"admission": "queue"}}})
-    late = queue_outgrown(scenario, make_plan(workloads=[load], months=4, requests_per_node_h=rates))
+    late = queue_outgrown(
+        scenario, make_plan(workloads=[load], months=4, requests_per_node_h=rates)
+    )
     assert late.requests_per_node_h[0, 0].tolist() == [100.0, 80.0, 40.0, 20.0]
     share = late.workloads[0].overdue_share
     assert share is not None
@@ -273,7 +315,10 @@ def test_what_outgrew_its_objective_is_served_at_the_tokens_of_the_last_month_th
 def test_what_outgrew_its_objective_keeps_its_share_of_the_last_month_that_met_it() -> None:
     """Beside work without growth: 300 of 450 tokens a second in the second month, half of them in the first."""
     tokens = np.array([100.0, 200.0, 400.0, 800.0])
-    loads = [workload_plan(months=4, input_tokens=tokens, output_tokens=tokens / 2), workload_plan("nightly", months=4)]
+    loads = [
+        workload_plan(months=4, input_tokens=tokens, output_tokens=tokens / 2),
+        workload_plan("nightly", months=4),
+    ]
     rates = np.array([[[100.0, 80.0, 0.0, 0.0], [90.0, 90.0, 90.0, 90.0]]])
     scenario = scenario_of({"workloads": {"chat": {"admission": "queue"}}})
     late = queue_outgrown(scenario, make_plan(workloads=loads, months=4, requests_per_node_h=rates))
@@ -300,13 +345,20 @@ def served_beside(chat: float, code: float, **changes: Any) -> Any:
         "slo": {"ttft_s": 2.0, "tpot_s": 0.05},
     }
     works = {"chat": steady | talk if chat else None, "nightly": None, "code": steady | asked}
-    return merged(QUIET, {"workloads": works, "clusters": {"mi325x": None, "h200": SHARED | {"nodes": 8}}}, changes)
+    return merged(
+        QUIET,
+        {"workloads": works, "clusters": {"mi325x": None, "h200": SHARED | {"nodes": 8}}},
+        changes,
+    )
 
 
 def test_a_model_asked_little_beside_others_has_the_waits_of_its_own_few_replicas() -> None:
     """The least number n that carries its busiest hour: n of them do at 85%, and one step fewer do not."""
-    plan, scenario = plan_of(served_beside(100.0, 1.3)), scenario_of(served_beside(100.0, 1.3))
-    cluster, load, reuse = scenario.clusters["h200"], scenario.workloads["code"], Reuse(scenario)
+    plan = plan_of(served_beside(100.0, 1.3))
+    scenario = scenario_of(served_beside(100.0, 1.3))
+    cluster = scenario.clusters["h200"]
+    load = scenario.workloads["code"]
+    reuse = Reuse(scenario)
     services, _ = build_services(scenario, reuse, {})
     chosen = services["h200", "code"]
     stated = cluster.model_copy(update=chosen.as_keys())
@@ -317,7 +369,9 @@ def test_a_model_asked_little_beside_others_has_the_waits_of_its_own_few_replica
         steps[count] = count * service.requests_per_s * service.tensor_parallel / 8 * 0.85
     least = next(count for count, carried in steps.items() if carried >= 1.3)
     assert least > 1
-    assert chosen.requests_per_s * chosen.tensor_parallel / 8 * 0.85 * least == pytest.approx(steps[least])
+    assert chosen.requests_per_s * chosen.tensor_parallel / 8 * 0.85 * least == pytest.approx(
+        steps[least]
+    )
     at = [one.name for one in plan.workloads].index("code")
     assert plan.requests_per_node_h[0, at].item() == pytest.approx(3600 * chosen.requests_per_s)
 
@@ -336,7 +390,9 @@ def test_a_full_cluster_places_as_many_replicas_for_a_small_model_as_keep_it_in_
     result = simulate(scenario_of(served_beside(125.0, 1.3, horizon_months=1)))
     placed = result.routing_monthly().query("workload == 'code'")["replicas"].item()
     assert placed == 2  # of two accelerators each
-    attainment = result.timeline_workloads().query("workload == 'code'")["slo_attainment_fraction"].item()
+    attainment = (
+        result.timeline_workloads().query("workload == 'code'")["slo_attainment_fraction"].item()
+    )
     assert attainment == pytest.approx(0.992, abs=0.003)  # request by request
 
 
@@ -346,14 +402,30 @@ def test_a_full_cluster_places_as_many_replicas_for_a_small_model_as_keep_it_in_
         ({}, 10.0 * 1.67),
         ({"growth": {"kind": "compound", "per_year": 1.0}}, 10.0 * 1.67 * 4.0),
         ({"growth": {"kind": "compound", "per_year": -0.5}}, 10.0 * 1.67),
-        ({"growth": {"kind": "by-year", "per_year": {"2026": 0.2, "2028": 1.0}}}, 10.0 * 1.67 * 4.0),
-        ({"growth": {"kind": "s-curve", "ceiling_multiplier": 3.0, "midpoint_years": 1.0}}, 10.0 * 1.67 * 3.0),
-        ({"growth": {"kind": "steps", "steps": [{"date": "2026-03-01", "multiplier": 2.5}]}}, 10.0 * 1.67 * 2.5),
+        (
+            {"growth": {"kind": "by-year", "per_year": {"2026": 0.2, "2028": 1.0}}},
+            10.0 * 1.67 * 4.0,
+        ),
+        (
+            {"growth": {"kind": "s-curve", "ceiling_multiplier": 3.0, "midpoint_years": 1.0}},
+            10.0 * 1.67 * 3.0,
+        ),
+        (
+            {"growth": {"kind": "steps", "steps": [{"date": "2026-03-01", "multiplier": 2.5}]}},
+            10.0 * 1.67 * 2.5,
+        ),
         ({"spikes": [{"date": "2026-03-01", "multiplier": 3.0}]}, 10.0 * 1.67 * 3.0),
         ({"load_profile": {"weekly_profile": [1.0] * 84 + [3.0] * 84}}, 10.0 * 1.5),
         ({"load_profile": {"season": {"amplitude_fraction": 0.2}}}, 10.0 * 1.67 * 1.2),
-        ({"load_profile": {"holidays": [{"date": "2026-03-01", "multiplier": 2.0}]}}, 10.0 * 1.67 * 2.0),
+        (
+            {"load_profile": {"holidays": [{"date": "2026-03-01", "multiplier": 2.0}]}},
+            10.0 * 1.67 * 2.0,
+        ),
     ],
 )
-def test_no_hour_of_the_forecast_passes_the_busiest(changes: dict[str, Any], busiest: float) -> None:
-    assert busiest_requests_per_s(workload(requests_per_s=10.0, **changes), 24) == pytest.approx(busiest)
+def test_no_hour_of_the_forecast_passes_the_busiest(
+    changes: dict[str, Any], busiest: float
+) -> None:
+    assert busiest_requests_per_s(workload(requests_per_s=10.0, **changes), 24) == pytest.approx(
+        busiest
+    )

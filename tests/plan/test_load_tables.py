@@ -54,7 +54,9 @@ def test_twice_the_capacity_is_no_cliff() -> None:
     sustained = plan_of(long_prompts(0.1)).requests_per_node_h.item() / 3600
     below, above = (attainment(long_prompts(load * sustained)) for load in (1.95, 2.15))
     assert 0.0 <= below - above < 0.01
-    waiting = [attainment(long_prompts(load * sustained, admission="queue")) for load in (1.95, 2.15)]
+    waiting = [
+        attainment(long_prompts(load * sustained, admission="queue")) for load in (1.95, 2.15)
+    ]
     assert 0.0 <= waiting[0] - waiting[1] < 0.02
 
 
@@ -68,16 +70,22 @@ def test_tables_are_longer_only_where_work_is_offered_beyond() -> None:
 
 
 def test_bursts_make_more_late_than_calm_traffic() -> None:
-    calm, bursty = (plan_of(long_prompts(0.05, burst_index_of_dispersion=index)) for index in (1.0, 8.0))
+    calm, bursty = (
+        plan_of(long_prompts(0.05, burst_index_of_dispersion=index)) for index in (1.0, 8.0)
+    )
     assert bursty.no_burst_tables is not None
     assert calm.late_tables == pytest.approx(bursty.no_burst_tables[0])
-    assert bursty.late_tables[0, 0, LOAD_CELLS // 4] > bursty.no_burst_tables[0, 0, 0, LOAD_CELLS // 4]
+    assert (
+        bursty.late_tables[0, 0, LOAD_CELLS // 4] > bursty.no_burst_tables[0, 0, 0, LOAD_CELLS // 4]
+    )
 
 
 GROWN_REQUESTS_PER_S = 9.9
 
 
-def grown(times: float, follow: str = "pooled", rate: float = GROWN_REQUESTS_PER_S) -> dict[str, Any]:
+def grown(
+    times: float, follow: str = "pooled", rate: float = GROWN_REQUESTS_PER_S
+) -> dict[str, Any]:
     """Chat on a node of H200 whose traffic is that of the first month times a factor from February on."""
     steps = {"kind": "steps", "steps": [{"date": datetime.date(2026, 2, 1), "multiplier": times}]}
     works = {
@@ -93,13 +101,17 @@ def grown(times: float, follow: str = "pooled", rate: float = GROWN_REQUESTS_PER
         "nightly": None,
     }
     clusters = {"mi325x": None, "h200": SHARED | {"nodes": 1}}
-    return merged(QUIET, {"start": "2026-01-01", "workloads": works, "clusters": clusters, "horizon_months": 2})
+    return merged(
+        QUIET,
+        {"start": "2026-01-01", "workloads": works, "clusters": clusters, "horizon_months": 2},
+    )
 
 
 def missed_when_grown(change: dict[str, Any]) -> tuple[float, float, Any]:
     """Return the share of requests missed in the last month, the load then, and the plan."""
     result = simulate(scenario_of(change))
-    window, hour = result.run.windows[-1], -1
+    window = result.run.windows[-1]
+    hour = -1
     missed = window.late_requests[0, hour] + window.shed_requests[0, hour]
     load = window.demand_requests[0, hour] / result.plan.requests_per_node_h[0, 0, -1]
     return float(missed / window.demand_requests[0, hour]), float(load), result
@@ -117,7 +129,9 @@ def test_grown_traffic_misses_what_minutes_of_its_own_rate_do(times: float) -> N
     assert 0.5 < load < 1.0
     assert missed == pytest.approx(by_minute.mean(), abs=4.0 * error + 0.004)
     client, _, _ = missed_when_grown(grown(times, "proportional"))
-    assert client > missed + 0.005 if times > 1.0 else client < missed  # as large beside the mean as on day one
+    assert (
+        client > missed + 0.005 if times > 1.0 else client < missed
+    )  # as large beside the mean as on day one
 
 
 def test_the_same_hour_misses_the_same_whatever_traffic_was_on_day_one() -> None:
@@ -134,29 +148,36 @@ def test_waits_allow_the_more_the_more_requests_even_out() -> None:
     (by_rate,) = plan.burst_tables.values()
     assert plan.no_burst_tables is not None
     missed = plan.no_burst_tables[:, 0, 0].sum(axis=0) + at_rate(by_rate, 4.0 * 3600.0).sum(axis=0)
-    kept = np.flatnonzero(missed[: LOAD_CELLS // 2 + 1] <= 0.015)[-1]  # the last cell before too many are missed
+    kept = np.flatnonzero(missed[: LOAD_CELLS // 2 + 1] <= 0.015)[
+        -1
+    ]  # the last cell before too many are missed
     assert allowed[2] == pytest.approx(kept / (LOAD_CELLS // 2))
 
 
 def test_between_two_rates_the_tables_are_nearly_those_of_the_rate_itself() -> None:
-    plan, scenario = plan_of(grown(10.0)), scenario_of(grown(10.0))
+    plan = plan_of(grown(10.0))
+    scenario = scenario_of(grown(10.0))
     lateness = services_of(scenario, {}, Reuse(scenario))[0]["h200", "chat"].lateness
     (by_rate,) = plan.burst_tables.values()
     assert by_rate.added.shape[1] == 6  # 1 to 10 requests/s: a half, 1, 2, 4, 8 and 16
     loads = load_grid(LOAD_CELLS)
     for rate in (0.9, 1.0, 1.5, 2.7, 4.0, 6.0, 8.0):
-        exact = np.array(shares_with_bursts(lateness, Bursts(requests_per_s=rate), loads)) - np.array(
-            lateness.at(loads)
-        )
+        exact = np.array(
+            shares_with_bursts(lateness, Bursts(requests_per_s=rate), loads)
+        ) - np.array(lateness.at(loads))
         gap = np.abs(at_rate(by_rate, rate * 3600.0)[:, : loads.size] - exact)
         assert gap.max() < (1e-9 if np.log2(rate) % 1 == 0 else 0.01)
     assert plan.no_burst_tables is not None
-    for row in range(6):  # up to the cells said to be calm, bursts make nobody late and nobody is refused
-        until, refused = (
-            by_rate.calm_cells[:, row].astype(int) + 1,
-            by_rate.added[1, row] + plan.no_burst_tables[1, 0, 0],
+    for row in range(
+        6
+    ):  # up to the cells said to be calm, bursts make nobody late and nobody is refused
+        until = by_rate.calm_cells[:, row].astype(int) + 1
+        refused = by_rate.added[1, row] + plan.no_burst_tables[1, 0, 0]
+        assert (
+            np.abs(by_rate.added[0, row, : until[0]]).max()
+            <= 1e-4
+            < np.abs(by_rate.added[0, row, until[0]])
         )
-        assert np.abs(by_rate.added[0, row, : until[0]]).max() <= 1e-4 < np.abs(by_rate.added[0, row, until[0]])
         assert refused[: until[1]].max() <= 1e-6 < refused[until[1]]
     even = plan.no_burst_tables[1, 0, 0]
     assert even[: int(by_rate.even_cells) + 1].max() <= 1e-6 < even[int(by_rate.even_cells) + 1]
@@ -174,17 +195,26 @@ def test_bursts_that_add_nothing_up_to_where_clusters_are_filled_have_no_tables_
 
 def test_a_pair_reads_the_same_beside_one_of_longer_tables() -> None:
     """As at its own end wherever the longer table goes on."""
-    works = {"nightly": None, "chat": {"requests_per_s": 900}}  # so many that it takes every replica
-    alone = merged(QUIET, {"workloads": works, "clusters": {"mi325x": None, "h200": SHARED | {"nodes": 1}}})
-    short, other = plan_of(alone), long_prompts(0.1)["workloads"]["chat"]
+    works = {
+        "nightly": None,
+        "chat": {"requests_per_s": 900},
+    }  # so many that it takes every replica
+    alone = merged(
+        QUIET, {"workloads": works, "clusters": {"mi325x": None, "h200": SHARED | {"nodes": 1}}}
+    )
+    short = plan_of(alone)
+    other = long_prompts(0.1)["workloads"]["chat"]
     both = plan_of(merged(alone, {"workloads": {"other": other}}))
     at = [load.name for load in both.workloads].index("chat")
     cells = short.late_tables.shape[2]
     assert both.late_tables.shape[2] > cells
     for table in ("late_tables", "refused_tables"):
-        one, longer = getattr(short, table)[:, 0], getattr(both, table)[:, at]
+        one = getattr(short, table)[:, 0]
+        longer = getattr(both, table)[:, at]
         np.testing.assert_array_equal(longer[:, :cells], one)
-        np.testing.assert_array_equal(longer[:, cells:], np.repeat(one[:, -1:], longer.shape[1] - cells, axis=1))
+        np.testing.assert_array_equal(
+            longer[:, cells:], np.repeat(one[:, -1:], longer.shape[1] - cells, axis=1)
+        )
 
 
 def test_work_that_queues_is_offered_what_a_replica_takes_at_all() -> None:

@@ -38,8 +38,11 @@ def differences(found: Any, expected: Any, place: str) -> Iterator[str]:
     if expected is ELSEWHERE:
         return
     if dataclasses.is_dataclass(found) or isinstance(found, Mapping | SloTarget):
-        left, right = fields_of(found), fields_of(expected)
-        yield from (f"{place}.{name}: not worked out by the oracle" for name in left if name not in right)
+        left = fields_of(found)
+        right = fields_of(expected)
+        yield from (
+            f"{place}.{name}: not worked out by the oracle" for name in left if name not in right
+        )
         yield from (f"{place}.{name}: no field of the plan" for name in right if name not in left)
         for name in left.keys() & right.keys():
             yield from differences(left[name], right[name], f"{place}.{name}")
@@ -80,5 +83,9 @@ def test_a_field_without_an_oracle_is_told() -> None:
         old: float
         new: float
 
-    assert list(differences(Grown(1.0, 2.0), {"old": 1.0}, "plan")) == ["plan.new: not worked out by the oracle"]
-    assert list(differences(Grown(1.0, 2.0), {"old": 1.1, "new": 2.0}, "plan")) == ["plan.old: 1.0, not 1.1"]
+    assert list(differences(Grown(1.0, 2.0), {"old": 1.0}, "plan")) == [
+        "plan.new: not worked out by the oracle"
+    ]
+    assert list(differences(Grown(1.0, 2.0), {"old": 1.1, "new": 2.0}, "plan")) == [
+        "plan.old: 1.0, not 1.1"
+    ]

@@ -22,7 +22,8 @@ CHAT = {"lengths": {"input": {"mean": 1200, "p95": 4000}, "output": {"mean": 300
 
 def times_of(lengths: Lengths) -> ReplicaTimes:
     catalog = load_catalog()
-    part, shape = part_of("H200", catalog), shape_of("llama-3.1-70b", catalog)
+    part = part_of("H200", catalog)
+    shape = shape_of("llama-3.1-70b", catalog)
     spec = ReplicaSpec(part=part, shape=shape, precision="fp8", accelerators=2, engine="vllm")
     return ReplicaTimes(price_replicas([spec], shipped_calibration()), 0, 1.0, lengths)
 
@@ -87,10 +88,14 @@ def test_few_replicas_in_overload_miss_what_they_do_request_by_request(
 ) -> None:
     """Bound by the time per token. By the best choice of whom to refuse 8 to 15 points fewer were missed."""
     slo = {"ttft_s": 2.0, "tpot_s": 0.05 if model != "deepseek-v3" else 0.1}
-    change = merged(long_prompts(1.0, model=model, slo=slo, **CHAT), {"clusters": {"h200": cluster}})
+    change = merged(
+        long_prompts(1.0, model=model, slo=slo, **CHAT), {"clusters": {"h200": cluster}}
+    )
     sustained = plan_of(change).requests_per_node_h.item() / 3600 * cluster.get("nodes", 1)
     change = merged(change, {"workloads": {"chat": {"requests_per_s": load * sustained}}})
-    zoomed = zoom(scenario_of(change), ZoomRequest(at=datetime(2026, 1, 10, 12), minutes=5, requests=4000))
+    zoomed = zoom(
+        scenario_of(change), ZoomRequest(at=datetime(2026, 1, 10, 12), minutes=5, requests=4000)
+    )
     (outcome,) = outcomes(zoomed)
     hourly = float(zoomed.hour.late_fraction[0] + zoomed.hour.shed_fraction[0])
     assert hourly == pytest.approx(1.0 - float(outcome.attainment.mean()), abs=0.06)

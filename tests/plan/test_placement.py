@@ -20,7 +20,15 @@ from planner.run.simulate import simulate
 from tests.engine.worlds import QUIET, SHARED, merged, plan_of, scenario_of
 
 Floats = NDArray[np.float64]
-SEVEN = ("llama-3.1-405b", "deepseek-v3", "llama-3.1-70b", "qwen3-235b-a22b", "gpt-oss-120b", "qwen3-32b", "kimi-k2.5")
+SEVEN = (
+    "llama-3.1-405b",
+    "deepseek-v3",
+    "llama-3.1-70b",
+    "qwen3-235b-a22b",
+    "gpt-oss-120b",
+    "qwen3-32b",
+    "kimi-k2.5",
+)
 
 
 def models_on_a_node(names: tuple[str, ...] = SEVEN, nodes: int = 1, **load: Any) -> dict[str, Any]:
@@ -30,9 +38,14 @@ def models_on_a_node(names: tuple[str, ...] = SEVEN, nodes: int = 1, **load: Any
         "load_profile": {"peak_to_mean": 1.0, "weekend_fraction": 1.0},
         "noise": {"sigma": 0},
     }
-    tokens = {"lengths": {"input": {"mean": 1200, "p95": 4000}, "output": {"mean": 300, "p95": 900}}}
+    tokens = {
+        "lengths": {"input": {"mean": 1200, "p95": 4000}, "output": {"mean": 300, "p95": 900}}
+    }
     slo = {"slo": {"ttft_s": 4.0, "tpot_s": 0.1}}
-    works = {f"w{index}": {"model": name, **steady, **tokens, **slo, **load} for index, name in enumerate(names)}
+    works = {
+        f"w{index}": {"model": name, **steady, **tokens, **slo, **load}
+        for index, name in enumerate(names)
+    }
     change = {"workloads": works | {"chat": None, "nightly": None}, "clusters": {"mi325x": None}}
     return merged(QUIET, change, {"clusters": {"h200": SHARED | {"nodes": nodes}}})
 
@@ -46,30 +59,44 @@ def held(change: dict[str, Any]) -> list[Deployment]:
 def test_seven_models_of_two_terabytes_do_not_run_on_one_node_of_one() -> None:
     """Some fit beside each other on its eight accelerators; the others are shed, with a warning for each."""
     result = simulate(scenario_of(models_on_a_node()))
-    placed, (window, *_) = result.plan.placement, result.run.windows
+    placed = result.plan.placement
+    (window, *_) = result.run.windows
     assert placed is not None
     resident = sum(
-        replicas * each.resident_bytes for replicas, each in zip(window.replicas[:, 0], placed.deployments, strict=True)
+        replicas * each.resident_bytes
+        for replicas, each in zip(window.replicas[:, 0], placed.deployments, strict=True)
     )
     assert resident <= 0.9 * 8 * part_of("H200", load_catalog()).hbm_bytes
-    served = result.monthly.served_requests.sum(axis=(0, 1)) / result.monthly.demand_requests.sum(axis=0)
+    served = result.monthly.served_requests.sum(axis=(0, 1)) / result.monthly.demand_requests.sum(
+        axis=0
+    )
     held_at_all = np.array([window.replicas[placed.deployment_of[0, w]].any() for w in range(7)])
     assert served == pytest.approx(held_at_all.astype(float), abs=1e-3)
     assert 4 <= held_at_all.sum() <= 5
     assert not held_at_all[[1, 6]].any()  # deepseek-v3 and kimi-k2.5 take a node each
     table = result.routing_monthly().query("month == '2026-01-01'").set_index("workload")
-    assert table["served_tokens"].sum() == pytest.approx(result.tokens(result.monthly.served_requests)[0].sum())
-    rate, speed = result.plan.requests_per_node_h[0, :, 0], placed.deployments[placed.deployment_of[0, 2]].speed
-    by_hand = 0.2 * 3600 / (rate[2] * speed) * 8 / table["replicas"]["w2"]  # of accelerators of eight
+    assert table["served_tokens"].sum() == pytest.approx(
+        result.tokens(result.monthly.served_requests)[0].sum()
+    )
+    rate = result.plan.requests_per_node_h[0, :, 0]
+    speed = placed.deployments[placed.deployment_of[0, 2]].speed
+    by_hand = (
+        0.2 * 3600 / (rate[2] * speed) * 8 / table["replicas"]["w2"]
+    )  # of accelerators of eight
     assert table["utilisation_fraction"]["w2"] == pytest.approx(by_hand, rel=1e-3)
     told = [text for text in result.warnings if "never served" in text]
     assert len(told) == 7 - held_at_all.sum()
-    assert any("workload w1 was never served: deepseek-v3 takes 1 of 1 nodes of h200" in text for text in told)
+    assert any(
+        "workload w1 was never served: deepseek-v3 takes 1 of 1 nodes of h200" in text
+        for text in told
+    )
     enough = simulate(scenario_of(models_on_a_node(nodes=4)))
     assert enough.monthly.shed_requests.sum() / enough.monthly.demand_requests.sum() < 1e-3
 
 
-def test_models_share_accelerators_at_the_speed_that_their_cache_allows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_models_share_accelerators_at_the_speed_that_their_cache_allows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Two models on one accelerator of H200: what both leave free, over the cache of the one that needs more."""
     monkeypatch.setattr(placement, "_room", lambda scenario, name, per_node: 1)
     pair = ("qwen3-32b", "llama-3.1-70b")
@@ -88,9 +115,13 @@ def test_models_share_accelerators_at_the_speed_that_their_cache_allows(monkeypa
     scenario = scenario_of(change)
     services, _ = build_services(scenario, Reuse(scenario), {})
     batches = [services["h200", w].batch for w in ("w0", "w1")]
-    cache = max(batch * 1350 * fit.kv_bytes_per_token for batch, fit in zip(batches, fits, strict=True))
+    cache = max(
+        batch * 1350 * fit.kv_bytes_per_token for batch, fit in zip(batches, fits, strict=True)
+    )
     assert groups[0].speed == pytest.approx(min(1.0, (0.9 * part.hbm_bytes - weights) / cache))
-    assert groups[0].load_h == pytest.approx(sum(fit.weight_bytes for fit in fits) * 8 / 4.3e9 / 3600)
+    assert groups[0].load_h == pytest.approx(
+        sum(fit.weight_bytes for fit in fits) * 8 / 4.3e9 / 3600
+    )
 
 
 @pytest.mark.parametrize("accelerator", ["H200", "B200", "MI325X"])
@@ -108,40 +139,69 @@ def test_an_offer_that_nobody_takes_up_changes_nothing(accelerator: str) -> None
     base = {"model": "llama-3.1-70b", "lengths": tokens, "slo": {"ttft_s": 2.0, "tpot_s": 0.05}}
     change = merged(
         QUIET,
-        {"workloads": {"nightly": None, "chat": None}, "clusters": {"mi325x": {"nodes": 5}, "h200": {"nodes": 5}}},
+        {
+            "workloads": {"nightly": None, "chat": None},
+            "clusters": {"mi325x": {"nodes": 5}, "h200": {"nodes": 5}},
+        },
         {"workloads": {name: merged(base, load) for name, load in works.items()}},
     )
     one = simulate(scenario_of(change))
-    other = simulate(scenario_of(merged(change, {"clusters": {"offer": {"accelerator": accelerator, "nodes": 0}}})))
-    clusters = other.timeline_monthly(clusters=True).query("cluster != 'offer'").reset_index(drop=True)
+    other = simulate(
+        scenario_of(
+            merged(change, {"clusters": {"offer": {"accelerator": accelerator, "nodes": 0}}})
+        )
+    )
+    clusters = (
+        other.timeline_monthly(clusters=True).query("cluster != 'offer'").reset_index(drop=True)
+    )
     pd.testing.assert_frame_equal(one.timeline_monthly(clusters=True), clusters, rtol=1e-4)
-    there, before = other.timeline_monthly(), one.timeline_monthly()
+    there = other.timeline_monthly()
+    before = one.timeline_monthly()
     # Within the tolerance of dispatch, which on a full hour may shed a millionth more or less of what it serves.
-    pd.testing.assert_frame_equal(before.drop(columns="shed_tokens"), there.drop(columns="shed_tokens"), rtol=1e-4)
-    assert (before["shed_tokens"] - there["shed_tokens"]).abs().max() < 1e-6 * before["served_tokens"].max()
+    pd.testing.assert_frame_equal(
+        before.drop(columns="shed_tokens"), there.drop(columns="shed_tokens"), rtol=1e-4
+    )
+    assert (before["shed_tokens"] - there["shed_tokens"]).abs().max() < 1e-6 * before[
+        "served_tokens"
+    ].max()
 
 
 def test_an_empty_cluster_that_a_rule_enlarges_serves_like_one_of_the_size_it_comes_to() -> None:
     """As a cluster of one node it had half the capacity for good, and its models shared accelerators."""
-    rule = {"when": "slo_miss_above", "threshold_fraction": 0.01, "cluster": "h200", "nodes": 12, "max_nodes": 8}
-    pair, slo = ("qwen3-32b", "llama-3.1-405b"), {"ttft_s": 2.0, "tpot_s": 0.05}
+    rule = {
+        "when": "slo_miss_above",
+        "threshold_fraction": 0.01,
+        "cluster": "h200",
+        "nodes": 12,
+        "max_nodes": 8,
+    }
+    pair = ("qwen3-32b", "llama-3.1-405b")
+    slo = {"ttft_s": 2.0, "tpot_s": 0.05}
     grown = merged(models_on_a_node(pair, nodes=0, slo=slo), {"expansion": {"rules": [rule]}})
     stated = models_on_a_node(pair, nodes=8, slo=slo)
-    np.testing.assert_array_equal(plan_of(grown).requests_per_node_h, plan_of(stated).requests_per_node_h)
+    np.testing.assert_array_equal(
+        plan_of(grown).requests_per_node_h, plan_of(stated).requests_per_node_h
+    )
     assert held(grown) == held(stated)
     alone = plan_of(models_on_a_node(pair, nodes=1, slo=slo)).requests_per_node_h
     assert (plan_of(grown).requests_per_node_h > 1.2 * alone).any()
 
 
 def test_a_model_alone_has_all_its_memory_and_its_best_layout_where_there_is_room() -> None:
-    assert all(len(each.workloads) == 1 and each.speed == 1.0 for each in held(models_on_a_node(nodes=20)))
+    assert all(
+        len(each.workloads) == 1 and each.speed == 1.0 for each in held(models_on_a_node(nodes=20))
+    )
     wide = {each.workloads[0]: each.nodes_per_replica for each in held(models_on_a_node(nodes=20))}
-    narrow = {w: each.nodes_per_replica for each in held(models_on_a_node()) for w in each.workloads}
+    narrow = {
+        w: each.nodes_per_replica for each in held(models_on_a_node()) for w in each.workloads
+    }
     assert narrow[4] < wide[4]  # gpt-oss-120b serves most per accelerator on eight, and fits on one
 
 
 def test_workloads_of_one_model_and_layout_share_its_replicas() -> None:
-    assert [each.workloads for each in held(models_on_a_node(("qwen3-32b", "qwen3-32b")))] == [(0, 1)]
+    assert [each.workloads for each in held(models_on_a_node(("qwen3-32b", "qwen3-32b")))] == [
+        (0, 1)
+    ]
     plan = plan_of(models_on_a_node(("qwen3-32b", "qwen3-32b")))
     assert plan.placement is not None
     assert plan.placement.placed == (False,)
@@ -149,12 +209,18 @@ def test_workloads_of_one_model_and_layout_share_its_replicas() -> None:
 
 def test_a_part_with_more_memory_holds_more_fine_tunes() -> None:
     """Weights and engine of the 32B model are 36.5 GB: 3 on 136 GB usable of an H200, 6 on 248 of an MI325X."""
-    change = models_on_a_node(("qwen3-32b",), nodes=9, fine_tunes=200, slo={"ttft_s": 2.0, "tpot_s": 0.05})
-    small, large = held(change)[0], held(merged(change, {"clusters": {"h200": {"accelerator": "MI325X"}}}))[0]
+    change = models_on_a_node(
+        ("qwen3-32b",), nodes=9, fine_tunes=200, slo={"ttft_s": 2.0, "tpot_s": 0.05}
+    )
+    small = held(change)[0]
+    large = held(merged(change, {"clusters": {"h200": {"accelerator": "MI325X"}}}))[0]
     assert (small.least_replicas, large.least_replicas) == (67, 34)
     result = simulate(scenario_of(merged(change, {"clusters": {"h200": {"nodes": 4}}})))
     served = result.monthly.served_requests.sum() / result.monthly.demand_requests.sum()
-    assert served == pytest.approx(32 / result.plan.placement.deployments[0].least_replicas, rel=1e-3)  # type: ignore[union-attr]
+    assert result.plan.placement is not None
+    assert served == pytest.approx(
+        32 / result.plan.placement.deployments[0].least_replicas, rel=1e-3
+    )
 
 
 def test_slower_storage_loads_longer() -> None:
@@ -165,7 +231,9 @@ def test_slower_storage_loads_longer() -> None:
     assert slow == pytest.approx(10 * fast)
 
 
-def day_and_night(batch: str | None, requests_per_s: float = 120.0, nodes: int = 12) -> dict[str, Any]:
+def day_and_night(
+    batch: str | None, requests_per_s: float = 120.0, nodes: int = 12
+) -> dict[str, Any]:
     """Chat whose peaks take a cluster of H200 whole, and batch that may wait for the night."""
     chat = {
         "model": "llama-3.1-70b",
@@ -193,9 +261,13 @@ def most_served(arrivals: Floats, room: Floats, deadline_h: int) -> float:
     hours = np.arange(arrivals.size)
     of, at = (each.ravel() for each in np.meshgrid(hours, np.arange(deadline_h), indexing="ij"))
     of, at = of[of + at < hours.size], (of + at)[of + at < hours.size]
-    ones, pairs = np.ones(of.size), np.arange(of.size)
+    ones = np.ones(of.size)
+    pairs = np.arange(of.size)
     rows = scipy.sparse.vstack(
-        [scipy.sparse.csr_array((ones, (row, pairs)), shape=(hours.size, of.size)) for row in (of, at)]
+        [
+            scipy.sparse.csr_array((ones, (row, pairs)), shape=(hours.size, of.size))
+            for row in (of, at)
+        ]
     )
     scale = arrivals.max()
     limits = np.append(arrivals, room) / scale
@@ -205,14 +277,17 @@ def most_served(arrivals: Floats, room: Floats, deadline_h: int) -> float:
 
 @pytest.mark.parametrize(("model", "requests_per_s"), [("llama-3.1-70b", 60.0), ("llama-3.1-70b", 160.0),
                                                        ("qwen3-32b", 40.0)])  # fmt: skip
-def test_what_can_wait_is_served_by_what_would_stand_idle(model: str, requests_per_s: float) -> None:
+def test_what_can_wait_is_served_by_what_would_stand_idle(
+    model: str, requests_per_s: float
+) -> None:
     """Between what a linear program serves at 75% use and at the speed of chat's replicas, and at best.
 
     At best: every node-hour that chat leaves, at the speed of the layout that batch would choose. A quarter and more
     was shed where batch had none but its own few replicas.
     """
     result = simulate(scenario_of(day_and_night(model, requests_per_s)))
-    (window,), plan = result.run.windows, result.plan
+    (window,) = result.run.windows
+    plan = result.plan
     assert plan.placement is not None
     chat, batch = window.demand_requests
     rates = plan.requests_per_node_h[0, :, 0]
@@ -223,7 +298,9 @@ def test_what_can_wait_is_served_by_what_would_stand_idle(model: str, requests_p
         idle = np.maximum(12 - chat / rates[0] / utilisation, 0.0)
         return most_served(batch, idle * rates[1] * speed, 24)
 
-    chat_h, batch_h = window.replicas.sum(axis=1) * [each.nodes_per_replica for each in plan.placement.deployments]
+    chat_h, batch_h = window.replicas.sum(axis=1) * [
+        each.nodes_per_replica for each in plan.placement.deployments
+    ]
     if 1 in plan.placement.deployments[0].waiting_speed:
         batch_h += chat_h  # it may use what either holds
     use = result.routing_monthly().set_index("workload")["utilisation_fraction"]
@@ -233,7 +310,10 @@ def test_what_can_wait_is_served_by_what_would_stand_idle(model: str, requests_p
     assert bound(0.75, slower) * 0.99 <= served <= bound(1.0, 1.0) * (1 + 1e-9)
     assert window.shed_requests[1].sum() < 0.01 * batch.sum() or requests_per_s > 100
     alone = simulate(scenario_of(day_and_night(None)))
-    late = [run.monthly.late_requests[0, 0] / run.monthly.demand_requests[0, 0] for run in (result, alone)]
+    late = [
+        run.monthly.late_requests[0, 0] / run.monthly.demand_requests[0, 0]
+        for run in (result, alone)
+    ]
     assert late[0] == pytest.approx(late[1], abs=1e-3)
 
 
@@ -241,8 +321,11 @@ def test_on_a_node_too_small_for_both_layouts_what_can_wait_has_none_of_its_own(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Chat keeps the layout it has alone, and batch is served on it, never counted as a model beside it."""
-    alone, both = held(day_and_night(None, nodes=1)), held(day_and_night("llama-3.1-70b", nodes=1))
-    wide = merged(day_and_night("llama-3.1-70b", nodes=1), {"workloads": {"chat": {"slo": {"tpot_s": 0.012}}}})
+    alone = held(day_and_night(None, nodes=1))
+    both = held(day_and_night("llama-3.1-70b", nodes=1))
+    wide = merged(
+        day_and_night("llama-3.1-70b", nodes=1), {"workloads": {"chat": {"slo": {"tpot_s": 0.012}}}}
+    )
     assert [each.nodes_per_replica for each in alone] == [0.25]
     assert [each.workloads for each in both] == [(0,), (1,)]  # two and one of eight accelerators
     (shared,) = held(wide)
@@ -255,18 +338,29 @@ def test_on_a_node_too_small_for_both_layouts_what_can_wait_has_none_of_its_own(
     monkeypatch.undo()
     result = simulate(scenario_of(merged(wide, {"workloads": {"chat": {"requests_per_s": 0.01}}})))
     served = result.monthly.served_requests[0, 0, 1] / result.monthly.present_node_h[0, 0]
-    assert served == pytest.approx(result.plan.requests_per_node_h[0, 1, 0] * shared.waiting_speed[1][0], rel=0.01)
+    assert served == pytest.approx(
+        result.plan.requests_per_node_h[0, 1, 0] * shared.waiting_speed[1][0], rel=0.01
+    )
 
 
 @pytest.mark.parametrize(("nodes", "pool"), [(1, "cluster"), (3, "cluster"), (3, "replica")])
 def test_a_workload_of_which_nothing_is_asked_changes_nothing(nodes: int, pool: str) -> None:
     """It had a replica of its own and made others count theirs whole: on three nodes more of chat was late."""
-    asked = merged(models_on_a_node(("llama-3.1-70b",), nodes, requests_per_s=12.0 * nodes), {"router_pool": pool})
+    asked = merged(
+        models_on_a_node(("llama-3.1-70b",), nodes, requests_per_s=12.0 * nodes),
+        {"router_pool": pool},
+    )
     nobody = merged(models_on_a_node(("llama-3.1-70b", *SEVEN), nodes), {"router_pool": pool})
-    idle = {name: load | {"requests_per_s": 0} for name, load in nobody["workloads"].items() if load and name != "w0"}
+    idle = {
+        name: load | {"requests_per_s": 0}
+        for name, load in nobody["workloads"].items()
+        if load and name != "w0"
+    }
     alone, beside = (simulate(scenario_of(asked, {"workloads": more})) for more in ({}, idle))
     for name in ("served_requests", "late_requests", "shed_requests"):
         one, two = (getattr(run.monthly, name).sum(axis=0) for run in (alone, beside))
         assert two[..., 0] == pytest.approx(one[..., 0], rel=1e-12), name
-    assert beside.run.windows[0].busy_nodes == pytest.approx(alone.run.windows[0].busy_nodes, rel=1e-12)
+    assert beside.run.windows[0].busy_nodes == pytest.approx(
+        alone.run.windows[0].busy_nodes, rel=1e-12
+    )
     assert not any("share theirs" in text for text in beside.plan.notes)

@@ -30,15 +30,23 @@ def differences(one: Any, two: Any, path: str = "") -> list[str]:
         return [
             found
             for field in dataclasses.fields(one)
-            for found in differences(getattr(one, field.name), getattr(two, field.name), f"{path}.{field.name}")
+            for found in differences(
+                getattr(one, field.name), getattr(two, field.name), f"{path}.{field.name}"
+            )
         ]
     if isinstance(one, Mapping):
         assert list(one) == list(two)
         return differences(tuple(one.values()), tuple(two.values()), path)
     if isinstance(one, tuple):
-        parts = [differences(a, b, f"{path}[{k}]") for k, (a, b) in enumerate(zip(one, two, strict=True))]
+        parts = [
+            differences(a, b, f"{path}[{k}]") for k, (a, b) in enumerate(zip(one, two, strict=True))
+        ]
         return [found for part in parts for found in part]
-    same = np.array_equal(one, two, equal_nan=one.dtype.kind == "f") if isinstance(one, np.ndarray) else one == two
+    same = (
+        np.array_equal(one, two, equal_nan=one.dtype.kind == "f")
+        if isinstance(one, np.ndarray)
+        else one == two
+    )
     return [] if same else [path]
 
 
@@ -68,13 +76,18 @@ def test_a_changed_scenario_compiles_to_the_same_plan_with_memory(
     changed = load_scenario(write(), [override])
     reuse = Reuse(scenario)
     build_plan(scenario, reuse)
-    fresh, kept = build_plan(changed), build_plan(changed, reuse)
+    fresh = build_plan(changed)
+    kept = build_plan(changed, reuse)
     assert differences(fresh, kept) == []
-    assert differences(build_plan(scenario), build_plan(scenario, reuse)) == []  # what changed leaves nothing behind
+    assert (
+        differences(build_plan(scenario), build_plan(scenario, reuse)) == []
+    )  # what changed leaves nothing behind
 
 
 def test_throughput_factors_multiply_what_a_node_sustains(write: Any) -> None:
-    scenario = load_scenario(write(), [f"clusters.{name}.engine=vllm" for name in ("h200", "mi325x")])
+    scenario = load_scenario(
+        write(), [f"clusters.{name}.engine=vllm" for name in ("h200", "mi325x")]
+    )
     plain = build_plan(scenario)
     factors = {("H200", "vllm", "llama-3.1-8b"): 1.25, ("", "sglang", "llama-3.1-8b"): 9.0}
     faster = build_plan(scenario, throughput_factors=factors)
@@ -105,18 +118,27 @@ SETTINGS = (
 def test_only_clusters_that_are_alike_share_what_they_serve(scenario: Scenario, write: Any) -> None:
     """Clusters that differ in one setting serve beside each other as the first would with that setting, alone."""
     pairs = [setting.partition("=") for setting in SETTINGS[:-1]]
-    changes = [{key: yaml.safe_load(value)} for key, _, value in pairs] + [yaml.safe_load(SETTINGS[-1])]
+    changes = [{key: yaml.safe_load(value)} for key, _, value in pairs] + [
+        yaml.safe_load(SETTINGS[-1])
+    ]
     first = scenario.clusters["h200"].model_dump(by_alias=True, exclude_unset=True)
     stated = [Cluster.model_validate({**first, **change}) for change in ({}, *changes)]
-    together = scenario.model_copy(update={"clusters": {f"number-{n}": of for n, of in enumerate(stated)}})
+    together = scenario.model_copy(
+        update={"clusters": {f"number-{n}": of for n, of in enumerate(stated)}}
+    )
     services, _ = build_services(together, Reuse(scenario), {})
     for n, of in enumerate(stated):
         alone = scenario.model_copy(update={"clusters": {"h200": of}})
-        assert services[f"number-{n}", "chat"] == build_services(alone, Reuse(scenario), {})[0]["h200", "chat"]
+        assert (
+            services[f"number-{n}", "chat"]
+            == build_services(alone, Reuse(scenario), {})[0]["h200", "chat"]
+        )
     assert len({service.requests_per_s for service in services.values()}) > len(stated) // 2
 
 
-def test_a_scenario_compiled_again_works_nothing_out_again(scenario: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scenario_compiled_again_works_nothing_out_again(
+    scenario: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first = build_plan(scenario)
     for name in ("capacity._serve", "clusters.build_node_power"):
         monkeypatch.setattr(f"planner.plan.{name}", None)  # whoever calls it now fails
@@ -124,7 +146,8 @@ def test_a_scenario_compiled_again_works_nothing_out_again(scenario: Scenario, m
 
 
 def test_each_catalogue_has_a_memory_of_its_own(write: Any) -> None:
-    stated, other = load_scenario(write()), load_scenario(write(), ["catalog.assumptions=articles-2024"])
+    stated = load_scenario(write())
+    other = load_scenario(write(), ["catalog.assumptions=articles-2024"])
     assert Reuse(stated).once("what", lambda: 1) == 1
     assert Reuse(other).once("what", lambda: 2) == 2
     assert Reuse(load_scenario(write())).once("what", lambda: 3) == 1
@@ -132,8 +155,11 @@ def test_each_catalogue_has_a_memory_of_its_own(write: Any) -> None:
 
 def test_memory_is_bounded(scenario: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a memory as large as the process's, which holds what other tests worked out."""
-    reuse, most = Reuse(scenario), _place.cache_parameters()["maxsize"]
-    monkeypatch.setattr("planner.plan.plan._place", functools.lru_cache(maxsize=most)(_place.__wrapped__))
+    reuse = Reuse(scenario)
+    most = _place.cache_parameters()["maxsize"]
+    monkeypatch.setattr(
+        "planner.plan.plan._place", functools.lru_cache(maxsize=most)(_place.__wrapped__)
+    )
     for key in range(most + 1):
         reuse.once(("bounded", key), lambda key=key: key)  # type: ignore[misc]
     assert reuse.once(("bounded", most), lambda: -1) == most

@@ -15,15 +15,22 @@ from planner.plan.plan import Reuse
 from tests.engine.worlds import plan_of, scenario_of
 from tests.shipped import shipped_calibration
 
-DENSE_70B_FLOP = 2 * 70.55e9 - 2 * 128_256 * 8_192  # two a parameter, without the table of embeddings
+DENSE_70B_FLOP = (
+    2 * 70.55e9 - 2 * 128_256 * 8_192
+)  # two a parameter, without the table of embeddings
 B200_RATES = {"bf16": 2_250e12, "fp8": 4_500e12, "fp4": 9_000e12}
 
 
-def b200(precision: str | None, model: str = "llama-3.1-70b", allowed: tuple[str, ...] = ()) -> dict[str, Any]:
+def b200(
+    precision: str | None, model: str = "llama-3.1-70b", allowed: tuple[str, ...] = ()
+) -> dict[str, Any]:
     """One B200 cluster and one workload."""
     chat = {"model": model, "precisions": list(allowed)}
     cluster = {"accelerator": "B200", "nodes": 4, "precision": precision}
-    return {"workloads": {"chat": chat, "nightly": None}, "clusters": {"h200": None, "mi325x": None, "b": cluster}}
+    return {
+        "workloads": {"chat": chat, "nightly": None},
+        "clusters": {"h200": None, "mi325x": None, "b": cluster},
+    }
 
 
 def service_of(change: dict[str, Any]) -> Service:
@@ -46,8 +53,12 @@ def test_a_full_node_draws_the_power_of_its_precision(precision: str) -> None:
     plan = plan_of(b200(precision))
     share = service.prefill_fraction
     step_s = service.tpot_s * (1 - share)
-    arithmetic = service.batch * DENSE_70B_FLOP / B200_RATES[precision] / service.tensor_parallel / step_s
-    decode_w = min(1000.0, 1000.0 * float(power_fraction(min(service.stream_s / step_s, 1.0), arithmetic)))
+    arithmetic = (
+        service.batch * DENSE_70B_FLOP / B200_RATES[precision] / service.tensor_parallel / step_s
+    )
+    decode_w = min(
+        1000.0, 1000.0 * float(power_fraction(min(service.stream_s / step_s, 1.0), arithmetic))
+    )
     board_w = share * 1000.0 + (1 - share) * decode_w
     wall_kw = (1800.0 + 8 * (board_w + 0.1055 * (board_w - 140.0))) / 1000.0
     assert plan.clusters[0].node_power.full_kw == pytest.approx(wall_kw, rel=0.01)
@@ -68,11 +79,16 @@ def test_a_mixture_reads_the_experts_its_batch_touches_and_draws_what_was_measur
         accelerators=8,
         engine="sglang",
     )
-    replicas, traffic = price_replicas([spec], shipped_calibration()), Traffic(input_tokens=1024, output_tokens=1024)
+    replicas = price_replicas([spec], shipped_calibration())
+    traffic = Traffic(input_tokens=1024, output_tokens=1024)
     step_s = float(at_concurrency(replicas, np.zeros(1, dtype=int), traffic, 4.0).tpot_s[0])
-    moved_s = stream_s(describe([spec]), 0, spec, traffic_of(scenario.workloads["chat"]), np.array([4.0]))[0]
+    moved_s = stream_s(
+        describe([spec]), 0, spec, traffic_of(scenario.workloads["chat"]), np.array([4.0])
+    )[0]
     computed_s = 4 * float(describe([spec])["flops_s_per_token"][0])
-    assert 1000.0 * float(power_fraction(moved_s / step_s, computed_s / step_s)) == pytest.approx(505.0, rel=0.1)
+    assert 1000.0 * float(power_fraction(moved_s / step_s, computed_s / step_s)) == pytest.approx(
+        505.0, rel=0.1
+    )
 
 
 @pytest.mark.parametrize(
@@ -85,13 +101,19 @@ def test_a_mixture_reads_the_experts_its_batch_touches_and_draws_what_was_measur
         ("fp4", ("bf16",), "bf16"),
         ("bf16", ("fp8",), "fp8"),
         ("fp8", ("fp8",), "fp8"),
-        ("bf16", ("fp8", "bf16"), "bf16"),  # what is stated and allowed binds, though fp8 serves more
+        (
+            "bf16",
+            ("fp8", "bf16"),
+            "bf16",
+        ),  # what is stated and allowed binds, though fp8 serves more
         ("fp8", ("fp8", "fp4"), "fp8"),
         (None, ("fp8", "bf16"), "fp8"),  # of what is allowed that in which a node serves most
         (None, ("bf16", "fp8", "fp4"), "fp4"),
     ],
 )
-def test_a_cluster_serves_in_what_a_workload_allows(cluster: str | None, allowed: tuple[str, ...], served: str) -> None:
+def test_a_cluster_serves_in_what_a_workload_allows(
+    cluster: str | None, allowed: tuple[str, ...], served: str
+) -> None:
     chosen = service_of(b200(cluster, allowed=allowed))
     assert chosen.spec.precision == served
     assert chosen == service_of(b200(served))
@@ -102,4 +124,6 @@ def test_what_is_not_allowed_is_told_with_both_places() -> None:
     for part in ("workloads.chat.precisions", "fp8", "clusters.b.precision", "fp4"):
         assert part in warning
     assert not [text for text in plan_of(b200("fp4")).notes if "fp4" in text]
-    assert not [text for text in plan_of(b200("bf16", allowed=("fp8", "bf16"))).notes if "fp8" in text]
+    assert not [
+        text for text in plan_of(b200("bf16", allowed=("fp8", "bf16"))).notes if "fp8" in text
+    ]

@@ -20,12 +20,18 @@ LENGTHS = {"input_tokens": 1000, "output_tokens": 250}
 
 
 def rate(
-    lengths: Mapping[str, float], stated: float | None = STATED, priority: str = "interactive", **more: Any
+    lengths: Mapping[str, float],
+    stated: float | None = STATED,
+    priority: str = "interactive",
+    **more: Any,
 ) -> float:
     """Return requests per second of one H200 node at the given lengths of the workload."""
     tokens = {name: {"mean": lengths[f"{name}_tokens"], "p95": lengths[f"{name}_tokens"] * 1.01}  # hardly a spread
               for name in ("input", "output")}  # fmt: skip
-    cluster = {"throughput_tokens_per_s_per_accelerator": stated, "throughput_measured_at": stated and LENGTHS}
+    cluster = {
+        "throughput_tokens_per_s_per_accelerator": stated,
+        "throughput_measured_at": stated and LENGTHS,
+    }
     plan = plan_of(
         {
             "workloads": {
@@ -78,16 +84,27 @@ def test_a_claim_is_carried_along_as_requests_grow_longer() -> None:
     """Under growth g a year, the rate after k years is that of requests (1 + g)^k as long, even in ratio between."""
     growth = 0.4
     pinned: dict[str, Any] = {"tensor_parallel": 2}
-    by_year = [rate({name: length * (1 + growth) ** k for name, length in LENGTHS.items()}, **pinned) for k in range(3)]
+    by_year = [
+        rate({name: length * (1 + growth) ** k for name, length in LENGTHS.items()}, **pinned)
+        for k in range(3)
+    ]
     tokens = {name: {"mean": LENGTHS[f"{name}_tokens"], "p95": LENGTHS[f"{name}_tokens"] * 1.01}
               for name in ("input", "output")}  # fmt: skip
-    claim = {"throughput_tokens_per_s_per_accelerator": STATED, "throughput_measured_at": LENGTHS, **pinned}
+    claim = {
+        "throughput_tokens_per_s_per_accelerator": STATED,
+        "throughput_measured_at": LENGTHS,
+        **pinned,
+    }
     slo = {"ttft_s": 5, "tpot_s": 0.1}
     plan = plan_of(
         {"horizon_months": 24},
         {
             "workloads": {
-                "chat": {"model": "llama-3.1-70b", "lengths": {**tokens, "growth_per_year": growth}, "slo": slo}
+                "chat": {
+                    "model": "llama-3.1-70b",
+                    "lengths": {**tokens, "growth_per_year": growth},
+                    "slo": slo,
+                }
             }
         },
         {"clusters": {"h200": SHARED | claim, "mi325x": None}},
@@ -116,7 +133,12 @@ def test_lengths_from_which_nothing_can_be_scaled_are_refused() -> None:
 def test_an_overload_is_served_up_to_what_is_stated_and_no_more(admission: str) -> None:
     """Four nodes of eight that are asked for five times what they are said to generate: 1.6 times it was served."""
     tokens = {name: {"mean": LENGTHS[f"{name}_tokens"]} for name in ("input", "output")}
-    chat = {"model": "llama-3.1-70b", "lengths": tokens, "slo": {"ttft_s": 5, "tpot_s": 0.1}, "admission": admission}
+    chat = {
+        "model": "llama-3.1-70b",
+        "lengths": tokens,
+        "slo": {"ttft_s": 5, "tpot_s": 0.1},
+        "admission": admission,
+    }
     stated = {"throughput_tokens_per_s_per_accelerator": STATED, "throughput_measured_at": LENGTHS}
     most = STATED * 32 / LENGTHS["output_tokens"]
     flat = {
@@ -125,6 +147,8 @@ def test_an_overload_is_served_up_to_what_is_stated_and_no_more(admission: str) 
         "requests_per_s": 5 * most,
     }
     change = {"horizon_months": 1, "workloads": {"chat": chat | flat, "nightly": None}}
-    result = simulate(scenario_of(merged(QUIET, change, {"clusters": {"h200": stated, "mi325x": None}})))
+    result = simulate(
+        scenario_of(merged(QUIET, change, {"clusters": {"h200": stated, "mi325x": None}}))
+    )
     served = result.monthly.served_requests.sum() / (result.plan.hours * 3600.0)
     assert 0.95 * most < served <= most * (1 + 1e-9)

@@ -95,8 +95,10 @@ SHARED = """\
 clusters:
 """
 PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "zoom.md"
-BEGIN, END = "<!-- written by make prove -->", "<!-- until here -->"
-SHARED_BEGIN, SHARED_END = "<!-- shared machines, written by make prove -->", "<!-- until here: shared -->"
+BEGIN = "<!-- written by make prove -->"
+END = "<!-- until here -->"
+SHARED_BEGIN = "<!-- shared machines, written by make prove -->"
+SHARED_END = "<!-- until here: shared -->"
 NODES = {"chat": 1, "code-completion": 1, "long-context": 6}
 NOON = datetime(2026, 1, 10, 12)
 
@@ -169,7 +171,9 @@ class Compared:
     @property
     def agrees(self) -> bool:
         """Within one point, or a quarter of the zoom's figure above 4%; beyond capacity within two."""
-        return abs(self.hourly - self.zoomed) <= max(0.01 if self.cell.load < 1.0 else 0.02, 0.25 * self.zoomed)
+        return abs(self.hourly - self.zoomed) <= max(
+            0.01 if self.cell.load < 1.0 else 0.02, 0.25 * self.zoomed
+        )
 
     @property
     def first_token_ratio(self) -> float:
@@ -196,7 +200,9 @@ def scenario_of(cell: Cell, rate: float, waiting_per_s: float = 0.0) -> Scenario
         grown=cell.grown,
     )  # fmt: skip
     if waiting_per_s:
-        text = text.replace("clusters:\n", SHARED.format(waiting=WAITING[cell.work], rate=waiting_per_s))
+        text = text.replace(
+            "clusters:\n", SHARED.format(waiting=WAITING[cell.work], rate=waiting_per_s)
+        )
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "cell.yaml"
         path.write_text(text, encoding="utf-8")
@@ -206,7 +212,9 @@ def scenario_of(cell: Cell, rate: float, waiting_per_s: float = 0.0) -> Scenario
 @functools.cache
 def service_of(work: str, part: str, layout: str, pool: str, overload: str = "reject") -> Service:
     """Return what one node sustains."""
-    scenario = scenario_of(Cell(work=work, part=part, layout=layout, load=1.0, pool=pool, overload=overload), 1.0)
+    scenario = scenario_of(
+        Cell(work=work, part=part, layout=layout, load=1.0, pool=pool, overload=overload), 1.0
+    )
     return build_services(scenario, Reuse(scenario), {})[0]["one", "work"]
 
 
@@ -232,7 +240,9 @@ def shared_rates(cell: SharedCell) -> tuple[float, float]:
     """Return the rates of the urgent and the deferrable workload."""
     scenario = scenario_of(cell.urgent, 1.0, 1.0)
     services = build_services(scenario, Reuse(scenario), {})[0]
-    urgent, waiting = (0.5 * cell.load * services["one", name].requests_per_s for name in ("work", "waiting"))
+    urgent, waiting = (
+        0.5 * cell.load * services["one", name].requests_per_s for name in ("work", "waiting")
+    )
     return urgent, waiting
 
 
@@ -275,7 +285,8 @@ def hourly_missed(cell: Cell) -> float:
     """Return the share late or refused by the hourly model alone, without a fleet around it."""
     service = service_of(cell.work, cell.part, cell.layout, cell.pool, cell.overload)
     bursts = Bursts(
-        requests_per_s=cell.load * service.requests_per_s * NODES[cell.work], index_of_dispersion=cell.dispersion
+        requests_per_s=cell.load * service.requests_per_s * NODES[cell.work],
+        index_of_dispersion=cell.dispersion,
     )
     late, refused = shares_with_bursts(service.lateness, bursts, np.array([cell.load]))
     return float(late[0] + refused[0])
@@ -289,7 +300,8 @@ def first_token_p99_s(cell: Cell) -> float:
     service = service_of(cell.work, cell.part, cell.layout, cell.pool)
     workload = scenario_of(cell, 1.0).workloads["work"]
     assert service.spec is not None
-    lengths, replicas = lengths_of(workload), price_replicas([service.spec], shipped_calibration())
+    lengths = lengths_of(workload)
+    replicas = price_replicas([service.spec], shipped_calibration())
     candidates = Candidates(
         replicas=replicas, mean_rates=np.ones(1), router_pool=cell.pool, nodes=NODES[cell.work],
         accelerators_per_node=service.accelerators_per_node,
@@ -299,17 +311,21 @@ def first_token_p99_s(cell: Cell) -> float:
     curve = late_curve(replica, asked)
     batch, _ = curve.at(cell.load * curve.capacity_requests_per_s)
     at = np.array([batch])
-    rate, step_s = at / (replica.output * replica.tpot_s(at)), replica.decode_s(at)
+    rate = at / (replica.output * replica.tpot_s(at))
+    step_s = replica.decode_s(at)
 
     def beyond(ttft_s: float) -> float:
         objective = asked if ttft_s <= asked.ttft_s else dataclasses.replace(asked, ttft_s=ttft_s)
         return float(late_first(replica, objective, rate, step_s, np.array([ttft_s]))[0, 0])
 
     refused = beyond(asked.ttft_s) if cell.overload == "reject" else 0.0
-    low, high = 1e-3, 100.0
+    low = 1e-3
+    high = 100.0
     for _ in range(20):
         middle = float(np.sqrt(low * high))
-        low, high = (middle, high) if beyond(middle) - refused > 0.01 * (1.0 - refused) else (low, middle)
+        low, high = (
+            (middle, high) if beyond(middle) - refused > 0.01 * (1.0 - refused) else (low, middle)
+        )
     return high
 
 
@@ -319,7 +335,9 @@ def cells() -> Iterator[Cell]:
         minutes = {"chat": 4, "code-completion": 3, "long-context": 10}[work]
         longer = 1 if part == "B200" else 3
         for load in (0.3, 0.6, 0.9, 1.2):
-            yield Cell(work=work, part=part, load=load, minutes=minutes * (longer if load < 0.5 else 1))
+            yield Cell(
+                work=work, part=part, load=load, minutes=minutes * (longer if load < 0.5 else 1)
+            )
         for load in (0.6, 0.9, 1.2):
             yield Cell(work=work, part=part, load=load, dispersion=12.0, minutes=2 * minutes)
         # Capacity is read off these, where the late share hardly moves with the load: they need ten thousand requests.
@@ -329,7 +347,14 @@ def cells() -> Iterator[Cell]:
             for load in (0.6, 0.9):
                 yield Cell(work=work, part=part, layout=layout, load=load, minutes=minutes)
             for load in (0.7, 0.8, 0.9, 1.0, 1.1):
-                yield Cell(work=work, part=part, layout=layout, load=load, overload="queue", minutes=longer * minutes)
+                yield Cell(
+                    work=work,
+                    part=part,
+                    layout=layout,
+                    load=load,
+                    overload="queue",
+                    minutes=longer * minutes,
+                )
 
 
 def capacity_ratio(rows: list[Compared], work: str, part: str, layout: str) -> float:
@@ -338,11 +363,15 @@ def capacity_ratio(rows: list[Compared], work: str, part: str, layout: str) -> f
     Where the hourly model, at its own capacity, has more of them late than that, as many.
     """
     service = service_of(work, part, layout, "cluster")
-    allowed = max(float(np.interp(1.0, service.lateness.loads, service.lateness.late_fractions)), MAY_BE_LATE)
+    allowed = max(
+        float(np.interp(1.0, service.lateness.loads, service.lateness.late_fractions)), MAY_BE_LATE
+    )
     wanted = (work, part, layout, "queue")
     own = [r for r in rows if (r.cell.work, r.cell.part, r.cell.layout, r.cell.overload) == wanted]
     late = np.maximum.accumulate([r.zoomed for r in own])
-    return float(np.interp(np.log(allowed), np.log(np.maximum(late, 1e-5)), [r.cell.load for r in own]))
+    return float(
+        np.interp(np.log(allowed), np.log(np.maximum(late, 1e-5)), [r.cell.load for r in own])
+    )
 
 
 def tables(rows: list[Compared]) -> str:
@@ -375,10 +404,15 @@ def tables(rows: list[Compared]) -> str:
         "|---|---|---|---|---|---|",
     ]
     for work, part, layout in itertools.product(WORK, PARTS, LAYOUTS):
-        service, ratio = service_of(work, part, layout, "cluster"), capacity_ratio(rows, work, part, layout)
-        said = layout if layout != "chosen chunk" else f"{service.spec.chunk_tokens:,} a step, chosen"
+        service = service_of(work, part, layout, "cluster")
+        ratio = capacity_ratio(rows, work, part, layout)
+        said = (
+            layout if layout != "chosen chunk" else f"{service.spec.chunk_tokens:,} a step, chosen"
+        )
         rate = service.requests_per_s
-        lines.append(f"| {work} | {part} | {said} | {rate:.2f} | {rate * ratio:.2f} | {1.0 / ratio:.2f} |")
+        lines.append(
+            f"| {work} | {part} | {said} | {rate:.2f} | {rate * ratio:.2f} | {1.0 / ratio:.2f} |"
+        )
     return "\n".join(lines) + "\n"
 
 
@@ -390,7 +424,10 @@ def written(begin: str = BEGIN, end: str = END) -> str:
 def write(begin: str, table: str, end: str) -> None:
     """Write tables into the page."""
     text = PAGE.read_text(encoding="utf-8")
-    PAGE.write_text(f"{text.partition(begin)[0]}{begin}\n\n{table}\n{end}{text.partition(end)[2]}", encoding="utf-8")
+    PAGE.write_text(
+        f"{text.partition(begin)[0]}{begin}\n\n{table}\n{end}{text.partition(end)[2]}",
+        encoding="utf-8",
+    )
 
 
 def main() -> None:
@@ -405,11 +442,15 @@ def main() -> None:
     write(BEGIN, tables(rows), END)
     # Beyond, the page shows how far the hour can be trusted; up to there it is held to it.
     off += [str(row) for row in rows if not row.agrees and is_held(row.cell)]
-    ratios = {which: 1.0 / capacity_ratio(rows, *which) for which in itertools.product(WORK, PARTS, LAYOUTS)}
+    ratios = {
+        which: 1.0 / capacity_ratio(rows, *which)
+        for which in itertools.product(WORK, PARTS, LAYOUTS)
+    }
     off += [
         f"capacity of {which}: {ratio:.2f} of the zoom's"
         for which, ratio in ratios.items()
-        if abs(ratio - 1) > (0.1 if which[2] != "disaggregated" else 0.3)  # few workers: late shares hardly rise
+        if abs(ratio - 1)
+        > (0.1 if which[2] != "disaggregated" else 0.3)  # few workers: late shares hardly rise
     ]
     sys.exit("\n".join(off) or 0)
 

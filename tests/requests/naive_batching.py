@@ -45,27 +45,38 @@ class Walk:
             now = self._step(prompts, now)
 
     def _step(self, prompts: list[Sequence], now: float) -> float:
-        times, decoding = self.times, list(self.running)
+        times = self.times
+        decoding = list(self.running)
         context = sum(s.prompt + s.generated for s in decoding)
-        step_s = times.fixed_s + times.sequence_s * (len(decoding) or 1) + times.kv_s_per_token * context
-        budget, compute_s = times.chunk_tokens, 0.0
+        step_s = (
+            times.fixed_s + times.sequence_s * (len(decoding) or 1) + times.kv_s_per_token * context
+        )
+        budget = times.chunk_tokens
+        compute_s = 0.0
         done = []
         for sequence in prompts:
             tokens = min(sequence.prompt - sequence.prefilled, budget)
             if tokens <= 0:
                 break
-            start, end = sequence.prefilled, sequence.prefilled + tokens
+            start = sequence.prefilled
+            end = sequence.prefilled + tokens
             # attention at peak: every new token attends to all before it, halved as half lie ahead on the average
-            compute_s += times.prefill_s_per_token * tokens + times.attention_s_per_token2 * 0.5 * (end**2 - start**2)
-            sequence.prefilled, budget = end, budget - tokens
+            compute_s += times.prefill_s_per_token * tokens + times.attention_s_per_token2 * 0.5 * (
+                end**2 - start**2
+            )
+            sequence.prefilled = end
+            budget = budget - tokens
             if end == sequence.prompt:
                 done.append(sequence)
-        now += step_s - times.stream_s + (times.stream_s**4 + compute_s**4) ** 0.25  # the weights stream meanwhile
+        now += (
+            step_s - times.stream_s + (times.stream_s**4 + compute_s**4) ** 0.25
+        )  # the weights stream meanwhile
         for sequence in decoding:
             sequence.generated += 1
         for sequence in done:
             prompts.remove(sequence)
-            sequence.generated, sequence.first_s = 1, now
+            sequence.generated = 1
+            sequence.first_s = now
             self.running.append(sequence)
         for sequence in [s for s in self.running if s.generated >= s.output]:
             sequence.finished_s = now

@@ -26,7 +26,14 @@ SAMPLE = (
     Cell(work="chat", part="H200", load=1.2, minutes=2),
     Cell(work="chat", part="MI325X", load=0.9, layout="chosen chunk", minutes=1),
     Cell(work="code-completion", part="B200", load=0.9, layout="disaggregated", minutes=1),
-    Cell(work="long-context", part="H200", load=0.7, layout="disaggregated", overload="queue", minutes=2),
+    Cell(
+        work="long-context",
+        part="H200",
+        load=0.7,
+        layout="disaggregated",
+        overload="queue",
+        minutes=2,
+    ),
 )
 
 
@@ -70,13 +77,20 @@ def test_bursts_of_grown_traffic_are_those_of_its_own_rate(cell: Cell, held: flo
 
 def test_the_page_shows_every_cell_as_the_hour_has_it_now() -> None:
     """All agree that must; whoever changes fleet or throughput runs `make prove` for what the zoom then says."""
-    shown_rows = [[part.strip() for part in line.split("|")[1:-1]] for line in written().splitlines()]
+    shown_rows = [
+        [part.strip() for part in line.split("|")[1:-1]] for line in written().splitlines()
+    ]
     rows = [row for row in shown_rows if len(row) == 12 and row[5] in ("reject", "queue")]
     every = list(cells())
     assert len(rows) == len(every) >= 60
     assert {row[9] for row, cell in zip(rows, every, strict=True) if is_held(cell)} == {"yes"}
     for row, cell in zip(rows, every, strict=True):
-        assert (row[0], row[1], row[2], row[5]) == (cell.work, cell.part, cell.layout, cell.overload)
+        assert (row[0], row[1], row[2], row[5]) == (
+            cell.work,
+            cell.part,
+            cell.layout,
+            cell.overload,
+        )
         shown = float(row[8].rstrip("%")) / 100
         assert hourly_missed(cell) == pytest.approx(shown, abs=max(0.003, 0.1 * shown)), cell
 
@@ -84,8 +98,11 @@ def test_the_page_shows_every_cell_as_the_hour_has_it_now() -> None:
 def test_the_page_shows_every_cell_of_shared_machines() -> None:
     """Three parts, two mixes, three loads, and all of them agree."""
     shown_rows = [
-        [part.strip() for part in line.split("|")[1:-1]] for line in written(SHARED_BEGIN, SHARED_END).splitlines()
+        [part.strip() for part in line.split("|")[1:-1]]
+        for line in written(SHARED_BEGIN, SHARED_END).splitlines()
     ]
     rows = [row for row in shown_rows if len(row) == 9 and row[8] in ("yes", "no")]
-    assert [row[:3] for row in rows] == [[cell.work, cell.part, f"{cell.load:.0%}"] for cell in shared_cells()]
+    assert [row[:3] for row in rows] == [
+        [cell.work, cell.part, f"{cell.load:.0%}"] for cell in shared_cells()
+    ]
     assert {row[8] for row in rows} == {"yes"}

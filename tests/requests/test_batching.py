@@ -47,7 +47,9 @@ def replicas(model: str = "llama-3.1-70b", accelerator: str = "H200", count: int
     return price_replicas([spec], shipped_calibration())
 
 
-def serve(times: StepTimes, requests: list[Request], pace_s: tuple[float, ...] = (math.inf,)) -> Replica:
+def serve(
+    times: StepTimes, requests: list[Request], pace_s: tuple[float, ...] = (math.inf,)
+) -> Replica:
     """Let one replica serve requests as they arrive."""
     env = simpy.Environment()
     replica = Replica(env, times, list(pace_s), lambda _, __: None)
@@ -67,9 +69,12 @@ def test_jumps_equal_a_walk_token_by_token(seed: int) -> None:
     random = np.random.default_rng(seed)
     count = 60
     arrived = np.cumsum(random.exponential(0.25, count))
-    prompt, output = random.integers(1, 1500, count), random.integers(1, 120, count)
+    prompt = random.integers(1, 1500, count)
+    output = random.integers(1, 120, count)
     cached = (prompt * random.choice([0.0, 0.4], count)).astype(int)
-    rows = list(zip(arrived.tolist(), prompt.tolist(), cached.tolist(), output.tolist(), strict=True))
+    rows = list(
+        zip(arrived.tolist(), prompt.tolist(), cached.tolist(), output.tolist(), strict=True)
+    )
     requests = [Request(i, 0, 0, t, (p, c, o)) for i, (t, p, c, o) in enumerate(rows)]
     walked = [Sequence(i, t, p, c, o) for i, (t, p, c, o) in enumerate(rows)]
     serve(PLAIN, requests)
@@ -84,7 +89,8 @@ def test_one_request_by_hand() -> None:
     serve(PLAIN, [request])
     # Two prompt steps of 512 and 288 tokens, each with the fixed part and one sequence.
     chunks_s = [
-        tokens * 5e-5 + 1e-8 * 0.5 * (end**2 - (end - tokens) ** 2) for tokens, end in ((512, 712), (288, 1000))
+        tokens * 5e-5 + 1e-8 * 0.5 * (end**2 - (end - tokens) ** 2)
+        for tokens, end in ((512, 712), (288, 1000))
     ]
     prompt_s = sum(0.002 + 1e-4 + (0.008**4 + chunk_s**4) ** 0.25 for chunk_s in chunks_s)
     assert request.first_token_s == pytest.approx(3.0 + prompt_s)
@@ -110,28 +116,39 @@ def test_chunks_of_a_prompt_add_up_to_the_cores_prefill() -> None:
     assert pieces == pytest.approx(times.prefill_s(9000.0, 300.0))
 
 
-@pytest.mark.parametrize("model", ["llama-3.1-70b", "gpt-oss-120b", "deepseek-v3.2", "qwen3.5-397b-a17b"])
+@pytest.mark.parametrize(
+    "model", ["llama-3.1-70b", "gpt-oss-120b", "deepseek-v3.2", "qwen3.5-397b-a17b"]
+)
 @pytest.mark.parametrize("prompt", [800.0, 9000.0])
 def test_steps_of_equal_requests_are_those_of_the_hourly_model(model: str, prompt: float) -> None:
     """Whatever a model's attention: full, in windows, to some chosen tokens, or linear."""
-    priced, one = replicas(model, count=8), np.ones(1)
+    priced = replicas(model, count=8)
+    one = np.ones(1)
     lengths = Lengths(
         prompt_tokens=prompt * one, prompt_weights=one, output_tokens=200.0 * one, output_weights=one,
         cached_fraction=0.25,
     )  # fmt: skip
-    hourly, times = ReplicaTimes(priced, 0, 1.0, lengths), StepTimes.of(priced, 0)
+    hourly = ReplicaTimes(priced, 0, 1.0, lengths)
+    times = StepTimes.of(priced, 0)
     compute_s = times.prefill_s(prompt, 0.25 * prompt)
     beside_s = times.beside_s(compute_s, 1e6, 0.75 * prompt)  # with every expert touched
-    sharing = 1.5 + 0.5 * (times.fixed_s + times.routed_s) / compute_s  # prompts of a step, which hides weights once
+    sharing = (
+        1.5 + 0.5 * (times.fixed_s + times.routed_s) / compute_s
+    )  # prompts of a step, which hides weights once
     assert compute_s - (compute_s - beside_s) / sharing == pytest.approx(float(hourly.prefill_s[0]))
     halfway = times.kept_tokens(prompt + 100.0)
-    assert times.decode_s(32.0, 32.0 * halfway) == pytest.approx(float(hourly.decode_s(np.array([32.0]))[0]))
+    assert times.decode_s(32.0, 32.0 * halfway) == pytest.approx(
+        float(hourly.decode_s(np.array([32.0]))[0])
+    )
     assert times.most_sequences == priced["max_sequences"][0]
 
 
 def test_a_model_that_attends_to_so_many_tokens_reads_no_more_as_it_goes_on() -> None:
-    times = StepTimes(fixed_s=0.01, kv_s_per_token=1e-6, prefill_s_per_token=1e-9, attended_tokens=1000)
-    short, long = Request(0, 0, 0, 0.0, (100, 0, 301)), Request(0, 0, 0, 0.0, (5000, 0, 301))
+    times = StepTimes(
+        fixed_s=0.01, kv_s_per_token=1e-6, prefill_s_per_token=1e-9, attended_tokens=1000
+    )
+    short = Request(0, 0, 0, 0.0, (100, 0, 301))
+    long = Request(0, 0, 0, 0.0, (5000, 0, 301))
     serve(times, [short])
     serve(times, [long])
     assert long.finished_s - long.first_token_s == pytest.approx(300 * (0.01 + 1e-6 * 1000))
@@ -142,7 +159,11 @@ def test_a_model_that_attends_to_so_many_tokens_reads_no_more_as_it_goes_on() ->
 @pytest.mark.parametrize("reserves", [False, True])
 def test_cache_is_never_exceeded_and_everything_ends(reserves: bool) -> None:
     times = StepTimes(
-        fixed_s=0.01, prefill_s_per_token=1e-5, kv_capacity_tokens=3000, reserves_output=reserves, chunk_tokens=512
+        fixed_s=0.01,
+        prefill_s_per_token=1e-5,
+        kv_capacity_tokens=3000,
+        reserves_output=reserves,
+        chunk_tokens=512,
     )
     random = np.random.default_rng(3)
     requests = [
@@ -203,7 +224,9 @@ def test_requests_of_a_replica_that_fails_start_again_elsewhere() -> None:
     env.run(until=2.0)
     assert lost == requests
     assert all(request.retries == 1 and request.left_tokens == 500 for request in lost)
-    assert all(math.isnan(request.first_token_s) and math.isnan(request.finished_s) for request in lost)
+    assert all(
+        math.isnan(request.first_token_s) and math.isnan(request.finished_s) for request in lost
+    )
     assert replica.cached_tokens == 0.0
 
 

@@ -21,7 +21,9 @@ def one_at_a_time(servers: int, rate: float, mean_s: float, count: int, seed: in
     """Return the waits of requests with exponential work on replicas that take one each: M/M/c, steps apart."""
     random = np.random.default_rng(seed)
     env = simpy.Environment()
-    router = RequestRouter(env, [LatencySlo(name="chat", level=0, ttft_s=1.0, tpot_s=1.0, refuses=False)], [0], 0.85)
+    router = RequestRouter(
+        env, [LatencySlo(name="chat", level=0, ttft_s=1.0, tpot_s=1.0, refuses=False)], [0], 0.85
+    )
     times = StepTimes(fixed_s=STEP_S, most_sequences=1)
     pool = ReplicaPool(router, times, servers, {0: math.inf})
     group = Group(pools=[pool], capacity_requests_per_s={0: 1.0 / mean_s})
@@ -29,7 +31,8 @@ def one_at_a_time(servers: int, rate: float, mean_s: float, count: int, seed: in
     arrived = np.cumsum(random.exponential(1.0 / rate, count))
     tokens = np.maximum(np.rint(random.exponential(mean_s / STEP_S, count)), 1.0).astype(int)
     requests = [
-        Request(i, 0, 0, t, (1, 0, o)) for i, (t, o) in enumerate(zip(arrived.tolist(), tokens.tolist(), strict=True))
+        Request(i, 0, 0, t, (1, 0, o))
+        for i, (t, o) in enumerate(zip(arrived.tolist(), tokens.tolist(), strict=True))
     ]
 
     def arrive() -> object:
@@ -62,7 +65,9 @@ def test_one_token_prompts_without_batching_are_erlangs_queue(servers: int, load
 
 
 def test_the_same_queue_in_an_independent_library() -> None:
-    servers, load, count = 3, 0.75, 5_000
+    servers = 3
+    load = 0.75
+    count = 5_000
     own = one_at_a_time(servers, servers * load, 1.0, count, seed=2)
     network = ciw.create_network(
         arrival_distributions=[ciw.dists.Exponential(servers * load)],
@@ -82,7 +87,9 @@ def _held(group: Group) -> int:
     return len(group.pools[0].queue) + sum(group.pools[0].loads)
 
 
-def taken(tiers: list[list[int]], rates: list[float], by_rank: list[int], preferred_use: float) -> list[list[int]]:
+def taken(
+    tiers: list[list[int]], rates: list[float], by_rank: list[int], preferred_use: float
+) -> list[list[int]]:
     """Return how many requests of each workload groups took that sustain one a second and replica, in 300 seconds.
 
     Groups have so many replicas, tier by tier; requests come evenly and none ends.
@@ -93,24 +100,38 @@ def taken(tiers: list[list[int]], rates: list[float], by_rank: list[int], prefer
     sustained = dict.fromkeys(range(len(rates)), 1.0)
     times = StepTimes(fixed_s=1.0, most_sequences=10_000)
     laid_out = [
-        [Group(pools=[ReplicaPool(router, times, size, sustained)], capacity_requests_per_s=sustained) for size in tier]
+        [
+            Group(
+                pools=[ReplicaPool(router, times, size, sustained)],
+                capacity_requests_per_s=sustained,
+            )
+            for size in tier
+        ]
         for tier in tiers
     ]
     router.groups = [group for tier in laid_out for group in tier]
     router.ways = dict.fromkeys(range(len(rates)), laid_out)
-    rows = sorted(((n + 0.5) / rate, w) for w, rate in enumerate(rates) for n in range(round(300 * rate)))
+    rows = sorted(
+        ((n + 0.5) / rate, w) for w, rate in enumerate(rates) for n in range(round(300 * rate))
+    )
     counts = np.zeros((len(router.groups), len(rates)), dtype=int)
     for number, (time_s, w) in enumerate(rows):
         env.run(until=time_s)
         before = [_held(group) for group in router.groups]
         router.arrive(Request(number, w, 0, time_s, (1, 0, 1_000_000)))
-        counts[:, w] += [_held(group) - had for group, had in zip(router.groups, before, strict=True)]
+        counts[:, w] += [
+            _held(group) - had for group, had in zip(router.groups, before, strict=True)
+        ]
     return [row.tolist() for row in counts]
 
 
-def test_groups_that_are_alike_share_and_the_next_tier_has_what_is_beyond_their_preferred_use() -> None:
+def test_groups_that_are_alike_share_and_the_next_tier_has_what_is_beyond_their_preferred_use() -> (
+    None
+):
     first, twin, other = (row[0] for row in taken([[1, 2], [1]], [3.0], [0], 0.85))
-    assert [first, twin, other] == pytest.approx([255, 510, 135], abs=12)  # 85% of what each sustains, and the rest
+    assert [first, twin, other] == pytest.approx(
+        [255, 510, 135], abs=12
+    )  # 85% of what each sustains, and the rest
 
 
 def test_beyond_the_preferred_use_of_all_and_where_there_is_none_all_are_used_alike() -> None:
@@ -121,7 +142,9 @@ def test_beyond_the_preferred_use_of_all_and_where_there_is_none_all_are_used_al
 
 def test_a_group_of_few_and_slow_requests_is_not_taken_as_full_for_one_of_them() -> None:
     """By the last half minute alone one request is more than what it sustains."""
-    router = RequestRouter(simpy.Environment(), [LatencySlo(name="chat", level=0, ttft_s=1.0, tpot_s=1.0)], [0], 0.85)
+    router = RequestRouter(
+        simpy.Environment(), [LatencySlo(name="chat", level=0, ttft_s=1.0, tpot_s=1.0)], [0], 0.85
+    )
     pool = ReplicaPool(router, StepTimes(fixed_s=1.0), 1, {0: math.inf})
     group = Group(pools=[pool], capacity_requests_per_s={0: 0.03})
     group.take(0, 0, 50.0)
@@ -130,21 +153,29 @@ def test_a_group_of_few_and_slow_requests_is_not_taken_as_full_for_one_of_them()
 
 def test_a_workload_does_not_see_those_that_clusters_are_offered_after_it() -> None:
     first, other = taken([[1], [1]], [0.8, 0.5], [1, 0], 0.85)
-    assert first == pytest.approx([105, 150], abs=12)  # the second of the file comes first, and all of it finds room
+    assert first == pytest.approx(
+        [105, 150], abs=12
+    )  # the second of the file comes first, and all of it finds room
     assert other == pytest.approx([135, 0], abs=12)
 
 
 def test_a_full_pool_refuses_what_would_be_late_and_serves_the_rest_in_time() -> None:
     env = simpy.Environment()
-    router = RequestRouter(env, [LatencySlo(name="chat", level=0, ttft_s=1.0, tpot_s=0.05)], [0], 0.85)
+    router = RequestRouter(
+        env, [LatencySlo(name="chat", level=0, ttft_s=1.0, tpot_s=0.05)], [0], 0.85
+    )
     times = StepTimes(fixed_s=0.02, sequence_s=1e-3, prefill_s_per_token=1e-4)
-    group = Group(pools=[ReplicaPool(router, times, 4, {0: 0.0425})], capacity_requests_per_s={0: 1.0})
-    router.groups, router.ways = [group], {0: [[group]]}
+    group = Group(
+        pools=[ReplicaPool(router, times, 4, {0: 0.0425})], capacity_requests_per_s={0: 1.0}
+    )
+    router.groups = [group]
+    router.ways = {0: [[group]]}
     random = np.random.default_rng(4)
     arrived = np.cumsum(random.exponential(0.02, 6000))
     output = np.maximum(random.exponential(200.0, 6000), 20.0).astype(int)
     requests = [
-        Request(i, 0, 0, t, (500, 0, o)) for i, (t, o) in enumerate(zip(arrived.tolist(), output.tolist(), strict=True))
+        Request(i, 0, 0, t, (500, 0, o))
+        for i, (t, o) in enumerate(zip(arrived.tolist(), output.tolist(), strict=True))
     ]
 
     def arrive() -> object:
@@ -168,7 +199,9 @@ def test_a_full_pool_refuses_what_would_be_late_and_serves_the_rest_in_time() ->
 def test_a_prompt_prefilled_apart_moves_before_its_first_token() -> None:
     """By hand: a step of the worker with 800 fresh tokens, their cache on its way, and a step that decodes."""
     env = simpy.Environment()
-    router = RequestRouter(env, [LatencySlo(name="chat", level=0, ttft_s=9.0, tpot_s=1.0)], [0], 0.85)
+    router = RequestRouter(
+        env, [LatencySlo(name="chat", level=0, ttft_s=9.0, tpot_s=1.0)], [0], 0.85
+    )
     worker = StepTimes(fixed_s=0.02, prefill_s_per_token=1e-4)
     stage = PrefillStage(times=worker, replicas=1.0, share=0.5, transfer_s_per_token=1e-3)
     pool = ReplicaPool(router, StepTimes(fixed_s=0.01), 2, {0: math.inf}, stage)

@@ -32,7 +32,9 @@ def world(workloads: dict[str, Any], clusters: dict[str, Any], **top: Any) -> di
     works = {name: merged(STEADY, load) for name, load in workloads.items()}
     gone: dict[str, Any] = {"chat": None, "nightly": None}
     none: dict[str, Any] = {"h200": None, "mi325x": None}
-    return merged(QUIET, {"horizon_months": 1, "workloads": gone | works, "clusters": none | clusters}, top)
+    return merged(
+        QUIET, {"horizon_months": 1, "workloads": gone | works, "clusters": none | clusters}, top
+    )
 
 
 def zoomed(change: dict[str, Any], minutes: int = 2) -> tuple[Zoom, dict[str, Outcome]]:
@@ -47,10 +49,19 @@ def accelerators(hour: Zoom) -> int:
 @pytest.mark.parametrize("routing", ["cheapest-marginal", "proportional"])
 def test_clusters_are_used_as_by_the_hour(routing: str) -> None:
     """Two parts at four fifths of what they sustain together: by its batches the one was filled to half beyond."""
-    clusters = {"one": {"accelerator": "H200", "nodes": 1}, "two": {"accelerator": "MI325X", "nodes": 1}}
-    asked = world({"chat": CHAT | {"requests_per_s": 1.0, "burst_index_of_dispersion": 1.0}}, clusters, routing=routing)
+    clusters = {
+        "one": {"accelerator": "H200", "nodes": 1},
+        "two": {"accelerator": "MI325X", "nodes": 1},
+    }
+    asked = world(
+        {"chat": CHAT | {"requests_per_s": 1.0, "burst_index_of_dispersion": 1.0}},
+        clusters,
+        routing=routing,
+    )
     sustained = float(plan_of(asked).requests_per_node_h.sum()) / 3600
-    hour, by_name = zoomed(merged(asked, {"workloads": {"chat": {"requests_per_s": 0.8 * sustained}}}), minutes=1)
+    hour, by_name = zoomed(
+        merged(asked, {"workloads": {"chat": {"requests_per_s": 0.8 * sustained}}}), minutes=1
+    )
     assert hour.utilisation_fraction == pytest.approx(hour.hour.utilisation_fraction, abs=0.05)
     assert by_name["chat"].attainment.mean() > 0.98
 
@@ -59,13 +70,19 @@ def test_models_stand_on_the_replicas_that_the_hour_has_placed() -> None:
     """A model that is asked a twentieth of a node stands there: it was given no replica, and nobody asked it."""
     workloads = {"chat": CHAT | {"requests_per_s": 7.0}, "small": SMALL | {"requests_per_s": 8.0}}
     hour, by_name = zoomed(world(workloads, {"one": {"accelerator": "H200", "nodes": 1}}))
-    window, placement = run_plan(hour.plan, hour.seed, 0).windows[0], hour.plan.placement
+    window = run_plan(hour.plan, hour.seed, 0).windows[0]
+    placement = hour.plan.placement
     assert placement is not None
     placed = {
-        (hour.plan.workloads[held.workloads[0]].model, round(8 * held.nodes_per_replica)): window.replicas[d, 0]
+        (
+            hour.plan.workloads[held.workloads[0]].model,
+            round(8 * held.nodes_per_replica),
+        ): window.replicas[d, 0]
         for d, held in enumerate(placement.deployments)
     }
-    assert {(group.model, group.accelerators): group.replicas for group in hour.hour.replica_groups} == placed
+    assert {
+        (group.model, group.accelerators): group.replicas for group in hour.hour.replica_groups
+    } == placed
     assert accelerators(hour) == 8
     assert by_name["small"].attainment.size > 500
     assert by_name["small"].attainment.mean() > 0.99
@@ -74,7 +91,10 @@ def test_models_stand_on_the_replicas_that_the_hour_has_placed() -> None:
 def test_a_cluster_too_small_for_the_best_layouts_holds_narrower_ones() -> None:
     """Eight accelerators hold three models: by the layout of each that is best alone there were eleven."""
     models = ("llama-3.1-8b", "qwen3-32b", "llama-3.1-70b")
-    workloads = {f"asks-{n}": SMALL | {"model": model, "requests_per_s": 4.0} for n, model in enumerate(models)}
+    workloads = {
+        f"asks-{n}": SMALL | {"model": model, "requests_per_s": 4.0}
+        for n, model in enumerate(models)
+    }
     hour, _ = zoomed(world(workloads, {"one": {"accelerator": "MI325X", "nodes": 1}}), minutes=1)
     assert {group.model for group in hour.hour.replica_groups} == set(models)
     assert accelerators(hour) == 8
@@ -89,7 +109,9 @@ def test_models_that_share_accelerators_each_stand_there() -> None:
     }
     cluster = {"accelerator": "MI325X", "nodes": 1, "tensor_parallel": 8}
     hour, by_name = zoomed(world(workloads, {"one": cluster}), minutes=1)
-    assert {group.model for group in hour.hour.replica_groups} == {load.model for load in hour.plan.workloads}
+    assert {group.model for group in hour.hour.replica_groups} == {
+        load.model for load in hour.plan.workloads
+    }
     assert all(outcome.attainment.mean() > 0.9 for outcome in by_name.values())
 
 
@@ -97,7 +119,10 @@ def test_who_finds_no_replica_is_refused() -> None:
     """One node holds one of two large models: requests for the other come, and are turned away."""
     words = {"input": {"mean": 800}, "output": {"mean": 200}}
     large = {"requests_per_s": 1.0, "lengths": words, "slo": {"ttft_s": 10, "tpot_s": 0.2}}
-    workloads = {"big": large | {"model": "llama-3.1-405b"}, "bigger": large | {"model": "deepseek-r1"}}
+    workloads = {
+        "big": large | {"model": "llama-3.1-405b"},
+        "bigger": large | {"model": "deepseek-r1"},
+    }
     hour, by_name = zoomed(world(workloads, {"one": {"accelerator": "H200", "nodes": 1}}))
     shed = dict(zip(by_name, hour.hour.shed_fraction.tolist(), strict=True))
     assert sorted(shed.values()) == [pytest.approx(0.0, abs=0.01), pytest.approx(1.0)]

@@ -73,8 +73,11 @@ def hour(
 
 def beside_batch(folder: Path, chat: float, nodes: int, minutes: int) -> list[dict[str, Outcome]]:
     """Zoom at all of some of ten nodes, with as much of their chat, alone and beside a batch that fills them."""
-    share, there = nodes / 10, f"clusters.h200.nodes={nodes}"
-    scenarios = (chat_scenario(folder, chat * share, batch * share, there) for batch in (0.0, 170.0))
+    share = nodes / 10
+    there = f"clusters.h200.nodes={nodes}"
+    scenarios = (
+        chat_scenario(folder, chat * share, batch * share, there) for batch in (0.0, 170.0)
+    )
     return [hour(scenario, requests=10**6, minutes=minutes)[1] for scenario in scenarios]
 
 
@@ -92,14 +95,18 @@ def test_a_sample_that_has_to_be_larger_than_asked_for_says_so(tmp_path: Path) -
     """Of eighty replicas four are the least."""
     found, _ = hour(chat_scenario(tmp_path, 70.9, 0.0), requests=100, minutes=1)
     assert found.counts[0] > 500
-    assert "100 were requested: a sample has 4 replicas" in summary_text(zoom_summary(found, zoom_tables(found)))
+    assert "100 were requested: a sample has 4 replicas" in summary_text(
+        zoom_summary(found, zoom_tables(found))
+    )
 
 
 def test_deferrable_work_does_not_make_chat_late(tmp_path: Path) -> None:
     alone, beside = beside_batch(tmp_path, 70.9, nodes=1, minutes=2)
     shares = [float((~found["chat"].attainment).mean()) for found in (alone, beside)]
     assert shares[1] - shares[0] < 0.001
-    assert np.array_equal(alone["chat"].arrived_s[:50], beside["chat"].arrived_s[:50])  # the same requests
+    assert np.array_equal(
+        alone["chat"].arrived_s[:50], beside["chat"].arrived_s[:50]
+    )  # the same requests
 
 
 def test_lengths_drawn_are_those_of_the_stated_quantiles(tmp_path: Path) -> None:
@@ -114,7 +121,9 @@ def test_lengths_drawn_are_those_of_the_stated_quantiles(tmp_path: Path) -> None
 def monthly_shares(scenario: Scenario) -> tuple[float, float]:
     """Return the hourly model's shares of chat served late and shed."""
     _, monthly = run_engine(build_plan(scenario), 1)
-    late, shed, demand = (getattr(monthly, f"{name}_requests")[:, 0].sum() for name in ("late", "shed", "demand"))
+    late, shed, demand = (
+        getattr(monthly, f"{name}_requests")[:, 0].sum() for name in ("late", "shed", "demand")
+    )
     return late / demand, shed / demand
 
 
@@ -124,11 +133,21 @@ def test_in_the_hourly_model_deferrable_work_does_not_make_chat_late(tmp_path: P
     assert beside == pytest.approx(alone, abs=1e-3)
 
 
-def test_in_the_hourly_model_an_overloaded_hour_refuses_some_and_a_queue_fails_all(tmp_path: Path) -> None:
-    capacity = 10 * float(build_plan(chat_scenario(tmp_path, 1.0, 0.0)).requests_per_node_h[0, 0, 0]) / 3600.0
+def test_in_the_hourly_model_an_overloaded_hour_refuses_some_and_a_queue_fails_all(
+    tmp_path: Path,
+) -> None:
+    capacity = (
+        10
+        * float(build_plan(chat_scenario(tmp_path, 1.0, 0.0)).requests_per_node_h[0, 0, 0])
+        / 3600.0
+    )
     late, shed = monthly_shares(chat_scenario(tmp_path, 1.05 * capacity, 0.0))
-    assert 0.005 < late + shed < 0.05  # admission refuses the longest prompts first: fewer than the excess
-    late, shed = monthly_shares(chat_scenario(tmp_path, 2.2 * capacity, 0.0, "workloads.chat.admission=queue"))
+    assert (
+        0.005 < late + shed < 0.05
+    )  # admission refuses the longest prompts first: fewer than the excess
+    late, shed = monthly_shares(
+        chat_scenario(tmp_path, 2.2 * capacity, 0.0, "workloads.chat.admission=queue")
+    )
     assert late + shed > 0.9  # a queue that never empties
 
 
@@ -175,11 +194,13 @@ def test_a_sample_twice_as_large_lies_within_the_intervals(tmp_path: Path) -> No
     scenario = chat_scenario(tmp_path, 200.0, 0.0)
     small, large = (hour(scenario, requests=size, minutes=2)[1]["chat"] for size in (1_500, 3_000))
     for name in ("attainment", "refused"):
-        one, two = small.share(getattr(small, name)), large.share(getattr(large, name))
+        one = small.share(getattr(small, name))
+        two = large.share(getattr(large, name))
         assert one.low <= two.high
         assert two.low <= one.high
     for quantity in ("ttft_s", "tpot_s"):
-        one, two = small.percentile(quantity, 0.99), large.percentile(quantity, 0.99)
+        one = small.percentile(quantity, 0.99)
+        two = large.percentile(quantity, 0.99)
         assert one.low <= two.high
         assert two.low <= one.high
 
@@ -192,9 +213,15 @@ def test_minutes_have_the_stated_dispersion_and_the_hours_own_rate(
     tmp_path: Path, follow: str, rate: float, expected: float
 ) -> None:
     """At any rate where bursts are of many users; as large beside the mean as on day one where they are a client's."""
-    workload = chat_scenario(tmp_path, 40.0, 0.0).workloads["chat"].model_copy(update={"burst_scaling": follow})
+    workload = (
+        chat_scenario(tmp_path, 40.0, 0.0)
+        .workloads["chat"]
+        .model_copy(update={"burst_scaling": follow})
+    )
     span = ZoomWindow(before=0, minutes=60, after=0)
-    factors = np.concatenate([minute_factors(workload, rate, span, streams(1, r)("minutes")) for r in range(200)])
+    factors = np.concatenate(
+        [minute_factors(workload, rate, span, streams(1, r)("minutes")) for r in range(200)]
+    )
     assert factors.reshape(200, 60).mean(axis=1) == pytest.approx(1.0)
     # Counts per minute of rate λG: variance over mean = 1 + 60 λ Var[G]; 12 is the default. Scaling each hour to its
     # own rate takes a sixtieth of the variance away.
@@ -212,7 +239,8 @@ def test_lengths_follow_the_workloads_distribution(tmp_path: Path) -> None:
 
 def test_breakdowns_send_requests_elsewhere(tmp_path: Path) -> None:
     scenario = chat_scenario(tmp_path, 100.0, 0.0)
-    plan, asked = build_plan(scenario), ZoomRequest(at=NOON, minutes=1, requests=1)
+    plan = build_plan(scenario)
+    asked = ZoomRequest(at=NOON, minutes=1, requests=1)
     services, _ = services_of(scenario, {}, Reuse(scenario))
     calm = hour_at(scenario, plan, run_engine(plan, 1)[0], services, NOON)
     assert calm.breakdowns == ()
@@ -226,7 +254,9 @@ def test_breakdowns_send_requests_elsewhere(tmp_path: Path) -> None:
     assert chat.reasons()["breakdown"] > 0
 
 
-@pytest.mark.parametrize("name", ["AzureLLMInferenceTrace_conv.csv", "mooncake_conversation_trace.jsonl"])
+@pytest.mark.parametrize(
+    "name", ["AzureLLMInferenceTrace_conv.csv", "mooncake_conversation_trace.jsonl"]
+)
 def test_public_logs_are_replayed_as_they_were(tmp_path: Path, name: str) -> None:
     log = read_request_log(trace(name), in_order=True)
     scenario = chat_scenario(tmp_path, 5.0, 0.0)
@@ -245,7 +275,9 @@ def test_lengths_beyond_the_context_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ScenarioError, match=r"1 of 2 requests are longer than the 131,072 tokens"):
         hour(chat_scenario(tmp_path, 5.0, 0.0), log=log)
     long = "workloads.chat.lengths.input={mean: 90000, p95: 150000}"
-    with pytest.raises(ScenarioError, match=r"workloads.chat.lengths: \d+% of its requests are longer"):
+    with pytest.raises(
+        ScenarioError, match=r"workloads.chat.lengths: \d+% of its requests are longer"
+    ):
         hour(chat_scenario(tmp_path, 0.5, 0.0, long, "workloads.chat.slo.ttft_s=120"))
 
 
@@ -259,19 +291,30 @@ def _log(folder: Path, rows: list[tuple[float, int, int]]) -> Path:
 class TestCommand:
     """``planner zoom`` as users call it."""
 
-    def test_writes_the_same_bytes_twice(self, planner: Planner, write: WriteScenario, tmp_path: Path) -> None:
+    def test_writes_the_same_bytes_twice(
+        self, planner: Planner, write: WriteScenario, tmp_path: Path
+    ) -> None:
         words = ("zoom", write(), "--at", "2026-02-03T15:00", "--minutes", 1, "--quiet", "--out")
         assert planner(*words, tmp_path / "one").code == 0
         assert planner(*words, tmp_path / "two").code == 0
         files = {path.name: path.read_bytes() for path in (tmp_path / "one").iterdir()}
-        assert {"report.html", "requests.csv", "seconds.csv", "latencies.csv", "slo_miss_causes.csv"} <= set(files)
+        assert {
+            "report.html",
+            "requests.csv",
+            "seconds.csv",
+            "latencies.csv",
+            "slo_miss_causes.csv",
+        } <= set(files)
         for name, content in files.items():
             assert content == (tmp_path / "two" / name).read_bytes(), name
 
     @pytest.mark.parametrize(
         ("at", "message"),
         [
-            ("2025-12-31T23:00", "lies outside the horizon of tiny (from 2026-01-01T00:00 to 2026-03-31T23:00)"),
+            (
+                "2025-12-31T23:00",
+                "lies outside the horizon of tiny (from 2026-01-01T00:00 to 2026-03-31T23:00)",
+            ),
             ("2026-04-01T00:00", "lies outside the horizon"),
             ("yesterday", "must be a date and time such as 2027-03-04T15:00"),
         ],
@@ -285,14 +328,27 @@ class TestCommand:
     def test_refuses_an_hour_before_the_first_delivery(
         self, planner: Planner, write: WriteScenario, tmp_path: Path
     ) -> None:
-        words = ("--set", "clusters.h200.online=2026-02-10", "--set", "clusters.mi325x.online=2026-03-01")
-        asked = planner("zoom", write(), "--at", "2026-02-03T15:00", *words, "--out", tmp_path / "out")
-        asked.refused("no machine is in service at 2026-02-03T15:00: the first come at 2026-02-10T00:00")
+        words = (
+            "--set",
+            "clusters.h200.online=2026-02-10",
+            "--set",
+            "clusters.mi325x.online=2026-03-01",
+        )
+        asked = planner(
+            "zoom", write(), "--at", "2026-02-03T15:00", *words, "--out", tmp_path / "out"
+        )
+        asked.refused(
+            "no machine is in service at 2026-02-03T15:00: the first come at 2026-02-10T00:00"
+        )
 
-    def test_refuses_a_log_that_goes_back_in_time(self, planner: Planner, write: WriteScenario, tmp_path: Path) -> None:
+    def test_refuses_a_log_that_goes_back_in_time(
+        self, planner: Planner, write: WriteScenario, tmp_path: Path
+    ) -> None:
         log = _log(tmp_path, [(5, 10, 10), (3, 10, 10), (9, 10, 10)])
         words = ("zoom", write(), "--at", "2026-02-03T15:00", "--trace", log)
-        planner(*words, "--out", tmp_path / "out").refused("log.csv:3: timestamp: goes back in time by 2 s")
+        planner(*words, "--out", tmp_path / "out").refused(
+            "log.csv:3: timestamp: goes back in time by 2 s"
+        )
         good = _log(tmp_path, [(5, 10, 10), (9, 10, 10)])
         words = ("zoom", write(), "--at", "2026-02-03T15:00", "--trace", good)
         message = "--workload: there is no workload 'chad' (did you mean chat?)"
@@ -322,7 +378,8 @@ def test_replies_that_take_minutes_are_waited_for_and_judged_by_their_pace(
 ) -> None:
     """Replies of 4,000 tokens at half the capacity are all in time, as by the hour, and at twice hardly any."""
     words = {"input": {"mean": 800, "p95": 2500}, "output": {"mean": 4000, "p95": 12000}}
-    slo, cluster = {"ttft_s": 3.0, "tpot_s": 0.05}, {"clusters": {"h200": {"nodes": 1}}}
+    slo = {"ttft_s": 3.0, "tpot_s": 0.05}
+    cluster = {"clusters": {"h200": {"nodes": 1}}}
     asked = long_prompts(1.0, model="deepseek-r1", lengths=words, slo=slo, admission="queue")
     sustained = plan_of(merged(asked, cluster)).requests_per_node_h.item() / 3600
     change = merged(asked, cluster, {"workloads": {"chat": {"requests_per_s": load * sustained}}})
@@ -335,13 +392,26 @@ def test_replies_that_take_minutes_are_waited_for_and_judged_by_their_pace(
 
 def test_a_cluster_that_a_rule_enlarged_is_as_request_by_request() -> None:
     """One node that became eight, a tenth beyond what they sustain: at the pace of one it refused five points more."""
-    rule = {"when": "utilisation_above", "threshold_fraction": 0.01, "months": 1, "cluster": "h200", "nodes": 7}
+    rule = {
+        "when": "utilisation_above",
+        "threshold_fraction": 0.01,
+        "months": 1,
+        "cluster": "h200",
+        "nodes": 7,
+    }
     words = {"input": {"mean": 2000}, "output": {"mean": 400}}
-    asked = long_prompts(126.0, model="deepseek-v3", lengths=words, slo={"ttft_s": 2.0, "tpot_s": 0.1})
+    asked = long_prompts(
+        126.0, model="deepseek-v3", lengths=words, slo={"ttft_s": 2.0, "tpot_s": 0.1}
+    )
     layout = {"engine": "vllm", "prefill_decode": "colocated", "chunk_tokens": 8192}
-    reviewed = {"expansion": {"rules": [{**rule, "max_nodes": 8, "lead_weeks": 1}]}, "clusters": {"h200": layout}}
+    reviewed = {
+        "expansion": {"rules": [{**rule, "max_nodes": 8, "lead_weeks": 1}]},
+        "clusters": {"h200": layout},
+    }
     change = merged(asked, {"horizon_months": 3}, reviewed)
-    zoomed = zoom(scenario_of(change), ZoomRequest(at=datetime(2026, 3, 20, 12), minutes=2, requests=20_000))
+    zoomed = zoom(
+        scenario_of(change), ZoomRequest(at=datetime(2026, 3, 20, 12), minutes=2, requests=20_000)
+    )
     (outcome,) = outcomes(zoomed)
     assert zoomed.hour.replica_groups[0].replicas == 8
     missed = float(zoomed.hour.late_fraction[0] + zoomed.hour.shed_fraction[0])

@@ -12,7 +12,14 @@ import numpy as np
 import pytest
 
 from planner.engine.repair_shop import RepairShop
-from planner.finance.ledger import ACCOUNT_ORDER, CAPEX_ACCOUNTS, NOT_COST_ACCOUNTS, Account, Dimension, View
+from planner.finance.ledger import (
+    ACCOUNT_ORDER,
+    CAPEX_ACCOUNTS,
+    NOT_COST_ACCOUNTS,
+    Account,
+    Dimension,
+    View,
+)
 from planner.finance.months import MonthGrid
 from planner.run.measures import series_of
 from planner.run.simulate import RunResult, simulate
@@ -127,7 +134,9 @@ def test_everything_at_once_reconciles_however_it_is_grouped(run: Run) -> None:
     result = run(*EVERYTHING)
     ledger = result.ledger
     used = {ACCOUNT_ORDER[code] for code in ledger.account_code}
-    assert used == set(Account) - {Account.API}  # test_api.py has it; nothing is left that no scenario can reach
+    assert used == set(Account) - {
+        Account.API
+    }  # test_api.py has it; nothing is left that no scenario can reach
     total = int(ledger.amount_cents.sum())
     for dimension in Dimension:
         assert int(ledger.totals_cents(dimension).sum()) == total
@@ -147,15 +156,22 @@ AMD = {12: 0.417, 24: 0.283, 36: 0.2, 48: 0.117, 60: 0.083}
 
 def servers_usd(result: RunResult) -> np.ndarray[Any, Any]:
     """Return what accelerators and hosts cost, by cluster: what can be sold."""
-    return np.asarray(by_cluster(result, Account.CAPEX_ACCELERATORS) + by_cluster(result, Account.CAPEX_HOSTS))
+    return np.asarray(
+        by_cluster(result, Account.CAPEX_ACCELERATORS) + by_cluster(result, Account.CAPEX_HOSTS)
+    )
 
 
 def test_a_cohort_is_written_off_to_cost_less_residual(run: Run) -> None:
     result = run("horizon_months=40", "clusters.h200.retire=null", *QUIET)
     capital = sum(usd(result, account) for account in CAPEX_ACCOUNTS)
     assert usd(result, Account.DEPRECIATION) == pytest.approx(0.8 * capital, abs=0.01)
-    beyond = NVIDIA[36] * (NVIDIA[48] / NVIDIA[36]) ** (4 / 12), AMD[36] * (AMD[48] / AMD[36]) ** (3 / 12)
-    assert -usd(result, Account.RESIDUAL_VALUE) == pytest.approx(servers_usd(result)[:2] @ beyond, abs=0.01)
+    beyond = (
+        NVIDIA[36] * (NVIDIA[48] / NVIDIA[36]) ** (4 / 12),
+        AMD[36] * (AMD[48] / AMD[36]) ** (3 / 12),
+    )
+    assert -usd(result, Account.RESIDUAL_VALUE) == pytest.approx(
+        servers_usd(result)[:2] @ beyond, abs=0.01
+    )
     assert usd(result, Account.DISPOSAL_LOSS) == 0
 
 
@@ -188,26 +204,39 @@ def test_an_asset_retired_early_mid_month(run: Run) -> None:
 )
 def test_what_outlives_the_horizon_counts_as_chosen(run: Run, choice: str, share: float) -> None:
     result = run("clusters.mi325x=null", choice, *QUIET)
-    assert -usd(result, Account.RESIDUAL_VALUE) == pytest.approx(share * servers_usd(result)[0], rel=1e-9, abs=0.01)
+    assert -usd(result, Account.RESIDUAL_VALUE) == pytest.approx(
+        share * servers_usd(result)[0], rel=1e-9, abs=0.01
+    )
     last = by_month(result, Account.RESIDUAL_VALUE)
     assert not last[:-1].any()
 
 
 def test_the_residual_of_each_vendor_is_its_prior(run: Run) -> None:
     result = run("finance.residual_basis=vendor-prior", "horizon_months=48", *QUIET)
-    capital, servers = np.sum([by_cluster(result, account) for account in CAPEX_ACCOUNTS], axis=0), servers_usd(result)
+    capital = np.sum([by_cluster(result, account) for account in CAPEX_ACCOUNTS], axis=0)
+    servers = servers_usd(result)
     written = by_cluster(result, Account.DEPRECIATION)
     assert written[0] == pytest.approx(capital[0] - NVIDIA[36] * servers[0], abs=0.01)
     assert written[1] == pytest.approx(capital[1] - AMD[36] * servers[1], abs=0.01)
-    longer = run("finance.residual_basis=vendor-prior", "finance.depreciation_months=72", "horizon_months=80", *QUIET)
-    kept = NVIDIA[60] * NVIDIA[60] / NVIDIA[48]  # a year beyond the last point, as over the last step
-    assert by_cluster(longer, Account.DEPRECIATION)[0] == pytest.approx(capital[0] - kept * servers[0], abs=0.01)
+    longer = run(
+        "finance.residual_basis=vendor-prior",
+        "finance.depreciation_months=72",
+        "horizon_months=80",
+        *QUIET,
+    )
+    kept = (
+        NVIDIA[60] * NVIDIA[60] / NVIDIA[48]
+    )  # a year beyond the last point, as over the last step
+    assert by_cluster(longer, Account.DEPRECIATION)[0] == pytest.approx(
+        capital[0] - kept * servers[0], abs=0.01
+    )
 
 
 def test_declining_balance_is_charged_sooner_and_sums_to_the_same(run: Run) -> None:
     plain = run("horizon_months=40", *QUIET)
     declining = run("horizon_months=40", "finance.depreciation_method=declining-balance", *QUIET)
-    early, late = by_month(plain, Account.DEPRECIATION), by_month(declining, Account.DEPRECIATION)
+    early = by_month(plain, Account.DEPRECIATION)
+    late = by_month(declining, Account.DEPRECIATION)
     double = 2 / 36 * sum(by_cluster(plain, account)[0] for account in CAPEX_ACCOUNTS)
     assert late[0] == pytest.approx(double, abs=1)
     assert late[0] > early[0]
@@ -253,36 +282,49 @@ def test_prices_rise_on_the_anniversary(run: Run) -> None:
     result = run("horizon_months=24", "site.electricity_usd_per_kwh=0.1", "site.electricity.escalator_per_year=0.5",
                  "site.colocation_escalator_per_year=0.1", *QUIET)  # fmt: skip
     price = np.repeat([0.10, 0.15], 12)
-    assert by_month(result, Account.ENERGY) == pytest.approx(price * result.monthly.it_kwh.sum(axis=1), abs=0.021)
+    assert by_month(result, Account.ENERGY) == pytest.approx(
+        price * result.monthly.it_kwh.sum(axis=1), abs=0.021
+    )
     rent = by_month(result, Account.COLOCATION)
     assert rent[12] == pytest.approx(1.1 * rent[11], rel=1e-9)
 
 
 def test_demand_is_charged_on_the_highest_hour_and_remembered_by_the_ratchet(run: Run) -> None:
     charge = "site.electricity.demand_charge_usd_per_kw_month=10"
-    plain, held = run(charge), run(charge, "site.electricity.demand_ratchet_fraction=1")
+    plain = run(charge)
+    held = run(charge, "site.electricity.demand_ratchet_fraction=1")
     _, facility = hourly_kw(plain)
     edges = plain.plan.month_edges_h
     peaks = np.array([facility[first:last].max() for first, last in itertools.pairwise(edges)])
-    cents = 0.01 * len(plain.plan.clusters)  # running sums are rounded, so a month is off by up to a cent a cluster
+    cents = 0.01 * len(
+        plain.plan.clusters
+    )  # running sums are rounded, so a month is off by up to a cent a cluster
     assert by_month(plain, Account.DEMAND_CHARGE) == pytest.approx(10 * peaks, abs=cents)
-    assert by_month(held, Account.DEMAND_CHARGE) == pytest.approx(10 * np.maximum.accumulate(peaks), abs=cents)
+    assert by_month(held, Account.DEMAND_CHARGE) == pytest.approx(
+        10 * np.maximum.accumulate(peaks), abs=cents
+    )
 
 
 def test_people_contracts_and_insurance(run: Run) -> None:
     result = run("finance.operations_staff_per_1000_accelerators=10", "finance.licence_usd_per_accelerator_year=600",
                  "finance.insurance_fraction_per_year=0.02", "clusters.mi325x=null", *QUIET)  # fmt: skip
     quarter = 3 / 12
-    assert usd(result, Account.OPERATIONS_STAFF) == pytest.approx(32 * 0.01 * 150_000 * quarter, abs=0.01)
+    assert usd(result, Account.OPERATIONS_STAFF) == pytest.approx(
+        32 * 0.01 * 150_000 * quarter, abs=0.01
+    )
     assert usd(result, Account.LICENCES) == pytest.approx(32 * 600 * quarter, abs=0.01)
     capital = sum(usd(result, account) for account in CAPEX_ACCOUNTS)
     assert usd(result, Account.INSURANCE) == pytest.approx(0.02 * capital * quarter, abs=0.01)
 
 
-@pytest.mark.parametrize(("stated", "people"), [("0", 0), ("20", 20), ("50.4", 50), ("{amd: 7, nvidia: 0}", 7)])
+@pytest.mark.parametrize(
+    ("stated", "people"), [("0", 0), ("20", 20), ("50.4", 50), ("{amd: 7, nvidia: 0}", 7)]
+)
 def test_engineers_are_paid_as_many_as_there_are(run: Run, stated: str, people: int) -> None:
     result = run(f"software.engineers={stated}", *QUIET)
-    assert usd(result, Account.SOFTWARE_ENGINEERS) == pytest.approx(people * 280_000 * 3 / 12, abs=0.05)
+    assert usd(result, Account.SOFTWARE_ENGINEERS) == pytest.approx(
+        people * 280_000 * 3 / 12, abs=0.05
+    )
     if "amd" in stated:
         assert by_cluster(result, Account.SOFTWARE_ENGINEERS)[0] == 0.0
 
@@ -303,9 +345,18 @@ def test_people_there_are_from_the_first_machine_on(run: Run) -> None:
 def test_people_by_rate_are_paid_in_whole_ones_from_when_they_are_needed(run: Run) -> None:
     """32 and 24 accelerators, the second from the second month on, at 40 per 1,000: 1.28 and 2.24, so 1, 2, 2."""
     rate = "{per_1000_accelerators: 40}"
-    result = run(f"reliability.repair_crews={rate}", "finance.repair_crew_usd_per_year=120000", NO_STAFF, *QUIET)
-    assert by_month(result, Account.OPERATIONS_STAFF) == pytest.approx([10_000, 20_000, 20_000], abs=0.05)
-    up = run("software.engineers={nvidia: {per_1000_accelerators: 1, rounding: up}, amd: 0}", *QUIET)
+    result = run(
+        f"reliability.repair_crews={rate}",
+        "finance.repair_crew_usd_per_year=120000",
+        NO_STAFF,
+        *QUIET,
+    )
+    assert by_month(result, Account.OPERATIONS_STAFF) == pytest.approx(
+        [10_000, 20_000, 20_000], abs=0.05
+    )
+    up = run(
+        "software.engineers={nvidia: {per_1000_accelerators: 1, rounding: up}, amd: 0}", *QUIET
+    )
     assert usd(up, Account.SOFTWARE_ENGINEERS) == pytest.approx(280_000 * 3 / 12, abs=0.05)
 
 
@@ -315,7 +366,11 @@ def test_spares_grow_with_what_is_bought(run: Run) -> None:
         "{when: utilisation_above, threshold_fraction: 0.0001, months: 1, cluster: h200, nodes: 4, lead_weeks: 0.1, "
         "cooldown_months: 12}"
     )
-    settings = ("finance.spare_part_price_fraction=0.5", "reliability.spare_fraction=0.5", "clusters.mi325x=null")
+    settings = (
+        "finance.spare_part_price_fraction=0.5",
+        "reliability.spare_fraction=0.5",
+        "clusters.mi325x=null",
+    )
     result = run(*settings, f"expansion.rules=[{rule}]", *QUIET)
     each = result.plan.clusters[0].prices_usd[0] / 8 * 0.5
     assert [purchase.nodes for purchase in result.run.log.purchases] == [4, 4]
@@ -327,7 +382,9 @@ def test_spares_grow_with_what_is_bought(run: Run) -> None:
 def test_spares_are_bought_once_with_the_first_delivery(run: Run) -> None:
     result = run("finance.spare_part_price_fraction=0.5", "reliability.spare_fraction=0.5")
     each = [cluster.prices_usd[0] / 8 * 0.5 for cluster in result.plan.clusters]
-    assert by_cluster(result, Account.SPARES)[:2] == pytest.approx([2 * each[0], 2 * each[1]], abs=0.01)
+    assert by_cluster(result, Account.SPARES)[:2] == pytest.approx(
+        [2 * each[0], 2 * each[1]], abs=0.01
+    )
     months = by_month(result, Account.SPARES)
     assert months == pytest.approx([2 * each[0], 2 * each[1], 0.0], abs=0.01)
 
@@ -336,23 +393,33 @@ def hard_failures(result: RunResult) -> dict[int, list[float]]:
     """Return the time of each hard failure by cluster, from the table of outages."""
     shop = result.run.shop
     assert isinstance(shop, RepairShop)
-    began = {(row.claim.cluster, row.claim.failed_h) for row in shop.rows if row.claim.severity == "hard"}
+    began = {
+        (row.claim.cluster, row.claim.failed_h) for row in shop.rows if row.claim.severity == "hard"
+    }
     return {c: sorted(time_h for cluster, time_h in began if cluster == c) for c in range(2)}
 
 
 def test_every_hard_failure_costs_freight_and_after_the_warranty_a_part(run: Run) -> None:
-    settings = ("reliability.failure_multiplier=40", "horizon_months=12", "finance.rma_usd_per_repair=500")
+    settings = (
+        "reliability.failure_multiplier=40",
+        "horizon_months=12",
+        "finance.rma_usd_per_repair=500",
+    )
     result = run(*settings, seed=4)
     failures = hard_failures(result)
     assert len(failures[0]) > 5
     assert len(failures[1]) > 5
     expected = [500.0 * len(failures[cluster]) for cluster in range(2)]
     assert by_cluster(result, Account.RMA)[:2] == pytest.approx(expected, abs=0.01)
-    late = run(*settings, "finance.warranty_months=6", "finance.replacement_price_fraction=1", seed=4)
+    late = run(
+        *settings, "finance.warranty_months=6", "finance.replacement_price_fraction=1", seed=4
+    )
     half_year = 8766.0 / 2
     bought = [0.0, 31 * 24.0]
     parts = [
-        sum(t - bought[c] >= half_year for t in failures[c]) * result.plan.clusters[c].prices_usd[0] / 8
+        sum(t - bought[c] >= half_year for t in failures[c])
+        * result.plan.clusters[c].prices_usd[0]
+        / 8
         for c in range(2)
     ]
     assert by_cluster(late, Account.RMA)[:2] == pytest.approx(np.add(expected, parts), abs=0.01)
@@ -374,15 +441,21 @@ def test_burst_rental_serves_what_would_be_shed(run: Run) -> None:
     busy = ("workloads.chat.requests_per_s=3000", *QUIET)
     price = "workloads.*.token_price={input_usd_per_million_tokens: 0.5, output_usd_per_million_tokens: 2.0}"
     at_once = "{usd_per_accelerator_h: 3, accelerators_per_instance: 1, available_fraction: 1, startup_h: 0, hold_h: 1}"
-    without, rented = run(*busy), run(*busy, f"finance.burst_rental={at_once}", price)
+    without = run(*busy)
+    rented = run(*busy, f"finance.burst_rental={at_once}", price)
     shed = without.monthly.shed_requests
     assert shed.sum() > 0
     assert rented.rented.requests == pytest.approx(shed)
     assert rented.shed_requests().sum() == pytest.approx(0, abs=1e-6 * shed.sum())
     best = max(without.plan.requests_per_node_h[:, 0, 0] / 8)
-    busy_usd, hours = 3 * float(shed.sum()) / best, without.plan.hours
-    assert busy_usd <= usd(rented, Account.BURST_RENTAL) <= busy_usd + 3 * hours  # each hour's up to a whole one
-    sold = float(rented.monthly.demand_requests.sum()) * (500 * 0.5 + 100 * 2.0) / 1e6  # on one's own or on theirs
+    busy_usd = 3 * float(shed.sum()) / best
+    hours = without.plan.hours
+    assert (
+        busy_usd <= usd(rented, Account.BURST_RENTAL) <= busy_usd + 3 * hours
+    )  # each hour's up to a whole one
+    sold = (
+        float(rented.monthly.demand_requests.sum()) * (500 * 0.5 + 100 * 2.0) / 1e6
+    )  # on one's own or on theirs
     assert -usd(rented, Account.REVENUE) == pytest.approx(sold, rel=1e-9)
     fleet = rented.timeline_monthly()
     assert fleet["shed_tokens"].sum() == pytest.approx(0, abs=1)
@@ -399,20 +472,28 @@ def test_burst_rental_stops_at_the_accelerators_there_are(run: Run) -> None:
 
 def test_carbon_is_priced_at_the_grids_intensity(run: Run) -> None:
     result = run("finance.carbon_usd_per_tonne=100", "site.grid_carbon_g_per_kwh=250")
-    assert usd(result, Account.CARBON) == pytest.approx(result.monthly.facility_kwh.sum() * 0.25 / 1000 * 100, abs=0.05)
+    assert usd(result, Account.CARBON) == pytest.approx(
+        result.monthly.facility_kwh.sum() * 0.25 / 1000 * 100, abs=0.05
+    )
 
 
 def test_revenue_is_tokens_at_their_price(run: Run) -> None:
-    result = run("workloads.*.token_price={input_usd_per_million_tokens: 0.5, output_usd_per_million_tokens: 2.0}")
+    result = run(
+        "workloads.*.token_price={input_usd_per_million_tokens: 0.5, output_usd_per_million_tokens: 2.0}"
+    )
     served = result.monthly.served_requests.sum()
-    assert -usd(result, Account.REVENUE) == pytest.approx(served * (500 * 0.5 + 100 * 2.0) / 1e6, abs=0.05)
+    assert -usd(result, Account.REVENUE) == pytest.approx(
+        served * (500 * 0.5 + 100 * 2.0) / 1e6, abs=0.05
+    )
     plain = run()
     assert np.array_equal(result.cost_cents(), plain.cost_cents())  # income is no cost
 
 
 def test_tax_of_the_books_is_the_rate_on_book_income(run: Run) -> None:
     price = "workloads.*.token_price={input_usd_per_million_tokens: 900, output_usd_per_million_tokens: 900}"
-    result = run("horizon_months=12", price, "finance.tax={rate_fraction: 0.3, bonus_fraction: 1}", *QUIET)
+    result = run(
+        "horizon_months=12", price, "finance.tax={rate_fraction: 0.3, bonus_fraction: 1}", *QUIET
+    )
     left_out = (Account.COST_OF_CAPITAL, Account.TAX_CASH, Account.TAX_DEFERRED)
     income = -result.ledger.monthly_cents(View.ACCRUAL, leave_out=left_out).sum() / 100
     expense = usd(result, Account.TAX_CASH) + usd(result, Account.TAX_DEFERRED)
@@ -421,12 +502,17 @@ def test_tax_of_the_books_is_the_rate_on_book_income(run: Run) -> None:
     running = income + usd(result, Account.DEPRECIATION)
     assert usd(result, Account.TAX_CASH) == pytest.approx(0.3 * (running - capital), abs=0.02)
     worth = -usd(result, Account.RESIDUAL_VALUE)
-    assert usd(result, Account.TAX_ON_END_VALUE) == pytest.approx(0.3 * worth, abs=0.02)  # tax basis is gone
+    assert usd(result, Account.TAX_ON_END_VALUE) == pytest.approx(
+        0.3 * worth, abs=0.02
+    )  # tax basis is gone
 
 
 def test_a_quote_prices_the_orders_placed_while_it_holds(run: Run) -> None:
-    offer = "{name: spring, accelerator_price_usd: 20000, valid_until: 2026-02-15, volume_discounts: " + (
-        "[{from_accelerators: 24, discount_fraction: 0.1}, {from_accelerators: 100, discount_fraction: 0.5}]}"
+    offer = (
+        "{name: spring, accelerator_price_usd: 20000, valid_until: 2026-02-15, volume_discounts: "
+        + (
+            "[{from_accelerators: 24, discount_fraction: 0.1}, {from_accelerators: 100, discount_fraction: 0.5}]}"
+        )
     )
     result = run(f"clusters.h200.quotes=[{offer}]", f"clusters.mi325x.quotes=[{offer}]",
                  "clusters.mi325x.online=2026-03-01", *QUIET)  # fmt: skip
@@ -442,7 +528,9 @@ def test_a_quote_prices_the_orders_placed_while_it_holds(run: Run) -> None:
 def test_volume_discounts_come_on_top_of_the_discount(run: Run) -> None:
     result = run("clusters.h200.accelerator_price_usd=30000", "clusters.h200.discount_fraction=0.1", *QUIET,
                  "clusters.h200.volume_discounts=[{from_accelerators: 32, discount_fraction: 0.2}]")  # fmt: skip
-    assert by_cluster(result, Account.CAPEX_ACCELERATORS)[0] == pytest.approx(32 * 30_000 * 0.9 * 0.8)
+    assert by_cluster(result, Account.CAPEX_ACCELERATORS)[0] == pytest.approx(
+        32 * 30_000 * 0.9 * 0.8
+    )
 
 
 def expansion(*quotes: str) -> Sequence[str]:
@@ -466,7 +554,9 @@ def test_later_purchases_take_the_quote_that_holds_or_the_moving_list_price(run:
     assert ratios == pytest.approx(np.full(4, ratios[0]))
     assert 0.5 < ratios[0] < 1
     quoted = run(
-        *expansion("clusters.h200.quotes=[{name: year, accelerator_price_usd: 25000, valid_from: 2026-01-15}]")
+        *expansion(
+            "clusters.h200.quotes=[{name: year, accelerator_price_usd: 25000, valid_from: 2026-01-15}]"
+        )
     )
     assert quoted.cohorts[0].prices_usd[0] == pytest.approx(8 * 30_000)
     assert quoted.cohorts[1].prices_usd[0] == pytest.approx(8 * 25_000)
@@ -476,7 +566,8 @@ def test_later_purchases_take_the_quote_that_holds_or_the_moving_list_price(run:
 def test_the_same_money_in_another_window_length(run: Run) -> None:
     """A review that may retire makes windows of months; its ledger is that of one window over the horizon."""
     never = "expansion={rules: [{when: utilisation_below, threshold_fraction: 0, months: 1, cluster: h200, nodes: 1}]}"
-    one, many = run(PEAK), run(PEAK, never)
+    one = run(PEAK)
+    many = run(PEAK, never)
     assert len(many.run.windows) > len(one.run.windows)
     for account in Account:
         assert by_month(many, account) == pytest.approx(by_month(one, account), abs=0.011), account

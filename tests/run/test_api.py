@@ -26,7 +26,11 @@ PRICES = (
     "output_usd_per_million_tokens: 0.6, change_per_year: -0.5}}"
 )
 API = f"clusters.api={{contract: {{kind: api, token_prices: {PRICES}}}}}"
-BUSY = ("workloads.chat.requests_per_s=3300", "workloads.chat.prefix_cache_hit_fraction=0.25", "clusters.mi325x=null")
+BUSY = (
+    "workloads.chat.requests_per_s=3300",
+    "workloads.chat.prefix_cache_hit_fraction=0.25",
+    "clusters.mi325x=null",
+)
 
 
 @pytest.fixture
@@ -49,14 +53,19 @@ def test_an_api_costs_its_tokens_times_their_prices_to_the_cent(run: Run) -> Non
     requests = np.add.reduceat(window.served_requests[1, 0], result.plan.month_edges_h[:-1])
     assert requests.min() > 1e6
     request_usd = (375 * 0.2 + 125 * 0.05 + 100 * 0.6) / 1e6
-    mean = -np.diff(0.5 ** (np.arange(4) / 12)) * 12 / np.log(2.0)  # the integral of the price over each month
+    mean = (
+        -np.diff(0.5 ** (np.arange(4) / 12)) * 12 / np.log(2.0)
+    )  # the integral of the price over each month
     to_date = np.cumsum(requests * request_usd * mean)
     assert np.cumsum(api_cents(result)).tolist() == pytest.approx((to_date * 100).tolist(), abs=1.0)
-    assert result.cost_cents()[:, 1].sum() == sum(api_cents(result))  # no power, people, support nor capital
+    assert result.cost_cents()[:, 1].sum() == sum(
+        api_cents(result)
+    )  # no power, people, support nor capital
 
 
 def test_an_api_serves_what_machines_would_shed_and_nothing_else(run: Run) -> None:
-    alone, beside = run(*BUSY), run(*BUSY, API)
+    alone = run(*BUSY)
+    beside = run(*BUSY, API)
     assert alone.monthly.shed_requests.sum() > 0.05 * alone.monthly.demand_requests.sum()
     assert beside.monthly.shed_requests.sum() == 0.0
     assert beside.monthly.served_requests[:, 1] == pytest.approx(alone.monthly.shed_requests)
@@ -66,7 +75,11 @@ def test_an_api_serves_what_machines_would_shed_and_nothing_else(run: Run) -> No
 
 def test_a_plan_of_an_api_alone_has_the_catalogues_price(run: Run) -> None:
     """DeepInfra's 0.02 and 0.04 dollars a million for Llama 8B; all of it is in time, and nothing else is paid."""
-    result = run("clusters.h200=null", "clusters.mi325x=null", "clusters.api={contract: {kind: api, serves: all}}")
+    result = run(
+        "clusters.h200=null",
+        "clusters.mi325x=null",
+        "clusters.api={contract: {kind: api, serves: all}}",
+    )
     tokens = result.monthly.demand_requests.sum() * np.array([500, 100]) / 1e6
     assert sum(api_cents(result)) / 100 == pytest.approx(float(tokens @ [0.02, 0.04]), abs=0.01)
     assert result.cost_cents().sum() == sum(api_cents(result))
@@ -78,7 +91,11 @@ def test_data_that_must_not_leave_is_never_sent_to_an_api(run: Run) -> None:
     lengths = "lengths: {input: {mean: 500}, output: {mean: 100}}"
     private = f"workloads.private={{model: llama-3.1-8b, requests_per_s: 900, {lengths}"
     for serves in ("overflow", "all"):
-        result = run(*BUSY, API.replace("kind: api", f"kind: api, serves: {serves}"), f"{private}, allow_api: false}}")
+        result = run(
+            *BUSY,
+            API.replace("kind: api", f"kind: api, serves: {serves}"),
+            f"{private}, allow_api: false}}",
+        )
         sent = result.monthly.served_requests[:, 1]
         assert sent[:, 0].sum() > 0
         assert sent[:, 1].sum() == 0
@@ -90,11 +107,14 @@ def test_data_that_must_not_leave_is_never_sent_to_an_api(run: Run) -> None:
 def test_beyond_its_ceiling_an_api_leaves_the_rest_shed(run: Run) -> None:
     """600 tokens a request, 60,000 a second: a hundred requests."""
     limited = API.replace("kind: api", "kind: api, max_tokens_per_s: 60000")
-    alone, beside = run(*BUSY), run(*BUSY, limited)
+    alone = run(*BUSY)
+    beside = run(*BUSY, limited)
     short = np.concatenate([window.shed_requests[0] for window in alone.run.windows])
     sent = np.concatenate([window.served_requests[1, 0] for window in beside.run.windows])
     assert sent.tolist() == pytest.approx(np.minimum(short, 100 * 3600).tolist())
-    assert beside.monthly.shed_requests.sum() == pytest.approx(np.maximum(short - 360_000, 0.0).sum())
+    assert beside.monthly.shed_requests.sum() == pytest.approx(
+        np.maximum(short - 360_000, 0.0).sum()
+    )
 
 
 def test_an_outage_of_the_site_is_served_by_an_api(run: Run) -> None:
@@ -108,10 +128,17 @@ def test_workloads_pay_for_what_they_send(run: Run) -> None:
     lengths = "lengths: {input: {mean: 1000}, output: {mean: 200}}"
     other = f"workloads.long={{model: llama-3.1-8b, requests_per_s: 2.5, {lengths}}}"
     result = run(
-        "clusters.h200=null", "clusters.mi325x=null", API.replace("kind: api", "kind: api, serves: all"), other
+        "clusters.h200=null",
+        "clusters.mi325x=null",
+        API.replace("kind: api", "kind: api, serves: all"),
+        other,
     )
-    requests, falls = result.monthly.served_requests[:, 0], -np.diff(0.5 ** (np.arange(4) / 12)) * 12 / np.log(2.0)
-    bills = [(requests[:, w] @ falls) * (n * 500 * 0.2 + n * 100 * 0.6) / 1e6 for w, n in enumerate((1, 2))]
+    requests = result.monthly.served_requests[:, 0]
+    falls = -np.diff(0.5 ** (np.arange(4) / 12)) * 12 / np.log(2.0)
+    bills = [
+        (requests[:, w] @ falls) * (n * 500 * 0.2 + n * 100 * 0.6) / 1e6
+        for w, n in enumerate((1, 2))
+    ]
     assert workload_sums(result)["cost_usd"].sum(axis=0).tolist() == pytest.approx(bills, abs=0.05)
 
 
@@ -124,7 +151,12 @@ def test_what_came_is_served_shed_or_waits_in_every_hour(
     chat: float, batch: float, serves: str, most: float | None, allowed: bool, nodes: int
 ) -> None:
     price = {"input_usd_per_million_tokens": 1, "output_usd_per_million_tokens": 2}
-    contract = {"kind": "api", "serves": serves, "max_tokens_per_s": most, "token_prices": {"llama-3.1-8b": price}}
+    contract = {
+        "kind": "api",
+        "serves": serves,
+        "max_tokens_per_s": most,
+        "token_prices": {"llama-3.1-8b": price},
+    }
     lengths = {"input": {"mean": 500}, "output": {"mean": 100}}
     load = {"model": "llama-3.1-8b", "lengths": lengths}
     world = {
@@ -140,7 +172,9 @@ def test_what_came_is_served_shed_or_waits_in_every_hour(
     went = window.served_requests.sum(axis=0) + window.shed_requests
     assert went[0] == pytest.approx(window.demand_requests[0], rel=1e-9, abs=1e-6)
     waits = window.waiting_requests[1].sum()
-    assert went[1].sum() + waits == pytest.approx(window.demand_requests[1].sum(), rel=1e-9, abs=1e-3)
+    assert went[1].sum() + waits == pytest.approx(
+        window.demand_requests[1].sum(), rel=1e-9, abs=1e-3
+    )
     assert window.shed_requests.min() > -1e-6
     assert not window.served_requests[1, 0].any() or allowed
     if most is not None:

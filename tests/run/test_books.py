@@ -24,7 +24,9 @@ RENT = [32 * 1.5 * 24 * days for days in (31, 28, 31)]
 
 @pytest.fixture
 def run(write: Write) -> Run:
-    return lambda *overrides: simulate(load_scenario(write(), ["clusters.mi325x=null", *overrides]), seed=1)
+    return lambda *overrides: simulate(
+        load_scenario(write(), ["clusters.mi325x=null", *overrides]), seed=1
+    )
 
 
 def leased(months: int, kind: str = "operating-lease", more: str = "") -> str:
@@ -42,8 +44,14 @@ def moved(one: RunResult, other: RunResult) -> set[str]:
 
 def test_an_operating_lease_stands_in_the_balance_sheet(run: Run) -> None:
     """36 months of rent by the day at 6% / 12 a month, worked out apart from the last month to the first."""
-    lease = (leased(36), "finance.borrowing_rate_per_year=0.06", SOLD, "finance.opening_cash_usd=1e7")
-    gaap, ifrs = run(*lease), run(*lease, "finance.books=ifrs")
+    lease = (
+        leased(36),
+        "finance.borrowing_rate_per_year=0.06",
+        SOLD,
+        "finance.opening_cash_usd=1e7",
+    )
+    gaap = run(*lease)
+    ifrs = run(*lease, "finance.books=ifrs")
     firsts = np.arange("2026-01", "2029-02", dtype="datetime64[M]").astype("datetime64[D]")
     rent = 32 * 1.5 * 24 * np.diff(firsts).astype(float)
     owed = np.zeros(37)
@@ -52,7 +60,9 @@ def test_an_operating_lease_stands_in_the_balance_sheet(run: Run) -> None:
     for result in (gaap, ifrs):
         assert fleet(result).leases_usd.tolist() == pytest.approx(owed[1:4].tolist(), abs=0.02)
     used = 1 - np.cumsum(np.diff(firsts).astype(float))[:3] / 1096
-    assert fleet(ifrs).right_of_use_usd.tolist() == pytest.approx((owed[0] * used).tolist(), abs=0.02)
+    assert fleet(ifrs).right_of_use_usd.tolist() == pytest.approx(
+        (owed[0] * used).tolist(), abs=0.02
+    )
     assert fleet(gaap).right_of_use_usd.tolist() == fleet(gaap).leases_usd.tolist()
     interest = 0.005 * owed[:3]
     assert fleet(ifrs).interest_usd.tolist() == pytest.approx(interest.tolist(), abs=0.02)
@@ -64,7 +74,10 @@ def test_an_operating_lease_stands_in_the_balance_sheet(run: Run) -> None:
     shifted = fleet(ifrs).operating_cash_flow_usd - fleet(gaap).operating_cash_flow_usd
     assert shifted.tolist() == pytest.approx(RENT, abs=0.01)
     assert fleet(ifrs).cash_usd.tolist() == fleet(gaap).cash_usd.tolist()
-    assert fleet(ifrs).cash_for_debt_service_usd.tolist() == fleet(gaap).cash_for_debt_service_usd.tolist()
+    assert (
+        fleet(ifrs).cash_for_debt_service_usd.tolist()
+        == fleet(gaap).cash_for_debt_service_usd.tolist()
+    )
     assert moved(gaap, ifrs) == {"pl_cost_usd"}
 
 
@@ -97,40 +110,60 @@ def test_interest_is_where_each_standard_puts_it(run: Run) -> None:
     paid = 0.75 * ifrs.interest_usd  # interest less the tax it saves
     shifted = ifrs.operating_cash_flow_usd - gaap.operating_cash_flow_usd
     assert shifted.tolist() == pytest.approx(paid.tolist(), abs=0.02)
-    assert (gaap.financing_cash_flow_usd - ifrs.financing_cash_flow_usd).tolist() == pytest.approx(shifted.tolist())
+    assert (gaap.financing_cash_flow_usd - ifrs.financing_cash_flow_usd).tolist() == pytest.approx(
+        shifted.tolist()
+    )
     assert gaap.net_income_usd.tolist() == ifrs.net_income_usd.tolist()
 
 
 def test_what_is_paid_later_is_owed_until_then(run: Run) -> None:
-    at_once, later = run(SOLD), run(SOLD, "finance.receivable_days=45", "finance.payable_days=14")
-    before, after = fleet(at_once), fleet(later)
+    at_once = run(SOLD)
+    later = run(SOLD, "finance.receivable_days=45", "finance.payable_days=14")
+    before = fleet(at_once)
+    after = fleet(later)
     sold = before.revenue_usd
     assert after.receivables_usd[1] == pytest.approx(sold[1] + sold[0] * 17 / 31, abs=0.02)
     assert after.net_income_usd.tolist() == before.net_income_usd.tolist()
     change = np.diff(after.receivables_usd - after.payables_usd, prepend=0)
     shifted = before.operating_cash_flow_usd - after.operating_cash_flow_usd
     assert shifted.tolist() == pytest.approx(change.tolist(), abs=0.01)
-    bills = (Account.ENERGY, Account.COOLING, Account.COLOCATION, Account.MAINTENANCE, Account.SUPPORT_CONTRACTS)
+    bills = (
+        Account.ENERGY,
+        Account.COOLING,
+        Account.COLOCATION,
+        Account.MAINTENANCE,
+        Account.SUPPORT_CONTRACTS,
+    )
     table = later.ledger_table().query("month == '2026-03-01'")
     billed = table[table.account.isin([str(account) for account in bills])].amount_usd.sum()
     assert after.payables_usd[2] == pytest.approx(billed * 14 / 31, abs=0.03)
-    one, other = measures(at_once), measures(later)
+    one = measures(at_once)
+    other = measures(later)
     assert one["cost_usd"] == other["cost_usd"]
-    assert one["tco_usd"] == pytest.approx(other["tco_usd"], abs=0.01)  # what is open counts on the last day
+    assert one["tco_usd"] == pytest.approx(
+        other["tco_usd"], abs=0.01
+    )  # what is open counts on the last day
     assert float(other["npv_usd"] or 0) < float(one["npv_usd"] or 0)
     cheaper = run("finance.payable_days=30")
     assert float(measures(cheaper)["npv_usd"] or 0) > float(measures(run())["npv_usd"] or 0)
-    assert -float(ownership(cheaper).cost_pv_usd[-1, -1]) == pytest.approx(measures(cheaper)["npv_usd"], abs=0.05)
+    assert -float(ownership(cheaper).cost_pv_usd[-1, -1]) == pytest.approx(
+        measures(cheaper)["npv_usd"], abs=0.05
+    )
 
 
 def test_a_loan_beside_carried_losses(run: Run) -> None:
     """Without income all is loss: no tax is paid or saved, and no asset is shown unless profit is probable."""
-    loan = "finance.loan={share_of_purchases_fraction: 0.7, rate_per_year: 0.09, fee_fraction: 0.02}"
+    loan = (
+        "finance.loan={share_of_purchases_fraction: 0.7, rate_per_year: 0.09, fee_fraction: 0.02}"
+    )
     tax = "finance.tax={rate_fraction: 0.25, bonus_fraction: 0, losses: carry-forward%s}"
-    doubtful, sure = fleet(run(loan, tax % "")), fleet(run(loan, tax % ", future_profit: probable"))
+    doubtful = fleet(run(loan, tax % ""))
+    sure = fleet(run(loan, tax % ", future_profit: probable"))
     assert not doubtful.tax_expense_usd.any()
     assert not doubtful.deferred_tax_usd.any()
-    assert sure.tax_expense_usd.sum() == pytest.approx(0.25 * doubtful.net_income_usd.sum(), abs=0.02)
+    assert sure.tax_expense_usd.sum() == pytest.approx(
+        0.25 * doubtful.net_income_usd.sum(), abs=0.02
+    )
     assert sure.deferred_tax_usd.iloc[-1] == pytest.approx(sure.tax_expense_usd.sum(), abs=0.001)
     assert moved(run(loan, tax % ""), run(tax % "")) == {"pl_cost_usd"}
 
@@ -158,7 +191,11 @@ def test_commitments_by_hand(run: Run) -> None:
     price = sum(-fleet(owned).investing_cash_flow_usd)
     assert rows(owned)["loans"] == pytest.approx([0.3 * price, 0.5 * price * 6 / 20, 0], abs=0.05)
     month = owned.ledger_table().query("account == 'colocation'").amount_usd.iloc[0]
-    years = [9 + 3 * 1.1, 9 * 1.1 + 12 * (1.1**2 + 1.1**3 + 1.1**4) + 3 * 1.1**5, 9 * 1.1**5 + 12 * 1.1**6]
+    years = [
+        9 + 3 * 1.1,
+        9 * 1.1 + 12 * (1.1**2 + 1.1**3 + 1.1**4) + 3 * 1.1**5,
+        9 * 1.1**5 + 12 * 1.1**6,
+    ]
     assert rows(owned)["space"] == pytest.approx([month * share for share in years], rel=1e-6)
     ordered = run(
         "clusters.later={accelerator: H200, nodes: 2, order: {placed: 2026-03-01, lead_weeks: 4, "
@@ -171,7 +208,11 @@ def test_commitments_by_hand(run: Run) -> None:
 
 
 def test_what_is_signed_after_a_years_end_is_not_committed_then(run: Run) -> None:
-    result = run(leased(48, "reserved"), "clusters.h200.online=2026-02-10", "finance.fiscal_year_start_month=2")
+    result = run(
+        leased(48, "reserved"),
+        "clusters.h200.online=2026-02-10",
+        "finance.fiscal_year_start_month=2",
+    )
     table = commitments(result)
     rent = [place for place, kind in enumerate(table["commitment"]) if kind == "rent"]
     within = [int(table["within_1_year_usd"][place]) for place in rent]
@@ -184,15 +225,22 @@ def test_a_finance_leases_payments_are_committed(run: Run) -> None:
         "clusters.h200.contract={kind: finance-lease, rate_per_year: 0, term_months: 30, buy_out_fraction: 0.1}"
     )
     price = result.ledger.account_cents(Account.LEASE_STARTED) / 100
-    assert rows(result)["finance leases"] == pytest.approx([12 * 0.03 * price, (15 * 0.03 + 0.1) * price, 0], abs=0.05)
+    assert rows(result)["finance leases"] == pytest.approx(
+        [12 * 0.03 * price, (15 * 0.03 + 0.1) * price, 0], abs=0.05
+    )
 
 
 def test_space_outlives_its_machines(run: Run) -> None:
-    plain, bound = (run("clusters.h200.retire=2026-02-01", f"site.colocation_term_months={term}") for term in (1, 12))
+    plain, bound = (
+        run("clusters.h200.retire=2026-02-01", f"site.colocation_term_months={term}")
+        for term in (1, 12)
+    )
     table = bound.ledger_table().query("account == 'colocation'")
     assert table.cluster.tolist() == ["h200", "site", "site"]
     assert table.amount_usd.tolist() == pytest.approx([table.amount_usd.iloc[0]] * 3, abs=0.01)
-    assert plain.ledger_table().query("account == 'colocation'").amount_usd.tolist() == [table.amount_usd.iloc[0]]
+    assert plain.ledger_table().query("account == 'colocation'").amount_usd.tolist() == [
+        table.amount_usd.iloc[0]
+    ]
     assert rows(bound)["space"] == pytest.approx([9 * table.amount_usd.iloc[0], 0, 0], abs=0.05)
 
 

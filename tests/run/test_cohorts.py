@@ -44,7 +44,8 @@ def run(write: Write) -> Run:
 
 def by_month(result: RunResult, *accounts: Account) -> list[float]:
     table = result.ledger.totals_cents(Dimension.MONTH, Dimension.ACCOUNT)
-    return (table[:, [list(Account).index(account) for account in accounts]].sum(axis=1) / 100).tolist()  # type: ignore[no-any-return]
+    columns = [list(Account).index(account) for account in accounts]
+    return (table[:, columns].sum(axis=1) / 100).tolist()  # type: ignore[no-any-return]
 
 
 def node_usd(result: RunResult) -> float:
@@ -65,7 +66,10 @@ def test_a_purchase_that_vanishes_is_noticed(run: Run, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(MonthGrid, "coordinate_of_hour", interpolated)
     monkeypatch.setattr(cohorts, "_months_of", cohorts._months_of.__wrapped__)
-    with pytest.raises(ConservationError, match=r"h200, 2026-02: 0\.00 USD of capex in the ledger, [\d,.]+ delivered"):
+    with pytest.raises(
+        ConservationError,
+        match=r"h200, 2026-02: 0\.00 USD of capex in the ledger, [\d,.]+ delivered",
+    ):
         run("start=2026-02-10")
 
 
@@ -84,7 +88,9 @@ def test_hardware_without_power_is_paid_and_waits_as_construction_in_progress(ru
     served = [1, 1, 1 + 2 * 15 / 31, 3, 3, 3]
     depreciation = np.array(served) * 0.8 * price / 36
     assert by_month(result, Account.DEPRECIATION) == pytest.approx(depreciation, abs=0.011)
-    assert by_month(result, Account.MAINTENANCE) == pytest.approx(np.array(served) * price * 0.01, abs=0.011)
+    assert by_month(result, Account.MAINTENANCE) == pytest.approx(
+        np.array(served) * price * 0.01, abs=0.011
+    )
     book = 4 * price - np.cumsum(depreciation)
     assert result.ledger.book_value_cents().sum(axis=0) / 100 == pytest.approx(book, abs=0.02)
     held = np.array([4 * price, *book[:-1]])
@@ -96,11 +102,15 @@ def test_hardware_without_power_is_paid_and_waits_as_construction_in_progress(ru
     told = f"1 node of cluster h200, delivered and paid ({price:,.0f} USD), did not enter service"
     assert any(told in warning for warning in result.warnings)
     waiting = result.events().query("event == 'waiting'")
-    assert waiting[["end_time", "accelerators"]].to_numpy().tolist() == [["2026-03-17T00:00:00", 16], ["", 8]]
+    assert waiting[["end_time", "accelerators"]].to_numpy().tolist() == [
+        ["2026-03-17T00:00:00", 16],
+        ["", 8],
+    ]
 
 
 def test_power_that_comes_late_moves_depreciation_and_not_the_payment(run: Run) -> None:
-    now, late = run(*PRICED), run(*PRICED, "site.power_blocks=[{date: 2026-04-01, it_kw: 500}]")
+    now = run(*PRICED)
+    late = run(*PRICED, "site.power_blocks=[{date: 2026-04-01, it_kw: 500}]")
     assert by_month(late, *CAPEX_ACCOUNTS) == by_month(now, *CAPEX_ACCOUNTS)
     assert by_month(late, Account.DEPRECIATION)[:3] == [0, 0, 0]
     assert by_month(late, Account.DEPRECIATION)[3:] == by_month(now, Account.DEPRECIATION)[:3]
@@ -114,7 +124,9 @@ def test_what_never_serves_deducts_no_tax_and_leaves_with_its_cluster(run: Run, 
     """Sold at resale value in the fifth month; the whole cost was the basis, so tax falls by the loss."""
     tax = f"finance.tax={{rate_fraction: 0.25, bonus_fraction: {bonus}}}"
     never = "site.power_blocks=[{date: 2026-06-01, it_kw: 500}]"
-    result, serving = (run(*PRICED, *late, "clusters.h200.retire=2026-05-01", tax) for late in ([never], []))
+    result, serving = (
+        run(*PRICED, *late, "clusters.h200.retire=2026-05-01", tax) for late in ([never], [])
+    )
     cost = 4 * node_usd(result)
     sold = -by_month(result, Account.RESALE)[4]
     server = sum(result.cohorts[0].prices_usd[:2])  # 62.5% after a year: the catalogue's figure
@@ -122,7 +134,9 @@ def test_what_never_serves_deducts_no_tax_and_leaves_with_its_cluster(run: Run, 
     assert sold == -by_month(serving, Account.RESALE)[4] > 0
     assert by_month(result, Account.DISPOSAL_LOSS)[4] == pytest.approx(cost - sold, abs=0.01)
     assert not any(by_month(result, Account.DEPRECIATION))
-    deducted = np.array(by_month(result, Account.ENERGY, Account.COOLING))  # an empty hall is cooled all the same
+    deducted = np.array(
+        by_month(result, Account.ENERGY, Account.COOLING)
+    )  # an empty hall is cooled all the same
     deducted[4] += cost - sold
     assert by_month(result, Account.TAX_CASH) == pytest.approx(-0.25 * deducted, abs=0.02)
 
@@ -130,14 +144,22 @@ def test_what_never_serves_deducts_no_tax_and_leaves_with_its_cluster(run: Run, 
 def test_tax_is_not_lowered_by_machines_that_wait(run: Run) -> None:
     """Fourteen months without power, so past a tax year: what was paid is deducted when it is placed in service."""
     never = "site.power_blocks=[{date: 2027-02-20, it_kw: 1}]"
-    result = run(*PRICED, "horizon_months=14", never, "finance.tax={rate_fraction: 0.25, bonus_fraction: 0.5}")
+    result = run(
+        *PRICED,
+        "horizon_months=14",
+        never,
+        "finance.tax={rate_fraction: 0.25, bonus_fraction: 0.5}",
+    )
     running = np.array(by_month(result, Account.ENERGY, Account.COOLING))
     assert by_month(result, Account.TAX_CASH) == pytest.approx(-0.25 * running, abs=0.02)
 
 
-def test_what_is_owned_at_the_end_is_worth_its_age_since_delivery_in_service_or_not(run: Run) -> None:
+def test_what_is_owned_at_the_end_is_worth_its_age_since_delivery_in_service_or_not(
+    run: Run,
+) -> None:
     market = "finance.end_value=market"
-    serving, waiting = run(*PRICED, market), run(*PRICED, market, "site.power_blocks=[{date: 2026-01-01, it_kw: 1}]")
+    serving = run(*PRICED, market)
+    waiting = run(*PRICED, market, "site.power_blocks=[{date: 2026-01-01, it_kw: 1}]")
     assert by_month(waiting, Account.RESIDUAL_VALUE) == by_month(serving, Account.RESIDUAL_VALUE)
     assert by_month(waiting, Account.RESIDUAL_VALUE)[-1] < 0
 
@@ -174,19 +196,24 @@ def test_every_order_bears_maintenance_and_insurance_at_its_own_price(run: Run) 
 
 def test_a_stated_server_price_takes_the_place_of_the_catalogues(run: Run) -> None:
     """Hosts of 32,010 unless stated; discounts are the accelerators'."""
-    plain, stated = run(), run("clusters.h200.host_usd_per_node=62000", "clusters.h200.discount_fraction=0.5")
+    plain = run()
+    stated = run("clusters.h200.host_usd_per_node=62000", "clusters.h200.discount_fraction=0.5")
     assert sum(by_month(plain, Account.CAPEX_HOSTS)) == 4 * 32_010
     assert sum(by_month(stated, Account.CAPEX_HOSTS)) == 4 * 62_000
     for account in (Account.CAPEX_NETWORK, Account.CAPEX_STORAGE):
         assert by_month(stated, account) == by_month(plain, account)
 
 
-def purchases(*deliveries: tuple[Purchase, list[tuple[float, int]]], retired: tuple[float, int] = (0.0, 0)) -> Any:
+def purchases(
+    *deliveries: tuple[Purchase, list[tuple[float, int]]], retired: tuple[float, int] = (0.0, 0)
+) -> Any:
     """A month's log of one cluster: deliveries and when how many of their nodes enter service; what is retired."""
     log = ChangeLog()
     for place, (purchase, entered) in enumerate(deliveries):
         log.purchases.append(purchase)
-        log.changes += [Change(time_h, "delivered", 0, 8 * nodes, "", place) for time_h, nodes in entered]
+        log.changes += [
+            Change(time_h, "delivered", 0, 8 * nodes, "", place) for time_h, nodes in entered
+        ]
     if retired[1]:
         log.changes.append(Change(retired[0], "retired", 0, -8 * retired[1], ""))
     return cohorts_of(make_plan([cluster_plan(nodes=9)], months=3), log)
@@ -210,8 +237,11 @@ def test_the_cohorts_of_a_delivery_cost_what_was_paid_for_it() -> None:
 
 
 def test_those_first_in_service_leave_first_whichever_delivery_they_came_with() -> None:
-    early, late = Purchase(0.0, 0, 2, PRICES), Purchase(50.0, 0, 2, PRICES)
-    cohorts = purchases((early, [(700.0, 1), (900.0, 1)]), (late, [(750.0, 2)]), retired=(1000.0, 2))
+    early = Purchase(0.0, 0, 2, PRICES)
+    late = Purchase(50.0, 0, 2, PRICES)
+    cohorts = purchases(
+        (early, [(700.0, 1), (900.0, 1)]), (late, [(750.0, 2)]), retired=(1000.0, 2)
+    )
     assert [(c.name, c.nodes, c.retired_h) for c in cohorts] == [
         ("a-1", 1, 1000.0), ("a-2", 1, 1000.0), ("a-2-a", 1, np.inf), ("a-1-a", 1, np.inf)
     ]  # fmt: skip

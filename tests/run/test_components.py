@@ -37,7 +37,9 @@ def accounts(result: RunResult) -> np.ndarray[tuple[int, ...], np.dtype[np.int64
 def test_each_kind_is_written_off_over_its_own_life(run: Run) -> None:
     """The first month of a machine bought on the first day, by hand; storage is written off as the cluster is."""
     result = run(APART)
-    accelerators, hosts, network, storage = (4 * price for price in result.plan.clusters[0].prices_usd)
+    accelerators, hosts, network, storage = (
+        4 * price for price in result.plan.clusters[0].prices_usd
+    )
     monthly = 0.9 * accelerators / 48 + 0.8 * hosts / 60 + network / 96 + 0.8 * storage / 36
     charged = accounts(result)[0, :, list(Account).index(Account.DEPRECIATION)] / 100
     assert charged.tolist() == pytest.approx([monthly] * 3, abs=0.04)
@@ -47,16 +49,22 @@ def test_each_kind_is_written_off_over_its_own_life(run: Run) -> None:
     assert result.ledger.labels.cohorts[4] == "mi325x-1"
 
 
-@pytest.mark.parametrize("more", [(), ODD, (*ODD, SOLD_LATER), ("finance.residual_basis=vendor-prior",)])
-def test_books_by_kind_move_no_cash_and_count_no_machine_twice(run: Run, more: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    "more", [(), ODD, (*ODD, SOLD_LATER), ("finance.residual_basis=vendor-prior",)]
+)
+def test_books_by_kind_move_no_cash_and_count_no_machine_twice(
+    run: Run, more: tuple[str, ...]
+) -> None:
     tax = "finance.tax={rate_fraction: 0.25, bonus_fraction: 0.4}"
-    apart, whole = run(APART, tax, *more), run(tax, *more)
+    apart = run(APART, tax, *more)
+    whole = run(tax, *more)
     for account in (*CAPEX_ACCOUNTS, Account.MAINTENANCE):
         place = list(Account).index(account)
         assert accounts(apart)[:, :, place].sum(axis=1) == pytest.approx(
             accounts(whole)[:, :, place].sum(axis=1), abs=1 if account is Account.MAINTENANCE else 0
         )
-    found, usual = measures(apart), measures(whole)
+    found = measures(apart)
+    usual = measures(whole)
     for name in ("tco_usd", "npv_usd", "levelised_cost_per_million_tokens_usd"):
         assert found[name] == pytest.approx(usual[name], abs=0.1)
     assert found["embodied_kg_per_million_tokens"] == usual["embodied_kg_per_million_tokens"]
@@ -73,12 +81,17 @@ def test_in_a_bridge_they_are_policy(run: Run) -> None:
 @pytest.mark.parametrize(
     ("overrides", "parts"),
     [
-        (["clusters.h200.contract={kind: reserved}"], ["components are of machines that are bought"]),
+        (
+            ["clusters.h200.contract={kind: reserved}"],
+            ["components are of machines that are bought"],
+        ),
         (["clusters.h200.owned={bought: 2024-01-01, book_value_usd: 9}"], ["of all their parts"]),
     ],
 )
 def test_components_that_cannot_be_are_refused(
     write: Write, planner: Callable[..., Any], overrides: list[str], parts: list[str]
 ) -> None:
-    outcome = planner("run", write(), *(word for change in (APART, *overrides) for word in ("--set", change)))
+    outcome = planner(
+        "run", write(), *(word for change in (APART, *overrides) for word in ("--set", change))
+    )
     outcome.refused(*parts)

@@ -37,7 +37,9 @@ ALL_COSTS = (
 def run(write: Write) -> Run:
     def runner(contract: str, *overrides: str) -> RunResult:
         stated = [f"clusters.h200.contract={contract}"] if contract else []
-        return simulate(load_scenario(write(), ["clusters.mi325x=null", *stated, *overrides]), seed=1)
+        return simulate(
+            load_scenario(write(), ["clusters.mi325x=null", *stated, *overrides]), seed=1
+        )
 
     return runner
 
@@ -50,7 +52,10 @@ def by_month(result: RunResult, account: Account) -> list[float]:
 def test_reserved_machines_cost_their_rent_used_or_not_and_nothing_of_the_site(run: Run) -> None:
     result = run("{kind: reserved, usd_per_accelerator_h: 2.5}", *ALL_COSTS)
     assert by_month(result, Account.RENT) == [32 * hours * 2.5 for hours in (744, 672, 744)]
-    assert not any(any(by_month(result, account)) for account in (*CAPEX_ACCOUNTS, *SITE_COSTS, Account.DEPRECIATION))
+    assert not any(
+        any(by_month(result, account))
+        for account in (*CAPEX_ACCOUNTS, *SITE_COSTS, Account.DEPRECIATION)
+    )
     assert any(by_month(result, Account.SUPPORT_CONTRACTS))
     assert measures(result)["capex_usd"] == 0
     owned = run("", *ALL_COSTS)
@@ -74,7 +79,11 @@ def test_a_term_keeps_its_price_and_is_renewed_at_the_days(run: Run) -> None:
     )
     days = (14, 45, 73)  # 15 January, 15 February and 15 March, from the start
     first, second, third = (2 * 1.5 ** (day * 24 / 8766) for day in days)
-    hours = [17 * 24 * first, 14 * 24 * first + 14 * 24 * second, 14 * 24 * second + 17 * 24 * third]
+    hours = [
+        17 * 24 * first,
+        14 * 24 * first + 14 * 24 * second,
+        14 * 24 * second + 17 * 24 * third,
+    ]
     assert by_month(result, Account.RENT) == pytest.approx([32 * usd for usd in hours], abs=0.02)
 
 
@@ -94,7 +103,8 @@ def test_what_a_term_binds_after_the_horizon_is_told(run: Run) -> None:
     notes = run("{kind: reserved, usd_per_accelerator_h: 2, term_months: 12}").plan.notes
     assert any(f"binds {32 * 275 * 24 * 2:,.0f} USD of rent" in note for note in notes)
     assert not any(
-        "binds" in note for note in run("{kind: reserved, usd_per_accelerator_h: 2, term_months: 3}").plan.notes
+        "binds" in note
+        for note in run("{kind: reserved, usd_per_accelerator_h: 2, term_months: 3}").plan.notes
     )
 
 
@@ -107,7 +117,9 @@ def test_on_demand_pays_whole_nodes_while_they_are_held_at_the_months_price(run:
     (window,) = result.run.windows
     speed = result.run.inputs[0].speed.get((0, 0), 1.0)
     allowed = allowed_loads(result.plan, window.demand_requests)[0]
-    needed = np.ceil(window.demand_requests[0] / result.plan.requests_per_node_h[0, 0, 0] / speed / allowed)
+    needed = np.ceil(
+        window.demand_requests[0] / result.plan.requests_per_node_h[0, 0, 0] / speed / allowed
+    )
     held = [min(4, needed[max(0, hour - 23) : hour + 1].max()) for hour in range(result.plan.hours)]
     months = np.add.reduceat(held, result.plan.month_edges_h[:-1]) * 8
     mean = np.diff(1.3 ** (np.arange(4) / 12)) * 12 / np.log(1.3)  # of the price over each month
@@ -129,7 +141,9 @@ def test_machines_paid_by_the_hour_work_last_whatever_they_are_called(run: Run) 
     rented = "{accelerator: H200, nodes: 4, contract: {kind: KIND, usd_per_accelerator_h: USD}}"
     named = {
         "clusters.a-dear": rented.replace("KIND", "on-demand").replace("USD", "9"),
-        "clusters.b-cheap": rented.replace("KIND", "spot").replace("USD", "2, interruptions_per_year: 0"),
+        "clusters.b-cheap": rented.replace("KIND", "spot").replace(
+            "USD", "2, interruptions_per_year: 0"
+        ),
         "clusters.z-owned": "{accelerator: H200, nodes: 4}",
     }
     result = run("", "clusters.h200=null", *(f"{key}={value}" for key, value in named.items()))
@@ -163,7 +177,10 @@ def test_rent_of_terms_in_closed_form() -> None:
     assert prices.tolist() == pytest.approx([3.0, 3.3])
     mean = mean_price_usd_per_h(edges, np.array([50.0, 175.0, 500.0]), np.array([1.0, 2.0]))
     assert mean.tolist() == [1.0, 1.25]
-    assert mean_price_usd_per_h(edges, np.array([150.0, 500.0]), np.array([2.0])).tolist() == [0.0, 2.0]
+    assert mean_price_usd_per_h(edges, np.array([150.0, 500.0]), np.array([2.0])).tolist() == [
+        0.0,
+        2.0,
+    ]
     terms = np.array([0.0, 100.0, 200.0])
     assert left_of_term_usd(30.0, terms, np.array([2.0, 5.0])) == 140.0
     assert left_of_term_usd(100.0, terms, np.array([2.0, 5.0])) == 0.0
@@ -186,7 +203,8 @@ def test_own_or_rent_flips_between_the_surveys(run: Run) -> None:
     def usd_per_h(contract: str) -> float:
         return -float(measures(run(contract, *neocloud))["npv_usd"] or 0) / (16 * 35_064)
 
-    owned, catalog = usd_per_h(""), load_catalog()
+    owned = usd_per_h("")
+    catalog = load_catalog()
     then, now = (
         usd_per_h(f"{{kind: reserved, usd_per_accelerator_h: {catalog.prior(name).base}}}")
         for name in ("rent_3yr_h200_2025", "rent_3yr_h200")
@@ -212,9 +230,15 @@ def test_the_catalogues_rent_stands_in_the_assumptions_with_source_and_date(writ
     ("overrides", "parts"),
     [
         (["clusters.h200.contract={kind: hire}"], ["clusters.h200.contract", "reserved"]),
-        (["clusters.h200.contract={kind: reserved, term_months: 24}"], ["prior rent_24m_h200", "state usd_per_accel"]),
+        (
+            ["clusters.h200.contract={kind: reserved, term_months: 24}"],
+            ["prior rent_24m_h200", "state usd_per_accel"],
+        ),
         (["clusters.h200.contract={kind: operating-lease}"], ["usd_per_accelerator_h"]),
-        (["clusters.h200.contract={kind: spot, warm_nodes: most}"], ["clusters.h200.contract", "warm_nodes"]),
+        (
+            ["clusters.h200.contract={kind: spot, warm_nodes: most}"],
+            ["clusters.h200.contract", "warm_nodes"],
+        ),
         (
             ["clusters.mi325x.accelerator=MI300X", "clusters.mi325x.contract={kind: on-demand}"],
             ["prior rental_available_mi300x", "state available_fraction"],
@@ -231,7 +255,9 @@ def test_the_catalogues_rent_stands_in_the_assumptions_with_source_and_date(writ
             ["a review cannot enlarge or reduce machines taken for a term", "on-demand or spot"],
         ),
         (
-            ["expansion.rules=[{when: shed_above, threshold_fraction: 0.1, cluster: h200, watch: mi325x, nodes: 1}]"],
+            [
+                "expansion.rules=[{when: shed_above, threshold_fraction: 0.1, cluster: h200, watch: mi325x, nodes: 1}]"
+            ],
             ["expansion.rules[0].watch", "shed_above is the fleet's"],
         ),
         (
@@ -254,15 +280,23 @@ def test_a_part_with_a_resale_curve_of_its_own_is_sold_by_it(write: Write) -> No
     prior = "low: 0.7, base: 0.8, high: 0.9, unit: fraction_of_new, source: three sales, grade: B, date: 2026-10-01"
     ours = write(f"priors:\n  resale_12m_h200: {{{prior}}}\n", "ours.yaml")
     catalog = f"catalog={{overlay: {ours}}}"
-    usual, own = (load_scenario(write(), [*changes, "horizon_months=12"]) for changes in ((), (catalog,)))
+    usual, own = (
+        load_scenario(write(), [*changes, "horizon_months=12"]) for changes in ((), (catalog,))
+    )
     values = []
     for scenario in (usual, own):
         result = simulate(scenario, seed=1)
         value = result.ledger.totals_cents(Dimension.CLUSTER, Dimension.ACCOUNT)
         values.append(value[:2, list(Account).index(Account.RESIDUAL_VALUE)])
-    assert values[1][0] == pytest.approx(values[0][0] * 0.8 / 0.625)  # the catalogue's at twelve months
+    assert values[1][0] == pytest.approx(
+        values[0][0] * 0.8 / 0.625
+    )  # the catalogue's at twelve months
     assert values[1][1] == values[0][1]
-    listed = [path for path in assumptions(own).columns["path"] if "resale_" in str(path) and "priors" in str(path)]
+    listed = [
+        path
+        for path in assumptions(own).columns["path"]
+        if "resale_" in str(path) and "priors" in str(path)
+    ]
     assert listed[:1] == ["catalog.priors.resale_12m_amd"]
     assert listed[-1] == "catalog.priors.resale_12m_h200"
     assert "catalog.priors.resale_12m_nvidia" not in listed

@@ -33,7 +33,9 @@ def test_partial_moments_are_those_of_the_lognormal(most: float) -> None:
         assert moment == pytest.approx(exact, rel=1e-6)
     assert FIGURES.lognormal_at(1.28155) == pytest.approx(7.0 * math.sqrt(50.0), rel=1e-4)
     reaching_zero = ThreePoint(low=0.0, base=4.0, high=10.0)  # a normal, cut at zero
-    assert [reaching_zero.lognormal_at(z) for z in (-1.28155, 0.0, 1.28155)] == pytest.approx([0.0, 4.0, 9.0], abs=1e-3)
+    assert [reaching_zero.lognormal_at(z) for z in (-1.28155, 0.0, 1.28155)] == pytest.approx(
+        [0.0, 4.0, 9.0], abs=1e-3
+    )
     assert certain(4.0).below(4.0) == (0.0, 0.0, 0.0)
     assert certain(4.0).below(4.1) == (1.0, 4.0, 16.0)
 
@@ -53,7 +55,13 @@ def test_what_outlasts_the_run_counts_to_its_end() -> None:
     [
         (2.0, 0.0, 0.2 * (0.1 * 2.0 + 2.0 + 3.0), 1.0, 5.0),
         (12.0, 1.0, 0.2 * (0.1 * 4.0 + 0.1 * 0.1 * 3.0), 1.0, 0.0),
-        (0.0, 0.25, 0.2 * (4.0 + 0.75 * 3.0 + 0.25 * (120.0 - 120.0**2 / 2 / 8760.0)), 0.75, 0.75 * 7.0),
+        (
+            0.0,
+            0.25,
+            0.2 * (4.0 + 0.75 * 3.0 + 0.25 * (120.0 - 120.0**2 / 2 / 8760.0)),
+            0.75,
+            0.75 * 7.0,
+        ),
     ],
 )
 def test_a_certain_incident_takes_what_its_steps_sum_to(
@@ -63,7 +71,9 @@ def test_a_certain_incident_takes_what_its_steps_sum_to(
     stack = {"incidents": incident_plans(regression=1.0), "rollback_impossible_fraction": stuck}
     plan = plan_with(12, stack=stack, bake_h=bake_h, engineers=0)
     (stack_plan,) = plan.software.stacks
-    assert _of_an_upgrade(plan, stack_plan, stack_plan.incidents[0], (0, 0)) == pytest.approx((fault_h, back, late_h))
+    assert _of_an_upgrade(plan, stack_plan, stack_plan.incidents[0], (0, 0)) == pytest.approx(
+        (fault_h, back, late_h)
+    )
 
 
 def test_wrong_output_in_a_wider_precision_takes_what_that_costs_until_it_is_fixed() -> None:
@@ -71,7 +81,9 @@ def test_wrong_output_in_a_wider_precision_takes_what_that_costs_until_it_is_fix
     plan = plan_with(12, stack=stack, engineers=0, wide_precision_factor=np.full((1, 1), 0.6))
     kind = plan.software.stacks[0].incidents[1]
     fix_h = 120.0 - 120.0**2 / 2 / plan.hours
-    assert _of_an_upgrade(plan, plan.software.stacks[0], kind, (0, 0)) == pytest.approx((0.4 * fix_h, 0.0, 0.0))
+    assert _of_an_upgrade(plan, plan.software.stacks[0], kind, (0, 0)) == pytest.approx(
+        (0.4 * fix_h, 0.0, 0.0)
+    )
 
 
 WAYS: dict[str, dict[str, Any]] = {
@@ -84,7 +96,9 @@ WAYS: dict[str, dict[str, Any]] = {
         "stack": {
             **CADENCE,
             "releases_per_year": 50.0,
-            "incidents": incident_plans(regression=0.5, loss=certain(0.0), detection_h=certain(800.0)),
+            "incidents": incident_plans(
+                regression=0.5, loss=certain(0.0), detection_h=certain(800.0)
+            ),
         }
     },
     "steps": {
@@ -95,7 +109,13 @@ WAYS: dict[str, dict[str, Any]] = {
             )
         }
     },
-    "new": {"stack": {"maturity": COURSE, "new_model_incident_multiplier": 3.0, "bring_up_weeks": certain(0.0)}},
+    "new": {
+        "stack": {
+            "maturity": COURSE,
+            "new_model_incident_multiplier": 3.0,
+            "bring_up_weeks": certain(0.0),
+        }
+    },
 }
 
 
@@ -103,7 +123,10 @@ WAYS: dict[str, dict[str, Any]] = {
 def test_the_expected_loss_is_the_simulated_mean(way: str) -> None:
     """Incidents and speed lost over 200 replications of two years: |z| < 4, and no more than a sixth off."""
     changes = {"bake_h": 2.0, **WAYS[way]}
-    usual = {"incidents": incident_plans(regression=0.3, hang=1.0, **STATED), "rollback_impossible_fraction": 0.2}
+    usual = {
+        "incidents": incident_plans(regression=0.3, hang=1.0, **STATED),
+        "rollback_impossible_fraction": 0.2,
+    }
     stack = {**usual, **changes.pop("stack", {}), "upgrade_h": 1800.0}
     workloads = [workload_plan("new", months=24, launch_h=3000.0)] if way == "new" else None
     plan = plan_with(24, workloads, stack=stack, engineers=0, rollback_h=ROLLBACK_H, **changes)
@@ -113,23 +136,34 @@ def test_the_expected_loss_is_the_simulated_mean(way: str) -> None:
     assert abs(lost.mean() - expected) < 4 * lost.std(ddof=1) / math.sqrt(200)
     assert expected == pytest.approx(lost.mean(), rel=1 / 6)
     for kind, (number, _) in kinds.items():
-        assert abs(np.mean(counts[kind]) - number) < 4 * (float(np.std(counts[kind], ddof=1)) + 0.01) / math.sqrt(200)
+        assert abs(np.mean(counts[kind]) - number) < 4 * (
+            float(np.std(counts[kind], ddof=1)) + 0.01
+        ) / math.sqrt(200)
     assert abs(np.mean(gained) - speedup) <= 4 * np.std(gained, ddof=1) / math.sqrt(200)
 
 
-def simulated(plan: Plan, replications: int) -> tuple[dict[str, list[int]], list[float], np.ndarray]:
+def simulated(
+    plan: Plan, replications: int
+) -> tuple[dict[str, list[int]], list[float], np.ndarray]:
     """The number of incidents by kind, the mean speed-up of upgrades and the speed lost, of each replication."""
-    counts, gained, lost = defaultdict[str, list[int]](list), list[float](), list[float]()
+    counts = defaultdict[str, list[int]](list)
+    gained = list[float]()
+    lost = list[float]()
     for seed in range(replications):
         simulation = ran(plan, seed)
-        begun = {event.incident: event.kind for event in reversed(simulation.log.software) if event.incident >= 0}
+        begun = {
+            event.incident: event.kind
+            for event in reversed(simulation.log.software)
+            if event.incident >= 0
+        }
         for kind in plan.software.stacks[0].incidents:
             counts[kind.kind].append([*begun.values()].count(kind.kind))
         level = since_h = gain_h = 0.0
         for change in simulation.log.speeds():
             if change.incident < 0:
                 gain_h += math.expm1(level) * (change.time_h - since_h)
-                level, since_h = level + change.log_factor, change.time_h
+                level = level + change.log_factor
+                since_h = change.time_h
         gained.append((gain_h + math.expm1(level) * (plan.hours - since_h)) / plan.hours)
         lost.append(lost_in(simulation)[0, 0])
     return counts, gained, np.array(lost)
@@ -141,7 +175,9 @@ def test_hangs_do_not_depend_on_how_releases_are_taken() -> None:
     number, share = outlooks(plan)[0, 0][1]["hang"]
     years = plan.hours / HOURS_PER_YEAR
     assert number == pytest.approx(3.0 * years)
-    assert share == pytest.approx(3.0 * years * 0.05 * (120.0 - 120.0**2 / 2 / plan.hours) / plan.hours)
+    assert share == pytest.approx(
+        3.0 * years * 0.05 * (120.0 - 120.0**2 / 2 / plan.hours) / plan.hours
+    )
 
 
 def test_each_practice_is_worth_what_it_limits() -> None:
@@ -155,7 +191,8 @@ def test_each_practice_is_worth_what_it_limits() -> None:
     assert practice_rows(result) == practice_rows(result)
     for vendor in ("amd", "nvidia"):
         days, number, lost, gained, change = zip(
-            *(rows[vendor, p] for p in ("latest", "staged", "pinned", "no_canary", "no_rollback")), strict=True
+            *(rows[vendor, p] for p in ("latest", "staged", "pinned", "no_canary", "no_rollback")),
+            strict=True,
         )
         assert days == (30.0, 75.0, 200.0, 75.0, 75.0)
         assert number[0] > number[1] > number[2]
@@ -171,7 +208,10 @@ def test_each_practice_is_worth_what_it_limits() -> None:
 
 def test_pinning_costs_the_speed_that_is_not_taken() -> None:
     result = run("software.software_speedup_multiplier=3", "horizon_months=12")
-    gained = {practice: row[5] for vendor, practice, *row in [(r[0], r[1], *r) for r in practice_rows(result)]}
+    gained = {
+        practice: row[5]
+        for vendor, practice, *row in [(r[0], r[1], *r) for r in practice_rows(result)]
+    }
     assert gained["latest"] > gained["staged"] > gained["pinned"] > 0.0
 
 
@@ -204,7 +244,9 @@ def test_incidents_by_kind_sum_to_the_losses_and_misses_of_the_run() -> None:
     log = result.run.log.software
     assert sums["incidents"] == len({event.incident for event in log if event.incident >= 0})
     stacks = {str(name) for name in result.plan.software.stack_of.ravel()}
-    assert {row[:2] for row in rows} == {("amd" if name.startswith("rocm") else "nvidia", name) for name in stacks}
+    assert {row[:2] for row in rows} == {
+        ("amd" if name.startswith("rocm") else "nvidia", name) for name in stacks
+    }
 
 
 def test_a_kind_is_charged_for_the_hours_in_which_it_takes_capacity() -> None:
@@ -233,7 +275,9 @@ def test_two_vendors_with_one_stack_are_expected_to_lose_the_same() -> None:
     plan = plan_with(24, stack=stack)
     (one,) = plan.software.stacks
     renamed = dataclasses.replace(
-        plan.software, stacks=(dataclasses.replace(one, name="rocm-vllm"),), stack_of=np.array([["rocm-vllm"]])
+        plan.software,
+        stacks=(dataclasses.replace(one, name="rocm-vllm"),),
+        stack_of=np.array([["rocm-vllm"]]),
     )
     both = [outlooks(each)[0, 0][1] for each in (plan, dataclasses.replace(plan, software=renamed))]
     assert both[0]["regression"] == pytest.approx(both[1]["regression"], rel=0.02)

@@ -25,7 +25,8 @@ RISING = {
 
 @pytest.fixture
 def run(write: Write) -> Run:
-    staff, carbon = "finance.operations_staff_per_1000_accelerators=30", "finance.carbon_usd_per_tonne=50"
+    staff = "finance.operations_staff_per_1000_accelerators=30"
+    carbon = "finance.carbon_usd_per_tonne=50"
     usual = ("horizon_months=14", "clusters.mi325x=null", staff, carbon)
     return lambda *overrides: simulate(load_scenario(write(), [*usual, *overrides]), seed=1)
 
@@ -36,10 +37,13 @@ def monthly(result: RunResult) -> np.ndarray[tuple[int, ...], np.dtype[np.float6
 
 def test_what_states_no_rise_of_its_own_rises_with_prices(run: Run) -> None:
     """From the first anniversary on, by 3%; what is stated stays as stated, and purchases do not move."""
-    flat, inflated = run(), run("finance.inflation_per_year=0.03")
+    flat = run()
+    inflated = run("finance.inflation_per_year=0.03")
     stated = run("finance.inflation_per_year=0.03", *(f"{path}=0.0" for path in RISING.values()))
     for account in RISING:
-        before, after, kept = (monthly(result)[list(Account).index(account)] for result in (flat, inflated, stated))
+        before, after, kept = (
+            monthly(result)[list(Account).index(account)] for result in (flat, inflated, stated)
+        )
         assert after[:12].tolist() == before[:12].tolist() == kept[:12].tolist()
         assert after[12:].tolist() == pytest.approx((1.03 * before[12:]).tolist(), abs=0.02)
         assert kept.tolist() == before.tolist()
@@ -50,7 +54,9 @@ def test_a_real_rate_is_a_nominal_one_less_inflation(run: Run) -> None:
     """Fisher: 5% real and 3% inflation are 8.15% nominal."""
     real = measures(run("finance.inflation_per_year=0.03", "finance.discount_rate_per_year=0.05",
                         "finance.discount_rate_basis=real"))  # fmt: skip
-    nominal = measures(run("finance.inflation_per_year=0.03", "finance.discount_rate_per_year=0.0815"))
+    nominal = measures(
+        run("finance.inflation_per_year=0.03", "finance.discount_rate_per_year=0.0815")
+    )
     for name in ("npv_usd", "levelised_cost_per_million_tokens_usd", "cost_usd"):
         assert real[name] == pytest.approx(nominal[name], rel=1e-12)
 

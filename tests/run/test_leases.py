@@ -22,7 +22,9 @@ Write = Callable[..., Path]
 Run = Callable[..., RunResult]
 
 
-def schedule(owed: int, signed: float, months: int, leaves: float = np.inf, **changes: Any) -> LeaseSchedule:
+def schedule(
+    owed: int, signed: float, months: int, leaves: float = np.inf, **changes: Any
+) -> LeaseSchedule:
     terms = {
         "rate_per_year": 0.12,
         "term_months": 4,
@@ -31,7 +33,9 @@ def schedule(owed: int, signed: float, months: int, leaves: float = np.inf, **ch
         "exit_fee_fraction": 0,
     }
     agreed = LeaseTerms(**(terms | changes))
-    return lease_schedule(agreed, owed, signed + np.arange(agreed.term_months + 1.0), np.arange(months + 1.0), leaves)
+    return lease_schedule(
+        agreed, owed, signed + np.arange(agreed.term_months + 1.0), np.arange(months + 1.0), leaves
+    )
 
 
 def test_a_thousand_over_four_months_with_a_buy_out_of_a_hundred_by_hand() -> None:
@@ -73,9 +77,21 @@ def test_payments_are_numpy_financials(rate: float, term: int, share: float, owe
     theirs[-1] += share * owed
     assert paid.tolist() == pytest.approx(theirs.tolist(), abs=2.001 + 1e-9 * owed)
     assert lease.principal_cents.sum() == owed
-    back = schedule(owed, 0.0, term, rate_per_year=rate, term_months=term, buy_out_fraction=share, is_bought=False)
+    back = schedule(
+        owed,
+        0.0,
+        term,
+        rate_per_year=rate,
+        term_months=term,
+        buy_out_fraction=share,
+        is_bought=False,
+    )
     worth = LeaseTerms(
-        rate_per_year=rate, term_months=term, buy_out_fraction=share, is_bought=False, exit_fee_fraction=0
+        rate_per_year=rate,
+        term_months=term,
+        buy_out_fraction=share,
+        is_bought=False,
+        exit_fee_fraction=0,
     ).owed_fraction
     assert worth * owed == pytest.approx(-npf.pv(rate / 12, term, each), rel=1e-9)
     assert back.principal_cents.sum() == owed
@@ -85,7 +101,9 @@ def test_payments_are_numpy_financials(rate: float, term: int, share: float, owe
 def run(write: Write) -> Run:
     def runner(lease: str, *overrides: str) -> RunResult:
         stated = [f"clusters.h200.contract={{kind: finance-lease, {lease}}}"] if lease else []
-        return simulate(load_scenario(write(), ["clusters.mi325x=null", *stated, *overrides]), seed=1)
+        return simulate(
+            load_scenario(write(), ["clusters.mi325x=null", *stated, *overrides]), seed=1
+        )
 
     return runner
 
@@ -108,11 +126,17 @@ def test_a_lease_at_the_price_of_capital_is_worth_what_buying_is(run: Run, term:
     """
     bought, leased, dear = (
         run(lease, SAME)
-        for lease in ("", f"rate_per_year: 0.12, term_months: {term}", f"rate_per_year: 0.18, term_months: {term}")
+        for lease in (
+            "",
+            f"rate_per_year: 0.12, term_months: {term}",
+            f"rate_per_year: 0.18, term_months: {term}",
+        )
     )
     price = total(bought, *CAPEX_ACCOUNTS)
     assert price == total(leased, Account.LEASE_STARTED)
-    value, same, more = (float(measures(result)["npv_usd"] or 0) for result in (bought, leased, dear))
+    value, same, more = (
+        float(measures(result)["npv_usd"] or 0) for result in (bought, leased, dear)
+    )
     assert same == pytest.approx(value, abs=0.05)
     assert more < value - 0.001 * price
     assert -float(ownership(leased).cost_pv_usd[-1, -1]) == pytest.approx(same, abs=0.05)
@@ -147,7 +171,9 @@ def test_the_statements_of_a_lease_that_is_bought_out(run: Run) -> None:
     assert not months.investing_cash_flow_usd.any()
     plain = run("", SOLD, IFRS).statements().reset_index()
     assert months.operating_cash_flow_usd.tolist() == plain.operating_cash_flow_usd.tolist()
-    assert (plain.net_income_usd - months.net_income_usd).tolist() == pytest.approx(interest, abs=0.011)
+    assert (plain.net_income_usd - months.net_income_usd).tolist() == pytest.approx(
+        interest, abs=0.011
+    )
 
 
 def test_machines_that_go_back_leave_with_their_lease(run: Run) -> None:
@@ -158,7 +184,9 @@ def test_machines_that_go_back_leave_with_their_lease(run: Run) -> None:
     payment = -npf.pmt(MONTHLY, 2, price, -0.4 * price)
     assert total(result, *LEASE_PAYMENTS) == pytest.approx(2 * payment, abs=0.05)
     assert result.monthly.present_node_h[:, 0].tolist() == [4 * 744, 4 * 672, 0]
-    assert not total(result, Account.RESIDUAL_VALUE, Account.RESALE, Account.LEASE_OWED, Account.DISPOSAL_LOSS)
+    assert not total(
+        result, Account.RESIDUAL_VALUE, Account.RESALE, Account.LEASE_OWED, Account.DISPOSAL_LOSS
+    )
     assert total(result, Account.DEPRECIATION) == pytest.approx(owed, abs=0.01)
     upkeep = 0.05 / 12 * price  # of what they cost new, not of what is owed
     by_month = result.ledger.totals_cents(Dimension.MONTH, Dimension.ACCOUNT)[
@@ -169,7 +197,10 @@ def test_machines_that_go_back_leave_with_their_lease(run: Run) -> None:
 
 def test_what_is_retired_early_is_paid_off_and_sold_or_given_back(run: Run) -> None:
     lease = "rate_per_year: 0.12, term_months: 36, exit_fee_fraction: 0.03"
-    sold, given = (run(f"{lease}, at_end: {end}", "clusters.h200.retire=2026-03-01") for end in ("buy", "return"))
+    sold, given = (
+        run(f"{lease}, at_end: {end}", "clusters.h200.retire=2026-03-01")
+        for end in ("buy", "return")
+    )
     for result, is_sold in ((sold, True), (given, False)):
         price = total(result, Account.LEASE_STARTED)
         assert total(result, Account.LEASE_PRINCIPAL) == pytest.approx(price, abs=0.01)
@@ -183,9 +214,12 @@ def test_what_is_retired_early_is_paid_off_and_sold_or_given_back(run: Run) -> N
 def test_tax_of_a_lease(run: Run) -> None:
     """What is bought out is written off by the lessee; what goes back has its payments deducted."""
     tax = "finance.tax={rate_fraction: 0.25, bonus_fraction: 0.4}"
-    bought, owned = run("rate_per_year: 0.12", SOLD, tax), run("", SOLD, tax)
+    bought = run("rate_per_year: 0.12", SOLD, tax)
+    owned = run("", SOLD, tax)
     interest = total(bought, Account.LEASE_INTEREST)
-    assert total(owned, Account.TAX_CASH) - total(bought, Account.TAX_CASH) == pytest.approx(0.25 * interest, abs=0.02)
+    assert total(owned, Account.TAX_CASH) - total(bought, Account.TAX_CASH) == pytest.approx(
+        0.25 * interest, abs=0.02
+    )
     back = run("rate_per_year: 0.12, at_end: return", SOLD, tax)
     before = run("rate_per_year: 0.12, at_end: return", SOLD)
     flow = before.statements()
@@ -200,7 +234,9 @@ def test_a_loan_lends_nothing_on_leased_machines(run: Run) -> None:
     assert total(run("rate_per_year: 0.12", loan), Account.LOAN_DRAWN) == 0
 
 
-def test_a_run_folder_of_a_lease_is_written_whole(write: Write, planner: Callable[..., Any]) -> None:
+def test_a_run_folder_of_a_lease_is_written_whole(
+    write: Write, planner: Callable[..., Any]
+) -> None:
     outcome = planner(
         "run", write(), "--out", "out", "--set", "clusters.h200.contract={kind: finance-lease, rate_per_year: 0.15}",
         "--set", "finance.tax={rate_fraction: 0.25}",
@@ -219,7 +255,9 @@ def test_a_run_folder_of_a_lease_is_written_whole(write: Write, planner: Callabl
 def test_a_lease_that_cannot_be_is_refused(
     write: Write, planner: Callable[..., Any], lease: str, parts: list[str]
 ) -> None:
-    planner("run", write(), "--set", f"clusters.h200.contract={{kind: finance-lease, {lease}}}").refused(*parts)
+    planner(
+        "run", write(), "--set", f"clusters.h200.contract={{kind: finance-lease, {lease}}}"
+    ).refused(*parts)
 
 
 def test_an_operating_lease_keeps_ones_own_machines_up(write: Write) -> None:
@@ -227,7 +265,10 @@ def test_an_operating_lease_keeps_ones_own_machines_up(write: Write) -> None:
     more = ("finance.insurance_fraction_per_year=0.01", "finance.spare_part_price_fraction=1")
     owned, leased = (
         simulate(load_scenario(write(), ["clusters.mi325x=null", *more, *contract]), seed=1)
-        for contract in ((), ("clusters.h200.contract={kind: operating-lease, usd_per_accelerator_h: 1.5}",))
+        for contract in (
+            (),
+            ("clusters.h200.contract={kind: operating-lease, usd_per_accelerator_h: 1.5}",),
+        )
     )
     for account in (Account.MAINTENANCE, Account.INSURANCE, Account.SPARES):
         assert total(leased, account) == total(owned, account) > 0
@@ -247,9 +288,7 @@ def test_a_lease_pays_on_its_day_of_the_month_to_its_end_and_no_fee_for_leaving_
     write: Write, signed: str, months: int, horizon: int
 ) -> None:
     """By hand: eight H200 and a host, 1% a month; a term ends on its day of the month, or the last of a shorter one."""
-    lease = (
-        f"{{kind: finance-lease, rate_per_year: 0.12, term_months: {months}, at_end: return, exit_fee_fraction: 0.2}}"
-    )
+    lease = f"{{kind: finance-lease, rate_per_year: 0.12, term_months: {months}, at_end: return, exit_fee_fraction: 0.2}}"  # noqa: E501
     result = simulate(
         load_scenario(
             write(),

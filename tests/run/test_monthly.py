@@ -41,7 +41,9 @@ def falsified(array: Any, factor: float = 1.001) -> Any:
         ("busy_node_h", "node-hours by cause"),
     ],
 )
-def test_a_month_that_is_off_is_noticed(finished: tuple[Plan, Run, Monthly], field: str, told: str) -> None:
+def test_a_month_that_is_off_is_noticed(
+    finished: tuple[Plan, Run, Monthly], field: str, told: str
+) -> None:
     plan, run, monthly = finished
     factor = 100.0 if field == "busy_node_h" else 1.001
     wrong = dataclasses.replace(monthly, **{field: falsified(getattr(monthly, field), factor)})
@@ -64,12 +66,16 @@ def test_machines_from_nowhere_are_noticed(finished: tuple[Plan, Run, Monthly]) 
         check_run(plan, dataclasses.replace(run, node_hours=(*run.node_hours[:-1], more)), monthly)
 
 
-def test_power_beyond_full_load_or_below_rest_is_noticed(finished: tuple[Plan, Run, Monthly]) -> None:
+def test_power_beyond_full_load_or_below_rest_is_noticed(
+    finished: tuple[Plan, Run, Monthly],
+) -> None:
     plan, run, monthly = finished
     for factor in (0.1, 10.0):
         window = dataclasses.replace(run.windows[0], it_kw=run.windows[0].it_kw * factor)
         wrong = dataclasses.replace(monthly, it_kwh=monthly.it_kwh * factor)
-        with pytest.raises(ConservationError, match="more than its nodes do at full load, or less than at rest"):
+        with pytest.raises(
+            ConservationError, match="more than its nodes do at full load, or less than at rest"
+        ):
             check_run(plan, dataclasses.replace(run, windows=(window,)), wrong)
 
 
@@ -79,7 +85,11 @@ def test_work_done_in_the_dark_is_noticed() -> None:
     run, monthly = run_engine(plan, 1)
     check_run(plan, run, monthly)
     moments = (SiteEvent(90.0, 90.0), SiteEvent(110.0, 110.0))  # over as they begin
-    check_run(plan, dataclasses.replace(run, log=ChangeLog(changes=run.log.changes, site=[*moments])), monthly)
+    check_run(
+        plan,
+        dataclasses.replace(run, log=ChangeLog(changes=run.log.changes, site=[*moments])),
+        monthly,
+    )
     for before in ((), moments[:1]):
         log = ChangeLog(changes=run.log.changes, site=[*before, SiteEvent(100.25, 100.75)])
         with pytest.raises(ConservationError, match="arrived in an outage were served"):

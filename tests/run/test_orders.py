@@ -21,10 +21,10 @@ TERMS = "{fraction: 0.3}, {fraction: 0.2, weeks: 2}, {fraction: 0.1, when: deliv
 
 @pytest.fixture
 def run(write: Write) -> Run:
-    def runner(terms: str, *overrides: str, placed: str = "2026-01-01", weeks: int = 6) -> RunResult:
-        order = (
-            f"{{placed: {placed}, lead_weeks: {weeks}, slip_weeks: {{low: 0, base: 0, high: 0}}, payments: [{terms}]}}"
-        )
+    def runner(
+        terms: str, *overrides: str, placed: str = "2026-01-01", weeks: int = 6
+    ) -> RunResult:
+        order = f"{{placed: {placed}, lead_weeks: {weeks}, slip_weeks: {{low: 0, base: 0, high: 0}}, payments: [{terms}]}}"  # noqa: E501
         changes = [f"clusters.mi325x.order={order}", "clusters.mi325x.online=null", *overrides]
         return simulate(load_scenario(write(), changes), seed=1)
 
@@ -32,12 +32,19 @@ def run(write: Write) -> Run:
 
 
 def price_of(result: RunResult) -> float:
-    return sum(sum(each.prices_usd) * each.nodes for each in result.run.log.purchases if each.cluster == 1)
+    return sum(
+        sum(each.prices_usd) * each.nodes for each in result.run.log.purchases if each.cluster == 1
+    )
 
 
 def lines(result: RunResult, name: str, cluster: str = "mi325x") -> list[float]:
     table = result.statements(clusters=cluster != "fleet")
-    return [float(amount) for amount in (table if cluster == "fleet" else table.query(f"cluster == {cluster!r}"))[name]]
+    return [
+        float(amount)
+        for amount in (table if cluster == "fleet" else table.query(f"cluster == {cluster!r}"))[
+            name
+        ]
+    ]
 
 
 def total(result: RunResult, *accounts: Account) -> float:
@@ -48,8 +55,12 @@ def test_an_order_is_paid_as_agreed(run: Run) -> None:
     """Ordered on 1 January and delivered on 12 February; the last tenth falls due on 9 April, after the horizon."""
     result = run(TERMS)
     price = price_of(result)
-    assert lines(result, "investing_cash_flow_usd") == pytest.approx([-0.5 * price, -0.4 * price, 0], abs=0.01)
-    assert lines(result, "deposits_usd") == pytest.approx([0.5 * price, -0.1 * price, -0.1 * price], abs=0.01)
+    assert lines(result, "investing_cash_flow_usd") == pytest.approx(
+        [-0.5 * price, -0.4 * price, 0], abs=0.01
+    )
+    assert lines(result, "deposits_usd") == pytest.approx(
+        [0.5 * price, -0.1 * price, -0.1 * price], abs=0.01
+    )
     assert lines(result, "hardware_usd") == lines(run(""), "hardware_usd")
     assert total(result, Account.ORDER_BALANCE) == pytest.approx(0.1 * price, abs=0.01)
     assert total(result, *CAPEX_ACCOUNTS) == total(run(""), *CAPEX_ACCOUNTS)
@@ -58,8 +69,11 @@ def test_an_order_is_paid_as_agreed(run: Run) -> None:
 
 def test_paying_ahead_costs_the_price_of_capital_until_delivery(run: Run) -> None:
     """Month coordinates: order 0, fortnight 14/31, delivery 1 + 11/28, end 3. Accrued cost bears the same charge."""
-    paid, plain = run(TERMS), run("")
-    price, delivered, end = price_of(paid), 1 + 11 / 28, 3.0
+    paid = run(TERMS)
+    plain = run("")
+    price = price_of(paid)
+    delivered = 1 + 11 / 28
+    end = 3.0
 
     def worth(months: float) -> float:
         return float(1.1 ** (-months / 12))
@@ -76,7 +90,9 @@ def test_paying_ahead_costs_the_price_of_capital_until_delivery(run: Run) -> Non
     january = 0.3 * charge(1) + 0.2 * charge(17 / 31)
     charges = [january, 0.5 * charge(11 / 28) - 0.1 * charge(17 / 28), -0.1 * charge(1)]
     accrued = [usd(result.cost_cents(View.ACCRUAL).sum(axis=1)) for result in (paid, plain)]
-    assert (accrued[0] - accrued[1]).tolist() == pytest.approx([price * share for share in charges], abs=0.03)
+    assert (accrued[0] - accrued[1]).tolist() == pytest.approx(
+        [price * share for share in charges], abs=0.03
+    )
 
 
 def test_what_was_paid_before_the_start_is_an_opening_claim(run: Run) -> None:
@@ -84,7 +100,9 @@ def test_what_was_paid_before_the_start_is_an_opening_claim(run: Run) -> None:
     result = run(TERMS, placed="2025-12-04")
     price = price_of(result)
     assert total(result, Account.OPENING_VALUE) == pytest.approx(0.5 * price, abs=0.01)
-    assert lines(result, "investing_cash_flow_usd") == pytest.approx([-0.4 * price, 0, -0.1 * price], abs=0.01)
+    assert lines(result, "investing_cash_flow_usd") == pytest.approx(
+        [-0.4 * price, 0, -0.1 * price], abs=0.01
+    )
     assert lines(result, "deposits_usd") == pytest.approx([-0.1 * price, -0.1 * price, 0], abs=0.01)
 
 
@@ -96,11 +114,16 @@ def test_what_is_paid_on_nodes_that_never_come_is_lost(run: Run) -> None:
     price = order.nodes * sum(order.prices_usd)
     assert total(gone, Account.EXIT_FEES) == pytest.approx(0.5 * price, abs=0.01)
     assert lines(gone, "deposits_usd") == pytest.approx([0.5 * price, 0, 0], abs=0.01)
-    assert lines(gone, "investing_cash_flow_usd") == pytest.approx([-0.5 * price, 0.5 * price, 0], abs=0.01)
+    assert lines(gone, "investing_cash_flow_usd") == pytest.approx(
+        [-0.5 * price, 0.5 * price, 0], abs=0.01
+    )
     late = run(TERMS, "horizon_months=2", weeks=8)  # 26 February
     assert price_of(late)
     later = simulate(
-        load_scenario(late.scenario, ["clusters.mi325x.order.slip_weeks={low: 0, base: 0, high: 9}"]), seed=3
+        load_scenario(
+            late.scenario, ["clusters.mi325x.order.slip_weeks={low: 0, base: 0, high: 9}"]
+        ),
+        seed=3,
     )
     assert not price_of(later)
     assert total(later, Account.ORDER_BALANCE) == pytest.approx(-0.5 * price, abs=0.01)
@@ -110,7 +133,10 @@ def test_what_is_paid_on_nodes_that_never_come_is_lost(run: Run) -> None:
 @pytest.mark.parametrize(
     ("terms", "parts"),
     [
-        ("{fraction: 0.7}, {fraction: 0.5}", ["clusters.mi325x.order", "1.2 of the price", "at most 1"]),
+        (
+            "{fraction: 0.7}, {fraction: 0.5}",
+            ["clusters.mi325x.order", "1.2 of the price", "at most 1"],
+        ),
         ("{fraction: 0}", ["fraction", "greater than 0"]),
         ("{fraction: 0.5, when: signing}", ["when", "delivery"]),
     ],

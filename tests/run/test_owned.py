@@ -68,7 +68,9 @@ def test_depreciation_goes_on_and_nothing_is_paid_again(run: Run) -> None:
     book = result.ledger.book_value_cents([103_500_000])
     assert book[0].tolist() == [101_250_000, 99_000_000, 96_750_000]
     # 10% a year on the opening book value of the first month.
-    assert by_month(result, Account.COST_OF_CAPITAL)[0] == pytest.approx(1_035_000 * (1.1 ** (1 / 12) - 1), abs=0.01)
+    assert by_month(result, Account.COST_OF_CAPITAL)[0] == pytest.approx(
+        1_035_000 * (1.1 ** (1 / 12) - 1), abs=0.01
+    )
     assert sum(result.cohorts[0].prices_usd) * 4 == pytest.approx(1_440_000)
 
 
@@ -127,7 +129,9 @@ def test_what_is_kept_costs_what_it_would_have_fetched(run: Run) -> None:
     assert found["capex_usd"] == 0
     assert found["tco_usd"] == pytest.approx(running + opening - end, abs=0.01)
     tokens = result.tokens(result.monthly.served_requests).sum() / 1e6
-    undiscounted = measures(run("finance.discount_rate_per_year=0"))["levelised_cost_per_million_tokens_usd"]
+    undiscounted = measures(run("finance.discount_rate_per_year=0"))[
+        "levelised_cost_per_million_tokens_usd"
+    ]
     assert undiscounted == pytest.approx((running + opening - end) / tokens, rel=1e-6)
 
 
@@ -135,7 +139,8 @@ def test_owning_costs_what_buying_at_the_market_on_the_first_day_does(run: Run) 
     """Same machines, bought new at today's value with the same value at the end: NPV is the same to the cent."""
     kept = run()
     opening, end = (server_usd(kept) * 0.6 ** (months / 12) for months in (18, 21))
-    each, host = opening / 32 - 4_000.0, 32_000.0
+    each = opening / 32 - 4_000.0
+    host = 32_000.0
     bought = run(
         "clusters.h200.owned=null",
         f"clusters.h200.accelerator_price_usd={each}",
@@ -145,8 +150,12 @@ def test_owning_costs_what_buying_at_the_market_on_the_first_day_does(run: Run) 
         "reliability.failure_multiplier=0",
     )
     kept = run("finance.operations_fraction_per_year=0", "reliability.failure_multiplier=0")
-    network = sum(bought.cohorts[0].prices_usd[2:]) * 4  # fetches nothing, so owning it already is worth nothing
-    assert measures(kept)["npv_usd"] == pytest.approx(float(measures(bought)["npv_usd"] or 0) + network, abs=0.05)
+    network = (
+        sum(bought.cohorts[0].prices_usd[2:]) * 4
+    )  # fetches nothing, so owning it already is worth nothing
+    assert measures(kept)["npv_usd"] == pytest.approx(
+        float(measures(bought)["npv_usd"] or 0) + network, abs=0.05
+    )
 
 
 def test_tax_depreciation_goes_on_from_the_day_of_purchase(run: Run) -> None:
@@ -162,14 +171,19 @@ def test_tax_depreciation_goes_on_from_the_day_of_purchase(run: Run) -> None:
     assert by_month(result, Account.OPENING_VALUE)[0] == pytest.approx(kept, abs=0.01)
     end = server_usd(result) * 0.6 ** (21 / 12)
     basis = 0.48 * 1_440_000 - 0.192 * 1_440_000 / 4
-    assert by_month(result, Account.TAX_ON_END_VALUE)[-1] == pytest.approx(0.25 * (end - basis), abs=0.01)
+    assert by_month(result, Account.TAX_ON_END_VALUE)[-1] == pytest.approx(
+        0.25 * (end - basis), abs=0.01
+    )
 
 
 def test_what_is_bought_later_is_no_part_of_the_opening(run: Run) -> None:
     """At a tax of six tenths, where a cent too many would show."""
     tax = "finance.tax={rate_fraction: 0.6, bonus_fraction: 0}"
-    alone, beside = run(tax), run(tax, "clusters.new={accelerator: H200, nodes: 1}")
-    opened = [opening_of(each.plan, each.cohorts, each.run.log).position_cents for each in (alone, beside)]
+    alone = run(tax)
+    beside = run(tax, "clusters.new={accelerator: H200, nodes: 1}")
+    opened = [
+        opening_of(each.plan, each.cohorts, each.run.log).position_cents for each in (alone, beside)
+    ]
     for position in (Position.HARDWARE, Position.DEFERRED_TAX):
         assert opened[0][position].sum() == opened[1][position].sum() > 0
     rules = beside.plan.money.market.tax
@@ -180,7 +194,9 @@ def test_what_is_bought_later_is_no_part_of_the_opening(run: Run) -> None:
 def test_early_life_is_over_for_old_machines(write: Write) -> None:
     early = ["reliability.early_life_multiplier=9", "reliability.early_life_months=1"]
     shops = [
-        simulate(load_scenario(write(OWNED), [*early, *more, "clusters.h200.nodes=150"]), seed=3).run.shop
+        simulate(
+            load_scenario(write(OWNED), [*early, *more, "clusters.h200.nodes=150"]), seed=3
+        ).run.shop
         for more in ([], ["clusters.h200.owned=null"], ["reliability.early_life_multiplier=1"])
     ]
     old, new, steady = (len(list(shop.outages())) for shop in shops)
@@ -213,7 +229,9 @@ def test_more_nodes_of_an_owned_cluster_are_bought_at_list_price(run: Run) -> No
     assert sum(first.prices_usd) == pytest.approx(360_000)
     assert later
     assert all(cohort.prices_usd == result.plan.clusters[0].prices_usd for cohort in later)
-    assert capex(result) == round(100 * sum(cohort.nodes * sum(cohort.prices_usd) for cohort in later))
+    assert capex(result) == round(
+        100 * sum(cohort.nodes * sum(cohort.prices_usd) for cohort in later)
+    )
 
 
 def test_an_hour_long_before_the_horizon_has_the_coordinate_of_its_day() -> None:
@@ -226,12 +244,19 @@ def test_an_hour_long_before_the_horizon_has_the_coordinate_of_its_day() -> None
 @pytest.mark.parametrize(
     ("overrides", "parts"),
     [
-        (["clusters.h200.owned.bought=2026-01-01"], ["clusters.h200.owned.bought", "not before the start", "online:"]),
+        (
+            ["clusters.h200.owned.bought=2026-01-01"],
+            ["clusters.h200.owned.bought", "not before the start", "online:"],
+        ),
         (["clusters.h200.owned.bought=1996-01-01"], ["more than 20 years before the start"]),
         (["clusters.h200.owned.book_value_usd=1500000"], ["above the cost, 1,440,000.00"]),
         (
             ["clusters.h200.owned.cost_usd=null", "clusters.h200.owned.book_value_usd=15000000"],
-            ["clusters.h200.owned.book_value_usd", "they cost at list prices", "state owned.cost_usd"],
+            [
+                "clusters.h200.owned.book_value_usd",
+                "they cost at list prices",
+                "state owned.cost_usd",
+            ],
         ),
         (["clusters.h200.online=2026-02-01"], ["online, order and owned exclude each other"]),
         (
@@ -243,5 +268,7 @@ def test_an_hour_long_before_the_horizon_has_the_coordinate_of_its_day() -> None
 def test_what_cannot_be_owned_is_refused_with_a_way_out(
     write: Write, planner: Callable[..., object], overrides: list[str], parts: list[str]
 ) -> None:
-    outcome = planner("run", write(OWNED), *(word for change in overrides for word in ("--set", change)))
+    outcome = planner(
+        "run", write(OWNED), *(word for change in overrides for word in ("--set", change))
+    )
     outcome.refused(*parts)  # type: ignore[attr-defined]

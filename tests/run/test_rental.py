@@ -22,7 +22,9 @@ STEADY = {"reliability": {"failure_multiplier": 0}, "site": {"outages_per_year":
 LENGTHS = {"input": {"mean": 500}, "output": {"mean": 100}}
 
 
-def world(contract: dict[str, Any], *, nodes: int = 12, own: int = 1, **workload: Any) -> dict[str, Any]:
+def world(
+    contract: dict[str, Any], *, nodes: int = 12, own: int = 1, **workload: Any
+) -> dict[str, Any]:
     """A month of a chat on an own node and some rented ones."""
     chat = {"model": "llama-3.1-8b", "lengths": LENGTHS, "requests_per_s": 900, **workload}
     rented = {"accelerator": "H200", "nodes": nodes, "contract": {"kind": "on-demand", **contract}}
@@ -50,7 +52,8 @@ def test_rent_is_paid_for_whole_nodes_held_and_never_less_than_what_works(
     }  # fmt: skip
     profile = {"peak_to_mean": peak, "timezone": "UTC"}
     result = simulate(
-        load_scenario(world(contract, nodes=nodes, requests_per_s=requests, load_profile=profile)), seed=1
+        load_scenario(world(contract, nodes=nodes, requests_per_s=requests, load_profile=profile)),
+        seed=1,
     )
     (window,), held = result.run.windows, held_of(result.run)
     table = result.ledger.totals_cents(Dimension.CLUSTER, Dimension.ACCOUNT)
@@ -62,22 +65,34 @@ def test_rent_is_paid_for_whole_nodes_held_and_never_less_than_what_works(
     starts = np.flatnonzero(np.diff(held, prepend=0.0) > 0)
     assert result.run.offers[1][starts].all()  # none starts while they are sold out
     assert (
-        np.all(held[starts[0] :] >= min(warm, nodes)) if starts.size else share < 1.0 or not window.shed_requests.any()
+        np.all(held[starts[0] :] >= min(warm, nodes))
+        if starts.size
+        else share < 1.0 or not window.shed_requests.any()
     )
 
 
 def test_nothing_to_be_had_is_as_no_rent_at_all_and_is_said() -> None:
-    never = build_plan(load_scenario(world({"available_fraction": 0, "usd_per_accelerator_h": 3}, requests_per_s=2000)))
-    alone = build_plan(load_scenario(world({"usd_per_accelerator_h": 3}, nodes=0, requests_per_s=2000)))
+    never = build_plan(
+        load_scenario(
+            world({"available_fraction": 0, "usd_per_accelerator_h": 3}, requests_per_s=2000)
+        )
+    )
+    alone = build_plan(
+        load_scenario(world({"usd_per_accelerator_h": 3}, nodes=0, requests_per_s=2000))
+    )
     runs = [run_plan(plan, 1) for plan in (never, alone)]
     for name in ("served_requests", "shed_requests", "late_requests"):
         first, second = (getattr(run.windows[0], name) for run in runs)
         np.testing.assert_allclose(first, second, rtol=1e-9, atol=1e-9)
     assert not held_of(runs[0]).any()
-    assert any("no H200 is to be had by the hour on any day" in warning for warning in never.warnings)
+    assert any(
+        "no H200 is to be had by the hour on any day" in warning for warning in never.warnings
+    )
     stated = world({}, requests_per_s=10)
     stated["clusters"]["rented"]["accelerator"] = "MI325X"
-    (warning,) = (text for text in build_plan(load_scenario(stated)).warnings if "to be had" in text)
+    (warning,) = (
+        text for text in build_plan(load_scenario(stated)).warnings if "to be had" in text
+    )
     assert "rental_available_mi325x" in warning
 
 
@@ -104,7 +119,9 @@ def test_the_catalogues_terms_are_those_of_the_part_and_its_vendor() -> None:
         assert rent is not None
         assert rent.hourly is not None
         terms[part] = rent.hourly
-    shares = {part: (one.available_fraction, one.gap_days, one.startup_h) for part, one in terms.items()}
+    shares = {
+        part: (one.available_fraction, one.gap_days, one.startup_h) for part, one in terms.items()
+    }
     assert shares == {
         "H100": (0.7, 1.5, 0.5), "H200": (0.21, 6.5, 0.5), "B200": (0.04, 24.0, 0.5), "MI325X": (0.0, 0.0, 1.0),
     }  # fmt: skip
@@ -115,20 +132,43 @@ def test_the_catalogues_terms_are_those_of_the_part_and_its_vendor() -> None:
 def test_terms_that_are_left_open_stand_in_the_assumptions_with_their_source() -> None:
     """What is stated is not listed; a spot cluster has the catalogue's interruptions."""
     stated = world({"kind": "spot", "gap_days": 2, "available_fraction": 0.5}, requests_per_s=10)
-    listed = assumptions(load_scenario({**stated, "finance": {"burst_rental": {"accelerator": "H100"}}})).columns
-    rows = {str(path).removeprefix("catalog.priors."): place for place, path in enumerate(listed["path"])}
+    listed = assumptions(
+        load_scenario({**stated, "finance": {"burst_rental": {"accelerator": "H100"}}})
+    ).columns
+    rows = {
+        str(path).removeprefix("catalog.priors."): place
+        for place, path in enumerate(listed["path"])
+    }
     assert listed["value"][rows["rental_available_h100"]] == "0.66 / 0.7 / 0.77"
     assert "skypilot-catalog" in listed["source"][rows["rental_available_h100"]]
-    assert {"rent_spot_h200", "spot_interruptions", "spot_co_interruption", "rental_startup_nvidia"} <= {*rows}
+    assert {
+        "rent_spot_h200",
+        "spot_interruptions",
+        "spot_co_interruption",
+        "rental_startup_nvidia",
+    } <= {*rows}
     assert not {"rental_available_h200", "rental_gap_h200"} & {*rows}
 
 
-DEFERRED = {"priority": "deferrable", "model": "llama-3.1-8b", "lengths": LENGTHS, "requests_per_s": 400}
+DEFERRED = {
+    "priority": "deferrable",
+    "model": "llama-3.1-8b",
+    "lengths": LENGTHS,
+    "requests_per_s": 400,
+}
 
 
 def test_where_windows_end_changes_neither_what_is_held_nor_what_is_served() -> None:
-    contract = {"usd_per_accelerator_h": 3, "available_fraction": 0.5, "gap_days": 1, "startup_h": 1.5, "hold_h": 9}
-    stated = world(contract, requests_per_s=1700, load_profile={"peak_to_mean": 1.8, "timezone": "UTC"})
+    contract = {
+        "usd_per_accelerator_h": 3,
+        "available_fraction": 0.5,
+        "gap_days": 1,
+        "startup_h": 1.5,
+        "hold_h": 9,
+    }
+    stated = world(
+        contract, requests_per_s=1700, load_profile={"peak_to_mean": 1.8, "timezone": "UTC"}
+    )
     stated["workloads"]["batch"] = DEFERRED
     plan: Plan = build_plan(load_scenario(stated))
     together = run_plan(plan, 1)

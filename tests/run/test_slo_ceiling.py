@@ -41,7 +41,8 @@ clusters:
 site: {outages_per_year: 0}
 slo_target: {attainment: 0.98, per: month, scope: workload, confidence: 0.5}
 """
-JANUARY_H, HORIZON_H = 744, 2160
+JANUARY_H = 744
+HORIZON_H = 2160
 HOSTED = "clusters.hosted={accelerator: H200, nodes: 1, contract: {kind: on-demand, usd_per_accelerator_h: 4}}"
 LONG_PROMPTS = (
     "workloads.chat.lengths.input={mean: 4000, p95: 15000}",
@@ -51,7 +52,9 @@ OFTEN = ("site.outages_per_year=6", "site.outage_h=8")
 
 
 def run(*overrides: str, replication: int = 0) -> RunResult:
-    return simulate(load_scenario(yaml.safe_load(STEADY), overrides), seed=1, replication=replication)
+    return simulate(
+        load_scenario(yaml.safe_load(STEADY), overrides), seed=1, replication=replication
+    )
 
 
 def ceilings(*overrides: str) -> tuple[float, float]:
@@ -82,7 +85,9 @@ def test_a_dark_site_leaves_a_month_of_steady_traffic_what_is_lit_of_it(dark: fl
     assert run().slo_result().worst.slo_attainment_fraction <= both + 1e-12  # type: ignore[union-attr]
 
 
-def test_what_a_provider_serves_what_waits_and_what_is_rented_is_not_lost_to_the_dark(dark: float) -> None:
+def test_what_a_provider_serves_what_waits_and_what_is_rented_is_not_lost_to_the_dark(
+    dark: float,
+) -> None:
     assert dark > 0.0
     assert ceilings(HOSTED)[0] == 1.0
     assert ceilings("workloads.chat.priority=deferrable")[0] == 1.0
@@ -95,12 +100,16 @@ def test_what_a_provider_serves_what_waits_and_what_is_rented_is_not_lost_to_the
     assert ceilings(started)[0] == pytest.approx(1.0 - 2.75 / JANUARY_H)  # from 100.25 until 103
 
 
-def test_of_all_workloads_together_a_site_takes_the_share_of_those_that_cannot_wait(dark: float) -> None:
+def test_of_all_workloads_together_a_site_takes_the_share_of_those_that_cannot_wait(
+    dark: float,
+) -> None:
     """Two alike, one of which waits: half of what comes in the dark is lost."""
     chat = yaml.safe_load(STEADY)["workloads"]["chat"]
     more = f"workloads.later={yaml.safe_dump({**chat, 'priority': 'deferrable'}, default_flow_style=True, width=999)}"
     assert ceilings(more)[0] == pytest.approx(1.0 - dark / JANUARY_H, rel=1e-12)
-    assert ceilings(more, "slo_target.scope=fleet")[0] == pytest.approx(1.0 - 0.5 * dark / JANUARY_H, rel=1e-4)
+    assert ceilings(more, "slo_target.scope=fleet")[0] == pytest.approx(
+        1.0 - 0.5 * dark / JANUARY_H, rel=1e-4
+    )
 
 
 def test_prompts_too_long_are_the_cause_only_where_outages_are_not() -> None:
@@ -109,17 +118,30 @@ def test_prompts_too_long_are_the_cause_only_where_outages_are_not() -> None:
     assert both < 0.98
     by_cause = np.array([[1.0, 0.97, 1.0, np.nan], [0.99, 0.96, 0.979, np.nan]])
     assert past_mending(by_cause, 0.98) == {"site_outages": 1, "prompts_too_long": 1}
-    assert past_mending(np.full((2, 3), 0.98 - 1e-7), 0.98) == {"site_outages": 0, "prompts_too_long": 0}
+    assert past_mending(np.full((2, 3), 0.98 - 1e-7), 0.98) == {
+        "site_outages": 0,
+        "prompts_too_long": 0,
+    }
 
 
 def test_months_in_which_a_workload_has_outgrown_its_objective_are_past_mending() -> None:
     lengths = "{input: {mean: 1200, p95: 4000}, output: {mean: 300, p95: 900}, growth_per_year: 10}"
-    slow = ("workloads.chat.model=llama-3.1-70b", "workloads.chat.slo={ttft_s: 0.1, tpot_s: 0.05}", "horizon_months=9")
+    slow = (
+        "workloads.chat.model=llama-3.1-70b",
+        "workloads.chat.slo={ttft_s: 0.1, tpot_s: 0.05}",
+        "horizon_months=9",
+    )
     grown = run(*slow, f"workloads.chat.lengths={lengths}")
     assert grown.plan.requests_per_node_h[0, 0, 0] > 0.0
     assert slo_ceilings(grown) == {CEILINGS[0]: 1.0, CEILINGS[1]: pytest.approx(0.0)}
-    queued = [workload_plan("late", months=2, overdue_share=np.array([0.0, 0.25])), workload_plan("chat", months=2)]
-    assert _outgrown(make_plan(months=2, workloads=queued)).tolist() == [[False, False], [True, False]]
+    queued = [
+        workload_plan("late", months=2, overdue_share=np.array([0.0, 0.25])),
+        workload_plan("chat", months=2),
+    ]
+    assert _outgrown(make_plan(months=2, workloads=queued)).tolist() == [
+        [False, False],
+        [True, False],
+    ]
 
 
 @functools.cache
@@ -140,8 +162,16 @@ def test_ten_times_the_nodes_mend_every_replication_but_those_that_are_named() -
 
 
 def test_failures_and_incidents_are_no_ceiling() -> None:
-    worn = run("reliability.failure_multiplier=50", "software.incident_multiplier=20", "clusters.h200.nodes=1")
-    calm = run("reliability.failure_multiplier=0", "software.incident_multiplier=0", "clusters.h200.nodes=1")
+    worn = run(
+        "reliability.failure_multiplier=50",
+        "software.incident_multiplier=20",
+        "clusters.h200.nodes=1",
+    )
+    calm = run(
+        "reliability.failure_multiplier=0",
+        "software.incident_multiplier=0",
+        "clusters.h200.nodes=1",
+    )
     assert worn.missed_requests().sum() > 2.0 * calm.missed_requests().sum()
     assert slo_ceilings(worn) == slo_ceilings(calm)
 
@@ -167,7 +197,10 @@ def test_a_study_names_the_replications_that_nothing_mends(tmp_path: Path) -> No
     cells = dict(zip(table[0].split(","), table[1].split(","), strict=True))
     assert cells["past_mending_site_outages"] == str(past[0])
     assert cells["past_mending_prompts_too_long"] == "0"
-    missed = [record["replications"] - record["met_replications"] for record in summary["verdicts"].values()]
+    missed = [
+        record["replications"] - record["met_replications"]
+        for record in summary["verdicts"].values()
+    ]
     assert all(named <= number for named, number in zip(past, missed, strict=True))
 
 
@@ -178,10 +211,16 @@ def test_a_study_without_outages_says_nothing_of_mending(tmp_path: Path) -> None
 
 
 def test_the_line_counts_each_cause_and_plans_alike_together() -> None:
-    both, none = {"site_outages": 4, "prompts_too_long": 2}, {"site_outages": 0, "prompts_too_long": 0}
+    both = {"site_outages": 4, "prompts_too_long": 2}
+    none = {"site_outages": 0, "prompts_too_long": 0}
     records = {
         name: {"replications": 64, "past_mending": past}
-        for name, past in (("a", both), ("b", none), ("c", both), ("d", {**none, "site_outages": 1}))
+        for name, past in (
+            ("a", both),
+            ("b", none),
+            ("c", both),
+            ("d", {**none, "site_outages": 1}),
+        )
     }
     assert past_mending_lines(records) == [
         "6 of 64 replications of a, c miss the SLO target whatever is bought: site outages 4, prompts too long 2.",

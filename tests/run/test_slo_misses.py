@@ -66,7 +66,8 @@ def test_the_reasons_sum_to_all_that_was_not_in_time() -> None:
 
 def test_each_cause_takes_what_a_run_without_it_misses_less() -> None:
     """The ladder against simulations of the scenario with causes left out, one more each time."""
-    missed, overrides = [run().missed_requests()], []
+    missed = [run().missed_requests()]
+    overrides = []
     for reason, left_out in LEFT_OUT.items():
         overrides.append(left_out)
         if reason == "outage":
@@ -74,12 +75,20 @@ def test_each_cause_takes_what_a_run_without_it_misses_less() -> None:
         missed.append(run(*overrides).missed_requests())
     ladder = np.minimum.accumulate(missed, axis=0)
     apart = [higher - lower for higher, lower in itertools.pairwise(ladder)]
-    assert lost_requests(run()).requests[1 : 1 + len(LEFT_OUT)] == pytest.approx(np.array(apart), rel=1e-6, abs=1.0)
+    assert lost_requests(run()).requests[1 : 1 + len(LEFT_OUT)] == pytest.approx(
+        np.array(apart), rel=1e-6, abs=1.0
+    )
 
 
 def test_what_is_left_is_the_tables_at_capacity_and_at_no_load() -> None:
-    calm = run(*LEFT_OUT.values(), "reliability.failure_multiplier=0", "clusters.mi325x=null", "workloads.batch=null")
-    lost, plan = lost_requests(calm), calm.plan
+    calm = run(
+        *LEFT_OUT.values(),
+        "reliability.failure_multiplier=0",
+        "clusters.mi325x=null",
+        "workloads.batch=null",
+    )
+    lost = lost_requests(calm)
+    plan = calm.plan
     asked = calm.monthly.demand_requests[:, 0]
     assert lost.requests[-1, :, 0] == pytest.approx(asked * plan.late_tables[0, 0, 0])
     assert np.all(lost.requests[-2:, :, 0].sum(axis=0) <= asked * (1.0 - 0.99) * (1.0 + 1e-9))
@@ -92,8 +101,14 @@ def test_what_is_left_is_the_tables_at_capacity_and_at_no_load() -> None:
 
 
 def test_a_workload_past_its_objective_is_too_long_for_it() -> None:
-    growth = ("workloads.chat.lengths.growth_per_year=10", "workloads.chat.slo.ttft_s=0.1", "horizon_months=9")
-    grown = run(*growth, "site.facility_power_cap_kw=null", "workloads.batch=null", "clusters.mi325x=null")
+    growth = (
+        "workloads.chat.lengths.growth_per_year=10",
+        "workloads.chat.slo.ttft_s=0.1",
+        "horizon_months=9",
+    )
+    grown = run(
+        *growth, "site.facility_power_cap_kw=null", "workloads.batch=null", "clusters.mi325x=null"
+    )
     outgrown = np.all(grown.plan.requests_per_node_h[:, 0] <= 0.0, axis=0)
     assert outgrown.any()
     lost = lost_requests(grown).fraction[:, outgrown, 0]
@@ -118,7 +133,9 @@ def test_one_routing_serves_every_table_as_a_window_of_its_own_would() -> None:
 
 def test_rented_machines_are_not_lost() -> None:
     rent = "finance.burst_rental={usd_per_accelerator_h: 4, most_accelerators: 8}"
-    rented = run(rent, "workloads.chat.lengths.growth_per_year=0.5")  # so that a request takes longer month by month
+    rented = run(
+        rent, "workloads.chat.lengths.growth_per_year=0.5"
+    )  # so that a request takes longer month by month
     assert rented.rented.requests.sum() > 0
     assert lost_requests(rented).requests.sum(axis=0) == pytest.approx(rented.missed_requests())
 
@@ -128,7 +145,9 @@ def test_the_table_sums_to_what_was_missed_and_the_worst_come_first() -> None:
     table = tables.slo_misses(result)
     assert {len(column) for column in table.values()} == {2 * 2 * len(REASONS)}
     sums: dict[tuple[str, str], float] = {}
-    for month, workload, share in zip(table["month"], table["workload"], table["missed_fraction"], strict=True):
+    for month, workload, share in zip(
+        table["month"], table["workload"], table["missed_fraction"], strict=True
+    ):
         sums[month, workload] = sums.get((month, workload), 0.0) + share
     attainment = tables.timeline_workloads(result)["slo_attainment_fraction"]
     assert [*sums.values()] == pytest.approx(1.0 - attainment, abs=1e-12)
@@ -138,8 +157,13 @@ def test_the_table_sums_to_what_was_missed_and_the_worst_come_first() -> None:
 
 
 def test_a_cap_on_models_that_share_nodes_takes_what_a_run_without_it_misses_less() -> None:
-    busy = ("workloads.batch.requests_per_s=300", "workloads.batch.completion_window_h=2", "site.outages_per_year=0")
-    capped, free = run(*busy, "site.facility_power_cap_kw=45"), run(*busy, "site.facility_power_cap_kw=null")
+    busy = (
+        "workloads.batch.requests_per_s=300",
+        "workloads.batch.completion_window_h=2",
+        "site.outages_per_year=0",
+    )
+    capped = run(*busy, "site.facility_power_cap_kw=45")
+    free = run(*busy, "site.facility_power_cap_kw=null")
     assert capped.plan.placement is not None
     assert any(capped.plan.placement.placed)
     less = capped.missed_requests() - free.missed_requests()
@@ -150,7 +174,8 @@ def test_a_cap_on_models_that_share_nodes_takes_what_a_run_without_it_misses_les
 def test_what_cannot_wait_is_settled_in_the_month_in_which_it_arrives() -> None:
     """So in time is what met its objective over all that arrived; of deferrable work what waits is left out."""
     result = run("workloads.batch.requests_per_s=900")
-    arrived, settled = result.monthly.demand_requests, result.settled_requests()
+    arrived = result.monthly.demand_requests
+    settled = result.settled_requests()
     assert settled[:, 0] == pytest.approx(arrived[:, 0])
     waiting = arrived[:, 1].sum() - settled[:, 1].sum()
     left = sum(float(hours.sum()) for hours in result.run.windows[-1].waiting_requests)

@@ -22,7 +22,9 @@ from planner.scenario.loading import load_scenario
 Write = Callable[..., Path]
 TAX_ROUNDING_USD = 0.02
 """Tax paid and tax expense are each rounded on a running total."""
-PRICE = "workloads.*.token_price={input_usd_per_million_tokens: 2, output_usd_per_million_tokens: 9}"
+PRICE = (
+    "workloads.*.token_price={input_usd_per_million_tokens: 2, output_usd_per_million_tokens: 9}"
+)
 
 
 def deferred_tax_usd(result: RunResult) -> list[float]:
@@ -30,17 +32,25 @@ def deferred_tax_usd(result: RunResult) -> list[float]:
     plan, rules = result.plan, result.plan.money.market.tax
     assert rules is not None
     gain = tax_base(plan, result.cohorts, rules)[1]
-    basis = np.where(is_owned(plan, result.cohorts), owned_value_cents(plan, result.cohorts) - gain, 0)
-    book = depreciate(assets_of(plan, result.cohorts), plan.months.edge_coordinates).closing_book_cents
+    basis = np.where(
+        is_owned(plan, result.cohorts), owned_value_cents(plan, result.cohorts) - gain, 0
+    )
+    book = depreciate(
+        assets_of(plan, result.cohorts), plan.months.edge_coordinates
+    ).closing_book_cents
     apart = (book - basis).sum(axis=0)
     table = result.statements().query("cluster == 'fleet'")
     owned, owed = (np.zeros(plan.months.period_count) for _ in range(2))
     for lease in leases_of(plan, result.cohorts):
-        held = depreciate(assets_of(plan, result.cohorts), plan.months.edge_coordinates).closing_book_cents[lease.rows]
+        held = depreciate(
+            assets_of(plan, result.cohorts), plan.months.edge_coordinates
+        ).closing_book_cents[lease.rows]
         kept = (np.arange(owned.size) < lease.schedule.ends) | (not lease.terms.is_bought)
         owned += np.where(kept, held.sum(axis=0), 0)
         owed += lease.schedule.balance_cents
-        if not lease.terms.is_bought:  # the lessor's for tax: neither its worth nor its debt is in the basis
+        if (
+            not lease.terms.is_bought
+        ):  # the lessor's for tax: neither its worth nor its debt is in the basis
             apart -= lease.schedule.balance_cents
     # Rent for a term is deducted as it is paid: its right of use and debt have no tax basis.
     apart = apart + (table.right_of_use_usd * 100 - owned) - (table.leases_usd * 100 - owed)
@@ -71,11 +81,18 @@ def contracted(draw: st.DrawFn) -> list[str]:
         kind = draw(st.sampled_from(["reserved", "operating-lease", "on-demand", "finance-lease"]))
         terms = "usd_per_accelerator_h: 1.87"
         if kind == "reserved":
-            terms += f", identified_machines: true, term_months: {draw(st.sampled_from([1, 13, 36]))}"
+            terms += (
+                f", identified_machines: true, term_months: {draw(st.sampled_from([1, 13, 36]))}"
+            )
         if kind == "finance-lease":
-            at_end, fee = draw(st.sampled_from(["buy", "return"])), draw(st.sampled_from([0, 0.07]))
-            terms = f"rate_per_year: 0.137, term_months: {draw(st.integers(1, 9))}, at_end: {at_end}"
-            terms += f", exit_fee_fraction: {fee}, buy_out_fraction: {draw(st.integers(0, 90)) / 100}"
+            at_end = draw(st.sampled_from(["buy", "return"]))
+            fee = draw(st.sampled_from([0, 0.07]))
+            terms = (
+                f"rate_per_year: 0.137, term_months: {draw(st.integers(1, 9))}, at_end: {at_end}"
+            )
+            terms += (
+                f", exit_fee_fraction: {fee}, buy_out_fraction: {draw(st.integers(0, 90)) / 100}"
+            )
         chosen.append(f"clusters.mi325x.contract={{kind: {kind}, {terms}}}")
         if draw(st.booleans()):
             chosen.append(f"clusters.mi325x.retire=2027-0{draw(st.integers(1, 9))}-17")
@@ -91,7 +108,9 @@ def plans(draw: st.DrawFn) -> list[str]:
     chosen.append(f"horizon_months={draw(st.integers(1, 8))}")
     chosen.append(f"finance.opening_cash_usd={draw(st.integers(0, 10**9)) / 100}")
     chosen.append(f"finance.fiscal_year_start_month={draw(st.integers(1, 12))}")
-    chosen.append(f"finance.depreciation_method={draw(st.sampled_from(['straight-line', 'declining-balance']))}")
+    chosen.append(
+        f"finance.depreciation_method={draw(st.sampled_from(['straight-line', 'declining-balance']))}"
+    )
     if draw(st.booleans()):
         owned = [f"bought: 202{draw(st.integers(1, 5))}-{draw(st.integers(1, 12)):02d}-11"]
         if draw(st.booleans()):
@@ -106,13 +125,20 @@ def plans(draw: st.DrawFn) -> list[str]:
     if draw(st.booleans()):
         chosen.append(PRICE)
     chosen.append(f"finance.books={draw(st.sampled_from(['ifrs', 'us-gaap']))}")
-    chosen += [f"finance.{days}={draw(st.sampled_from([0, 17, 100]))}" for days in ("receivable_days", "payable_days")]
+    chosen += [
+        f"finance.{days}={draw(st.sampled_from([0, 17, 100]))}"
+        for days in ("receivable_days", "payable_days")
+    ]
     if draw(st.booleans()):
-        bonus, losses = draw(st.sampled_from([0, 0.4, 1])), draw(st.sampled_from(["offset", "carry-forward"]))
-        chosen.append(f"finance.tax={{rate_fraction: 0.25, bonus_fraction: {bonus}, losses: {losses}}}")
+        bonus = draw(st.sampled_from([0, 0.4, 1]))
+        losses = draw(st.sampled_from(["offset", "carry-forward"]))
+        chosen.append(
+            f"finance.tax={{rate_fraction: 0.25, bonus_fraction: {bonus}, losses: {losses}}}"
+        )
     if draw(st.booleans()):
         how = draw(st.sampled_from(["annuity", "straight", "bullet"]))
-        term, fee = draw(st.integers(3, 60)), draw(st.sampled_from([0, 0.013]))
+        term = draw(st.integers(3, 60))
+        fee = draw(st.sampled_from([0, 0.013]))
         chosen.append(
             "finance.loan={share_of_purchases_fraction: 0.61, rate_per_year: 0.087, grace_months: 2, "
             f"term_months: {term}, amortisation: {how}, fee_fraction: {fee}}}"
@@ -147,19 +173,26 @@ def statements_tie(write: Write, overrides: list[str]) -> None:
             assert (cents.cash_usd == cents.opening_cash_usd + cents.net_cash_flow_usd).all()
             assert cents.cash_usd.min() >= 0
         assert (fleet.sum() - parts.sum()).abs().max() == 0
-        paid = [int(result.ledger.monthly_cents(view).sum()) for view in (View.CASH, View.FINANCING)]
+        paid = [
+            int(result.ledger.monthly_cents(view).sum()) for view in (View.CASH, View.FINANCING)
+        ]
         assert fleet.net_cash_flow_usd.sum() - fleet.paid_in_usd.sum() == -sum(paid)
-    months, rules = result.statements(), result.plan.money.market.tax
+    months = result.statements()
+    rules = result.plan.money.market.tax
     if rules is not None and rules.losses is LossRule.CARRY_FORWARD:
         assert (months.deferred_tax_usd >= 0).all()
     elif rules is not None:
-        assert months.deferred_tax_usd.tolist() == pytest.approx(deferred_tax_usd(result), abs=TAX_ROUNDING_USD)
+        assert months.deferred_tax_usd.tolist() == pytest.approx(
+            deferred_tax_usd(result), abs=TAX_ROUNDING_USD
+        )
 
 
 def test_the_files_hold_the_statements_to_the_cent(write: Write, tmp_path: Path) -> None:
     result = simulate(load_scenario(write(), [PRICE, "finance.fiscal_year_start_month=2"]), seed=1)
     write_run(result, tmp_path / "out")
-    with (tmp_path / "out" / "statement_quarterly.csv").open(newline="", encoding="utf-8") as stream:
+    with (tmp_path / "out" / "statement_quarterly.csv").open(
+        newline="", encoding="utf-8"
+    ) as stream:
         rows = list(csv.DictReader(stream))
     table = result.statements("quarter")
     assert [row["period"] for row in rows] == ["FY2026-Q4", "FY2027-Q1"] == table.period.tolist()
@@ -172,9 +205,14 @@ def test_the_files_hold_the_statements_to_the_cent(write: Write, tmp_path: Path)
     income = sum(
         -round(100 * float(row["amount_usd"]))
         for row in ledger
-        if chart[row["account"]]["category"] in ("revenue", "cost_of_serving", "operating_expense", "tax")
+        if chart[row["account"]]["category"]
+        in ("revenue", "cost_of_serving", "operating_expense", "tax")
     )
-    paid = sum(round(100 * float(row["amount_usd"])) for row in ledger if chart[row["account"]]["is_cash"] == "true")
+    paid = sum(
+        round(100 * float(row["amount_usd"]))
+        for row in ledger
+        if chart[row["account"]]["is_cash"] == "true"
+    )
     months = result.statements()
     assert income == round(100 * months.net_income_usd.sum())
     assert -paid == round(100 * (months.cash_usd - months.paid_in_capital_usd).iloc[-1])

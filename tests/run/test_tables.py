@@ -28,12 +28,20 @@ from tests.engine.worlds import QUIET, scenario_of
 
 @pytest.fixture(scope="module")
 def result() -> RunResult:
-    order = {"placed": "2026-01-01", "lead_weeks": 1, "slip_weeks": {"low": 0, "base": 0, "high": 0}}
-    return simulate(scenario_of({"site": {"outages_per_year": 60}, "clusters": {"mi325x": {"order": order}}}))
+    order = {
+        "placed": "2026-01-01",
+        "lead_weeks": 1,
+        "slip_weeks": {"low": 0, "base": 0, "high": 0},
+    }
+    return simulate(
+        scenario_of({"site": {"outages_per_year": 60}, "clusters": {"mi325x": {"order": order}}})
+    )
 
 
 def test_days_and_hours_sum_to_months(result: RunResult) -> None:
-    monthly, daily, hourly = result.timeline_monthly(), result.timeline_daily(), result.timeline_hourly()
+    monthly = result.timeline_monthly()
+    daily = result.timeline_daily()
+    hourly = result.timeline_hourly()
     for name in ("demand_tokens", "served_tokens", "shed_tokens", "energy_kwh"):
         assert daily[name].sum() == pytest.approx(monthly[name].sum(), rel=1e-9)
         assert hourly[name].sum() == pytest.approx(monthly[name].sum(), rel=1e-9)
@@ -42,30 +50,41 @@ def test_days_and_hours_sum_to_months(result: RunResult) -> None:
 
 
 def test_clusters_sum_to_the_fleet(result: RunResult) -> None:
-    fleet, clusters = result.timeline_monthly().set_index("month"), result.timeline_monthly(clusters=True)
+    fleet = result.timeline_monthly().set_index("month")
+    clusters = result.timeline_monthly(clusters=True)
     hours = [name for name in map(str, clusters) if name.endswith("accelerator_h")]
     assert len(hours) == 3
     for name in ("served_tokens", "energy_kwh", "cost_usd", *hours):
         np.testing.assert_allclose(clusters.groupby("month")[name].sum(), fleet[name], rtol=1e-9)
-    np.testing.assert_allclose(fleet.accelerator_h / fleet.in_service_accelerator_h, fleet.utilisation_fraction)
+    np.testing.assert_allclose(
+        fleet.accelerator_h / fleet.in_service_accelerator_h, fleet.utilisation_fraction
+    )
     np.testing.assert_allclose(
         fleet.in_service_accelerator_h / fleet.on_site_accelerator_h, fleet.availability_fraction
     )
 
 
 def test_workloads_sum_to_the_fleet(result: RunResult) -> None:
-    frame = result.timeline_workloads().groupby("month")[["demand_tokens", "served_tokens", "shed_tokens"]].sum()
+    frame = (
+        result.timeline_workloads()
+        .groupby("month")[["demand_tokens", "served_tokens", "shed_tokens"]]
+        .sum()
+    )
     whole = result.timeline_monthly().set_index("month")[frame.columns]
     np.testing.assert_allclose(frame, whole, rtol=1e-9)
 
 
-def test_workloads_and_what_none_bears_have_all_of_the_cost_and_all_machine_time(result: RunResult) -> None:
+def test_workloads_and_what_none_bears_have_all_of_the_cost_and_all_machine_time(
+    result: RunResult,
+) -> None:
     frame = result.timeline_workloads().groupby("month")[["cost_usd", "accelerator_h"]].sum()
     months = result.timeline_monthly().set_index("month")
     others = result.unit_economics().query("line != 'workload'").groupby("month")["cost_usd"].sum()
     np.testing.assert_allclose(frame["cost_usd"] + others, months["cost_usd"], rtol=1e-9)
     per_node = np.array([cluster.accelerators_per_node for cluster in result.plan.clusters])
-    np.testing.assert_allclose(frame["accelerator_h"], (result.monthly.busy_node_h * per_node).sum(axis=1), rtol=1e-9)
+    np.testing.assert_allclose(
+        frame["accelerator_h"], (result.monthly.busy_node_h * per_node).sum(axis=1), rtol=1e-9
+    )
 
 
 def test_the_backlog_closes_the_books_of_each_month(result: RunResult) -> None:
@@ -82,8 +101,12 @@ def test_every_event_is_there_with_what_it_cost(result: RunResult) -> None:
     failures = events[events["event"] == "failure"]
     inside = [outage for outage in result.run.shop.outages() if outage.start_h < result.plan.hours]
     assert len(failures) == len(inside)
-    carried = dict(zip((c.name for c in result.plan.clusters), tokens_per_node_h(result), strict=True))
-    expected = failures["duration_h"] * failures["accelerators"] / 8 * failures["cluster"].map(carried)
+    carried = dict(
+        zip((c.name for c in result.plan.clusters), tokens_per_node_h(result), strict=True)
+    )
+    expected = (
+        failures["duration_h"] * failures["accelerators"] / 8 * failures["cluster"].map(carried)
+    )
     np.testing.assert_allclose(failures["lost_capacity_tokens"], expected, rtol=1e-9)
     lost_h = failures["duration_h"] * failures["accelerators"] / 8
     assert lost_h.sum() == pytest.approx(result.monthly.failed_node_h.sum(), rel=1e-6)
@@ -96,12 +119,16 @@ LOST = {"failure": "failures", "software": "software", "outage": "outages"}
 
 def agreed(result: RunResult) -> None:
     """Events and months tell of the same node-hours, and tokens follow from them."""
-    events, losses = result.events(), result.losses()
+    events = result.events()
+    losses = result.losses()
     for event, name in LOST.items():
-        taken, lost = events[events["event"] == event]["lost_node_h"], losses[f"lost_to_{name}_node_h"]
+        taken = events[events["event"] == event]["lost_node_h"]
+        lost = losses[f"lost_to_{name}_node_h"]
         assert taken.sum() == pytest.approx(lost.sum(), rel=1e-9, abs=1e-9)
         assert (taken >= 0.0).all()
-    carried = dict(zip((c.name for c in result.plan.clusters), tokens_per_node_h(result), strict=True))
+    carried = dict(
+        zip((c.name for c in result.plan.clusters), tokens_per_node_h(result), strict=True)
+    )
     own = events[events["cluster"] != "site"]
     tokens = own["lost_node_h"] * own["cluster"].map(carried)
     np.testing.assert_allclose(own["lost_capacity_tokens"], tokens, rtol=1e-9)
@@ -134,7 +161,9 @@ def test_incidents_that_are_open_together_share_what_they_cost() -> None:
     both = (("regression", 1, math.log(0.8), 10.0, 30.0), ("hang", 2, math.log(0.5), 20.0, 40.5))
     for kind, number, factor, start_h, end_h in both:
         simulation.log.software.append(SoftwareEvent(start_h, ((0, 0),), (factor,), kind, number))
-        simulation.log.software.append(SoftwareEvent(end_h, ((0, 0),), (-factor,), kind + " fixed", number))
+        simulation.log.software.append(
+            SoftwareEvent(end_h, ((0, 0),), (-factor,), kind + " fixed", number)
+        )
     run = simulation.run([0, 25, plan.hours])
     came = np.concatenate([window.demand_requests[0] for window in run.windows]) / 3600.0
     drawn = result_of(plan, run).events()
@@ -166,7 +195,8 @@ def result_of(plan: Plan, run: Run) -> RunResult:
 def test_availability_is_what_the_outages_leave(result: RunResult) -> None:
     frame = result.timeline_monthly(clusters=True)
     own = frame[frame["cluster"] == "h200"]["availability_fraction"].to_numpy()
-    failed, present = result.monthly.failed_node_h[:, 0], result.monthly.present_node_h[:, 0]
+    failed = result.monthly.failed_node_h[:, 0]
+    present = result.monthly.present_node_h[:, 0]
     np.testing.assert_allclose(own, 1 - failed / present)
     assert 0.3 < own.min() < 1.0
 
@@ -174,9 +204,15 @@ def test_availability_is_what_the_outages_leave(result: RunResult) -> None:
 def two_workloads(**changes: Any) -> Plan:
     """Cluster a serves both, b neither; a long request takes twice the machine time and four times the tokens."""
     long = {"input_tokens": np.full(2, 400.0), "output_tokens": np.full(2, 200.0)}
-    work = [workload_plan("short", [0], months=2), workload_plan("long", [0], months=2, **long, **changes)]
+    work = [
+        workload_plan("short", [0], months=2),
+        workload_plan("long", [0], months=2, **long, **changes),
+    ]
     plan = make_plan(
-        [cluster_plan("a", nodes=5), cluster_plan("b", nodes=3)], work, months=2, requests_per_s=[3.0, 2.0]
+        [cluster_plan("a", nodes=5), cluster_plan("b", nodes=3)],
+        work,
+        months=2,
+        requests_per_s=[3.0, 2.0],
     )
     rates = np.array([[[3600.0], [1800.0]], [[3600.0], [1800.0]]])
     return dataclasses.replace(plan, requests_per_node_h=rates)
@@ -187,12 +223,16 @@ def test_a_workload_pays_its_machine_time_and_its_tokens_share_of_what_is_idle()
     plan = two_workloads()
     drawn = result_of(plan, Simulation(plan, streams(1)).run([0, plan.hours]))
     cents = drawn.cost_cents()
-    paid = drawn.timeline_workloads().pivot(index="month", columns="workload", values="cost_usd") * 100
+    paid = (
+        drawn.timeline_workloads().pivot(index="month", columns="workload", values="cost_usd") * 100
+    )
     assert cents[:, 1].min() > 0  # the idle cluster costs
     for name, time, tokens in (("short", 1 / 5, 150 / 1350), ("long", 4 / 5, 1200 / 1350)):
         np.testing.assert_allclose(paid[name], cents[:, 0] * time + cents[:, 1] * tokens, atol=1.5)
     assert paid.sum(axis=1).round(6).tolist() == cents.sum(axis=1).tolist()
-    hours = drawn.timeline_workloads().pivot(index="month", columns="workload", values="accelerator_h")
+    hours = drawn.timeline_workloads().pivot(
+        index="month", columns="workload", values="accelerator_h"
+    )
     np.testing.assert_allclose(hours["long"], 8 * 4 * plan.months.period_hours)
 
 
@@ -202,7 +242,9 @@ def test_a_month_that_serves_nothing_is_charged_to_who_will_ask() -> None:
     plan = two_workloads(launch_h=launch)
     short = dataclasses.replace(plan.workloads[0], launch_h=launch)
     work = (short, plan.workloads[1])
-    plan = dataclasses.replace(plan, workloads=work, demand=demand_plan(work, plan.hours, [3.0, 2.0]))
+    plan = dataclasses.replace(
+        plan, workloads=work, demand=demand_plan(work, plan.hours, [3.0, 2.0])
+    )
     drawn = result_of(plan, Simulation(plan, streams(1)).run([0, plan.hours]))
     table = drawn.timeline_workloads()
     first = table[table["month"] == "2026-01-01"].set_index("workload")
@@ -218,28 +260,36 @@ def test_a_demand_charge_is_borne_by_clusters_as_they_draw_power() -> None:
     site = {"electricity": {"demand_charge_usd_per_kw_month": 14}, "outages_per_year": 0}
     drawn = simulate(scenario_of(QUIET, {"site": site}))
     ledger = drawn.ledger_table()
-    charged = ledger[ledger["account"] == "demand_charge"].pivot(index="month", columns="cluster", values="amount_usd")
+    charged = ledger[ledger["account"] == "demand_charge"].pivot(
+        index="month", columns="cluster", values="amount_usd"
+    )
     energy = np.concatenate([window.it_kw for window in drawn.run.windows], axis=1)
-    edges, peak = drawn.plan.month_edges_h, np.concatenate([w.facility_kw for w in drawn.run.windows])
+    edges = drawn.plan.month_edges_h
+    peak = np.concatenate([w.facility_kw for w in drawn.run.windows])
     for month, (first, last) in enumerate(itertools.pairwise(edges)):
         share = energy[:, first:last].sum(axis=1) / energy[:, first:last].sum()
         expected = peak[first:last].max() * 14 * share
-        np.testing.assert_allclose(charged[["h200", "mi325x"]].to_numpy()[month], expected, atol=0.02)
+        np.testing.assert_allclose(
+            charged[["h200", "mi325x"]].to_numpy()[month], expected, atol=0.02
+        )
         assert abs(share[0] - 4 / 7) > 0.01 < abs(share[0] - 0.5)
 
 
-def test_what_is_needed_is_the_highest_hour_of_what_is_at_work_and_refused(result: RunResult) -> None:
+def test_what_is_needed_is_the_highest_hour_of_what_is_at_work_and_refused(
+    result: RunResult,
+) -> None:
     """Held against the hourly table: at work · (served + shed) / served, of each month's hours and of the month."""
-    monthly, hourly = result.timeline_monthly().set_index("month"), result.timeline_hourly()
+    monthly = result.timeline_monthly().set_index("month")
+    hourly = result.timeline_hourly()
     busy = hourly.utilisation_fraction * hourly.accelerators_in_service
     assert (result.rented.requests == 0).all()
-    needed = (busy * (1 + hourly.shed_tokens / hourly.served_tokens.where(hourly.served_tokens > 0))).groupby(
-        hourly.time.str[:7]
-    )
+    needed = (
+        busy * (1 + hourly.shed_tokens / hourly.served_tokens.where(hourly.served_tokens > 0))
+    ).groupby(hourly.time.str[:7])
     assert monthly.peak_accelerators_needed.tolist() == pytest.approx(needed.max().tolist())
-    sums = pd.DataFrame({"busy": busy, "served": hourly.served_tokens, "shed": hourly.shed_tokens}).groupby(
-        hourly.time.str[:7]
-    )
+    sums = pd.DataFrame(
+        {"busy": busy, "served": hourly.served_tokens, "shed": hourly.shed_tokens}
+    ).groupby(hourly.time.str[:7])
     mean = sums.busy.mean() * (1 + sums.shed.sum() / sums.served.sum())
     assert monthly.accelerators_needed.tolist() == pytest.approx(mean.tolist())
     assert monthly.facility_power_cap_kw.isna().all()
@@ -250,13 +300,29 @@ def test_what_is_needed_is_the_highest_hour_of_what_is_at_work_and_refused(resul
 
 def test_machine_time_is_that_of_the_layouts_that_served() -> None:
     """Batch work uses what idles of other models' layouts, slower than in its own: its hours fill what is at work."""
-    quiet = ["software.incident_multiplier=0", "software.software_speedup_multiplier=0", "horizon_months=1"]
-    pool = ["clusters.mi325x=null", "clusters.b200=null", "clusters.b200-2027=null", "clusters.h200.nodes=24"]
+    quiet = [
+        "software.incident_multiplier=0",
+        "software.software_speedup_multiplier=0",
+        "horizon_months=1",
+    ]
+    pool = [
+        "clusters.mi325x=null",
+        "clusters.b200=null",
+        "clusters.b200-2027=null",
+        "clusters.h200.nodes=24",
+    ]
     rates = {"chat": 200, "code-completion": 250, "long-context": 10, "overnight-batch": 500}
     traffic = [f"workloads.{name}.requests_per_s={rate}" for name, rate in rates.items()]
     traffic.append("workloads.long-context.model=llama-3.1-70b")
     result = simulate(load_scenario("scenarios/mixed-fleet.yaml", [*quiet, *pool, *traffic]))
-    assert sum(slower.sum() for window in result.run.windows for slower in window.slower_requests.values()) > 1e6
+    assert (
+        sum(
+            slower.sum()
+            for window in result.run.windows
+            for slower in window.slower_requests.values()
+        )
+        > 1e6
+    )
     taken = machine_time(result).sum(axis=2)
     np.testing.assert_allclose(taken, result.monthly.busy_node_h, rtol=1e-6)
     hours = result.timeline_workloads()["accelerator_h"].sum()

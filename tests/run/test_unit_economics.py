@@ -61,12 +61,15 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def results(written: Path) -> dict[str, RunResult]:
-    return {name: simulate(load_scenario(written, [f"finance.allocation={name}"])) for name in POLICIES}
+    return {
+        name: simulate(load_scenario(written, [f"finance.allocation={name}"])) for name in POLICIES
+    }
 
 
 def hours_of(result: RunResult) -> Any:
     """By hour, cluster and workload: requests served, accelerators on site, at work, and at work for it."""
-    plan, rows = result.plan, []
+    plan = result.plan
+    rows = []
     for window, machines in zip(result.run.windows, result.run.node_hours, strict=True):
         assert not window.slower_requests
         shape = window.served_requests.shape
@@ -79,10 +82,14 @@ def hours_of(result: RunResult) -> Any:
             frame[name] = np.repeat(nodes[:, None], shape[1], axis=1).ravel() * 8
         rows.append(frame)
     hours: Any = pd.concat(rows).reset_index()
-    hours["month"] = (pd.Timestamp(plan.start) + pd.to_timedelta(hours.hour, "h")).dt.strftime("%Y-%m-01")
+    hours["month"] = (pd.Timestamp(plan.start) + pd.to_timedelta(hours.hour, "h")).dt.strftime(
+        "%Y-%m-01"
+    )
     rates = {(c.name, w.name): plan.requests_per_node_h[i, j, 0] for i, c in enumerate(plan.clusters)
              for j, w in enumerate(plan.workloads)}  # fmt: skip
-    hours["time"] = hours.served / [rates[pair] for pair in zip(hours.cluster, hours.workload, strict=True)]
+    hours["time"] = hours.served / [
+        rates[pair] for pair in zip(hours.cluster, hours.workload, strict=True)
+    ]
     return hours
 
 
@@ -90,15 +97,20 @@ def costs_of(result: RunResult) -> Any:
     """Running, capacity and one-off cost by month and cluster, from the ledger's rows."""
     ledger: Any = result.ledger_table()
     accrued = {account.value for account in Account if account.cause}
-    kind = ledger.account.map(lambda name: "use" if name in USE else "once" if name in ONCE else "capacity")
+    kind = ledger.account.map(
+        lambda name: "use" if name in USE else "once" if name in ONCE else "capacity"
+    )
     ledger = ledger[ledger.account.isin(accrued)]
     return ledger.pivot_table("amount_usd", ["month", "cluster"], kind, "sum", fill_value=0.0)
 
 
-def test_capacity_is_paid_by_who_is_at_work_in_the_peak_hours(results: dict[str, RunResult]) -> None:
+def test_capacity_is_paid_by_who_is_at_work_in_the_peak_hours(
+    results: dict[str, RunResult],
+) -> None:
     """Recomputed in pandas: the highest 1% of a month's hours by the accelerators that chat keeps busy."""
     result = results["peak-responsibility"]
-    hours, cost = hours_of(result), costs_of(result)
+    hours = hours_of(result)
+    cost = costs_of(result)
     time = hours.groupby("hour").time.sum()
     assert measures(result)["cost_usd"] == pytest.approx(cost.to_numpy().sum())
     chat = hours[hours.workload == "chat"].groupby("hour").time.sum() / time
@@ -107,7 +119,9 @@ def test_capacity_is_paid_by_who_is_at_work_in_the_peak_hours(results: dict[str,
     assert (result.monthly.shed_requests[:, 0] < 1e-6).all()
     month = hours.drop_duplicates("hour").set_index("hour").month
     rank = needed.groupby(month).rank(ascending=False, method="first")
-    wanted = rank <= np.ceil(month.map(month.value_counts()) * 0.01) + 1  # quantiles take the lower neighbour
+    wanted = (
+        rank <= np.ceil(month.map(month.value_counts()) * 0.01) + 1
+    )  # quantiles take the lower neighbour
     assert peak_hours(result)[wanted[wanted].index].mean() > 0.95
     peak = hours[hours.hour.isin(np.flatnonzero(peak_hours(result)))]
     assert 0.008 < peak_hours(result).mean() < 0.02
@@ -115,8 +129,14 @@ def test_capacity_is_paid_by_who_is_at_work_in_the_peak_hours(results: dict[str,
     for (when, cluster), part in peak.groupby(["month", "cluster"]):
         present = part.drop_duplicates("hour").present.sum()
         at_work = part.drop_duplicates("hour").busy.sum()
-        share: Any = part.groupby("workload").time.sum() / part.time.sum() * at_work / present if at_work else 0.0
-        everyone = hours[(hours.month == when) & (hours.cluster == cluster)].groupby("workload").time.sum()
+        share: Any = (
+            part.groupby("workload").time.sum() / part.time.sum() * at_work / present
+            if at_work
+            else 0.0
+        )
+        everyone = (
+            hours[(hours.month == when) & (hours.cluster == cluster)].groupby("workload").time.sum()
+        )
         if (when, cluster) not in cost.index:
             continue
         paid = cost.loc[when, cluster]
@@ -125,21 +145,25 @@ def test_capacity_is_paid_by_who_is_at_work_in_the_peak_hours(results: dict[str,
             expected = paid.use * use + (paid.capacity * share[name] if at_work else 0.0)
             row = table["cost_usd"].get((when, cluster, "workload", name), 0.0)
             assert row == pytest.approx(expected, abs=0.03), (when, cluster, name)
-            assert table["running_cost_usd"].get((when, cluster, "workload", name), 0.0) == pytest.approx(
-                paid.use * use, abs=0.02
-            )
+            assert table["running_cost_usd"].get(
+                (when, cluster, "workload", name), 0.0
+            ) == pytest.approx(paid.use * use, abs=0.02)
     once = table.xs("one-off", level="line").cost_usd
     assert once.sum() == pytest.approx(cost.once.sum()) != 0
 
 
-def test_by_use_all_of_it_goes_with_machine_time_and_marginally_none_of_capacity(results: dict[str, RunResult]) -> None:
+def test_by_use_all_of_it_goes_with_machine_time_and_marginally_none_of_capacity(
+    results: dict[str, RunResult],
+) -> None:
     hours = hours_of(results["by-use"])
     time = hours.groupby(["month", "cluster", "workload"]).time.sum()
     cost = costs_of(results["by-use"])
     for name, result in results.items():
         if name == "peak-responsibility":
             continue
-        table: Any = result.unit_economics().set_index(["month", "cluster", "line", "workload"]).cost_usd
+        table: Any = (
+            result.unit_economics().set_index(["month", "cluster", "line", "workload"]).cost_usd
+        )
         for (when, cluster, load), taken in time[time > 0].items():
             paid = cost.loc[when, cluster]
             amount = paid.use + (paid.capacity if name == "by-use" else 0.0)
@@ -150,19 +174,34 @@ def test_by_use_all_of_it_goes_with_machine_time_and_marginally_none_of_capacity
     assert reserve.accelerator_h.sum() > 0
 
 
-def test_tokens_and_revenue_are_the_requests_at_each_workloads_own_price(results: dict[str, RunResult]) -> None:
+def test_tokens_and_revenue_are_the_requests_at_each_workloads_own_price(
+    results: dict[str, RunResult],
+) -> None:
     """A price that falls by 90% a year is the mean over each month, here of 4,000 moments of it."""
     result = results["by-use"]
     served = hours_of(result).groupby(["month", "cluster", "workload"]).served.sum()
-    table: Any = result.unit_economics().query("line == 'workload'").set_index(["month", "cluster", "workload"])
+    table: Any = (
+        result.unit_economics()
+        .query("line == 'workload'")
+        .set_index(["month", "cluster", "workload"])
+    )
     for (when, _, load), row in table.iterrows():
         requests = served[when, row.name[1], load]
         start = int(str(when)[5:7]) - 1
         prompt, output = {"chat": (900, 120), "batch": (700, 90)}[load]
-        kinds = np.array([prompt * 0.6, prompt * 0.4, output] if load == "chat" else [prompt, 0, output]) * requests
+        kinds = (
+            np.array(
+                [prompt * 0.6, prompt * 0.4, output] if load == "chat" else [prompt, 0, output]
+            )
+            * requests
+        )
         names = ["input_tokens", "cached_input_tokens", "output_tokens"]
         assert row[names].tolist() == pytest.approx(kinds)
-        fall = np.mean([0.1 ** ((start + (k + 0.5) / 4000) / 12) for k in range(4000)]) if load == "chat" else 1.0
+        fall = (
+            np.mean([0.1 ** ((start + (k + 0.5) / 4000) / 12) for k in range(4000)])
+            if load == "chat"
+            else 1.0
+        )
         price = np.array([3, 0.15, 9]) if load == "chat" else np.array([0.02, 0.001, 0.04])
         assert row.revenue_usd == pytest.approx(float(kinds @ price) * fall / 1e6, abs=0.02)
         assert row.margin_usd == pytest.approx(row.revenue_usd - row.cost_usd, abs=1e-6)
@@ -171,7 +210,11 @@ def test_tokens_and_revenue_are_the_requests_at_each_workloads_own_price(results
 
 def test_accelerator_hours_of_a_cluster_are_those_on_site(results: dict[str, RunResult]) -> None:
     for result in results.values():
-        hours = hours_of(result).drop_duplicates(["cluster", "hour"]).groupby(["month", "cluster"])[["busy", "present"]]
+        hours = (
+            hours_of(result)
+            .drop_duplicates(["cluster", "hour"])
+            .groupby(["month", "cluster"])[["busy", "present"]]
+        )
         table = result.unit_economics()
         on_site = table.groupby(["month", "cluster"]).accelerator_h.sum()
         at_work = table[table.line == "workload"].groupby(["month", "cluster"]).accelerator_h.sum()
@@ -180,18 +223,26 @@ def test_accelerator_hours_of_a_cluster_are_those_on_site(results: dict[str, Run
             assert at_work.get((when, cluster), 0.0) == pytest.approx(row.busy, abs=1e-6)
 
 
-def test_prompts_and_replies_bear_prefill_and_decode_time(written: Path, results: dict[str, RunResult]) -> None:
+def test_prompts_and_replies_bear_prefill_and_decode_time(
+    written: Path, results: dict[str, RunResult]
+) -> None:
     """The parts are those of a loaded replica's time: prefill, of it attention to the cache, and decode."""
     scenario = load_scenario(written)
     services, _ = services_of(scenario, {}, Reuse(scenario))
-    table: Any = results["by-use"].unit_economics().query("line == 'workload' and cluster != 'site'")
+    table: Any = (
+        results["by-use"].unit_economics().query("line == 'workload' and cluster != 'site'")
+    )
     parts = ["input_cost_usd", "cached_input_cost_usd", "output_cost_usd"]
     for (cluster, load), service in services.items():
         rows = table[(table.cluster == cluster) & (table.workload == load)]
         total = rows[parts].sum()
         fresh, cached, decode = service.token_time
-        assert fresh + cached == pytest.approx(service.prefill_fraction) == pytest.approx(1 - decode)
-        assert total.tolist() == pytest.approx(np.array(service.token_time) * rows.cost_usd.sum(), abs=0.05)
+        assert (
+            fresh + cached == pytest.approx(service.prefill_fraction) == pytest.approx(1 - decode)
+        )
+        assert total.tolist() == pytest.approx(
+            np.array(service.token_time) * rows.cost_usd.sum(), abs=0.05
+        )
         assert (cached > 0) == (load == "chat")
         assert rows[parts].sum(axis=1).tolist() == pytest.approx(rows.cost_usd.tolist(), abs=1e-6)
     table = table[table.output_tokens > 0]
@@ -207,7 +258,9 @@ def test_attention_to_the_cache_grows_with_the_cached_share(written: Path) -> No
     shares = []
     for hit in (0.3, 0.6):
         scenario = load_scenario(written, [f"workloads.chat.prefix_cache_hit_fraction={hit}"])
-        fresh, cached, _ = services_of(scenario, {}, Reuse(scenario))[0]["mi325x", "chat"].token_time
+        fresh, cached, _ = services_of(scenario, {}, Reuse(scenario))[0][
+            "mi325x", "chat"
+        ].token_time
         shares.append(cached / (fresh + cached))
     assert shares[1] == pytest.approx(2 * shares[0])
     assert 0 < shares[0] < 0.3
@@ -225,11 +278,21 @@ FEATURES: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.sets(st.sampled_from(sorted(FEATURES)), max_size=3), st.integers(0, 99), st.sampled_from(POLICIES))
-def test_every_line_sums_to_the_ledger_in_whole_cents(written: Path, chosen: set[str], seed: int, policy: str) -> None:
+@settings(
+    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    st.sets(st.sampled_from(sorted(FEATURES)), max_size=3),
+    st.integers(0, 99),
+    st.sampled_from(POLICIES),
+)
+def test_every_line_sums_to_the_ledger_in_whole_cents(
+    written: Path, chosen: set[str], seed: int, policy: str
+) -> None:
     changes = itertools.chain.from_iterable(FEATURES[name] for name in sorted(chosen))
-    result = simulate(load_scenario(written, [*changes, f"finance.allocation={policy}", "horizon_months=3"]), seed)
+    result = simulate(
+        load_scenario(written, [*changes, f"finance.allocation={policy}", "horizon_months=3"]), seed
+    )
     summed: Any = None
     for span in ("year", "quarter", "month"):
         table = result.unit_economics(span)
@@ -266,7 +329,9 @@ def test_batch_costs_no_more_than_chat_on_one_model(root: Path, file: str) -> No
     """Overnight work fills hours that size no fleet; by use it pays for the machines that idle around it."""
     cost = {}
     for policy in POLICIES[:2]:
-        result = simulate(load_scenario(root / "scenarios" / file, [f"finance.allocation={policy}"]))
+        result = simulate(
+            load_scenario(root / "scenarios" / file, [f"finance.allocation={policy}"])
+        )
         loads = result.timeline_workloads().groupby("workload")[["cost_usd", "served_tokens"]].sum()
         cost[policy] = loads.cost_usd / loads.served_tokens
     assert cost["peak-responsibility"]["overnight-batch"] <= cost["peak-responsibility"]["chat"]
@@ -283,19 +348,29 @@ RESOLD = (
 
 @pytest.mark.parametrize("tax", [(), ("finance.tax={rate_fraction: 0.3, bonus_fraction: 0.4}",),
                                  ("finance.tax={rate_fraction: 0.3, losses: carry-forward}",)])  # fmt: skip
-def test_cost_without_resale_is_that_of_a_run_in_which_nothing_is_fetched(written: Path, tax: tuple[str, ...]) -> None:
+def test_cost_without_resale_is_that_of_a_run_in_which_nothing_is_fetched(
+    written: Path, tax: tuple[str, ...]
+) -> None:
     result = simulate(load_scenario(written, [*RESOLD, *tax]))
-    nothing = measures(simulate(load_scenario(written, [*RESOLD, *tax, "finance.resale_multiplier=0"])))
+    nothing = measures(
+        simulate(load_scenario(written, [*RESOLD, *tax, "finance.resale_multiplier=0"]))
+    )
     name = "levelised_cost_without_resale_per_million_tokens_usd"
     figures = measures(result)
-    assert figures[name] == pytest.approx(nothing["levelised_cost_per_million_tokens_usd"], rel=1e-9)
-    assert nothing[name] == pytest.approx(nothing["levelised_cost_per_million_tokens_usd"], rel=1e-12)
+    assert figures[name] == pytest.approx(
+        nothing["levelised_cost_per_million_tokens_usd"], rel=1e-9
+    )
+    assert nothing[name] == pytest.approx(
+        nothing["levelised_cost_per_million_tokens_usd"], rel=1e-12
+    )
     assert nothing["resale_pv_usd"] == 0
     ledger = result.ledger_table()
     sold = ledger[ledger.account == "resale"].amount_usd.sum()
     last = ledger[ledger.account == "residual_value"].amount_usd.sum()
     day = 2 + 15 / 31  # 16 March
-    assert figures["resale_pv_usd"] == pytest.approx(-sold * 1.1 ** (-day / 12) - last * 1.1 ** (-4 / 12))
+    assert figures["resale_pv_usd"] == pytest.approx(
+        -sold * 1.1 ** (-day / 12) - last * 1.1 ** (-4 / 12)
+    )
     assert -sold > 0 < -last
 
 
@@ -313,7 +388,11 @@ def test_at_the_flip_two_plans_cost_the_same_per_token(written: Path) -> None:
     lease = "clusters.h200.contract={kind: finance-lease, rate_per_year: 0.1, term_months: 4, at_end: return}"
 
     def plans(multiplier: float) -> list[Any]:
-        common = [*bought, f"finance.resale_multiplier={multiplier!r}", "clusters.h200.accelerator_price_usd=9000"]
+        common = [
+            *bought,
+            f"finance.resale_multiplier={multiplier!r}",
+            "clusters.h200.accelerator_price_usd=9000",
+        ]
         owned = load_scenario(written, [*common, "name=owned"])
         return [owned, load_scenario(written, [*common, lease, "name=leased"])]
 
@@ -321,13 +400,17 @@ def test_at_the_flip_two_plans_cost_the_same_per_token(written: Path) -> None:
     flip = found.figures[1]["resale_flip_ratio"]
     assert found.figures[0]["resale_flip_ratio"] is None
     assert flip is not None
-    again = [measures(simulate(one))["levelised_cost_per_million_tokens_usd"] for one in plans(flip)]
+    again = [
+        measures(simulate(one))["levelised_cost_per_million_tokens_usd"] for one in plans(flip)
+    ]
     assert again[0] == pytest.approx(again[1], rel=1e-6)
 
 
 def test_cost_per_megawatt_is_of_the_nameplate_on_site(results: dict[str, RunResult]) -> None:
     result = results["by-use"]
-    node_h = hours_of(result).drop_duplicates(["cluster", "hour"]).groupby("cluster").present.sum() / 8
+    node_h = (
+        hours_of(result).drop_duplicates(["cluster", "hour"]).groupby("cluster").present.sum() / 8
+    )
     kw = {cluster.name: cluster.nameplate_kw for cluster in result.plan.clusters}
     mw_years = sum(node_h[name] * kw[name] for name in kw) / 1000 / 8766
     figures = measures(result)

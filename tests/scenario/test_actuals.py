@@ -15,7 +15,9 @@ from tests.conftest import TINY
 
 FINANCE = "files:\n  books.csv:\n    kind: finance\n    columns: {Konto: account, Periode: month, Betrag: usd}\n"
 FINANCE += "    accounts: {'6310': energy, '6311': energy, '8000': revenue, '9': leave_out}\n"
-BOOKS = "Konto,Periode,Betrag\n6310,2026-01,100\n6311,2026-01-31,20.5\n9,2026-02,7\n6310,2026-02,110\n"
+BOOKS = (
+    "Konto,Periode,Betrag\n6310,2026-01,100\n6311,2026-01-31,20.5\n9,2026-02,7\n6310,2026-02,110\n"
+)
 
 
 def _read(folder: Path, mapping: str, **files: str) -> Actuals:
@@ -51,19 +53,37 @@ def test_all_that_is_wrong_is_said(tmp_path: Path) -> None:
     said = ("books.csv:6", "6310 of 2026-02 is there twice, first on line 5", "2026-04 lies outside the plan",
             "unknown account '7777'", "'March' is no month", "'much' is no number")  # fmt: skip
     _refused(tmp_path, FINANCE, *said, books=BOOKS + more)
-    _refused(tmp_path, FINANCE, "2026-02 missing", books="Konto,Periode,Betrag\n6310,2026-01,1\n6310,2026-03,1\n")
+    _refused(
+        tmp_path,
+        FINANCE,
+        "2026-02 missing",
+        books="Konto,Periode,Betrag\n6310,2026-01,1\n6310,2026-03,1\n",
+    )
     _refused(tmp_path, FINANCE, "no column 'Konto'", books="Kto,Periode,Betrag\n6310,2026-01,1\n")
     _refused(tmp_path, "files: {books.csv: {kind: finance}}", "no column 'account'", books=BOOKS)
-    _refused(tmp_path, FINANCE + "errors: {enery: 0.1}\n", "no figure or account is called 'enery'", books=BOOKS)
+    _refused(
+        tmp_path,
+        FINANCE + "errors: {enery: 0.1}\n",
+        "no figure or account is called 'enery'",
+        books=BOOKS,
+    )
 
 
 def test_every_file_has_the_same_months(tmp_path: Path) -> None:
     mapping = FINANCE + "  own.csv: {kind: figures}\n"
-    _refused(tmp_path, mapping, "own.csv: 2026-02 missing", books=BOOKS, own="month,demand_tokens\n2026-01,5\n")
+    _refused(
+        tmp_path,
+        mapping,
+        "own.csv: 2026-02 missing",
+        books=BOOKS,
+        own="month,demand_tokens\n2026-01,5\n",
+    )
 
 
 def test_figures_of_clusters_workloads_and_the_fleet(tmp_path: Path) -> None:
-    mapping = "files:\n  own.csv: {kind: figures, decimal_comma: true}\n  load.csv: {kind: figures}\n"
+    mapping = (
+        "files:\n  own.csv: {kind: figures, decimal_comma: true}\n  load.csv: {kind: figures}\n"
+    )
     own = "month;cluster;utilisation_fraction;demand_tokens;other\n2026-01;h200;0,25;;x\n2026-01;fleet;;1.000,5;y\n"
     found = _read(tmp_path, mapping, own=own, load="month,workload,served_tokens\n2026-01,chat,7\n")
     assert {seen: values.tolist() for seen, values in found.series.items()} == {
@@ -72,7 +92,13 @@ def test_figures_of_clusters_workloads_and_the_fleet(tmp_path: Path) -> None:
         Seen("workload", "chat", "served_tokens"): [7.0],
     }
     assert found.notes == ("own.csv: not held against the plan: other",)
-    _refused(tmp_path, mapping, "unknown cluster 'h100'", own=own.replace("h200", "h100"), load="month\n2026-01\n")
+    _refused(
+        tmp_path,
+        mapping,
+        "unknown cluster 'h100'",
+        own=own.replace("h200", "h100"),
+        load="month\n2026-01\n",
+    )
 
 
 def _metrics(rows: list[tuple[str, str, float, str]]) -> str:
@@ -89,7 +115,10 @@ COUNTERS = [
     ("1769904000", "prompt_tokens_total", 600.0, ""),  # 2026-02-01
     ("2026-01-01", "generation_tokens_total", 0.0, ""),
     ("2026-02-01", "generation_tokens_total", 700.0, ""),
-    *(("2026-01-01", "time_to_first_token_seconds_bucket", 0.0, le) for le in ("1.0", "5.0", "+Inf")),
+    *(
+        ("2026-01-01", "time_to_first_token_seconds_bucket", 0.0, le)
+        for le in ("1.0", "5.0", "+Inf")
+    ),
     ("2026-02-01", "time_to_first_token_seconds_bucket", 60.0, "1.0"),
     ("2026-02-01", "time_to_first_token_seconds_bucket", 90.0, "5.0"),
     ("2026-02-01", "time_to_first_token_seconds_bucket", 100.0, "+Inf"),
@@ -112,6 +141,11 @@ def test_months_covered_in_part_are_refused(tmp_path: Path) -> None:
     _refused(tmp_path, VLLM, "2026-02 is there in part", metrics=_metrics(part))
     late = [row for row in COUNTERS if row[0] != "2026-01-01"]
     _refused(tmp_path, VLLM, "the plan begins on 2026-01-01", metrics=_metrics(late))
-    _refused(tmp_path, VLLM.replace("llama", "other"), "model_name llama has no workload", metrics=_metrics(COUNTERS))
+    _refused(
+        tmp_path,
+        VLLM.replace("llama", "other"),
+        "model_name llama has no workload",
+        metrics=_metrics(COUNTERS),
+    )
     odd = [*COUNTERS, ("yesterday", "prompt_tokens_total", 1.0, "")]
     _refused(tmp_path, VLLM, "metrics.csv:14", "'yesterday'", metrics=_metrics(odd))

@@ -33,7 +33,9 @@ def test_a_name_that_could_harm_is_refused(name: str) -> None:
         entry_names.validate_python(name)
 
 
-@pytest.mark.parametrize("name", ["a", "mixed-fleet", "h200_2", "2026", "v1.5", "Köln", "東京", "x" * 64])
+@pytest.mark.parametrize(
+    "name", ["a", "mixed-fleet", "h200_2", "2026", "v1.5", "Köln", "東京", "x" * 64]
+)
 def test_an_honest_name_is_kept(name: str) -> None:
     assert names.validate_python(name) == name
 
@@ -55,12 +57,19 @@ def test_what_is_accepted_is_safe_as_a_file_a_cell_and_a_key(name: str) -> None:
     assert name.isprintable()
     assert name[0] not in "=+-@.\t"
     assert not set(name) & set("/\\:*?\"<>|,;'\n $`")
-    assert all(unicodedata.bidirectional(mark) not in ("RLE", "LRE", "RLO", "LRO", "PDF", "RLI") for mark in name)
+    assert all(
+        unicodedata.bidirectional(mark) not in ("RLE", "LRE", "RLO", "LRO", "PDF", "RLI")
+        for mark in name
+    )
 
 
-@pytest.mark.parametrize("name", ["../x", "=cmd", "<script>", "a\x1b[31mb", "a\u202eb", "a.b", "fleet", ""])
+@pytest.mark.parametrize(
+    "name", ["../x", "=cmd", "<script>", "a\x1b[31mb", "a\u202eb", "a.b", "fleet", ""]
+)
 @pytest.mark.parametrize("section", ["workloads", "clusters"])
-def test_a_nasty_entry_name_is_refused_with_its_line(write: Write, tiny: str, section: str, name: str) -> None:
+def test_a_nasty_entry_name_is_refused_with_its_line(
+    write: Write, tiny: str, section: str, name: str
+) -> None:
     old = "chat" if section == "workloads" else "h200"
     quoted = '"' + name.encode("unicode_escape").decode() + '"'
     with pytest.raises(ScenarioError) as caught:

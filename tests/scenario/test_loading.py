@@ -48,7 +48,9 @@ def test_a_path_may_be_text(write: Write) -> None:
 
 def test_precedence_is_defaults_then_chain_then_set_in_order(write: Write) -> None:
     write()
-    write("extends: tiny.yaml\nname: middle\nseed: 2\nclusters: {h200: {nodes: 5}}\n", "middle.yaml")
+    write(
+        "extends: tiny.yaml\nname: middle\nseed: 2\nclusters: {h200: {nodes: 5}}\n", "middle.yaml"
+    )
     top = write("extends: middle.yaml\nname: top\nseed: 3\n", "top.yaml")
     scenario = load_scenario(top)
     assert scenario.horizon_months == 3  # the end of the chain
@@ -57,7 +59,10 @@ def test_precedence_is_defaults_then_chain_then_set_in_order(write: Write) -> No
     assert scenario.clusters["h200"].engine == "auto"  # the default, which nobody changed
     assert scenario.clusters["mi325x"].nodes == 3
     scenario = load_scenario(top, ["seed=4", "clusters.h200.nodes=6", "seed=5"])
-    assert (scenario.seed, scenario.clusters["h200"].nodes) == (5, 6)  # --set over all files, the last wins
+    assert (scenario.seed, scenario.clusters["h200"].nodes) == (
+        5,
+        6,
+    )  # --set over all files, the last wins
 
 
 def test_the_stated_precedence_is_where_users_look() -> None:
@@ -80,9 +85,13 @@ def test_several_files_are_laid_one_over_the_other(write: Write) -> None:
     write("clusters: {h200: {nodes: 7}, mi325x: {nodes: 3}}\n", "machines.yaml")
     write("clusters: {h200: {nodes: 9}}\n", "more.yaml")
     top = write(
-        "extends: [tiny.yaml, machines.yaml, more.yaml]\nname: top\nclusters: {mi325x: {nodes: 5}}\n", "top.yaml"
+        "extends: [tiny.yaml, machines.yaml, more.yaml]\nname: top\nclusters: {mi325x: {nodes: 5}}\n",
+        "top.yaml",
     )
-    assert {name: cluster.nodes for name, cluster in load_scenario(top).clusters.items()} == {"h200": 9, "mi325x": 5}
+    assert {name: cluster.nodes for name, cluster in load_scenario(top).clusters.items()} == {
+        "h200": 9,
+        "mi325x": 5,
+    }
 
 
 def test_null_drops_a_cluster_of_the_base(write: Write) -> None:
@@ -91,13 +100,17 @@ def test_null_drops_a_cluster_of_the_base(write: Write) -> None:
     assert list(load_scenario(top).clusters) == ["h200"]
 
 
-@pytest.mark.parametrize("override", ["clusters.mi325x=null", "clusters.mi325x=~", "clusters.mi325x="])
+@pytest.mark.parametrize(
+    "override", ["clusters.mi325x=null", "clusters.mi325x=~", "clusters.mi325x="]
+)
 def test_null_drops_a_cluster_by_set(write: Write, override: str) -> None:
     assert list(load_scenario(write(), [override]).clusters) == ["h200"]
 
 
 def test_null_restores_a_default_and_its_place_is_forgotten(write: Write) -> None:
-    base = write("extends: tiny.yaml\nname: base\nsite: {pue_ratio: 1.5, tariff: us-ohio}\n", "base.yaml")
+    base = write(
+        "extends: tiny.yaml\nname: base\nsite: {pue_ratio: 1.5, tariff: us-ohio}\n", "base.yaml"
+    )
     write()
     default = load_scenario(write()).site.pue_ratio
     top = write("extends: base.yaml\nname: top\nsite:\n  pue_ratio: null\n", "top.yaml")
@@ -120,7 +133,11 @@ def test_null_removes_even_where_there_was_nothing(write: Write) -> None:
     ("override", "path", "value"),
     [
         ("start=2026-02-01", ("start",), datetime.date(2026, 2, 1)),
-        ("clusters.h200.online=2026-03-31", ("clusters", "h200", "online"), datetime.date(2026, 3, 31)),
+        (
+            "clusters.h200.online=2026-03-31",
+            ("clusters", "h200", "online"),
+            datetime.date(2026, 3, 31),
+        ),
         ("description='a, b: c'", ("description",), "a, b: c"),
         ("description='2026'", ("description",), "2026"),
         ("description=x=y", ("description",), "x=y"),
@@ -128,7 +145,11 @@ def test_null_removes_even_where_there_was_nothing(write: Write) -> None:
         ("seed= 7 ", ("seed",), 7),
         ("horizon_months=1_2", ("horizon_months",), 12),
         ("workloads.chat.requests_per_s=1e1", ("workloads", "chat", "requests_per_s"), 10.0),
-        ("workloads.chat.lengths.input={mean: 7, p95: 9}", ("workloads", "chat", "lengths", "input", "p95"), 9.0),
+        (
+            "workloads.chat.lengths.input={mean: 7, p95: 9}",
+            ("workloads", "chat", "lengths", "input", "p95"),
+            9.0,
+        ),
         ("workloads.chat.growth={kind: flat}", ("workloads", "chat", "growth", "kind"), "flat"),
     ],
 )
@@ -140,25 +161,37 @@ def test_set_takes_yaml(write: Write, override: str, path: tuple[str, ...], valu
 
 
 def test_set_adds_an_entry_and_merges_into_one(write: Write) -> None:
-    scenario = load_scenario(write(), ["clusters.b200={accelerator: B200, nodes: 1}", "clusters.h200={nodes: 9}"])
+    scenario = load_scenario(
+        write(), ["clusters.b200={accelerator: B200, nodes: 1}", "clusters.h200={nodes: 9}"]
+    )
     assert scenario.clusters["b200"].accelerator == "B200"
     assert (scenario.clusters["h200"].accelerator, scenario.clusters["h200"].nodes) == ("H200", 9)
 
 
 def test_a_star_sets_every_name_that_matches(write: Write) -> None:
     """Also those that an earlier --set adds; a later one still wins."""
-    wide = ["clusters.b200={accelerator: B200, nodes: 1}", "clusters.*.engine=vllm", "clusters.h*.nodes=9"]
+    wide = [
+        "clusters.b200={accelerator: B200, nodes: 1}",
+        "clusters.*.engine=vllm",
+        "clusters.h*.nodes=9",
+    ]
     scenario = load_scenario(write(), [*wide, "clusters.h200.engine=sglang"])
     assert {name: cluster.engine for name, cluster in scenario.clusters.items()} == {
-        name: "sglang" if name == "h200" else "vllm" for name in (*load_scenario(write()).clusters, "b200")
+        name: "sglang" if name == "h200" else "vllm"
+        for name in (*load_scenario(write()).clusters, "b200")
     }
     assert (scenario.clusters["h200"].nodes, scenario.clusters["b200"].nodes) == (9, 1)
     said = layer_of(load_scenario(write(), ["clusters.*.engine=vllm"]).document)
-    assert said == {"clusters": {name: {"engine": "vllm"} for name in load_scenario(write()).clusters}}
+    assert said == {
+        "clusters": {name: {"engine": "vllm"} for name in load_scenario(write()).clusters}
+    }
 
 
 def test_a_list_replaces_a_list() -> None:
-    assert merged({"a": [1, 2, 3], "b": {"c": [1]}}, {"a": [4], "b": {"c": []}}) == {"a": [4], "b": {"c": []}}
+    assert merged({"a": [1, 2, 3], "b": {"c": [1]}}, {"a": [4], "b": {"c": []}}) == {
+        "a": [4],
+        "b": {"c": []},
+    }
 
 
 @pytest.mark.parametrize(
@@ -171,7 +204,10 @@ def test_a_list_replaces_a_list() -> None:
         ("a..b=3", "is not of the form dotted.path=value"),
         ("clusters.h200.nodes.x=3", "clusters.h200.nodes.x: clusters.h200.nodes holds no keys"),
         ("clusters.h200.nodes.x.y=3", "clusters.h200.nodes holds no keys"),
-        ("clusters.h200.nodes=-1", "clusters.h200.nodes: must be greater than or equal to 0, not -1"),
+        (
+            "clusters.h200.nodes=-1",
+            "clusters.h200.nodes: must be greater than or equal to 0, not -1",
+        ),
         ("clusters.h200.nodes=[1", "not valid YAML"),
         ("clusters.h200.nodes={a: 1, a: 2}", "duplicate key a"),
         ("clusters.h200.nodes=*x", "*x"),
@@ -207,7 +243,9 @@ def test_a_value_set_inside_a_mapping_is_blamed_on_set(write: Write) -> None:
     ]
 
 
-def test_a_value_replaced_by_set_leaves_the_rest_in_their_places(write: Write, tmp_path: Path) -> None:
+def test_a_value_replaced_by_set_leaves_the_rest_in_their_places(
+    write: Write, tmp_path: Path
+) -> None:
     (found,) = problems(write(), "clusters.h200.nodes=2", "clusters.h200.nodess=2")
     assert found.startswith("--set #2: clusters.h200.nodess: unknown key (did you mean nodes?)")
     locations = load_scenario(write(), ["clusters.h200.nodes=2"]).document.locations
@@ -219,20 +257,31 @@ def test_a_value_replaced_by_set_leaves_the_rest_in_their_places(write: Write, t
 @pytest.mark.parametrize(
     ("written", "said"),
     [
-        ("clusters.h200.kv_offload=true", "KV cache in host memory or storage is not modelled: no measurement"),
+        (
+            "clusters.h200.kv_offload=true",
+            "KV cache in host memory or storage is not modelled: no measurement",
+        ),
         ("clusters.h200.cpu_offload_gb=64", "prefix_cache_hit_fraction of the workload"),
         ("clusters.h200.kv-cache-offloading=cpu", "KV cache in host memory"),
         ("clusters.h200.swap_space=4", "KV cache in host memory"),
-        ("workloads.chat.prefix_routing=true", "prefix-aware routing is not modelled: no measurement"),
+        (
+            "workloads.chat.prefix_routing=true",
+            "prefix-aware routing is not modelled: no measurement",
+        ),
         ("prefix_aware_routing=true", "prefix_cache_hit_fraction of the workload"),
         ("clusters.h200.kv_aware_router=true", "prefix-aware routing is not modelled"),
         ("routing=prefix-aware", "prefix-aware routing is not modelled"),
-        ("workloads.chat.length_pools=[2000]", "pools by prompt length are not modelled: no measurement"),
+        (
+            "workloads.chat.length_pools=[2000]",
+            "pools by prompt length are not modelled: no measurement",
+        ),
         ("clusters.h200.length_aware_routing=true", "as two workloads"),
         ("clusters.h200.context_pools=2", "pools by prompt length"),
     ],
 )
-def test_a_lever_without_a_measured_source_is_refused_by_name(written: str, said: str, write: Write) -> None:
+def test_a_lever_without_a_measured_source_is_refused_by_name(
+    written: str, said: str, write: Write
+) -> None:
     (problem,) = problems(write(), written)
     assert problem.startswith(f"--set #1: {written.partition('=')[0]}: ")
     assert said in problem
@@ -242,14 +291,22 @@ def test_the_refusal_names_file_and_line(tmp_path: Path, write: Write) -> None:
     path = tmp_path / "offload.yaml"
     path.write_text(f"extends: {write()}\nclusters:\n  h200:\n    kv_offload: true\n")
     (problem,) = problems(path)
-    assert problem.startswith(f"{path}:4: clusters.h200.kv_offload: KV cache in host memory or storage is not modelled")
+    assert problem.startswith(
+        f"{path}:4: clusters.h200.kv_offload: KV cache in host memory or storage is not modelled"
+    )
 
 
 def test_no_key_that_there_is_reads_as_a_lever_that_is_refused() -> None:
     def keys(schema: Any) -> Iterator[str]:
         if isinstance(schema, dict):
             yield from schema.get("properties", {})
-        for part in schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ():
+        for part in (
+            schema.values()
+            if isinstance(schema, dict)
+            else schema
+            if isinstance(schema, list)
+            else ()
+        ):
             yield from keys(part)
 
     known = {*keys(scenario_schema())}
@@ -361,10 +418,8 @@ def test_every_value_comes_from_one_of_the_two_and_nulls_are_gone(a: Any, b: Any
 
 @given(documents(st.none() | LEAVES), documents(st.none() | LEAVES))
 def test_merging_changes_neither_part_and_places_follow_values(a: Any, b: Any) -> None:
-    base, layer = (
-        parse_document(str(a).replace("None", "null"), "a"),
-        parse_document(str(b).replace("None", "null"), "b"),
-    )
+    base = parse_document(str(a).replace("None", "null"), "a")
+    layer = parse_document(str(b).replace("None", "null"), "b")
     before = copy.deepcopy((base.content, layer.content))
     result = Document(base.content, dict(base.locations))
     merge(result, layer)
@@ -377,8 +432,12 @@ def test_merging_changes_neither_part_and_places_follow_values(a: Any, b: Any) -
         assert (key,) not in result.locations
 
 
-def test_a_multiple_of_a_rate_written_as_a_whole_number_is_not_rounded_and_one_of_nodes_is(tmp_path: Path) -> None:
+def test_a_multiple_of_a_rate_written_as_a_whole_number_is_not_rounded_and_one_of_nodes_is(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "tiny.yaml").write_text(TINY)
-    laid = load_scenario(tmp_path / "tiny.yaml", ["workloads.*.requests_per_s=×1.3", "clusters.*.nodes=×1.3"])
+    laid = load_scenario(
+        tmp_path / "tiny.yaml", ["workloads.*.requests_per_s=×1.3", "clusters.*.nodes=×1.3"]
+    )
     assert laid.workloads["chat"].requests_per_s == pytest.approx(6.5)
     assert [cluster.nodes for cluster in laid.clusters.values()] == [5, 4]

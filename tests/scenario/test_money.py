@@ -59,14 +59,21 @@ BAD = [
 
 
 @pytest.mark.parametrize(("change", "parts"), BAD, ids=[change[:60] for change, _ in BAD])
-def test_bad_money_is_refused(planner: Planner, write: Write, tmp_path: Path, change: str, parts: list[str]) -> None:
+def test_bad_money_is_refused(
+    planner: Planner, write: Write, tmp_path: Path, change: str, parts: list[str]
+) -> None:
     planner("run", write(), "--set", change).refused(*parts)
     assert not (tmp_path / "outputs").exists()
 
 
 def test_a_flat_price_beside_windows_has_no_effect_and_is_refused(write: Write) -> None:
-    both = ["site.electricity_usd_per_kwh=0.1", "site.electricity.windows=[{name: all, usd_per_kwh: 0.2}]"]
-    with pytest.raises(ScenarioError, match=r"site\.electricity_usd_per_kwh.*no effect beside electricity\.windows"):
+    both = [
+        "site.electricity_usd_per_kwh=0.1",
+        "site.electricity.windows=[{name: all, usd_per_kwh: 0.2}]",
+    ]
+    with pytest.raises(
+        ScenarioError, match=r"site\.electricity_usd_per_kwh.*no effect beside electricity\.windows"
+    ):
         load_scenario(write(), both)
 
 

@@ -39,7 +39,8 @@ def models(annotation: Any) -> Iterator[type[BaseModel]]:
 
 
 def all_models(root: type[BaseModel]) -> set[type[BaseModel]]:
-    found, waiting = {root}, [root]
+    found = {root}
+    waiting = [root]
     while waiting:
         for field in waiting.pop().model_fields.values():
             new = set(models(field.annotation)) - found
@@ -51,11 +52,14 @@ def all_models(root: type[BaseModel]) -> set[type[BaseModel]]:
 def is_numeric(annotation: Any) -> bool:
     if annotation in (int, float):
         return True
-    return typing.get_origin(annotation) is not typing.Literal and any(map(is_numeric, typing.get_args(annotation)))
+    return typing.get_origin(annotation) is not typing.Literal and any(
+        map(is_numeric, typing.get_args(annotation))
+    )
 
 
 def test_every_number_has_a_range_with_a_source_and_its_default_lies_inside() -> None:
-    without, catalog = set(), load_catalog()
+    without = set()
+    catalog = load_catalog()
     for model in all_models(Scenario):
         for _, name, mark in _fields(model):
             field = model.model_fields[name]
@@ -72,7 +76,9 @@ def test_every_number_has_a_range_with_a_source_and_its_default_lies_inside() ->
 
 def test_a_range_from_a_prior_reaches_three_times_beyond_it() -> None:
     """The prior discount_rate is 0.07 to 0.15."""
-    schema = scenario_schema()["$defs"]["Finance"]["properties"]["discount_rate_per_year"]["x-plausible"]
+    schema = scenario_schema()["$defs"]["Finance"]["properties"]["discount_rate_per_year"][
+        "x-plausible"
+    ]
     assert (schema["low"], schema["high"]) == pytest.approx((0.07 / 3, 0.45), rel=2e-3)
     assert "prior discount_rate" in schema["source"]
 
@@ -116,23 +122,41 @@ def test_a_number_far_off_is_named_with_its_place_and_the_likely_slip(
 
 def test_the_price_of_a_node_is_no_price_of_an_accelerator(write: WriteScenario, tiny: str) -> None:
     """180,000 lies within the range of all parts: of an MI325X, listed at 18,000, it is a server's."""
-    (problem,) = implausible(load_scenario(write(tiny), ["clusters.mi325x.accelerator_price_usd=180000"]))
+    (problem,) = implausible(
+        load_scenario(write(tiny), ["clusters.mi325x.accelerator_price_usd=180000"])
+    )
     assert "180,000 for one MI325X is hardly meant: the catalogue has 18,000" in str(problem)
     assert "22,500? 180,000 looks like the price of a node" in str(problem)
-    (cheap,) = implausible(load_scenario(write(tiny), ["clusters.mi325x.accelerator_price_usd=4000"]))
+    (cheap,) = implausible(
+        load_scenario(write(tiny), ["clusters.mi325x.accelerator_price_usd=4000"])
+    )
     assert "looks like" not in str(cheap)
-    assert implausible(load_scenario(write(tiny), ["clusters.mi325x.accelerator_price_usd=71000"])) == []
+    assert (
+        implausible(load_scenario(write(tiny), ["clusters.mi325x.accelerator_price_usd=71000"]))
+        == []
+    )
 
 
-@pytest.mark.parametrize(("cost", "told"), [(300_000, "6,000,000? 300,000 looks like the cost of one node"), (6e6, "")])
-def test_what_machines_owned_cost_is_of_all_of_them(write: WriteScenario, tiny: str, cost: float, told: str) -> None:
-    owned = [f"clusters.h200.owned={{bought: 2024-12-01, cost_usd: {cost}}}", "clusters.h200.nodes=20"]
+@pytest.mark.parametrize(
+    ("cost", "told"), [(300_000, "6,000,000? 300,000 looks like the cost of one node"), (6e6, "")]
+)
+def test_what_machines_owned_cost_is_of_all_of_them(
+    write: WriteScenario, tiny: str, cost: float, told: str
+) -> None:
+    owned = [
+        f"clusters.h200.owned={{bought: 2024-12-01, cost_usd: {cost}}}",
+        "clusters.h200.nodes=20",
+    ]
     problems = implausible(load_scenario(write(tiny), [*owned, "clusters.h200.online=null"]))
     assert [told in str(problem) for problem in problems] == [True] * bool(told)
 
 
 def test_zero_switches_off_and_is_no_slip(write: WriteScenario, tiny: str) -> None:
-    zeros = ["finance.operations_fraction_per_year=0", "reliability.failure_multiplier=0", "site.outages_per_year=0"]
+    zeros = [
+        "finance.operations_fraction_per_year=0",
+        "reliability.failure_multiplier=0",
+        "site.outages_per_year=0",
+    ]
     assert implausible(load_scenario(write(tiny), [*zeros, "site.electricity_usd_per_kwh=0"])) == []
 
 
@@ -157,7 +181,9 @@ CALENDAR = [
 
 
 @pytest.mark.parametrize(("change", "told"), CALENDAR)
-def test_what_has_no_effect_is_said(write: WriteScenario, tiny: str, change: str, told: str) -> None:
+def test_what_has_no_effect_is_said(
+    write: WriteScenario, tiny: str, change: str, told: str
+) -> None:
     scenario = load_scenario(write(tiny), [change, "workloads.chat.lengths.input.mean=20000"])
     assert any(told in warning for warning in hardly_meant(scenario, build_plan(scenario)))
 
@@ -178,7 +204,9 @@ def test_no_nodes_anywhere_unless_a_review_buys_them(write: WriteScenario, tiny:
     scenario = load_scenario(write(tiny), none)
     assert any("no cluster has a node" in warning for warning in build_plan(scenario).warnings)
     open_to = load_scenario(write(tiny), [*none, "sizing.clusters.h200.max_nodes=9"])
-    assert any("until planner size has chosen" in warning for warning in build_plan(open_to).warnings)
+    assert any(
+        "until planner size has chosen" in warning for warning in build_plan(open_to).warnings
+    )
     rule = "expansion.rules=[{when: shed_above, threshold_fraction: 0.01, cluster: h200, nodes: 2}]"
     assert build_plan(load_scenario(write(tiny), [*none, rule])).warnings == ()
 
@@ -186,8 +214,14 @@ def test_no_nodes_anywhere_unless_a_review_buys_them(write: WriteScenario, tiny:
 @pytest.mark.parametrize(
     ("rows", "told"),
     [
-        (["2026-01-01,1", "2026-02-01,2"], "ends before the horizon: traffic stays level for 334 days"),
-        (["2026-06-01,1", "2026-12-31,2"], "begins after the start: traffic stays level for 151 days"),
+        (
+            ["2026-01-01,1", "2026-02-01,2"],
+            "ends before the horizon: traffic stays level for 334 days",
+        ),
+        (
+            ["2026-06-01,1", "2026-12-31,2"],
+            "begins after the start: traffic stays level for 151 days",
+        ),
         (["2026-01-01,1", "2026-12-01,2"], ""),
     ],
 )
@@ -196,23 +230,37 @@ def test_a_growth_table_that_leaves_months_level(
 ) -> None:
     (tmp_path / "growth.csv").write_text("\n".join(["date,multiplier", *rows]))
     growth = tiny.replace(
-        "    requests_per_s: 5\n", "    requests_per_s: 5\n    growth: {kind: csv, file: growth.csv}\n"
+        "    requests_per_s: 5\n",
+        "    requests_per_s: 5\n    growth: {kind: csv, file: growth.csv}\n",
     )
     warnings = build_plan(load_scenario(write(growth), ["horizon_months=12"])).warnings
     assert [told in warning for warning in warnings] == ([True] if told else [])
     assert all("tiny.yaml:8: workloads.chat.growth.file" in warning for warning in warnings)
 
 
-def test_a_run_that_sheds_nearly_all_says_so_first(planner: Planner, write: WriteScenario, tiny: str) -> None:
+def test_a_run_that_sheds_nearly_all_says_so_first(
+    planner: Planner, write: WriteScenario, tiny: str
+) -> None:
     write(tiny)
-    outcome = done(planner("run", "tiny.yaml", "--replications", "1", "--set", "workloads.chat.requests_per_s=90000"))
+    outcome = done(
+        planner(
+            "run",
+            "tiny.yaml",
+            "--replications",
+            "1",
+            "--set",
+            "workloads.chat.requests_per_s=90000",
+        )
+    )
     assert outcome.out.splitlines()[1].startswith("tiny sheds 9")
-    assert next(line for line in outcome.err.splitlines() if "warning" in line).endswith("too small for this traffic")
+    assert next(line for line in outcome.err.splitlines() if "warning" in line).endswith(
+        "too small for this traffic"
+    )
     page = Path("outputs/tiny/report.html").read_text()
     assert page.index("This plan sheds 9") < page.index("This plan serves")
-    planner("run", "tiny.yaml", "--strict", "--out", "x", "--set", "workloads.chat.requests_per_s=90000").refused(
-        "shed"
-    )
+    planner(
+        "run", "tiny.yaml", "--strict", "--out", "x", "--set", "workloads.chat.requests_per_s=90000"
+    ).refused("shed")
     assert not Path("x").exists()
 
 
@@ -225,7 +273,9 @@ uncertain:
 """
 
 
-def test_strict_refuses_in_every_command_and_writes_nothing(planner: Planner, write: WriteScenario, tiny: str) -> None:
+def test_strict_refuses_in_every_command_and_writes_nothing(
+    planner: Planner, write: WriteScenario, tiny: str
+) -> None:
     write(tiny)
     write(tiny.replace("name: tiny", "name: other"), "other.yaml")
     write(STUDY, "study.yaml")
@@ -238,7 +288,11 @@ def test_strict_refuses_in_every_command_and_writes_nothing(planner: Planner, wr
         ("montecarlo", "study.yaml", "-n", "4", "--workers", "1"),
         ("sensitivity", "study.yaml", "--workers", "1"),
     ):
-        slip = () if any("0.1,8" in word for word in command) else ("--set", "finance.discount_rate_per_year=8")
+        slip = (
+            ()
+            if any("0.1,8" in word for word in command)
+            else ("--set", "finance.discount_rate_per_year=8")
+        )
         planner(*command, "--strict", *slip).refused("finance.discount_rate_per_year: 8", "0.08?")
         assert not Path("outputs").exists()
 
@@ -247,7 +301,8 @@ def test_a_sweep_counts_its_warnings_and_a_resumed_one_keeps_them(
     write: WriteScenario, tiny: str, tmp_path: Path
 ) -> None:
     out = tmp_path / "x"
-    scenario, vary = write(tiny), {"finance.discount_rate_per_year": [0.1, 8, 9]}
+    scenario = write(tiny)
+    vary = {"finance.discount_rate_per_year": [0.1, 8, 9]}
 
     def stop(text: str) -> None:
         if text == "point 3 of 3":
@@ -257,7 +312,9 @@ def test_a_sweep_counts_its_warnings_and_a_resumed_one_keeps_them(
         sweep(scenario, vary, out, progress=stop)
     answer = sweep(scenario, vary, out, resume=True)
     assert [len(point.warnings) for point in answer.result.points] == [0, 1, 1]
-    assert [warning.rpartition(" (")[2] for warning in answer.warnings] == ["1 of 3 combinations)"] * 2
+    assert [warning.rpartition(" (")[2] for warning in answer.warnings] == [
+        "1 of 3 combinations)"
+    ] * 2
     assert json.loads((out / "manifest.json").read_text())["warnings"] == answer.warnings
 
 
@@ -265,11 +322,18 @@ def test_a_study_warns_of_what_is_stated_and_of_what_is_drawn(
     planner: Planner, write: WriteScenario, tiny: str
 ) -> None:
     write(tiny)
-    write(STUDY + "  finance.discount_rate_per_year: {kind: uniform, low: 5, high: 9}\n", "study.yaml")
+    write(
+        STUDY + "  finance.discount_rate_per_year: {kind: uniform, low: 5, high: 9}\n", "study.yaml"
+    )
     slip = ("--set", "site.electricity_usd_per_kwh=8")
-    outcome = done(planner("montecarlo", "study.yaml", "-n", "4", "--workers", "1", "--no-charts", *slip))
+    outcome = done(
+        planner("montecarlo", "study.yaml", "-n", "4", "--workers", "1", "--no-charts", *slip)
+    )
     page = Path("outputs/tiny-study/report.html").read_text()
-    for told in ("site.electricity_usd_per_kwh: 8 is hardly meant", "study.yaml:6: uncertain.finance.discount_rate"):
+    for told in (
+        "site.electricity_usd_per_kwh: 8 is hardly meant",
+        "study.yaml:6: uncertain.finance.discount_rate",
+    ):
         assert told in outcome.err
         assert told in page
     assert "uncertain.site.pue_ratio" not in outcome.err

@@ -30,7 +30,9 @@ def as_json(content: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def valid() -> Valid:
-    validator = jsonschema.Draft202012Validator(schema_of("scenario"), format_checker=jsonschema.FormatChecker())
+    validator = jsonschema.Draft202012Validator(
+        schema_of("scenario"), format_checker=jsonschema.FormatChecker()
+    )
     return lambda content: bool(validator.is_valid(as_json(content)))
 
 
@@ -61,7 +63,9 @@ def test_the_starter_is_valid(valid: Valid) -> None:
         ("horizon_months: 3", "horizon_months: 3.5"),
     ],
 )
-def test_an_editor_sees_the_mistakes_that_the_planner_sees(valid: Valid, tiny: str, change: tuple[str, str]) -> None:
+def test_an_editor_sees_the_mistakes_that_the_planner_sees(
+    valid: Valid, tiny: str, change: tuple[str, str]
+) -> None:
     assert valid(parse_document(tiny, "f").content)
     assert not valid(parse_document(tiny.replace(*change), "f").content)
 
@@ -71,7 +75,10 @@ def test_an_editor_sees_the_mistakes_that_the_planner_sees(valid: Valid, tiny: s
     [
         ("extends: base.yaml", True),
         ("extends: base.yaml\nclusters: {h200: null, b200: {nodes: 5}}", True),
-        ("extends: base.yaml\nworkloads: {chat: {growth: {per_year: 0.5}, slo: {ttft_s: 1}}}", True),
+        (
+            "extends: base.yaml\nworkloads: {chat: {growth: {per_year: 0.5}, slo: {ttft_s: 1}}}",
+            True,
+        ),
         ("extends: base.yaml\nsite: null", True),
         ("extends: base.yaml\nsite: {tarif: us-ohio}", False),
         ("extends: base.yaml\nclusters: {b200: {nodes: five}}", False),
@@ -99,7 +106,9 @@ def test_every_reference_leads_somewhere(kind: str) -> None:
 
 
 def test_the_shipped_study_is_valid_and_a_spoiled_one_is_not(root: Path) -> None:
-    validator = jsonschema.Draft202012Validator(schema_of("study"), format_checker=jsonschema.FormatChecker())
+    validator = jsonschema.Draft202012Validator(
+        schema_of("study"), format_checker=jsonschema.FormatChecker()
+    )
     study = as_json(read_document(root / "scenarios" / "mixed-fleet-study.yaml").content)
     assert validator.is_valid(study)
     assert not validator.is_valid({**study, "objective": "profit"})

@@ -19,7 +19,9 @@ Write = Callable[..., Path]
 def drawn(path: Path, *overrides: str) -> dict[str, str]:
     """Return the prior of each field that a scenario's study draws."""
     study, _ = load_study(path, overrides)
-    return {key: written.prior for key, written in study.uncertain.items() if hasattr(written, "prior")}
+    return {
+        key: written.prior for key, written in study.uncertain.items() if hasattr(written, "prior")
+    }
 
 
 @pytest.fixture
@@ -31,7 +33,9 @@ def tiny_file(tmp_path: Path, tiny: str) -> Path:
 
 def test_what_is_left_open_is_drawn_and_what_is_stated_is_known(tiny_file: Path) -> None:
     assert drawn(tiny_file)["clusters.h200.accelerator_price_usd"] == "gpu_module_price_h200"
-    assert "clusters.h200.accelerator_price_usd" not in drawn(tiny_file, "clusters.h200.accelerator_price_usd=30000")
+    assert "clusters.h200.accelerator_price_usd" not in drawn(
+        tiny_file, "clusters.h200.accelerator_price_usd=30000"
+    )
 
 
 def test_a_tariff_takes_the_place_of_a_price(tiny_file: Path) -> None:
@@ -49,7 +53,9 @@ def test_what_is_not_used_is_not_drawn(tiny_file: Path) -> None:
 def test_a_factor_moves_what_is_stated(tiny_file: Path) -> None:
     prepared = prepare(tiny_file)
     base = prepared.scenarios[0]
-    level = next(found for found in prepared.inputs.entries if found.name.endswith("requests_per_s"))
+    level = next(
+        found for found in prepared.inputs.entries if found.name.endswith("requests_per_s")
+    )
     assert level.times_stated
     assert len(level.targets[0]) == len(base.scenario.workloads)  # one draw for all
 
@@ -57,8 +63,12 @@ def test_a_factor_moves_what_is_stated(tiny_file: Path) -> None:
 def test_a_factor_on_growth_moves_every_year_of_growth_by_year(tiny_file: Path) -> None:
     by_year = "workloads.chat.growth={kind: by-year, per_year: {2026: 0.6, 2027: 0.4}}"
     prepared = prepare(tiny_file, overrides=(by_year,))
-    growth = next(entry for entry in prepared.inputs.entries if entry.name == "workloads.chat.growth.per_year")
-    assert growth.targets[0] == tuple(("workloads", "chat", "growth", "per_year", year) for year in ("2026", "2027"))
+    growth = next(
+        entry for entry in prepared.inputs.entries if entry.name == "workloads.chat.growth.per_year"
+    )
+    assert growth.targets[0] == tuple(
+        ("workloads", "chat", "growth", "per_year", year) for year in ("2026", "2027")
+    )
 
 
 def test_names_in_braces_reach_each_of_them(tiny_file: Path) -> None:
@@ -79,16 +89,22 @@ def test_the_practice_of_upgrades_is_varied_where_it_is_not_stated(tiny_file: Pa
         "software.rollback_impossible_fraction.nvidia": "rollback_impossible_nvidia",
     }
     assert levers.items() <= drawn(tiny_file).items()
-    pinned = drawn(tiny_file, "software.upgrade_policy=pinned", "software.canary_fraction=0.2", "clusters.mi325x=null")
-    assert levers.keys() & pinned.keys() == {"software.bake_h", "software.rollback_impossible_fraction.nvidia"}
+    pinned = drawn(
+        tiny_file,
+        "software.upgrade_policy=pinned",
+        "software.canary_fraction=0.2",
+        "clusters.mi325x=null",
+    )
+    assert levers.keys() & pinned.keys() == {
+        "software.bake_h",
+        "software.rollback_impossible_fraction.nvidia",
+    }
 
 
 def test_what_cannot_be_rolled_back_is_drawn_as_the_vendors_state_it() -> None:
     catalog = load_catalog()
     for vendor in ("amd", "nvidia"):
-        stated, prior = (
-            catalog.vendor(vendor).rollback_impossible_fraction,
-            catalog.prior(f"rollback_impossible_{vendor}"),
-        )
+        stated = catalog.vendor(vendor).rollback_impossible_fraction
+        prior = catalog.prior(f"rollback_impossible_{vendor}")
         assert stated is not None
         assert (stated.low, stated.base, stated.high) == (prior.low, prior.base, prior.high)

@@ -28,7 +28,8 @@ NODES = {"B200": (26, 90), "MI325X": (95, 265), "H200": (85, 245)}
 """Nodes of each accelerator in 2026 and 2027 that the tutorial's plans have; both are scaled together."""
 REPLICATIONS = 24
 PAGE = ROOT / "docs" / "explanation" / "what-moves-the-answer.md"
-BEGIN, END = "<!-- single plans -->", "<!-- end of single plans -->"
+BEGIN = "<!-- single plans -->"
+END = "<!-- end of single plans -->"
 
 
 class Single(NamedTuple):
@@ -52,14 +53,16 @@ def single(part: str, settings: list[str], precision: float = 0.02) -> Single:
     scenario = load_scenario(ROOT / "scenarios" / "which-mix.yaml", settings)
     study = ROOT / "scenarios" / "mixed-fleet-study.yaml"
     trial = trial_of(scenario, [part], study, "net-present-cost", None)
-    evaluator, target = Evaluator(trial), scenario.slo_target
+    evaluator = Evaluator(trial)
+    target = scenario.slo_target
     kept = [0] * len(trial.choices.retirements)
     may_miss = int(REPLICATIONS * (1.0 - target.confidence) + 1e-9)
 
     def cost_usd(scale: float) -> float | None:
         """Return the mean net present cost of a plan, or None where it misses the target too often."""
         counts = (*(max(round(nodes * scale), 1) for nodes in NODES[part]), *kept)
-        missed, costs = 0, []
+        missed = 0
+        costs = []
         for replication in range(REPLICATIONS):
             outcome = evaluator.outcome(counts, replication)
             missed += outcome.worst < target.attainment
@@ -68,15 +71,18 @@ def single(part: str, settings: list[str], precision: float = 0.02) -> Single:
                 return None
         return sum(costs) / len(costs)
 
-    low, high = 0.4, 1.0
+    low = 0.4
+    high = 1.0
     while (cost := cost_usd(high)) is None:
-        low, high = high, 1.4 * high
+        low = high
+        high = 1.4 * high
     while high / low > 1.0 + precision:
         middle = (low * high) ** 0.5
         if (tried := cost_usd(middle)) is None:
             low = middle
         else:
-            high, cost = middle, tried
+            high = middle
+            cost = tried
     return Single(sum(max(round(nodes * high), 1) for nodes in NODES[part]), cost)
 
 
@@ -91,8 +97,13 @@ def main() -> int:
         "|---|---|" + "---|" * len(NODES),
     ]
     for step, _ in steps():
-        cells = [f"{plans[step, part].nodes}, ${plans[step, part].net_present_cost_usd / 1e6:.0f} M" for part in NODES]
-        lines.append(f"| {step} | {f'`{SETTINGS[step]}`' if step in SETTINGS else ''} | {' | '.join(cells)} |")
+        cells = [
+            f"{plans[step, part].nodes}, ${plans[step, part].net_present_cost_usd / 1e6:.0f} M"
+            for part in NODES
+        ]
+        lines.append(
+            f"| {step} | {f'`{SETTINGS[step]}`' if step in SETTINGS else ''} | {' | '.join(cells)} |"
+        )
     text = PAGE.read_text(encoding="utf-8")
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)

@@ -29,13 +29,20 @@ def written(content: dict[str, Any], folder: Path) -> Path:
 
 @pytest.mark.prove
 @pytest.mark.parametrize("growth", [0.9, 1.5])
-def test_a_reactive_policy_is_within_one_per_cent_of_exhaustive_search(growth: float, tmp_path: Path) -> None:
+def test_a_reactive_policy_is_within_one_per_cent_of_exhaustive_search(
+    growth: float, tmp_path: Path
+) -> None:
     content = ordered(growth, orders="reactive")
     with problem(content, study=written(content, tmp_path), replications=16) as search:
         every = [True] * len(search.choices.purchases)
         found = search.solve(every, search.solve(every), reacts=True)
         assert found is not None
-        tried = [(now, later, 0, 0, load) for now in (1, 2, 3) for later in (0, 1) for load in (0, *range(50, 101, 5))]
+        tried = [
+            (now, later, 0, 0, load)
+            for now in (1, 2, 3)
+            for later in (0, 1)
+            for load in (0, *range(50, 101, 5))
+        ]
         best = min(plan.cost for counts in tried if keeps(search, plan := whole(search, counts)))
         assert whole(search, found).cost <= 1.01 * best
 
@@ -67,10 +74,14 @@ def test_what_one_part_is_not_allotted_another_is_ordered_for(tmp_path: Path) ->
         for replication in range(8):
             run = search.archive.workers.subject.simulate(both, replication)
             for purchase in run.run.log.purchases:
-                by_run[replication, int("mi325x" in run.plan.clusters[purchase.cluster].name)] += purchase.nodes
+                by_run[replication, int("mi325x" in run.plan.clusters[purchase.cluster].name)] += (
+                    purchase.nodes
+                )
         predicted = search.surrogate.nodes(both)
         is_amd = np.array(["mi325x" in purchase.cluster for purchase in choices.purchases])
-        by_part = np.stack([predicted[:, ~is_amd].sum(axis=1), predicted[:, is_amd].sum(axis=1)], axis=1)
+        by_part = np.stack(
+            [predicted[:, ~is_amd].sum(axis=1), predicted[:, is_amd].sum(axis=1)], axis=1
+        )
         assert np.abs(by_part - by_run).max() <= 1.0
         assert (by_run.min(axis=0) > 0).all()
         search._reacts = True
@@ -83,8 +94,11 @@ def test_a_policy_that_orders_on_a_signal_costs_less_and_is_a_scenario_with_its_
     tmp_path: Path,
 ) -> None:
     """Growth between none and fourfold a year: what is seen by spring tells how much autumn needs."""
-    study, out = written(ordered(orders="reactive"), tmp_path), tmp_path / "out"
-    answer = planner.size(tmp_path / "toy.yaml", out, study=study, replications=6, confirmations=4, workers=1)
+    study = written(ordered(orders="reactive"), tmp_path)
+    out = tmp_path / "out"
+    answer = planner.size(
+        tmp_path / "toy.yaml", out, study=study, replications=6, confirmations=4, workers=1
+    )
     policy = load_scenario(out / "policy.yaml")
     (rule,) = policy.expansion.rules
     load = answer.result.plan.counts[answer.result.choices.loads]
@@ -93,11 +107,17 @@ def test_a_policy_that_orders_on_a_signal_costs_less_and_is_a_scenario_with_its_
     assert answer.result.as_stated().cost_cents().sum() == simulate(policy).cost_cents().sum()
     triggers = answer.result.explanation.triggers
     assert [trigger.date for trigger in triggers] == [*rule.windows]
-    assert all(low <= middle <= high for low, middle, high in (trigger.ordered for trigger in triggers))
+    assert all(
+        low <= middle <= high for low, middle, high in (trigger.ordered for trigger in triggers)
+    )
     said = " ".join(answer.summary()["sentences"])
     assert "forecast of peak load passes" in said
-    assert [way.name for way in answer.result.ways] == ["fixed on the first day", "ordered on a signal"]
-    fixed, saved = answer.result.ways[0].outcome, answer.result.ways[0].saved
+    assert [way.name for way in answer.result.ways] == [
+        "fixed on the first day",
+        "ordered on a signal",
+    ]
+    fixed = answer.result.ways[0].outcome
+    saved = answer.result.ways[0].saved
     assert fixed is not None
     assert saved is not None
     assert saved.value > 0.03 * fixed.costs.mean()
@@ -109,7 +129,12 @@ def test_rent_is_a_choice_and_none_of_it_is_one_too(tmp_path: Path) -> None:
     counts = {}
     for usd in (0.05, 500.0):
         content = ordered(max_rented_accelerators=64)
-        rent = {"usd_per_accelerator_h": usd, "available_fraction": 1.0, "startup_h": 0, "hold_h": 1}
+        rent = {
+            "usd_per_accelerator_h": usd,
+            "available_fraction": 1.0,
+            "startup_h": 0,
+            "hold_h": 1,
+        }
         content["finance"] = {"burst_rental": rent}
         with problem(content, study=written(content, tmp_path), replications=2) as search:
             every = [True] * len(search.choices.purchases)
@@ -119,7 +144,10 @@ def test_rent_is_a_choice_and_none_of_it_is_one_too(tmp_path: Path) -> None:
             assert found is not None
             counts[usd] = found
             assert whole(search, found).cost <= 1.001 * whole(search, fixed).cost
-            assert search.choices.content(found)["finance"]["burst_rental"] is None or found[search.choices.rent][0]
+            assert (
+                search.choices.content(found)["finance"]["burst_rental"] is None
+                or found[search.choices.rent][0]
+            )
     assert counts[500.0][-1] == 0
 
 
@@ -141,7 +169,10 @@ def test_what_a_miss_costs_is_traded_for_nodes(usd: float) -> None:
     """Every policy of one part on two dates, simulated: the search's own costs no more than the best by a hundredth."""
     content = toy(most=6, horizon_months=3)
     content["clusters"] = {"h200": content["clusters"]["h200"]}
-    content["sizing"] = {"clusters": {"h200": content["sizing"]["clusters"]["h200"]}, "miss_cost_usd": usd}
+    content["sizing"] = {
+        "clusters": {"h200": content["sizing"]["clusters"]["h200"]},
+        "miss_cost_usd": usd,
+    }
     with problem(content, replications=2) as search:
         fixed = search.solve(search.every)
         assert fixed is not None
@@ -167,7 +198,12 @@ def test_dearer_misses_buy_more(tmp_path: Path) -> None:
         content["sizing"]["miss_cost_usd"] = usd
         written(content, tmp_path)
         answer = planner.size(
-            tmp_path / "toy.yaml", tmp_path / f"out-{usd}", replications=2, confirmations=2, workers=1, rivals=False
+            tmp_path / "toy.yaml",
+            tmp_path / f"out-{usd}",
+            replications=2,
+            confirmations=2,
+            workers=1,
+            rivals=False,
         )
         nodes.append(sum(answer.result.plan.counts))
         assert "no probability is held" in " ".join(answer.summary()["sentences"])
@@ -184,11 +220,15 @@ def test_every_way_is_run_in_every_future(tmp_path: Path) -> None:
         "busier": {"set": {"workloads.chat.requests_per_s": "×2"}, "weight": 1.0},
     }
     written(content, tmp_path)
-    answer = planner.size(tmp_path / "toy.yaml", tmp_path / "out", replications=2, confirmations=2, workers=1)
+    answer = planner.size(
+        tmp_path / "toy.yaml", tmp_path / "out", replications=2, confirmations=2, workers=1
+    )
     grid = {(row.way, row.future): row.outcome for row in answer.result.futures}
     (way,) = answer.result.ways
     assert way.outcome is not None
-    assert (grid[way.name, "same"].costs == way.outcome.costs[: grid[way.name, "same"].costs.size]).all()
+    assert (
+        grid[way.name, "same"].costs == way.outcome.costs[: grid[way.name, "same"].costs.size]
+    ).all()
     assert grid[way.name, "busier"].worst.max() < way.outcome.worst.min()
     lines = (tmp_path / "out" / "futures.csv").read_text().splitlines()
     assert len(lines) == 1 + 3  # as stated, and two futures
@@ -199,14 +239,20 @@ def test_every_way_is_run_in_every_future(tmp_path: Path) -> None:
 def test_what_an_api_charges_is_traded_for_nodes(usd: float) -> None:
     """An API takes the overflow at a price: the search costs no more than the best of all policies."""
     content = toy(most=6, horizon_months=3)
-    prices = {"llama-3.1-70b": {"input_usd_per_million_tokens": usd, "output_usd_per_million_tokens": usd}}
+    prices = {
+        "llama-3.1-70b": {"input_usd_per_million_tokens": usd, "output_usd_per_million_tokens": usd}
+    }
     api = {"contract": {"kind": "api", "token_prices": prices}}
     content["clusters"] = {"h200": content["clusters"]["h200"], "api": api}
     content["sizing"] = {"clusters": {"h200": content["sizing"]["clusters"]["h200"]}}
     with problem(content, replications=2) as search:
         made = search.solve(search.every)
         assert made is not None
-        tried = [plan for counts in every_policy(search, 6) if keeps(search, plan := whole(search, counts))]
+        tried = [
+            plan
+            for counts in every_policy(search, 6)
+            if keeps(search, plan := whole(search, counts))
+        ]
         least = min(tried, key=lambda plan: plan.cost)
         assert whole(search, made).cost <= 1.01 * least.cost
         nodes = sum(least.counts)

@@ -32,14 +32,17 @@ OLD = {**LAYOUT, "accelerator": "H200", "nodes": 2, "owned": {"bought": "2025-01
 @pytest.fixture(scope="module")
 def sized(tmp_path_factory: pytest.TempPathFactory) -> Answer[Sized]:
     """The toy sized at one go by one worker, whose folder no test touches."""
-    return planner.size(toy(("2026-01-01",)), tmp_path_factory.mktemp("sized") / "out", workers=1, **OPTIONS)
+    return planner.size(
+        toy(("2026-01-01",)), tmp_path_factory.mktemp("sized") / "out", workers=1, **OPTIONS
+    )
 
 
 def check_against_exhaustive(content: dict[str, Any], most: int) -> None:
     with problem(content) as search:
         found = search.solve([True] * len(search.choices.purchases))
         assert found is not None
-        answer, best = whole(search, found), exhaustive(search, most)
+        answer = whole(search, found)
+        best = exhaustive(search, most)
         assert keeps(search, answer)
         assert search.choices.within_limits(found)
         assert answer.cost <= 1.01 * best.cost, (answer.counts, best.counts)
@@ -87,7 +90,10 @@ def _capacity_per_s(content: dict[str, Any]) -> float:
 
 
 def test_a_looser_slo_target_or_a_further_part_never_costs_more() -> None:
-    strict, loose = (solved(toy(("2026-01-01",), 4), [f"slo_target.attainment={share}"]) for share in (0.995, 0.9))
+    strict, loose = (
+        solved(toy(("2026-01-01",), 4), [f"slo_target.attainment={share}"])
+        for share in (0.995, 0.9)
+    )
     alone = solved(toy(("2026-01-01",), 6), parts=["H200"])
     both = solved(toy(("2026-01-01",), 6))
     assert loose.cost <= strict.cost
@@ -99,7 +105,11 @@ def test_neither_names_nor_order_matter() -> None:
     names = {"h200": "zebra", "mi325x": "ant"}
     other = content | {
         "clusters": {names[name]: content["clusters"][name] for name in ("mi325x", "h200")},
-        "sizing": {"clusters": {names[name]: content["sizing"]["clusters"][name] for name in ("mi325x", "h200")}},
+        "sizing": {
+            "clusters": {
+                names[name]: content["sizing"]["clusters"][name] for name in ("mi325x", "h200")
+            }
+        },
     }
     found = solved(content).counts
     assert found == solved(other).counts
@@ -112,7 +122,10 @@ def test_neither_names_nor_order_matter() -> None:
         ("sizing.budget_usd=100000", "a budget of about"),
         ("sizing.it_power_cap_kw=11", "kW of power in place of 11"),
         ("sizing.clusters={h200: {max_nodes: 1}, mi325x: {max_nodes: 1}}", "max_nodes about"),
-        ("sizing.clusters={h200: {dates: [2026-02-01]}, mi325x: {dates: [2026-02-01]}}", "least in 2026-01"),
+        (
+            "sizing.clusters={h200: {dates: [2026-02-01]}, mi325x: {dates: [2026-02-01]}}",
+            "least in 2026-01",
+        ),
     ],
 )
 def test_what_cannot_be_met_says_what_to_relax(override: str, said: str) -> None:
@@ -128,7 +141,9 @@ def test_the_budget_that_is_named_is_enough(tmp_path: Path) -> None:
     content["sizing"]["budget_usd"] = least * 1.001
     assert solved(content).capital_usd <= least * 1.001
     with pytest.raises(CapacityError, match="budget of about"):
-        planner.size(content, tmp_path / "out", budget=1e5, replications=2, confirmations=2, workers=1)
+        planner.size(
+            content, tmp_path / "out", budget=1e5, replications=2, confirmations=2, workers=1
+        )
     assert not (tmp_path / "out").exists()
 
 
@@ -167,12 +182,15 @@ def test_what_cannot_be_chosen_is_refused_in_one_message(change: dict[str, Any],
 
 
 def test_a_policy_runs_as_it_is_and_gives_the_same_figures(sized: Answer[Sized]) -> None:
-    content, answer = toy(("2026-01-01",)), sized
+    content = toy(("2026-01-01",))
+    answer = sized
     result = simulate(load_scenario(answer.folder / "policy.yaml"), seed=1, replication=0)
     with problem(content) as search:
         own = search.outcomes(answer.result.plan.counts, [0])[0]
     assert present_cost_usd(result).sum() == pytest.approx(own.net_present_cost_usd, rel=1e-12)
-    assert result.slo_result().shortfall_fraction == pytest.approx(max(0.0, 0.99 - own.worst), abs=1e-12)
+    assert result.slo_result().shortfall_fraction == pytest.approx(
+        max(0.0, 0.99 - own.worst), abs=1e-12
+    )
     summary = answer.summary()
     assert summary["schema_version"] == SCHEMA_VERSION
     assert summary["objective_low_usd"] <= summary["objective_usd"] <= summary["objective_high_usd"]
@@ -192,7 +210,12 @@ def test_a_policy_runs_as_it_is_and_gives_the_same_figures(sized: Answer[Sized])
 
 def test_a_cluster_that_is_not_needed_is_retired() -> None:
     content = toy(("2026-01-01",))
-    content["clusters"]["old"] = {**LAYOUT, "accelerator": "H200", "nodes": 12, "contract": {"kind": "on-demand"}}
+    content["clusters"]["old"] = {
+        **LAYOUT,
+        "accelerator": "H200",
+        "nodes": 12,
+        "contract": {"kind": "on-demand"},
+    }
     content["clusters"]["spare"] = {**LAYOUT, "accelerator": "H200", "nodes": 6}
     content["sizing"]["retire"] = {"spare": ["2026-01-15"]}
     with problem(content) as search:
@@ -210,7 +233,9 @@ def test_where_nothing_is_bought_it_says_so(tmp_path: Path) -> None:
     assert answer.summary()["sentences"][0].startswith("Buy nothing, what is there is enough")
 
 
-def test_a_study_reaches_every_purchase_and_the_vendors_whatever_its_scenarios_are_called(tmp_path: Path) -> None:
+def test_a_study_reaches_every_purchase_and_the_vendors_whatever_its_scenarios_are_called(
+    tmp_path: Path,
+) -> None:
     content = toy(("2026-01-01", "2026-02-01"))
     (tmp_path / "toy.yaml").write_text(yaml.safe_dump(content).replace("'", ""))
     reached = {
@@ -220,12 +245,18 @@ def test_a_study_reaches_every_purchase_and_the_vendors_whatever_its_scenarios_a
     study = {
         "name": "prices",
         "scenarios": {"toy": {"extends": "toy.yaml"}},
-        "uncertain": {name: {"kind": "uniform", "low": low, "high": high} for name, (low, high) in reached.items()},
+        "uncertain": {
+            name: {"kind": "uniform", "low": low, "high": high}
+            for name, (low, high) in reached.items()
+        },
     }
     (tmp_path / "study.yaml").write_text(yaml.safe_dump(study))
     trial = trial_of(load_scenario(content), (), tmp_path / "study.yaml", "net-present-cost", None)
     assert [[path[1:] for path in found.targets[0]] for found in trial.inputs.entries[:2]] == [
-        [("mi325x-2026-01-01", "accelerator_price_usd"), ("mi325x-2026-02-01", "accelerator_price_usd")],
+        [
+            ("mi325x-2026-01-01", "accelerator_price_usd"),
+            ("mi325x-2026-02-01", "accelerator_price_usd"),
+        ],
         [("vendor_failure_multiplier", "amd")],
     ]
     outcome = Workers(trial, 1).subject.outcome((0, 0, 3, 0), 0)
@@ -236,7 +267,8 @@ def test_a_sizing_that_was_stopped_goes_on_where_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sized: Answer[Sized]
 ) -> None:
     """Killed in its confirmation, it leaves its runs; resumed, it runs only the others, to the same bytes."""
-    content, options = toy(("2026-01-01",)), {**OPTIONS, "workers": 1}
+    content = toy(("2026-01-01",))
+    options = {**OPTIONS, "workers": 1}
     runs: list[int] = []
     outcome = Evaluator.outcome
 
@@ -252,14 +284,17 @@ def test_a_sizing_that_was_stopped_goes_on_where_it_was(
         planner.size(content, tmp_path / "stopped", **options)
     with pytest.raises(ScenarioError, match="holds an unfinished sizing"):
         planner.size(content, tmp_path / "stopped", **options)
-    before, flags = len(runs), set[str]()
+    before = len(runs)
+    flags = set[str]()
     planner.size(content, tmp_path / "stopped", resume=True, **options)
     assert not {0, 1} & set(runs[before : before + 2])  # what was searched is not run again
     for name in ("policy.yaml", "policies.csv", "summary.json"):
         assert (tmp_path / "stopped" / name).read_bytes() == (sized.folder / name).read_bytes()
 
 
-def test_the_answer_can_be_read_before_the_search_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_answer_can_be_read_before_the_search_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Stopped while rivals are worked out, a confirmed policy is written, and says that the search was not finished."""
     seen: list[str] = []
 
@@ -268,13 +303,20 @@ def test_the_answer_can_be_read_before_the_search_ends(tmp_path: Path, monkeypat
         raise KeyboardInterrupt
 
     monkeypatch.setattr(sizing, "explain", stopped)
-    answer = planner.size(toy(("2026-01-01",)), tmp_path / "out", replications=2, confirmations=2, workers=1)
+    answer = planner.size(
+        toy(("2026-01-01",)), tmp_path / "out", replications=2, confirmations=2, workers=1
+    )
     assert len(seen) == 1
     assert "toy-sized" in seen[0]
     assert answer.summary()["stopped"] == "it was interrupted"
     assert "The search was not finished: it was interrupted." in answer.summary()["sentences"]
     late = planner.size(
-        toy(("2026-01-01",)), tmp_path / "late", replications=2, confirmations=2, minutes=1e-9, workers=1
+        toy(("2026-01-01",)),
+        tmp_path / "late",
+        replications=2,
+        confirmations=2,
+        minutes=1e-9,
+        workers=1,
     )
     assert late.summary()["stopped"] == "the time was over"
 
@@ -285,10 +327,14 @@ def test_any_number_of_workers_gives_the_same_bytes(tmp_path: Path, sized: Answe
         assert (tmp_path / "two" / name).read_bytes() == (sized.folder / name).read_bytes()
 
 
-def test_a_sizing_that_could_not_begin_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sizing_that_could_not_begin_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(engines, "_CONNECT_S", 1)
     with pytest.raises(ScenarioError, match="no Dask scheduler answers"):
-        planner.size(toy(("2026-01-01",)), tmp_path / "o", replications=2, scheduler="tcp://127.0.0.1:1")
+        planner.size(
+            toy(("2026-01-01",)), tmp_path / "o", replications=2, scheduler="tcp://127.0.0.1:1"
+        )
     assert not (tmp_path / "o").exists()
 
 
@@ -301,11 +347,17 @@ def test_it_chooses_among_ways_to_have_a_part() -> None:
             "bought": {**LAYOUT, "accelerator": "H200", "nodes": 1},
             "reserved": {**LAYOUT, "accelerator": "H200", "nodes": 1, "contract": contract},
         }
-        content = toy(clusters=clusters, sizing={"clusters": {name: {"max_nodes": 8} for name in clusters}})
+        content = toy(
+            clusters=clusters, sizing={"clusters": {name: {"max_nodes": 8} for name in clusters}}
+        )
         with problem(content) as search:
             found = search.solve([True, True])
             assert found is not None
-            names = [one.cluster for one, nodes in zip(search.choices.purchases, found, strict=False) if nodes]
+            names = [
+                one.cluster
+                for one, nodes in zip(search.choices.purchases, found, strict=False)
+                if nodes
+            ]
             assert names == (["reserved"] if is_rented else ["bought"])
 
 
@@ -322,9 +374,15 @@ def test_a_discount_counts_from_where_it_holds() -> None:
 def test_people_are_predicted_as_the_ledger_has_them() -> None:
     """Two engineers for every node are paid in whole people: predicted cost and simulated cost agree on them."""
     content = toy(("2026-01-01",), 6)
-    content["software"] = {**content["software"], "engineers_per_800": {"nvidia": 60.0, "amd": 60.0}}
+    content["software"] = {
+        **content["software"],
+        "engineers_per_800": {"nvidia": 60.0, "amd": 60.0},
+    }
     with problem(content) as search:
-        costs = [(search.value(counts)[0], whole(search, counts).cost) for counts in ((2, 0), (6, 0), (0, 5))]
+        costs = [
+            (search.value(counts)[0], whole(search, counts).cost)
+            for counts in ((2, 0), (6, 0), (0, 5))
+        ]
     predicted, simulated = np.array(costs).T
     assert predicted == pytest.approx(simulated, rel=0.03)
 

@@ -35,7 +35,11 @@ def test_pooled_prices_bound_the_program_and_learnt_ones_meet_it() -> None:
         surrogate = search.surrogate
         counts = (2, 1, 1, 2)
         fleet = surrogate.fleet(counts)
-        exact = np.array([[surrogate._solve(r, m, fleet[r, m])[0] for m in range(2)] for r in range(4)])  # type: ignore[index]
+        exact = np.zeros((4, 2))
+        for r, m in np.ndindex(4, 2):
+            solved = surrogate._solve(r, m, fleet[r, m])
+            assert solved is not None
+            exact[r, m] = solved[0]
         assert (surrogate.scales(fleet).min(axis=0) >= exact - 1e-6).all()
         surrogate.learn(counts)
         logs, months = surrogate.log_loads(fleet)
@@ -71,16 +75,23 @@ def test_the_smoothed_probability_is_the_integral_of_a_normal() -> None:
         surrogate.threshold = surrogate.threshold._replace(log=0.0, spread=0.05)
         surrogate.fixable = np.full(4096, 0.95)
         expected = 0.95 * norm.cdf(0.1 / np.hypot(0.2, 0.05))
-        assert surrogate.probability_of(surrogate.fleet((1, 1))) == pytest.approx(expected, abs=2e-3)
+        assert surrogate.probability_of(surrogate.fleet((1, 1))) == pytest.approx(
+            expected, abs=2e-3
+        )
 
 
 def test_outages_alone_are_those_of_the_runs() -> None:
-    content = toy(("2026-01-01",), 6, horizon_months=12, site={"outages_per_year": 3, "outage_h": 6})
+    content = toy(
+        ("2026-01-01",), 6, horizon_months=12, site={"outages_per_year": 3, "outage_h": 6}
+    )
     trial = trial_of(load_scenario(content), (), None, "net-present-cost", None)
     misses = outage_misses(trial, 24)
     assert misses is not None
     stated = load_scenario({**content, "sizing": None})
-    seen = [slo_ceilings(simulate(stated, replication=r))["slo_ceiling_outages_fraction"] < 0.99 for r in range(24)]
+    seen = [
+        slo_ceilings(simulate(stated, replication=r))["slo_ceiling_outages_fraction"] < 0.99
+        for r in range(24)
+    ]
     assert (misses == seen).mean() >= 0.9  # the demand of an hour is expected here, and drawn there
     assert 0 < misses.sum() < 24
 

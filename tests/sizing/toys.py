@@ -25,7 +25,9 @@ LAYOUT = {"engine": "vllm", "prefill_decode": "colocated", "chunk_tokens": 8192}
 """How every part serves, so that counts of nodes stay what they are however the planner would lay them out."""
 
 
-def toy(dates: Sequence[str] = ("2026-01-01", "2026-02-01"), most: int = 3, **changes: Any) -> dict[str, Any]:
+def toy(
+    dates: Sequence[str] = ("2026-01-01", "2026-02-01"), most: int = 3, **changes: Any
+) -> dict[str, Any]:
     """Return a problem of two parts and some dates."""
     open_to = {"dates": list(dates), "max_nodes": most}
     return {
@@ -37,7 +39,10 @@ def toy(dates: Sequence[str] = ("2026-01-01", "2026-02-01"), most: int = 3, **ch
                 "model": "llama-3.1-70b",
                 "requests_per_s": 40,
                 "growth": {"kind": "compound", "per_year": 6.0},
-                "lengths": {"input": {"mean": 1200, "p95": 4000}, "output": {"mean": 300, "p95": 900}},
+                "lengths": {
+                    "input": {"mean": 1200, "p95": 4000},
+                    "output": {"mean": 300, "p95": 900},
+                },
                 "slo": {"ttft_s": 2.0, "tpot_s": 0.05, "percentile": 0.99},
             }
         },
@@ -55,11 +60,21 @@ def ordered(growth: float = 0.9, **sizing: Any) -> dict[str, Any]:
     """Return a problem of one part that is ordered each quarter, ten weeks ahead, fixed or on a signal."""
     content = toy(horizon_months=15)
     chat = content["workloads"]["chat"]
-    chat |= {"requests_per_s": 12, "growth": {"kind": "by-year", "per_year": {"2026": growth, "2027": growth}}}
-    order = {"placed": "2025-10-01", "lead_weeks": 6, "slip_weeks": {"low": 0, "base": 0, "high": 1}}
+    chat |= {
+        "requests_per_s": 12,
+        "growth": {"kind": "by-year", "per_year": {"2026": growth, "2027": growth}},
+    }
+    order = {
+        "placed": "2025-10-01",
+        "lead_weeks": 6,
+        "slip_weeks": {"low": 0, "base": 0, "high": 1},
+    }
     content["clusters"] = {"h200": {**LAYOUT, "accelerator": "H200", "nodes": 1, "order": order}}
     dates = ["2025-10-01", "2026-04-01", "2026-07-01", "2026-10-01"]
-    content["sizing"] = {"clusters": {"h200": {"dates": dates, "max_nodes": 9, "step_nodes": 1}}, **sizing}
+    content["sizing"] = {
+        "clusters": {"h200": {"dates": dates, "max_nodes": 9, "step_nodes": 1}},
+        **sizing,
+    }
     return content
 
 
@@ -92,10 +107,14 @@ def keeps(search: Search, plan: Judged) -> bool:
     return plan.verdict.share >= plan.verdict.confidence - 1e-9
 
 
-def solved(content: dict[str, Any], overrides: Sequence[str] = (), parts: Sequence[str] = ()) -> Judged:
+def solved(
+    content: dict[str, Any], overrides: Sequence[str] = (), parts: Sequence[str] = ()
+) -> Judged:
     """Return what the search finds."""
     with problem(content, overrides, parts) as search:
-        found = search.solve([True] * len(search.choices.purchases), reacts=bool(search.choices.reactive))
+        found = search.solve(
+            [True] * len(search.choices.purchases), reacts=bool(search.choices.reactive)
+        )
         assert found is not None
         return whole(search, found)
 
@@ -110,5 +129,9 @@ def every_policy(search: Search, most: int, loads: Sequence[int] = (0,)) -> list
 
 def exhaustive(search: Search, most: int, loads: Sequence[int] = (0,)) -> Judged:
     """Return the cheapest of all policies that meet the SLO target."""
-    kept = [plan for counts in every_policy(search, most, loads) if keeps(search, plan := whole(search, counts))]
+    kept = [
+        plan
+        for counts in every_policy(search, most, loads)
+        if keeps(search, plan := whole(search, counts))
+    ]
     return min(kept, key=lambda plan: plan.cost)

@@ -48,7 +48,12 @@ def start(arguments: list[str]) -> Process:
 def finish(study: Path, out: Path, *options: str) -> subprocess.CompletedProcess[str]:
     """Run a study to its end."""
     return subprocess.run(
-        command(study, out, *options), capture_output=True, text=True, check=True, env=environment(), timeout=LIMIT_S
+        command(study, out, *options),
+        capture_output=True,
+        text=True,
+        check=True,
+        env=environment(),
+        timeout=LIMIT_S,
     )
 
 

@@ -52,7 +52,11 @@ def test_the_parts_sum_to_the_whole(first: Factors, second: Factors) -> None:
 @given(same=factors, price=amounts)
 def test_a_cause_that_does_not_differ_explains_nothing(same: Factors, price: float) -> None:
     parts = bridge(same, replace(same, hardware_cost_usd=price))
-    assert all(part == pytest.approx(0, abs=1e-9) for cause, part in parts.items() if cause != "hardware_cost")
+    assert all(
+        part == pytest.approx(0, abs=1e-9)
+        for cause, part in parts.items()
+        if cause != "hardware_cost"
+    )
 
 
 def test_the_factors_multiply_to_the_runs_own_cost(write: Write) -> None:
@@ -63,9 +67,13 @@ def test_the_factors_multiply_to_the_runs_own_cost(write: Write) -> None:
         "reliability.failure_multiplier=5",
         "software.incident_multiplier=9",
     ]
-    result = run(write(), *busy, "finance.burst_rental={usd_per_accelerator_h: 3, most_accelerators: 8}")
+    result = run(
+        write(), *busy, "finance.burst_rental={usd_per_accelerator_h: 3, most_accelerators: 8}"
+    )
     figures = measures(result)
-    assert own(result).usd_per_million_tokens() == pytest.approx(figures["cost_per_million_tokens_usd"])
+    assert own(result).usd_per_million_tokens() == pytest.approx(
+        figures["cost_per_million_tokens_usd"]
+    )
     assert own(result).usd_per_million_tokens(output_only=True) == pytest.approx(
         figures["cost_per_million_output_tokens_usd"]
     )
@@ -81,11 +89,17 @@ def test_the_factors_multiply_to_the_runs_own_cost(write: Write) -> None:
         ("finance.spare_part_price_fraction=1", "availability", 1),
     ],
 )
-def test_one_changed_input_moves_its_own_cause_alone(write: Write, change: str, cause: str, sign: int) -> None:
+def test_one_changed_input_moves_its_own_cause_alone(
+    write: Write, change: str, cause: str, sign: int
+) -> None:
     path = write()
     parts = bridge(own(run(path)), own(run(path, change)))
     assert parts[cause] * sign > 0
-    assert all(part == pytest.approx(0, abs=1e-9 * abs(parts[cause])) for name, part in parts.items() if name != cause)
+    assert all(
+        part == pytest.approx(0, abs=1e-9 * abs(parts[cause]))
+        for name, part in parts.items()
+        if name != cause
+    )
 
 
 def test_failures_move_failures_most(write: Write) -> None:
@@ -110,7 +124,15 @@ def test_a_plan_that_serves_nothing_has_no_bridge(write: Write) -> None:
 
 def test_every_cause_is_explained(root: Path) -> None:
     assert list(CAUSES) == list(CAUSE_MEANINGS)
-    assert list(CAUSES) == ["hardware_cost", "throughput", "power", "software", "availability", "utilisation", "people"]
+    assert list(CAUSES) == [
+        "hardware_cost",
+        "throughput",
+        "power",
+        "software",
+        "availability",
+        "utilisation",
+        "people",
+    ]
     page = (root / "docs" / "explanation" / "finance.md").read_text(encoding="utf-8")
     assert all(f"\n| {cause} | " in page for cause in CAUSES)
 
@@ -126,12 +148,22 @@ def test_dollars_sum_to_the_cent_and_books_are_no_price(write: Write) -> None:
     assert difference < 0
     dear = run(path, "clusters.h200.accelerator_price_usd=60000")
     price = dollars(dear, base)
-    assert price == dict.fromkeys(PLAN_CAUSES, 0) | {"price": int((dear.cost_cents() - base.cost_cents()).sum())}
-    both = dollars(run(path, "finance.depreciation_months=60", "clusters.h200.accelerator_price_usd=60000"), base)
+    assert price == dict.fromkeys(PLAN_CAUSES, 0) | {
+        "price": int((dear.cost_cents() - base.cost_cents()).sum())
+    }
+    both = dollars(
+        run(path, "finance.depreciation_months=60", "clusters.h200.accelerator_price_usd=60000"),
+        base,
+    )
     assert both is not None
     # The price is that under the baseline's books, whatever books the plan keeps.
     assert both["price"] == price["price"]
-    other = run(path, "clusters.mi325x.nodes=9", "clusters.h200.online=2026-02-15", "workloads.chat.requests_per_s=6")
+    other = run(
+        path,
+        "clusters.mi325x.nodes=9",
+        "clusters.h200.online=2026-02-15",
+        "workloads.chat.requests_per_s=6",
+    )
     mixed = dollars(other, base)
     assert mixed is not None
     assert sum(mixed.values()) == int((other.cost_cents() - base.cost_cents()).sum())

@@ -33,7 +33,9 @@ def done(
 ) -> Finished:
     """Store and finish a study, of made-up rows unless real ones are asked for: what is looked at is the store."""
     store = open_store(prepared, folder, resume=resume, restart=not resume)
-    goal = Goal(rows=rows, objective=prepared.objective.name, scramblings=prepared.study.scramblings)
+    goal = Goal(
+        rows=rows, objective=prepared.objective.name, scramblings=prepared.study.scramblings
+    )
     try:
         with pytest.MonkeyPatch.context() as patched:
             if made:
@@ -52,11 +54,14 @@ def test_killed_at_any_operation_the_earlier_study_or_the_new_one_is_there(
 ) -> None:
     prepared = prepare(study)
     done(prepared, tmp_path / "finished")
-    place, after = tmp_path / "place", 2 * resume + exchange
+    place = tmp_path / "place"
+    after = 2 * resume + exchange
     while True:
         shutil.rmtree(place, ignore_errors=True)
         shutil.copytree(tmp_path / "finished", place / "o")
-        if not killed_at(lambda: done(prepared, place / "o", 2 * ROWS, resume=resume), after, exchange=exchange):
+        if not killed_at(
+            lambda: done(prepared, place / "o", 2 * ROWS, resume=resume), after, exchange=exchange
+        ):
             break
         assert faults_of(place / "o") == []
         if exchange:
@@ -69,7 +74,9 @@ def test_killed_at_any_operation_the_earlier_study_or_the_new_one_is_there(
     assert after > 15
 
 
-def test_a_new_folder_killed_at_any_operation_is_in_nobodys_way(study: Path, tmp_path: Path) -> None:
+def test_a_new_folder_killed_at_any_operation_is_in_nobodys_way(
+    study: Path, tmp_path: Path
+) -> None:
     prepared = prepare(study)
     after = 0
     while killed_at(lambda: open_store(prepared, tmp_path / f"o{after}"), after):  # noqa: B023 - called at once
@@ -79,7 +86,9 @@ def test_a_new_folder_killed_at_any_operation_is_in_nobodys_way(study: Path, tmp
     assert after >= 3
 
 
-def test_a_file_laid_into_the_folder_while_it_works_is_not_swept_away(study: Path, tmp_path: Path) -> None:
+def test_a_file_laid_into_the_folder_while_it_works_is_not_swept_away(
+    study: Path, tmp_path: Path
+) -> None:
     prepared = prepare(study)
     store = open_store(prepared, tmp_path / "o")
     (tmp_path / "o" / "notes.txt").write_text("mine")

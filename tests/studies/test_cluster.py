@@ -22,9 +22,20 @@ from planner.studies.engines import Workforce, replicators
 from planner.studies.prepare import prepare
 from planner.studies.replicate import Replicator
 from tests.sizing.toys import toy
-from tests.studies.processes import LIMIT_S, Process, end, files, finish, start, start_study, wait_for
+from tests.studies.processes import (
+    LIMIT_S,
+    Process,
+    end,
+    files,
+    finish,
+    start,
+    start_study,
+    wait_for,
+)
 
-distributed = pytest.importorskip("distributed", reason="Dask is an extra: pip install 'datacenter-planner[dask]'")
+distributed = pytest.importorskip(
+    "distributed", reason="Dask is an extra: pip install 'datacenter-planner[dask]'"
+)
 
 
 @dataclass(frozen=True)
@@ -46,11 +57,18 @@ def cluster(tmp_path: Path) -> Iterator[Callable[[int], Cluster]]:
 
     def begin(workers: int) -> Cluster:
         place = tmp_path / "scheduler.json"
-        scheduler = dask("scheduler", "--host", "127.0.0.1", "--port", "0", "--scheduler-file", str(place))
-        wait_for(lambda: (place.exists() and bool(place.read_text())) or scheduler.poll() is not None)
+        scheduler = dask(
+            "scheduler", "--host", "127.0.0.1", "--port", "0", "--scheduler-file", str(place)
+        )
+        wait_for(
+            lambda: (place.exists() and bool(place.read_text())) or scheduler.poll() is not None
+        )
         address = json.loads(place.read_text())["address"]
         limits = ("--nthreads", "1", "--no-nanny", "--local-directory", str(tmp_path / "spill"))
-        own = tuple(dask("worker", address, "--name", f"worker-{number}", *limits) for number in range(workers))
+        own = tuple(
+            dask("worker", address, "--name", f"worker-{number}", *limits)
+            for number in range(workers)
+        )
         return Cluster(address=address, scheduler=scheduler, workers=own)
 
     yield begin
@@ -135,7 +153,9 @@ def test_a_cluster_without_workers_is_one_message(
     address = cluster(0).address
     prepared = prepare(study)
     setup = prepared.setup(prepared.montecarlo())
-    with pytest.raises(ScenarioError, match=rf"the Dask cluster at {address} has no workers after 0.5 s"):
+    with pytest.raises(
+        ScenarioError, match=rf"the Dask cluster at {address} has no workers after 0.5 s"
+    ):
         replicators(setup, 1, Workforce(scheduler=address))
 
 

@@ -28,8 +28,12 @@ def pair(write: Write) -> list[Scenario]:
 
 @pytest.fixture
 def at_once(write: Write) -> list[Scenario]:
-    path, first_day = write(), "clusters.mi325x.online=2026-01-01"
-    return [load_scenario(path, [first_day]), load_scenario(path, ["name=small", "clusters.mi325x=null"])]
+    path = write()
+    first_day = "clusters.mi325x.online=2026-01-01"
+    return [
+        load_scenario(path, [first_day]),
+        load_scenario(path, ["name=small", "clusters.mi325x=null"]),
+    ]
 
 
 def test_the_same_traffic_reaches_both(pair: list[Scenario]) -> None:
@@ -44,7 +48,8 @@ def test_the_same_traffic_reaches_both(pair: list[Scenario]) -> None:
 
 def half_months(result: RunResult) -> Floats:
     """Return a run's gains less losses on a grid of half months; all is bought on the first day."""
-    ledger, months = result.ledger, result.plan.months.period_count
+    ledger = result.ledger
+    months = result.plan.months.period_count
     capital = sum(ledger.account_cents(account) for account in CAPEX_ACCOUNTS) / 100
     flows = np.zeros(2 * months + 1)
     flows[1::2] = -ledger.monthly_cents(View.CASH) / 100
@@ -55,20 +60,28 @@ def half_months(result: RunResult) -> Floats:
 
 def test_plans_that_keep_other_books_are_warned_about(pair: list[Scenario], write: Write) -> None:
     assert check_comparable(pair, 0) == ()
-    other = load_scenario(write(), ["name=long", "finance.depreciation_months=60", "finance.residual_fraction=0.1"])
+    other = load_scenario(
+        write(), ["name=long", "finance.depreciation_months=60", "finance.residual_fraction=0.1"]
+    )
     (warning,) = check_comparable([pair[0], other], 0)
     assert "long keeps other books than tiny (depreciation_months 60 against 36, " in warning
     assert "residual_fraction 0.1 against 0.2): accrued cost is not comparable; NPV" in warning
-    taxed = load_scenario(write(), ["name=taxed", "finance.tax={rate_fraction: 0.2}", "finance.end_value=none"])
+    taxed = load_scenario(
+        write(), ["name=taxed", "finance.tax={rate_fraction: 0.2}", "finance.end_value=none"]
+    )
     (warning,) = check_comparable([pair[0], taxed], 0)
-    assert "taxed is valued otherwise than tiny (end_value none against market, tax {rate_fraction: 0.2" in warning
+    assert (
+        "taxed is valued otherwise than tiny (end_value none against market, tax {rate_fraction: 0.2"
+        in warning
+    )
     assert "NPV, TCO and levelised cost are not comparable" in warning
 
 
 def test_a_longer_book_life_saves_nothing(write: Write) -> None:
     path = write()
     comparison = compare(
-        [load_scenario(path), load_scenario(path, ["name=long", "finance.depreciation_months=60"])], replications=1
+        [load_scenario(path), load_scenario(path, ["name=long", "finance.depreciation_months=60"])],
+        replications=1,
     )
     short, long = comparison.figures
     for name in ("npv_usd", "tco_usd", "levelised_cost_per_million_tokens_usd"):
@@ -82,8 +95,11 @@ def test_savings_are_those_of_the_difference_of_flows(at_once: list[Scenario]) -
     comparison = compare(at_once)
     figures = comparison.figures[1]
     flows = half_months(comparison.results[1]) - half_months(comparison.results[0])
-    assert figures["saving_npv_usd"] == pytest.approx(pyxirr.npv(1.1 ** (1 / 24) - 1, flows.tolist()))
-    own, base = figures["npv_usd"], comparison.figures[0]["npv_usd"]
+    assert figures["saving_npv_usd"] == pytest.approx(
+        pyxirr.npv(1.1 ** (1 / 24) - 1, flows.tolist())
+    )
+    own = figures["npv_usd"]
+    base = comparison.figures[0]["npv_usd"]
     assert own is not None
     assert base is not None
     assert figures["saving_npv_usd"] == pytest.approx(own - base)
@@ -141,8 +157,11 @@ def test_the_baseline_is_found_by_name(pair: list[Scenario]) -> None:
 
 def test_horizons_that_differ_are_refused_and_other_traffic_is_said(write: Write) -> None:
     path = write()
-    base, longer = load_scenario(path), load_scenario(path, ["name=longer", "horizon_months=4"])
-    with pytest.raises(ScenarioError, match=r"longer runs 4 months from 2026-01-01, tiny 3 .*cannot be held"):
+    base = load_scenario(path)
+    longer = load_scenario(path, ["name=longer", "horizon_months=4"])
+    with pytest.raises(
+        ScenarioError, match=r"longer runs 4 months from 2026-01-01, tiny 3 .*cannot be held"
+    ):
         check_comparable([base, longer], 0)
     busier = load_scenario(path, ["name=busier", "workloads.chat.requests_per_s=6"])
     dearer = load_scenario(path, ["name=dearer", "finance.discount_rate_per_year=0.2"])

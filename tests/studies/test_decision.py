@@ -22,7 +22,10 @@ def table(rows: int = 800) -> np.ndarray:
 
 
 def test_pairs_are_compared_row_by_row() -> None:
-    found = {(c.scenario, c.against): c for c in decisions(table().T, NAMES, 8, ALL, lower_is_better=True)}
+    found = {
+        (c.scenario, c.against): c
+        for c in decisions(table().T, NAMES, 8, ALL, lower_is_better=True)
+    }
     assert found["a", "b"].probability_better.value == 1.0
     assert found["a", "b"].mean_difference.value == pytest.approx(-1.0)
     assert found["a", "b"].mean_difference.half_width == pytest.approx(0.0, abs=1e-9)
@@ -33,15 +36,24 @@ def test_pairs_are_compared_row_by_row() -> None:
 
 def test_against_all_others_is_against_the_best_of_them() -> None:
     rows = table()
-    found = {c.scenario: c for c in decisions(rows.T, NAMES, 8, ALL, lower_is_better=True) if not c.against}
+    found = {
+        c.scenario: c
+        for c in decisions(rows.T, NAMES, 8, ALL, lower_is_better=True)
+        if not c.against
+    }
     best = rows.argmin(axis=1)
-    assert [found[n].probability_better.value for n in NAMES] == pytest.approx([(best == k).mean() for k in range(3)])
+    assert [found[n].probability_better.value for n in NAMES] == pytest.approx(
+        [(best == k).mean() for k in range(3)]
+    )
     regret = rows[:, 0] - rows.min(axis=1)
     assert found["a"].mean_regret.value == pytest.approx(regret.mean())
 
 
 def test_higher_can_be_better() -> None:
-    found = {(c.scenario, c.against): c for c in decisions(table().T, NAMES, 8, ALL, lower_is_better=False)}
+    found = {
+        (c.scenario, c.against): c
+        for c in decisions(table().T, NAMES, 8, ALL, lower_is_better=False)
+    }
     assert found["b", "a"].probability_better.value == 1.0
     assert found["b", "a"].mean_difference.value == pytest.approx(1.0)
     assert found["a", "b"].mean_regret.value == pytest.approx(1.0)
@@ -56,16 +68,23 @@ def test_ties_count_half_and_failed_rows_not_at_all() -> None:
 
 def test_a_probability_is_never_told_more_exactly_than_its_rows_can() -> None:
     """Randomisations that all count the same would have an interval of no width."""
-    certain = {(c.scenario, c.against): c for c in decisions(table().T, NAMES, 8, ALL, lower_is_better=True)}["a", "b"]
+    certain = {
+        (c.scenario, c.against): c
+        for c in decisions(table().T, NAMES, 8, ALL, lower_is_better=True)
+    }["a", "b"]
     assert certain.probability_better.value == 1.0
     assert certain.probability_better.half_width == pytest.approx(0.5 * 8 / 800)
     rows = np.tile([[0.0, 1.0], [0.0, 1.0], [0.0, 1.0], [1.0, 0.0]], (40, 1)).reshape(40, 4, 2)
-    alike = decisions(rows.transpose(1, 0, 2).reshape(160, 2).T, ("a", "b"), 4, (0, 1), lower_is_better=True)[0]
+    alike = decisions(
+        rows.transpose(1, 0, 2).reshape(160, 2).T, ("a", "b"), 4, (0, 1), lower_is_better=True
+    )[0]
     assert alike.probability_better.value == pytest.approx(0.75)
     assert alike.probability_better.half_width == pytest.approx(3.0 / 160)  # the rule of three
 
 
-def normal_case(rows: int, offset: float, slope: float, noise: float) -> tuple[np.ndarray, np.ndarray]:
+def normal_case(
+    rows: int, offset: float, slope: float, noise: float
+) -> tuple[np.ndarray, np.ndarray]:
     """Two scenarios: the second costs ``offset`` more, less ``slope`` times what may be known, give or take."""
     generator = np.random.default_rng(11)
     theta = generator.standard_normal(rows)
@@ -74,24 +93,35 @@ def normal_case(rows: int, offset: float, slope: float, noise: float) -> tuple[n
     return theta, np.stack([luck, other], axis=1)
 
 
-@pytest.mark.parametrize(("offset", "slope", "noise"), [(0.5, 1.0, 0.5), (0.5, 1.0, 4.0), (-0.3, 2.0, 1.0)])
-def test_knowing_a_normal_figure_is_worth_what_the_textbook_says(offset: float, slope: float, noise: float) -> None:
+@pytest.mark.parametrize(
+    ("offset", "slope", "noise"), [(0.5, 1.0, 0.5), (0.5, 1.0, 4.0), (-0.3, 2.0, 1.0)]
+)
+def test_knowing_a_normal_figure_is_worth_what_the_textbook_says(
+    offset: float, slope: float, noise: float
+) -> None:
     """Unit normal loss: σ·(φ(m) − m·Φ(−m)) with m = |offset|/σ, σ the slope: Raiffa and Schlaifer 1961."""
     theta, objective = normal_case(40_000, offset, slope, noise)
     m = abs(offset) / slope
-    density, tail = math.exp(-m * m / 2) / math.sqrt(2 * math.pi), 0.5 * math.erfc(m / math.sqrt(2))
+    density = math.exp(-m * m / 2) / math.sqrt(2 * math.pi)
+    tail = 0.5 * math.erfc(m / math.sqrt(2))
     expected = slope * (density - m * tail)
     found = worth_of_knowing(theta, objective, 8, lower_is_better=True)
-    assert found.value == pytest.approx(expected, abs=4 * math.hypot(slope, noise) / math.sqrt(40_000))
+    assert found.value == pytest.approx(
+        expected, abs=4 * math.hypot(slope, noise) / math.sqrt(40_000)
+    )
     assert worth_of_knowing(theta, -objective, 8, lower_is_better=False).value == found.value
 
 
 def test_knowing_what_changes_no_choice_is_worth_nothing() -> None:
     theta, objective = normal_case(4000, 8.0, 1.0, 1.0)
-    assert worth_of_knowing(theta, objective, 8, lower_is_better=True).value == 0.0  # it never catches up
+    assert (
+        worth_of_knowing(theta, objective, 8, lower_is_better=True).value == 0.0
+    )  # it never catches up
     idle = np.random.default_rng(5).standard_normal(4000)
     theta, objective = normal_case(4000, 0.3, 1.0, 1.0)
-    assert worth_of_knowing(idle, objective, 8, lower_is_better=True).value < 0.01  # noise is not knowledge
+    assert (
+        worth_of_knowing(idle, objective, 8, lower_is_better=True).value < 0.01
+    )  # noise is not knowledge
     assert worth_of_knowing(np.ones(4000), objective, 8, lower_is_better=True).value == 0.0
     objective[::7, 1] = np.nan
     assert worth_of_knowing(theta, objective, 8, lower_is_better=True).completed == 4000 - 572
@@ -112,7 +142,10 @@ def test_only_what_may_meet_its_slo_target_can_be_best() -> None:
     assert (a.met_months, b.met_months) == (5.0, 36.0)
     assert np.isnan(a.best_fraction.value)
     assert [b.best_fraction.value, c.best_fraction.value] == pytest.approx([0.625, 0.375])
-    pairs = {(each.scenario, each.against) for each in decisions(rows.T, NAMES, 4, (1, 2), lower_is_better=True)}
+    pairs = {
+        (each.scenario, each.against)
+        for each in decisions(rows.T, NAMES, 4, (1, 2), lower_is_better=True)
+    }
     assert len(pairs) == 6  # against all others only where more than two keep it
     others_short = np.tile([[0.1], [0.0], [0.1]], 80)
     alone = standings([rows.T, others_short, months.T], asked, 4, lower_is_better=True)
@@ -159,11 +192,20 @@ COLUMNS: dict[str, np.ndarray] = {}
 def test_a_pairs_worth_is_in_dollars_of_the_tokens_it_would_serve() -> None:
     """What is known of a pair is its own factor times those of its model and its part."""
     theta, objective = normal_case(8000, 0.5, 1.0, 0.5)
-    keys = {"own": ("MI325X", "vllm", "m"), "model": ("", "vllm", "m"), "idle": ("H200", "vllm", "m")}
+    keys = {
+        "own": ("MI325X", "vllm", "m"),
+        "model": ("", "vllm", "m"),
+        "idle": ("H200", "vllm", "m"),
+    }
     shares = np.random.default_rng(3).uniform(0.2, 0.8, 8000)
-    COLUMNS.update(own=np.exp(shares * theta), model=np.exp((1 - shares) * theta), idle=np.exp(0 * theta))
+    COLUMNS.update(
+        own=np.exp(shares * theta), model=np.exp((1 - shares) * theta), idle=np.exp(0 * theta)
+    )
     failing = np.full((8000, 1), objective.min() - 1.0)  # cheapest of all: it fails its users
-    COLUMNS.update(cost_per_million_tokens_usd=np.hstack([failing, objective]), served_tokens=np.full((8000, 3), 3e6))
+    COLUMNS.update(
+        cost_per_million_tokens_usd=np.hstack([failing, objective]),
+        served_tokens=np.full((8000, 3), 3e6),
+    )
     COLUMNS.update(slo_shortfall_fraction=np.tile([0.1, 0.0, 0.0], (8000, 1)))
     COLUMNS.update(slo_met_months=np.full((8000, 3), 36.0))
     COLUMNS.update(dict.fromkeys(CEILINGS, np.ones((8000, 3))))
@@ -178,9 +220,15 @@ def test_a_pairs_worth_is_in_dollars_of_the_tokens_it_would_serve() -> None:
         study=SimpleNamespace(scramblings=8),
     )
     first, second = Stub(prepared=prepared, store=None, rows=8000).information()  # type: ignore[arg-type]
-    assert (first.input, first.measure, first.scenario) == ("throughput.MI325X.vllm.m", "worth_usd", "a")
+    assert (first.input, first.measure, first.scenario) == (
+        "throughput.MI325X.vllm.m",
+        "worth_usd",
+        "a",
+    )
     expected = worth_of_knowing(theta, objective, 8, lower_is_better=True).value * 3.0
     assert first.value == pytest.approx(expected)
     assert first.value > 0.3
     assert second.input == "throughput.H200.vllm.m"
-    assert 0.0 < second.value < first.value  # of the other part only what both share in their model is known
+    assert (
+        0.0 < second.value < first.value
+    )  # of the other part only what both share in their model is known

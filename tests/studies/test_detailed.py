@@ -22,9 +22,18 @@ from tests.studies.conftest import SMALL
 from tests.studies.test_runner import bytes_of, finish
 
 Write = Callable[..., Path]
-ROWS, DETAILED, MORE = 28, 24, 40
+ROWS = 28
+DETAILED = 24
+MORE = 40
 """Asked for are 20 detailed ones: of a batch of eight that begins below, all are kept."""
-OF_ALL = ("samples.csv", "percentiles.csv", "slo_target.csv", "decision.csv", "distribution.csv", "convergence.csv")
+OF_ALL = (
+    "samples.csv",
+    "percentiles.csv",
+    "slo_target.csv",
+    "decision.csv",
+    "distribution.csv",
+    "convergence.csv",
+)
 OF_THE_DETAILED = ("monthly_bands.csv", "sensitivity.csv")
 
 
@@ -53,9 +62,12 @@ def test_headlines_are_those_of_all_and_months_those_of_the_first(
     finish(every, tmp_path / "every", ROWS, resume=True)
     written, of_all = (bytes_of(tmp_path / name) for name in ("few", "every"))
     assert {name: written[name] for name in OF_ALL} == {name: of_all[name] for name in OF_ALL}
-    assert {name: written[name] for name in OF_THE_DETAILED} == {name: of_first[name] for name in OF_THE_DETAILED}
+    assert {name: written[name] for name in OF_THE_DETAILED} == {
+        name: of_first[name] for name in OF_THE_DETAILED
+    }
     assert written[SINGLE] == of_first[SINGLE]
-    further, beyond = pq.read_table(tmp_path / "few" / FURTHER), pq.read_table(tmp_path / "every" / SINGLE)
+    further = pq.read_table(tmp_path / "few" / FURTHER)
+    beyond = pq.read_table(tmp_path / "every" / SINGLE)
     assert not [name for name in further.column_names if name.startswith("month:")]
     wanted = beyond.slice(DETAILED * 2).select(further.column_names)
     assert further.to_pandas().equals(wanted.to_pandas())  # where NaN is NaN
@@ -68,7 +80,9 @@ def test_headlines_are_those_of_all_and_months_those_of_the_first(
 
 
 @pytest.mark.prove
-def test_a_study_that_was_extended_over_the_border_by_others_has_the_same_bytes(few: Prepared, tmp_path: Path) -> None:
+def test_a_study_that_was_extended_over_the_border_by_others_has_the_same_bytes(
+    few: Prepared, tmp_path: Path
+) -> None:
     finish(few, tmp_path / "at-once", MORE)
     finish(few, tmp_path / "grown", 8)
     finish(few, tmp_path / "grown", 32, Workforce(workers=2), resume=True)
@@ -105,5 +119,7 @@ def test_statistics_taken_together_are_those_taken_one_by_one(rows: int) -> None
     assert list(together) == ["mean", "sd", "p5", "p10", "p50", "p90", "p95", "cvar95"]
     alone = {f"p{share}": percentile_estimate(values, 4, share) for share in (5, 10, 50, 90, 95)}
     alone["mean"] = mean_estimate(values, 4)
-    assert {name: repr(together[name]) for name in alone} == {name: repr(figure) for name, figure in alone.items()}
+    assert {name: repr(together[name]) for name in alone} == {
+        name: repr(figure) for name, figure in alone.items()
+    }
     assert np.array_equal(values, before, equal_nan=True)

@@ -21,13 +21,19 @@ def test_triangular_is_scipys() -> None:
 
 def test_pert_is_a_beta_with_the_classic_mean() -> None:
     ours = quantile(language.Pert(kind="pert", low=2, mode=3, high=7), U)
-    assert ours == pytest.approx(stats.beta(1 + 4 * 0.2, 1 + 4 * 0.8, loc=2, scale=5).ppf(U), rel=1e-9)
-    fine = quantile(language.Pert(kind="pert", low=2, mode=3, high=7), (np.arange(20000) + 0.5) / 20000)
+    assert ours == pytest.approx(
+        stats.beta(1 + 4 * 0.2, 1 + 4 * 0.8, loc=2, scale=5).ppf(U), rel=1e-9
+    )
+    fine = quantile(
+        language.Pert(kind="pert", low=2, mode=3, high=7), (np.arange(20000) + 0.5) / 20000
+    )
     assert fine.mean() == pytest.approx((2 + 4 * 3 + 7) / 6, rel=1e-4)
 
 
 def test_normal_and_lognormal_are_scipys() -> None:
-    assert quantile(language.Normal(kind="normal", mean=5, sd=2), U) == pytest.approx(stats.norm(5, 2).ppf(U))
+    assert quantile(language.Normal(kind="normal", mean=5, sd=2), U) == pytest.approx(
+        stats.norm(5, 2).ppf(U)
+    )
     ours = quantile(language.Lognormal(kind="lognormal", median=3, sigma=0.4), U)
     assert ours == pytest.approx(stats.lognorm(0.4, scale=3).ppf(U))
 
@@ -48,7 +54,9 @@ def test_cut_tails_are_scipys_truncated_normal() -> None:
 def test_percentiles_go_through_their_three_points(
     low: float, steps: tuple[float, float], bound: tuple[str | None, str | None]
 ) -> None:
-    p10, p50, p90 = low, low + steps[0], low + steps[0] + steps[1]
+    p10 = low
+    p50 = low + steps[0]
+    p90 = low + steps[0] + steps[1]
     distribution = language.Percentiles(
         kind="percentiles",
         p10=p10,

@@ -16,20 +16,31 @@ NOISE = GENERATOR.standard_normal(4000)
 def test_an_idle_input_stays_within_the_noise() -> None:
     found = importance(X, NOISE)
     assert abs(found["rank-correlation", "spearman"][0]) < 0.06
-    assert found["variance-share", "first_order"][0] < found["variance-share", "noise_level"][0] < 0.01
+    assert (
+        found["variance-share", "first_order"][0] < found["variance-share", "noise_level"][0] < 0.01
+    )
 
 
 def test_an_idle_input_passes_for_a_driver_once_in_a_hundred() -> None:
     random = np.random.default_rng(3)
     tries = [importance(random.random(64), random.standard_normal(64)) for _ in range(1000)]
     passed = np.mean(
-        [found["variance-share", "first_order"][0] > found["variance-share", "noise_level"][0] for found in tries]
+        [
+            found["variance-share", "first_order"][0] > found["variance-share", "noise_level"][0]
+            for found in tries
+        ]
     )
     assert 0.005 < passed < 0.016
-    many = [importance(random.random(64), random.standard_normal(64), inputs=20) for _ in range(1000)]
+    many = [
+        importance(random.random(64), random.standard_normal(64), inputs=20) for _ in range(1000)
+    ]
     assert (
         np.mean(
-            [found["variance-share", "first_order"][0] > found["variance-share", "noise_level"][0] for found in many]
+            [
+                found["variance-share", "first_order"][0]
+                > found["variance-share", "noise_level"][0]
+                for found in many
+            ]
         )
         < 0.002
     )
@@ -38,11 +49,14 @@ def test_an_idle_input_passes_for_a_driver_once_in_a_hundred() -> None:
 def test_a_driver_stands_out_even_without_a_trend() -> None:
     found = importance(X, (X - 0.5) ** 2 * 40 + NOISE)
     assert abs(found["rank-correlation", "spearman"][0]) < 0.1
-    assert found["variance-share", "first_order"][0] > 0.3 > found["variance-share", "noise_level"][0]
+    assert (
+        found["variance-share", "first_order"][0] > 0.3 > found["variance-share", "noise_level"][0]
+    )
 
 
 def test_spearman_is_scipys_ties_included() -> None:
-    first, second = np.round(X * 20), np.round(X * 10 + NOISE)
+    first = np.round(X * 20)
+    second = np.round(X * 10 + NOISE)
     assert spearman(first, second) == pytest.approx(stats.spearmanr(first, second).statistic)
     assert spearman(np.ones(10), X[:10]) == 0.0
 

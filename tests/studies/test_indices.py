@@ -23,14 +23,19 @@ ISHIGAMI = inputs(*[language.Uniform(kind="uniform", low=-PI, high=PI)] * 3)
 
 def ishigami(x: np.ndarray) -> np.ndarray:
     """Ishigami and Homma (1990) with a = 7, b = 0.1."""
-    return np.asarray(np.sin(x[:, 0]) + 7 * np.sin(x[:, 1]) ** 2 + 0.1 * x[:, 2] ** 4 * np.sin(x[:, 0]))
+    return np.asarray(
+        np.sin(x[:, 0]) + 7 * np.sin(x[:, 1]) ** 2 + 0.1 * x[:, 2] ** 4 * np.sin(x[:, 0])
+    )
 
 
-FIRST, TOTAL = (0.3139, 0.4424, 0.0), (0.5576, 0.4424, 0.2437)
+FIRST = (0.3139, 0.4424, 0.0)
+TOTAL = (0.5576, 0.4424, 0.2437)
 
 
 def saltelli(dimensions: int) -> Saltelli:
-    return Saltelli(points=PointSet(sampling="sobol", dimensions=2 * dimensions, scramblings=8, seed=5))
+    return Saltelli(
+        points=PointSet(sampling="sobol", dimensions=2 * dimensions, scramblings=8, seed=5)
+    )
 
 
 def test_sobol_indices_of_ishigami() -> None:
@@ -38,10 +43,15 @@ def test_sobol_indices_of_ishigami() -> None:
     points, _ = design.rows(0, 8192 * design.period)
     found = sobol_indices(design, ishigami(ISHIGAMI.drawn(points)))
     for place in range(3):
-        for estimate, truth in ((found[place]["first_order"], FIRST[place]), (found[place]["total"], TOTAL[place])):
+        for estimate, truth in (
+            (found[place]["first_order"], FIRST[place]),
+            (found[place]["total"], TOTAL[place]),
+        ):
             assert estimate.value == pytest.approx(truth, abs=0.01)
             assert abs(estimate.value - truth) <= 3 * estimate.half_width + 1e-3
-    assert found[3]["first_order"].value == pytest.approx(0.0, abs=0.01)  # this model has no chance in it
+    assert found[3]["first_order"].value == pytest.approx(
+        0.0, abs=0.01
+    )  # this model has no chance in it
     assert found[3]["total"].value == pytest.approx(0.0, abs=1e-12)
 
 
@@ -81,11 +91,15 @@ def test_tornado_of_a_linear_model_is_its_slopes_times_p10_to_p90() -> None:
     points, chance = design.rows(0, 6 * design.period)
     bars = tornado(design, linear(LINEAR.drawn(points)) + 100.0 * chance)
     z90 = 1.2815515655446004
-    assert [bar["swing"].value for bar in bars] == pytest.approx([3 * 2 * z90, 1 * 2 * 2 * z90, 5 * 0.8])
+    assert [bar["swing"].value for bar in bars] == pytest.approx(
+        [3 * 2 * z90, 1 * 2 * 2 * z90, 5 * 0.8]
+    )
     assert bars[0]["base"].value == pytest.approx(30 + 2.5 + 250.0)
     assert bars[0]["at_p10"].value < bars[0]["base"].value < bars[0]["at_p90"].value
     assert bars[1]["at_p10"].value > bars[1]["at_p90"].value  # falls with its input
-    assert bars[0]["at_p10"].half_width == pytest.approx(0.0, abs=1e-9)  # the same chance on both sides cancels
+    assert bars[0]["at_p10"].half_width == pytest.approx(
+        0.0, abs=1e-9
+    )  # the same chance on both sides cancels
 
 
 def test_conditional_tornado_of_a_linear_model() -> None:
@@ -97,7 +111,15 @@ def test_conditional_tornado_of_a_linear_model() -> None:
     assert found[1]["conditional-mean", "swing"][0] == pytest.approx(2 * 2 * tail, rel=0.02)
     assert found[2]["conditional-mean", "swing"][0] == pytest.approx(5 * 0.9, rel=0.03)
     variances = np.array([9.0, 4.0, 25 / 12])
-    within_ten_bins = np.array([0.9577, 0.9577, 0.99])  # of a normal's and of a uniform's variance, between tenths
+    within_ten_bins = np.array(
+        [0.9577, 0.9577, 0.99]
+    )  # of a normal's and of a uniform's variance, between tenths
     shares = within_ten_bins * variances / variances.sum()
-    assert [f["variance-share", "first_order"][0] for f in found] == pytest.approx(shares.tolist(), abs=0.005)
-    assert found[0]["rank-correlation", "spearman"][0] > 0 > found[1]["rank-correlation", "spearman"][0]
+    assert [f["variance-share", "first_order"][0] for f in found] == pytest.approx(
+        shares.tolist(), abs=0.005
+    )
+    assert (
+        found[0]["rank-correlation", "spearman"][0]
+        > 0
+        > found[1]["rank-correlation", "spearman"][0]
+    )

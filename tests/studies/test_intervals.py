@@ -5,7 +5,13 @@ import pytest
 from scipy import stats
 
 from planner.scenario.study import Sampling
-from planner.studies.decision import IntervalEstimate, half_width, mean_estimate, percentile_estimate, spread_estimates
+from planner.studies.decision import (
+    IntervalEstimate,
+    half_width,
+    mean_estimate,
+    percentile_estimate,
+    spread_estimates,
+)
 from planner.studies.designs import PointSet
 
 SCRAMBLINGS = 8
@@ -16,7 +22,9 @@ def model(points: np.ndarray, chance: np.random.Generator) -> np.ndarray:
     return np.asarray(stats.norm.ppf(points).sum(axis=1) + chance.standard_normal(len(points)))
 
 
-def coverage(sampling: Sampling, percentile: float | None, studies: int = 400, rows: int = 1024) -> float:
+def coverage(
+    sampling: Sampling, percentile: float | None, studies: int = 400, rows: int = 1024
+) -> float:
     truth = 0.0 if percentile is None else float(stats.norm.ppf(percentile / 100, scale=2.0))
     covered = 0
     for seed in range(studies):
@@ -30,7 +38,9 @@ def coverage(sampling: Sampling, percentile: float | None, studies: int = 400, r
     return covered / studies
 
 
-@pytest.mark.parametrize("percentile", [None, 95, *(pytest.param(other, marks=pytest.mark.prove) for other in (5, 50))])
+@pytest.mark.parametrize(
+    "percentile", [None, 95, *(pytest.param(other, marks=pytest.mark.prove) for other in (5, 50))]
+)
 @pytest.mark.prove
 def test_intervals_cover_at_the_stated_rate(percentile: float | None) -> None:
     found = coverage("sobol", percentile)

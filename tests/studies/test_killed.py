@@ -28,7 +28,9 @@ from tests.studies.processes import (
     start_study,
 )
 
-pytest.importorskip("psutil", reason="psutil comes with Dask: pip install 'datacenter-planner[dask]'")
+pytest.importorskip(
+    "psutil", reason="psutil comes with Dask: pip install 'datacenter-planner[dask]'"
+)
 import psutil
 
 
@@ -69,7 +71,9 @@ def kill_a_worker(process: Process) -> bool:
 
 
 @pytest.mark.prove
-@pytest.mark.parametrize("options", [("--workers", "2"), ("--workers", "2", "--scheduler", "local-dask")])
+@pytest.mark.parametrize(
+    "options", [("--workers", "2"), ("--workers", "2", "--scheduler", "local-dask")]
+)
 def test_a_killed_worker_costs_nothing(
     study: Path,
     tmp_path: Path,
@@ -92,7 +96,11 @@ def test_a_killed_worker_costs_nothing(
 
 
 def test_a_killed_study_is_resumed(
-    study: Path, tmp_path: Path, running: Callable[..., Process], whole: dict[str, bytes], planner: Planner
+    study: Path,
+    tmp_path: Path,
+    running: Callable[..., Process],
+    whole: dict[str, bytes],
+    planner: Planner,
 ) -> None:
     process = running(tmp_path / "killed", "--workers", "1")
     process.send_signal(signal.SIGKILL)
@@ -106,7 +114,9 @@ def test_a_killed_study_is_resumed(
 def test_an_interrupt_says_how_to_go_on(
     study: Path, tmp_path: Path, running: Callable[..., Process], whole: dict[str, bytes]
 ) -> None:
-    for attempt in range(TRIES):  # on a busy machine a study may end before the interrupt reaches it
+    for attempt in range(
+        TRIES
+    ):  # on a busy machine a study may end before the interrupt reaches it
         folder = tmp_path / f"cut-{attempt}"
         process = running(folder, "--workers", "2")
         process.send_signal(signal.SIGINT)
@@ -115,7 +125,9 @@ def test_an_interrupt_says_how_to_go_on(
             break
     assert process.returncode == 130, err
     assert "Traceback" not in err
-    kept = re.search(r"stopped with (\d+) of 40 replications stored; continue with:\n  planner (.*--resume)", err)
+    kept = re.search(
+        r"stopped with (\d+) of 40 replications stored; continue with:\n  planner (.*--resume)", err
+    )
     assert kept is not None, err
     assert 0 < int(kept[1]) <= 40
     assert not psutil.pid_exists(process.pid) or not children(process)
@@ -123,9 +135,15 @@ def test_an_interrupt_says_how_to_go_on(
     assert files(folder) == whole
 
 
-@pytest.mark.parametrize("kind", [signal.SIGTERM, pytest.param(signal.SIGKILL, marks=pytest.mark.prove)])
+@pytest.mark.parametrize(
+    "kind", [signal.SIGTERM, pytest.param(signal.SIGKILL, marks=pytest.mark.prove)]
+)
 def test_workers_end_with_their_study_however_it_ends(
-    study: Path, tmp_path: Path, running: Callable[..., Process], kind: signal.Signals, whole: dict[str, bytes]
+    study: Path,
+    tmp_path: Path,
+    running: Callable[..., Process],
+    kind: signal.Signals,
+    whole: dict[str, bytes],
 ) -> None:
     for attempt in range(TRIES):  # on a busy machine a study may end before anybody looks
         folder = tmp_path / f"ended-{attempt}"
@@ -155,7 +173,11 @@ def test_a_dask_cluster_of_our_own_listens_to_this_machine_alone(
     listening = []
     for found in (psutil.Process(process.pid), *children(process)):
         with contextlib.suppress(psutil.Error):
-            listening += [one.laddr.ip for one in found.net_connections("inet") if one.status == psutil.CONN_LISTEN]
+            listening += [
+                one.laddr.ip
+                for one in found.net_connections("inet")
+                if one.status == psutil.CONN_LISTEN
+            ]
     assert len(listening) >= 3  # the scheduler and two workers
     assert set(listening) <= {"127.0.0.1", "::1"}
 

@@ -12,7 +12,9 @@ from planner.answers import study as study_folder
 from planner.studies import store
 from tests.benchmarks.study_memory import collect
 
-BATCH, FEW, MANY = 64, 128, 640
+BATCH = 64
+FEW = 128
+MANY = 640
 BYTES_PER_ROW = 700
 """Half a gigabyte for a million replications: one figure of four scenarios takes 32 bytes each, and some are needed at
 a time."""
@@ -29,12 +31,18 @@ def peaks(rows: int, folder: Path, study: Path) -> tuple[int, int]:
 
 
 @pytest.mark.prove
-def test_memory_hardly_grows_with_replications(study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store, "_ROW_GROUP", 64)  # so that few replications fill what is held at a time, too,
+def test_memory_hardly_grows_with_replications(
+    study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        store, "_ROW_GROUP", 64
+    )  # so that few replications fill what is held at a time, too,
     monkeypatch.setattr(store, "SHARD_ROWS", 64)
     monkeypatch.setattr(study_folder, "_SAMPLE_ROWS", 64)
     monkeypatch.setattr(store, "_TABLES_KEPT", 1)  # and the shards that are kept read
-    collect(BATCH, tmp_path / "first", BATCH, charts=False, study=study)  # loads and keeps what any study needs
+    collect(
+        BATCH, tmp_path / "first", BATCH, charts=False, study=study
+    )  # loads and keeps what any study needs
     few, arrow_few = peaks(FEW, tmp_path / "few", study)
     many, arrow_many = peaks(MANY, tmp_path / "many", study)
     assert many - few < BYTES_PER_ROW * (MANY - FEW)
@@ -46,7 +54,9 @@ def test_a_finished_study_is_read_back_a_row_group_at_a_time(
 ) -> None:
     monkeypatch.setattr(store, "_ROW_GROUP", 64)
     finished = collect(FEW, tmp_path / "out", BATCH, charts=False, study=study)
-    before, most, rows = pa.total_allocated_bytes(), 0, []
+    before = pa.total_allocated_bytes()
+    most = 0
+    rows = []
     for part in finished.store.joined.parts(300):
         most = max(most, pa.total_allocated_bytes() - before)
         rows += part.column("replication").to_pylist()

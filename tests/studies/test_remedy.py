@@ -65,13 +65,17 @@ def test_all_replications_agree_and_the_cheaper_cluster_is_named() -> None:
 
 def test_what_nodes_cannot_mend_is_left_to_sizing() -> None:
     """Prompts that take longer than their objective on an idle replica are late with any number of nodes."""
-    late = scenario(clusters={"h200": SHORT["clusters"]["h200"]}).laid_over(["workloads.chat.slo.ttft_s=0.06"])
+    late = scenario(clusters={"h200": SHORT["clusters"]["h200"]}).laid_over(
+        ["workloads.chat.slo.ttft_s=0.06"]
+    )
     assert find_remedy(simulate(late), 1, lambda _: None) is None
 
 
 def test_a_run_says_it_when_asked(planner: Planner, write: WriteScenario) -> None:
     path = write()
     few = ("run", path, "-n", "1", "--set", "workloads.chat.requests_per_s=8000")
-    assert "planner run --advise finds how many more nodes" in planner(*few, "--out", "a").out.replace("\n  ", " ")
+    assert "planner run --advise finds how many more nodes" in planner(
+        *few, "--out", "a"
+    ).out.replace("\n  ", " ")
     said = planner(*few, "--advise", "--out", "b").out.replace("\n  ", " ")
     assert " on meet it in 19/19 replications, for $" in said

@@ -40,9 +40,15 @@ def store_of(prepared: Prepared, folder: Path, **options: bool) -> Store:
     return store
 
 
-def finish(prepared: Prepared, folder: Path, rows: int = ROWS, force: Workforce | None = None, **more: Any) -> Finished:
-    store = store_of(prepared, folder, **{k: v for k, v in more.items() if k in ("resume", "restart")})
-    goal = Goal(rows=rows, objective=prepared.objective.name, scramblings=4, until=more.get("until"))
+def finish(
+    prepared: Prepared, folder: Path, rows: int = ROWS, force: Workforce | None = None, **more: Any
+) -> Finished:
+    store = store_of(
+        prepared, folder, **{k: v for k, v in more.items() if k in ("resume", "restart")}
+    )
+    goal = Goal(
+        rows=rows, objective=prepared.objective.name, scramblings=4, until=more.get("until")
+    )
     try:
         count = run_rows(store, goal, force or Workforce(), more.get("watch"))
         finished = Finished(prepared=prepared, store=store, rows=count)
@@ -75,9 +81,17 @@ def test_one_worker_two_workers_and_dask_give_the_same_bytes(
 ) -> None:
     pytest.importorskip("distributed")
     finish(prepared, tmp_path / "two" / "s", force=Workforce(workers=2))
-    finish(prepared, tmp_path / "dask" / "s", force=Workforce(workers=2, scheduler=engines.LOCAL_DASK))
+    finish(
+        prepared, tmp_path / "dask" / "s", force=Workforce(workers=2, scheduler=engines.LOCAL_DASK)
+    )
     one = bytes_of(uninterrupted.store.folder)
-    assert set(one) >= {"samples.csv", "percentiles.csv", "monthly_bands.csv", "decision.csv", "sensitivity.csv"}
+    assert set(one) >= {
+        "samples.csv",
+        "percentiles.csv",
+        "monthly_bands.csv",
+        "decision.csv",
+        "sensitivity.csv",
+    }
     assert bytes_of(tmp_path / "two" / "s") == one
     assert bytes_of(tmp_path / "dask" / "s") == one
 
@@ -118,19 +132,27 @@ def test_a_finished_study_is_extended_to_the_same_bytes(
     finish(prepared, tmp_path / "grown" / "s", rows=12)
     finish(prepared, tmp_path / "grown" / "s", resume=True)
     assert bytes_of(tmp_path / "grown" / "s") == bytes_of(uninterrupted.store.folder)
-    finish(prepared, tmp_path / "grown" / "s", rows=8)  # without --resume a finished study is replaced
+    finish(
+        prepared, tmp_path / "grown" / "s", rows=8
+    )  # without --resume a finished study is replaced
     assert json.loads((tmp_path / "grown" / "s" / "manifest.json").read_text())["replications"] == 8
 
 
-def test_a_finished_study_is_not_cut_short(prepared: Prepared, tmp_path: Path, uninterrupted: Finished) -> None:
+def test_a_finished_study_is_not_cut_short(
+    prepared: Prepared, tmp_path: Path, uninterrupted: Finished
+) -> None:
     shutil.copytree(uninterrupted.store.folder, tmp_path / "s")
     before = bytes_of(tmp_path / "s")
-    with pytest.raises(ScenarioError, match=r"holds 20 finished replications, more than the 8 requested"):
+    with pytest.raises(
+        ScenarioError, match=r"holds 20 finished replications, more than the 8 requested"
+    ):
         finish(prepared, tmp_path / "s", rows=8, resume=True)
     assert bytes_of(tmp_path / "s") == before
 
 
-def test_a_finished_study_that_was_opened_again_is_read_whole(prepared: Prepared, tmp_path: Path) -> None:
+def test_a_finished_study_that_was_opened_again_is_read_whole(
+    prepared: Prepared, tmp_path: Path
+) -> None:
     finished = finish(prepared, tmp_path / "s", rows=12)  # not a whole number of batches
     before = finished.output("cost_usd")
     store_of(prepared, tmp_path / "s", resume=True)  # and then killed
@@ -149,10 +171,14 @@ def test_a_place_that_cannot_be_written_is_named(prepared: Prepared, tmp_path: P
         store_of(prepared, tmp_path / "file")
 
 
-def test_another_version_of_the_study_is_refused(prepared: Prepared, study_file: Write, tmp_path: Path) -> None:
+def test_another_version_of_the_study_is_refused(
+    prepared: Prepared, study_file: Write, tmp_path: Path
+) -> None:
     finish(prepared, tmp_path / "s", rows=8)
     other = prepare(study_file(SMALL.replace("h200: {nodes: 6}", "h200: {nodes: 7}")))
-    with pytest.raises(ScenarioError, match=r"another version of this study: scenario nvidia changed"):
+    with pytest.raises(
+        ScenarioError, match=r"another version of this study: scenario nvidia changed"
+    ):
         store_of(other, tmp_path / "s", resume=True)
     reseeded = prepare(study_file(), seed=5)
     with pytest.raises(ScenarioError, match="the design, the seed"):
@@ -172,7 +198,9 @@ def test_one_failing_run_is_recorded_and_takes_nothing_down(
 ) -> None:
     real = Replicator.simulate
 
-    def simulate_or_fail(self: Replicator, which: int, values: Any, chance: int, shared: Any = None) -> Any:
+    def simulate_or_fail(
+        self: Replicator, which: int, values: Any, chance: int, shared: Any = None
+    ) -> Any:
         if (which, chance) == (1, 17):
             raise RuntimeError("a bearing\nran hot")
         return real(self, which, values, chance, shared)
@@ -180,19 +208,31 @@ def test_one_failing_run_is_recorded_and_takes_nothing_down(
     monkeypatch.setattr(Replicator, "simulate", simulate_or_fail)
     finished = finish(prepared, tmp_path / "s", rows=24)
     (failure,) = finished.failures()
-    assert (failure.replication, failure.scenario, failure.message) == (17, "nvidia", "RuntimeError: a bearing")
+    assert (failure.replication, failure.scenario, failure.message) == (
+        17,
+        "nvidia",
+        "RuntimeError: a bearing",
+    )
     lines = (tmp_path / "s" / "samples.csv").read_text().splitlines()
-    assert next(line for line in lines if line.startswith("17,nvidia")).endswith("RuntimeError: a bearing")
+    assert next(line for line in lines if line.startswith("17,nvidia")).endswith(
+        "RuntimeError: a bearing"
+    )
     assert np.isnan(finished.output("cost_usd")[17]).tolist() == [False, True]
     assert all(np.isfinite(c.probability_better.value) for c in finished.decisions())
 
 
 @pytest.mark.prove
-def test_a_study_stops_when_its_interval_is_narrow_enough(study_file: Write, tmp_path: Path) -> None:
-    prepared = prepare(study_file("\n".join(line for line in SMALL.splitlines() if "nvidia:" not in line)))
+def test_a_study_stops_when_its_interval_is_narrow_enough(
+    study_file: Write, tmp_path: Path
+) -> None:
+    prepared = prepare(
+        study_file("\n".join(line for line in SMALL.splitlines() if "nvidia:" not in line))
+    )
     wide = finish(prepared, tmp_path / "a" / "s", rows=160, until=Until(0.2))
     assert wide.rows == 128  # the fewest: 32 rows of each of 4 randomisations
-    again = finish(prepared, tmp_path / "b" / "s", rows=160, until=Until(0.2), force=Workforce(workers=2))
+    again = finish(
+        prepared, tmp_path / "b" / "s", rows=160, until=Until(0.2), force=Workforce(workers=2)
+    )
     assert bytes_of(tmp_path / "b" / "s") == bytes_of(tmp_path / "a" / "s")
     reached = mean_estimate(again.output(prepared.objective.name)[:, 0], 4).relative
     assert reached <= 0.2
@@ -213,7 +253,9 @@ def test_what_may_end_a_study_is_read(text: str, until: Until) -> None:
     assert Until.read(text) == until
 
 
-@pytest.mark.parametrize("text", ["half", "200%", "0", "p0=1%", "p100=1%", "worst=1%", "p90", "best=e%"])
+@pytest.mark.parametrize(
+    "text", ["half", "200%", "0", "p0=1%", "p100=1%", "worst=1%", "p90", "best=e%"]
+)
 def test_what_cannot_end_a_study_is_refused(text: str) -> None:
     with pytest.raises(ScenarioError, match="p90=2%"):
         Until.read(text)
@@ -233,9 +275,15 @@ def test_a_study_looks_at_the_figure_it_is_told() -> None:
 
     assert found(Until(0.1)).value == pytest.approx(objective[:, 0].mean())
     ninth = found(Until(0.1, "p90"))
-    each = [np.percentile(objective[which::4, 0], 90, method="median_unbiased") for which in range(4)]
-    assert ninth.value == pytest.approx(np.percentile(objective[:, 0], 90, method="median_unbiased"))
-    assert ninth.half_width == pytest.approx(3.182446 * np.std(each, ddof=1) / 2, rel=1e-6)  # Student's t, 3 degrees
+    each = [
+        np.percentile(objective[which::4, 0], 90, method="median_unbiased") for which in range(4)
+    ]
+    assert ninth.value == pytest.approx(
+        np.percentile(objective[:, 0], 90, method="median_unbiased")
+    )
+    assert ninth.half_width == pytest.approx(
+        3.182446 * np.std(each, ddof=1) / 2, rel=1e-6
+    )  # Student's t, 3 degrees
     best = found(Until(0.1, "best"))
     assert best.value == pytest.approx((objective[:, 1] < objective[:, 2]).mean())
     assert Until(0.1, "best").width(best) == best.half_width
@@ -255,7 +303,8 @@ def test_a_run_does_not_depend_on_what_its_worker_ran_before(study_file: Write) 
     line += "  workloads.chat.lengths.input.mean: {kind: uniform, low: 300, high: 450}\n"
     prepared = prepare(study_file(SMALL.replace("uncertain:\n", line)))
     setup = prepared.setup(prepared.montecarlo())
-    busy, fresh = Replicator(setup), Replicator(setup)
+    busy = Replicator(setup)
+    fresh = Replicator(setup)
     busy.run(0, 3)
     assert np.array_equal(busy.run(20, 21).headlines, fresh.run(20, 21).headlines, equal_nan=True)
 
@@ -277,7 +326,9 @@ def test_headlines_are_those_of_a_run(prepared: Prepared) -> None:
         *CEILINGS,
     }
     assert set(found) - targeted <= set(fleet)
-    assert found["slo_shortfall_fraction"] == pytest.approx(told["verdict"]["shortfall_fraction"], abs=2e-6)
+    assert found["slo_shortfall_fraction"] == pytest.approx(
+        told["verdict"]["shortfall_fraction"], abs=2e-6
+    )
 
 
 def test_scenarios_of_a_study_share_their_chance(study_file: Write, tmp_path: Path) -> None:
@@ -318,11 +369,15 @@ def test_designs_without_correlations_leave_them_out(study_file: Write) -> None:
     with pytest.raises(ScenarioError, match="independent inputs"):
         prepared.design("sobol")
     values, _ = prepared.setup(prepared.design("tornado")).values(0, 11)
-    assert len(np.unique(values[:, 2])) == 3  # its own P10 and P90, and the median: no other input moves it
+    assert (
+        len(np.unique(values[:, 2])) == 3
+    )  # its own P10 and P90, and the median: no other input moves it
 
 
 def test_a_study_without_inputs_varies_chance_alone(study_file: Write, tmp_path: Path) -> None:
-    text = "name: s\nscenarios: {a: {extends: tiny.yaml}}\nthroughput_error: false\nscramblings: 4\n"
+    text = (
+        "name: s\nscenarios: {a: {extends: tiny.yaml}}\nthroughput_error: false\nscramblings: 4\n"
+    )
     prepared = prepare(study_file(text))
     finished = finish(prepared, tmp_path / "s", rows=16)
     assert finished.output("cost_usd").std() > 0

@@ -31,13 +31,19 @@ def test_a_notebook_runs_and_extends_a_study(study_file: Write, tmp_path: Path) 
     assert np.array_equal(longer.output("cost_usd")[:8], cost)
     assert np.unique(longer.input("site.electricity_usd_per_kwh")).size == 24
     assert {row.statistic for row in longer.statistics()} >= {"mean", "p5", "p95", "cvar95"}
-    months = [month for scenario, output, month, *_ in longer.bands() if (scenario, output) == ("both", "spend_usd")]
+    months = [
+        month
+        for scenario, output, month, *_ in longer.bands()
+        if (scenario, output) == ("both", "spend_usd")
+    ]
     assert months == ["2026-01", "2026-02", "2026-03"]
     for *_, p5, p10, p50, p90, p95, _ in longer.bands():
         assert p5 <= p10 <= p50 <= p90 <= p95
 
 
-def test_a_study_that_starts_within_a_month_has_a_month_more(study_file: Write, tmp_path: Path) -> None:
+def test_a_study_that_starts_within_a_month_has_a_month_more(
+    study_file: Write, tmp_path: Path
+) -> None:
     finished = run_study(study_file(), 8, tmp_path / "out", ["start=2026-01-15"])
     assert len({month for _, _, month, *_ in finished.bands()}) == 4
 
@@ -46,12 +52,25 @@ def test_a_study_that_starts_within_a_month_has_a_month_more(study_file: Write, 
 def test_bands_of_three_scenarios_are_read_where_row_groups_end_within_a_replication(
     study_file: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    third = SMALL.replace("uncertain:", "  amd: {extends: tiny.yaml, set: {clusters: {h200: null}}}\nuncertain:")
-    study = study_file(third.replace("  clusters.h200.accelerator_price_usd: {prior: gpu_module_price_h200}\n", ""))
+    third = SMALL.replace(
+        "uncertain:", "  amd: {extends: tiny.yaml, set: {clusters: {h200: null}}}\nuncertain:"
+    )
+    study = study_file(
+        third.replace("  clusters.h200.accelerator_price_usd: {prior: gpu_module_price_h200}\n", "")
+    )
     together = list(run_study(study, 12, tmp_path / "out").bands())
     monkeypatch.setattr("planner.studies.store._ROW_GROUP", 8)
     assert list(run_study(study, 12, tmp_path / "again").bands()) == together
-    assert len({tuple(spread) for _, output, at, _, _, *spread in together if (output, at) == ("cost_usd", FLEET)}) == 9
+    assert (
+        len(
+            {
+                tuple(spread)
+                for _, output, at, _, _, *spread in together
+                if (output, at) == ("cost_usd", FLEET)
+            }
+        )
+        == 9
+    )
 
 
 @pytest.fixture(scope="module")
@@ -69,9 +88,13 @@ def test_the_fleets_of_the_shipped_study_serve_about_alike(shipped: Path) -> Non
 def test_the_shipped_study_is_sound(shipped: Path) -> None:
     prepared = prepare(shipped)
     assert prepared.names == ("mixed", "half-b200", "all-b200", "all-h200", "all-mi325x")
-    assert len(prepared.inputs) == 34  # 17 stated, and the throughput errors of pairs, models and parts
+    assert (
+        len(prepared.inputs) == 34
+    )  # 17 stated, and the throughput errors of pairs, models and parts
     reached = {
-        found.name: [len(paths) for paths in found.targets] for found in prepared.inputs.entries if found.targets
+        found.name: [len(paths) for paths in found.targets]
+        for found in prepared.inputs.entries
+        if found.targets
     }
     assert reached["clusters.h200-*.accelerator_price_usd"] == [0, 0, 0, 2, 0]
     assert reached["clusters.mi325x*.resale_multiplier"] == [1, 1, 0, 0, 2]
@@ -81,7 +104,9 @@ def test_the_shipped_study_is_sound(shipped: Path) -> None:
 
 def test_a_draw_that_varies_nothing_is_the_scenario_as_loaded() -> None:
     """What the catalogue fills in is there too: figures of vendors, and the longest of lengths stated as quantiles."""
-    lengths = "workloads.chat.lengths.input={mean: null, p95: null, quantiles: {0.5: 500, 0.9: 4000}}"
+    lengths = (
+        "workloads.chat.lengths.input={mean: null, p95: null, quantiles: {0.5: 500, 0.9: 4000}}"
+    )
     scenario = load_scenario(ROOT / "scenarios" / "mixed-fleet.yaml", [lengths])
     nothing = UncertainInputs(entries=(), mixing=None)
     drawn, _ = changed(stated(scenario.name, scenario), 0, nothing, np.zeros(0))

@@ -51,7 +51,11 @@ def test_an_axis_is_a_range_with_its_end_or_a_list(text: str, values: tuple[str,
     assert axis.values == values
 
 
-@given(start=st.integers(-1000, 1000), count=st.integers(1, 200), step=st.decimals("0.001", "50", places=3))
+@given(
+    start=st.integers(-1000, 1000),
+    count=st.integers(1, 200),
+    step=st.decimals("0.001", "50", places=3),
+)
 def test_a_range_is_exact_and_inclusive(start: int, count: int, step: Decimal) -> None:
     stop = start + step * (count - 1)
     values = parse_axis(f"a={start}:{stop}:{step}").values
@@ -89,14 +93,18 @@ def test_a_key_is_varied_once() -> None:
 def test_a_large_sweep_is_asked_about_with_its_size() -> None:
     axes = parse_axes(["a=1:1000:1", "b=1:100:1", "c=1:100:1"])
     assert count_points(axes) == 10**7
-    with pytest.raises(ScenarioError, match=r"1,000 × 100 × 100 = 10,000,000 points: about 278 h.*--yes"):
+    with pytest.raises(
+        ScenarioError, match=r"1,000 × 100 × 100 = 10,000,000 points: about 278 h.*--yes"
+    ):
         check_size(axes, confirmed=False)
     check_size(axes, confirmed=True)
     check_size(parse_axes(["a=1:100:1", "b=1:100:1"]), confirmed=False)
 
 
 def test_wrong_keys_and_values_are_all_found_before_any_run(write: Write) -> None:
-    axes = parse_axes(["clusters.h200.nods=1,2", "finance.residual_fraction=0.5,1.5", "horizon_months=0:3:1"])
+    axes = parse_axes(
+        ["clusters.h200.nods=1,2", "finance.residual_fraction=0.5,1.5", "horizon_months=0:3:1"]
+    )
     with pytest.raises(ScenarioError) as caught:
         check_values(write(), axes)
     text = str(caught.value)
@@ -121,7 +129,9 @@ def test_every_combination_is_its_own_run(write: Write, vary: list[str]) -> None
     axes = parse_axes(vary)
     seed = None if axes[1].path == "seed" else 5
     points = sweep(load_scenario(path, ["horizon_months=2"]), axes, seed)
-    assert [point.values for point in points] == list(itertools.product(axes[0].values, axes[1].values))
+    assert [point.values for point in points] == list(
+        itertools.product(axes[0].values, axes[1].values)
+    )
     for point in points:
         settings = [f"{axis.path}={value}" for axis, value in zip(axes, point.values, strict=True)]
         alone = measures(simulate(load_scenario(path, ["horizon_months=2", *settings]), seed=seed))
@@ -144,8 +154,11 @@ def test_values_are_numbers_where_they_look_like_it() -> None:
     assert SweepAxis(path="a", values=("1",)).values == ("1",)
 
 
-def test_a_sweep_that_was_stopped_goes_on_with_the_points_it_has(write: Write, tmp_path: Path) -> None:
-    path, axes = write(), parse_axes(["clusters.h200.nodes=2:5:1"])
+def test_a_sweep_that_was_stopped_goes_on_with_the_points_it_has(
+    write: Write, tmp_path: Path
+) -> None:
+    path = write()
+    axes = parse_axes(["clusters.h200.nodes=2:5:1"])
     scenario = load_scenario(path)
     wanted = sweep(path, axes)
 
@@ -158,14 +171,18 @@ def test_a_sweep_that_was_stopped_goes_on_with_the_points_it_has(write: Write, t
     with pytest.raises(KeyboardInterrupt):
         sweep(path, axes, progress=stop, work=work)
     work.close()
-    with pytest.raises(ScenarioError, match=r"holds an unfinished sweep \(continue it with --resume"):
+    with pytest.raises(
+        ScenarioError, match=r"holds an unfinished sweep \(continue it with --resume"
+    ):
         SweepWork(tmp_path / "o", scenario, axes, (), 1).open(resume=False, restart=False)
     with pytest.raises(ScenarioError, match="another version of this sweep: the seed changed"):
         SweepWork(tmp_path / "o", scenario, axes, (), 2).open(resume=True, restart=False)
     journal = tmp_path / "o" / "shards" / "points.jsonl"
     lines = journal.read_bytes().splitlines()
     assert len(lines) == 2
-    journal.write_bytes(lines[0] + b"\n" + lines[1].replace(b"cost", b"most", 1) + b"\n" + lines[1][:40])
+    journal.write_bytes(
+        lines[0] + b"\n" + lines[1].replace(b"cost", b"most", 1) + b"\n" + lines[1][:40]
+    )
     work = SweepWork(tmp_path / "o", scenario, axes, (), 1)
     work.open(resume=True, restart=False)
     assert list(work.kept) == [("2",)]
@@ -176,8 +193,11 @@ def test_a_sweep_that_was_stopped_goes_on_with_the_points_it_has(write: Write, t
     work.close()
 
 
-def test_a_scenario_edited_during_a_sweep_changes_none_of_its_points(write: Write, tiny: str) -> None:
-    path, axes = write(), parse_axes(["clusters.h200.nodes=2:3:1"])
+def test_a_scenario_edited_during_a_sweep_changes_none_of_its_points(
+    write: Write, tiny: str
+) -> None:
+    path = write()
+    axes = parse_axes(["clusters.h200.nodes=2:3:1"])
     wanted = sweep(path, axes)
 
     def edit(_: int) -> None:
@@ -214,7 +234,9 @@ def test_the_command_goes_on_to_the_same_bytes(
     assert cut.code == 130
     assert "continue with:\n  planner sweep" in cut.err
     planner(*words, "--out", "o").refused("holds an unfinished sweep")
-    planner("run", "tiny.yaml", "--out", "o").refused("is not finished, and will not be overwritten")
+    planner("run", "tiny.yaml", "--out", "o").refused(
+        "is not finished, and will not be overwritten"
+    )
     done = planner(*words, "--out", "o", "--resume")
     assert done.code == 0
     assert "point 1 of 3" not in done.err

@@ -25,7 +25,9 @@ def _sigmas(write: Any, text: str) -> dict[str, float]:
         match one.distribution:
             case Lognormal(median=median, sigma=sigma):
                 assert median == 1.0
-            case Percentiles(p10=slow, p50=median, p90=fast, low=low):  # may lack software: wider towards slow alone
+            case Percentiles(
+                p10=slow, p50=median, p90=fast, low=low
+            ):  # may lack software: wider towards slow alone
                 assert (median, low) == (1.0, 0.0)
                 sigma = math.log(fast) / 1.2815515655446004
                 assert -math.log(slow) > 1.2815515655446004 * sigma
@@ -39,14 +41,20 @@ def _sigmas(write: Any, text: str) -> dict[str, float]:
 def test_the_slow_end_that_is_printed_is_drawn(write: Any) -> None:
     """Mixtral was never measured: its draws end where its interval does, on both sides, but for what pairs share."""
     text = ON_VLLM.replace("llama-3.1-8b", "mixtral-8x7b")
-    found = {one.name: one.distribution for one in _throughput_errors({"a": stated("a", load_scenario(write(text)))})}
+    found = {
+        one.name: one.distribution
+        for one in _throughput_errors({"a": stated("a", load_scenario(write(text)))})
+    }
     scenario = load_scenario(write(text))
     services, _ = build_services(scenario, Reuse(scenario), {})
     for (cluster, _), service in services.items():
-        doubt, part = service.doubt, scenario.clusters[cluster].accelerator
+        doubt = service.doubt
+        part = scenario.clusters[cluster].accelerator
         assert doubt is not None
         assert doubt.lag > 0.0
-        drawn = quantile(found[f"throughput_error.{part}.vllm.mixtral-8x7b"], np.array([0.05, 0.95]))
+        drawn = quantile(
+            found[f"throughput_error.{part}.vllm.mixtral-8x7b"], np.array([0.05, 0.95])
+        )
         wanted = np.exp(1.645 * np.array([-math.hypot(doubt.pair, doubt.lag), doubt.pair]))
         assert drawn == pytest.approx(wanted, rel=0.12)
 
@@ -62,10 +70,16 @@ def test_a_measured_pair_has_an_error_of_its_own(write: Any) -> None:
     assert len(sigmas) == 2
 
 
-@pytest.mark.parametrize(("attention", "is_measured"), [("tensor-parallel", True), ("data-parallel", False)])
-def test_a_layout_without_rows_has_a_wider_error(write: Any, attention: str, is_measured: bool) -> None:
+@pytest.mark.parametrize(
+    ("attention", "is_measured"), [("tensor-parallel", True), ("data-parallel", False)]
+)
+def test_a_layout_without_rows_has_a_wider_error(
+    write: Any, attention: str, is_measured: bool
+) -> None:
     layout = f"attention: {attention}\n    tensor_parallel: 4"
-    text = ON_VLLM.replace("llama-3.1-8b", "minimax-m2.5").replace("nodes: 4", f"nodes: 4\n    {layout}")
+    text = ON_VLLM.replace("llama-3.1-8b", "minimax-m2.5").replace(
+        "nodes: 4", f"nodes: 4\n    {layout}"
+    )
     sigma = _sigmas(write, text)["throughput_error.H200.vllm.minimax-m2.5"]
     spread = shipped_calibration().spread["mixture-of-experts"]
     assert sigma == pytest.approx(math.hypot(spread.setting, 0.0 if is_measured else spread.layout))
@@ -87,9 +101,16 @@ def test_of_an_engine_left_to_the_planner_the_error_is_that_of_the_one_it_takes(
     text = ON_VLLM.replace("llama-3.1-8b", "minimax-m2.5").replace("engine: vllm", "engine: auto")
     scenario = load_scenario(write(text))
     services, _ = build_services(scenario, Reuse(scenario), {})
-    chosen = {(scenario.clusters[cluster].accelerator, one.spec.engine) for (cluster, _), one in services.items()}
+    chosen = {
+        (scenario.clusters[cluster].accelerator, one.spec.engine)
+        for (cluster, _), one in services.items()
+    }
     drawn = [name.split(".", 1)[1] for name in _sigmas(write, text)]
-    pairs = [name.removesuffix(".minimax-m2.5").split(".") for name in drawn if name.endswith(".minimax-m2.5")]
+    pairs = [
+        name.removesuffix(".minimax-m2.5").split(".")
+        for name in drawn
+        if name.endswith(".minimax-m2.5")
+    ]
     assert {(part, engine) for part, engine in (pair for pair in pairs if len(pair) == 2)} == chosen
     assert len(chosen) == 2
 

@@ -35,10 +35,10 @@ from tests.studies.test_clearing import done
 from tests.studies.test_runner import bytes_of, finish
 
 Write = Callable[..., Path]
-GROWING = TINY.replace("requests_per_s: 5\n", "requests_per_s: 5\n    growth: {kind: csv, file: growth.csv}\n")
-OVERLAY = (
-    "accelerators: {{H200: {{accelerator_price_usd: {{value: {price}, source: a quote, date: 2026-01-01, grade: C}}}}}}"
+GROWING = TINY.replace(
+    "requests_per_s: 5\n", "requests_per_s: 5\n    growth: {kind: csv, file: growth.csv}\n"
 )
+OVERLAY = "accelerators: {{H200: {{accelerator_price_usd: {{value: {price}, source: a quote, date: 2026-01-01, grade: C}}}}}}"  # noqa: E501
 
 
 @pytest.fixture
@@ -56,8 +56,16 @@ def growing(study_file: Write, tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("file", "content", "named"),
     [
-        ("growth.csv", "date,multiplier\n2026-01-01,1\n2026-03-01,3\n", r"the file both: growth\.csv, the file nvidia"),
-        ("own.yaml", OVERLAY.format(price=26000), r"the catalogue, the file nvidia: own\.yaml changed"),
+        (
+            "growth.csv",
+            "date,multiplier\n2026-01-01,1\n2026-03-01,3\n",
+            r"the file both: growth\.csv, the file nvidia",
+        ),
+        (
+            "own.yaml",
+            OVERLAY.format(price=26000),
+            r"the catalogue, the file nvidia: own\.yaml changed",
+        ),
         (
             "mine.yaml",
             SHIPPED_CALIBRATION.read_text().replace("\nrows: ", "\nrows: 1"),
@@ -82,7 +90,9 @@ def test_workers_have_the_study_s_files_and_none_of_their_own(
     setup = prepared.setup(prepared.montecarlo())
     here = Replicator(setup).run(0, 2)
     sent = pickle.dumps(setup)
-    (tmp_path / "growth.csv").write_text("date,multiplier\n2026-01-01,9\n")  # as a worker's stale folder has it
+    (tmp_path / "growth.csv").write_text(
+        "date,multiplier\n2026-01-01,9\n"
+    )  # as a worker's stale folder has it
     (tmp_path / "own.yaml").unlink()
     (tmp_path / "mine.yaml").unlink()
     (tmp_path / "elsewhere").mkdir()
@@ -94,7 +104,9 @@ def test_workers_have_the_study_s_files_and_none_of_their_own(
         pickle.loads(sent).scenarios[0].scenario.document.file_at(("workloads",), "other.csv")
 
 
-def test_a_growth_table_among_an_input_s_values_is_read_when_the_study_begins(growing: Path, tmp_path: Path) -> None:
+def test_a_growth_table_among_an_input_s_values_is_read_when_the_study_begins(
+    growing: Path, tmp_path: Path
+) -> None:
     (tmp_path / "fast.csv").write_text("date,multiplier\n2026-01-01,1\n2026-03-01,2\n")
     line = "uncertain:\n  workloads.chat.growth.file: {kind: discrete, values: [growth.csv, fast.csv]}\n"
     growing.write_text(growing.read_text().replace("uncertain:\n", line))
@@ -103,7 +115,9 @@ def test_a_growth_table_among_an_input_s_values_is_read_when_the_study_begins(gr
     assert {"both: growth.csv", "both: fast.csv"} <= set(who["files"])
 
 
-def test_other_code_is_another_study(study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_code_is_another_study(
+    study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     prepared = prepare(study)
     done(prepared, tmp_path / "o")
     assert len(version.code_sha256()) == 64
@@ -177,11 +191,16 @@ def test_dropped_replications_are_counted_and_what_they_share_is_said(
 ) -> None:
     prepared = prepare(study)
     place = prepared.inputs.names.index("site.electricity_usd_per_kwh")
-    failing(monkeypatch, lambda values, _: ValueError(f"dear: {values[place]}") if values[place] > 0.11 else None)
+    failing(
+        monkeypatch,
+        lambda values, _: ValueError(f"dear: {values[place]}") if values[place] > 0.11 else None,
+    )
     finished = finish(prepared, tmp_path / "s", rows=24)
     dear = int((finished.input("site.electricity_usd_per_kwh") > 0.11).sum())
     assert 2 <= dear <= 12
-    rows = [line.split(",") for line in (tmp_path / "s" / "percentiles.csv").read_text().splitlines()]
+    rows = [
+        line.split(",") for line in (tmp_path / "s" / "percentiles.csv").read_text().splitlines()
+    ]
     assert rows[0][-1] == "replications"
     completed = {row[0]: int(row[-1]) for row in rows[1:] if row[1:3] == ["cost_usd", "mean"]}
     assert completed == {"both": 24, "nvidia": 24 - dear}
@@ -204,7 +223,9 @@ def test_an_input_that_says_nothing_is_not_named() -> None:
     assert separation("x", values, np.zeros(400, dtype=bool)) is None
     low = separation("x", values, values < 0.05)
     assert low is not None
-    assert low[0] == 0.5  # Mann and Whitney's statistic where every failed one lies below every other
+    assert (
+        low[0] == 0.5
+    )  # Mann and Whitney's statistic where every failed one lies below every other
     assert "x is at most 0.04" in low[1]
 
 
@@ -223,7 +244,9 @@ lock = FolderLock(Path(sys.argv[1])); print('held', flush=True); time.sleep(60)\
 
 
 def test_a_stale_lock_is_taken_over_with_a_word(study: Path, tmp_path: Path) -> None:
-    holder = subprocess.Popen([sys.executable, "-c", HOLDER, str(tmp_path / "o")], stdout=subprocess.PIPE, text=True)
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(tmp_path / "o")], stdout=subprocess.PIPE, text=True
+    )
     assert holder.stdout is not None
     assert holder.stdout.readline() == "held\n"
     with pytest.raises(ScenarioError, match=f"is being written by process {holder.pid}"):
@@ -237,7 +260,9 @@ def test_a_stale_lock_is_taken_over_with_a_word(study: Path, tmp_path: Path) -> 
     assert not (tmp_path / ".o.lock").exists()
 
 
-def test_two_names_of_one_folder_are_one_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_names_of_one_folder_are_one_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "o").mkdir()
     monkeypatch.chdir(tmp_path / "o")
     with FolderLock(tmp_path / "o"), pytest.raises(ScenarioError, match="is being written"):
@@ -249,7 +274,9 @@ def stopped(prepared: Prepared, folder: Path, rows: int = 16) -> Store:
     from tests.benchmarks.study_memory import made_up  # noqa: PLC0415 - beside its use
 
     store = open_store(prepared, folder)
-    for part in made_up(store.setup, [(first, first + store.batch) for first in range(0, rows, store.batch)]):
+    for part in made_up(
+        store.setup, [(first, first + store.batch) for first in range(0, rows, store.batch)]
+    ):
         store.write(part)
         store.flush()
     store.close()
@@ -263,7 +290,9 @@ def flipped(path: Path, chance: random.Random) -> None:
     path.write_bytes(content)
 
 
-def test_a_bit_flipped_in_a_shard_is_found_and_its_rows_are_run_again(study: Path, tmp_path: Path) -> None:
+def test_a_bit_flipped_in_a_shard_is_found_and_its_rows_are_run_again(
+    study: Path, tmp_path: Path
+) -> None:
     prepared = prepare(study)
     stopped(prepared, tmp_path / "sound")
     chance = random.Random(4)
@@ -274,7 +303,9 @@ def test_a_bit_flipped_in_a_shard_is_found_and_its_rows_are_run_again(study: Pat
         flipped(shard, chance)
         store = open_store(prepared, tmp_path / "o", resume=True)
         assert store.finished().tolist() == [0]
-        assert store.notes == [f"{shard} is damaged; it is set aside, and its replications are run again"]
+        assert store.notes == [
+            f"{shard} is damaged; it is set aside, and its replications are run again"
+        ]
         assert shard.with_name(f"{shard.name}.bad").exists()
         store.close()
 
@@ -288,7 +319,9 @@ def test_a_bit_flipped_in_a_finished_study_is_found(study: Path, tmp_path: Path)
         (tmp_path / "o" / SINGLE).write_bytes(before)
         flipped(tmp_path / "o" / SINGLE, chance)
         store = open_store(prepared, tmp_path / "o", resume=True)
-        assert store.notes == [f"{tmp_path / 'o' / SINGLE} is damaged; its replications are run again"]
+        assert store.notes == [
+            f"{tmp_path / 'o' / SINGLE} is damaged; its replications are run again"
+        ]
         store.close()
         store = open_store(prepared, tmp_path / "o", resume=True)
         assert store.finished().tolist() == []
@@ -298,8 +331,11 @@ def test_a_bit_flipped_in_a_finished_study_is_found(study: Path, tmp_path: Path)
     assert (tmp_path / "o" / SINGLE).read_bytes() == before
 
 
-def test_rows_of_another_study_and_files_of_a_stranger_are_told_apart(study: Path, tmp_path: Path) -> None:
-    prepared, other = prepare(study), prepare(study, seed=7)
+def test_rows_of_another_study_and_files_of_a_stranger_are_told_apart(
+    study: Path, tmp_path: Path
+) -> None:
+    prepared = prepare(study)
+    other = prepare(study, seed=7)
     stopped(prepared, tmp_path / "o")
     stopped(other, tmp_path / "p")
     for shard in (tmp_path / "p" / WORK).glob("*.parquet"):
@@ -309,7 +345,9 @@ def test_rows_of_another_study_and_files_of_a_stranger_are_told_apart(study: Pat
     assert [note.split(" ", 1)[1][:24] for note in store.notes] == ["belongs to another study"] * 2
     store.close()
     (tmp_path / "o" / WORK / "thesis.txt").write_text("mine")
-    with pytest.raises(ScenarioError, match=r"holds 'shards/thesis\.txt', which planner did not write"):
+    with pytest.raises(
+        ScenarioError, match=r"holds 'shards/thesis\.txt', which planner did not write"
+    ):
         open_store(prepared, tmp_path / "o", resume=True)
 
 
@@ -326,13 +364,22 @@ def test_rows_that_are_no_whole_batch_are_set_aside(study: Path, tmp_path: Path)
 
 
 @pytest.mark.parametrize("is_finished", [True, False])
-def test_a_study_of_the_earlier_format_is_left_alone(study: Path, tmp_path: Path, is_finished: bool) -> None:
+def test_a_study_of_the_earlier_format_is_left_alone(
+    study: Path, tmp_path: Path, is_finished: bool
+) -> None:
     folder = tmp_path / "o"
     (folder / WORK).mkdir(parents=True)
     (folder / WORK / "00000000-00000008.parquet").write_bytes(b"PAR1")
-    (folder / OWNER).write_text(json.dumps({"product": "datacenter-planner", "kind": "study", "identity": {}}))
+    (folder / OWNER).write_text(
+        json.dumps({"product": "datacenter-planner", "kind": "study", "identity": {}})
+    )
     if is_finished:
-        manifest = {"product": "datacenter-planner", "kind": "study", "identity": {}, "files": {OWNER: "0"}}
+        manifest = {
+            "product": "datacenter-planner",
+            "kind": "study",
+            "identity": {},
+            "files": {OWNER: "0"},
+        }
         (folder / MANIFEST).write_text(json.dumps(manifest))
     for resume in (True, False):
         with pytest.raises(ScenarioError, match="will not be overwritten"):
@@ -362,7 +409,9 @@ def test_a_shard_waits_for_company_but_not_for_long(
 def test_an_interval_from_running_sums_is_that_of_all_rows(study: Path, tmp_path: Path) -> None:
     prepared = prepare(study)
     seen: list[Any] = []
-    column = done(prepared, tmp_path / "o", 64, watch=seen.append).output(prepared.objective.name)[:, 0]
+    column = done(prepared, tmp_path / "o", 64, watch=seen.append).output(prepared.objective.name)[
+        :, 0
+    ]
     wanted = mean_estimate(column, 4)
     assert seen[-1].interval.value == pytest.approx(wanted.value, rel=1e-12)
     assert seen[-1].interval.half_width == pytest.approx(wanted.half_width, rel=1e-9)

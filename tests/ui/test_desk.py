@@ -44,7 +44,13 @@ clusters:
   owned: {accelerator: H200, nodes: 1, owned: {bought: 2025-01-01}}
   quoted: {accelerator: H200, nodes: 1, quotes: [{name: offer, accelerator_price_usd: 25000}]}
 """
-OTHER = {"accelerator": "H100", "engine": "sglang", "precision": "bf16", "tariff": "us-texas", "per": "horizon"}
+OTHER = {
+    "accelerator": "H100",
+    "engine": "sglang",
+    "precision": "bf16",
+    "tariff": "us-texas",
+    "per": "horizon",
+}
 """Words that take the place of those stated."""
 
 
@@ -72,7 +78,11 @@ def turned(knob: Knob) -> str:
         text = "0.95"
     else:
         number = float(knob.value or knob.default or 500)
-        text = f"{number + 1:.0f}" if field in ("nodes", "depreciation_months") else f"{number * 1.1 + 0.01:g}"
+        text = (
+            f"{number + 1:.0f}"
+            if field in ("nodes", "depreciation_months")
+            else f"{number * 1.1 + 0.01:g}"
+        )
     return f"{knob.path}={knob.turn.written.replace('%', text)}"
 
 
@@ -80,7 +90,11 @@ def test_every_kind_of_knob_is_there_and_turns_what_it_says(every: Desk) -> None
     found = {knob.path: knob for knob in knobs_of(every.stated(""))}
     patterns = set()
     for path, knob in found.items():
-        word = turned(knob) if not knob.is_new else f"{path}={knob.turn.written.replace('%', knob.choices[0])}"
+        word = (
+            turned(knob)
+            if not knob.is_new
+            else f"{path}={knob.turn.written.replace('%', knob.choices[0])}"
+        )
         patterns.add(next(pattern for pattern, turn in TURNS.items() if turn is knob.turn))
         if path in FUTURE:
             continue
@@ -89,7 +103,11 @@ def test_every_kind_of_knob_is_there_and_turns_what_it_says(every: Desk) -> None
             assert after[f"{path}.nodes"] == "8"
             assert after[f"{path}.accelerator"] == knob.choices[0]
             continue
-        changed = {each: value for each, value in after.items() if value != getattr(found.get(each), "value", None)}
+        changed = {
+            each: value
+            for each, value in after.items()
+            if value != getattr(found.get(each), "value", None)
+        }
         own = f"{path}.per_year" if path.endswith(".growth") else path
         assert changed == {own: word.rpartition(" ")[2].rpartition("=")[2].strip("}")}, path
     assert patterns == set(TURNS), "a kind of knob that no scenario of this test has"
@@ -129,10 +147,14 @@ def test_the_page_s_controls_carry_every_knob(every: Desk) -> None:
     for knob in knobs_of(every.stated("")):
         if not knob.is_new:
             assert f'id="knob-{knob.path}"' in shown
-    assert 'value="clusters.h200-2={accelerator: H200, nodes: 8}"' in shown, "machines of a name that is taken"
+    assert 'value="clusters.h200-2={accelerator: H200, nodes: 8}"' in shown, (
+        "machines of a name that is taken"
+    )
 
 
-def test_a_live_plan_has_the_figures_of_a_run_of_the_same_overrides(desk: Desk, scenario_file: Path) -> None:
+def test_a_live_plan_has_the_figures_of_a_run_of_the_same_overrides(
+    desk: Desk, scenario_file: Path
+) -> None:
     turns = ("clusters.h200.nodes=2", "workloads.chat.requests_per_s=50")
     contents = desk.contents(desk.plan(("tiny", *turns)))
     plain = summary(simulate(load_scenario(scenario_file, turns)))
@@ -181,13 +203,17 @@ def test_a_value_taken_away_is_saved_as_null(tmp_path: Path) -> None:
 
 def test_overrides_of_the_command_line_are_saved_with_the_turns(tmp_path: Path) -> None:
     (tmp_path / "tiny.yaml").write_text(TINY)
-    desk = Desk([load_scenario(tmp_path / "tiny.yaml", ["seed=7", "clusters.h200.nodes=9"])], tmp_path)
+    desk = Desk(
+        [load_scenario(tmp_path / "tiny.yaml", ["seed=7", "clusters.h200.nodes=9"])], tmp_path
+    )
     path = desk.save(("tiny", "clusters.mi325x.nodes=5"), "both")
     found = load_scenario(path)
     assert (found.seed, found.clusters["h200"].nodes, found.clusters["mi325x"].nodes) == (7, 9, 5)
 
 
-def test_nothing_is_written_over_and_no_name_leads_elsewhere(desk: Desk, post: Post, scenario_file: Path) -> None:
+def test_nothing_is_written_over_and_no_name_leads_elsewhere(
+    desk: Desk, post: Post, scenario_file: Path
+) -> None:
     before = scenario_file.read_text()
     assert post("save", name="tiny").status_code == 422
     assert scenario_file.read_text() == before
@@ -220,7 +246,10 @@ def two(tmp_path: Path) -> Desk:
     """Two scenarios, of which one names a future."""
     (tmp_path / "tiny.yaml").write_text(TINY)
     (tmp_path / "late.yaml").write_text(LATE)
-    return Desk([load_scenario(tmp_path / name) for name in ("late.yaml", "tiny.yaml")], tmp_path / "outputs")
+    return Desk(
+        [load_scenario(tmp_path / name) for name in ("late.yaml", "tiny.yaml")],
+        tmp_path / "outputs",
+    )
 
 
 def test_a_future_is_what_set_says_of_every_plan_in_its_own_way(two: Desk) -> None:
@@ -241,8 +270,11 @@ def test_a_future_is_what_set_says_of_every_plan_in_its_own_way(two: Desk) -> No
     )
 
 
-def test_the_grid_has_the_figures_of_compare_with_the_same_futures(two: Desk, tmp_path: Path) -> None:
-    plans, futures = [("tiny",), ("late",)], [("future.traffic=1.5",)]
+def test_the_grid_has_the_figures_of_compare_with_the_same_futures(
+    two: Desk, tmp_path: Path
+) -> None:
+    plans = [("tiny",), ("late",)]
+    futures = [("future.traffic=1.5",)]
     section, left = two.grid(plans, futures, lambda: None)
     assert left == 5, "one of two plans in three futures is drawn with each request"
     assert str(section_html(section)).count("…") == 5
@@ -254,7 +286,10 @@ def test_the_grid_has_the_figures_of_compare_with_the_same_futures(two: Desk, tm
     )
     named = load_futures(tmp_path / "f.yaml")
     held = compare([two.stated("tiny"), two.stated("late")], futures=named)
-    wanted = {(one.scenario, one.future.replace("busy", "traffic ×1.5")): future_row(one)[2:] for one in held.futures}
+    wanted = {
+        (one.scenario, one.future.replace("busy", "traffic ×1.5")): future_row(one)[2:]
+        for one in held.futures
+    }
     assert {(plan[0], name): row[2:] for (plan, name), row in two._cells.items()} == wanted
 
 
@@ -263,20 +298,26 @@ def test_plans_stand_side_by_side_in_one_future_as_in_a_comparison(desk: Desk, p
     assert contents is not None
     beside = contents.tables["comparison"]
     busy = load_scenario(desk.stated("tiny"), ["workloads.*.requests_per_s=×2"])
-    held = compare([busy, load_scenario(busy, ["name=nine", "clusters.h200.nodes=9"])], replications=1)
+    held = compare(
+        [busy, load_scenario(busy, ["name=nine", "clusters.h200.nodes=9"])], replications=1
+    )
     names = ("tiny, traffic ×2", "tiny: h200 nodes 9, traffic ×2")
     for name, figures in zip(names, held.figures, strict=True):
         own = beside.where("scenario", name)
         for measure, number in zip(own.texts("measure"), own.numbers("value"), strict=True):
             wanted = figures[measure]
-            assert number == (None if wanted is None else pytest.approx(wanted, rel=1e-4, abs=1e-5)), measure
+            assert number == (
+                None if wanted is None else pytest.approx(wanted, rel=1e-4, abs=1e-5)
+            ), measure
     shown = text_of(post(set=["clusters.h200.nodes=9"], plans=[["tiny"]]))
     assert "tiny (baseline)" in shown
     assert shown.index('id="beside"') < shown.index('id="answer"')
     assert 'id="beside"' not in text_of(post(set=["clusters.h200.nodes=9"]))
 
 
-def test_with_the_grid_the_answer_has_intervals_of_nineteen_replications(desk: Desk, post: Post) -> None:
+def test_with_the_grid_the_answer_has_intervals_of_nineteen_replications(
+    desk: Desk, post: Post
+) -> None:
     turns = ["clusters.h200.nodes=5"]
     assert 'class="range"' not in text_of(post(set=turns))
     answered = post(set=turns, part="grid")
@@ -290,15 +331,32 @@ def test_what_is_shared_is_one_file_that_holds_the_grid_and_alone_is_handed_out(
 ) -> None:
     answered = post("share", set=["clusters.h200.nodes=5"], plans=[["tiny"]], name="shared")
     assert answered.status_code == 200, answered.text
-    assert answered.json() == {"said": f"shared as {desk.outputs / 'shared.html'}", "href": "folder/shared/share.html"}
+    assert answered.json() == {
+        "said": f"shared as {desk.outputs / 'shared.html'}",
+        "href": "folder/shared/share.html",
+    }
     shared = (desk.outputs / "shared.html").read_bytes()
     assert client.get(f"/{TOKEN}/folder/shared/share.html").content == shared
-    for part in (b'id="futures"', b'id="beside"', b'id="answer"', b'id="reproduce"', b"h200 nodes 5"):
+    for part in (
+        b'id="futures"',
+        b'id="beside"',
+        b'id="answer"',
+        b'id="reproduce"',
+        b"h200 nodes 5",
+    ):
         assert part in shared
-    assert b"src=" not in shared.replace(b"script-src", b"").replace(b"style-src", b"").replace(b"img-src", b"")
+    assert b"src=" not in shared.replace(b"script-src", b"").replace(b"style-src", b"").replace(
+        b"img-src", b""
+    )
     assert "exists already" in post("share", name="shared").text
     (desk.outputs / "foreign.html").write_text("secret")
-    for path in ("foreign/share.html", "shared/report.html", "shared/..%2f..%2ftiny.yaml", "shared/.", "x/y"):
+    for path in (
+        "foreign/share.html",
+        "shared/report.html",
+        "shared/..%2f..%2ftiny.yaml",
+        "shared/.",
+        "x/y",
+    ):
         assert client.get(f"/{TOKEN}/folder/{path}").status_code in (403, 404), path
 
 
@@ -324,13 +382,17 @@ def test_every_example_loads_and_is_saved_in_the_folder_that_one_is_in(
     assert load_scenario(tmp_path / path).clusters["h200"].nodes == 5
 
 
-def test_a_sizing_says_what_it_has_and_ends_in_its_report(two: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sizing_says_what_it_has_and_ends_in_its_report(
+    two: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
     begun: list[list[str]] = []
 
     class Ended:
         def __init__(self, words: list[str], folder: Path) -> None:
             begun.append(words)
-            self.folder, self.lines, self.is_running = folder, ["1 runs: 2 × H200"], True
+            self.folder = folder
+            self.lines = ["1 runs: 2 × H200"]
+            self.is_running = True
 
     monkeypatch.setattr(page, "SizeRun", Ended)
     assert two.sized() == {"running": False, "lines": [], "parts": []}
@@ -344,7 +406,10 @@ def test_a_sizing_says_what_it_has_and_ends_in_its_report(two: Desk, monkeypatch
     assert (searched.clusters["h200"].nodes, searched.workloads["chat"].requests_per_s) == (5, 7.5)
     sized = searched.sizing
     assert sized is not None
-    assert {name: one.max_nodes for name, one in sized.clusters.items()} == {"h200": 20, "mi325x": 16}
+    assert {name: one.max_nodes for name, one in sized.clusters.items()} == {
+        "h200": 20,
+        "mi325x": 16,
+    }
 
 
 def test_the_answer_names_what_was_turned_from_what_to_what(desk: Desk, post: Post) -> None:
@@ -380,10 +445,15 @@ def test_of_one_knob_the_last_turn_counts_where_it_was_first() -> None:
 
 
 def test_command_line_knobs_stay_within_the_language(desk: Desk) -> None:
-    check_turns(desk.stated(""), ["clusters.h200.nodes=5", "site.tariff=us-new-york", "slo_target.attainment=0.995"])
+    check_turns(
+        desk.stated(""),
+        ["clusters.h200.nodes=5", "site.tariff=us-new-york", "slo_target.attainment=0.995"],
+    )
 
 
-def test_no_move_waits_for_why_requests_are_late(every: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_move_waits_for_why_requests_are_late(
+    every: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """That routes all work anew, twice: longer than the run itself. The page shows nothing of it."""
     monkeypatch.setattr("planner.answers.run.worst_reasons", lambda _: pytest.fail("routed anew"))
     plan = every.plan(("every",))
@@ -398,10 +468,13 @@ def test_sections_read_the_tables_that_a_run_folder_has(desk: Desk, tmp_path: Pa
     write_run(plan.result, tmp_path / "out")
     folder = read_contents(tmp_path / "out")
     for name in set(live.tables) - {"warnings"}:  # which a run's folder has in its summary
-        shown, written = live.table(name), folder.table(name)
+        shown = live.table(name)
+        written = folder.table(name)
         assert shown is not None, name
         assert written is not None, name
         assert len(shown) == len(written) > 0, name
-        below = {column: cells for column, cells in written.columns.items() if column != "scenario"}  # one plan alone
+        below = {
+            column: cells for column, cells in written.columns.items() if column != "scenario"
+        }  # one plan alone
         assert {column: shown.texts(column) for column in shown.columns} == below, name
     assert len(live.tables) > 5

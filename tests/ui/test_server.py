@@ -30,10 +30,14 @@ def test_the_page_comes_with_its_token_and_a_policy_that_lets_it_speak_to_its_ow
     assert "unsafe-eval" not in policy
     assert found.headers["x-content-type-options"] == "nosniff"
     assert found.headers["referrer-policy"] == "no-referrer"
-    assert not re.search(r"(src|href)=\"(https?:)?//", found.text), "the page names an address of somebody else's"
+    assert not re.search(r"(src|href)=\"(https?:)?//", found.text), (
+        "the page names an address of somebody else's"
+    )
 
 
-@pytest.mark.parametrize("path", ["/", "/show", "/wrong/", "/wrong/show", f"/{TOKEN}x/", "/%2e%2e/", "//"])
+@pytest.mark.parametrize(
+    "path", ["/", "/show", "/wrong/", "/wrong/show", f"/{TOKEN}x/", "/%2e%2e/", "//"]
+)
 def test_without_its_token_nothing_is_answered(client: TestClient, path: str) -> None:
     for found in (client.get(path), client.post(path, json={})):
         assert found.status_code == 403
@@ -41,12 +45,18 @@ def test_without_its_token_nothing_is_answered(client: TestClient, path: str) ->
         assert TOKEN not in found.text
 
 
-@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1", "127.0.0.1:9", "evil.example:8123", ""])
-def test_another_host_is_refused_so_that_no_name_can_be_turned_to_this_machine(client: TestClient, host: str) -> None:
+@pytest.mark.parametrize(
+    "host", ["evil.example", "127.0.0.1", "127.0.0.1:9", "evil.example:8123", ""]
+)
+def test_another_host_is_refused_so_that_no_name_can_be_turned_to_this_machine(
+    client: TestClient, host: str
+) -> None:
     assert client.get(f"/{TOKEN}/", headers={"host": host}).status_code == 403
 
 
-@pytest.mark.parametrize("origin", ["http://evil.example", "null", "https://127.0.0.1:8123", "http://127.0.0.1:8124"])
+@pytest.mark.parametrize(
+    "origin", ["http://evil.example", "null", "https://127.0.0.1:8123", "http://127.0.0.1:8124"]
+)
 def test_another_origin_is_refused(client: TestClient, origin: str) -> None:
     for found in (
         client.get(f"/{TOKEN}/", headers={"origin": origin}),
@@ -86,28 +96,55 @@ BAD: list[tuple[bytes, int, str]] = [
     (b'{"plan": ["tiny", "nonsense"]}', 422, "no knob of this page"),
     (b'{"plan": ["tiny", "name=other"]}', 422, "no knob of this page"),
     (b'{"plan": ["tiny", "catalog.overlay=secret.yaml"]}', 422, "no knob of this page"),
-    (b'{"plan": ["tiny", "workloads.chat.growth={kind: csv, file: /etc/passwd}"]}', 422, "no knob of this page"),
-    (b'{"plan": ["tiny", "clusters.h200={accelerator: B200, nodes: 8}"]}', 422, "no knob of this page"),
-    (b'{"plan": ["tiny", "clusters.x={accelerator: B200, nodes: 8, quotes: []}"]}', 422, "no knob of this page"),
+    (
+        b'{"plan": ["tiny", "workloads.chat.growth={kind: csv, file: /etc/passwd}"]}',
+        422,
+        "no knob of this page",
+    ),
+    (
+        b'{"plan": ["tiny", "clusters.h200={accelerator: B200, nodes: 8}"]}',
+        422,
+        "no knob of this page",
+    ),
+    (
+        b'{"plan": ["tiny", "clusters.x={accelerator: B200, nodes: 8, quotes: []}"]}',
+        422,
+        "no knob of this page",
+    ),
     (b'{"plan": ["tiny", "clusters.h200.nodes=[1, 2]"]}', 422, "no knob of this page"),
 ]
 
 
 @pytest.mark.parametrize(("body", "status", "words"), BAD)
-def test_a_bad_request_is_answered_by_a_sentence(client: TestClient, body: bytes, status: int, words: str) -> None:
-    found = client.post(f"/{TOKEN}/show", content=body, headers={"content-type": "application/json"})
+def test_a_bad_request_is_answered_by_a_sentence(
+    client: TestClient, body: bytes, status: int, words: str
+) -> None:
+    found = client.post(
+        f"/{TOKEN}/show", content=body, headers={"content-type": "application/json"}
+    )
     assert found.status_code == status
     assert words in found.text
     assert "Traceback" not in found.text
 
 
-def test_what_is_too_long_of_another_kind_or_not_there_is_refused(client: TestClient, post: Post) -> None:
+def test_what_is_too_long_of_another_kind_or_not_there_is_refused(
+    client: TestClient, post: Post
+) -> None:
     headers = {"content-type": "application/json"}
     assert client.post(f"/{TOKEN}/show", content=b" " * 100_001, headers=headers).status_code == 413
-    assert client.post(f"/{TOKEN}/show", content=iter([b"{}"]), headers=headers).status_code == 413, "no length"
+    assert (
+        client.post(f"/{TOKEN}/show", content=iter([b"{}"]), headers=headers).status_code == 413
+    ), "no length"
     both = headers | {"content-length": "2", "transfer-encoding": "chunked"}
-    assert client.post(f"/{TOKEN}/show", content=b"{}", headers=both).status_code == 413, "two lengths"
-    assert client.post(f"/{TOKEN}/show", content=b"{}", headers={"content-type": "text/plain"}).status_code == 415
+    assert client.post(f"/{TOKEN}/show", content=b"{}", headers=both).status_code == 413, (
+        "two lengths"
+    )
+    assert (
+        client.post(
+            f"/{TOKEN}/show", content=b"{}", headers={"content-type": "text/plain"}
+        ).status_code
+        == 415
+    )
     assert client.get(f"/{TOKEN}/show").status_code == 405
     assert client.put(f"/{TOKEN}/", content=b"").status_code == 405
     assert client.get(f"/{TOKEN}/nothing").status_code == 404
@@ -117,14 +154,18 @@ def test_what_is_too_long_of_another_kind_or_not_there_is_refused(client: TestCl
     assert "the page takes 400" in post(set=many).text
 
 
-def test_a_fault_of_our_own_is_told_without_a_traceback(post: Post, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_of_our_own_is_told_without_a_traceback(
+    post: Post, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def broken(*_: Any, **__: Any) -> None:
         raise ZeroDivisionError("of nodes")
 
     monkeypatch.setattr(page, "answer", broken)
     found = post()
     assert found.status_code == 500
-    assert found.text == "the planner failed, which is a fault of its own: ZeroDivisionError: of nodes"
+    assert (
+        found.text == "the planner failed, which is a fault of its own: ZeroDivisionError: of nodes"
+    )
 
 
 def test_a_newer_move_of_the_same_tab_drops_the_older_one_and_no_other_tab_s(
@@ -153,7 +194,11 @@ def test_a_newer_move_of_the_same_tab_drops_the_older_one_and_no_other_tab_s(
     threads = [ask("first", tab="a", move=1, set=["clusters.h200.nodes=31"])]
     while not begun:
         threading.Event().wait(0.01)
-    for name, tab, move, nodes in (("second", "a", 2, 32), ("other", "b", 1, 33), ("third", "a", 3, 34)):
+    for name, tab, move, nodes in (
+        ("second", "a", 2, 32),
+        ("other", "b", 1, 33),
+        ("third", "a", 3, 34),
+    ):
         threads.append(ask(name, tab=tab, move=move, set=[f"clusters.h200.nodes={nodes}"]))
         waiting(tab, move)
     may_end.set()
@@ -206,7 +251,10 @@ def test_it_listens_on_this_machine_alone_and_a_port_in_use_is_one_message() -> 
     listening = listen(0)
     address, port = listening.getsockname()
     assert address == "127.0.0.1"
-    with pytest.raises(ScenarioError, match=rf"port {port} cannot be used: Address already in use \(leave --port out"):
+    with pytest.raises(
+        ScenarioError,
+        match=rf"port {port} cannot be used: Address already in use \(leave --port out",
+    ):
         listen(port)
     listening.close()
 

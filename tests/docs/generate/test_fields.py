@@ -149,9 +149,14 @@ BOUND = st.integers(-(10**15), 10**15)
 
 
 @given(
-    low=BOUND, high=BOUND, keys=st.tuples(st.sampled_from(["ge", "gt"]), st.sampled_from(["le", "lt"])), data=st.data()
+    low=BOUND,
+    high=BOUND,
+    keys=st.tuples(st.sampled_from(["ge", "gt"]), st.sampled_from(["le", "lt"])),
+    data=st.data(),
 )
-def test_bounds_say_what_pydantic_accepts(low: int, high: int, keys: tuple[str, str], data: st.DataObject) -> None:
+def test_bounds_say_what_pydantic_accepts(
+    low: int, high: int, keys: tuple[str, str], data: st.DataObject
+) -> None:
     bounds: dict[str, Any] = {keys[0]: low, keys[1]: high}
     annotation: Any = Annotated[int, Field(**bounds)]
     schema = {"properties": {"x": TypeAdapter(annotation).json_schema()}}
@@ -172,8 +177,12 @@ def every_field() -> list[ScenarioField]:
 
 def test_every_field_of_the_language_is_explained() -> None:
     for field in every_field():
-        assert field.meaning.endswith("."), f"{field.path}: a sentence under the field says what it means"
-        assert field.required or field.default or field.reason, f"{field.path}: a default has a value or a description"
+        assert field.meaning.endswith("."), (
+            f"{field.path}: a sentence under the field says what it means"
+        )
+        assert field.required or field.default or field.reason, (
+            f"{field.path}: a default has a value or a description"
+        )
 
 
 def _written_paths(content: Any, path: str = "") -> Iterator[str]:
@@ -182,22 +191,32 @@ def _written_paths(content: Any, path: str = "") -> Iterator[str]:
         yield path
         return
     for key, value in content.items():
-        is_name = path in ("workloads", "clusters", "sizing.clusters") or path.endswith(".contract.token_prices")
+        is_name = path in ("workloads", "clusters", "sizing.clusters") or path.endswith(
+            ".contract.token_prices"
+        )
         shown = "<name>" if is_name else key
         yield from _written_paths(value, f"{path}.{shown}" if path else shown)
 
 
-@pytest.mark.parametrize("file", sorted((ROOT / "scenarios").rglob("*.yaml")), ids=lambda file: file.name)
+@pytest.mark.parametrize(
+    "file", sorted((ROOT / "scenarios").rglob("*.yaml")), ids=lambda file: file.name
+)
 def test_every_key_of_the_shipped_scenarios_is_in_the_reference(file: Path) -> None:
     known = {field.path for field in every_field()}
     content = yaml.safe_load(file.read_text(encoding="utf-8"))
     # A study is no scenario, but what it changes in its scenarios is scenario language.
     is_study = "uncertain" in content
     futures = content.pop("futures", {}).values()  # which set dotted paths, as --set does
-    assert {path.partition(".")[0] for future in futures for path in future["set"]} <= set(Scenario.model_fields)
-    layers = [entry.get("set", {}) for entry in content["scenarios"].values()] if is_study else [content]
+    assert {path.partition(".")[0] for future in futures for path in future["set"]} <= set(
+        Scenario.model_fields
+    )
+    layers = (
+        [entry.get("set", {}) for entry in content["scenarios"].values()] if is_study else [content]
+    )
     written = {re.sub(r"\[\d+\]", "[]", path) for layer in layers for path in _written_paths(layer)}
-    assert {path for path in written if path not in known and not _is_map_of_numbers(path, known)} == set()
+    assert {
+        path for path in written if path not in known and not _is_map_of_numbers(path, known)
+    } == set()
 
 
 def _is_map_of_numbers(path: str, known: set[str]) -> bool:

@@ -45,10 +45,18 @@ def test_a_replica_a_pair_of_pools_and_a_row_of_the_api_are_read(tmp_path: Path)
     (tmp_path / "r.csv").write_text(csv_of(rows))
     frame = read_benchmarks(tmp_path / "r.csv")
     replica, pools, api = frame.to_dict("records")
-    assert (replica["model"], replica["accelerator"], replica["engine"]) == ("deepseek-r1", "MI325X", "sglang")
+    assert (replica["model"], replica["accelerator"], replica["engine"]) == (
+        "deepseek-r1",
+        "MI325X",
+        "sglang",
+    )
     assert (replica["tp"], replica["concurrency"], replica["scenario"]) == (8, 64, "Concurrency")
-    assert replica["input_tokens"] == pytest.approx(0.9 * 1024)  # lengths are drawn evenly from 0.8 to 1
-    assert (replica["ttft_ms"], replica["tpot_ms"]) == pytest.approx((610, 37.5))  # means, in milliseconds
+    assert replica["input_tokens"] == pytest.approx(
+        0.9 * 1024
+    )  # lengths are drawn evenly from 0.8 to 1
+    assert (replica["ttft_ms"], replica["tpot_ms"]) == pytest.approx(
+        (610, 37.5)
+    )  # means, in milliseconds
     assert replica["output_tokens_per_s_per_gpu"] == 200
     assert (pools["scenario"], pools["tp"], pools["ep"]) == ("Disaggregated", 8, 8)
     assert (pools["attention_dp"], pools["prefill_workers"], pools["decode_workers"]) == (8, 2, 3)
@@ -66,7 +74,9 @@ def test_a_replica_a_pair_of_pools_and_a_row_of_the_api_are_read(tmp_path: Path)
         ({"mean_tpot": "fast"}, "mean_tpot is not a number above zero"),
     ],
 )
-def test_what_cannot_be_used_is_left_out_with_its_reason(tmp_path: Path, change: dict[str, Any], reason: str) -> None:
+def test_what_cannot_be_used_is_left_out_with_its_reason(
+    tmp_path: Path, change: dict[str, Any], reason: str
+) -> None:
     rows, left_out = read_inferencex(_write(tmp_path / "r.json", [ONE, {**ONE, **change}]))
     assert len(rows) == 1
     assert list(left_out.values()) == [1]
@@ -88,7 +98,9 @@ def test_a_table_is_written_that_calibrate_reads(
     assert "2 rows written" in said.out
     assert "left out 1: unknown accelerator" in said.err
     assert read_benchmarks(tmp_path / "r.csv")["speculative"].tolist() == ["none", "mtp"]
-    assert planner("calibrate", str(tmp_path / "r.csv"), "--out", str(tmp_path / "c.yaml")).code == 0
+    assert (
+        planner("calibrate", str(tmp_path / "r.csv"), "--out", str(tmp_path / "c.yaml")).code == 0
+    )
     (tmp_path / "bad.json").write_text("{")
     assert main(str(tmp_path / "bad.json"), str(tmp_path / "b.csv")) == 2
     assert "is not JSON" in capsys.readouterr().err

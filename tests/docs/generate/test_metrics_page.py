@@ -58,7 +58,12 @@ def test_what_a_run_writes_is_on_the_page(
         ("timeline_workloads", "By month and workload"),
         ("losses", "Where node-hours went"),
     ):
-        columns = set(_rows(folder / f"{name}.csv")[0]) - {"scenario", "month", "cluster", "workload"}
+        columns = set(_rows(folder / f"{name}.csv")[0]) - {
+            "scenario",
+            "month",
+            "cluster",
+            "workload",
+        }
         assert columns == set(_listed(title)), name
 
 
@@ -70,8 +75,15 @@ def test_what_a_comparison_and_a_sweep_write_is_on_the_page(
     assert planner("compare", "tiny.yaml", "more.yaml", "--out", "both", "-n", "2", "-q").code == 0
     known = {*_listed("Of a run"), *_listed("How a plan served"), *_listed("Against a baseline")}
     assert {row["measure"] for row in _rows(tmp_path / "both" / "comparison.csv")} == known
-    assert {row["cause"] for row in _rows(tmp_path / "both" / "bridge.csv")} == set(_listed("Causes of a difference"))
-    assert planner("sweep", "tiny.yaml", "--vary", "clusters.h200.nodes=4,6", "--out", "grid", "-q").code == 0
+    assert {row["cause"] for row in _rows(tmp_path / "both" / "bridge.csv")} == set(
+        _listed("Causes of a difference")
+    )
+    assert (
+        planner(
+            "sweep", "tiny.yaml", "--vary", "clusters.h200.nodes=4,6", "--out", "grid", "-q"
+        ).code
+        == 0
+    )
     swept = set(_rows(tmp_path / "grid" / "sweep.csv")[0]) - {"clusters.h200.nodes", "problem"}
     assert swept == {*_listed("Of a run"), *_listed("How a plan served")}
 
@@ -81,11 +93,16 @@ def test_what_a_study_writes_is_on_the_page(
 ) -> None:
     write()
     write(STUDY, "study.yaml")
-    assert planner("montecarlo", "study.yaml", "-n", "4", "--workers", "1", "--no-charts", "-q").code == 0
+    assert (
+        planner("montecarlo", "study.yaml", "-n", "4", "--workers", "1", "--no-charts", "-q").code
+        == 0
+    )
     folder = tmp_path / "outputs" / "tiny-study"
     known = set(_listed("Of a study"))
     samples = _rows(folder / "samples.csv")[0]
-    assert set(samples) - {"replication", "scenario", "error", "site.electricity_usd_per_kwh"} <= known
+    assert (
+        set(samples) - {"replication", "scenario", "error", "site.electricity_usd_per_kwh"} <= known
+    )
     assert {row["output"] for row in _rows(folder / "percentiles.csv")} <= known
     assert {row["output"] for row in _rows(folder / "monthly_bands.csv")} <= known
     decision = set(_rows(folder / "decision.csv")[0]) - {"scenario", "against"}

@@ -33,7 +33,9 @@ def test_hook_sets_the_navigation(tmp_path: Path) -> None:
 
 def test_every_folder_of_the_docs_is_a_part() -> None:
     docs = Path(__file__).parents[3] / "docs"
-    assert {path.parent.relative_to(docs).parts[0] for path in docs.rglob("*.md") if path.parent != docs} <= set(PARTS)
+    assert {
+        path.parent.relative_to(docs).parts[0] for path in docs.rglob("*.md") if path.parent != docs
+    } <= set(PARTS)
 
 
 def test_tutorial_is_in_the_order_in_which_it_is_followed(tmp_path: Path) -> None:
@@ -41,7 +43,9 @@ def test_tutorial_is_in_the_order_in_which_it_is_followed(tmp_path: Path) -> Non
     folder.mkdir()
     for name in ("a-page-of-its-own", "decide", "first-plan", "how-sure"):
         (folder / f"{name}.md").write_text("# Title\n", encoding="utf-8")
-    expected = [f"tutorial/{name}.md" for name in ("first-plan", "how-sure", "decide", "a-page-of-its-own")]
+    expected = [
+        f"tutorial/{name}.md" for name in ("first-plan", "how-sure", "decide", "a-page-of-its-own")
+    ]
     assert tutorial_pages(tmp_path) == expected
     assert navigation(tmp_path)[1] == {"Tutorial": expected}
 
@@ -50,4 +54,6 @@ def test_every_page_of_the_tutorial_is_listed_and_leads_to_the_next() -> None:
     docs = Path(__file__).parents[3] / "docs"
     assert {path.stem for path in (docs / "tutorial").glob("*.md")} == set(TUTORIAL)
     for name, following in pairwise(TUTORIAL):
-        assert f"]({following}.md)" in (docs / "tutorial" / f"{name}.md").read_text(encoding="utf-8")
+        assert f"]({following}.md)" in (docs / "tutorial" / f"{name}.md").read_text(
+            encoding="utf-8"
+        )

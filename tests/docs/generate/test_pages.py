@@ -19,7 +19,9 @@ from planner.units import unit_of, unit_suffixes
 from tests.conftest import Planner
 
 ROOT = Path(__file__).parents[3]
-COMMITTED = sorted(path.name for path in (ROOT / "docs" / "reference").glob("*.md") if path.name != "glossary.md")
+COMMITTED = sorted(
+    path.name for path in (ROOT / "docs" / "reference").glob("*.md") if path.name != "glossary.md"
+)
 
 
 @cache
@@ -91,7 +93,9 @@ def test_every_option_that_help_lists_is_on_the_page(words: str, planner: Planne
 
 
 def test_commands_inside_groups_are_found() -> None:
-    assert {"planner", "planner run", "planner catalog", "planner catalog show"} <= {words for words, _ in commands()}
+    assert {"planner", "planner run", "planner catalog", "planner catalog show"} <= {
+        words for words, _ in commands()
+    }
 
 
 def test_usage_shows_what_is_required_and_repeated() -> None:
@@ -111,9 +115,15 @@ def test_catalogue_page_names_every_entry_and_source() -> None:
 
 def test_catalogue_page_shows_values_with_their_grade() -> None:
     accelerators = _section("catalog.md", "Accelerators")
-    row = next(line for line in accelerators.splitlines() if line.startswith("| `hbm_gb` | ") and "(" in line)
+    row = next(
+        line
+        for line in accelerators.splitlines()
+        if line.startswith("| `hbm_gb` | ") and "(" in line
+    )
     catalog = load_catalog()
-    expected = [f"{part.hbm_gb.value:g} ({part.hbm_gb.grade})" for part in catalog.accelerators.values()]
+    expected = [
+        f"{part.hbm_gb.value:g} ({part.hbm_gb.grade})" for part in catalog.accelerators.values()
+    ]
     assert [cell.strip() for cell in row.split("|")[2:-1]] == expected
 
 
@@ -121,13 +131,18 @@ def test_grades_add_up_to_the_values_of_an_entry() -> None:
     for section in ("accelerators", "models", "stacks", "tariffs"):
         below = _section("catalog.md", section.capitalize())
         for name, entry in getattr(load_catalog(), section).items():
-            row = re.search(rf"^\| `{re.escape(name)}` \|((?: *\d* *\|){{4}})$", below, re.MULTILINE)
+            row = re.search(
+                rf"^\| `{re.escape(name)}` \|((?: *\d* *\|){{4}})$", below, re.MULTILINE
+            )
             assert row is not None, name
-            assert sum(int(cell) for cell in row[1].split("|") if cell.strip()) == len(list(entry.facts()))
+            assert sum(int(cell) for cell in row[1].split("|") if cell.strip()) == len(
+                list(entry.facts())
+            )
 
 
 def test_assumption_sets_list_each_changed_value_and_no_other() -> None:
-    measured, articles = load_catalog(), load_catalog("articles-2024")
+    measured = load_catalog()
+    articles = load_catalog("articles-2024")
     changed = set()
     for section in ("accelerators", "models", "stacks", "tariffs"):
         for name, entry in getattr(articles, section).items():
@@ -135,9 +150,18 @@ def test_assumption_sets_list_each_changed_value_and_no_other() -> None:
                 key: (fact.model_dump(exclude={"source", "date", "note"}))
                 for key, fact, _ in getattr(measured, section)[name].facts()
             }
-            after = {key: (fact.model_dump(exclude={"source", "date", "note"})) for key, fact, _ in entry.facts()}
-            changed |= {(name, key) for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
-    listed = re.findall(r"^\| `([^`]+)` \| `([^`]+)` \|", _section("catalog.md", "Assumption sets"), re.MULTILINE)
+            after = {
+                key: (fact.model_dump(exclude={"source", "date", "note"}))
+                for key, fact, _ in entry.facts()
+            }
+            changed |= {
+                (name, key)
+                for key in before.keys() | after.keys()
+                if before.get(key) != after.get(key)
+            }
+    listed = re.findall(
+        r"^\| `([^`]+)` \| `([^`]+)` \|", _section("catalog.md", "Assumption sets"), re.MULTILINE
+    )
     assert set(listed) == changed
     assert ("MI325X", "accelerator_price_usd") in changed
 
@@ -151,12 +175,16 @@ def test_errors_page_has_every_exception_with_its_exit_code() -> None:
 
 def test_outputs_page_has_every_account() -> None:
     accounts = _section("outputs.md", "Accounts")
-    assert re.findall(r"^\| `(\w+)` \|", accounts, re.MULTILINE) == [str(account) for account in Account]
+    assert re.findall(r"^\| `(\w+)` \|", accounts, re.MULTILINE) == [
+        str(account) for account in Account
+    ]
     assert "| `depreciation` | Book depreciation of the month. |  | yes |  |" in accounts
 
 
 def test_nomenclature_gives_each_name_once_with_the_unit_of_its_suffix() -> None:
-    names = re.findall(r"^\| `(\w+)` \| ([^|]*) \|", _section("nomenclature.md", "Quantities"), re.MULTILINE)
+    names = re.findall(
+        r"^\| `(\w+)` \| ([^|]*) \|", _section("nomenclature.md", "Quantities"), re.MULTILINE
+    )
     assert [name for name, _ in names] == sorted({name for name, _ in names})
     for name, unit in names:
         assert unit_of(name) == unit
@@ -164,7 +192,9 @@ def test_nomenclature_gives_each_name_once_with_the_unit_of_its_suffix() -> None
 
 
 def test_nomenclature_lists_every_suffix() -> None:
-    listed = re.findall(r"^\| `(\w+)` \| (.+) \|$", _section("nomenclature.md", "Units in names"), re.MULTILINE)
+    listed = re.findall(
+        r"^\| `(\w+)` \| (.+) \|$", _section("nomenclature.md", "Units in names"), re.MULTILINE
+    )
     assert dict(listed) == unit_suffixes()
 
 
@@ -202,11 +232,20 @@ def test_code_is_a_code_span() -> None:
 
 def test_the_validation_page_tells_errors_left_out_rows_and_the_worst() -> None:
     page = made()["validation.md"]
-    for part in ("| **dense** | 477 |", "one campaign | dense", "one model | dense", "within 90%", "worst rows", CHART):
+    for part in (
+        "| **dense** | 477 |",
+        "one campaign | dense",
+        "one model | dense",
+        "within 90%",
+        "worst rows",
+        CHART,
+    ):
         assert part in page
     assert (ROOT / "docs" / "reference" / CHART).stat().st_size > 10_000
 
 
 @pytest.mark.parametrize("name", COMMITTED)
 def test_every_page_says_that_it_is_generated(name: str) -> None:
-    assert re.search(r"Written by `make reference`|Generated by `python -m docs.generate", made()[name])
+    assert re.search(
+        r"Written by `make reference`|Generated by `python -m docs.generate", made()[name]
+    )

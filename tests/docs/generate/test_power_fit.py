@@ -43,13 +43,17 @@ def _of(rows: list[PowerMeasurement], record: str) -> list[PowerMeasurement]:
     return [row for row in rows if row.record == record]
 
 
-def test_refitting_the_shipped_table_gives_the_shipped_coefficients(rows: list[PowerMeasurement]) -> None:
+def test_refitting_the_shipped_table_gives_the_shipped_coefficients(
+    rows: list[PowerMeasurement],
+) -> None:
     refitted = dataclasses.asdict(fit_board_power(rows))
     for name, number in dataclasses.asdict(FITTED).items():
         assert refitted[name] == pytest.approx(number, abs=2e-3), name
 
 
-def test_board_power_is_right_to_three_percent_in_the_mean_and_ten_at_worst(rows: list[PowerMeasurement]) -> None:
+def test_board_power_is_right_to_three_percent_in_the_mean_and_ten_at_worst(
+    rows: list[PowerMeasurement],
+) -> None:
     board = _of(rows, "board")
     error = np.abs(board_power_residuals(board, FITTED)) / column(board, "power_fraction")
     assert len(board) == 23
@@ -61,20 +65,27 @@ def test_leaving_out_each_model_the_other_still_predicts_it(rows: list[PowerMeas
     for model in ("llama-3.1-8b", "llama-3.1-70b"):
         left_out = [row for row in _of(rows, "board") if row.workload == model]
         coefficients = fit_board_power([row for row in rows if row.workload != model])
-        error = np.abs(board_power_residuals(left_out, coefficients)) / column(left_out, "power_fraction")
+        error = np.abs(board_power_residuals(left_out, coefficients)) / column(
+            left_out, "power_fraction"
+        )
         assert error.mean() < 0.05, model
 
 
-def test_throughput_kept_at_500_of_700_watts_is_right_to_four_points(rows: list[PowerMeasurement]) -> None:
+def test_throughput_kept_at_500_of_700_watts_is_right_to_four_points(
+    rows: list[PowerMeasurement],
+) -> None:
     assert np.abs(cap_residuals(_of(rows, "cap"), FITTED)).max() < 0.04
 
 
 def test_refitting_the_measured_caps_gives_the_shipped_curve(rows: list[PowerMeasurement]) -> None:
-    assert fit_cap_curve(_of(rows, "throttle")) == pytest.approx((CAP_FLOOR_FRACTION, CAP_EXPONENT), abs=1e-3)
+    assert fit_cap_curve(_of(rows, "throttle")) == pytest.approx(
+        (CAP_FLOOR_FRACTION, CAP_EXPONENT), abs=1e-3
+    )
 
 
 def kept_errors(rows: list[PowerMeasurement], floor: float, exponent: float) -> NDArray[np.float64]:
-    cap, uncapped = column(rows, "power_fraction"), column(rows, "uncapped_power_fraction")
+    cap = column(rows, "power_fraction")
+    uncapped = column(rows, "uncapped_power_fraction")
     kept = 1.0 - (1.0 - np.clip((cap - floor) / (uncapped - floor), 0.0, 1.0)) ** exponent
     return np.abs(kept - column(rows, "throughput_fraction"))
 
@@ -113,22 +124,32 @@ def test_every_node_row_is_right_to_five_percent(rows: list[PowerMeasurement]) -
         node = row.numbers
         rise_w = node["boards"] * (node["board_load_w"] - node["board_idle_w"])
         predicted_w = node["wall_idle_w"] + (1.0 + slopes[row.cooling]) * rise_w
-        errors[row.accelerator, row.workload, row.scenario] = predicted_w / node["wall_load_w"] - 1.0
+        errors[row.accelerator, row.workload, row.scenario] = (
+            predicted_w / node["wall_load_w"] - 1.0
+        )
     assert len(errors) == 10
     assert max(map(abs, errors.values())) < 0.051
     assert np.mean(np.abs(list(errors.values()))) < 0.02
 
 
-def test_a_slope_learnt_from_air_cooled_h200_predicts_air_cooled_b200(rows: list[PowerMeasurement]) -> None:
+def test_a_slope_learnt_from_air_cooled_h200_predicts_air_cooled_b200(
+    rows: list[PowerMeasurement],
+) -> None:
     slope = fit_host_slope([row for row in rows if row.accelerator == "H200"], "air")
-    for row in (row for row in _of(rows, "node") if row.accelerator == "B200" and row.cooling == "air"):
+    for row in (
+        row for row in _of(rows, "node") if row.accelerator == "B200" and row.cooling == "air"
+    ):
         node = row.numbers
         rise_w = node["boards"] * (node["board_load_w"] - node["board_idle_w"])
-        assert node["wall_idle_w"] + (1.0 + slope) * rise_w == pytest.approx(node["wall_load_w"], rel=0.03)
+        assert node["wall_idle_w"] + (1.0 + slope) * rise_w == pytest.approx(
+            node["wall_load_w"], rel=0.03
+        )
 
 
 def test_made_up_measurements_are_recovered() -> None:
-    truth = PowerCoefficients(memory=0.4, active=0.3, compute=0.9, compute_exponent=0.6, clock_exponent=1.5)
+    truth = PowerCoefficients(
+        memory=0.4, active=0.3, compute=0.9, compute_exponent=0.6, clock_exponent=1.5
+    )
     generator = np.random.default_rng(7)
     rows = []
     for _ in range(40):
@@ -137,7 +158,12 @@ def test_made_up_measurements_are_recovered() -> None:
         numbers["power_fraction"] = float(power_fraction(memory, compute, clock, truth))
         rows.append(_row("board", numbers))
     kept = float(clocked_throughput_fraction(np.array(0.1), np.array(0.5), np.array(0.7), truth))
-    cap = {"memory_fraction": 0.1, "compute_fraction": 0.5, "power_fraction": 0.7, "throughput_fraction": kept}
+    cap = {
+        "memory_fraction": 0.1,
+        "compute_fraction": 0.5,
+        "power_fraction": 0.7,
+        "throughput_fraction": kept,
+    }
     fitted = fit_board_power([*rows, _row("cap", cap)])
     for name, number in dataclasses.asdict(truth).items():
         assert getattr(fitted, name) == pytest.approx(number, rel=1e-3), name

@@ -6,10 +6,25 @@ import datetime
 import numpy as np
 import pytest
 
-from docs.generate.throughput_fit import Measurements, cross_validate, fit, fit_calibration, middle_date, predict_with
+from docs.generate.throughput_fit import (
+    Measurements,
+    cross_validate,
+    fit,
+    fit_calibration,
+    middle_date,
+    predict_with,
+)
 from planner.calibration.calibrate import CAMPAIGN_ROWS
 from planner.catalog.calibration import SHIPPED_MEASUREMENTS, shipped_file
-from planner.physics.coefficients import GROUP_SIGMA, NAMES, SATURATED, SERVING, Calibration, Groups, prior_calibration
+from planner.physics.coefficients import (
+    GROUP_SIGMA,
+    NAMES,
+    SATURATED,
+    SERVING,
+    Calibration,
+    Groups,
+    prior_calibration,
+)
 from planner.physics.replica import ReplicaSpec, Traffic, describe
 from tests.physics.cases import B200, DEEPSEEK, H200, LLAMA_8B, LLAMA_70B, MI300X
 
@@ -46,7 +61,8 @@ def _measurements(noise: float = 0.0, seed: int = 1) -> Measurements:
         engine=[spec.engine for spec in specs],
         vendor=[spec.part.vendor for spec in specs],
         groups=[
-            spec.groups(SATURATED if np.isnan(case[6]) else SERVING) for spec, case in zip(specs, grid, strict=True)
+            spec.groups(SATURATED if np.isnan(case[6]) else SERVING)
+            for spec, case in zip(specs, grid, strict=True)
         ],
         traffic=Traffic(
             input_tokens=np.array([case[4] for case in grid], dtype=float),
@@ -86,8 +102,10 @@ def test_one_wild_row_does_not_bend_the_rest() -> None:
     rows = _measurements(noise=0.02)
     wild = {name: values.copy() for name, values in rows.measured.items()}
     wild["tpot_s"][5] *= 20
-    straight, bent = fit(rows).calibration, fit(dataclasses.replace(rows, measured=wild)).calibration
-    before, after = predict_with(rows, straight)["tpot_s"], predict_with(rows, bent)["tpot_s"]
+    straight = fit(rows).calibration
+    bent = fit(dataclasses.replace(rows, measured=wild)).calibration
+    before = predict_with(rows, straight)["tpot_s"]
+    after = predict_with(rows, bent)["tpot_s"]
     assert np.max(np.abs(after / before - 1)) < 0.05
 
 
@@ -100,7 +118,9 @@ def test_left_out_groups_are_predicted_by_the_others() -> None:
     rows = _measurements(noise=0.02)
     whole = fit(rows)
     held = cross_validate(rows, list(rows.engine), whole.unknowns)
-    assert held.unseen[:, :4].all()  # without an engine's rows nothing is known of its models, parts and campaigns
+    assert held.unseen[
+        :, :4
+    ].all()  # without an engine's rows nothing is known of its models, parts and campaigns
     error = np.abs(np.expm1(held.log_errors(rows, "tpot_s")))
     error = error[np.isfinite(error)]
     assert 0.005 < np.median(error) < 0.1
@@ -116,14 +136,18 @@ def test_an_engine_without_rows_takes_the_common_value() -> None:
     assert deviations == pytest.approx(dict.fromkeys(deviations, 0.0), abs=1e-9)
     unseen = [label for label in found.group_log_effect if "tensorrt-llm" in label]
     assert unseen
-    assert [found.group_log_effect[label] for label in unseen] == pytest.approx([0.0] * len(unseen), abs=1e-9)
+    assert [found.group_log_effect[label] for label in unseen] == pytest.approx(
+        [0.0] * len(unseen), abs=1e-9
+    )
 
 
 def _slowed(rows: Measurements, slow: np.ndarray, log_factor: float) -> Measurements:
     measured = dict(rows.measured)
     factor = np.where(slow, np.exp(log_factor), 1.0)
     measured["tpot_s"] = measured["tpot_s"] * factor
-    measured["output_tokens_per_s_per_accelerator"] = measured["output_tokens_per_s_per_accelerator"] / factor
+    measured["output_tokens_per_s_per_accelerator"] = (
+        measured["output_tokens_per_s_per_accelerator"] / factor
+    )
     return dataclasses.replace(rows, measured=measured)
 
 
@@ -132,12 +156,15 @@ def test_what_one_campaign_shows_stays_with_its_groups() -> None:
     rows = _measurements()
     campaign = rows.groups[0].campaign
     slow = np.array([group.campaign == campaign for group in rows.groups])
-    plain, slowed = fit(rows).calibration, fit(_slowed(rows, slow, 0.15)).calibration
+    plain = fit(rows).calibration
+    slowed = fit(_slowed(rows, slow, 0.15)).calibration
     moved = np.log(predict_with(rows, slowed)["tpot_s"] / predict_with(rows, plain)["tpot_s"])
     assert np.median(moved[slow]) > 0.1
     others = ~slow & (np.asarray(rows.vendor) == "amd")
     assert np.max(np.abs(moved[others])) < 0.03
-    effect = sum(slowed.group_log_effect[label] - plain.group_log_effect[label] for label in rows.groups[0])
+    effect = sum(
+        slowed.group_log_effect[label] - plain.group_log_effect[label] for label in rows.groups[0]
+    )
     assert effect == pytest.approx(0.15, abs=0.06)
 
 
@@ -146,7 +173,8 @@ def test_what_one_layout_shows_moves_its_campaigns_other_layouts_less() -> None:
     first = rows.groups[0]
     slow = np.array([group.layout == first.layout for group in rows.groups])
     beside = np.array([group.campaign == first.campaign for group in rows.groups]) & ~slow
-    plain, slowed = fit(rows).calibration, fit(_slowed(rows, slow, 0.15)).calibration
+    plain = fit(rows).calibration
+    slowed = fit(_slowed(rows, slow, 0.15)).calibration
     moved = np.log(predict_with(rows, slowed)["tpot_s"] / predict_with(rows, plain)["tpot_s"])
     assert beside.any()
     assert np.median(moved[slow]) > 0.1
@@ -160,7 +188,9 @@ def test_a_campaign_counts_as_ten_rows_at_most() -> None:
     campaign = rows.groups[0].campaign
     own = np.flatnonzero([group.campaign == campaign for group in rows.groups])
     ten, twenty = (
-        fit(_repeated(rows, np.concatenate([np.arange(rows.rows), np.tile(own, copies - 1)]))).calibration.common
+        fit(
+            _repeated(rows, np.concatenate([np.arange(rows.rows), np.tile(own, copies - 1)]))
+        ).calibration.common
         for copies in (10, 20)
     )
     assert own.size * 10 > CAMPAIGN_ROWS
@@ -191,12 +221,14 @@ def test_each_level_of_groups_has_a_spread() -> None:
 
 
 def test_the_shipped_calibration_is_what_the_shipped_measurements_give() -> None:
-    shipped, again = shipped_file(), fit_calibration(SHIPPED_MEASUREMENTS, cross_validation=False)
+    shipped = shipped_file()
+    again = fit_calibration(SHIPPED_MEASUREMENTS, cross_validation=False)
     assert again.rows == shipped.rows == 1886
     assert again.measured_on == shipped.measured_on
     assert again.common == pytest.approx(shipped.common, rel=1e-5)
     for kind in ("engines", "vendors"):
-        before, after = getattr(shipped, kind), getattr(again, kind)
+        before = getattr(shipped, kind)
+        after = getattr(again, kind)
         assert before.keys() == after.keys()
         for name in before:
             assert after[name] == pytest.approx(before[name], abs=1e-5)
