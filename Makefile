@@ -4,8 +4,8 @@
 # make prove      the long proofs: many seeds, many cells; the tests run a sample of each
 # make mutants    do 400 small wrongs to the program, one at a time, and say which no test tells (continues)
 # make reference  write the generated docs pages and the output shown in the docs anew
-# make fuzz       feed every reader 100,000 spoiled files (half an hour; continues where it was stopped)
-# make attack     all of that, 200 kills at file operations, 100 flipped bits, two writers, a worker's stale folder
+# make fuzz       feed every reader 100,000 spoiled files (half an hour)
+# make attack     all of that, 200 kills at file operations, 100 flipped bits
 # make pythons    install into every Python from 3.11 on that is found, and run every kind of command there
 # make docs       build the docs site into site/
 PYTHON ?= python3
@@ -59,8 +59,7 @@ docs: $(VENV)/installed-dev
 	$(BIN)/mkdocs build --strict
 
 fuzz: $(VENV)/installed-dev
-	@mkdir -p build
-	$(BIN)/python -m tests.fuzz --count 100000 --journal build/fuzz.json
+	$(BIN)/python -m tests.fuzz --count 100000
 
 attack: $(VENV)/installed-dev
 	$(BIN)/python -m tests.attack

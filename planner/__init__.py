@@ -15,8 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 from planner.version import __version__
 
-# A room has the name of a function. Loaded before it, it leaves the name to it, also when more of the room is loaded.
-importlib.import_module("planner.run")
+# Some rooms have the name of a function. A room loaded before its function leaves the name to it, also when more of
+# the room is loaded.
+for _room in (
+    "planner.run",
+    "planner.actuals",
+    "planner.memo",
+):
+    importlib.import_module(_room)
 
 from planner.api import (  # noqa: E402 - after the room of the same name
     actuals,

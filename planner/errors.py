@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 def printable(text: str) -> str:
     """Return text with control characters, direction marks and lone surrogates escaped for a terminal."""
+    # Nearly all texts are: the slow way is for file names and keys of an attacker.
     if text.isprintable():
         return text
     return "".join(
@@ -41,6 +42,7 @@ class Problem:
 
     def __str__(self) -> str:
         """Return ``file:line: dotted.path: message (hint)`` on one printable line, without unknown parts."""
+        # As compilers write it, so that editors and terminals make a link of it.
         place = ":".join(str(part) for part in (self.file, self.line) if part is not None)
         parts = [part for part in (place, self.path, self.message) if part]
         text = ": ".join(parts)
@@ -52,13 +54,19 @@ class ScenarioError(PlannerError):
 
     exit_code = 2
 
-    def __init__(self, problems: Problem | str | list[Problem]) -> None:
-        """Take one problem or many."""
+    def __init__(
+        self,
+        problems: Problem | str | list[Problem],
+        *,
+        file: str | None = None,
+        line: int | None = None,
+        path: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        """Take many problems, one, or the message of one with its place and hint."""
         if isinstance(problems, str):
-            problems = Problem(message=problems)
-        self.problems: list[Problem] = (
-            [problems] if isinstance(problems, Problem) else list(problems)
-        )
+            problems = Problem(message=problems, file=file, line=line, path=path, hint=hint)
+        self.problems = [problems] if isinstance(problems, Problem) else list(problems)
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
 

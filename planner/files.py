@@ -1,8 +1,9 @@
 """Output folders written atomically and synced to disk, by one process, never over files of others.
 
-A folder is made beside the one whose place it takes and exchanged with it in one step. Where the file system knows no
-such step there are two renames; stopped between them, the next command that names the folder completes the swap. What
-a stopped process leaves beside a folder is recognised by its name and removed.
+A new folder is written beside the one whose place it takes and exchanged with it in one step; files
+that do not change are hard links in both. Where the file system knows no exchange there are two
+renames; stopped between them, the next command that names the folder completes the swap. What a
+stopped process leaves beside a folder is recognised by its name and removed.
 """
 
 from __future__ import annotations
@@ -32,15 +33,26 @@ WORK = "shards"
 """Folder, within an output folder, of work that is not finished; ``--resume`` continues it."""
 OWNER = "study.json"
 """File, within that folder, that says whose work it is."""
-_CHANGING = ".changing.json"
-"""The next manifest of a folder some of whose files are being replaced: every one of them lies beside it, whole."""
-_SWAP_FLAG = 2  # RENAME_EXCHANGE and AT_FDCWD of Linux, linux/fs.h and fcntl.h
-_HERE = -100
+_RENAME_EXCHANGE = 2
+"""Flag of renameat2 that swaps two paths (linux/fs.h)."""
+_AT_FDCWD = -100
+"""In place of an open folder: paths are relative to the working directory (fcntl.h)."""
+
+Place = str | os.PathLike[str]
+"""A file or folder, as a caller names it."""
+
+
+def output_folder(out: Place | None, name: str) -> Path:
+    """Return the output folder: the one stated, or one of the plan's name under outputs."""
+    if out is None:
+        return Path("outputs") / name
+    return Path(out)
 
 
 def json_text(content: Any) -> str:
     """Return JSON text in a canonical form."""
-    return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
+    return f"{text}\n"
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -55,22 +67,22 @@ def read_json(path: Path) -> dict[str, Any]:
 def sha256_of(path: Path) -> str:
     """Return the hash of a file, read in chunks."""
     with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+        digest = hashlib.file_digest(stream, "sha256")
+    return digest.hexdigest()
 
 
 def is_inside(name: str) -> bool:
     """Return whether a name in a manifest lies within its folder."""
-    return (
-        not PurePosixPath(name).is_absolute()
-        and ".." not in PurePosixPath(name).parts
-        and "\0" not in name
-    )
+    path = PurePosixPath(name)
+    # A zero byte ends a name for the system, which would then open another file.
+    return not path.is_absolute() and ".." not in path.parts and "\0" not in name
 
 
 def unwritable(folder: Path, error: OSError) -> ScenarioError:
     """Return the error for a folder that cannot be written."""
     message = f"cannot be written: {error.strerror or error}"
-    return ScenarioError(Problem(file=str(folder), message=message, hint="choose another --out"))
+    problem = Problem(file=str(folder), message=message, hint="choose another --out")
+    return ScenarioError(problem)
 
 
 def write_synced(path: Path, content: bytes) -> None:
@@ -93,7 +105,8 @@ def sync(path: Path) -> None:
 
 def replace_synced(path: Path, content: bytes) -> None:
     """Write one file atomically and sync it."""
-    part = part_of(path.parent, path.name)
+    # Beside it, since only within one file system a rename is one step.
+    part = path.with_name(f".{path.name}.part")
     try:
         write_synced(part, content)
         part.replace(path)
@@ -110,11 +123,6 @@ def write_file(path: Path, content: bytes) -> None:
         raise unwritable(path, error) from None
 
 
-def part_of(folder: Path, name: str) -> Path:
-    """Return the hidden temporary name under which a file is written until it is complete."""
-    return folder / f".{name.replace('/', '__')}.part"
-
-
 def _beside(folder: Path, suffix: str) -> Path:
     """Return a hidden path beside a folder, also where that is given as ``.`` or ``x/..``."""
     absolute = Path(os.path.abspath(folder))  # noqa: PTH100 - resolve() would follow a link in the folder's place
@@ -124,31 +132,33 @@ def _beside(folder: Path, suffix: str) -> Path:
 class FolderLock:
     """The lock of an output folder: a file beside it that the writing process locks.
 
-    The system drops the lock with the process, however that ends, so a lock never outlives its holder; the file's text
-    only says whose it is or was.
+    The system drops the lock with the process, however that ends, so a lock never outlives its
+    holder; the file's text only says whose it is or was.
     """
 
     def __init__(self, folder: Path) -> None:
         """Take the lock, or raise ScenarioError with the name of its holder."""
         self.path = _beside(folder, "lock")
-        self.taken_from = ""
+        self.takeover_note = ""
         """Whose lock was taken over, in words; empty where there was none."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            while (handle := self._locked(folder)) is None:
-                pass  # its holder took it away between our opening and our locking it
+            handle = None
+            # Its holder may take the file away between our opening and our locking it: try anew.
+            while handle is None:
+                handle = self._locked(folder)
         except OSError as error:
             raise unwritable(folder, error) from None
-        if before := _holder(handle):
-            self.taken_from = (
-                f"{folder} was left by {_in_words(before)}, which is gone; its work is taken over"
-            )
-        text = json.dumps(
-            {"process": os.getpid(), "host": socket.gethostname(), "command": sys.argv[:2]}
-        )
+        if predecessor := _holder(handle):
+            note = f"{folder} was left by {_in_words(predecessor)}, which is gone"
+            self.takeover_note = f"{note}; its work is taken over"
+        holder = {"process": os.getpid(), "host": socket.gethostname(), "command": sys.argv[:2]}
+        # The text of the one before may be longer than ours.
         os.ftruncate(handle, 0)
+        text = json.dumps(holder)
         os.pwrite(handle, text.encode(), 0)
-        self.release = weakref.finalize(self, _let_go, handle, self.path)
+        # Also where the caller forgets to, or ends by an error: when the lock is no longer used.
+        self.release = weakref.finalize(self, _release, handle, self.path)
 
     def _locked(self, folder: Path) -> int | None:
         """Return an open, locked lock file; None where the file was replaced meanwhile."""
@@ -156,17 +166,20 @@ class FolderLock:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             is_free = True
-        except OSError as error:  # where the file system knows no locks, the file's text decides
-            is_free = not isinstance(error, BlockingIOError) and not _holder(handle)
+        except BlockingIOError:
+            is_free = False
+        except OSError:  # where the file system knows no locks, the file's text decides
+            is_free = not _holder(handle)
         if not is_free:
-            who = _in_words(_holder(handle))
+            message = f"is being written by {_in_words(_holder(handle))}"
             os.close(handle)
             hint = f"wait for it or choose another --out; if it is gone, remove {self.path}"
-            raise ScenarioError(
-                Problem(file=str(folder), message=f"is being written by {who}", hint=hint)
-            )
+            problem = Problem(file=str(folder), message=message, hint=hint)
+            raise ScenarioError(problem)
         with contextlib.suppress(FileNotFoundError):
-            if os.path.samestat(os.fstat(handle), self.path.stat()):
+            # Whoever removed the file in the meantime let another process make a new one.
+            ours = os.fstat(handle)
+            if os.path.samestat(ours, self.path.stat()):
                 return handle
         os.close(handle)
         return None
@@ -178,8 +191,8 @@ class FolderLock:
         self.release()
 
 
-def _let_go(handle: int, path: Path) -> None:
-    """Remove the lock file, then release the lock."""
+def _release(handle: int, path: Path) -> None:
+    """Remove the lock file, then release the lock: the other order would remove another's file."""
     with contextlib.suppress(OSError):
         path.unlink()
     with contextlib.suppress(OSError):
@@ -187,74 +200,92 @@ def _let_go(handle: int, path: Path) -> None:
 
 
 def _holder(handle: int) -> dict[str, Any]:
+    """Return what a lock file says of its holder; empty where it says nothing."""
     try:
-        holder = json.loads(os.pread(handle, 4096, 0) or b"{}")
+        # 4,096 bytes hold any text that a holder writes.
+        text = os.pread(handle, 4096, 0)
+        holder = json.loads(text or b"{}")
     except (OSError, ValueError):
-        return {"process": "?"}
+        holder = None
     return holder if isinstance(holder, dict) else {"process": "?"}
 
 
 def _in_words(holder: Mapping[str, Any]) -> str:
-    return printable(
-        f"process {holder.get('process', '?')} on {holder.get('host', 'a host that is not known')}"
-    )
+    """Return the holder of a lock as a message names it."""
+    host = holder.get("host", "a host that is not known")
+    return printable(f"process {holder.get('process', '?')} on {host}")
 
 
 def check_target(folder: Path, *, work: bool = False) -> None:
     """Raise an error for a target that cannot be written, or with files that no earlier run wrote.
 
-    Found out before a long run, not after it. ``work`` says that unfinished work in it is ours to continue or replace.
+    This is found out before a long run, not after it. ``work`` says that unfinished work in the
+    folder is ours to continue or replace.
     """
 
     def refuse(message: str, hint: str = "choose another --out") -> ScenarioError:
-        return ScenarioError(Problem(file=str(folder), message=message, hint=hint))
+        problem = Problem(file=str(folder), message=message, hint=hint)
+        return ScenarioError(problem)
 
     try:
         settle(folder)
-        parent = next((above for above in folder.absolute().parents if above.exists()), Path("/"))
+        # The nearest folder that is there: those below it will be made.
+        parents = folder.absolute().parents
+        parent = next((parent for parent in parents if parent.exists()), Path("/"))
         if not parent.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, f"{parent} is not a folder")
         if not os.access(parent, os.W_OK | os.X_OK):
             raise PermissionError(errno.EACCES, f"no permission to write in {parent}")
-        if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
+        is_file = folder.exists() and not folder.is_dir()
+        if folder.is_symlink() or is_file:
             raise refuse("exists and is not a folder", "choose --out")
-        present = {path.relative_to(folder).as_posix() for path in folder.rglob("*")}
-        known = _known(folder) if present else set()
+        paths = folder.rglob("*")
+        present = {path.relative_to(folder).as_posix() for path in paths}
+        ours = _work_names(folder) | _listed_names(folder)
     except OSError as error:
         raise unwritable(folder, error) from None
-    if present and not known:
+    if present and not ours:
         raise refuse("was not written by planner, and will not be overwritten")
-    if strangers := sorted(present - known):
+    if strangers := sorted(present - ours):
         message = f"holds {strangers[0]!r}, which planner did not write; it will not be overwritten"
         raise refuse(message, "move it away or choose another --out")
     if not work and WORK in present:
         raise refuse("holds a study or a sweep that is not finished, and will not be overwritten")
 
 
-def _known(folder: Path) -> set[str]:
-    """Return the names in a folder that the planner wrote, from its manifest and its unfinished work."""
-    known: set[str] = set()
-    if (folder / WORK).is_dir():  # its owner's file is the first to be written and the last to go
-        names = {path.name for path in (folder / WORK).iterdir()}
-        parts = {name for name in names if name.startswith(".") and name.endswith(".part")}
-        is_ours = read_json(folder / WORK / OWNER).get("product") == PRODUCT
-        if is_ours or names == parts:
-            ours = {
-                name
-                for name in names
-                if name.removesuffix(".bad").endswith((".parquet", ".jsonl", ".yaml"))
-            } | {OWNER}
-            known = {WORK, *(f"{WORK}/{name}" for name in parts | (ours if is_ours else set()))}
+def _work_names(folder: Path) -> set[str]:
+    """Return the names in a folder that belong to unfinished work of the planner."""
+    work = folder / WORK
+    if not work.is_dir():
+        return set()
+    names = {path.name for path in work.iterdir()}
+    parts = {name for name in names if name.startswith(".") and name.endswith(".part")}
+    # The owner's file is the first to be written and the last to go: without it, only what was
+    # being written when a process was killed can be ours.
+    owner = read_json(work / OWNER)
+    if owner.get("product") == PRODUCT:
+        kinds = (".parquet", ".jsonl", ".yaml")
+        ours = {name for name in names if name.removesuffix(".bad").endswith(kinds)}
+        ours |= parts | {OWNER}
+    elif names == parts:
+        ours = parts
+    else:
+        return set()
+    return {WORK, *(f"{WORK}/{name}" for name in ours)}
+
+
+def _listed_names(folder: Path) -> set[str]:
+    """Return the names in a folder that its manifest lists, with the folders that they lie in."""
     manifest = read_json(folder / MANIFEST)
-    with contextlib.suppress(KeyError, TypeError):
-        if manifest["product"] == PRODUCT:
-            listed = {MANIFEST, _CHANGING, *manifest["files"]} | {
-                part.name for part in folder.glob(".*.part")
-            }
-            known |= listed | {
-                parent.as_posix() for name in listed for parent in Path(name).parents
-            }
-    return known
+    listed = manifest.get("files")
+    is_ours = manifest.get("product") == PRODUCT
+    if not is_ours or not isinstance(listed, dict):
+        return set()
+    names = {MANIFEST, *listed}
+    for name in listed:
+        parents = Path(name).parents
+        names |= {parent.as_posix() for parent in parents}
+    return names
 
 
 @contextlib.contextmanager
@@ -269,28 +300,23 @@ def writing(folder: Path, *, work: bool = False) -> Iterator[None]:
 
 def settle(folder: Path) -> None:
     """Complete or clean up an interrupted write; do nothing where another process holds the lock."""
-    if _beside(folder, "partial").exists() or (folder / _CHANGING).exists():
+    if _beside(folder, "partial").exists():
         with contextlib.suppress(ScenarioError), FolderLock(folder):
             clear_up(folder)
 
 
 def clear_up(folder: Path) -> None:
-    """Complete an interrupted swap, then an interrupted change of files; the caller holds the lock."""
+    """Complete an interrupted swap of folders; the caller holds the lock."""
     scratch = _beside(folder, "partial")
     with contextlib.suppress(OSError):
-        if scratch.exists():
-            if (
-                not folder.exists()
-            ):  # stopped between two renames; the manifest is written last, so it says "whole"
-                source = scratch / ("new" if (scratch / "new" / MANIFEST).exists() else "old")
-                if source.exists():
-                    source.replace(folder)
-            shutil.rmtree(scratch, ignore_errors=True)
-        if (folder / _CHANGING).exists():
-            _complete_change(folder)
-        if (folder / MANIFEST).exists():
-            for part in folder.glob(".*.part"):
-                part.unlink()
+        is_between = scratch.exists() and not folder.exists()
+        if is_between:
+            # Stopped between two renames. The manifest is written last, so it says "whole".
+            is_whole = (scratch / "new" / MANIFEST).exists()
+            source = scratch / ("new" if is_whole else "old")
+            if source.exists():
+                source.replace(folder)
+        shutil.rmtree(scratch, ignore_errors=True)
 
 
 class Staged:
@@ -298,31 +324,41 @@ class Staged:
 
     def __init__(self, folder: Path) -> None:
         """Create the empty folder."""
-        self.folder, self._scratch = folder, _beside(folder, "partial")
+        self.folder = folder
+        self._scratch = _beside(folder, "partial")
         self.path = self._scratch / "new"
         self.sums: dict[str, str] = {}
+        """SHA-256 of each file, by its name."""
         shutil.rmtree(self._scratch, ignore_errors=True)
         self.path.mkdir(parents=True)
 
     def write(self, name: str, content: bytes) -> None:
         """Add a file."""
-        (self.path / name).parent.mkdir(parents=True, exist_ok=True)
-        write_synced(self.path / name, content)
-        self.sums[name] = hashlib.sha256(content).hexdigest()
+        path = self.path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # A link to an earlier file of this name must go, or that one would be written over.
+        path.unlink(missing_ok=True)
+        write_synced(path, content)
+        digest = hashlib.sha256(content)
+        self.sums[name] = digest.hexdigest()
 
     def add(self, name: str, sha256: str | None = None) -> None:
         """Register a file that was written into the folder by other means."""
-        sync(self.path / name)
-        self.sums[name] = sha256 or sha256_of(self.path / name)
+        path = self.path / name
+        sync(path)
+        self.sums[name] = sha256 or sha256_of(path)
 
     def commit(self, manifest: Mapping[str, Any]) -> None:
         """Write the manifest, which marks the folder complete, and put the folder in its place."""
-        content = json_text(
-            {"product": PRODUCT, **manifest, "files": dict(sorted(self.sums.items()))}
-        )
-        for within in {(self.path / name).parent for name in self.sums}:
-            sync(within)
-        write_synced(self.path / MANIFEST, content.encode())
+        files = dict(sorted(self.sums.items()))
+        subfolders = {(self.path / name).parent for name in files}
+        # A file is there after a power failure only if its folder's entry is.
+        for subfolder in subfolders:
+            sync(subfolder)
+        # Written last of all: a folder with a manifest is complete.
+        content = json_text({"product": PRODUCT, **manifest, "files": files})
+        path = self.path / MANIFEST
+        write_synced(path, content.encode())
         sync(self.path)
         old = self._scratch / "old"
         if not self.folder.exists():
@@ -340,54 +376,57 @@ class Staged:
 
     def discard(self) -> None:
         """Delete the folder, but never the only copy of earlier results."""
-        if self.folder.exists() or not (self._scratch / "old").exists():
+        old = self._scratch / "old"
+        if self.folder.exists() or not old.exists():
             shutil.rmtree(self._scratch, ignore_errors=True)
 
 
-def exchange(one: Path, other: Path) -> bool:
+@contextlib.contextmanager
+def staging(folder: Path) -> Iterator[Staged]:
+    """Yield a new folder, and discard it where it was not committed; the caller holds the lock."""
+    try:
+        staged = Staged(folder)
+        try:
+            yield staged
+        finally:
+            staged.discard()
+    except OSError as error:
+        raise unwritable(folder, error) from None
+
+
+def exchange(path: Path, partner: Path) -> bool:
     """Swap two paths atomically; return False where the system (all but Linux) or file system cannot."""
     call = getattr(ctypes.CDLL(None), "renameat2", None)
-    return (
-        call is not None
-        and call(_HERE, os.fsencode(one), _HERE, os.fsencode(other), _SWAP_FLAG) == 0
-    )
+    if call is None:
+        return False
+    source = os.fsencode(path)
+    target = os.fsencode(partner)
+    names = (_AT_FDCWD, source, _AT_FDCWD, target)
+    return bool(call(*names, _RENAME_EXCHANGE) == 0)
 
 
 def change_files(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Add or replace files of a finished folder; the others are not touched.
-
-    First every new file lies beside its place, then the next manifest, then they take their places. Stopped before the
-    manifest lies there, nothing has changed; stopped after it, the next command that names the folder completes it.
-    """
-    with writing(folder, work=True):
+    """Add or replace files of a finished folder; the others are not touched, nor unfinished work in it."""
+    with writing(folder, work=True), staging(folder) as staged:
         manifest = read_json(folder / MANIFEST)
-        try:
-            for name in manifest["files"]:
-                if name not in files and not (folder / name).is_file():
-                    message = "is not there, and the manifest lists it"
-                    raise ScenarioError(
-                        Problem(file=str(folder / name), message=message, hint="run again")
-                    )
-            for name, content in files.items():
-                write_synced(part_of(folder, name), content)
-            sums = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
-            manifest["files"] = dict(sorted({**manifest["files"], **sums}.items()))
-            replace_synced(folder / _CHANGING, json_text(manifest).encode())
-            _complete_change(folder)
-        except OSError as error:
-            raise unwritable(folder, error) from None
-        finally:
-            if not (folder / _CHANGING).exists():  # what was not announced is taken back
-                for name in files:
-                    part_of(folder, name).unlink(missing_ok=True)
+        ignore = shutil.ignore_patterns(MANIFEST)
+        shutil.copytree(folder, staged.path, ignore=ignore, copy_function=_link, dirs_exist_ok=True)
+        for name in manifest["files"]:
+            is_copied = (staged.path / name).is_file()
+            if name not in files and not is_copied:
+                message = "is not there, and the manifest lists it"
+                problem = Problem(file=str(folder / name), message=message, hint="run again")
+                raise ScenarioError(problem)
+        # What is linked keeps the hash that it was written with, damaged or not.
+        staged.sums |= manifest["files"]
+        for name, content in files.items():
+            staged.write(name, content)
+        staged.commit(manifest)
 
 
-def _complete_change(folder: Path) -> None:
-    """Move staged files into place, and the manifest that lists them."""
-    for name in read_json(folder / _CHANGING).get("files", {}):
-        if is_inside(name) and part_of(folder, name).exists():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            part_of(folder, name).replace(folder / name)
-            sync((folder / name).parent)
-    (folder / _CHANGING).replace(folder / MANIFEST)
-    sync(folder)
+def _link(source: str, target: str) -> None:
+    """Give a file a second name, or copy it where the file system has no links."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)

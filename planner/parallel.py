@@ -31,7 +31,9 @@ _forked_with: list[Sequence[Callable[[], Any]]] = []
 
 def cores() -> int:
     """Return the number of processor cores available to this process."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def may_fork() -> bool:
@@ -43,9 +45,8 @@ def may_fork() -> bool:
     if sys.platform != "linux" or threading.active_count() > 1:
         return False
     with contextlib.suppress(OSError):
-        for _ in range(
-            5
-        ):  # the system takes a moment to forget the threads of a pool that was shut down
+        # The system takes a moment to forget the threads of a pool that was shut down.
+        for _ in range(5):
             if len(list(Path("/proc/self/task").iterdir())) == 1:
                 return True
             time.sleep(0.002)
@@ -54,8 +55,8 @@ def may_fork() -> bool:
 
 def shared(work: Sequence[Callable[[], Result]], workers: int | None = None) -> list[Result]:
     """Return the results of pieces of work, in order, computed by forks where possible."""
-    with Begun(work, workers) as begun:
-        return list(begun.results())
+    with Begun(work, workers) as pieces:
+        return list(pieces.results())
 
 
 class Begun(Generic[Result]):
@@ -74,35 +75,37 @@ class Begun(Generic[Result]):
 
         At most ``ahead`` pieces are begun before all results so far are taken.
         """
-        self.work, self._futures, self._ahead = work, list[Future[Result]](), ahead or len(work)
+        self.work = work
+        self._ahead = ahead or len(work)
+        self._futures: list[Future[Result]] = []
         self._pool: ProcessPoolExecutor | None = None
-        count = min(len(work), min(cores(), MOST_AT_ONCE) if workers is None else workers)
+        limit = min(cores(), MOST_AT_ONCE) if workers is None else workers
+        count = min(len(work), limit)
         if count > 1 and may_fork():
-            gc.freeze()  # or a fork that looks for cycles looks through all that there is, and copies it to do so
+            # Or a fork that looks for cycles looks through all that there is, and copies it to do so.
+            gc.freeze()
             _forked_with.append(work)
-            self._pool = ProcessPoolExecutor(
-                count, mp_context=get_context("fork"), initializer=_be_fork
-            )
+            context = get_context("fork")
+            self._pool = ProcessPoolExecutor(count, mp_context=context, initializer=_be_fork)
             self._begin(self._pool)
 
     def _begin(self, pool: ProcessPoolExecutor) -> None:
         places = range(len(self.work))[len(self._futures) :][: self._ahead]
-        with contextlib.suppress(
-            OSError, BrokenProcessPool
-        ):  # no more processes for this user, or none that lives
+        # No more processes for this user, or none that lives: results() does the rest itself.
+        with contextlib.suppress(OSError, BrokenProcessPool):
             self._futures += [pool.submit(_piece, place) for place in places]
 
     def results(self) -> Iterator[Result]:
         """Yield the results of the pieces, in order; who has enough of them leaves the rest undone."""
-        done = 0
+        count = 0
         with contextlib.suppress(BrokenProcessPool):
-            while done < len(self._futures):
-                result = self._futures[done].result()
-                done += 1
+            while count < len(self._futures):
+                result = self._futures[count].result()
+                count += 1
                 yield result
-                if self._pool is not None and done == len(self._futures):
+                if self._pool is not None and count == len(self._futures):
                     self._begin(self._pool)
-        for piece in self.work[done:]:
+        for piece in self.work[count:]:
             yield piece()
 
     def __enter__(self) -> Begun[Result]:

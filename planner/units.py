@@ -48,14 +48,20 @@ def unit_of(name: str) -> str | None:
     Where the suffix found is only part of what something is counted per, as in ``water_litres_per_kwh``, the unit is
     that of the name before over it; None where either is not known.
     """
-    above, _, below = name.rpartition("_per_")
+    numerator, _, denominator = name.rpartition("_per_")
     for suffix in _SUFFIXES:
-        if not (name.endswith(suffix) or (len(name) > 3 and name == suffix[1:])):
+        # A short name such as "kw" could be anything; a longer one may be a unit by itself.
+        is_suffix = name.endswith(suffix)
+        is_whole_name = len(name) > 3 and name == suffix[1:]
+        if not (is_suffix or is_whole_name):
             continue
-        if not above or len(suffix) > len(below) + 1:
+        # Longer than what is counted per: the suffix holds the whole unit, as _usd_per_kwh does.
+        if not numerator or len(suffix) > len(denominator) + 1:
             return _UNIT_BY_SUFFIX[suffix]
-        counted = unit_of(f"_{above}")
-        return f"{counted}/{_UNIT_BY_SUFFIX[suffix]}" if counted and suffix == f"_{below}" else None
+        numerator_unit = unit_of(f"_{numerator}")
+        if numerator_unit is None or suffix != f"_{denominator}":
+            return None
+        return f"{numerator_unit}/{_UNIT_BY_SUFFIX[suffix]}"
     return None
 
 

@@ -20,16 +20,20 @@ from pydantic_core import CoreSchema
 
 from planner.data_files import data_rows
 from planner.errors import Problem, ScenarioError
-from planner.yaml_io import Document, KeyPath, at, parse_scalar
+from planner.yaml_io import Document, KeyPath, parse_scalar, value_at
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
 MAX_PROBLEMS = 50
-_ROUNDS = 4  # leaving out a value can make its entry incomplete, and that its section empty
-_PHRASES = {row["error"]: row["phrase"] for row in data_rows(__file__, "phrases.csv")}
-NOT_MODELLED = {
-    row["pattern"]: (row["message"], row["hint"]) for row in data_rows(__file__, "not_modelled.csv")
-}
+"""Most problems named at once: a file can be wrong in 100,000 places, and nobody waits for them all."""
+_ROUNDS = 4
+"""Times that invalid values are left out: without one its entry may be incomplete, and so its section."""
+_MOST_CHOICES = 24
+"""Names of a list that a message has room for: one of all models fills a screen and helps nobody."""
+_PHRASE_ROWS = data_rows(__file__, "phrases.csv")
+_PHRASES = {row["error"]: row["phrase"] for row in _PHRASE_ROWS}
+_REFUSAL_ROWS = data_rows(__file__, "not_modelled.csv")
+NOT_MODELLED = {row["pattern"]: (row["message"], row["hint"]) for row in _REFUSAL_ROWS}
 """What operators use and nobody has published a measured gain of, by keys that ask for it: why not, and what to do."""
 
 
@@ -56,64 +60,67 @@ class Strict(BaseModel):
         cls, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
         """Return the JSON schema with the docstring of each field."""
-        shown = handler(schema)
-        properties = handler.resolve_ref_schema(shown)["properties"]
+        json_schema = handler(schema)
+        properties = handler.resolve_ref_schema(json_schema)["properties"]
         for name, field in cls.model_fields.items():
             if text := field_docstring(cls, name):
                 properties[field.alias or name]["description"] = text
-        return shown
+        return json_schema
 
 
 def field_docstring(model: type[BaseModel], name: str) -> str:
     """Return the docstring under a field, from the class that defines it; empty where there is none."""
-    texts = (
-        _docstrings(kind.__module__).get(kind.__name__.partition("[")[0], {})
-        for kind in model.__mro__
-    )
-    return next((text[name] for text in texts if name in text), "")
+    for owner in model.__mro__:
+        class_name = owner.__name__.partition("[")[0]  # Sourced[float] is written as Sourced
+        docstrings = _docstrings(owner.__module__)
+        text = docstrings.get((class_name, name))
+        if text is not None:
+            return text
+    return ""
 
 
 @functools.cache
-def _docstrings(module: str) -> dict[str, dict[str, str]]:
+def _docstrings(module: str) -> dict[tuple[str, str], str]:
     """Return the docstrings under fields in a module's source, by class and field."""
     try:
-        tree = ast.parse(inspect.getsource(sys.modules[module]))
+        source = inspect.getsource(sys.modules[module])
     except (OSError, TypeError):  # no source: a builtin, or one that was typed in
         return {}
-    texts: dict[str, dict[str, str]] = {}
-    for node in (
-        node for node in tree.body if isinstance(node, ast.ClassDef)
-    ):  # models stand in no function
-        texts[node.name] = {}
-        for field, below in itertools.pairwise(node.body):
-            if (
-                isinstance(field, ast.AnnAssign)
-                and isinstance(field.target, ast.Name)
-                and isinstance(below, ast.Expr)
-            ):
-                text = below.value.value if isinstance(below.value, ast.Constant) else None
-                if isinstance(text, str):
-                    texts[node.name][field.target.id] = inspect.cleandoc(text)
+    texts: dict[tuple[str, str], str] = {}
+    # Models are defined at the top of a module, never inside a function.
+    for definition in ast.parse(source).body:
+        if not isinstance(definition, ast.ClassDef):
+            continue
+        for statement, successor in itertools.pairwise(definition.body):
+            match statement, successor:
+                case (
+                    ast.AnnAssign(target=ast.Name(id=name)),
+                    ast.Expr(value=ast.Constant(value=str(text))),
+                ):
+                    texts[definition.name, name] = inspect.cleandoc(text)
     return texts
 
 
 def validate(model: type[ModelT], document: Document) -> ModelT:
     """Return a document as a pydantic model; raise one ScenarioError that lists every problem."""
     if not isinstance(document.content, dict):
-        holds = "is empty" if document.content is None else f"holds {_describe(document.content)}"
-        raise ScenarioError(document.problem((), f"{holds}; expected a mapping of keys to values"))
+        holds = "is empty"
+        if document.content is not None:
+            holds = f"holds {_describe(document.content)}"
+        message = f"{holds}; expected a mapping of keys to values"
+        raise ScenarioError(document.problem((), message))
     try:
         return model.model_validate(frozen(document.content))
     except ValidationError as error:
         details = error.errors(include_url=False)
+    # A dict, not a list: the members of a union may each refuse a value in the same words.
     problems: dict[Problem, None] = {}
-    for count, detail in enumerate(
-        details
-    ):  # a file can be wrong in 100,000 places; nobody waits for them all
+    for count, detail in enumerate(details):
         if len(problems) == MAX_PROBLEMS:
             place = document.locate(())
-            rest = f"and {len(details) - count} more problems"
-            problems[Problem(file=place.file if place else None, message=rest)] = None
+            file = place.file if place else None
+            message = f"and {len(details) - count} more problems"
+            problems[Problem(file=file, message=message)] = None
             break
         problems[_problem(model, document, detail)] = None
     raise ScenarioError(list(problems))
@@ -132,11 +139,16 @@ def sound_part(model: type[ModelT], document: Document) -> ModelT | None:
             details = error.errors(include_url=False)
         for detail in details[:MAX_PROBLEMS]:
             path, _owner = _resolve(model, detail["loc"], content)
-            path = path[:-1] if detail["type"] == "missing" else path
+            # Where a key is missing, the mapping that lacks it is what is invalid.
+            if detail["type"] == "missing":
+                path = path[:-1]
+            # The document itself is invalid: nothing is left of it.
             if not path:
                 return None
-            while not isinstance(parent := at(content, path[:-1]), dict):
+            parent = value_at(content, path[:-1])
+            while not isinstance(parent, dict):
                 path = path[:-1]  # an item of a list takes its list with it
+                parent = value_at(content, path[:-1])
             parent.pop(path[-1], None)
     return None
 
@@ -145,65 +157,93 @@ def frozen(content: Any) -> Any:
     """Return plain data with tuples for lists."""
     if isinstance(content, dict):
         return {key: frozen(part) for key, part in content.items()}
-    return tuple(map(frozen, content)) if isinstance(content, list | tuple) else content
+    if isinstance(content, list | tuple):
+        return tuple(map(frozen, content))
+    return content
 
 
-def nearest(word: str, known: typing.Iterable[str]) -> str | None:
+def nearest(word: str, names: typing.Iterable[str]) -> str | None:
     """Return ``did you mean X?`` for the closest known word, ignoring case, or None."""
     import difflib  # noqa: PLC0415 - only where something is wrong
 
-    by_lower = {name.lower(): name for name in known}
+    # Case is the commonest slip of all, and no distance at all.
+    by_lower = {name.lower(): name for name in names}
     close = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6)
-    return f"did you mean {by_lower[close[0]]}?" if close else None
+    if not close:
+        return None
+    return f"did you mean {by_lower[close[0]]}?"
 
 
-def choices(known: typing.Iterable[str]) -> str:
+def choices(names: typing.Iterable[str]) -> str:
     """Return a list of allowed values as text, shortened when long."""
-    names = sorted(known)
-    return (
-        ", ".join(names)
-        if len(names) <= 24
-        else ", ".join(names[:24]) + f" and {len(names) - 24} more"
-    )
+    ordered = sorted(names)
+    text = ", ".join(ordered[:_MOST_CHOICES])
+    omitted = len(ordered) - _MOST_CHOICES
+    if omitted > 0:
+        text += f" and {omitted} more"
+    return text
 
 
 def _problem(model: type[BaseModel], document: Document, detail: Any) -> Problem:
     """Return one pydantic error as a Problem."""
     path, owner = _resolve(model, detail["loc"], document.content)
-    hint = None
     kind = detail["type"]
     key = str(path[-1]) if path else ""
-    word = {"extra_forbidden": key, "literal_error": str(detail.get("input"))}.get(kind, "").lower()
-    if refused := next(
-        (said for pattern, said in NOT_MODELLED.items() if re.search(pattern, word)), None
-    ):
-        message, hint = refused
+    hint: str | None
+    if refusal := _not_modelled(kind, key, detail.get("input")):
+        message, hint = refusal
     elif kind == "extra_forbidden":
         message = "unknown key"
-        known = _keys(owner)
-        hint = nearest(key, known) or f"allowed: {choices(known)}"
+        keys = _fields(owner)
+        hint = nearest(key, keys) or f"allowed: {choices(keys)}"
     elif kind == "missing":
         message = _PHRASES[kind]
-        where = at(document.content, path[:-1])
-        if isinstance(where, dict) and (close := nearest(key, where)):
-            hint = close.replace("did you mean", "is it").replace("?", ", misspelt?")
+        parent = value_at(document.content, path[:-1])
+        hint = _misspelt(key, parent)
     else:
-        message = _PHRASES.get(kind) or _plain(detail)
-        written = detail.get("input")
-        if not isinstance(written, dict | tuple) or kind in _PHRASES:
-            message += f", not {_describe(written)}"
-        if (
-            kind == "date_type"
-            and isinstance(written, str)
-            and isinstance(parse_scalar(written), datetime.date)
-        ):
-            hint = "write it without quotes"
+        message, hint = _wrong_value(detail)
     return document.problem(path, message, hint)
+
+
+def _not_modelled(kind: str, key: str, value: object) -> tuple[str, str] | None:
+    """Return why a key or a choice is not modelled, and what to do instead, where it names such a thing."""
+    words = {"extra_forbidden": key, "literal_error": str(value)}
+    word = words.get(kind, "").lower()
+    for pattern, refusal in NOT_MODELLED.items():
+        if re.search(pattern, word):
+            return refusal
+    return None
+
+
+def _misspelt(key: str, parent: object) -> str | None:
+    """Return a hint at the key of a mapping that may be the missing one, misspelt."""
+    close = nearest(key, parent) if isinstance(parent, dict) else None
+    if close is None:
+        return None
+    question = close.replace("did you mean", "is it")
+    return question.replace("?", ", misspelt?")
+
+
+def _wrong_value(detail: Any) -> tuple[str, str | None]:
+    """Return message and hint for a value of the wrong type or outside its range."""
+    kind = detail["type"]
+    value = detail.get("input")
+    message = _PHRASES.get(kind) or _plain(detail)
+    # A validator's own words on a section say what is wrong in it; "not a mapping" would add nothing.
+    if kind in _PHRASES or not isinstance(value, dict | tuple):
+        message += f", not {_describe(value)}"
+    hint = None
+    # In quotes a date is text: the commonest reason why a date is refused.
+    if kind == "date_type" and isinstance(value, str):
+        is_date = isinstance(parse_scalar(value), datetime.date)
+        hint = "write it without quotes" if is_date else None
+    return message, hint
 
 
 def _plain(detail: Any) -> str:
     """Return pydantic's message in the wording of the other messages."""
     message: str = detail["msg"]
+    # pydantic puts its own words before those of our validators.
     for start in ("Value error, ", "Assertion failed, "):
         message = message.removeprefix(start)
     if detail["type"] in ("literal_error", "enum"):
@@ -224,8 +264,11 @@ def _describe(value: Any) -> str:
         return "nothing"
     if isinstance(value, bool):
         return str(value).lower()
+    # Quoted, so that a number in quotes is seen to be text.
     text = repr(value[:60]) if isinstance(value, str) else str(value)
-    return text if len(text) <= 60 else text[:57] + "..."
+    if len(text) > 60:
+        text = text[:57] + "..."
+    return text
 
 
 def _resolve(model: type[BaseModel], loc: KeyPath, content: Any) -> tuple[KeyPath, Any]:
@@ -234,31 +277,33 @@ def _resolve(model: type[BaseModel], loc: KeyPath, content: Any) -> tuple[KeyPat
     owner: Any = model
     annotation: Any = model
     for index, part in enumerate(loc):
-        last = index == len(loc) - 1
-        models = _models(annotation)
-        fields = {name: field for model in models for name, field in model.model_fields.items()}
-        aliases = {field.alias: field for field in fields.values() if field.alias}
-        known = isinstance(content, dict) and part in content
+        fields = _fields(annotation)
+        is_key = isinstance(content, dict) and part in content
         is_item = isinstance(content, list) and isinstance(part, int)
-        if not (known or is_item or (last and part in (fields | aliases))):
-            tagged = [model for model in models if part in (_tag(model), model.__name__)]
-            annotation = tagged[0] if tagged else annotation
+        # A missing key is in no content; only at the end may the models alone vouch for it.
+        is_missing_key = index == len(loc) - 1 and part in fields
+        if not (is_key or is_item or is_missing_key):
+            # pydantic puts the union member that it tried into the location: no key of the user's.
+            for member in _models(annotation):
+                if part in (_tag(member), member.__name__):
+                    annotation = member
+                    break
             continue
         path.append(part)
         owner = annotation
-        field = fields.get(str(part)) or aliases.get(str(part))
-        annotation = field.annotation if field is not None and models else _item(annotation)
-        content = at(content, (part,))
+        field = fields.get(str(part))
+        annotation = field.annotation if field is not None else _item(annotation)
+        content = value_at(content, (part,))
     return tuple(path), owner
 
 
-def _keys(annotation: Any) -> list[str]:
-    """Return the keys a user may write where ``annotation`` is expected."""
-    return [
-        field.alias or name
-        for model in _models(annotation)
-        for name, field in model.model_fields.items()
-    ]
+def _fields(annotation: Any) -> dict[str, Any]:
+    """Return the fields of the models in an annotation, by the key that a user writes."""
+    fields: dict[str, Any] = {}
+    for model in _models(annotation):
+        for name, field in model.model_fields.items():
+            fields[field.alias or name] = field
+    return fields
 
 
 def _models(annotation: Any) -> list[type[BaseModel]]:
@@ -267,7 +312,8 @@ def _models(annotation: Any) -> list[type[BaseModel]]:
         return [annotation]
     origin = typing.get_origin(annotation)
     if origin in (typing.Union, types.UnionType):
-        return [model for part in typing.get_args(annotation) for model in _models(part)]
+        members = map(_models, typing.get_args(annotation))
+        return list(itertools.chain.from_iterable(members))
     if origin is typing.Annotated:
         return _models(typing.get_args(annotation)[0])
     return []
@@ -278,12 +324,16 @@ def _item(annotation: Any) -> Any:
     origin = typing.get_origin(annotation)
     arguments = typing.get_args(annotation)
     if origin in (typing.Union, types.UnionType):
-        return next((_item(part) for part in arguments if _item(part) is not None), None)
+        # The first member that holds items: the others are None and plain values.
+        items = filter(None, map(_item, arguments))
+        return next(items, None)
     if origin is typing.Annotated:
         return _item(arguments[0])
-    if origin is dict or getattr(origin, "__name__", "") in ("Mapping", "dict"):
+    if getattr(origin, "__name__", "") in ("Mapping", "dict"):
         return arguments[1]
-    return arguments[0] if origin in (list, tuple) and arguments else None
+    if origin in (list, tuple) and arguments:
+        return arguments[0]
+    return None
 
 
 def _tag(model: type[BaseModel]) -> str | None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 __version__ = "0.3.0.dev0"
 """The one place of the version: pyproject.toml reads it here."""
-_TELLS_ONLY = ("answers", "calibration", "cli", "output", "ui")
+_PRESENTATION = ("answers", "calibration", "cli", "output", "ui")
 """Packages that only show what was computed: no replication depends on them."""
 
 
@@ -20,7 +20,7 @@ def code_sha256() -> str:
     digest = hashlib.sha256()
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder)
-        if path.suffix in (".py", ".yaml", ".csv", ".json") and name.parts[0] not in _TELLS_ONLY:
+        if path.suffix in (".py", ".yaml", ".csv", ".json") and name.parts[0] not in _PRESENTATION:
             digest.update(
                 f"{name.as_posix()}\n{hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode()
             )

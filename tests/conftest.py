@@ -128,6 +128,15 @@ def write(tmp_path: Path) -> WriteScenario:
 
 
 @pytest.fixture
+def run(write: WriteScenario) -> Callable[..., Any]:
+    """Simulate the tiny scenario with overrides."""
+    from planner.run.simulate import simulate  # noqa: PLC0415 - as below
+    from planner.scenario.loading import load_scenario  # noqa: PLC0415 - as below
+
+    return lambda *overrides, seed=1: simulate(load_scenario(write(), overrides), seed=seed)
+
+
+@pytest.fixture
 def planner(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Planner:

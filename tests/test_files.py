@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import shutil
 from pathlib import Path
 
@@ -14,7 +12,7 @@ from planner.errors import ScenarioError
 from planner.files import MANIFEST, change_files, check_target, settle
 from planner.output.folder import write_folder
 from tests.attack.killing import killed_at, operations_of
-from tests.hardening.test_stopped import faults_of
+from tests.attack.parts import faults_of
 
 EARLIER: dict[str, bytes] = {"a.csv": b"x\n1\n", "report.html": b"old"}
 PICTURES = {"charts/a.png": b"picture", "report.html": b"new"}
@@ -105,13 +103,3 @@ def test_a_change_that_cannot_be_written_is_taken_back(
     with pytest.raises(ScenarioError, match="No space left on device"):
         change_files(tmp_path / "o", {"report.html": b"new", "charts/a.png": b"picture"})
     assert contents(tmp_path / "o") == before
-
-
-def test_a_manifest_cannot_move_files_outside_its_folder(tmp_path: Path) -> None:
-    write_folder(tmp_path / "o", EARLIER, {"kind": "run"})
-    manifest = json.loads((tmp_path / "o" / MANIFEST).read_text())
-    manifest["files"]["../victim"] = hashlib.sha256(b"evil").hexdigest()
-    (tmp_path / "o" / ".changing.json").write_text(json.dumps(manifest))
-    (tmp_path / "o" / "...__victim.part").write_bytes(b"evil")
-    settle(tmp_path / "o")
-    assert not (tmp_path / "victim").exists()

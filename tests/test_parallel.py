@@ -122,24 +122,6 @@ def test_no_helper_outlives_a_parent_that_is_killed(tmp_path: Path) -> None:
     assert told == ""
 
 
-def test_nobody_looks_for_cycles_in_what_there_was_before(tmp_path: Path) -> None:
-    told = alone(
-        f"""
-        import gc
-        from pathlib import Path
-        folder = Path({str(tmp_path)!r})
-        def piece(number):
-            (folder / str(os.getpid())).touch()
-            while len(list(folder.iterdir())) < 2:
-                time.sleep(0.01)
-            return len(gc.get_objects())
-        seen = shared([functools.partial(piece, n) for n in range(2)], workers=2)
-        print(all(count < len(gc.get_objects()) / 4 for count in seen), gc.get_freeze_count())
-        """
-    )
-    assert told == "True 0\n"
-
-
 def test_an_error_before_the_end_is_awaited_begins_no_further_piece(tmp_path: Path) -> None:
     told = alone(
         f"""
@@ -161,17 +143,6 @@ def test_an_error_before_the_end_is_awaited_begins_no_further_piece(tmp_path: Pa
         """
     )
     assert told == "refused 0 True\nnone left\n"
-
-
-def test_work_that_is_shared_while_forks_work_is_done_here() -> None:
-    told = alone(
-        """
-        with Begun([functools.partial(time.sleep, 0.1) for n in range(2)], 2) as begun:
-            print(set(shared([os.getpid] * 4, workers=2)) == {os.getpid()}, list(begun.results()))
-        print(os.getpid() in shared([os.getpid] * 4, workers=2))
-        """
-    )
-    assert told == "True [None, None]\nFalse\n"
 
 
 def test_a_user_who_may_have_no_further_process_waits_longer() -> None:
@@ -213,21 +184,3 @@ def test_a_run_is_drawn_to_the_same_figures_whoever_draws() -> None:
         """
     )
     assert told == "True\n[True, True]\n"
-
-
-def test_no_more_is_begun_than_was_asked_for_ahead_of_the_results(tmp_path: Path) -> None:
-    told = alone(
-        f"""
-        from pathlib import Path
-        folder = Path({str(tmp_path)!r})
-        def piece(number):
-            (folder / str(number)).touch()
-            return number
-        with Begun([functools.partial(piece, n) for n in range(12)], 2, ahead=4) as begun:
-            for number in begun.results():
-                if number == 5:
-                    break
-        print(sorted(int(path.name) for path in folder.iterdir()))
-        """
-    )
-    assert told == "[0, 1, 2, 3, 4, 5, 6, 7]\n"

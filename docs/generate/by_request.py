@@ -81,14 +81,14 @@ def rows_by_request(frame: pd.DataFrame) -> pd.DataFrame:
 def predict_by_request(rows: BenchmarkRows, calibration: Calibration) -> dict[str, Floats]:
     """Return simulated predictions: closed-loop rows by their clients, SLO rows by their arrivals."""
     result = {name: np.full(rows.deployment.size, np.nan) for name in PREDICTED}
-    usable = (rows.deployment >= 0) & ~rows.is_offline & ~rows.is_apart
+    usable = (rows.deployment >= 0) & ~rows.is_offline & ~rows.is_disaggregated
     priced = priced_rows(rows, calibration)
     for row in np.flatnonzero(usable & ~rows.is_open & ~np.isnan(rows.concurrency)).tolist():
         replica = int(priced.index[row])
         clients = max(round(float(rows.concurrency[row])), 1)
         prompt = round(float(rows.input_tokens[row]))
         output = round(float(rows.output_tokens[row]))
-        times = StepTimes.of(priced.replicas, replica)
+        times = StepTimes.of_replica(priced.replicas, replica)
         ttft_s, tpot_s = closed_loop(
             times, clients, prompt, output, float(rows.cached_fraction[row])
         )
@@ -188,7 +188,7 @@ def slo_tokens_per_s(
         return 0.0
     batch, token_s = curves[best].at(rates[best])
     count = max(min(pooled[best], int(_MOST_SEQUENCES / batch)), 1)
-    times = StepTimes.of(replicas, best)
+    times = StepTimes.of_replica(replicas, best)
     low = math.log(rates[best] / _BRACKET)
     high = math.log(rates[best] * _BRACKET)
     for _ in range(_HALVINGS):

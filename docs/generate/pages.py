@@ -23,12 +23,12 @@ from docs.generate.validation_page import (
     validation_tables,
 )
 from planner import api, errors
-from planner.answers.actuals import ACTUALS_TABLES
-from planner.answers.comparison import COMPARISON_TABLES, sweep_description
+from planner.actuals.actuals_summary import ACTUALS_TABLES
+from planner.answers.comparison import COMPARISON_TABLES
 from planner.answers.size import SIZE_TABLES
 from planner.answers.study import STUDY_TABLES
+from planner.answers.sweep import sweep_description
 from planner.answers.tables import RUN_TABLES, TABLES
-from planner.answers.zoom import ZOOM_TABLES
 from planner.catalog.entries import (
     Accelerator,
     Entry,
@@ -44,17 +44,18 @@ from planner.catalog.entries import (
 )
 from planner.catalog.load import ASSUMPTION_SETS, VERSION, Catalog, load_catalog
 from planner.cli.app import app
+from planner.finance.accounts import Account, View
 from planner.finance.bridge import CAUSE_MEANINGS
-from planner.finance.ledger import Account, View
-from planner.output.svg import files_of
-from planner.output.tables import FRICTIONLESS_TYPES, ColumnKind, TableDescription
-from planner.run.measure_names import (
+from planner.finance.measure_names import (
     AGAINST_BASELINE,
     DEFINITIONS,
     MEASURES,
     SERVICE,
     MeasureDescription,
 )
+from planner.output.svg import files_of
+from planner.output.tables import FRICTIONLESS_TYPES, ColumnKind, TableDescription
+from planner.requests.zoom_answer import ZOOM_TABLES
 from planner.scenario.study import Study
 from planner.studies.replicate import HEADLINES, MONTHLY, Output
 from planner.units import unit_of, unit_suffixes
@@ -231,7 +232,7 @@ def columns_page(tables: Iterable[TableDescription]) -> str:
 # The page of the Python interface, read off the source.
 
 _VERBS = ("load", "simulate", "run", "compare", "sweep", "study", "report")
-_RESULTS = ("Answer", "Plot", "RunResult")
+_RESULTS = ("Answer", "Plot", "RunResult", "BookedRun")
 
 
 def _api() -> dict[str, str]:

@@ -650,9 +650,9 @@ def _coverage(
         lag = coefficients.lag_sigma(begins_at) if new and pair and spec.shape.experts else 0.0
         near = float(np.hypot(one.setting, one.pair if pair else one.layout * layout))
         ends.append(
-            coefficients.Doubt(near, one.model * model, one.part * part, 0.0, False, lag).interval(
-                1.0
-            )
+            coefficients.Uncertainty(
+                near, one.model * model, one.part * part, 0.0, False, lag
+            ).interval(1.0)
         )
     low, high = np.array(ends).T
     faster = np.exp(

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from planner.answers.charts import figures_of
 from planner.errors import Problem, ScenarioError
-from planner.output.blocks import Facts, Grid, Picture, Sentence
-from planner.output.folder import read_contents
+from planner.output.blocks import Facts, Grid, Picture, Section, Sentence
+from planner.output.folder import Contents, read_contents
 from planner.output.html import answer_html
 from planner.output.svg import svg_of
 from planner.output.tables import Table
@@ -64,6 +64,8 @@ class Answer(Generic[Found]):
     """Makes the table that a program asks for first."""
     is_met: Callable[[], bool] = lambda: True
     """Says whether some plan of it is known to meet its SLO target."""
+    sections: Callable[[Contents], Sequence[Section]] | None = None
+    """Makes the first sections of its report, where its kind is one that only its own room knows."""
     is_written: bool = True
     """Whether its folder is there; False of a first screen."""
 
@@ -85,18 +87,22 @@ class Answer(Generic[Found]):
         import pandas as pd  # noqa: PLC0415 - half a second, for those who ask for a frame
 
         if name is None:
-            return with_units(pd.DataFrame(self.rows().columns))
+            columns = self.rows().columns
+            return with_units(pd.DataFrame(columns))
         tables = read_contents(self.folder).tables
         if name not in tables:
             hint = nearest(name, tables) or f"there are {', '.join(tables)}"
-            raise ScenarioError(
-                Problem(file=os.fspath(self.folder), message=f"has no table {name!r}", hint=hint)
+            problem = Problem(
+                file=os.fspath(self.folder), message=f"has no table {name!r}", hint=hint
             )
+            raise ScenarioError(problem)
         frame = pd.DataFrame(tables[name].columns)
         for column in frame:  # cells of a file are text; an empty one is unknown
             cells = frame[column].replace("", None)
             numbers = pd.to_numeric(cells, errors="coerce")
-            frame[column] = numbers if numbers.count() == cells.count() > 0 else cells
+            # A column is of numbers where all of its cells are; an empty one stays as it is.
+            is_numeric = numbers.count() == cells.count() > 0
+            frame[column] = numbers if is_numeric else cells
         return with_units(frame)
 
     @property
@@ -129,7 +135,8 @@ class Answer(Generic[Found]):
         from planner.answers.report import head_of  # noqa: PLC0415 - only where a notebook shows it
 
         contents = read_contents(self.folder)
-        section, picture = head_of(contents)
+        section, picture = head_of(contents, self.sections)
+        # Not every kind of folder has a picture in its first section.
         picture = picture or next(iter(figures_of(contents).values()), None)
         return answer_html(
             contents.name,

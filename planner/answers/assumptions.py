@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import hashlib
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +13,17 @@ from pydantic import BaseModel
 
 from planner.answers.tables import TABLES
 from planner.catalog.calibration import CalibrationFile, shipped_file
-from planner.catalog.entries import Entry, Range
-from planner.catalog.load import VERSION
+from planner.catalog.entries import Entry, Range, Sourced
+from planner.catalog.load import VERSION, Catalog
+from planner.finance.pricing import hourly_priors, rent_prior
 from planner.output.tables import Table
 from planner.physics.coefficients import NORMAL_90
-from planner.plan.capacity import as_first_bought, options, runner_up
-from planner.plan.clusters import stack_name
-from planner.plan.money import hourly_priors, rent_prior
+from planner.plan.candidates import as_first_bought, engine_options
+from planner.plan.choice import runner_up
 from planner.plan.placement import services_of
-from planner.plan.plan import Reuse
-from planner.scenario.cluster import HourlyRental, OnDemand, Reserved, Spot
+from planner.plan.reuse import Reuse
+from planner.plan.software import stack_name
+from planner.scenario.cluster import HourlyRental, OnDemand, Reserved, Spot, TokenPrice
 from planner.scenario.scenario import Scenario
 from planner.units import unit_of
 from planner.validation import field_docstring
@@ -35,31 +36,39 @@ def assumptions(scenario: Scenario) -> Table:
     """Return assumptions.csv: the scenario's inputs, then the catalogue values it used."""
     rows = []
     for path, value, text in _leaves(scenario, (), ""):
-        reason = text.partition("Default")[2].strip(": ").rstrip(".")
+        # What follows "Default" in a field's documentation is its reason.
+        default_text = text.partition("Default")[2]
+        reason = default_text.strip(": ").rstrip(".")
         source = f"default: {reason}" if reason else "default"
         grade = "default"
+        # What a file states has a place in it; everything else is a default.
         if (place := scenario.document.locations.get(path)) is not None:
             line = f":{place.line}" if place.line is not None else ""
             source = f"{Path(place.file).name}{line}"
             grade = "user"
-        rows.append((dotted(path), _plain(value), unit_of(str(path[-1])) or "", source, "", grade))
-    return TABLES["assumptions"].of_rows([*rows, *_facts(scenario), *_throughput(scenario)])
+        unit = unit_of(str(path[-1])) or ""
+        rows.append((dotted(path), _plain(value), unit, source, "", grade))
+    return TABLES["assumptions"].of_rows(
+        [*rows, *_catalogue_rows(scenario), *_throughput(scenario)]
+    )
 
 
 def _leaves(value: Any, path: KeyPath, text: str) -> Iterator[tuple[KeyPath, Any, str]]:
     """Yield each plain value inside a scenario: its path, the value, its documentation or that of what is around it."""
     if isinstance(value, BaseModel):
         for name, field in type(value).model_fields.items():
-            said = field_docstring(type(value), name)
-            yield from _leaves(
-                getattr(value, name),
-                (*path, field.alias or name),
-                said if "Default" in said else text,
-            )
+            # Documentation is inherited: a part says no more than the whole where it has none of
+            # its own.
+            documentation = field_docstring(type(value), name)
+            alias = field.alias or name
+            # A field without a default of its own is documented by what it is part of.
+            field_text = documentation if "Default" in documentation else text
+            yield from _leaves(getattr(value, name), (*path, alias), field_text)
     elif isinstance(value, dict | list | tuple):
-        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, item in items:
             yield from _leaves(item, (*path, key), text)
-    elif value is not None:
+    elif value is not None:  # what is left open is no assumption
         yield path, value, text
 
 
@@ -68,110 +77,132 @@ def _throughput(scenario: Scenario) -> Iterator[Row]:
     file = scenario.load_calibration()
     if scenario.calibration is not None:
         path, content = scenario.document.file_at(("calibration",), scenario.calibration)
-        yield "calibration.sha256", hashlib.sha256(content).hexdigest(), "", path.name, "", "user"
+        digest = hashlib.sha256(content).hexdigest()
+        yield "calibration.sha256", digest, "", path.name, "", "user"
     if file.own is not None:
-        told = f"rows of {file.own.measurements}, sha256 {file.own.sha256}"
-        yield "calibration.own.rows", str(file.own.rows), "", told, "", "user"
-    for (cluster, workload), service in services_of(scenario, {}, Reuse(scenario))[0].items():
-        tokens = service.requests_per_s * scenario.workloads[workload].lengths.output.mean
-        part = _plain(float(f"{tokens / service.accelerators_per_node:.6g}"))
-        standing = service.doubt.in_words() if service.doubt else "not cross-validated"
-        said = f"throughput model, {service.layout}: {standing} at 90%"
+        source = f"rows of {file.own.measurements}, sha256 {file.own.sha256}"
+        yield "calibration.own.rows", str(file.own.rows), "", source, "", "user"
+    services = services_of(scenario, {}, Reuse(scenario))[0]
+    for (cluster, workload), service in services.items():
+        mean_output = scenario.workloads[workload].lengths.output.mean
+        tokens = service.requests_per_s * mean_output
+        # Six digits: more would change with the last bit of a machine's arithmetic.
+        per_accelerator = tokens / service.accelerators_per_node
+        part = _plain(float(f"{per_accelerator:.6g}"))
+        standing = service.uncertainty.in_words() if service.uncertainty else "not cross-validated"
+        source = f"throughput model, {service.layout}: {standing} at 90%"
         yield (
             f"throughput.{cluster}.{workload}.output_tokens_per_s_per_accelerator",
             part,
             "tokens/s",
-            said,
+            source,
             "",
             "C",
         )
 
 
-def _facts(scenario: Scenario) -> Iterator[Row]:
+def _catalogue_rows(scenario: Scenario) -> Iterator[Row]:
     """Yield the catalogue values of every accelerator, model, stack and tariff that the scenario names, and resale."""
     catalog = scenario.load_catalog()
-    used = dict[tuple[str, str], Entry]()
-    resold = dict[str, float]()
-    rents = set[str]()
-    burst = scenario.finance.burst_rental
-    hourly: list[tuple[HourlyRental, str, str]] = (
-        [] if burst is None else [(burst, burst.accelerator, "ondemand")]
+    prices = [scenario.finance.api_price]
+    prices += [workload.token_price for workload in scenario.workloads.values()]
+    stated_prices = [price for price in prices if price is not None]
+    # Sorted, so that a file does not depend on the order of clusters.
+    entries = sorted(_entries(scenario, catalog).items())
+    for (section, name), entry in entries:
+        for key, fact, unit in entry.facts():
+            # Neither other spellings of a name, nor prices that nobody pays.
+            is_unpaid = key.startswith("api_") and not _pays_api_prices(scenario, stated_prices)
+            if key != "aliases" and not is_unpaid:
+                yield _fact_row(catalog, f"{section}.{name}.{key}", fact, unit)
+    for name in _priors(scenario, catalog):
+        prior = catalog.prior(name)
+        yield _fact_row(catalog, f"priors.{name}", prior, prior.unit)
+    has_open_price = any(
+        price.cached_input_usd_per_million_tokens is None for price in stated_prices
     )
+    if has_open_price:
+        name = "cached_input_price_ratio"
+        prior = catalog.prior(name)
+        source = catalog.provenance(prior)
+        # Not a range: what is cached costs the base share, whatever else is uncertain.
+        yield (
+            f"catalog.priors.{name}",
+            _plain(prior.base),
+            prior.unit or "",
+            *source,
+            prior.grade,
+        )
+    yield "catalog.version", VERSION, "", "shipped with the planner", "", ""
+
+
+def _fact_row(catalog: Catalog, path: str, fact: Sourced[Any] | Range, unit: str | None) -> Row:
+    """Return the row of a catalogue value; of a range its low, base and high."""
+    title, date = catalog.provenance(fact)
+    if isinstance(fact, Range):
+        span = f"{fact.low:g} / {fact.base:g} / {fact.high:g}"
+        return f"catalog.{path}", span, unit or "", title, date, fact.grade
+    return f"catalog.{path}", _plain(fact.value), unit or "", title, date, fact.grade
+
+
+def _entries(scenario: Scenario, catalog: Catalog) -> dict[tuple[str, str], Entry]:
+    """Return the catalogue entries that a scenario uses, by section and name."""
+    entries: dict[tuple[str, str], Entry] = {}
     for cluster in scenario.machines.values():
         accelerator = catalog.accelerator(cluster.accelerator)
-        used["accelerators", cluster.accelerator] = accelerator
+        vendor = accelerator.vendor.value
+        entries["accelerators", cluster.accelerator] = accelerator
+        entries["vendors", vendor] = catalog.vendor(vendor)
+        # Every engine that might be chosen was looked at, so that all their values were used.
+        for workload in scenario.workloads.values():
+            for option in engine_options(cluster, workload, catalog):
+                stack = catalog.stack(vendor, option.engine)
+                precision = str(option.precision)
+                entries["stacks", stack_name(stack)] = stack
+                entries["precisions", precision] = catalog.precisions[precision]
+    for workload in scenario.workloads.values():
+        entries["models", workload.model] = catalog.model(workload.model)
+    for kind, incident in catalog.incidents.items():
+        entries["incidents", kind] = incident
+    entries["tariffs", scenario.site.tariff] = catalog.tariff(scenario.site.tariff)
+    return entries
+
+
+def _pays_api_prices(scenario: Scenario, prices: Sequence[TokenPrice]) -> bool:
+    """Say whether a price of the catalogue is paid: by a cluster that is an API, or for want of a stated one."""
+    if any(cluster.is_api for cluster in scenario.clusters.values()):
+        return True
+    return any(
+        None in (price.input_usd_per_million_tokens, price.output_usd_per_million_tokens)
+        for price in prices
+    )
+
+
+def _priors(scenario: Scenario, catalog: Catalog) -> list[str]:
+    """Return the priors that stand in for what a scenario leaves open: resale by age, rents, then reliability."""
+    resale: dict[str, float] = {}
+    rents: set[str] = set()
+    rentals: list[tuple[HourlyRental, str, str]] = []
+    burst = scenario.finance.burst_rental
+    if burst is not None:
+        rentals.append((burst, burst.accelerator, "ondemand"))
+    for cluster in scenario.machines.values():
         if not cluster.resale_curve:
-            resold |= catalog.resale_priors(cluster.accelerator)
-        used["vendors", accelerator.vendor.value] = catalog.vendor(accelerator.vendor.value)
-        for option in (
-            one for load in scenario.workloads.values() for one in options(cluster, load, catalog)
-        ):
-            stack = catalog.stack(accelerator.vendor.value, option.engine)
-            used["stacks", stack_name(stack)] = stack
-            used["precisions", str(option.precision)] = catalog.precisions[str(option.precision)]
+            resale |= catalog.resale_priors(cluster.accelerator)
         contract = cluster.contract
         if isinstance(contract, Reserved) and contract.usd_per_accelerator_h is None:
             rents.add(rent_prior(cluster))
         elif isinstance(contract, OnDemand | Spot):
-            hourly.append((contract, cluster.accelerator, contract.kind.replace("-", "")))
-    for stated, part, kind in hourly:
-        named = hourly_priors(part, kind, catalog).items()
-        rents |= {
-            prior
-            for key, prior in named
-            if getattr(stated, key) is None and prior in catalog.priors
-        }
-    prices = [
-        scenario.finance.api_price,
-        *(load.token_price for load in scenario.workloads.values()),
-    ]
-    pairs = [
-        (p.input_usd_per_million_tokens, p.output_usd_per_million_tokens)
-        for p in prices
-        if p is not None
-    ]
-    is_priced = any(None in pair for pair in pairs) or any(
-        cluster.is_api for cluster in scenario.clusters.values()
-    )
-    used |= {
-        ("models", load.model): catalog.model(load.model) for load in scenario.workloads.values()
-    }
-    used |= {("incidents", kind): entry for kind, entry in catalog.incidents.items()}
-    used["tariffs", scenario.site.tariff] = catalog.tariff(scenario.site.tariff)
-    facts = [
-        (f"{section}.{name}.{key}", fact, unit)
-        for (section, name), entry in sorted(used.items())
-        for key, fact, unit in entry.facts()
-        if key != "aliases"
-        and (is_priced or not key.startswith("api_"))  # spellings, and prices that nobody pays
-    ]
-    resale = sorted(resold, key=lambda name: (name.partition("m_")[2], resold[name]))
-    drawn_on = [*resale, *sorted(rents), *scenario.reliability.left_open().values()]
-    facts += [
-        (f"priors.{name}", catalog.prior(name), catalog.prior(name).unit) for name in drawn_on
-    ]
-    for path, fact, unit in facts:
-        title, date = catalog.provenance(fact)
-        shown = (
-            f"{fact.low:g} / {fact.base:g} / {fact.high:g}"
-            if isinstance(fact, Range)
-            else _plain(fact.value)
-        )
-        yield f"catalog.{path}", shown, unit or "", title, date, fact.grade
-    if any(
-        price is not None and price.cached_input_usd_per_million_tokens is None for price in prices
-    ):
-        prior = catalog.prior("cached_input_price_ratio")
-        title, date = catalog.provenance(prior)
-        yield (
-            "catalog.priors.cached_input_price_ratio",
-            _plain(prior.base),
-            prior.unit or "",
-            title,
-            date,
-            prior.grade,
-        )
-    yield "catalog.version", VERSION, "", "shipped with the planner", "", ""
+            rentals.append((contract, cluster.accelerator, contract.kind.replace("-", "")))
+    for rental, accelerator, kind in rentals:
+        for key, prior in hourly_priors(accelerator, kind, catalog).items():
+            # A rental that states its price needs no prior.
+            if getattr(rental, key) is None and prior in catalog.priors:
+                rents.add(prior)
+    # By what follows the age in a name, the accelerator, then by age.
+    by_age = sorted(resale, key=lambda name: (name.partition("m_")[2], resale[name]))
+    reliability = scenario.reliability.left_open()
+    return [*by_age, *sorted(rents), *reliability.values()]
 
 
 def _plain(value: Any) -> str:
@@ -179,6 +210,7 @@ def _plain(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float):
+        # Beyond that an exponent would show digits that a float does not have.
         return f"{value:.12g}" if abs(value) < 1e15 else f"{value:.0f}"
     if isinstance(value, tuple):
         return ", ".join(map(_plain, value))
@@ -189,20 +221,35 @@ def layouts(scenario: Scenario) -> Table:
     """Return layouts.csv: how each cluster serves each workload, and what the next best would serve."""
     reuse = Reuse(scenario)
     rows = []
-    for (name, load), service in services_of(scenario, {}, reuse)[0].items():
+    services = services_of(scenario, {}, reuse)[0]
+    for (name, workload), service in services.items():
         cluster = as_first_bought(scenario, name)
         spec = service.spec
-        other = runner_up(cluster, scenario.workloads[load], service, scenario, reuse)
-        said = f"{other.spec.engine}, {other.spec.precision}, {other.layout}" if other else ""
-        laid_out = (
-            spec.accelerators,
-            spec.attention_data_parallel,
-            (service.prefill or service).spec.chunk_tokens,
+        prefill = service.prefill
+        next_best = runner_up(cluster, scenario.workloads[workload], service, scenario, reuse)
+        next_words = ""
+        next_rate = None
+        if next_best is not None:
+            layout = next_best.spec
+            next_words = f"{layout.engine}, {layout.precision}, {next_best.layout}"
+            next_rate = next_best.requests_per_s
+        prompts_by = prefill or service
+        rows.append(
+            (
+                name,
+                workload,
+                spec.engine,
+                spec.precision,
+                spec.accelerators,
+                spec.attention_data_parallel,
+                prompts_by.spec.chunk_tokens,
+                "disaggregated" if prefill else "colocated",
+                prefill.share if prefill else None,
+                service.requests_per_s,
+                next_words,
+                next_rate,
+            )
         )
-        share = service.prefill.share if service.prefill else None
-        apart = ("disaggregated" if service.prefill else "colocated", share)
-        rates = (service.requests_per_s, said, other.requests_per_s if other else None)
-        rows.append((name, load, spec.engine, spec.precision, *laid_out, *apart, *rates))
     return TABLES["layouts"].of_rows(rows)
 
 
@@ -212,25 +259,37 @@ def model_error(calibration: CalibrationFile | None = None) -> Table:
     The half-widths are those of 90% intervals where the pair was measured, and where its model was not.
     """
     file = calibration or shipped_file()
-    rows: list[tuple[Any, ...]] = []
+    rows = []
     for quantity, groups in file.fitted.items():
         for group in ("all", "dense", "mixture-of-experts"):
             if group not in groups:
                 continue
             fitted = groups[group]
-            held_out = file.cross_validated.get("model", {}).get(quantity, {}).get(group)
-            beyond = (
-                (held_out.median_fraction, held_out.mean_fraction) if held_out else (None, None)
-            )
-            within = (quantity, group, fitted.rows, fitted.median_fraction, fitted.mean_fraction)
-            widths: list[float | None] = [None, None]
-            if (spread := file.spread.get(group)) is not None:
-                unseen_pair = math.hypot(spread.setting, spread.pair, spread.model)
-                both = (
-                    [spread.first_token] * 2
-                    if quantity == "ttft_s"
-                    else [spread.setting, unseen_pair]
+            by_quantity = file.cross_validated.get("model", {})
+            holdout = by_quantity.get(quantity, {}).get(group)
+            rows.append(
+                (
+                    quantity,
+                    group,
+                    fitted.rows,
+                    fitted.median_fraction,
+                    fitted.mean_fraction,
+                    None if holdout is None else holdout.median_fraction,
+                    None if holdout is None else holdout.mean_fraction,
+                    *_half_widths(file, quantity, group),
                 )
-                widths = [round(math.sinh(NORMAL_90 * width), 4) for width in both]
-            rows.append((*within, *beyond, *widths))
+            )
     return TABLES["model_error"].of_rows(rows)
+
+
+def _half_widths(file: CalibrationFile, quantity: str, group: str) -> list[float | None]:
+    """Return the half-widths of a measured pair's interval, and of that of a model never measured."""
+    spread = file.spread.get(group)
+    if spread is None:
+        return [None, None]
+    unmeasured = math.hypot(spread.setting, spread.pair, spread.model)
+    deviations = [spread.setting, unmeasured]
+    if quantity == "ttft_s":  # its spread is one, whoever was measured
+        deviations = [spread.first_token, spread.first_token]
+    # Errors are log-normal: sinh is the mean of what is above and what is below.
+    return [round(math.sinh(NORMAL_90 * deviation), 4) for deviation in deviations]

@@ -4,19 +4,30 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 
+from planner.answers.manifests import Manifest
 from planner.answers.sections import section
-from planner.output import blocks as show
-from planner.output.blocks import Block, Folded, Grid, Section, Sentence
+from planner.finance.measure_names import AGAINST_BASELINE, DEFINITIONS, MEASURES
+from planner.output.blocks import (
+    Block,
+    Command,
+    Folded,
+    Grid,
+    Links,
+    Section,
+    Sentence,
+    sentences,
+)
 from planner.output.folder import Contents
+from planner.output.tables import Table
 from planner.output.words import NOTHING, figure, measured, percent
-from planner.run.measure_names import AGAINST_BASELINE, DEFINITIONS, MEASURES
 
 FORMULAS = DEFINITIONS | {
     measure.name: measure.formula for measure in (*MEASURES, *AGAINST_BASELINE)
 }
 VIEWS = {measure.name: measure.view for measure in (*MEASURES, *AGAINST_BASELINE)}
-KEY = (
+VIEWS_EXPLAINED = (
     "v is the discount factor of the month. Accrual is P&L and capital charge, cash is money that changes hands, "
     "economic is cash and the value of what is still owned at the end."
 )
@@ -25,173 +36,234 @@ QUANTITIES = {
     "ttft_s": "time to first token",
     "output_tokens_per_s_per_accelerator": "tokens per second at saturation",
 }
+"""What the model's error is of, in words."""
+ASSUMPTION_COLUMNS = ("path", "value", "unit", "source", "date", "grade")
+GRADE = ASSUMPTION_COLUMNS.index("grade")
+REPRODUCED = (
+    "The same command, files and version give the same bytes in every file; manifest.json has the hash of each. "
+    "`planner report DIR` writes this page again from the files beside it."
+)
 
 
-def warnings_section(contents: Contents) -> Section | None:
+def warnings_section(warnings: Sequence[str]) -> Section | None:
     """Return what is hardly meant about a sweep's or a study's plans, below their answer."""
-    told = [f"Warning: {warning}" for warning in contents.manifest.get("warnings", ())]
+    return section("answer", sentences(warnings, "note")) if warnings else None
+
+
+def manifest_warnings(manifest: Manifest) -> list[str]:
+    """Return the warnings that a manifest holds, as sentences."""
+    return [f"Warning: {warning}" for warning in manifest.warnings]
+
+
+def study_warnings(contents: Contents, manifest: Manifest) -> list[str]:
+    """Return the warnings of a study: its own, those of its plans, and of inputs drawn far off."""
+    lines = manifest_warnings(manifest)
     plans = contents.table("warnings")
-    drawn = contents.table("uncertain")
-    if contents.kind == "study" and plans is not None:
-        rows = plans.rows("scenario", "severity", "text")
-        told += [
-            f"{severity.capitalize()}: {scenario}: {text}" for scenario, severity, text in rows
+    if plans is not None:
+        lines += [
+            f"{severity.capitalize()}: {scenario}: {text}"
+            for scenario, severity, text in plans.rows("scenario", "severity", "text")
         ]
-    if drawn is not None and "warning" in drawn:
-        told += [f"Warning: {text}" for text in drawn.texts("warning") if text]
-    return section("answer", show.sentences(told, "note")) if told else None
+    inputs = contents.table("uncertain")
+    if inputs is not None and "warning" in inputs:
+        lines += [f"Warning: {text}" for text in inputs.texts("warning") if text]
+    return lines
+
+
+def evidence_sections(contents: Contents) -> Iterator[Section | None]:
+    """Yield what every report ends with."""
+    yield assumptions_section(contents)
+    yield error_section(contents)
+    yield reproduce_section(contents)
 
 
 def uncertain_section(contents: Contents) -> Section | None:
-    """Return what the study draws, with percentiles, source and grade."""
-    if not (inputs := contents.table("uncertain")):
+    """Return what the study draws, with percentiles, source and grade; nothing where no input is uncertain."""
+    table = contents.table("uncertain")
+    if not table:
         return None
-    names = ("input", "p10", "p50", "p90", "unit", "distribution", "source", "date", "grade")
-    rows = [(name, *map(figure, cells[:3]), *cells[3:]) for name, *cells in inputs.rows(*names)]
-    header = ("uncertain input", "P10", "P50", "P90", *names[4:])
-    caption = f"{len(rows)} uncertain inputs"
-    grid = Grid(caption=caption, header=header, rows=rows, numeric=(1, 2, 3), unbroken=(4, 5, 7, 8))
-    said = "What is uncertain, and where its spread comes from. Everything else is held as stated."
-    return section("assumptions", [Sentence(text=said), grid])
+    columns = ("input", "p10", "p50", "p90", "unit", "distribution", "source", "date", "grade")
+    # Percentiles are text in the file, as an input may be a word.
+    rows = []
+    for name, p10, p50, p90, *origin in table.rows(*columns):
+        rows.append((name, figure(p10), figure(p50), figure(p90), *origin))
+    grid = Grid(
+        caption=f"{len(rows)} uncertain inputs",
+        header=("uncertain input", "P10", "P50", "P90", *columns[4:]),
+        rows=rows,
+        numeric=(1, 2, 3),
+        unbroken=(4, 5, 7, 8),
+    )
+    lead = "What is uncertain, and where its spread comes from. Everything else is held as stated."
+    return section("assumptions", [Sentence(text=lead), grid])
 
 
 def assumptions_section(contents: Contents) -> Section | None:
     """Return every input with its source and grade; a row in which scenarios say the same ends in their names."""
-    if not (assumed := contents.table("assumptions")):
+    assumed = contents.table("assumptions")
+    if not assumed:
         return None
-    names: tuple[str, ...] = ("path", "value", "unit", "source", "date", "grade")
-    rows: list[tuple[str, ...]] = list(assumed.rows(*names))
-    scenarios = assumed.texts("scenario") if "scenario" in assumed else []
-    plans = set(scenarios)
-    plans_of = dict[tuple[str, ...], list[str]]()
-    if several := len(plans) > 1:
-        for row, scenario in zip(rows, scenarios, strict=True):
-            plans_of.setdefault(row, []).append(scenario)
-        names = (*names, "in")
-        rows = [
-            (*row, "all" if len(by) == len(plans) else ", ".join(by))
-            for row, by in plans_of.items()
-        ]
-    grades = Counter(row[5] for row in rows)
-    told = ", ".join(
-        f"{number} graded {grade}" for grade, number in sorted(grades.items()) if len(grade) == 1
+    rows = list(assumed.rows(*ASSUMPTION_COLUMNS))
+    header: Sequence[str] = ASSUMPTION_COLUMNS
+    has_scenarios = "scenario" in assumed
+    scenarios = set(assumed.texts("scenario")) if has_scenarios else set()
+    if len(scenarios) > 1:
+        rows = _shared_rows(assumed, scenarios)
+        header = (*header, "in")
+    owner = "scenarios" if len(scenarios) > 1 else "scenario"
+    grades = Counter(row[GRADE] for row in rows)
+    # Grades of the catalogue are letters; "user" and "default" are of the scenario.
+    by_grade = sorted(grades.items())
+    letters = ", ".join(f"{number} graded {grade}" for grade, number in by_grade if len(grade) == 1)
+    lead = (
+        f"{grades['user']} values come from the {owner}, {grades['default']} are defaults; "
+        f"of the catalogue's, {letters}."
     )
-    whose = "scenarios" if several else "scenario"
-    said = f"{grades['user']} values come from the {whose}, {grades['default']} are defaults; "
-    blocks: list[Block] = [
-        Sentence(text=f"{said}of the catalogue's, {told}."),
-        Sentence(
-            text="A is a datasheet or a log, B a credible report, C derived, D assumed.",
-            tone="note",
-        ),
-    ]
+    explained = "A is a datasheet or a log, B a credible report, C derived, D assumed."
+    blocks: list[Block] = [Sentence(text=lead), Sentence(text=explained, tone="note")]
     titles = {
         "D": "Assumed values (grade D): replace these with your own first",
-        "user": f"Your {whose}",
+        "user": f"Your {owner}",
         "default": "Defaults",
         "": "The catalogue",
     }
     for grade, title in titles.items():
-        if part := [row for row in rows if (row[5] if row[5] in titles else "") == grade]:
-            grid = Grid(caption=title, header=names, rows=part, numeric=(1,), unbroken=(2, 4, 5))
+        # Grades without a heading of their own are the catalogue's.
+        part = [row for row in rows if (row[GRADE] if row[GRADE] in titles else "") == grade]
+        if part:
+            grid = Grid(caption=title, header=header, rows=part, numeric=(1,), unbroken=(2, 4, 5))
             blocks.append(Folded(title=f"{title}: {len(part)} values", blocks=[grid]))
     return section("assumptions", blocks)
 
 
+def _shared_rows(assumed: Table, scenarios: set[str]) -> list[tuple[str, ...]]:
+    """Return each row once, with the scenarios that say so."""
+    scenarios_by_row: dict[tuple[str, ...], list[str]] = {}
+    for scenario, *row in assumed.rows("scenario", *ASSUMPTION_COLUMNS):
+        # What all scenarios assume alike is one row, not as many as there are scenarios.
+        scenarios_by_row.setdefault(tuple(row), []).append(scenario)
+    # Names of all plans say nothing: "all" is shorter.
+    return [
+        (*row, "all" if len(names) == len(scenarios) else ", ".join(names))
+        for row, names in scenarios_by_row.items()
+    ]
+
+
 def error_section(contents: Contents) -> Section | None:
     """Return how far the throughput formula is from public measurements."""
-    if not (errors := contents.table("model_error")):
+    errors = contents.table("model_error")
+    if not errors:
         return None
     rows = []
-    figures = ("fitted_median_fraction", "holdout_median_fraction", "rows")
-    for quantity, group, fitted, unseen, number in errors.rows(
-        "quantity", "group", numbers=figures
-    ):
+    table_rows = errors.rows(
+        "quantity",
+        "group",
+        numbers=("fitted_median_fraction", "holdout_median_fraction", "rows"),
+    )
+    for quantity, group, fitted, holdout, number in table_rows:
         name = f"{QUANTITIES.get(quantity, quantity)}, {group}"
-        rows.append((name, f"{number or 0:,.0f}", percent(fitted), percent(unseen)))
-    header = ("quantity", "measurements", "error, fitted", "error, model left out")
-    said = (
+        rows.append((name, f"{number or 0:,.0f}", percent(fitted), percent(holdout)))
+    lead = (
         "Median distance between the throughput formula and public measurements. The last figure is for a model whose "
         "measurements the fit had never seen, as a new model of yours will be."
     )
     grid = Grid(
-        caption="The model's own measured error", header=header, rows=rows, numeric=(1, 2, 3)
+        caption="The model's own measured error",
+        header=("quantity", "measurements", "error, fitted", "error, model left out"),
+        rows=rows,
+        numeric=(1, 2, 3),
     )
-    return section("error", [Sentence(text=said), grid])
+    return section("error", [Sentence(text=lead), grid])
 
 
 def reproduce_section(contents: Contents) -> Section:
     """Return how to get the same bytes again."""
-    manifest = contents.manifest
-    catalog = manifest.get("catalog", {})
-    identity = manifest.get("identity", {})
-    hashes = manifest.get("scenarios") or identity.get("scenarios", {})
-    facts = {
-        "version": manifest.get("version", identity.get("version")),
-        "seed": manifest.get("seed", identity.get("seed")),
-        "replications": manifest.get("replications"),
-        "replication": manifest.get("replication"),
-        "scenario": manifest.get("scenario"),
-        "scenario SHA-256": manifest.get("scenario_sha256"),
-        "catalogue": f"{catalog.get('assumptions')} {catalog.get('version')}" if catalog else None,
-        "catalogue SHA-256": catalog.get("sha256", identity.get("catalogue")),
-        "study SHA-256": identity.get("study"),
+    manifest = Manifest.read(contents)
+    identity = manifest.identity
+    catalogue = manifest.catalog
+    catalogue_name = f"{catalogue.assumptions} {catalogue.version}" if catalogue.version else None
+    # A study and a sizing have them in the identity of their work.
+    hashes = manifest.scenarios or identity.scenarios
+    # Not every kind of answer has each of these: what is None is left out below.
+    facts: Mapping[str, object] = {
+        "version": manifest.version or identity.version,
+        "seed": identity.seed if manifest.seed is None else manifest.seed,
+        "replications": manifest.replications,
+        "replication": manifest.replication,
+        "scenario": manifest.scenario,
+        "scenario SHA-256": manifest.scenario_sha256,
+        "catalogue": catalogue_name,
+        "catalogue SHA-256": catalogue.sha256 or identity.catalogue,
+        "study SHA-256": identity.study,
         **{f"scenario {name}, SHA-256": digest for name, digest in hashes.items()},
     }
-    rows = [(name, str(fact)) for name, fact in facts.items() if fact is not None]
     blocks: list[Block] = []
-    if given := [str(word) for word in manifest.get("command", ())]:
-        said = "In the folder in which it was first given, so that the files it names are found:"
-        blocks += [Sentence(text=said), show.Command(text=shlex.join(given))]
+    if manifest.command:
+        lead = "In the folder in which it was first given, so that the files it names are found:"
+        blocks += [Sentence(text=lead), Command(text=shlex.join(manifest.command))]
     if contents.beside:
-        said = "The files behind this page, where it lies in its folder:"
-        blocks += [Sentence(text=said), show.Links(names=contents.beside)]
-    again = (
-        "The same command, files and version give the same bytes in every file; manifest.json has the hash of each. "
-        "`planner report DIR` writes this page again from the files beside it."
+        lead = "The files behind this page, where it lies in its folder:"
+        blocks += [Sentence(text=lead), Links(names=contents.beside)]
+    rows = [(name, str(fact)) for name, fact in facts.items() if fact is not None]
+    identified = Grid(
+        caption="What identifies this result",
+        header=("what", "which"),
+        rows=rows,
     )
-    identified = Grid(caption="What identifies this result", header=("what", "which"), rows=rows)
-    return section("reproduce", [*blocks, identified, Sentence(text=again)])
+    return section("reproduce", [*blocks, identified, Sentence(text=REPRODUCED)])
 
 
-def measures_section(contents: Contents) -> Section | None:
+def run_measures(contents: Contents) -> dict[str, dict[str, float | None]]:
+    """Return the measures of a run's plan."""
+    table = contents.tables["measures"]
+    return {"this plan": dict(table.rows("measure", numbers=["value"]))}
+
+
+def compared_measures(contents: Contents) -> dict[str, dict[str, float | None]]:
+    """Return the measures of a comparison by plan."""
+    measures: dict[str, dict[str, float | None]] = {}
+    table = contents.tables["comparison"]
+    for plan, measure, value in table.rows("scenario", "measure", numbers=["value"]):
+        measures.setdefault(plan, {})[measure] = value
+    return measures
+
+
+def measures_section(by_plan: Mapping[str, Mapping[str, float | None]]) -> Section:
     """Return the measures, one row each, folded: what each plan comes to, and how that is defined."""
-    single = contents.table("measures")
-    compared = contents.table("comparison")
-    by_plan: dict[str, dict[str, float | None]] = {}
-    if single is not None:
-        by_plan["this plan"] = dict(single.rows("measure", numbers=["value"]))
-    elif compared is not None:
-        for plan, measure, value in compared.rows("scenario", "measure", numbers=["value"]):
-            by_plan.setdefault(plan, {})[measure] = value
-    names = list(dict.fromkeys(name for figures in by_plan.values() for name in figures))
-    known = [
-        name for name in names if any(figures.get(name) is not None for figures in by_plan.values())
-    ]
-    if not known:
-        return None
+    # In the order of the first plan that has each: plans of one kind have the same.
+    names = dict.fromkeys(name for measures in by_plan.values() for name in measures)
     rows = []
-    for name in known:
-        figures = (measured(plan.get(name), name) for plan in by_plan.values())
-        rows.append((_words(name), *figures, FORMULAS.get(name, ""), VIEWS.get(name, "")))
-    header = ("measure", *by_plan, "definition", "view")
-    numeric = range(1, 1 + len(by_plan))
+    without_meaning = []
+    for name in names:
+        values = [measures.get(name) for measures in by_plan.values()]
+        # What has no meaning for any plan is named below, not tabled.
+        if all(value is None for value in values):
+            without_meaning.append(_words(name))
+            continue
+        cells = (measured(value, name) for value in values)
+        formula = FORMULAS.get(name, "")
+        rows.append((_words(name), *cells, formula, VIEWS.get(name, "")))
     blocks: list[Block] = [
-        Grid(caption="The measures", header=header, rows=rows, numeric=numeric),
-        Sentence(text=KEY, tone="note"),
+        Grid(
+            caption="The measures",
+            header=("measure", *by_plan, "definition", "view"),
+            rows=rows,
+            numeric=range(1, 1 + len(by_plan)),
+        ),
+        Sentence(text=VIEWS_EXPLAINED, tone="note"),
     ]
-    if missing := [_words(name) for name in names if name not in known]:
-        blocks.append(Sentence(text=f"Without meaning here: {', '.join(missing)}.", tone="note"))
-    title = f"All {len(known)} measures and how each is defined"
+    if without_meaning:
+        missing = f"Without meaning here: {', '.join(without_meaning)}."
+        blocks.append(Sentence(text=missing, tone="note"))
+    title = f"All {len(rows)} measures and how each is defined"
     return section("answer", [Folded(title=title, blocks=blocks, css="roomy")])
 
 
 def _words(name: str) -> str:
     """Return a measure's name as words, its unit in the trade's spelling."""
-    shown = (
-        name.removesuffix("_usd").removesuffix("_fraction").removesuffix("_ratio").replace("_", " ")
-    )
-    words = (
-        word.upper() if word in ("npv", "tco", "irr", "api") else word for word in shown.split(" ")
-    )
+    # One suffix after another: a name may end in a unit and a kind.
+    for suffix in ("_usd", "_fraction", "_ratio"):
+        name = name.removesuffix(suffix)
+    acronyms = ("npv", "tco", "irr", "api")
+    words = (word.upper() if word in acronyms else word for word in name.split("_"))
     return " ".join(words) or NOTHING

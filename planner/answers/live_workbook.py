@@ -29,32 +29,40 @@ from xlsxwriter.utility import xl_range_abs  # type: ignore[import-untyped]
 from planner.answers.plan_workbooks import statements_page
 from planner.arrays import Cents, Floats
 from planner.finance import ledger as books
+from planner.finance.accounting.cohorts import (
+    assets_of,
+    nodes_in_service,
+    owned_value_cents,
+    parts_usd,
+)
+from planner.finance.accounting.measures import dated_rows, series_of
+from planner.finance.accounting.posting import rma_usd, running_usd
+from planner.finance.accounts import (
+    ACCOUNT_CODES,
+    ACCOUNT_ORDER,
+    CAPEX_ACCOUNTS,
+    DATED_ACCOUNTS,
+    NOT_COST_ACCOUNTS,
+    Account,
+    Category,
+    View,
+)
 from planner.finance.depreciation import (
     capital_charge_usd,
     depreciate,
     make_cohorts,
     property_tax_usd,
 )
-from planner.finance.ledger import (
-    ACCOUNT_CODES,
-    CAPEX_ACCOUNTS,
-    Account,
-    Category,
-    Dimension,
-    View,
-    cents,
-)
+from planner.finance.ledger import Dimension, cents
+from planner.finance.measure_names import FLEET, SITE
+from planner.finance.measure_names import TIMELINE as TIMELINE_FIGURES
+from planner.finance.money_plan import TOKEN_KINDS
 from planner.finance.present_value import discount_factors, per_million_tokens, running_months
+from planner.finance.pricing import rent_prior
 from planner.finance.statements import Frequency
+from planner.output.tables import Cells
 from planner.output.workbook import Cell, Page, SheetChart, style_of, words, write_tables
-from planner.plan.money import rent_prior
-from planner.plan.parts import TOKEN_KINDS
 from planner.plan.quantities import shares
-from planner.run.accounting import rma_usd, running_usd
-from planner.run.cohorts import assets_of, nodes_in_service, owned_value_cents, parts_usd
-from planner.run.measure_names import FLEET, SITE
-from planner.run.measure_names import TIMELINE as TIMELINE_FIGURES
-from planner.run.measures import dated_rows, series_of
 from planner.run.simulate import RunResult
 from planner.units import DOLLARS, MILLION, MONTHS_PER_YEAR, unit_of
 
@@ -79,14 +87,14 @@ _ACCOUNTS = tuple(
     account for account in Account if account.views & _COUNTED and account not in _TAX_ACCOUNTS
 )
 """Accounts that have lines: all but tax, loans, and what moves no money."""
+Columns = Mapping[str, Cells]
+"""A table's columns by name."""
 PricedAmount = tuple[str, Cell, Floats]
 """What one unit price adds to a line: what is paid for, the price, and the running total of units, shape (months,)."""
 _VIEWS: dict[str, Callable[[Account], bool]] = {
-    "cost": lambda account: (
-        View.ACCRUAL in account.views and account not in books.NOT_COST_ACCOUNTS
-    ),
+    "cost": lambda account: View.ACCRUAL in account.views and account not in NOT_COST_ACCOUNTS,
     "cost_of_ownership": lambda account: (
-        View.ECONOMIC in account.views and account not in books.NOT_COST_ACCOUNTS
+        View.ECONOMIC in account.views and account not in NOT_COST_ACCOUNTS
     ),
     "net_cost_of_ownership": lambda account: View.ECONOMIC in account.views,
     "cash": lambda account: View.CASH in account.views,
@@ -226,7 +234,7 @@ class MoneyLine(NamedTuple):
     """Months from the start to the day on which it counts; None for what runs through its month."""
 
 
-def run_pages(result: RunResult, shown: Mapping[str, Mapping[str, Any]]) -> dict[str, Page]:
+def run_pages(result: RunResult, tables: Mapping[str, Columns]) -> dict[str, Page]:
     """Return the sheets of a run by name, given its tables by name: live sheets first, then records."""
     live = _Live(result)
     statements = statements_page({result.scenario.name: result}, tuple(Frequency))["Statements"]
@@ -236,32 +244,33 @@ def run_pages(result: RunResult, shown: Mapping[str, Mapping[str, Any]]) -> dict
         SUMMARY: live.summary(),
         INPUTS: live.inputs_page(),
         BY_MONTH: live.by_month(),
-        TIMELINE: live.timeline(shown["timeline_monthly"], shown["timeline_monthly_clusters"]),
+        TIMELINE: live.timeline(tables["timeline_monthly"], tables["timeline_monthly_clusters"]),
         BY_CLUSTER: live.by_cluster(),
         LINES: live.lines_page(),
         QUANTITIES: Page(headings=used, rows=live.quantities, note=note, fixed_columns=4),
         COHORTS: live.cohorts_page(),
         DEPRECIATION: live.depreciation_page(),
         "Statements": replace(statements, note=f"{_RECORD} {statements.note}"),
-        "Unit economics": _dollars(shown["unit_economics_yearly"]),
-        "Reconciliation": _dollars(shown["reconciliation"]),
-        "Measures": Page.of(shown["measures"], note=_RECORD),
-        "Assumptions": Page.of(shown["assumptions"], note=_RECORD),
-        "Events": Page.of(shown["events"], most=1_000, note=_RECORD),
+        "Unit economics": _dollars(tables["unit_economics_yearly"]),
+        "Reconciliation": _dollars(tables["reconciliation"]),
+        "Measures": Page.of(tables["measures"], note=_RECORD),
+        "Assumptions": Page.of(tables["assumptions"], note=_RECORD),
+        "Events": Page.of(tables["events"], most=1_000, note=_RECORD),
     }
 
 
-def _dollars(table: Mapping[str, Any]) -> Page:
+def _dollars(table: Columns) -> Page:
     """Return a table as a record, what it has in cents in dollars."""
     paid = [name for name in table if unit_of(name) == DOLLARS]
-    return Page.of(
-        {**table, **{name: [cents / 100 for cents in table[name]] for name in paid}}, note=_RECORD
-    )
+    in_usd = {name: [cents / 100 for cents in table[name]] for name in paid}
+    return Page.of({**table, **in_usd}, note=_RECORD)
 
 
-def run_workbook(result: RunResult, pages: Mapping[str, Page], more: Mapping[str, Page]) -> bytes:
+def run_workbook(
+    result: RunResult, pages: Mapping[str, Page], record_pages: Mapping[str, Page]
+) -> bytes:
     """Return the workbook of a run with further sheets, which are records: only charts that follow stand on Summary."""
-    records = {name: replace(page, charts=()) for name, page in more.items()}
+    records = {name: replace(page, charts=()) for name, page in record_pages.items()}
     return write_tables(
         result.scenario.name, result.plan.start, {**pages, **records}, charts_on=SUMMARY
     )
@@ -271,8 +280,9 @@ def _area(
     sheet: str, row: int, column: int, last_row: int | None = None, last_column: int | None = None
 ) -> str:
     """Return the fixed address of a cell, or of the cells from it to another, counting from zero."""
-    last = row if last_row is None else last_row, column if last_column is None else last_column
-    return f"'{sheet}'!{xl_range_abs(row, column, *last)}"
+    last_row = row if last_row is None else last_row
+    last_column = column if last_column is None else last_column
+    return f"'{sheet}'!{xl_range_abs(row, column, last_row, last_column)}"
 
 
 def _per_million(cost: str, tokens: str) -> str:
@@ -284,24 +294,24 @@ class _Live:
     """A run, the inputs that its sheets follow, and its lines; each sheet is a method."""
 
     def __init__(self, result: RunResult) -> None:
-        self.result, self.plan, self.capital = result, result.plan, result.plan.money.capital
-        self.months, self.edges = (
-            result.plan.months.period_count,
-            result.plan.months.edge_coordinates,
-        )
+        self.result = result
+        self.plan = result.plan
+        self.capital = result.plan.money.capital
+        self.months = result.plan.months.period_count
+        self.edges = result.plan.months.edge_coordinates
         self.labels = result.plan.months.labels
         self.clusters = [cluster.name for cluster in result.plan.clusters]
         self.names = [*self.clusters, SITE]
         """Of the clusters, and last, at −1, of the site as a whole."""
-        owners = [cohort.cluster for cohort in result.cohorts]
-        self.cohorts = [
-            [row for row, owner in enumerate(owners) if owner == c]
-            for c in range(len(self.clusters))
-        ]
+        self.cohorts: list[list[int]] = [[] for _ in self.clusters]
         """Cohorts by cluster; those of one stand together."""
-        self.assets = (
-            assets_of(result.plan, result.cohorts) if result.cohorts else make_cohorts([], [])
-        )
+        # In the order of their rows on the sheet Cohorts: sums over a cluster's cohorts are one
+        # range.
+        for row, cohort in enumerate(result.cohorts):
+            self.cohorts[cohort.cluster].append(row)
+        self.assets = make_cohorts([], [])
+        if result.cohorts:
+            self.assets = assets_of(result.plan, result.cohorts)
         self.schedule = depreciate(self.assets, self.edges)
         self.offsets = running_months(self.edges - self.edges[0], self.capital.timing)
         self.factors = discount_factors(self.capital.discount_rate_per_year, self.offsets)
@@ -309,14 +319,7 @@ class _Live:
         posted = [
             *running_usd(result.plan, result.run, result.monthly, result.cohorts, result.rented)
         ]
-        upkeep = result.plan.money.upkeep
-        on_site = result.monthly.present_node_h * result.plan.on_site
-        has_staff = (
-            upkeep.staff_usd_per_year > 0
-            and upkeep.staff_per_accelerator > 0
-            and bool(on_site.any())
-        )
-        self.people = ["staff", "crews"] if has_staff else ["crews"]
+        self.people = ["staff", "crews"] if self._has_staff() else ["crews"]
         """Whom each posting to operations staff pays, in their order."""
         self.inputs = self._inputs(posted)
         """By name and cluster, −1 for the site as a whole; in the order of their rows."""
@@ -325,17 +328,9 @@ class _Live:
         self.quantities: list[Sequence[object]] = []
         """Rows of the sheet Quantities."""
         self.lines = [*self._book_lines(), *self._running_lines(posted), *self._dated_lines()]
-        # What the ledger holds besides these follows no cell.
-        left = result.ledger.totals_cents(Dimension.MONTH, Dimension.CLUSTER, Dimension.ACCOUNT)
-        for line in self.lines:
-            left[:, line.cluster, ACCOUNT_CODES[line.account]] -= line.cents
-        self.lines += [
-            MoneyLine(account, index, amounts)
-            for account in _ACCOUNTS
-            for index in range(-1, len(self.clusters))
-            if account not in books.DATED_ACCOUNTS
-            and (amounts := left[:, index, ACCOUNT_CODES[account]]).any()
-        ]
+        self.lines += self._recorded_lines()
+        # By cluster, the site last: the order in which people look for a line.
+        # The site has cluster −1: it would come first without the first key.
         self.lines.sort(
             key=lambda line: (line.cluster < 0, line.cluster, ACCOUNT_CODES[line.account])
         )
@@ -343,143 +338,215 @@ class _Live:
             "cluster": np.array([self.names[line.cluster] for line in self.lines]),
             "account": np.array([str(line.account) for line in self.lines]),
             "category": np.array([str(line.account.category) for line in self.lines]),
-            **{
-                view: np.array([counts(line.account) for line in self.lines])
-                for view, counts in _VIEWS.items()
-            },
         }
         """Columns of the lines by which they are summed, shape (lines,) each."""
-        self.usd = np.array([line.cents for line in self.lines]).reshape(-1, self.months) / 100
+        for view, counts in _VIEWS.items():
+            self.facts[view] = np.array([counts(line.account) for line in self.lines])
+        # Reshaped, since a run without lines has no second axis.
+        all_cents = np.array([line.cents for line in self.lines])
+        self.usd = all_cents.reshape(-1, self.months) / 100
         """Every line by month, shape (lines, months)."""
         self.discounted_usd = self.usd @ self.factors
-        rate = self.capital.discount_rate_per_year
         for place, line in enumerate(self.lines):
             if line.day_months is not None:
-                self.discounted_usd[place] = self.usd[place].sum() * discount_factors(
-                    rate, np.array(line.day_months)
-                )
+                # What counts on a day is discounted from that day, not as if it ran through its month.
+                day = np.array(line.day_months)
+                factor = discount_factors(self.capital.discount_rate_per_year, day)
+                self.discounted_usd[place] = self.usd[place].sum() * factor
         self.shown = [account for account in _ACCOUNTS if str(account) in self.facts["account"]]
         """The accounts that have a line."""
-        taxed = (
-            " Cash, present value and levelised cost are before income tax."
-            if self.plan.money.market.tax
-            else ""
-        )
-        self.note = f"{_FOLLOWS}{taxed}"
+        self.note = _FOLLOWS
         """What a sheet with cash and present values says at its top."""
+        if self.plan.money.market.tax:
+            self.note += " Cash, present value and levelised cost are before income tax."
+
+    def _has_staff(self) -> bool:
+        """Return whether operations staff is paid besides repair crews, by the accelerators on site."""
+        upkeep = self.plan.money.upkeep
+        on_site = self.result.monthly.present_node_h * self.plan.on_site
+        is_paid = upkeep.yearly_usd[Account.OPERATIONS_STAFF] > 0
+        return is_paid and upkeep.staff_per_accelerator > 0 and bool(on_site.any())
+
+    def _recorded_lines(self) -> list[MoneyLine]:
+        """Return what the ledger holds besides the lines so far: it follows no cell."""
+        # The rest is what was posted less what has a line: so the sheets sum to the ledger,
+        # whatever has a cell.
+        rest = self.result.ledger.totals_cents(
+            Dimension.MONTH, Dimension.CLUSTER, Dimension.ACCOUNT
+        )
+        for line in self.lines:
+            rest[:, line.cluster, ACCOUNT_CODES[line.account]] -= line.cents
+        lines = []
+        for account in _ACCOUNTS:
+            if account in DATED_ACCOUNTS:
+                continue  # each row of theirs has a line already
+            for index in range(-1, len(self.clusters)):
+                amounts = rest[:, index, ACCOUNT_CODES[account]]
+                if amounts.any():
+                    lines.append(MoneyLine(account, index, amounts))
+        return lines
 
     # -- Inputs ------------------------------------------------------------------------------------------------------
 
     def _inputs(self, posted: Sequence[tuple[Account, Floats]]) -> dict[tuple[str, int], Input]:
         """Return every figure that the sheets can follow: it is paid, and all that depends on it is in the workbook."""
-        money = self.plan.money
-        scenario = self.result.scenario
-        ledger = self.result.ledger
-        power = money.power
-        burst = money.market.burst
+        # An account without a dollar would have a cell that moves nothing.
         accounts = {account for account, amounts in posted if amounts.any()}
         inputs: dict[tuple[str, int], Input] = {}
-        has_other_capital = (ledger.account_code == ACCOUNT_CODES[Account.OTHER_CAPITAL]).any()
-        if scenario.finance.discount_rate_basis != "real" and not has_other_capital:
+        finance = self.result.scenario.finance
+        other_capital = ACCOUNT_CODES[Account.OTHER_CAPITAL]
+        is_other_capital = self.result.ledger.account_code == other_capital
+        has_other_capital = is_other_capital.any()
+        is_nominal = finance.discount_rate_basis != "real"
+        if is_nominal and not has_other_capital:
+            rate = self.capital.discount_rate_per_year
             key = "finance.discount_rate_per_year"
-            inputs["discount rate", -1] = Input(
-                "Discount rate", "a year", key, self.capital.discount_rate_per_year
-            )
-        if (
-            self.capital.receivable_days or self.capital.payable_days
-        ):  # what is open at a month's end follows no cell
-            return inputs
-        usd_each = {
-            "electricity": float(power.monthly_usd_per_kwh[0]),
-            "space": power.colocation_usd_per_kw_month,
-            "engineers": money.upkeep.engineer_usd_per_year,
-            "staff": money.upkeep.staff_usd_per_year if "staff" in self.people else 0.0,
+            inputs["discount rate", -1] = Input("Discount rate", "a year", key, rate)
+        if self.capital.receivable_days or self.capital.payable_days:
+            return inputs  # what is open at a month's end follows no cell
+        inputs |= self._site_inputs(accounts)
+        if Account.REVENUE in accounts:
+            inputs |= self._token_prices()
+        for index in range(len(self.clusters)):
+            inputs |= self._cluster_inputs(index)
+        return inputs
+
+    def _site_inputs(self, accounts: set[Account]) -> dict[tuple[str, int], Input]:
+        """Return the prices of the whole site at which something is paid."""
+        money = self.plan.money
+        burst = money.market.burst
+        yearly_usd = money.upkeep.yearly_usd
+        burst_usd = float(burst.hourly.usd_per_accelerator_h[0]) if burst else 0.0
+        staff_usd = yearly_usd[Account.OPERATIONS_STAFF] if "staff" in self.people else 0.0
+        unit_usd = {
+            "electricity": float(money.power.monthly_usd_per_kwh[0]),
+            "space": money.power.colocation_usd_per_kw_month,
+            "engineers": yearly_usd[Account.SOFTWARE_ENGINEERS],
+            "staff": staff_usd,
             "crews": money.upkeep.crew_usd_per_year,
-            "burst": float(burst.hourly.usd_per_accelerator_h[0]) if burst else 0.0,
+            "burst": burst_usd,
         }
-        if has_windows := power.hourly_usd_per_kwh is not None and Account.ENERGY in accounts:
+        electricity, *other_inputs = _SITE_INPUTS
+        if money.power.hourly_usd_per_kwh is not None and Account.ENERGY in accounts:
             # Under time-of-use windows it is what a kWh cost on average: changing it scales every window.
-            paid = (
-                ledger.account_cents(Account.ENERGY) + ledger.account_cents(Account.COOLING)
-            ) / 100
-            usd_each["electricity"] = round(paid / float(self.result.monthly.facility_kwh.sum()), 6)
-        for name, account, label, unit, key in (
-            _WINDOWED if has_windows else _SITE_INPUTS[0],
-            *_SITE_INPUTS[1:],
-        ):
-            if account in accounts and usd_each[name] > 0:
-                inputs[name, -1] = Input(label, unit, key, usd_each[name])
-        for w, (name, load) in enumerate(
-            scenario.workloads.items() if Account.REVENUE in accounts else ()
-        ):
+            electricity = _WINDOWED
+            ledger = self.result.ledger
+            cooling_cents = ledger.account_cents(Account.COOLING)
+            paid_cents = ledger.account_cents(Account.ENERGY) + cooling_cents
+            metered_kwh = float(self.result.monthly.facility_kwh.sum())
+            mean_usd = paid_cents / 100 / metered_kwh
+            # Six decimals: a reader changes a price, not the last digits of an average.
+            unit_usd["electricity"] = round(mean_usd, 6)
+        return {
+            (name, -1): Input(label, unit, key, unit_usd[name])
+            for name, account, label, unit, key in (electricity, *other_inputs)
+            if account in accounts and unit_usd[name] > 0
+        }
+
+    def _token_prices(self) -> dict[tuple[str, int], Input]:
+        """Return the token prices by kind of token and workload."""
+        inputs = {}
+        workloads = self.result.scenario.workloads
+        for w, (name, workload) in enumerate(workloads.items()):
             for kind in TOKEN_KINDS:
                 field = f"{kind}_usd_per_million_tokens"
-                said = f"{name}: token price, {kind.replace('_', ' ')}"
-                if unit_usd := getattr(load.token_price, field, None):
-                    inputs[kind, w] = Input(
-                        said,
-                        unit_of(field) or "",
-                        f"workloads.{name}.token_price.{field}",
-                        unit_usd,
-                    )
-        catalog = scenario.load_catalog()
-        capital = self.capital
-        for index, (name, plan) in enumerate(zip(self.clusters, self.plan.clusters, strict=True)):
-            cluster = scenario.clusters[name]
-            key = f"clusters.{name}"
-            if plan.rent is not None:
-                stated = getattr(cluster.contract, "usd_per_accelerator_h", None)
-                unit_usd = catalog.priors[rent_prior(cluster)].base if stated is None else stated
-                rents = ledger.totals_cents(Dimension.CLUSTER, Dimension.ACCOUNT)[index]
-                if unit_usd > 0 and rents[ACCOUNT_CODES[Account.RENT]] > 0:
-                    path = f"{key}.contract.usd_per_accelerator_h"
-                    inputs["rent", index] = Input(f"{name}: rent", _RENTED, path, unit_usd)
-                continue
-            # Neither follows where machines are leased, or the books are those of single parts or decline.
-            if (
-                not self.cohorts[index]
-                or plan.lease
-                or capital.declining_factor > 0
-                or index in capital.components
-            ):
-                continue
-            # Price does not where machines were owned already or had by a quote, with deposits or by a budget.
-            owned = plan.owned
-            book = plan.price_book
-            price = cluster.accelerator_price_usd
-            is_had_otherwise = (
-                owned or (book and book.quotes) or (plan.order and plan.order.payments)
-            )
-            is_free = not (is_had_otherwise or np.isfinite(self.plan.expansion.budget_usd))
-            if book and book.list_price.list_price_usd > 0 and is_free:
-                entry = catalog.accelerator(cluster.accelerator).accelerator_price_usd
-                usd = price if price is not None else entry.value if entry else 0.0
-                path = f"{key}.accelerator_price_usd"
-                share = cluster.discount_fraction
-                said = f"{name}: discount"
-                inputs["price", index] = Input(f"{name}: price of an accelerator", "USD", path, usd)
-                inputs["discount", index] = Input(
-                    said, "share of the price", f"{key}.discount_fraction", share
-                )
-            # Books do not where they are stated or follow a resale curve.
-            residual = capital.residual_fraction[index]
-            months = capital.depreciation_months[index]
-            is_restated = (
-                owned is not None and not owned.book_value_usd is owned.remaining_months is None
-            )
-            if residual is not None and not is_restated:
-                path = f"{key}.residual_fraction"
-                said = f"{name}: residual book value"
-                inputs["life", index] = Input(
-                    f"{name}: book life", "months", f"{key}.depreciation_months", months
-                )
-                inputs["residual", index] = Input(said, "share of cost", path, residual)
+                unit_usd = getattr(workload.token_price, field, None)
+                if unit_usd:
+                    kind_words = kind.replace("_", " ")
+                    label = f"{name}: token price, {kind_words}"
+                    key = f"workloads.{name}.token_price.{field}"
+                    unit = unit_of(field) or ""
+                    inputs[kind, w] = Input(label, unit, key, unit_usd)
         return inputs
+
+    def _cluster_inputs(self, index: int) -> dict[tuple[str, int], Input]:
+        """Return the rent of a cluster, or what its machines cost and how they are written off."""
+        plan = self.plan.clusters[index]
+        if plan.rent is not None:
+            return self._rent_input(index)
+        # Neither follows where machines are leased, or the books are those of single parts or decline.
+        has_plain_books = not (
+            plan.lease or self.capital.declining_factor > 0 or index in self.capital.components
+        )
+        if not self.cohorts[index] or not has_plain_books:
+            return {}
+        return self._price_inputs(index) | self._book_inputs(index)
+
+    def _rent_input(self, index: int) -> dict[tuple[str, int], Input]:
+        """Return the rent of a cluster, where some was paid."""
+        name = self.clusters[index]
+        cluster = self.result.scenario.clusters[name]
+        unit_usd = getattr(cluster.contract, "usd_per_accelerator_h", None)
+        if unit_usd is None:
+            catalog = self.result.scenario.load_catalog()
+            unit_usd = catalog.priors[rent_prior(cluster)].base
+        totals = self.result.ledger.totals_cents(Dimension.CLUSTER, Dimension.ACCOUNT)
+        if unit_usd <= 0 or totals[index, ACCOUNT_CODES[Account.RENT]] <= 0:
+            return {}
+        key = f"clusters.{name}.contract.usd_per_accelerator_h"
+        return {("rent", index): Input(f"{name}: rent", _RENTED, key, unit_usd)}
+
+    def _price_inputs(self, index: int) -> dict[tuple[str, int], Input]:
+        """Return price and discount of a cluster's accelerators.
+
+        They have no cell where machines were owned already or had by a quote, with deposits or by a budget.
+        """
+        plan = self.plan.clusters[index]
+        book = plan.price_book
+        has_deposits = plan.order is not None and plan.order.payments
+        has_budget = np.isfinite(self.plan.expansion.budget_usd)
+        if not book or book.quotes or plan.owned or has_deposits or has_budget:
+            return {}
+        if book.list_price.list_price_usd <= 0:
+            return {}
+        name = self.clusters[index]
+        cluster = self.result.scenario.clusters[name]
+        unit_usd = cluster.accelerator_price_usd
+        if unit_usd is None:
+            catalog = self.result.scenario.load_catalog()
+            entry = catalog.accelerator(cluster.accelerator).accelerator_price_usd
+            unit_usd = entry.value if entry else 0.0
+        price_key = f"clusters.{name}.accelerator_price_usd"
+        discount_key = f"clusters.{name}.discount_fraction"
+        discount = Input(
+            f"{name}: discount", "share of the price", discount_key, cluster.discount_fraction
+        )
+        price = Input(f"{name}: price of an accelerator", "USD", price_key, unit_usd)
+        return {
+            ("price", index): price,
+            ("discount", index): discount,
+        }
+
+    def _book_inputs(self, index: int) -> dict[tuple[str, int], Input]:
+        """Return book life and residual value of a cluster; none where books are stated or follow a resale curve."""
+        residual = self.capital.residual_fraction[index]
+        owned = self.plan.clusters[index].owned
+        is_restated = owned is not None and (
+            owned.book_value_usd is not None or owned.remaining_months is not None
+        )
+        if residual is None or is_restated:
+            return {}
+        name = self.clusters[index]
+        months = self.capital.depreciation_months[index]
+        life_key = f"clusters.{name}.depreciation_months"
+        residual_key = f"clusters.{name}.residual_fraction"
+        life = Input(f"{name}: book life", "months", life_key, months)
+        residual_value = Input(
+            f"{name}: residual book value", "share of cost", residual_key, residual
+        )
+        return {
+            ("life", index): life,
+            ("residual", index): residual_value,
+        }
 
     def _input(self, name: str, cluster: int = -1) -> str:
         """Return the address of an input; empty where it has no cell."""
-        key = name, cluster
-        return _area(INPUTS, _FIRST + list(self.inputs).index(key), 1) if key in self.inputs else ""
+        key = (name, cluster)
+        if key not in self.inputs:
+            return ""
+        # The rows of the sheet are the inputs in their order.
+        row = _FIRST + list(self.inputs).index(key)
+        return _area(INPUTS, row, 1)
 
     def _discounted(self, index: int) -> tuple[str, float]:
         """Return the price of a cluster's accelerators after its discount, before those by volume: formula, dollars.
@@ -490,18 +557,20 @@ class _Live:
             return "", np.nan
         price = self.inputs["price", index].simulated
         discount = self.inputs["discount", index].simulated
-        return f"{self._input('price', index)}*(1-{self._input('discount', index)})", price * (
-            1 - discount
-        )
+        price_cell = self._input("price", index)
+        discount_cell = self._input("discount", index)
+        formula = f"{price_cell}*(1-{discount_cell})"
+        return formula, price * (1 - discount)
 
     def inputs_page(self) -> Page:
         """Return the cells that a person turns."""
         rows = []
-        for known in self.inputs.values():
-            low, high, style = _LIMITS.get(known.unit, (0.0, 1e12, "number"))
-            now = Cell(known.simulated, "", style, (low, high))
-            simulated = Cell(known.simulated, "", style)
-            rows.append((known.label, now, simulated, known.unit, known.key))
+        for entry in self.inputs.values():
+            low, high, style = _LIMITS.get(entry.unit, (0.0, 1e12, "number"))
+            turned = Cell(entry.simulated, "", style, (low, high))
+            simulated = Cell(entry.simulated, "", style)
+            # Turned and simulated begin alike; the second has no limits, as nobody turns it.
+            rows.append((entry.label, turned, simulated, entry.unit, entry.key))
         note = (
             "Change a yellow cell: Summary to Depreciation follow, as a new run with that key of the scenario would. "
             "What has no cell here is as the run found it: change the scenario and run again."
@@ -522,12 +591,16 @@ class _Live:
         """Return whether a cluster's depreciation moves with an input of its own."""
         return ("price", index) in self.inputs or ("life", index) in self.inputs
 
-    def _written_off(self, row: int, until: str) -> str:
+    def _written_off(self, row: int, end_month: str) -> str:
         """Return the formula of what a cohort is written off until a month coordinate: (C − R)·e/L, to the cent."""
         life = self._cohort(row, "book_life_months")
-        since = self._cohort(row, "in_service_month")
-        elapsed = f"MAX(0,MIN({life},MIN({until},{self._cohort(row, 'retired_month')})-{since}))"
-        return f"ROUND(({self._cohort(row, 'cost_usd')}-{self._cohort(row, 'residual_usd')})*{elapsed}/{life},2)"
+        start_month = self._cohort(row, "in_service_month")
+        # No earlier than service begins, no longer than the book life, and not beyond the day it leaves.
+        retired_month = self._cohort(row, "retired_month")
+        elapsed = f"MAX(0,MIN({life},MIN({end_month},{retired_month})-{start_month}))"
+        cost = self._cohort(row, "cost_usd")
+        residual = self._cohort(row, "residual_usd")
+        return f"ROUND(({cost}-{residual})*{elapsed}/{life},2)"
 
     def cohorts_page(self) -> Page:
         """Return what was bought together, what it cost, and what it fetches.
@@ -539,36 +612,40 @@ class _Live:
             residual = round(cost · share), or of what servers of that age fetch, at most cost
             resale   = round((K + L)·n·share that used servers of its age fetch), as is the value on the last day
         """
-        rows = [
-            [*map(self._cohort_cells(row).get, _COHORT_COLUMNS)] for row in range(self.assets.count)
-        ]
+        rows = []
+        for row in range(self.assets.count):
+            cells = self._cohort_cells(row)
+            rows.append([cells.get(column) for column in _COHORT_COLUMNS])
         return Page(headings=_COHORT_COLUMNS, rows=rows, note=_FOLLOWS)
 
     def _cohort_cells(self, row: int) -> dict[str, Cell]:
         """Return a cohort's cells by column, as formulas where they move with an input."""
         cohort = self.result.cohorts[row]
         assets = self.assets
-        at = {name: self._cohort(row, name) for name in _COHORT_COLUMNS}
+        address = {name: self._cohort(row, name) for name in _COHORT_COLUMNS}
         index = cohort.cluster
         paid = assets.acquired_months[row]
         retired = assets.retired_months[row]
-        curve, (life, share) = (
-            self.capital.resale[index],
-            self.capital.books_of(index, cohort.component),
-        )
+        curve = self.capital.resale[index]
+        life, share = self.capital.books_of(index, cohort.component)
         listed, listed_usd = self._discounted(index)
-        end_usd = owned_value_cents(self.plan, self.result.cohorts)[row, -1] / 100
-        node = "(" + "+".join(at[part] for part in _PART_COLUMNS) + ")"
-        servers = f"({at['accelerators_usd']}+{at['host_usd']})*{at['nodes']}"
-        before = at["nodes_before_it"]
-        after = f"({at['nodes_before_it']}+{at['nodes']})"
-        share_left = share
-        residual = f"{at['cost_usd']}*{at['residual_fraction']}"
+        owned_cents = owned_value_cents(self.plan, self.result.cohorts)[row, -1]
+        end_usd = owned_cents / 100
+        # Addresses of the row's own cells: every formula of the sheet reads its neighbours.
+        node = "(" + "+".join(address[part] for part in _PART_COLUMNS) + ")"
+        servers = f"({address['accelerators_usd']}+{address['host_usd']})*{address['nodes']}"
+        nodes_before = address["nodes_before_it"]
+        nodes_with = f"({address['nodes_before_it']}+{address['nodes']})"
+        residual_share = share
+        residual = f"{address['cost_usd']}*{address['residual_fraction']}"
         if share is None:
-            share_left = float(curve.fraction(life))
-            residual = f"MIN({servers}*{at['residual_fraction']},{at['cost_usd']})"
-        has_left = self._follows(index) and self._retired_in(row)
-        left = f"{at['cost_usd']}-{self._written_off(row, at['retired_month'])}" if has_left else ""
+            # The residual follows the resale curve of servers, and is at most what was paid.
+            residual_share = float(curve.fraction(life))
+            residual = f"MIN({servers}*{address['residual_fraction']},{address['cost_usd']})"
+        book_value = ""
+        if self._follows(index) and self._retired_in(row):
+            written_off = self._written_off(row, address["retired_month"])
+            book_value = f"{address['cost_usd']}-{written_off}"
 
         def priced(figure: float, formula: str) -> Cell:
             return Cell(figure, formula if listed else "")
@@ -578,19 +655,30 @@ class _Live:
             "in_service": cohort.in_service_h,
             "retired": cohort.retired_h,
         }
-        parts = (
-            books.split_cents(
-                cents(assets.cost_usd)[row], shares(parts_usd(self.result.cohorts))[row]
-            )
-            / 100
-        )
-        upto = "0"
+        part_shares = shares(parts_usd(self.result.cohorts))[row]
+        cost_cents = cents(assets.cost_usd)[row]
+        parts = books.split_cents(cost_cents, part_shares) / 100
+        # Each part is the difference of two rounded running sums, so that the parts sum to the cost to the cent.
+        upper_share = "0"
         capex = {}
         for account, part, figure in zip(CAPEX_ACCOUNTS, _PART_COLUMNS, parts, strict=True):
-            below = upto
-            upto = f"{upto}+{at[part]}"
-            edges = (f"ROUND({at['cost_usd']}*({edge})/{node},2)" for edge in (upto, below))
-            capex[f"{account}_usd"] = priced(figure, "-".join(edges))
+            lower_share = upper_share
+            upper_share = f"{upper_share}+{address[part]}"
+            upper = f"ROUND({address['cost_usd']}*({upper_share})/{node},2)"
+            lower = f"ROUND({address['cost_usd']}*({lower_share})/{node},2)"
+            capex[f"{account}_usd"] = priced(figure, f"{upper}-{lower}")
+        # A cohort that never leaves has no date there, and a very late month for the formulas.
+        in_service_month = min(assets.basis_months[row], _NEVER_MONTHS)
+        node_cost = f"ROUND({node}*{nodes_with},2)-ROUND({node}*{nodes_before},2)"
+        residual_formula = f"ROUND({residual},2)" if self._follows(index) else ""
+        resale_usd = cents(assets.proceeds_usd)[row] / 100
+        resale_formula = f"ROUND({servers}*{address['resale_fraction']},2)"
+        end_formula = f"ROUND({servers}*{address['last_day_fraction']},2)"
+        resale_fraction = curve.fraction(retired - paid) if np.isfinite(retired) else 0.0
+        end_fraction = curve.fraction(self.edges[-1] - paid) if end_usd else 0.0
+        disposed_usd = self.schedule.disposed_book_cents[row].sum() / 100
+        list_formula = f"{listed}*{address['price_factor']}"
+        price_factor = cohort.prices_usd[0] / listed_usd
         return {
             "cohort": Cell(cohort.name),
             "cluster": Cell(self.clusters[index]),
@@ -602,34 +690,27 @@ class _Live:
                 if np.isfinite(h)
             },
             "paid_month": Cell(paid),
-            "in_service_month": Cell(min(assets.basis_months[row], _NEVER_MONTHS)),
+            "in_service_month": Cell(in_service_month),
             "retired_month": Cell(min(retired, _NEVER_MONTHS)),
-            "price_factor": Cell(cohort.prices_usd[0] / listed_usd),
+            "price_factor": Cell(price_factor),
             **{
                 part: Cell(price)
                 for part, price in zip(_PART_COLUMNS, cohort.prices_usd, strict=True)
             },
-            "accelerators_usd": priced(cohort.prices_usd[0], f"{listed}*{at['price_factor']}"),
-            "cost_usd": priced(
-                assets.cost_usd[row], f"ROUND({node}*{after},2)-ROUND({node}*{before},2)"
-            ),
+            "accelerators_usd": priced(cohort.prices_usd[0], list_formula),
+            "cost_usd": priced(assets.cost_usd[row], node_cost),
             **capex,
             "book_life_months": Cell(assets.life_months[row], self._input("life", index)),
-            "residual_fraction": Cell(share_left, self._input("residual", index)),
-            "residual_usd": Cell(
-                assets.residual_usd[row], f"ROUND({residual},2)" if self._follows(index) else ""
-            ),
-            "resale_fraction": Cell(
-                curve.fraction(retired - paid) if np.isfinite(retired) else 0.0
-            ),
+            "residual_fraction": Cell(residual_share, self._input("residual", index)),
+            "residual_usd": Cell(assets.residual_usd[row], residual_formula),
+            "resale_fraction": Cell(resale_fraction),
             "resale_usd": priced(
-                cents(assets.proceeds_usd)[row] / 100, f"ROUND({servers}*{at['resale_fraction']},2)"
+                resale_usd,
+                resale_formula,
             ),
-            "last_day_fraction": Cell(curve.fraction(self.edges[-1] - paid) if end_usd else 0.0),
-            "residual_value_usd": priced(end_usd, f"ROUND({servers}*{at['last_day_fraction']},2)"),
-            "book_value_when_retired_usd": Cell(
-                self.schedule.disposed_book_cents[row].sum() / 100, left
-            ),
+            "last_day_fraction": Cell(end_fraction),
+            "residual_value_usd": priced(end_usd, end_formula),
+            "book_value_when_retired_usd": Cell(disposed_usd, book_value),
         }
 
     def _retired_in(self, row: int) -> list[int]:
@@ -646,17 +727,21 @@ class _Live:
         rate = self.capital.discount_rate_per_year
         yearly = self.capital.property_tax_fraction_per_year
         charge = capital_charge_usd(self.schedule, rate)
-        tax = property_tax_usd(self.schedule, yearly)
-        return [
-            (Account.COST_OF_CAPITAL, "Charge for capital to date, USD", charge),
-            *([(Account.PROPERTY_TAX, "Property tax to date, USD", tax)] if yearly else []),
-        ]
+        charges = [(Account.COST_OF_CAPITAL, "Charge for capital to date, USD", charge)]
+        if yearly:
+            tax = property_tax_usd(self.schedule, yearly)
+            charges.append((Account.PROPERTY_TAX, "Property tax to date, USD", tax))
+        return charges
 
     def _book(self, block: int, row: int, edge: int, last_row: int | None = None) -> str:
         """Return where Depreciation has a cohort's figure until a month's edge, or those down to another cohort."""
-        first = _FIRST + 1 + block * self.assets.count
+        first_row = _FIRST + 1 + block * self.assets.count
+        end_row = None if last_row is None else first_row + last_row
         return _area(
-            DEPRECIATION, first + row, 2 + edge, None if last_row is None else first + last_row
+            DEPRECIATION,
+            first_row + row,
+            2 + edge,
+            end_row,
         )
 
     def depreciation_page(self) -> Page:
@@ -665,18 +750,19 @@ class _Live:
         A month's charge is B·((1 + r)^(h/12) − 1), property tax B·t·h/12: B is cost less what is written off until the
         month's start, h the part of the month in which the cohort is on the books.
         """
-        until = [_area(DEPRECIATION, _FIRST, 2 + edge) for edge in range(self.months + 1)]
+        edge_cells = [_area(DEPRECIATION, _FIRST, 2 + edge) for edge in range(self.months + 1)]
         rows: list[list[object]] = [["Month coordinate", "", *self.edges.tolist()]]
         is_opening = self.assets.acquired_months < self.edges[0]
-        before = np.where(
-            is_opening, cents(self.assets.cost_usd) - self.schedule.opening_book_cents, 0
-        )
-        written_off = (
-            np.cumsum(np.column_stack((before, self.schedule.depreciation_cents)), axis=1) / 100
-        )
+        # What was owned before the start has been written off in part already.
+        written_off_cents = cents(self.assets.cost_usd) - self.schedule.opening_book_cents
+        opening_cents = np.where(is_opening, written_off_cents, 0)
+        # A column before the first month: formulas of a month subtract the one before it.
+        by_edge = np.column_stack((opening_cents, self.schedule.depreciation_cents))
+        written_off = np.cumsum(by_edge, axis=1) / 100
         for row, cohort in enumerate(self.result.cohorts):
             formulas = [
-                self._written_off(row, at) if self._follows(cohort.cluster) else "" for at in until
+                self._written_off(row, edge_cell) if self._follows(cohort.cluster) else ""
+                for edge_cell in edge_cells
             ]
             cells = [
                 Cell(*figure, "usd")
@@ -684,23 +770,28 @@ class _Live:
             ]
             rows.append([cohort.name, "Written off to date, USD", *cells])
         monthly_tax = self.capital.property_tax_fraction_per_year / MONTHS_PER_YEAR
-        for block, (account, said, charged) in enumerate(self._charges(), start=1):
+        for block, (account, label, charged) in enumerate(self._charges(), start=1):
             for row, cohort in enumerate(self.result.cohorts):
                 leaves, paid, price = (
                     self._cohort(row, name) for name in ("retired_month", "paid_month", "cost_usd")
                 )
                 cells = [Cell(0.0, "", "usd")]
-                for month, figure in enumerate(np.cumsum(charged[row]).tolist()):
-                    held = f"MAX(0,MIN({until[month + 1]},{leaves})-MAX({until[month]},{paid}))"
+                charged_to_date = np.cumsum(charged[row]).tolist()
+                for month, figure in enumerate(charged_to_date):
+                    years_on_books = f"MAX(0,MIN({edge_cells[month + 1]},{leaves})-MAX({edge_cells[month]},{paid}))"
                     is_tax = account is Account.PROPERTY_TAX
                     charge = (
-                        f"{held}*{monthly_tax!r}" if is_tax else f"((1+{self.rate})^({held}/12)-1)"
+                        f"{years_on_books}*{monthly_tax!r}"
+                        if is_tax
+                        else f"((1+{self.rate})^({years_on_books}/12)-1)"
                     )
-                    book = f"({price}-{self._book(0, row, month)})"
-                    cells.append(
-                        Cell(figure, f"{self._book(block, row, month)}+{book}*{charge}", "usd")
-                    )
-                rows.append([cohort.name, said, *cells])
+                    # Charged on the book value at the month's start, so that no cell depends on
+                    # itself.
+                    written_off_before = self._book(0, row, month)
+                    book = f"({price}-{written_off_before})"
+                    charged_before = self._book(block, row, month)
+                    cells.append(Cell(figure, f"{charged_before}+{book}*{charge}", "usd"))
+                rows.append([cohort.name, label, *cells])
         return Page(
             headings=("cohort", "figure", "before", *self.labels),
             rows=rows,
@@ -717,7 +808,9 @@ class _Live:
             (account, books.series_cents(figures, axis=1))
             for account, _, figures in self._charges()
         ]
-        for index, rows in ((index, rows) for index, rows in enumerate(self.cohorts) if rows):
+        for index, rows in enumerate(self.cohorts):
+            if not rows:
+                continue
             for block, (account, posted) in enumerate(blocks):
                 # Each cohort is rounded on its own running total, as it was posted.
                 ranges = (
@@ -727,10 +820,15 @@ class _Live:
                 formulas = {
                     month: f"{ends[month + 1]}-{ends[month]}" for month in range(self.months)
                 }
-                yield MoneyLine(account, index, posted[rows].sum(axis=0), formulas)
-            for row in rows if self._follows(index) else ():
+                cents_by_month = posted[rows].sum(axis=0)
+                yield MoneyLine(account, index, cents_by_month, formulas)
+            if not self._follows(index):
+                continue  # its losses are among the recorded lines
+            for row in rows:
                 for month in self._retired_in(row):
-                    lost = f"{self._cohort(row, 'book_value_when_retired_usd')}-{self._cohort(row, 'resale_usd')}"
+                    book_value = self._cohort(row, "book_value_when_retired_usd")
+                    resale = self._cohort(row, "resale_usd")
+                    lost = f"{book_value}-{resale}"
                     amounts = self.schedule.disposal_loss_cents[row]
                     name = self.result.cohorts[row].name
                     yield MoneyLine(Account.DISPOSAL_LOSS, index, amounts, {month: lost}, name)
@@ -743,26 +841,31 @@ class _Live:
                 next(people) if account is Account.OPERATIONS_STAFF else _PRICES.get(account, "")
             )
             table = amounts[:, None] if amounts.ndim == 1 else amounts
-            for place in np.flatnonzero(table.any(axis=0)).tolist():
+            paid_places = np.flatnonzero(table.any(axis=0)).tolist()
+            for place in paid_places:
                 index = -1 if amounts.ndim == 1 else place
                 parts = self._parts(account, index, table[:, place], paid_for)
-                if not any(price.formula for _, price, _ in parts):
-                    continue
-                first = _FIRST + len(self.quantities)
-                last = first + len(parts) - 1
-                named = (self.names[index], str(account))
+                has_cell = any(price.formula for _, price, _ in parts)
+                if not has_cell:
+                    continue  # no price of it has a cell: it is among the recorded lines
+                first_row = _FIRST + len(self.quantities)
+                last_row = first_row + len(parts) - 1
+                owner = (self.names[index], str(account))
                 self.quantities += [
-                    (*named, said, price, *units.tolist()) for said, price, units in parts
+                    (*owner, label, price, *units.tolist()) for label, price, units in parts
                 ]
-                prices = _area(QUANTITIES, first, 3, last)
-                ranges = (_area(QUANTITIES, first, 4 + month, last) for month in range(self.months))
+                # Rounded on the running total, as the ledger posts, so that no cents are lost from month to month.
+                prices = _area(QUANTITIES, first_row, 3, last_row)
+                ranges = (
+                    _area(QUANTITIES, first_row, 4 + month, last_row)
+                    for month in range(self.months)
+                )
                 ends = [f"ROUND(SUMPRODUCT({prices},{cells}),2)" for cells in ranges]
                 formulas = {
                     month: f"{ends[month]}-{ends[month - 1]}" for month in range(1, self.months)
                 }
-                yield MoneyLine(
-                    account, index, books.series_cents(table[:, place]), {0: ends[0], **formulas}
-                )
+                cents_by_month = books.series_cents(table[:, place])
+                yield MoneyLine(account, index, cents_by_month, {0: ends[0], **formulas})
 
     def _parts(
         self, account: Account, index: int, amounts: Floats, paid_for: str
@@ -770,74 +873,69 @@ class _Live:
         """Return a posting as prices times quantities, amounts of shape (months,); those without a cell do not move."""
 
         def priced(name: str, cluster: int, paid: Floats) -> PricedAmount:
-            if not (unit := self._input(name, cluster)):
+            formula = self._input(name, cluster)
+            if not formula:
                 return "as simulated", Cell(1.0, "", "unit_usd"), np.cumsum(paid)
-            label, *_, unit_usd = self.inputs[name, cluster]
-            unit, unit_usd = self._discounted(cluster) if name == "price" else (unit, unit_usd)
-            return label, Cell(unit_usd, unit, "unit_usd"), np.cumsum(paid) / unit_usd
+            entry = self.inputs[name, cluster]
+            unit_usd = entry.simulated
+            if name == "price":
+                formula, unit_usd = self._discounted(cluster)
+            return entry.label, Cell(unit_usd, formula, "unit_usd"), np.cumsum(paid) / unit_usd
 
-        money, cohorts, months, upkeep = (
-            self.plan.money,
-            self.result.cohorts,
-            self.plan.months,
-            self.plan.money.upkeep,
-        )
+        money = self.plan.money
+        upkeep = money.upkeep
+        cohorts = self.result.cohorts
         match account:
             case Account.MAINTENANCE | Account.INSURANCE:
                 # A yearly share of what machines in service cost: one part a cohort, cost times years in service.
                 if ("price", index) not in self.inputs:
                     return []
-                is_upkeep = account is Account.MAINTENANCE
-                yearly = (
-                    upkeep.operations_fraction_per_year
-                    if is_upkeep
-                    else upkeep.insurance_fraction_per_year
-                )
-                serving = (
-                    nodes_in_service(self.plan, cohorts)
-                    / np.array([cohort.nodes for cohort in cohorts])[:, None]
-                )
-                years = np.cumsum(serving * months.month_fractions / MONTHS_PER_YEAR, axis=1)
+                yearly = upkeep.yearly_usd[account]
+                nodes = np.array([cohort.nodes for cohort in cohorts])
+                serving = nodes_in_service(self.plan, cohorts) / nodes[:, None]
+                month_fractions = self.plan.months.month_fractions
+                yearly_shares = serving * month_fractions / MONTHS_PER_YEAR
+                years = np.cumsum(yearly_shares, axis=1)
                 parts = []
                 for row in self.cohorts[index]:
                     unit_usd = float(self.assets.cost_usd[row]) * yearly
                     price = Cell(
                         unit_usd, f"{self._cohort(row, 'cost_usd')}*{yearly!r}", "unit_usd"
                     )
-                    parts.append((f"{cohorts[row].name}: share of cost a year", price, years[row]))
+                    label = f"{cohorts[row].name}: share of cost a year"
+                    parts.append((label, price, years[row]))
                 return parts
+            # What is paid on leaving early is a share of the rent.
             case Account.RENT | Account.EXIT_FEES:
                 return [priced("rent", index, amounts)]
             case Account.SPARES:
                 return [priced("price", index, amounts)]
-            case Account.RMA:  # freight, and the part itself
+            case Account.RMA:
+                # Freight is what is paid where parts cost nothing; the rest moves with their price.
                 bare = replace(upkeep, replacement_usd=np.zeros_like(upkeep.replacement_usd))
                 plan = replace(self.plan, money=replace(money, upkeep=bare))
-                freight = (rma_usd(plan, self.result.run) * plan.on_site)[:, index]
+                all_freight = rma_usd(plan, self.result.run) * plan.on_site
+                freight = all_freight[:, index]
                 return [
                     priced("freight", index, freight),
                     priced("price", index, amounts - freight),
                 ]
             case Account.REVENUE:
                 # By the price it moves with: that of fresh tokens, where cached ones have none of their own.
-                served = (
-                    self.result.rented.requests
-                    if index < 0
-                    else self.result.monthly.served_requests[:, index, :]
-                )
-                earned = (
-                    served[:, :, None]
-                    * self.plan.request_tokens
-                    * np.asarray(money.market.token_price)
-                    / MILLION
-                )
+                served = self.result.rented.requests
+                if index >= 0:
+                    served = self.result.monthly.served_requests[:, index, :]
+                # Revenue is income, which the ledger has negative: earned is subtracted.
+                token_price = np.asarray(money.market.token_price)
+                earned = served[:, :, None] * self.plan.request_tokens * token_price / MILLION
                 revenue: dict[tuple[str, int], Floats] = {}
                 for place in np.ndindex(earned.shape[1:]):
-                    name = TOKEN_KINDS[place[1]], place[0]
-                    moved = (
-                        name if name in self.inputs or name[0] == "output" else ("input", place[0])
-                    )
-                    revenue[moved] = revenue.get(moved, np.zeros(self.months)) - earned[:, *place]
+                    w, kind = place
+                    moved = (TOKEN_KINDS[kind], w)
+                    if moved not in self.inputs and moved[0] != "output":
+                        moved = ("input", w)
+                    earlier_usd = revenue.get(moved, np.zeros(self.months))
+                    revenue[moved] = earlier_usd - earned[:, w, kind]
                 return [priced(*moved, paid) for moved, paid in revenue.items() if paid.any()]
             case _:
                 return [priced(paid_for, -1, amounts)]
@@ -845,14 +943,17 @@ class _Live:
     def _dated_lines(self) -> Iterator[MoneyLine]:
         """Yield what counts on a day of its own, one line for each row of the ledger."""
         ledger = self.result.ledger
-        for row, day in zip(*(column.tolist() for column in dated_rows(self.result)), strict=True):
-            account = books.ACCOUNT_ORDER[ledger.account_code[row]]
+        columns = (column.tolist() for column in dated_rows(self.result))
+        for row, day in zip(*columns, strict=True):
+            account = ACCOUNT_ORDER[ledger.account_code[row]]
             month = int(ledger.month_index[row])
             index = int(ledger.cluster_index[row])
             place = int(ledger.cohort_index[row])
             if account not in _ACCOUNTS:
                 continue
-            amounts = np.where(np.arange(self.months) == month, ledger.amount_cents[row], 0)
+            is_month = np.arange(self.months) == month
+            amounts = np.where(is_month, ledger.amount_cents[row], 0)
+            # Cohorts holds what is paid and what is fetched as positive numbers; income is negative in the ledger.
             sign = "" if account in CAPEX_ACCOUNTS else "-"
             column = f"{account}_usd"
             follows = column in _COHORT_COLUMNS and place >= 0 and ("price", index) in self.inputs
@@ -863,54 +964,75 @@ class _Live:
     def lines_page(self) -> Page:
         """Return every dollar by month; the first row is the discount factor of what runs through a month."""
         width = len(_LINE_COLUMNS)
-        offsets = zip(self.factors.tolist(), self.offsets.tolist(), strict=True)
+        factor_list = self.factors.tolist()
+        offsets = zip(factor_list, self.offsets.tolist(), strict=True)
         factors = [
             Cell(factor, f"(1+{self.rate})^(-{offset!r}/12)", "unit_usd")
             for factor, offset in offsets
         ]
-        rows: list[list[object]] = [["Discount factor", *[None] * (width - 1), *factors]]
+        blanks = [None] * (width - 1)
+        rows: list[list[object]] = [["Discount factor", *blanks, *factors]]
         factor_row = _area(LINES, _FIRST, width, None, width + self.months - 1)
-        for place, (line, usd) in enumerate(zip(self.lines, self.usd, strict=True)):
+        lines_and_usd = zip(self.lines, self.usd, strict=True)
+        for place, (line, usd) in enumerate(lines_and_usd):
+            # Below the row of discount factors.
             row = _FIRST + 1 + place
             account = line.account
             day = line.day_months
             by_month = _area(LINES, row, width, None, width + self.months - 1)
-            discounted = f"{_area(LINES, row, width - 2)}*(1+{self.rate})^(-{day!r}/12)"
-            discounted = f"SUMPRODUCT({by_month},{factor_row})" if day is None else discounted
+            discounted = f"SUMPRODUCT({by_month},{factor_row})"
+            if day is not None:
+                total = _area(LINES, row, width - 2)
+                discounted = f"{total}*(1+{self.rate})^(-{day!r}/12)"
             named = (self.names[line.cluster], line.cohort, str(account), str(account.category))
             views = (Cell(int(counts(account)), "", "count") for counts in _VIEWS.values())
+            total_usd = Cell(float(usd.sum()), f"SUM({by_month})")
             sums = (
-                Cell(float(usd.sum()), f"SUM({by_month})"),
+                total_usd,
                 Cell(self.discounted_usd[place], discounted),
             )
-            months = (
+            # Months without money stay empty: most lines have a handful.
+            months = [
                 Cell(amount, line.formulas.get(month, ""), "usd")
                 if amount or month in line.formulas
                 else None
                 for month, amount in enumerate(usd.tolist())
-            )
+            ]
             rows.append([*named, *views, day, *sums, *months])
         note = f"{_FOLLOWS} Costs are positive, income is negative; a view counts the lines with a 1 in its column."
-        return Page(headings=(*_LINE_COLUMNS, *self.labels), rows=rows, note=note, fixed_columns=3)
+        headings = (*_LINE_COLUMNS, *self.labels)
+        return Page(headings=headings, rows=rows, note=note, fixed_columns=3)
 
     # -- Sums over the lines -----------------------------------------------------------------------------------------
 
-    def _sum(self, column: int | str, **where: str | int) -> Cell:
+    def _sum(self, column: int | str, **conditions: str | int) -> Cell:
         """Return the sum of a column of the lines, a month's or one by name, over the rows whose columns fit."""
-        last = _FIRST + max(len(self.lines), 1)
+        # A range needs a row, also where a run without machines has no line.
+        last_row = _FIRST + max(len(self.lines), 1)
 
         def cells_of(name: int | str) -> str:
+            # Months stand after the named columns.
             place = (
-                _LINE_COLUMNS.index(name) if isinstance(name, str) else len(_LINE_COLUMNS) + name
+                len(_LINE_COLUMNS) + name if isinstance(name, int) else _LINE_COLUMNS.index(name)
             )
-            return _area(LINES, _FIRST + 1, place, last)
+            return _area(LINES, _FIRST + 1, place, last_row)
 
-        wanted = {name: f'"{fit}"' if isinstance(fit, str) else fit for name, fit in where.items()}
-        tests = ",".join(f"{cells_of(name)},{fit}" for name, fit in wanted.items())
-        fits = np.logical_and.reduce([self.facts[name] == fit for name, fit in where.items()])
+        criteria = {
+            name: f'"{value_wanted}"' if isinstance(value_wanted, str) else value_wanted
+            for name, value_wanted in conditions.items()
+        }
+        tests = ",".join(
+            f"{cells_of(name)},{value_wanted}" for name, value_wanted in criteria.items()
+        )
+        # reduce, since there may be one condition or several.
+        is_counted = np.logical_and.reduce(
+            [self.facts[name] == value_wanted for name, value_wanted in conditions.items()]
+        )
         totals = {"total_usd": self.usd.sum(axis=1), "discounted_usd": self.discounted_usd}
         figures = self.usd[:, column] if isinstance(column, int) else totals[column]
-        return Cell(float(figures[fits].sum()), f"SUMIFS({cells_of(column)},{tests})", "usd")
+        total_usd = float(figures[is_counted].sum())
+        formula = f"SUMIFS({cells_of(column)},{tests})"
+        return Cell(total_usd, formula, "usd")
 
     def by_month(self) -> Page:
         """Return what each month of the fleet comes to, and every account."""
@@ -920,62 +1042,73 @@ class _Live:
         for month, label in enumerate(self.labels):
             views = {view: self._sum(month, **{view: 1}) for view in _VIEWS}
             cash += views["cash"].value
-            to_date = Cell(cash, f"SUM({_area(BY_MONTH, _FIRST, column, _FIRST + month)})")
-            factor = Cell(
-                self.factors[month], _area(LINES, _FIRST, len(_LINE_COLUMNS) + month), "unit_usd"
-            )
+            cash_cells = _area(BY_MONTH, _FIRST, column, _FIRST + month)
+            to_date = Cell(cash, f"SUM({cash_cells})")
+            factor_cell = _area(LINES, _FIRST, len(_LINE_COLUMNS) + month)
+            factor = Cell(self.factors[month], factor_cell, "unit_usd")
             accounts = (self._sum(month, account=str(account)) for account in self.shown)
             rows.append((label, factor, *views.values(), to_date, *accounts))
-        spent = tuple(f"{account}_usd" for account in self.shown if _VIEWS["cost"](account)) or (
-            "cost_usd",
-        )
+        costs = [account for account in self.shown if _VIEWS["cost"](account)]
+        # A chart needs a column, also where nothing was spent.
+        spent = tuple(f"{account}_usd" for account in costs) or ("cost_usd",)
         charts = (
             SheetChart(title="Monthly cost by account, USD", columns=spent, kind="stacked"),
             SheetChart(title="Cash paid to date, USD", columns=("cash_to_date_usd",)),
         )
-        headings = (*_BY_MONTH_COLUMNS, *(f"{account}_usd" for account in self.shown))
+        account_columns = (f"{account}_usd" for account in self.shown)
+        headings = (*_BY_MONTH_COLUMNS, *account_columns)
         return Page(headings=headings, rows=rows, note=self.note, charts=charts)
 
-    def timeline(self, fleet: Mapping[str, Any], clusters: Mapping[str, Any]) -> Page:
+    def timeline(self, fleet: Columns, clusters: Columns) -> Page:
         """Return the timeline, the fleet first, then cluster by cluster; its money follows, all else is the run's."""
         rows: list[list[object]] = []
         columns = {name: column for column, name in enumerate(_TIMELINE_COLUMNS)}
         for cluster in (FLEET, *self.clusters):
-            where = {} if cluster == FLEET else {"cluster": cluster}
-            table, step, place = (
-                (clusters, len(self.clusters), self.clusters.index(cluster))
-                if where
-                else (fleet, 1, 0)
-            )
-            first = _FIRST + len(rows)
+            conditions = {} if cluster == FLEET else {"cluster": cluster}
+            table = fleet
+            step = 1
+            place = 0
+            if conditions:
+                # The clusters' table has all clusters of a month together.
+                table = clusters
+                step = len(self.clusters)
+                place = self.clusters.index(cluster)
+            first_row = _FIRST + len(rows)
             for month in range(self.months):
-                row = first + month
-                at = {name: _area(TIMELINE, row, column) for name, column in columns.items()}
+                row = first_row + month
+                # Addresses of the row's own cells, and of all from the first month down to it.
+                address = {name: _area(TIMELINE, row, column) for name, column in columns.items()}
                 to_date = {
-                    name: f"SUM({_area(TIMELINE, first, column, row)})"
+                    name: f"SUM({_area(TIMELINE, first_row, column, row)})"
                     for name, column in columns.items()
                 }
-                formulas = {"cost_usd": self._sum(month, **where, cost=1).formula}
+                cost = self._sum(month, **conditions, cost=1)
+                formulas = {"cost_usd": cost.formula}
                 for kind in ("tokens", "output_tokens"):
                     name = f"cost_per_million_{kind}_usd"
-                    sold = f"served_{kind}"
-                    formulas[name] = _per_million(at["cost_usd"], at[sold])
+                    served = f"served_{kind}"
+                    formulas[name] = _per_million(address["cost_usd"], address[served])
                     formulas[f"cumulative_{name}"] = _per_million(
-                        to_date["cost_usd"], to_date[sold]
+                        to_date["cost_usd"], to_date[served]
                     )
-                figures = {name: column[month * step + place] for name, column in table.items()} | {
-                    "cluster": cluster
+                month_figures = {
+                    name: column[month * step + place] for name, column in table.items()
                 }
+                figures = month_figures | {"cluster": cluster}
                 rows.append(
                     [Cell(figures.get(name), formulas.get(name, "")) for name in _TIMELINE_COLUMNS]
                 )
         # A chart would draw months before the first token, which have no cost per token, as zero.
-        begins = int(np.argmax(series_of(self.result).output_tokens > 0))
+        has_output = series_of(self.result).output_tokens > 0
+        begins = int(np.argmax(has_output))
         charts = tuple(
             SheetChart(
-                title=title, columns=shown, first=begins if "Cost" in title else 0, last=self.months
+                title=title,
+                columns=columns_drawn,
+                first=begins if "Cost" in title else 0,
+                last=self.months,
             )
-            for title, shown in _TIMELINE_CHARTS.items()
+            for title, columns_drawn in _TIMELINE_CHARTS.items()
         )
         return Page(
             headings=_TIMELINE_COLUMNS, rows=rows, note=_FOLLOWS, charts=charts, fixed_columns=2
@@ -987,26 +1120,35 @@ class _Live:
         rows = []
         factors = _area(BY_MONTH, _FIRST, 1, _FIRST + self.months - 1)
         for place, cluster in enumerate((*self.clusters, SITE, FLEET)):
-            where = {} if cluster == FLEET else {"cluster": cluster}
-            at = {
+            conditions = {} if cluster == FLEET else {"cluster": cluster}
+            address = {
                 name: _area(BY_CLUSTER, _FIRST + place, column)
                 for column, name in enumerate(_BY_CLUSTER_COLUMNS)
             }
-            value = self._sum("discounted_usd", **where, net_cost_of_ownership=1)
+            value = self._sum("discounted_usd", **conditions, net_cost_of_ownership=1)
             cells = {
                 "cluster": Cell(cluster),
-                **{f"{view}_usd": self._sum("total_usd", **where, **{view: 1}) for view in _VIEWS},
-                "present_cost_usd": self._sum("discounted_usd", **where, cost_of_ownership=1),
+                **{
+                    f"{view}_usd": self._sum("total_usd", **conditions, **{view: 1})
+                    for view in _VIEWS
+                },
+                "present_cost_usd": self._sum("discounted_usd", **conditions, cost_of_ownership=1),
                 "npv_usd": Cell(-value.value, f"-{value.formula}"),
             }
-            for kind in ("tokens", "output_tokens") if cluster != SITE else ():
-                served = getattr(sums, f"served_{kind}")[:, -1 if cluster == FLEET else place]
-                first = _FIRST + (FLEET, *self.clusters).index(cluster) * self.months
+            # The site as a whole serves no token.
+            kinds = ("tokens", "output_tokens") if cluster != SITE else ()
+            for kind in kinds:
+                column_of_served = -1 if cluster == FLEET else place
+                served = getattr(sums, f"served_{kind}")[:, column_of_served]
+                # On the sheet Timeline the fleet comes first, here last.
+                block = (FLEET, *self.clusters).index(cluster)
+                first_row = _FIRST + block * self.months
                 column = _TIMELINE_COLUMNS.index(f"served_{kind}")
                 name = f"cost_per_million_{kind}_usd"
-                months = _area(TIMELINE, first, column, first + self.months - 1)
+                final_row = first_row + self.months - 1
+                months = _area(TIMELINE, first_row, column, final_row)
                 cells[f"served_{kind}"] = Cell(served.sum(), f"SUM({months})")
-                for said, paid, sold, sold_at in (
+                for prefix, cost_column, tokens, tokens_formula in (
                     ("", "cost_usd", served.sum(), f"SUM({months})"),
                     (
                         "levelised_",
@@ -1015,17 +1157,23 @@ class _Live:
                         f"SUMPRODUCT({months},{factors})",
                     ),
                 ):
-                    unit_cost = per_million_tokens(np.array(cells[paid].value), sold)
-                    cells[said + name] = Cell(float(unit_cost), _per_million(at[paid], sold_at))
+                    cost_usd = np.array(cells[cost_column].value)
+                    unit_cost = per_million_tokens(cost_usd, tokens)
+                    formula = _per_million(address[cost_column], tokens_formula)
+                    cells[prefix + name] = Cell(float(unit_cost), formula)
+            # Only accounts that have a line: a column of zeros says nothing.
             totals = [
-                self._sum("total_usd", **where, account=str(account)) for account in self.shown
+                self._sum("total_usd", **conditions, account=str(account)) for account in self.shown
             ]
-            rows.append([*(cells.get(name) for name in _BY_CLUSTER_COLUMNS), *totals])
-        headings = (*_BY_CLUSTER_COLUMNS, *(f"{account}_usd" for account in self.shown))
+            named_cells = (cells.get(name) for name in _BY_CLUSTER_COLUMNS)
+            rows.append([*named_cells, *totals])
+        account_columns = (f"{account}_usd" for account in self.shown)
+        headings = (*_BY_CLUSTER_COLUMNS, *account_columns)
         return Page(headings=headings, rows=rows, note=self.note)
 
     def summary(self) -> Page:
         """Return the headline measures: now, as simulated, and the change."""
+        # The fleet's row of By cluster, but for its name and its tokens.
         fleet = self.by_cluster().rows[-1]
         row = _FIRST + len(self.clusters) + 1
         measures = {}
@@ -1038,6 +1186,8 @@ class _Live:
             revenue = self._sum("total_usd", account=str(Account.REVENUE))
             spent = 0.0
             formula = "0"
+            # Costs are positive in the ledger, so that revenue is negative: a margin is one plus
+            # their ratio.
             measures["Revenue, USD"] = Cell(-revenue.value, f"-{revenue.formula}", "usd")
             margins = {
                 "Gross margin": Category.COST_OF_SERVING,
@@ -1048,14 +1198,14 @@ class _Live:
                 spent = spent + total.value
                 formula = f"{formula}+{total.formula}"
                 share = f'IF({revenue.formula}=0,"",1+({formula})/{revenue.formula})'
-                measures[label] = Cell(
-                    1 + spent / revenue.value if revenue.value else None, share, "percent"
-                )
+                margin = 1 + spent / revenue.value if revenue.value else None
+                measures[label] = Cell(margin, share, "percent")
         rows = []
-        for row, (label, now) in enumerate(measures.items(), start=_FIRST):
-            at = _area(SUMMARY, row, 1)
+        for row, (label, measure) in enumerate(measures.items(), start=_FIRST):
+            address = _area(SUMMARY, row, 1)
             simulated = _area(SUMMARY, row, 2)
-            change = Cell(0.0, f'IF({at}="","",{at}-{simulated})', now.style)
-            rows.append((label, now, Cell(now.value, "", now.style), change))
+            change = Cell(0.0, f'IF({address}="","",{address}-{simulated})', measure.style)
+            as_simulated = Cell(measure.value, "", measure.style)
+            rows.append((label, measure, as_simulated, change))
         note = f"{self.result.scenario.name}. {self.note} What was simulated stands beside each figure."
         return Page(headings=("measure", "now", "as_simulated", "change"), rows=rows, note=note)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from planner.finance.statements import LINES, Frequency
+from planner.output.tables import Cells
 from planner.output.workbook import Page, SheetChart, style_of, words
 from planner.run import tables
 from planner.run.replications import Replications
@@ -16,7 +17,9 @@ from planner.units import unit_of
 
 BANDS_SHEET = "Percentiles by month"
 BANDS = ("p10", "p50", "p90")
+"""Percentiles that are drawn by month."""
 STATISTICS = ("mean", *BANDS)
+"""What is said of a figure over replications."""
 _BAND_COLUMNS = ("scenario", "output", "month", *STATISTICS)
 _BANDS_NOTE = (
     "P10, P50 and P90: a tenth, half and nine tenths of the replications lie below. "
@@ -32,53 +35,70 @@ def statements_page(
     for name, result in results.items():
         for frequency in frequencies:
             (_, periods), *lines = tables.statement(result, frequency).items()
+            # Column by column, since a page takes columns: plans and spans stand below one another.
             rows.setdefault("scenario", []).extend(name for _ in periods)
             rows.setdefault("period", []).extend(periods)
             for line, amounts in lines:
-                rows.setdefault(line, []).extend((amounts / (100 if line in LINES else 1)).tolist())
+                # Lines are in cents; ratios beside them are as they stand.
+                divisor = 100 if line in LINES else 1
+                in_usd = (amounts / divisor).tolist()
+                rows.setdefault(line, []).extend(in_usd)
+    if not rows:
+        return {}
     note = "Costs are positive in the income statement; in the cash flow, money that comes in is."
-    return {"Statements": Page.of(rows, note=note)} if rows else {}
+    return {"Statements": Page.of(rows, note=note)}
 
 
 def comparison_page(
     names: Sequence[str], figures: Sequence[Mapping[str, float | None]], baseline: int
 ) -> Page:
     """Return every measure with the plans side by side, and what each is against the baseline."""
-    others = [place for place in range(len(names)) if place != baseline]
-    plans = tuple(names[place] for place in (baseline, *others))
-    first = figures[baseline]
+    rivals = [plan for plan in range(len(names)) if plan != baseline]
+    # The baseline comes first, whatever its place on the command line.
+    plan_names = tuple(names[plan] for plan in (baseline, *rivals))
     rows: list[Sequence[object]] = []
-    for measure, base in first.items():
-        theirs = [figures[place][measure] for place in others]
-        less = [None if value is None or base is None else value - base for value in theirs]
-        rows.append(
-            (words(measure).removesuffix(", USD"), unit_of(measure) or "", base, *theirs, *less)
-        )
-    place = list(first).index("levelised_cost_per_million_tokens_usd")
-    title = "Levelised cost per million tokens, USD"
+    for measure, base in figures[baseline].items():
+        rival_figures = [figures[plan][measure] for plan in rivals]
+        differences = [
+            None if figure is None or base is None else figure - base for figure in rival_figures
+        ]
+        label = words(measure).removesuffix(", USD")
+        unit = unit_of(measure) or ""
+        rows.append((label, unit, base, *rival_figures, *differences))
+    # The chart draws one row: that of levelised cost.
+    row = list(figures[baseline]).index("levelised_cost_per_million_tokens_usd")
     chart = SheetChart(
-        title=title, columns=plans, kind="column", style="unit_usd", first=place, last=place + 1
+        title="Levelised cost per million tokens, USD",
+        columns=plan_names,
+        kind="column",
+        style="unit_usd",
+        first=row,
+        last=row + 1,
     )
-    headings = (
-        "measure",
-        "unit",
-        *plans,
-        *(f"{names[place]} less {names[baseline]}" for place in others),
-    )
-    return Page(headings=headings, rows=rows, names=frozenset(headings[2:]), charts=(chart,))
+    difference_names = [f"{names[plan]} less {names[baseline]}" for plan in rivals]
+    headings = ("measure", "unit", *plan_names, *difference_names)
+    plan_columns = frozenset(headings[2:])
+    return Page(headings=headings, rows=rows, names=plan_columns, charts=(chart,))
 
 
-def bridge_page(bridge: Mapping[str, Sequence[Any]], title: str = "Bridge, USD") -> dict[str, Page]:
+def bridge_page(bridge: Mapping[str, Cells], title: str = "Bridge, USD") -> dict[str, Page]:
     """Return why each plan's cost differs from the baseline's, in dollars, as a sheet; none without a bridge."""
     names = list(bridge["scenario"])
     charts = []
-    for name in dict.fromkeys(names) if title == "Bridge, USD" else ():
-        first = names.index(name)
-        last = names.index(name) + names.count(name)
-        said = f"Why cost differs from the baseline's, USD: {name}"
-        shown = ("difference_usd",)
+    # Bridges by account have too many columns to draw.
+    charted = dict.fromkeys(names) if title == "Bridge, USD" else ()
+    for name in charted:
+        row = names.index(name)
+        # Rows of one plan stand together: a chart takes them as one range.
         charts.append(
-            SheetChart(title=said, columns=shown, kind="column", first=first, last=last, across=1)
+            SheetChart(
+                title=f"Why cost differs from the baseline's, USD: {name}",
+                columns=("difference_usd",),
+                kind="column",
+                first=row,
+                last=row + names.count(name),
+                across=1,
+            )
         )
     in_usd = {
         name: np.asarray(cells) / 100 if name.endswith("_usd") else cells
@@ -87,52 +107,66 @@ def bridge_page(bridge: Mapping[str, Sequence[Any]], title: str = "Bridge, USD")
     return {title: Page.of(in_usd, charts=tuple(charts))} if names else {}
 
 
-def bands_page(rows: Mapping[str, Sequence[Any]], outputs: Sequence[str]) -> Page:
+def bands_page(rows: Mapping[str, Cells], outputs: Sequence[str]) -> Page:
     """Return percentiles by month as a sheet, with a chart of each plan for each of some outputs."""
-    shown = {name: rows[name] for name in _BAND_COLUMNS}
+    columns = {name: rows[name] for name in _BAND_COLUMNS}
     keys = list(zip(rows["scenario"], rows["output"], strict=True))
     charts = []
     for key in dict.fromkeys(keys):
         scenario, output = key
         if output in outputs:
-            first = keys.index(key)
-            title = f"{words(output)} by month: {scenario}"
-            last = first + keys.count(key)
-            style = style_of(output)
+            # Rows of one scenario and output stand together.
+            row = keys.index(key)
             charts.append(
                 SheetChart(
-                    title=title, columns=BANDS, first=first, last=last, across=2, style=style
+                    title=f"{words(output)} by month: {scenario}",
+                    columns=BANDS,
+                    first=row,
+                    last=row + keys.count(key),
+                    across=2,
+                    style=style_of(output),
                 )
             )
-    shown["output"] = [words(output) for output in rows["output"]]
-    return Page.of(shown, note=_BANDS_NOTE, charts=tuple(charts))
+    columns["output"] = [words(output) for output in rows["output"]]
+    return Page.of(columns, note=_BANDS_NOTE, charts=tuple(charts))
 
 
-def months_pages(months: Sequence[str], chances: Mapping[str, Replications]) -> dict[str, Page]:
+def months_pages(months: Sequence[str], by_scenario: Mapping[str, Replications]) -> dict[str, Page]:
     """Return percentiles by month of what each plan cost, served and earned as a sheet; none without replications."""
     rows: list[tuple[Any, ...]] = []
-    for scenario, chance in chances.items():
-        for output, drawn in chance.monthly.items() if chance.number > 1 else ():
-            bands = np.percentile(drawn, (10, 50, 90), axis=0, method="median_unbiased")
-            figures = zip(months, drawn.mean(axis=0).tolist(), *bands.tolist(), strict=True)
+    for scenario, replications in by_scenario.items():
+        if replications.number < 2:
+            continue
+        for output, samples in replications.monthly.items():
+            # The median-unbiased rule: of few replications the usual one is too narrow.
+            percentiles = (10, 50, 90)
+            bands = np.percentile(samples, percentiles, axis=0, method="median_unbiased")
+            means = samples.mean(axis=0).tolist()
+            figures = zip(months, means, *bands.tolist(), strict=True)
             rows += [(scenario, output, *row) for row in figures]
-    columns = dict(zip(_BAND_COLUMNS, zip(*rows, strict=True), strict=True)) if rows else {}
-    return {BANDS_SHEET: bands_page(columns, ("cost_usd", "revenue_usd"))} if rows else {}
+    if not rows:
+        return {}
+    by_column = zip(*rows, strict=True)
+    columns = dict(zip(_BAND_COLUMNS, by_column, strict=True))
+    return {BANDS_SHEET: bands_page(columns, ("cost_usd", "revenue_usd"))}
 
 
-def statistics_page(percentiles: Mapping[str, Sequence[Any]]) -> Page:
+def statistics_page(percentiles: Mapping[str, Cells]) -> Page:
     """Return mean, P10, P50 and P90 of every figure of every plan of a study, as a sheet."""
     statistics: dict[tuple[str, str], dict[str, float]] = {}
     columns = (percentiles[name] for name in ("scenario", "output", "statistic", "value"))
     for scenario, output, statistic, value in zip(*columns, strict=True):
         statistics.setdefault((output, scenario), {})[statistic] = value
     rows = []
-    for (output, scenario), known in statistics.items():
-        figure = words(output).removesuffix(", USD"), unit_of(output) or "", scenario
-        rows.append((*figure, *(known.get(name) for name in STATISTICS)))
+    for (output, scenario), by_name in statistics.items():
+        label = words(output).removesuffix(", USD")
+        values = [by_name.get(name) for name in STATISTICS]
+        unit = unit_of(output) or ""
+        rows.append((label, unit, scenario, *values))
     return Page(headings=("figure", "unit", "scenario", *STATISTICS), rows=rows, note=_BANDS_NOTE)
 
 
-def plain_pages(named: Mapping[str, Mapping[str, Any]]) -> dict[str, Page]:
+def plain_pages(named: Mapping[str, Mapping[str, Cells]]) -> dict[str, Page]:
     """Return tables as sheets by their names, leaving out those without a row."""
-    return {name: page for name, columns in named.items() if (page := Page.of(columns)).rows}
+    pages = {name: Page.of(columns) for name, columns in named.items()}
+    return {name: page for name, page in pages.items() if page.rows}

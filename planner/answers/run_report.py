@@ -3,449 +3,586 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
 
-from planner.answers.judgement import (
-    COST,
+from planner.answers.ranking import COST
+from planner.answers.sections import section
+from planner.answers.sentences import (
+    fleet_size_advice,
     much_shed,
     reserve_cluster,
-    served,
     share_words,
-    sizing,
     verdict_line,
 )
-from planner.answers.sections import section
+from planner.answers.summaries import ClusterFigures, FleetFigures, Measures, RunSummary
 from planner.answers.timelines import Calendar, demand_chart, run_out_chart
-from planner.finance.ledger import ACCOUNT_ORDER, View
-from planner.output import blocks as show
-from planner.output.blocks import Block, Grid, Section, Sentence, Series, TimeChart
+from planner.finance.accounting.unit_economics import LINES
+from planner.finance.accounts import ACCOUNT_ORDER, View
+from planner.finance.measure_names import FLEET, SITE
+from planner.finance.money_plan import TOKEN_KINDS
+from planner.output.blocks import (
+    Block,
+    Fact,
+    Facts,
+    Grid,
+    Section,
+    Sentence,
+    Series,
+    TimeChart,
+    sentences,
+)
 from planner.output.folder import Contents
 from planner.output.scales import COLOURS
 from planner.output.tables import Table
 from planner.output.words import NOTHING, count, dollars, percent, unit_price
-from planner.plan.parts import TOKEN_KINDS
-from planner.run.measure_names import FLEET, SITE
 from planner.run.slo_misses import REASONS
-from planner.run.unit_economics import LINES
 from planner.units import MILLION
 
-LOSSES = {
+IDLE = "idle_node_h"
+NODE_HOUR_USES = {
     "working_node_h": "at work",
     "lost_to_failures_node_h": "failures",
     "lost_to_software_node_h": "software",
     "lost_to_processes_node_h": "processes",
     "lost_to_outages_node_h": "outages",
     "lost_to_power_cap_node_h": "power cap",
-    "idle_node_h": "no demand",
+    IDLE: "no demand",
 }
-IDLE = "no demand"
-_EARNED = ("revenue_usd", "running_cost_usd", "cost_usd", "margin_usd")
-BARE = "levelised_cost_without_resale_per_million_tokens_usd"
-UNITS = (
-    *("workload", "tokens", "revenue", "running cost", "full cost", "margin"),
-    *("USD/M input", "USD/M cached", "USD/M output", "USD/accelerator-hour"),
+"""What node-hours on site are used for or lost to, in words, by the columns of losses.csv."""
+LOSSES = {column: words for column, words in NODE_HOUR_USES.items() if column.startswith("lost_")}
+LOSS_EVENTS = ("failure", "maintenance", "software", "outage")
+"""Events that take capacity."""
+COST_WITHOUT_RESALE = "levelised_cost_without_resale_per_million_tokens_usd"
+EARNINGS = ("revenue_usd", "running_cost_usd", "cost_usd", "margin_usd")
+UNIT_ECONOMICS = (
+    "workload",
+    "tokens",
+    "revenue",
+    "running cost",
+    "full cost",
+    "margin",
+    "USD/M input",
+    "USD/M cached",
+    "USD/M output",
+    "USD/accelerator-hour",
 )
 """Columns of unit economics."""
 ROUTED = "Clusters are filled in an order: one that stands idle is not a dear part, and a busy one not a cheap one."
-FURTHER = (
+NEXT_COMMANDS = (
     "`planner compare` puts it beside another plan under the same random numbers; `planner montecarlo` varies prices, "
     "growth and throughput."
 )
 
 
-def answer_section(contents: Contents) -> Section | None:
+def answer_section(contents: Contents, summary: RunSummary) -> Section:
     """Return the headline of one run: what it costs, what to look at, and what it cannot say."""
-    summary = contents.summary
-    if "clusters" not in summary:
-        return None
-    clusters = summary["clusters"]
-    chance = summary["replications"]
-    fleet = clusters[FLEET]
-    intervals = chance["intervals"] if chance else {}
-    facts = []
-    for term, name, form in (
-        ("per million tokens", "cost_per_million_tokens_usd", unit_price),
-        ("per million generated", "cost_per_million_output_tokens_usd", unit_price),
-        (f"incl. capital charge, {summary['horizon_months']} months", "cost_usd", dollars),
-        ("tokens served", "served_tokens", count),
-        ("utilised", "utilisation_fraction", percent),
-        ("SLO attainment", "slo_attainment_fraction", lambda share: percent(share, 2)),
-    ):
-        ends = dict.fromkeys(form(end) for end in intervals.get(name, ()))
-        facts.append(show.Fact(term=term, value=form(fleet[name]), range=" to ".join(ends)))
-    rows = []
-    for name in [*(name for name in clusters if name != FLEET), FLEET]:
-        row = clusters[name]
-        cost = clusters[name]["cost_per_million_tokens_usd"]
-        used = (percent(row["availability_fraction"]), percent(row["utilisation_fraction"]))
-        paid = (
-            dollars(row["cost_usd"]),
-            unit_price(row["cost_per_million_output_tokens_usd"]),
-            unit_price(cost),
+    scope = "This is one plan and one replication of it, so it has no interval and no baseline."
+    if summary.replications is not None:
+        scope = (
+            f"The small figures are where {summary.replications.words} lie ({summary.replications.number} replications "
+            "of traffic noise, failures, incidents and slips, every input as stated). The plan has no baseline here."
         )
-        rows.append((name, *used, count(row["served_tokens"]), *paid))
-    header = (
-        "cluster",
-        "available",
-        "utilised",
-        "tokens",
-        "cost",
-        "USD/M generated",
-        "USD/M tokens",
+    verdict, *remedy = verdict_lines(summary)
+    shed_fractions = {"This plan": summary.fleet.shed_fraction}
+    shed = much_shed(shed_fractions)
+    monthly = contents.table("timeline_monthly")
+    return section(
+        "answer",
+        [
+            *sentences([*shed, verdict], "headline"),
+            Facts(facts=_key_facts(summary)),
+            demand_chart(contents, summary.verdict),
+            *sentences([*remedy, objective(summary), *findings(summary)]),
+            run_out_chart(contents, monthly, {contents.name: summary.verdict}),
+            _cluster_grid(summary),
+            Sentence(text=f"{scope} {NEXT_COMMANDS}", tone="note"),
+        ],
     )
-    said = "This is one plan and one replication of it, so it has no interval and no baseline."
-    if chance:
-        said = (
-            f"The small figures are where {chance['words']} lie ({chance['number']} replications of traffic noise, "
-            "failures, incidents and slips, every input as stated). The plan has no baseline here."
-        )
-    told = verdict(summary)
-    blocks: list[Block] = [
-        *show.sentences([*much_shed([served("This plan", fleet)]), *told[:1]], "headline"),
-        show.Facts(facts=facts),
-        *([chart] if (chart := demand_chart(contents)) else []),
-        *show.sentences([*told[1:], objective(summary), *findings(summary)]),
-        *run_out_chart(contents),
-        Grid(
-            caption="The clusters side by side",
-            header=header,
-            rows=rows,
-            numeric=range(1, len(header)),
-        ),
-        Sentence(text=f"{said} {FURTHER}", tone="note"),
-    ]
-    return section("answer", blocks)
 
 
-def verdict(summary: Mapping[str, Any]) -> list[str]:
-    """Return the verdict and, where it is MISSED, what would meet the target."""
-    record = summary["verdict"]
+def _key_facts(summary: RunSummary) -> list[Fact]:
+    """Return the headline figures, each with where it lies in other replications."""
+    fleet = summary.fleet
+    intervals = {} if summary.replications is None else summary.replications.intervals
+
+    def fact(term: str, name: str, figure: float | None, words: Callable[..., str]) -> Fact:
+        # An interval whose ends read alike is said once.
+        words_of_ends = (words(end) for end in intervals.get(name, ()))
+        ends = dict.fromkeys(words_of_ends)
+        # Where nothing was drawn the range is empty, and the page shows none.
+        return Fact(term=term, value=words(figure), range=" to ".join(ends))
+
     return [
-        line
-        for line in (verdict_line(record), sizing(summary) if record["status"] == "MISSED" else "")
-        if line
+        fact(
+            "per million tokens",
+            "cost_per_million_tokens_usd",
+            fleet.cost_per_million_tokens_usd,
+            unit_price,
+        ),
+        fact(
+            "per million generated",
+            "cost_per_million_output_tokens_usd",
+            fleet.cost_per_million_output_tokens_usd,
+            unit_price,
+        ),
+        fact(
+            f"incl. capital charge, {summary.horizon_months} months",
+            "cost_usd",
+            fleet.cost_usd,
+            dollars,
+        ),
+        fact("tokens served", "served_tokens", fleet.served_tokens, count),
+        fact("utilised", "utilisation_fraction", fleet.utilisation_fraction, percent),
+        fact(
+            "SLO attainment",
+            "slo_attainment_fraction",
+            fleet.slo_attainment_fraction,
+            partial(percent, decimals=2),
+        ),
     ]
 
 
-def objective(summary: Mapping[str, Any]) -> str:
-    """Say in a sentence what a run serves, and for how much."""
-    fleet = summary["clusters"][FLEET]
-    money = summary["measures"]
-    attained = fleet["slo_attainment_fraction"]
-    share = f", at {share_words(attained)} SLO attainment overall" if attained is not None else ""
-    return (
-        f"This plan serves {count(fleet['served_tokens'])} tokens in {summary['horizon_months']} months for "
-        f"{unit_price(money[COST])} per million tokens levelised: net present cost "
-        f"{dollars(-(money['npv_usd'] or 0.0))}, P&L cost {dollars(money['pl_cost_usd'])}, "
-        f"{dollars(fleet['cost_usd'])} incl. capital charge{share}."
-    )
-
-
-def findings(summary: Mapping[str, Any]) -> list[str]:
-    """Say what the figures suggest: the size of the fleet, what is dear, what is late, what was warned of."""
-    told = verdict(summary)
-    reserves = (f"{name} is {said}." for name, said in reserve_cluster(summary).items())
-    lines = [said for said in (sizing(summary), *reserves) if said and said not in told]
-    paid = {
-        name: row for name, row in summary["clusters"].items() if name != FLEET and row["cost_usd"]
-    }
-    if unused := [name for name, row in paid.items() if not row["served_tokens"]]:
-        lines.append(
-            f"{', '.join(unused)} served nothing: no workload that it can take was routed to it."
+def _cluster_grid(summary: RunSummary) -> Grid:
+    # The whole comes below its parts.
+    clusters: dict[str, ClusterFigures | FleetFigures] = {**summary.clusters, FLEET: summary.fleet}
+    rows = [
+        (
+            name,
+            percent(figures.availability_fraction),
+            percent(figures.utilisation_fraction),
+            count(figures.served_tokens),
+            dollars(figures.cost_usd),
+            unit_price(figures.cost_per_million_output_tokens_usd),
+            unit_price(figures.cost_per_million_tokens_usd),
         )
-    lines += [f"Warning: {warning}" for warning in summary.get("warnings", ())]
-    return [*lines, *(f"Note: {note}" for note in summary.get("notes", ()))]
-
-
-def money_section(contents: Contents) -> Section | None:
-    """Return the accrued cost by account, cluster and month."""
-    if not (ledger := contents.table("ledger")):
-        return None
-    totals = account_sums(contents)
-    by_account = account_totals(contents)
-    clusters = sorted(dict.fromkeys(ledger.texts("cluster")), key=lambda name: name == SITE)
-    total = sum(by_account.values())
-    rows = []
-    sums = {c: sum(row.get(c, 0.0) for row in totals.values()) for c in clusters}
-    for name, row in [
-        *((account, totals[account]) for account in largest_first(totals)),
-        ("accrued cost", sums),
-    ]:
-        cost = sum(row.values())
-        cells = (*(dollars(row[c]) if c in row else NOTHING for c in clusters), dollars(cost))
-        rows.append((name.replace("_", " "), *cells, percent(cost / total if total else None)))
-    bought = ledger.rows("account", totals=["amount_usd"])
-    said = (
-        f"{dollars(total)} of accrued cost: purchases of "
-        f"{dollars(sum(amount for account, amount in bought if account.startswith('capex_')))} are spread over their "
-        "life as depreciation. Every dollar is one row of ledger.csv."
+        for name, figures in clusters.items()
+    ]
+    return Grid(
+        caption="The clusters side by side",
+        header=(
+            "cluster",
+            "available",
+            "utilised",
+            "tokens",
+            "cost",
+            "USD/M generated",
+            "USD/M tokens",
+        ),
+        rows=rows,
+        numeric=range(1, 7),
     )
+
+
+def verdict_lines(summary: RunSummary) -> list[str]:
+    """Return the verdict and, where it is MISSED, what would meet the target."""
+    lines = [verdict_line(summary.verdict)]
+    advice = fleet_size_advice(summary)
+    # What is idle in a plan that is MET is a finding, no part of the verdict.
+    if summary.verdict.status == "MISSED" and advice:
+        lines.append(advice)
+    return lines
+
+
+def objective(summary: RunSummary) -> str:
+    """Say in a sentence what a run serves, and for how much."""
+    fleet = summary.fleet
+    money = summary.measures
+    attained = fleet.slo_attainment_fraction
+    share = "" if attained is None else f", at {share_words(attained)} SLO attainment overall"
+    # Net present cost is net present value with its sign turned.
+    net_present_cost = dollars(-(money["npv_usd"] or 0.0))
+    return (
+        f"This plan serves {count(fleet.served_tokens)} tokens in {summary.horizon_months} months for "
+        f"{unit_price(money[COST])} per million tokens levelised: net present cost "
+        f"{net_present_cost}, P&L cost {dollars(money['pl_cost_usd'])}, "
+        f"{dollars(fleet.cost_usd)} incl. capital charge{share}."
+    )
+
+
+def findings(summary: RunSummary) -> list[str]:
+    """Say what the figures suggest: the size of the fleet, what is dear, what is late, what was warned of."""
+    lines = []
+    advice = fleet_size_advice(summary)
+    # Where the target is missed the advice stands beside the verdict already.
+    if advice and advice not in verdict_lines(summary):
+        lines.append(advice)
+    reserve, words = reserve_cluster(summary)
+    if reserve:
+        lines.append(f"{reserve} is {words}.")
+    # A cluster that costs nothing is not there in any month.
+    paid = {name: figures for name, figures in summary.clusters.items() if figures.cost_usd}
+    unused = [name for name, figures in paid.items() if not figures.served_tokens]
+    if unused:
+        names = ", ".join(unused)
+        lines.append(f"{names} served nothing: no workload that it can take was routed to it.")
+    # Warnings come after findings: they are of the inputs, not of the plan.
+    lines += [f"Warning: {warning}" for warning in summary.warnings]
+    return [*lines, *(f"Note: {note}" for note in summary.notes)]
+
+
+def money_section(contents: Contents, summary: RunSummary | None = None) -> Section | None:
+    """Return the accrued cost by account, cluster and month; with a run's summary, how its cost figures reconcile."""
+    ledger = contents.table("ledger")
+    if not ledger:
+        return None
+    totals = account_totals(contents)
+    total = sum(totals.values())
+    # Purchases are no accrued cost: they stand beside it, so that no one misses them.
+    ledger_sums = ledger.rows("account", totals=["amount_usd"])
+    capex = (amount for account, amount in ledger_sums if account.startswith("capex_"))
+    purchases = sum(capex)
+    blocks: list[Block | None] = [
+        Sentence(
+            text=f"{dollars(total)} of accrued cost: purchases of {dollars(purchases)} are spread over their "
+            "life as depreciation. Every dollar is one row of ledger.csv."
+        ),
+        _account_grid(contents, ledger, total),
+    ]
+    if summary is not None:
+        blocks.append(
+            Grid(
+                caption="From P&L cost to net present cost; lines that begin with = are sums",
+                header=("cost", "USD"),
+                rows=reconciliation_rows(summary),
+                numeric=(1,),
+            )
+        )
+    if units := unit_rows(contents):
+        blocks.append(
+            Grid(
+                caption="Unit economics; reserve is capacity that no workload bears, hours of it those not at work",
+                header=UNIT_ECONOMICS,
+                rows=units,
+                numeric=range(1, len(UNIT_ECONOMICS)),
+            )
+        )
+    if summary is not None:
+        blocks.append(Sentence(text=resale_words(summary.measures)))
+    return section("money", [*blocks, money_chart(contents)])
+
+
+def _account_grid(contents: Contents, ledger: Table, total: float) -> Grid:
+    """Return accrued cost by account and cluster, the largest account first; what is of no cluster comes last."""
+    sums = account_sums(contents)
+    names = dict.fromkeys(ledger.texts("cluster"))
+    clusters = sorted(names, key=lambda name: name == SITE)
+    by_account = {account.replace("_", " "): sums[account] for account in largest_first(sums)}
+    by_account["accrued cost"] = {
+        cluster: sum(account.get(cluster, 0.0) for account in sums.values()) for cluster in clusters
+    }
+    rows = []
+    for name, by_cluster in by_account.items():
+        cost = sum(by_cluster.values())
+        cells = (
+            dollars(by_cluster[cluster]) if cluster in by_cluster else NOTHING
+            for cluster in clusters
+        )
+        share = percent(cost / total if total else None)
+        rows.append((name, *cells, dollars(cost), share))
     header = ("account", *clusters, "total", "share")
-    numeric = range(1, len(clusters) + 3)
-    grid = Grid(
+    return Grid(
         caption="Accrued cost by account",
         header=header,
         rows=rows,
-        numeric=numeric,
-        drawn=len(clusters) + 2,
+        numeric=range(1, len(header)),
+        drawn=len(header) - 1,
     )
-    blocks: list[Block] = [Sentence(text=said), grid]
-    if steps := reconciliation_rows(contents.summary):
-        caption = "From P&L cost to net present cost; lines that begin with = are sums"
-        blocks.append(Grid(caption=caption, header=("cost", "USD"), rows=steps, numeric=(1,)))
-    if units := unit_rows(contents):
-        caption = "Unit economics; reserve is capacity that no workload bears, hours of it those not at work"
-        blocks.append(Grid(caption=caption, header=UNITS, rows=units, numeric=range(1, len(UNITS))))
-    blocks += (
-        [Sentence(text=resale_words(figures))]
-        if (figures := contents.summary.get("measures"))
-        else []
-    )
-    return section("money", [*blocks, *([chart] if (chart := money_chart(contents)) else [])])
 
 
-def resale_words(figures: Mapping[str, Any]) -> str:
+def resale_words(measures: Measures) -> str:
     """Say how much of net present cost is a resale forecast, and the levelised cost without it."""
     return (
-        f"Resale of used hardware is {dollars(figures['resale_pv_usd'])} of net present value; if it fetched nothing, "
-        f"a million tokens would cost {unit_price(figures[BARE])} levelised instead of {unit_price(figures[COST])}."
+        f"Resale of used hardware is {dollars(measures['resale_pv_usd'])} of net present value; if it fetched nothing, "
+        f"a million tokens would cost {unit_price(measures[COST_WITHOUT_RESALE])} levelised instead of "
+        f"{unit_price(measures[COST])}."
     )
 
 
 def unit_rows(contents: Contents) -> list[tuple[str, ...]]:
-    """Return the unit economics of each workload over the horizon, under :data:`UNITS`; then what none bears."""
-    if not (table := contents.table("unit_economics")):
+    """Return the unit economics of each workload over the horizon; then what none bears."""
+    table = contents.table("unit_economics")
+    if not table:
         return []
-    shares = [
-        *((f"{kind}_cost_usd", f"{kind}_tokens", MILLION) for kind in TOKEN_KINDS),
-        ("cost_usd", "accelerator_h", 1),
-    ]
+    # Workloads first, then what none of them bears.
+    distinct = dict.fromkeys(table.rows("line", "workload"))
+    by_line = sorted(distinct, key=lambda row: LINES.index(row[0]))
     rows = []
-    for line, load in sorted(
-        dict.fromkeys(table.rows("line", "workload")), key=lambda row: LINES.index(row[0])
-    ):
-        part = table.where("line", line).where("workload", load)
-        total = {
-            name: sum(part.totals(name))
-            for name in (*_EARNED, *(name for pair in shares for name in pair[:2]))
-        }
-        prices = [
-            total[paid] / total[of] * number if total[of] else None for paid, of, number in shares
-        ]
-        tokens = sum(total[of] for _, of, _ in shares[:-1])
-        rows.append(
-            (
-                load or line,
-                count(tokens),
-                *(dollars(total[n]) for n in _EARNED),
-                *map(unit_price, prices),
-            )
-        )
+    for line, workload in by_line:
+        months = table.where("line", line).where("workload", workload)
+        rows.append((workload or line, *_unit_cells(months)))
     return rows
 
 
-def reconciliation_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the lines from P&L cost to net present cost, to the cent; none of a folder that is not a run's."""
+def _unit_cells(months: Table) -> tuple[str, ...]:
+    """Return tokens, earnings, the price of each kind of token, and that of an accelerator-hour."""
+
+    def total(column: str) -> float:
+        return sum(months.totals(column))
+
+    def price(cost: str, quantity: str, number: float) -> str:
+        amount = total(quantity)
+        # A workload without cached tokens has no price of them.
+        # A price of nothing is a dash, not a division by zero.
+        return unit_price(total(cost) / amount * number if amount else None)
+
+    tokens = sum(total(f"{kind}_tokens") for kind in TOKEN_KINDS)
+    prices = (price(f"{kind}_cost_usd", f"{kind}_tokens", MILLION) for kind in TOKEN_KINDS)
+    earnings = (dollars(total(column)) for column in EARNINGS)
+    return (
+        count(tokens),
+        *earnings,
+        *prices,
+        price("cost_usd", "accelerator_h", 1),
+    )
+
+
+def reconciliation_rows(summary: RunSummary) -> list[tuple[str, str]]:
+    """Return the lines from P&L cost to net present cost, to the cent."""
     signs = {"sum": "= ", "item": "+ "}
-    return [
-        (f"{signs[step['kind']] if place else ''}{step['line']}", f"{step['amount_usd']:,.2f}")
-        for place, step in enumerate(summary.get("reconciliation", ()))
+    rows = [
+        (f"{signs[step.kind]}{step.line}", f"{step.amount_usd:,.2f}")
+        for step in summary.reconciliation
     ]
+    # The first line is where the sum begins: nothing is added to anything yet.
+    (begin, amount), *steps = rows
+    return [(begin[2:], amount), *steps]
 
 
-def account_sums(contents: Contents, by: str = "cluster") -> dict[str, dict[str, float]]:
+def account_sums(contents: Contents, column: str = "cluster") -> dict[str, dict[str, float]]:
     """Return accrued cost over the whole horizon by account and by cluster or month."""
     ledger = contents.table("ledger")
-    sums = ledger.sums("account", by, "amount_usd") if ledger is not None else {}
-    counted = {account.value for account in ACCOUNT_ORDER if View.ACCRUAL in account.views}
-    return {account: row for account, row in sums.items() if account in counted}
+    sums = {} if ledger is None else ledger.sums("account", column, "amount_usd")
+    # Purchases and sales of hardware are cash; accrual has their depreciation.
+    accrued = {account.value for account in ACCOUNT_ORDER if View.ACCRUAL in account.views}
+    return {account: parts for account, parts in sums.items() if account in accrued}
 
 
 def account_totals(contents: Contents) -> dict[str, float]:
     """Return accrued cost over the whole horizon by account."""
-    return {
-        account: sum(by_cluster.values()) for account, by_cluster in account_sums(contents).items()
-    }
+    sums = account_sums(contents)
+    return {account: sum(parts.values()) for account, parts in sums.items()}
 
 
-def largest_first(totals: Mapping[str, Mapping[str, float]]) -> list[str]:
+def largest_first(sums: Mapping[str, Mapping[str, float]]) -> list[str]:
     """Return accounts, the largest first."""
-    return sorted(totals, key=lambda account: -sum(totals[account].values()))
+    return sorted(sums, key=lambda account: -sum(sums[account].values()))
 
 
-def layers_of(accounts: Sequence[str]) -> dict[str, Sequence[str]]:
+def chart_layers(accounts: Sequence[str]) -> dict[str, Sequence[str]]:
     """Return accounts by the names of their layers: as many as there are colours, the rest together."""
     named = accounts[: len(COLOURS) - 1]
+    layers: dict[str, Sequence[str]] = {account.replace("_", " "): [account] for account in named}
+    # The last colour is for all that is left.
     rest = accounts[len(COLOURS) - 1 :]
-    return {account.replace("_", " "): [account] for account in named} | (
-        {"other": rest} if rest else {}
-    )
+    return layers | {"other": rest} if rest else layers
 
 
 def money_chart(contents: Contents) -> TimeChart | None:
     """Return the months as layers, the largest accounts by name and the rest together."""
-    if not (ledger := contents.table("ledger")):
+    ledger = contents.table("ledger")
+    if not ledger:
         return None
     calendar = Calendar(ledger.texts("month"))
     monthly = account_sums(contents, "month")
-    positive = [
-        account
-        for account in largest_first(account_sums(contents))
-        if sum(monthly[account].values()) > 0
-    ]
+    # A stack cannot show what is earned below what is paid.
+    ranked = largest_first(account_sums(contents))
+    positive = [account for account in ranked if sum(monthly[account].values()) > 0]
     series = []
-    for colour, (name, accounts) in enumerate(layers_of(positive).items()):
-        sums = {
-            month: sum(monthly[account].get(month, 0.0) for account in accounts)
-            for month in calendar.months
-        }
-        points = [(calendar.middle(month), max(0.0, usd)) for month, usd in sums.items()]
+    layers = chart_layers(positive)
+    for colour, (name, accounts) in enumerate(layers.items()):
+        points = []
+        for month in calendar.months:
+            amount_usd = sum(monthly[account].get(month, 0.0) for account in accounts)
+            # An account that is earned in one month alone would cut into the layer below it.
+            height = max(0.0, amount_usd)
+            points.append((calendar.middle(month), height))
         series.append(Series(name=name, colour=colour, points=points))
-    key = f"{contents.anchor}money-months"
-    said = "Accounts on one another, largest at the bottom."
-    return calendar.chart(key, "Accrued cost by month", said, "usd", series, stacked=True)
+    return calendar.chart(
+        f"{contents.anchor}money-months",
+        "Accrued cost by month",
+        "Accounts on one another, largest at the bottom.",
+        "usd",
+        series,
+        stacked=True,
+    )
 
 
 def losses_section(contents: Contents) -> Section | None:
     """Return where node-hours went, by cluster and by month, and failures and incidents by cause, costliest first."""
-    if not (by_cluster := node_hours(contents)):
+    by_cluster = node_hours(contents)
+    if not by_cluster:
         return None
-    chart = losses_chart(contents)
-    blocks: list[Block] = [
-        loss_grid(by_cluster, list(LOSSES.values()), "cluster"),
-        *([chart] if chart else []),
+    blocks = [
+        node_hours_grid(by_cluster, "cluster"),
+        losses_chart(contents),
+        _causes_grid(contents),
+        *_software_grids(contents),
     ]
-    sums: dict[tuple[str, str], list[float]] = defaultdict(lambda: [0, 0.0, 0.0])
+    return section("losses", blocks)
+
+
+def _causes_grid(contents: Contents) -> Grid | None:
+    """Return the causes of lost capacity, costliest first."""
     events = contents.table("events")
-    columns = ("duration_h", "lost_capacity_tokens")
-    for event, cause, *figures in (
-        events.rows("event", "cause", totals=columns) if events is not None else ()
+    if events is None:
+        return None
+    # Number of events, their hours, and tokens of capacity.
+    sums: dict[str, list[float]] = defaultdict(lambda: [0, 0.0, 0.0])
+    for event, cause, hours, tokens in events.rows(
+        "event", "cause", totals=("duration_h", "lost_capacity_tokens")
     ):
-        if event in ("failure", "maintenance", "software", "outage"):
-            sums[event, cause] = [
-                sum(pair) for pair in zip(sums[event, cause], (1, *figures), strict=True)
-            ]
-    rows = []
-    for (event, cause), (number, hours, lost) in sorted(
-        sums.items(), key=lambda item: (-item[1][2], item[0])
-    ):
-        if lost > 0:
-            cells = (f"{number:,.0f}", f"{hours / number:,.1f}", count(lost))
-            rows.append((f"{event}, {cause}" if cause else event, *cells))
-    header = ("cause", "events", "hours each", "tokens of capacity")
-    causes = Grid(
-        caption="Causes, costliest first", header=header, rows=rows, numeric=(1, 2, 3), drawn=3
+        # Deliveries and reviews are events too, and cost no capacity.
+        if event in LOSS_EVENTS:
+            label = f"{event}, {cause}" if cause else event
+            total = sums[label]
+            total[0] += 1
+            total[1] += hours
+            total[2] += tokens
+    # Of causes that cost the same the one that comes first in the alphabet.
+    costliest = sorted(sums.items(), key=lambda item: (-item[1][2], item[0]))
+    rows = [
+        (cause, f"{number:,.0f}", f"{hours / number:,.1f}", count(tokens))
+        for cause, (number, hours, tokens) in costliest
+        if tokens > 0
+    ]
+    if not rows:
+        return None
+    return Grid(
+        caption="Causes, costliest first",
+        header=("cause", "events", "hours each", "tokens of capacity"),
+        rows=rows,
+        numeric=(1, 2, 3),
+        drawn=3,
     )
-    blocks += [causes] if rows else []
-    return section("losses", [*blocks, *software_grids(contents)])
 
 
-def software_grids(contents: Contents) -> Iterator[Block]:
+def _software_grids(contents: Contents) -> Iterator[Grid]:
     """Yield what software incidents cost by stack and kind, and what each practice of upgrades is worth by vendor."""
-    for table in map(contents.table, ("software_incidents", "software_practices")):
-        if table:
-            names = [
-                column for column in table.columns if column not in ("scenario", "missed_requests")
-            ]
-            cells = [
-                [*map(partial(percent, decimals=3), table.numbers(n))]
-                if n.endswith("_fraction")
-                else table.texts(n)
-                for n in names
-            ]
-            header = [name.removesuffix("_fraction").replace("_", " ") for name in names]
-            caption = table.name.replace("_", " ").capitalize()
-            yield Grid(caption, header, [*zip(*cells, strict=True)], numeric=range(2, len(names)))
+    for name in ("software_incidents", "software_practices"):
+        table = contents.table(name)
+        if not table:
+            continue
+        # The scenario is that of the whole page; requests missed stand in the shares.
+        columns = [
+            column for column in table.columns if column not in ("scenario", "missed_requests")
+        ]
+        cells = [
+            [percent(share, 3) for share in table.numbers(column)]
+            if column.endswith("_fraction")
+            else table.texts(column)
+            for column in columns
+        ]
+        yield Grid(
+            caption=name.replace("_", " ").capitalize(),
+            header=[column.removesuffix("_fraction").replace("_", " ") for column in columns],
+            rows=[*zip(*cells, strict=True)],
+            numeric=range(2, len(columns)),
+        )
 
 
 def losses_chart(contents: Contents) -> TimeChart | None:
     """Return node-hours lost by month and cause."""
-    if not (losses := contents.table("losses")):
+    losses = contents.table("losses")
+    if not losses:
         return None
     calendar = Calendar(losses.texts("month"))
     series = []
-    for colour, (column, name) in enumerate(LOSSES.items()):
-        if column.startswith("lost_"):
-            points = [
-                (calendar.middle(month), hours)
-                for month, hours in losses.summed("month", column).items()
-            ]
-            series.append(Series(name=name, points=points, colour=colour))
-    said = "What failures, software, outages and the power cap took; without what merely had no demand."
-    key = f"{contents.anchor}losses-months"
-    return calendar.chart(key, "Node-hours lost by month", said, "node-hours", series, stacked=True)
+    for column, words in LOSSES.items():
+        by_month = losses.summed("month", column).items()
+        points = [(calendar.middle(month), hours) for month, hours in by_month]
+        # Its place among all uses: a cause has one colour in every chart.
+        colour = [*NODE_HOUR_USES].index(column)
+        series.append(Series(name=words, points=points, colour=colour))
+    return calendar.chart(
+        f"{contents.anchor}losses-months",
+        "Node-hours lost by month",
+        "What failures, software, outages and the power cap took; without what merely had no demand.",
+        "node-hours",
+        series,
+        stacked=True,
+    )
 
 
-def late_section(contents: Contents) -> Section | None:
+def slo_misses_section(summary: RunSummary) -> Section | None:
     """Return why requests missed their SLO, by workload."""
-    rows = []
-    for reason in contents.summary.get("slo_misses", ()):
-        share = percent(reason["missed_fraction"], 3)
-        then = percent(reason["worst_missed_fraction"], 2)
-        rows.append(
-            (reason["workload"], REASONS[reason["cause"]], share, reason["worst_month"], then)
+    # Worst first, as the run has ranked them.
+    rows = [
+        (
+            miss.workload,
+            REASONS[miss.cause],
+            percent(miss.missed_fraction, 3),
+            miss.worst_month,
+            percent(miss.worst_missed_fraction, 2),
         )
-    header = ("workload", "cause", "of its requests", "worst month", "then")
+        for miss in summary.slo_misses
+    ]
+    if not rows:
+        return None
     grid = Grid(
         caption="Why requests missed their SLO, worst first",
-        header=header,
+        header=("workload", "cause", "of its requests", "worst month", "then"),
         rows=rows,
         numeric=(2, 4),
     )
-    return section("losses", [grid]) if rows else None
+    return section("losses", [grid])
 
 
 def node_hours(contents: Contents) -> dict[str, dict[str, float]]:
     """Return node-hours on site by cluster and by what became of them; nothing where the folder does not say."""
-    if not (losses := contents.table("losses")):
+    losses = contents.table("losses")
+    if not losses:
         return {}
-    hours = {name: losses.summed("cluster", column) for column, name in LOSSES.items()}
-    return {cluster: {name: row[cluster] for name, row in hours.items()} for cluster in hours[IDLE]}
+    sums = {words: losses.summed("cluster", column) for column, words in NODE_HOUR_USES.items()}
+    clusters = dict.fromkeys(losses.texts("cluster"))
+    return {
+        cluster: {words: by_cluster[cluster] for words, by_cluster in sums.items()}
+        for cluster in clusters
+    }
 
 
-def loss_grid(shares: Mapping[str, Mapping[str, float]], names: Sequence[str], of: str) -> Grid:
+def node_hours_grid(hours: Mapping[str, Mapping[str, float]], rows_are: str) -> Grid:
     """Return what became of node-hours, one row for each cluster or scenario."""
-    names = [name for name in names if any(row[name] for row in shares.values())]
-    rows = [
-        (cluster, *(percent(row[name] / (sum(row.values()) or 1.0), 2) for name in names))
-        for cluster, row in shares.items()
+    # A use that took no hour of any row has no column.
+    uses = [
+        words
+        for words in NODE_HOUR_USES.values()
+        if any(by_use[words] for by_use in hours.values())
     ]
-    caption = "Node-hours on site"
-    header = (of, *names)
-    return Grid(caption=caption, header=header, rows=rows, numeric=range(1, len(header)))
+    rows = []
+    for name, by_use in hours.items():
+        total = sum(by_use.values()) or 1.0  # a cluster that never came has no hours
+        shares = (percent(by_use[words] / total, 2) for words in uses)
+        rows.append((name, *shares))
+    return Grid(
+        caption="Node-hours on site",
+        header=(rows_are, *uses),
+        rows=rows,
+        numeric=range(1, 1 + len(uses)),
+    )
 
 
 def layout_grid(layouts: Table) -> Grid:
     """Return how each cluster serves each workload, and by how much that is better than the next best."""
-    names = (
-        "workload",
-        "cluster",
-        "engine",
-        "precision",
-        "prefill_decode",
-        "accelerators",
-        "chunk_tokens",
-    )
+    headings = {
+        "workload": "workload",
+        "cluster": "cluster",
+        "engine": "engine",
+        "precision": "precision",
+        "prefill_decode": "prefill and decode",
+        "accelerators": "accelerators",
+        "chunk_tokens": "tokens a step",
+    }
     rows = []
-    for *named, rate, other in layouts.rows(
-        *names, numbers=["node_requests_per_s", "next_best_requests_per_s"]
+    for *cells, rate, next_rate in layouts.rows(
+        *headings, numbers=["node_requests_per_s", "next_best_requests_per_s"]
     ):
-        rows.append((*named, f"{rate:.4g}", f"{rate / other - 1.0:+.0%}" if other else NOTHING))
-    header = (
-        "workload",
-        "cluster",
-        "engine",
-        "precision",
-        "prefill and decode",
-        "accelerators",
-        "tokens a step",
-    )
-    caption = "How each workload is served on day one, and by how much better than the next best"
+        # Where only one layout fits, there is nothing to be better than.
+        lead = f"{rate / next_rate - 1.0:+.0%}" if next_rate else NOTHING
+        rows.append((*cells, f"{rate:.4g}", lead))
     return Grid(
-        caption=caption,
-        header=(*header, "requests/s a node", "next best"),
+        caption="How each workload is served on day one, and by how much better than the next best",
+        header=(*headings.values(), "requests/s a node", "next best"),
         rows=rows,
         numeric=(5, 6, 7, 8),
     )
@@ -453,39 +590,53 @@ def layout_grid(layouts: Table) -> Grid:
 
 def routing_section(contents: Contents) -> Section | None:
     """Return who served what, by workload and cluster: shares of tokens, and how busy the replicas held for it were."""
-    if contents.plans or not (routing := contents.table("routing_monthly")):
+    routing = contents.table("routing_monthly")
+    if not routing:
         return None
-    busy: dict[tuple[str, str], list[float]] = defaultdict(list)
-    for workload, cluster, share in routing.rows(
+    utilisations: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for workload, cluster, utilisation in routing.rows(
         "workload", "cluster", numbers=["utilisation_fraction"]
     ):
-        busy[workload, cluster] += [share] if share is not None else []
+        if utilisation is not None:
+            utilisations[workload, cluster].append(utilisation)
     tokens = routing.sums("workload", "cluster", "served_tokens")
-    there = {c for (_, c), shares in busy.items() if shares} | {
-        c for row in tokens.values() for c in row if row[c]
-    }
-    clusters = [cluster for cluster in dict.fromkeys(routing.texts("cluster")) if cluster in there]
-    served_by = []
-    used = []
-    numeric = range(1, 1 + len(clusters))
-    for name, row in tokens.items():
-        total = sum(row[c] for c in clusters) or 1.0
-        mean = {
-            c: sum(busy[name, c]) / len(busy[name, c]) if busy[name, c] else None for c in clusters
-        }
-        served_by.append((name, *(percent(row[c] / total) for c in clusters)))
-        used.append((name, *map(percent, mean.values())))
-    caption = "How busy the machines that may serve it were with it, by month"
+    # A cluster that served nothing still may have been held ready for a workload.
+    in_use = {cluster for _, cluster in utilisations}
+    for by_cluster in tokens.values():
+        in_use |= {cluster for cluster, number in by_cluster.items() if number}
+    all_clusters = dict.fromkeys(routing.texts("cluster"))
+    clusters = [cluster for cluster in all_clusters if cluster in in_use]
+    token_rows = []
+    busy_rows = []
+    for workload, by_cluster in tokens.items():
+        # A workload of which nothing was served has shares of zero, not a division by zero.
+        total = sum(by_cluster[cluster] for cluster in clusters) or 1.0
+        token_rows.append(
+            (workload, *(percent(by_cluster[cluster] / total) for cluster in clusters))
+        )
+        months = [utilisations.get((workload, cluster), []) for cluster in clusters]
+        # Months in which a cluster was not held for a workload count nowhere.
+        means = [sum(shares) / len(shares) if shares else None for shares in months]
+        busy_rows.append((workload, *map(percent, means)))
     header = ("workload", *clusters)
-    blocks: list[Block] = [
-        Sentence(text=ROUTED, tone="note"),
-        Grid(
-            caption="Who served each workload's tokens",
-            header=header,
-            rows=served_by,
-            numeric=numeric,
-        ),
-        Grid(caption=caption, header=header, rows=used, numeric=numeric),
-        *([layout_grid(layouts)] if (layouts := contents.table("layouts")) else []),
-    ]
-    return section("losses", blocks)
+    numeric = range(1, len(header))
+    layouts = contents.table("layouts")
+    return section(
+        "losses",
+        [
+            Sentence(text=ROUTED, tone="note"),
+            Grid(
+                caption="Who served each workload's tokens",
+                header=header,
+                rows=token_rows,
+                numeric=numeric,
+            ),
+            Grid(
+                caption="How busy the machines that may serve it were with it, by month",
+                header=header,
+                rows=busy_rows,
+                numeric=numeric,
+            ),
+            layout_grid(layouts) if layouts else None,
+        ],
+    )

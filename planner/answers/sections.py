@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from planner.output.blocks import Block, Section
-from planner.output.folder import Contents
 
 TITLES = {
     "answer": "Summary",
@@ -19,10 +18,12 @@ TITLES = {
     "reproduce": "Reproduce",
 }
 """Headings by the anchors of their sections."""
-SectionMaker = Callable[[Contents], Section | None]
-"""Makes a section of a folder's contents; None where what it needs is not there."""
 
 
-def section(key: str, blocks: Sequence[Block], title: str = "") -> Section:
-    """Return a section under the usual heading of its anchor, unless it has another."""
-    return Section(key=key, title=title or TITLES[key], blocks=blocks)
+def section(key: str, blocks: Sequence[Block | None], title: str = "") -> Section:
+    """Return a section under the usual heading of its anchor, unless it has another; blocks of None are left out."""
+    return Section(
+        key=key,
+        title=title or TITLES[key],
+        blocks=[block for block in blocks if block is not None],
+    )

@@ -2,113 +2,140 @@
 
 from __future__ import annotations
 
-from planner.answers.comparison_report import cost_against_service
-from planner.answers.judgement import verdict_line
 from planner.answers.sections import section
+from planner.answers.sentences import verdict_line
+from planner.answers.summaries import SizingSummary
+from planner.answers.sweep_report import Dots, cost_against_service
 from planner.answers.timelines import Calendar
-from planner.output import blocks as show
-from planner.output.blocks import Block, Grid, Section, Sentence, Series, sentences
+from planner.output.blocks import Grid, Picture, Section, Sentence, Series, TimeChart, sentences
 from planner.output.folder import Contents
-from planner.output.scales import Points
 from planner.output.words import NOTHING, dollars, percent, unit_price
 
+MONTHLY_SHARES = {"slo_attainment_fraction": "SLO lowest", "utilisation_fraction": "utilised"}
+"""What is drawn and tabled by month, by column."""
+RUNS_AS_IT_IS = "The policy lies beside this report and runs as it is: `planner run policy.yaml`."
 
-def answer_section(contents: Contents) -> Section:
+
+def _money(summary: SizingSummary, cost: float) -> str:
+    """Return a cost as the objective counts it."""
+    return unit_price(cost) if summary.objective == "levelised" else dollars(cost)
+
+
+def answer_section(contents: Contents, summary: SizingSummary) -> Section:
     """Return the policy, cost against probability, and what there is to say of it."""
-    plan = contents.tables["plan"]
-    summary = contents.summary
-    shown = unit_price if summary["objective"] == "levelised" else dollars
-    said = [str(sentence) for sentence in summary["sentences"]]
+    lead, *rest = summary.sentences
     columns = ("cluster", "accelerator", "date", "nodes")
     bought = [
-        (*cells, dollars(usd)) for *cells, usd in plan.rows(*columns, numbers=["capital_usd"])
+        (*cells, dollars(usd))
+        for *cells, usd in contents.tables["plan"].rows(*columns, numbers=["capital_usd"])
     ]
-    blocks: list[Block] = [
-        *sentences(said[:1], "headline"),
-        frontier_picture(contents) or months_chart(contents),
-        *sentences([verdict_line(summary["verdict"]), *said[1:3]]),
-        Grid(
-            caption="What to buy whatever is seen",
-            header=(*columns, "paid"),
-            rows=bought,
-            numeric=(3, 4),
-        ),
-    ]
-    if (frontier := contents.table("frontier")) is not None:
-        plans = frontier.rows(
-            "plan", "is_answer", numbers=["probability_fraction"], totals=["objective_usd"]
-        )
-        rows = [
-            (
-                f"{words} (the answer)" if answer == "true" else words,
-                percent(probability, 1),
-                shown(cost),
-            )
-            for words, answer, probability, cost in plans
-        ]
-        caption = "Cost against the probability to meet the SLO target"
-        named = ("plan", "P(SLO met)", "cost")
-        blocks.append(Grid(caption=caption, header=named, rows=rows, numeric=(1, 2)))
-    blocks += [
-        *sentences(said[3:]),
-        Sentence(
-            text="The policy lies beside this report and runs as it is: `planner run policy.yaml`."
-        ),
-    ]
-    return section("answer", blocks)
-
-
-def frontier_picture(contents: Contents) -> show.Picture | None:
-    """Draw the cost of plans against their probability to meet the SLO target, and what is required."""
-    if not (frontier := contents.table("frontier")):
-        return None
-    groups: dict[str, tuple[Points, int, float]] = {}
-    for name, said, colour, size in (
-        ("the answer", "true", 0, 9.0),
-        ("other plans", "false", 1, 5.0),
-    ):
-        dots = frontier.where("is_answer", said).rows(
-            totals=["objective_usd", "probability_fraction"]
-        )
-        groups[name] = [*dots], colour, size
-    return cost_against_service(
-        groups, float(contents.summary["verdict"]["confidence"]), "P(SLO met)", "cost"
+    return section(
+        "answer",
+        [
+            Sentence(text=lead, tone="headline"),
+            # Without a frontier, one plan was all there was to find: then its months are drawn.
+            frontier_picture(contents, summary) or months_chart(contents),
+            *sentences([verdict_line(summary.verdict), *rest[:2]]),
+            Grid(
+                caption="What to buy whatever is seen",
+                header=(*columns, "paid"),
+                rows=bought,
+                numeric=(3, 4),
+            ),
+            _frontier_grid(contents, summary),
+            *sentences(rest[2:]),
+            Sentence(text=RUNS_AS_IT_IS),
+        ],
     )
 
 
-def policies_section(contents: Contents) -> Section | None:
-    """Return the ways to decide on the same fresh replications, and the reviews of orders on a signal."""
-    shown = unit_price if contents.summary["objective"] == "levelised" else dollars
-    shares = ("slo_met_fraction", "worst_tenth_attainment_fraction", "utilisation_fraction")
-    amounts = ("objective_usd", *shares, "answer_saves")
-    ways = [
-        (
-            name,
-            shown(cost),
-            *map(percent, parts, (0, 1, 0)),
-            NOTHING if saves is None else shown(saves),
+def _frontier_grid(contents: Contents, summary: SizingSummary) -> Grid | None:
+    """Return the cost of plans and their probability to meet the SLO target; None where one plan is all there is."""
+    frontier = contents.table("frontier")
+    if frontier is None:
+        return None
+    rows = []
+    for plan, is_answer, probability, cost in frontier.rows(
+        "plan", "is_answer", numbers=["probability_fraction"], totals=["objective_usd"]
+    ):
+        label = f"{plan} (the answer)" if is_answer == "true" else plan
+        rows.append((label, percent(probability, 1), _money(summary, cost)))
+    return Grid(
+        caption="Cost against the probability to meet the SLO target",
+        header=("plan", "P(SLO met)", "cost"),
+        rows=rows,
+        numeric=(1, 2),
+    )
+
+
+def frontier_picture(contents: Contents, summary: SizingSummary) -> Picture | None:
+    """Draw the cost of plans against their probability to meet the SLO target, and what is required."""
+    frontier = contents.table("frontier")
+    if not frontier:
+        return None
+    columns = ("objective_usd", "probability_fraction")
+    answer = frontier.where("is_answer", "true").rows(totals=columns)
+    others = frontier.where("is_answer", "false").rows(totals=columns)
+    groups = {
+        "the answer": Dots(points=[*answer], colour=0, radius=9.0),
+        "other plans": Dots(points=[*others], colour=1),
+    }
+    return cost_against_service(groups, summary.verdict.confidence, "P(SLO met)", "cost")
+
+
+def policies_section(contents: Contents, summary: SizingSummary) -> Section:
+    """Return other policies on the same fresh replications, and the reviews of orders on a signal."""
+    rows = []
+    for policy, cost, met, worst_tenth, utilisation, saving in contents.tables["policies"].rows(
+        "decided",
+        numbers=(
+            "objective_usd",
+            "slo_met_fraction",
+            "worst_tenth_attainment_fraction",
+            "utilisation_fraction",
+            "answer_saves",
+        ),
+    ):
+        if cost is None:  # no plan was found
+            continue
+        rows.append(
+            (
+                policy,
+                _money(summary, cost),
+                percent(met, 0),
+                percent(worst_tenth, 1),
+                percent(utilisation, 0),
+                NOTHING if saving is None else _money(summary, saving),
+            )
         )
-        for name, cost, *parts, saves in contents.tables["policies"].rows(
-            "decided", numbers=amounts
-        )
-        if cost is not None
-    ]
-    header = ("decided", "cost", "SLO met", "worst tenth", "utilised", "the answer saves")
-    caption = "Ways to decide, on the same fresh replications"
-    blocks: list[Block] = [Grid(caption=caption, header=header, rows=ways, numeric=(1, 2, 3, 4, 5))]
-    if (triggers := contents.table("triggers")) is not None:
-        numbers = (
-            "load_fraction",
-            "trigger_nodes",
-            "ordered_p10_nodes",
-            "ordered_p50_nodes",
-            "ordered_p90_nodes",
-        )
-        rows = [
-            (cluster, date, percent(load, 0), *(f"{nodes or 0.0:,.0f}" for nodes in figures))
-            for cluster, date, load, *figures in triggers.rows("cluster", "date", numbers=numbers)
-        ]
-        heads = (
+    policies = Grid(
+        caption="Ways to decide, on the same fresh replications",
+        header=("decided", "cost", "SLO met", "worst tenth", "utilised", "the answer saves"),
+        rows=rows,
+        numeric=(1, 2, 3, 4, 5),
+    )
+    return section("review", [policies, _triggers_grid(contents)], "Ways to decide")
+
+
+def _triggers_grid(contents: Contents) -> Grid | None:
+    """Return the dates at which orders are reviewed, and what was ordered there; None where none are."""
+    triggers = contents.table("triggers")
+    if triggers is None:
+        return None
+    numbers = (
+        "load_fraction",
+        "trigger_nodes",
+        "ordered_p10_nodes",
+        "ordered_p50_nodes",
+        "ordered_p90_nodes",
+    )
+    rows = []
+    for cluster, date, load, *nodes in triggers.rows("cluster", "date", numbers=numbers):
+        cells = (f"{number or 0.0:,.0f}" for number in nodes)
+        rows.append((cluster, date, percent(load, 0), *cells))
+    return Grid(
+        caption="When to order, and how much",
+        header=(
             "cluster",
             "review",
             "load",
@@ -116,51 +143,47 @@ def policies_section(contents: Contents) -> Section | None:
             "P10",
             "P50",
             "P90 ordered",
-        )
-        blocks.append(
-            Grid(
-                caption="When to order, and how much",
-                header=heads,
-                rows=rows,
-                numeric=(2, 3, 4, 5, 6),
-            )
-        )
-    return section("review", blocks, "Ways to decide")
+        ),
+        rows=rows,
+        numeric=(2, 3, 4, 5, 6),
+    )
 
 
-_SHARES = {"slo_attainment_fraction": "SLO lowest", "utilisation_fraction": "utilised"}
-
-
-def months_chart(contents: Contents) -> Block:
+def months_chart(contents: Contents) -> TimeChart:
     """Draw the lowest SLO attainment and the utilisation by month."""
     table = contents.tables["months"]
-    calendar = Calendar(contents.tables["months"].texts("month"))
+    calendar = Calendar(table.texts("month"))
     places = [calendar.middle(month) for month in table.texts("month")]
     series = [
         Series(name, list(zip(places, table.numbers(column), strict=True)), colour)
-        for colour, (column, name) in enumerate(_SHARES.items())
+        for colour, (column, name) in enumerate(MONTHLY_SHARES.items())
     ]
-    told = "SLO attainment that the required share of replications reaches, and utilisation in the mean."
     return calendar.chart(
-        "size-months", "SLO attainment and utilisation by month", told, "percent", series
+        "size-months",
+        "SLO attainment and utilisation by month",
+        "SLO attainment that the required share of replications reaches, and utilisation in the mean.",
+        "percent",
+        series,
     )
 
 
 def months_section(contents: Contents) -> Section:
     """Return what binds in each month."""
-    months = contents.tables["months"].rows(
-        "month", "workload", "capacity_binds", "power_binds", numbers=[*_SHARES]
+    rows = []
+    for month, workload, capacity_binds, power_binds, attainment, utilisation in contents.tables[
+        "months"
+    ].rows("month", "workload", "capacity_binds", "power_binds", numbers=[*MONTHLY_SHARES]):
+        binding = []
+        if capacity_binds == "true":
+            binding.append("capacity")
+        if power_binds == "true":
+            binding.append("power")
+        constraint = ", ".join(binding) or "nothing"
+        rows.append((month[:7], workload, percent(attainment, 2), percent(utilisation), constraint))
+    grid = Grid(
+        caption="The workload with the lowest SLO attainment, month by month",
+        header=("month", "workload", *MONTHLY_SHARES.values(), "binding constraint"),
+        rows=rows,
+        numeric=(2, 3),
     )
-    said = {
-        ("true", "true"): "capacity, power",
-        ("true", "false"): "capacity",
-        ("false", "true"): "power",
-    }
-    rows = [
-        (m[:7], load, percent(met, 2), percent(used), said.get((*by,), "nothing"))
-        for m, load, *by, met, used in months
-    ]
-    header = ("month", "workload", *_SHARES.values(), "binding constraint")
-    caption = "The workload with the lowest SLO attainment, month by month"
-    grid = Grid(caption=caption, header=header, rows=rows, numeric=(2, 3))
     return section("time", [grid], "Binding constraints by month")

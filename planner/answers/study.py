@@ -1,21 +1,18 @@
-"""A study as an answer: its tables, its summary, what the terminal says of it, and its folder."""
+"""A study as an answer: its tables, its folder, and what a program and a terminal get of it."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-import math
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from planner.answers import judgement
 from planner.answers.answer import Answer
 from planner.answers.charts import study_pictures
+from planner.answers.json_records import fields_json
 from planner.answers.plan_workbooks import (
     BANDS_SHEET,
     bands_page,
@@ -23,78 +20,77 @@ from planner.answers.plan_workbooks import (
     statements_page,
     statistics_page,
 )
+from planner.answers.ranking import ATTAINMENT, SHED
 from planner.answers.report import build_report
 from planner.answers.run import evidence_tables, plan_tables
+from planner.answers.study_screen import driver_text, study_text
+from planner.answers.study_summary import completed_rows, study_summary
 from planner.answers.tables import tables_of
-from planner.arrays import Floats
-from planner.errors import PlannerError, printable
+from planner.errors import PlannerError
 from planner.output import tables
 from planner.output.folder import REPORT, WORKBOOK, Contents, command_line, openable
-from planner.output.tables import (
-    DEFAULT_FORMAT,
-    SCHEMA_VERSION,
-    CsvFormat,
-    Table,
-    number_column,
-    text_column,
-)
-from planner.output.terminal import cell, text_table, wrapped
-from planner.output.workbook import write_tables
-from planner.plan.attainment import run_out
+from planner.output.tables import Cells, Column, Table, number_column, text_column
+from planner.output.workbook import Page, write_tables
 from planner.run.simulate import RunResult, simulate
 from planner.scenario.study import Prior, Study
 from planner.studies import decision
-from planner.studies.analysis import (
-    MOST_DROPPED,
-    Finished,
-    Statistic,
-    first_missed_month,
-    month_labels,
-    study_manifest,
-)
-from planner.studies.decision import IntervalEstimate, mean_estimate, sound_rows
+from planner.studies.analysis import Finished, Statistic, first_missed_month, study_manifest
+from planner.studies.decision import IntervalEstimate, mean_estimate
 from planner.studies.designs import OneAtATime, Saltelli
 from planner.studies.distributions import is_numeric, quantile, value_of
-from planner.studies.inputs import far_ends
+from planner.studies.inputs import UncertainInput, far_ends
 from planner.studies.prepare import Prepared
 from planner.studies.replicate import HEADLINES, MONTHLY, objective_names
-from planner.studies.runner import Goal
 from planner.studies.sensitivity import Driver, measures
 from planner.studies.store import Store
 from planner.units import unit_of
 
-USUAL_SAMPLES = 100_000
+MAX_SAMPLES = 100_000
 """Rows that samples.csv has at most unless it is asked for: a spreadsheet takes a million, and writing them takes
 longer than all statistics."""
+SAMPLE_ROWS_AT_ONCE = 8_000
+"""Rows of samples.csv written at once: some tens of megabytes of memory."""
+BINS = 60
+"""Bars of the histogram of a study's objective."""
+BIN_PERCENTILES = (0.2, 99.8)
+"""Ends of the histogram's scale: beyond them a few rows would squeeze all others together."""
 STUDY_TABLES = tables_of(
     "study",
     {
         "samples": [
-            number_column(out.name, out.description, out.decimals, out.unit) for out in HEADLINES
+            number_column(output.name, output.description, output.decimals, output.unit)
+            for output in HEADLINES
         ]
     },
     monthly=", ".join(output.name for output in MONTHLY),
 )
 """Every CSV file of a study by its name, in the order of the reference."""
-_SAMPLE_ROWS = 8_000
-"""Rows of samples.csv written at once: some tens of megabytes of memory."""
-_DRIVERS = 5
-_PAGES = ("SLO target", "Decision", "Sensitivity", "Uncertain")
+PLAIN_SHEETS = ("SLO target", "Decision", "Sensitivity", "Uncertain")
 """Sheets of the workbook that are tables as they stand."""
 
 
 def statistics_rows(statistics: Iterable[Statistic]) -> Table:
     """Return percentiles.csv."""
     return STUDY_TABLES["percentiles"].of_rows(
-        (*row[:3], *_ends(row.estimate), row.estimate.completed) for row in statistics
+        (
+            statistic.scenario,
+            statistic.output,
+            statistic.statistic,
+            *_interval(statistic.estimate),
+            statistic.estimate.completed,
+        )
+        for statistic in statistics
     )
 
 
-def _ends(estimate: IntervalEstimate, *, is_share: bool = False) -> tuple[float, float, float]:
-    """Return a figure and its interval, which ends at none and all for a share."""
-    if is_share:
-        return estimate.value, max(estimate.low, 0.0), min(estimate.high, 1.0)
+def _interval(estimate: IntervalEstimate) -> tuple[float, float, float]:
+    """Return a figure and its interval."""
     return estimate.value, estimate.low, estimate.high
+
+
+def _share_interval(estimate: IntervalEstimate) -> tuple[float, float, float]:
+    """Return a share and its interval, which ends at none and all."""
+    return estimate.value, max(estimate.low, 0.0), min(estimate.high, 1.0)
 
 
 def driver_rows(drivers: Iterable[Driver], completed: int) -> Table:
@@ -102,75 +98,90 @@ def driver_rows(drivers: Iterable[Driver], completed: int) -> Table:
     return STUDY_TABLES["sensitivity"].of_rows((*driver, completed) for driver in drivers)
 
 
-def completed_rows(objective: Floats) -> int:
-    """Return the rows in which every scenario could be run."""
-    return int(sound_rows(objective).sum())
-
-
-def _decided(
-    prepared: Prepared,
-    standings: Iterable[decision.SloStanding],
-    comparisons: Iterable[decision.PairwiseDecision],
-) -> list[Table]:
-    """Return slo_target.csv and decision.csv."""
-    yes = {True: "yes", False: "no"}
-    targets = []
+def _target_rows(prepared: Prepared, standings: Iterable[decision.SloStanding]) -> Table:
+    """Return slo_target.csv."""
+    rows = []
+    # In the study's own order, which is that of the standings.
     for base, standing in zip(prepared.scenarios, standings, strict=True):
-        stated = base.scenario.slo_target
+        target = base.scenario.slo_target
         verdict = standing.verdict
-        is_stated = yes[base.scenario.states("slo_target")]
-        asked = (stated.attainment, stated.per, stated.scope, stated.confidence, is_stated)
-        kept = (verdict.status, verdict.share, *verdict.interval, standing.shortfall_fraction)
-        best = (
-            first_missed_month(prepared, standing) or "",
-            *_ends(standing.best_fraction, is_share=True),
-        )
-        targets.append(
+        rows.append(
             (
                 standing.scenario,
-                *asked,
-                *kept,
-                *best,
+                target.attainment,
+                target.per,
+                target.scope,
+                target.confidence,
+                "yes" if base.scenario.states("slo_target") else "no",
+                verdict.status,
+                verdict.share,
+                *verdict.interval,
+                standing.shortfall_fraction,
+                first_missed_month(prepared, standing) or "",
+                *_share_interval(standing.best_fraction),
                 *standing.past_mending.values(),
                 verdict.replications,
             )
         )
-    pairs = []
-    for pair in comparisons:
-        figures = (*_ends(pair.probability_better, is_share=True), *_ends(pair.mean_difference))
-        regrets = (pair.mean_regret.value, pair.p95_regret.value)
-        pairs.append(
-            (pair.scenario, pair.against, *figures, *regrets, pair.mean_difference.completed)
+    return STUDY_TABLES["slo_target"].of_rows(rows)
+
+
+def _decision_rows(pairs: Iterable[decision.PairwiseDecision]) -> Table:
+    """Return decision.csv."""
+    return STUDY_TABLES["decision"].of_rows(
+        (
+            pair.scenario,
+            pair.against,
+            *_share_interval(pair.probability_better),
+            *_interval(pair.mean_difference),
+            pair.mean_regret.value,
+            pair.p95_regret.value,
+            pair.mean_difference.completed,
         )
-    return [STUDY_TABLES["slo_target"].of_rows(targets), STUDY_TABLES["decision"].of_rows(pairs)]
+        for pair in pairs
+    )
 
 
 def _uncertain_rows(prepared: Prepared) -> Table:
-    """Return uncertain.csv: the source is the catalogue's for a prior, file and line for what the study states."""
+    """Return uncertain.csv: what is drawn, with its percentiles and where it comes from."""
     study = prepared.study
+    bases = {base.name: base for base in prepared.scenarios}
+    warnings = far_ends(study, bases, prepared.inputs)
     rows = []
-    far = far_ends(study, {base.name: base for base in prepared.scenarios}, prepared.inputs)
-    for drawn in prepared.inputs.entries:
-        name = drawn.name
-        distribution = drawn.distribution
-        shown = [
-            value_of(distribution, draw)
-            for draw in quantile(distribution, np.array([0.1, 0.5, 0.9])).tolist()
-        ]
-        cells = [f"{cell:.6g}" if is_numeric(distribution) else str(cell) for cell in shown]
-        unit = "factor" if drawn.times_stated or drawn.throughput_of is not None else _unit(name)
-        if drawn.throughput_of is not None:
-            source = ("the throughput model's own error, from its calibration", "", "C")
-        elif isinstance(written := study.uncertain[name], Prior):
-            catalog = prepared.scenarios[0].scenario.load_catalog()
-            prior = catalog.prior(written.prior)
-            source = (*catalog.provenance(prior), prior.grade)
-        else:
-            place = study.document.locate(("uncertain", name))
-            line = f":{place.line}" if place is not None and place.line is not None else ""
-            source = (f"{Path(study_file(study)).name}{line}", "", "user")
-        rows.append((name, distribution.kind, *cells, unit, *source, far.get(name, "")))
+    for entry in prepared.inputs.entries:
+        distribution = entry.distribution
+        probabilities = np.array([0.1, 0.5, 0.9])
+        places = quantile(distribution, probabilities).tolist()
+        values = [value_of(distribution, place) for place in places]
+        # A factor has no unit, whatever the key ends in.
+        is_factor = entry.times_stated or entry.throughput_of is not None
+        texts = (f"{value:.6g}" if is_numeric(distribution) else str(value) for value in values)
+        rows.append(
+            (
+                entry.name,
+                distribution.kind,
+                *texts,
+                "factor" if is_factor else _unit(entry.name),
+                *_source(prepared, entry),
+                warnings.get(entry.name, ""),
+            )
+        )
     return STUDY_TABLES["uncertain"].of_rows(rows)
+
+
+def _source(prepared: Prepared, entry: UncertainInput) -> tuple[str, str, str]:
+    """Return source, date and grade of an input: the catalogue's of a prior, file and line of what a study states."""
+    if entry.throughput_of is not None:
+        return "the throughput model's own error, from its calibration", "", "C"
+    study = prepared.study
+    stated = study.uncertain[entry.name]
+    if isinstance(stated, Prior):
+        catalog = prepared.scenarios[0].scenario.load_catalog()
+        prior = catalog.prior(stated.prior)
+        return *catalog.provenance(prior), prior.grade
+    place = study.document.locate(("uncertain", entry.name))
+    line = f":{place.line}" if place is not None and place.line is not None else ""
+    return f"{Path(study_file(study)).name}{line}", "", "user"
 
 
 def _unit(path: str) -> str:
@@ -184,264 +195,39 @@ def study_file(study: Study) -> str:
     return place.file if place is not None else f"{study.name}.yaml"
 
 
-def study_summary(finished: Finished) -> dict[str, Any]:
-    """Return a study's headline statistics, decisions, drivers and failures as plain data."""
-    objective = finished.prepared.objective.name
-    names = finished.prepared.names
-    statistics: dict[str, dict[str, Any]] = {name: {} for name in names}
-    service: dict[str, dict[str, float | None]] = {name: {} for name in names}
-    for scenario, output, statistic, estimate in finished.statistics(
-        (objective, judgement.ATTAINED, judgement.SHED)
-    ):
-        if output == objective:
-            statistics[scenario][statistic] = _figure(estimate)
-        if output in (judgement.ATTAINED, judgement.SHED) and statistic == "mean":
-            service[scenario][output] = _known(estimate.value)
-    by_method: dict[str, list[Driver]] = defaultdict(list)
-    for driver in finished.drivers():
-        if driver.method in ("flip", "information") or (
-            driver.scenario == names[0] and not driver.against
-        ):
-            by_method[driver.method].append(driver)
-    explained = (("variance", "first_order"), ("noise", "noise_level"))
-    shares = {(d.measure, d.input): d.value for d in by_method["variance-share"]}
-    bars = by_method["conditional-mean"]
-    bars.sort(key=lambda bar: (shares["first_order", bar.input], bar.value), reverse=True)
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "study": finished.prepared.study.name,
-        "replications": finished.rows,
-        "simulated": finished.simulated().size,
-        "completed": completed_rows(finished.by_scenario(objective)),
-        "objective": objective,
-        "scenarios": statistics,
-        "service": service,
-        "verdicts": {
-            standing.scenario: judgement.verdict_record(
-                standing.verdict,
-                base.scenario,
-                shortfall_fraction=_known(standing.shortfall_fraction),
-                first_missed_month=first_missed_month(finished.prepared, standing),
-                past_mending=standing.past_mending,
-                run_out_fraction=run_out(met_months, month_labels(finished.prepared)),
-            )
-            | {"best_fraction": _figure(standing.best_fraction)}
-            for base, standing, met_months in zip(
-                finished.prepared.scenarios,
-                finished.standings(),
-                finished.output("slo_met_months").T,
-                strict=True,
-            )
-        },
-        "decisions": [
-            {"scenario": pair.scenario, "against": pair.against}
-            | {
-                name: _figure(getattr(pair, name))
-                for name in ("probability_better", "mean_difference", "mean_regret")
-            }
-            for pair in finished.decisions()
-        ],
-        "drivers": [  # the inputs that explain most of the first scenario's variance, with the ends of their bars
-            {"input": bar.input}
-            | {f"{of}_share": shares[measure, bar.input] for of, measure in explained}
-            | {"low": bar.low, "high": bar.high}
-            for bar in bars[:_DRIVERS]
-        ],
-        "flips": [
-            {"input": d.input, "against": d.against, "threshold": d.value}
-            for d in by_method["flip"]
-        ],
-        "information": [
-            {"input": d.input, "measure": d.measure, "value": d.value}
-            for d in by_method["information"]
-        ],
-        "warnings": list(finished.prepared.warnings),
-        "failures": [
-            dict(zip(("replication", "scenario", "error"), one, strict=True))
-            for one in finished.failures()
-        ],
-        "dropped": finished.dropped(),
-    }
-
-
-def _figure(estimate: IntervalEstimate) -> dict[str, float | None]:
-    return {name: _known(getattr(estimate, name)) for name in ("value", "low", "high")}
-
-
-def _known(number: float) -> float | None:
-    return float(number) + 0.0 if math.isfinite(number) else None  # −0 is 0
-
-
-def study_table(summary: Mapping[str, Any], *, verbose: bool = False) -> str:
-    """Lay out a study for a terminal: verdicts, the line that answers, the plans, and what follows from them."""
-    objective = summary["objective"]
-    verdicts = summary["verdicts"]
-    rows = []
-    spreads = []
-    figures_of = {
-        name: {**service, objective: summary["scenarios"][name]["mean"]["value"]}
-        for name, service in summary["service"].items()
-    }
-    choice = judgement.choose(judgement.plans_of(figures_of, verdicts, objective))
-    for plan in choice.ranked:
-        figures = summary["scenarios"][plan.name]
-        record = verdicts[plan.name]
-        cells = [_number(figures[which]["value"]) for which in ("mean", "p5", "p50", "p95")]
-        rows.append(
-            (plan.name, plan.standing, *cells, cell(record["best_fraction"]["value"], ".0%"))
-        )
-        shares = (cell(record["met_low_fraction"], ".1%"), cell(record["met_high_fraction"], ".1%"))
-        tail = (_number(figures[which]["value"]) for which in ("p10", "p90"))
-        mean = figures["mean"]["value"]
-        low = figures["mean"]["low"]
-        half = None if mean is None or low is None else mean - low
-        spreads.append(
-            (plan.name, *shares, cell(plan.slo_attainment_fraction, ".2%"), _number(half), *tail)
-        )
-    over = f"{summary['replications']:,} replications, inputs drawn"
-    if summary["simulated"] < summary["replications"]:
-        over += f", {summary['simulated']:,} of them simulated and the others with their machines and other prices"
-    if summary["completed"] < summary["replications"]:
-        over += f"; {summary['completed']:,} could be run in every scenario"
-    best = (
-        f"Cheapest plan that is MET: {choice.best.name}."
-        if choice.best
-        else judgement.none_keeps(choice)
-    )
-    lead = [
-        best,
-        *judgement.inconclusive_lines(choice.ranked),
-        *judgement.past_mending_lines(verdicts),
-    ]
-    lines = [
-        f"{summary['study']}   {over}",
-        *wrapped(
-            [
-                *judgement.much_shed(choice.ranked),
-                *judgement.target_lines(verdicts),
-                *filter(None, lead),
-            ]
-        ),
-        "",
-        f"{objective}:",
-        text_table(("scenario", "SLO", "mean", "P5", "P50", "P95", "P(best)"), rows),
-    ]
-    said = [
-        *(judgement.warnings_of(choice) if choice.best else ()),
-        *driver_lines(summary),
-        *summary["dropped"],
-    ]
-    if verbose:
-        lines += [
-            "",
-            text_table(
-                ("scenario", "P(met) low", "high", "attained", "mean ±95%", "P10", "P90"), spreads
-            ),
-        ]
-        first = next(iter(summary["scenarios"]))
-        said += [
-            f"{first} and {row['against']} change places where {row['input']} passes {row['threshold']:.4g}."
-            for row in summary["flips"][:_DRIVERS]
-        ]
-        said += information_lines(
-            [(row["input"], row["measure"], row["value"]) for row in summary["information"]]
-        )
-    return "\n".join([*lines, "", *wrapped(said)]).rstrip()
-
-
-def driver_lines(summary: Mapping[str, Any]) -> list[str]:
-    """Say which inputs explain the first scenario's variance, beyond what sampling noise shows."""
-    if not summary["drivers"]:
-        return []
-    clear = [row for row in summary["drivers"] if row["variance_share"] > row["noise_share"]]
-    first = next(iter(summary["scenarios"]))
-    noise = max(row["noise_share"] for row in summary["drivers"])
-    if not clear:
-        return [
-            f"No single input stands out: at this n one would have to explain {noise:.0%} of the variance."
-        ]
-    shares = ", ".join(f"{row['input']} {row['variance_share']:.0%}" for row in clear)
-    return [f"Variance of {first}: {shares}; sampling noise {noise:.0%}."]
-
-
-def driver_table(prepared: Prepared, drivers: Sequence[Driver]) -> str:
-    """Lay out what drives the first scenario, and its difference to the others, largest first."""
-    order = ("swing", "total", "threshold")
-    first = prepared.names[0]
-    lines: list[str] = []
-    for against in dict.fromkeys(driver.against for driver in drivers):
-        shown = [
-            d
-            for d in drivers
-            if d.against == against and d.scenario == first and d.measure in order
-        ]
-        shown.sort(key=lambda driver: (order.index(driver.measure), -abs(driver.value)))
-        rows = [
-            (d.input, d.method, d.measure, *(_number(_known(n)) for n in (d.value, d.low, d.high)))
-            for d in shown
-        ]
-        title = f"{first} less {against}" if against else first
-        header = ("input", "method", "measure", "value", "low", "high")
-        lines += [f"{title}: {prepared.objective.name}", "", text_table(header, rows), ""]
-    return "\n".join(lines).rstrip()
-
-
-def information_lines(rows: Sequence[tuple[str, str, float]]) -> list[str]:
-    """Say which measurement is worth what before the choice; ``rows`` are pair, measure and worth, largest first."""
-    told = [
-        f"{name.removeprefix('throughput.')} {_number(worth)}{' USD' if measure == 'worth_usd' else ''}"
-        for name, measure, worth in rows[:_DRIVERS]
-        if worth > 0.0
-    ]
-    if rows and not told:
-        return ["knowing any one pair's throughput beforehand would not change the choice"]
-    return (
-        ["worth of measuring a pair's throughput before the choice: " + ", ".join(told)]
-        if told
-        else []
-    )
-
-
-def _number(value: float | None) -> str:
-    return "" if value is None else f"{value:,.4g}" if abs(value) < 1e6 else f"{value:,.0f}"
-
-
-def study_remarks(finished: Finished, goal: Goal) -> Iterator[str]:
-    """Yield how narrow an interval became, what is not of all replications, and which of them could not be run.
-
-    A study without any is refused.
-    """
-    if goal.until is not None:
-        reached = goal.until.width(
-            goal.estimate([finished.by_scenario(name) for name in goal.columns])
-        )
-        width = "is not known" if math.isnan(reached) else f"is ±{reached:.2%}"  # too few rows
-        more = "" if reached <= goal.until.share else "; extend with --resume and more"
-        yield f"the interval of {goal.until.words()} {width} after {finished.rows:,} replications{more}"
-    if finished.detailed < finished.rows:
-        yield f"fans by month and what drives the headline are of the first {finished.detailed:,} replications"
-    failures = finished.failures()
-    if (
-        max(Counter(failure.scenario for failure in failures).values(), default=0) / finished.rows
-        > MOST_DROPPED
-    ):
-        yield from (f"warning: {printable(line)}" for line in finished.dropped())
-    if not np.isfinite(finished.output("cost_usd")).any():
-        raise PlannerError(f"every run failed, the first with: {failures[0].message}")
-
-
 def study_command(
-    verb: str, prepared: Prepared, asked: Mapping[str, object], overrides: Sequence[str]
+    verb: str, prepared: Prepared, options: Mapping[str, object], overrides: Sequence[str]
 ) -> list[str]:
     """Return the command that makes the same study again, whatever it was resumed from and whoever ran it."""
+    # The seed last: it was drawn where none was stated.
     return command_line(
-        verb, [study_file(prepared.study)], {**asked, "--seed": prepared.seed}, overrides
+        verb, [study_file(prepared.study)], {**options, "--seed": prepared.seed}, overrides
     )
+
+
+def _histogram_rows(finished: Finished) -> list[tuple[object, ...]]:
+    """Return the bins of the objective by scenario, all on one scale, so that they can be compared."""
+    objective = finished.by_scenario(finished.prepared.objective.name)
+    finite = objective[np.isfinite(objective)]
+    low, high = (0.0, 1.0)
+    if finite.size:
+        # In place: of a large study a second copy of all rows would not fit.
+        low, high = np.percentile(finite, BIN_PERCENTILES, overwrite_input=True)
+    del finite
+    # All answers alike: a scale needs a length.
+    end = high if high > low else low + 1.0
+    edges = np.linspace(low, end, BINS + 1)
+    rows: list[tuple[object, ...]] = []
+    for name, figures in zip(finished.prepared.names, objective, strict=True):
+        completed = figures[np.isfinite(figures)]
+        counts = np.histogram(completed, edges)[0].tolist()
+        bins = zip(edges[:-1].tolist(), edges[1:].tolist(), counts, strict=True)
+        rows += [(name, *bin_cells, completed.size) for bin_cells in bins]
+    return rows
 
 
 def write_study(
     finished: Finished,
-    form: CsvFormat = DEFAULT_FORMAT,
     *,
     charts: bool = True,
     samples: bool | None = None,
@@ -451,41 +237,25 @@ def write_study(
 
     ``samples`` says whether samples.csv is among them; unless it does, that is while it is no longer than usual.
     """
-    prepared, names = finished.prepared, finished.prepared.names
-    objective = finished.by_scenario(prepared.objective.name)
-    known = objective[np.isfinite(objective)]
-    low, high = (
-        np.percentile(known, [0.2, 99.8], overwrite_input=True) if known.size else (0.0, 1.0)
+    # Unasked, a long study has none: writing it would take longer than its statistics.
+    if samples is None:
+        samples_rows = finished.rows * len(finished.prepared.names)
+        samples = samples_rows <= MAX_SAMPLES
+    convergence = (
+        (name, rows, *_interval(mean), mean.completed)
+        for name, rows, mean in finished.convergence()
     )
-    del known
-    # One scale for all scenarios, so that they can be held against each other.
-    edges = np.linspace(low, high if high > low else low + 1.0, 61)
-    bins: list[tuple[Any, ...]] = []
-    for name, figures in zip(names, objective, strict=True):
-        runs = figures[np.isfinite(figures)]
-        cells = zip(
-            edges[:-1].tolist(),
-            edges[1:].tolist(),
-            np.histogram(runs, edges)[0].tolist(),
-            strict=True,
-        )
-        bins += [(name, *cell, runs.size) for cell in cells]
-    more = {
-        "monthly_bands": finished.bands(),
-        "monthly_bands_clusters": finished.bands(clusters=True),
-        "distribution": bins,
-        "convergence": (
-            (name, end, *_ends(mean), mean.completed) for name, end, mean in finished.convergence()
-        ),
-    }
-    made = [
+    study_tables = [
         statistics_rows(finished.statistics()),
-        *_decided(prepared, finished.standings(), finished.decisions()),
+        _target_rows(finished.prepared, finished.standings()),
+        _decision_rows(finished.decisions()),
         driver_rows(finished.drivers(), finished.driven.size),
-        *(STUDY_TABLES[name].of_rows(rows) for name, rows in more.items()),
+        STUDY_TABLES["monthly_bands"].of_rows(finished.bands()),
+        STUDY_TABLES["monthly_bands_clusters"].of_rows(finished.bands(clusters=True)),
+        STUDY_TABLES["distribution"].of_rows(_histogram_rows(finished)),
+        STUDY_TABLES["convergence"].of_rows(convergence),
     ]
-    lists_all = finished.rows * len(names) <= USUAL_SAMPLES if samples is None else samples
-    _write(finished, made, command, form, charts=charts, samples=lists_all)
+    _write(finished, study_tables, command, charts=charts, samples=samples)
 
 
 def write_designed(
@@ -496,37 +266,46 @@ def write_designed(
     command: Sequence[str] = (),
 ) -> tuple[list[Driver], int]:
     """Measure a finished design, write its folder; return what drives the headline, and the rows that could be run."""
-    objective = store.joined.column(f"out:{prepared.objective.name}", rows)
+    finished = Finished(prepared=prepared, store=store, rows=rows)
+    objective = finished.output(prepared.objective.name)
     drivers = list(measures(prepared, design, objective))
     completed = completed_rows(objective.T)
-    first = objective[:: design.period]  # the first row of each period: as the design's report says
-    groups = prepared.study.scramblings if isinstance(design, Saltelli) else len(first)
-    finished = Finished(prepared=prepared, store=store, rows=rows)
+    # The first row of each period is the design's base: the others move inputs on purpose.
+    base_rows = objective[:: design.period]
+    # Scramblings of one sequence are the independent samples; rows within one are not.
+    groups = prepared.study.scramblings if isinstance(design, Saltelli) else len(base_rows)
     standings = finished.standings(design.period, groups)
-    keeping = [which for which, standing in enumerate(standings) if standing.may_meet]
-    compared = decision.decisions(
-        first.T, prepared.names, groups, keeping, lower_is_better=prepared.objective.lower_is_better
+    # Who is MISSED is no candidate for the best, however cheap.
+    candidates = [place for place, standing in enumerate(standings) if standing.may_meet]
+    decisions = decision.decisions(
+        base_rows.T,
+        prepared.names,
+        groups,
+        candidates,
+        lower_is_better=prepared.objective.lower_is_better,
     )
-    means = [
-        Statistic(name, output, "mean", mean_estimate(table[:, which], groups))
-        for output in dict.fromkeys((prepared.objective.name, judgement.ATTAINED, judgement.SHED))
-        for table in [finished.output(output)[:: design.period]]
-        for which, name in enumerate(prepared.names)
-    ]
-    made = [
+    means = []
+    # Each once: the objective may itself be one of the two.
+    for output in dict.fromkeys((prepared.objective.name, ATTAINMENT, SHED)):
+        figures = finished.output(output)[:: design.period]
+        means += [
+            Statistic(name, output, "mean", mean_estimate(figures[:, place], groups))
+            for place, name in enumerate(prepared.names)
+        ]
+    study_tables = [
         statistics_rows(means),
-        *_decided(prepared, standings, compared),
+        _target_rows(prepared, standings),
+        _decision_rows(decisions),
         driver_rows(drivers, completed),
     ]
-    _write(finished, made, command)
+    _write(finished, study_tables, command)
     return drivers, completed
 
 
 def _write(
     finished: Finished,
-    made: Sequence[Table],
+    study_tables: Sequence[Table],
     command: Sequence[str],
-    form: CsvFormat = DEFAULT_FORMAT,
     *,
     charts: bool = True,
     samples: bool = False,
@@ -534,111 +313,139 @@ def _write(
     """Write tables, the plans as stated, charts and report into the study's folder, then the manifest that ends it."""
     prepared = finished.prepared
     store = finished.store
-    results = dict[str, RunResult]()
     try:
-        streamed = [_write_samples(finished, form)] if samples else []
-        for base in prepared.scenarios:
-            with contextlib.suppress(
-                PlannerError
-            ):  # one that cannot be run as it is stated is left out
-                results[base.name] = simulate(base.scenario, seed=prepared.seed)
-        by_name = {table.name: table for table in (*made, _uncertain_rows(prepared))}
-        shown = {name: by_name[name] for name in STUDY_TABLES if name in by_name}
+        # First, straight to the disk: of a large study it does not fit into memory.
+        streamed = [_write_samples(finished)] if samples else []
+        results = _results_as_stated(prepared)
         scenarios = {base.name: base.scenario for base in prepared.scenarios}
-        shown |= {
-            table.name: table for table in (*plan_tables(results), *evidence_tables(scenarios))
-        }
-        files = tables.csv_files(prepared.study.name.lower(), shown.values(), form, streamed)
-        cells: dict[str, dict[str, Any]] = {name: table.columns for name, table in shown.items()}
-        pages = {"Percentiles": statistics_page(cells["percentiles"])}
-        if "monthly_bands" in cells:
-            pages[BANDS_SHEET] = bands_page(
-                cells["monthly_bands"], ("cost_usd", "served_tokens", "revenue_usd")
-            )
-            pages |= plain_pages({"Percentiles by cluster": cells["monthly_bands_clusters"]})
-        pages |= plain_pages({page: cells[page.lower().replace(" ", "_")] for page in _PAGES})
-        pages |= statements_page(results) | plain_pages({"Assumptions": cells["assumptions"]})
-        files[WORKBOOK] = write_tables(
-            prepared.study.name, prepared.scenarios[0].scenario.start, pages
-        )
+        # In the order of the reference, whatever the design has of them.
+        all_tables = (*study_tables, _uncertain_rows(prepared))
+        unordered = {table.name: table for table in all_tables}
+        by_name = {name: unordered[name] for name in STUDY_TABLES if name in unordered}
+        further = (*plan_tables(results), *evidence_tables(scenarios))
+        by_name |= {table.name: table for table in further}
+        files = tables.csv_files(prepared.study.name.lower(), by_name.values(), streamed)
+        start = prepared.scenarios[0].scenario.start
+        sheets = _sheets(by_name, results)
+        files[WORKBOOK] = write_tables(prepared.study.name, start, sheets)
         manifest = study_manifest(prepared, store, finished.rows)
-        manifest |= {"command": list(command)} if command else {}
-        manifest |= {"dropped": dropped} if (dropped := finished.dropped()) else {}
-        contents = Contents(manifest=manifest, tables=shown, beside=openable(files))
-        pictures = study_pictures(contents) if charts else {}
-        for name, content in {**files, **pictures, REPORT: build_report(contents)}.items():
+        if command:
+            manifest["command"] = list(command)
+        if finished.dropped():
+            manifest["dropped"] = finished.dropped()
+        contents = Contents(manifest=manifest, tables=by_name, beside=openable(files))
+        if charts:
+            files |= study_pictures(contents)
+        files[REPORT] = build_report(contents)
+        for name, content in files.items():
             store.staged.write(name, content)
+        # The manifest last: a folder without one is unfinished work, which can be resumed.
         store.commit(manifest)
     except OSError as error:
         raise store.unwritable(error) from None
     finally:
+        # What was staged and not committed is no part of the study.
         store.discard()
 
 
-def _write_samples(finished: Finished, form: CsvFormat) -> dict[str, object]:
+def _results_as_stated(prepared: Prepared) -> dict[str, RunResult]:
+    """Return a run of each plan as it is stated; one that cannot be run so is left out."""
+    results = {}
+    for base in prepared.scenarios:
+        with contextlib.suppress(PlannerError):
+            # A plan may be impossible as stated, and possible in what the study draws.
+            results[base.name] = simulate(base.scenario, seed=prepared.seed)
+    return results
+
+
+def _sheets(by_name: Mapping[str, Table], results: Mapping[str, RunResult]) -> dict[str, Page]:
+    """Return the sheets of a study's workbook."""
+    columns = {name: table.columns for name, table in by_name.items()}
+    pages = {"Percentiles": statistics_page(columns["percentiles"])}
+    if "monthly_bands" in columns:  # a designed study has none
+        charted = ("cost_usd", "served_tokens", "revenue_usd")
+        pages[BANDS_SHEET] = bands_page(columns["monthly_bands"], charted)
+        pages |= plain_pages({"Percentiles by cluster": columns["monthly_bands_clusters"]})
+    plain = {page: columns[page.lower().replace(" ", "_")] for page in PLAIN_SHEETS}
+    pages |= plain_pages(plain)
+    return pages | statements_page(results) | plain_pages({"Assumptions": columns["assumptions"]})
+
+
+def _input_column(entry: UncertainInput) -> Column:
+    """Return the column of samples.csv that has the draws of an input."""
+    description = "Input drawn."
+    if entry.times_stated:
+        description = "Input drawn: a factor on what is stated."
+    if is_numeric(entry.distribution):
+        return number_column(entry.name, description, 9, _unit(entry.name))
+    return text_column(entry.name, description)
+
+
+def _write_samples(finished: Finished) -> dict[str, object]:
     """Write samples.csv part by part, so that memory does not grow with the study, and return its dictionary entry."""
     inputs = finished.prepared.inputs.entries
     samples = STUDY_TABLES["samples"]
-    drawn = []
-    for one in inputs:
-        said = "Input drawn: a factor on what is stated." if one.times_stated else "Input drawn."
-        is_number = is_numeric(one.distribution)
-        drawn.append(
-            number_column(one.name, said, 9, _unit(one.name))
-            if is_number
-            else text_column(one.name, said)
-        )
-    description = replace(samples, columns=(*samples.columns[:2], *drawn, *samples.columns[2:]))
+    input_columns = map(_input_column, inputs)
+    # Inputs stand between what names a row and what came of it.
+    description = replace(
+        samples, columns=(*samples.columns[:2], *input_columns, *samples.columns[2:])
+    )
     staged = finished.store.staged
     name = f"{description.name}.csv"
     digest = hashlib.sha256()
     size = 0
     with (staged.path / name).open("wb") as stream:
-        for part in finished.store.joined.parts(_SAMPLE_ROWS):
-            columns = {column: part.column(column).to_pylist() for column in ("scenario", "error")}
-            columns["replication"] = part.column("replication").to_numpy()
-            columns |= {
-                output: part.column(f"out:{output}").to_numpy() for output in objective_names()
+        for part in finished.store.samples(SAMPLE_ROWS_AT_ONCE):
+            columns: dict[str, Cells] = {
+                "scenario": part.column("scenario").to_pylist(),
+                "error": part.column("error").to_pylist(),
+                "replication": part.column("replication").to_numpy(),
             }
-            for one in inputs:
-                columns[one.name] = cells = part.column(f"in:{one.name}").to_numpy()
-                if not is_numeric(one.distribution):
-                    columns[one.name] = [
-                        str(value_of(one.distribution, place)) for place in cells.tolist()
+            for output in objective_names():
+                columns[output] = part.column(f"out:{output}").to_numpy()
+            for entry in inputs:
+                draws = part.column(f"in:{entry.name}").to_numpy()
+                columns[entry.name] = draws
+                if not is_numeric(entry.distribution):
+                    columns[entry.name] = [
+                        str(value_of(entry.distribution, draw)) for draw in draws.tolist()
                     ]
-            content = tables.write_csv(Table(description, columns), form, header=not size)
+            # The header goes before the first part alone.
+            content = tables.write_csv(Table(description, columns), header=not size)
             stream.write(content)
             digest.update(content)
             size += len(content)
     staged.add(name, digest.hexdigest())
-    return tables.dictionary_entry(description, size, digest.hexdigest(), form)
+    return tables.dictionary_entry(description, size, digest.hexdigest())
 
 
-def study_answer(
-    folder: Path,
-    finished: Finished,
-    drivers: Sequence[Driver] | None = None,
-    completed: int = 0,
-) -> Answer[Finished]:
-    """Return a study as an answer: the headline's percentiles, or what drives it, of a study designed to find out."""
-
-    def rows() -> Table:
-        return (
-            statistics_rows(finished.statistics())
-            if drivers is None
-            else driver_rows(drivers, completed)
-        )
-
+def study_answer(folder: Path, finished: Finished) -> Answer[Finished]:
+    """Return a study as an answer: the objective's percentiles."""
     return Answer(
         folder=folder,
         result=finished,
         warnings=finished.prepared.warnings,
-        summarise=lambda: study_summary(finished) if drivers is None else rows().records(),
-        say=lambda verbose: (
-            study_table(study_summary(finished), verbose=verbose)
-            if drivers is None
-            else driver_table(finished.prepared, drivers)
-        ),
-        is_met=lambda: any(standing.verdict.status == "MET" for standing in finished.standings()),
-        rows=rows,
+        summarise=lambda: fields_json(study_summary(finished)),
+        say=lambda verbose: study_text(study_summary(finished), verbose=verbose),
+        is_met=lambda: _is_met(finished),
+        rows=lambda: statistics_rows(finished.statistics()),
     )
+
+
+def design_answer(
+    folder: Path, finished: Finished, drivers: Sequence[Driver], completed: int
+) -> Answer[Finished]:
+    """Return a study that was designed to find what drives its objective as an answer."""
+    return Answer(
+        folder=folder,
+        result=finished,
+        warnings=finished.prepared.warnings,
+        summarise=lambda: driver_rows(drivers, completed).records(),
+        say=lambda _: driver_text(finished.prepared, drivers),
+        is_met=lambda: _is_met(finished),
+        rows=lambda: driver_rows(drivers, completed),
+    )
+
+
+def _is_met(finished: Finished) -> bool:
+    return any(standing.verdict.status == "MET" for standing in finished.standings())

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from planner.data_files import data_rows
+from planner.finance.measure_names import DEFINITIONS, FLEET_ONLY, TIMELINE
 from planner.finance.statements import LINES, Frequency
 from planner.output.tables import (
     Column,
@@ -20,7 +21,6 @@ from planner.output.tables import (
     number_column,
     text_column,
 )
-from planner.run.measure_names import DEFINITIONS, FLEET_ONLY, TIMELINE
 from planner.units import decimals_of
 
 

@@ -5,17 +5,18 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime, time
-from typing import Any
+from typing import NamedTuple
 
 from planner.answers.sections import section
+from planner.answers.verdicts import PlanVerdict
 from planner.data_files import data_rows
-from planner.output.blocks import Block, Marker, Section, Sentence, Series, TimeChart
+from planner.finance.measure_names import FLEET
+from planner.output.blocks import Marker, Section, Sentence, Series, TimeChart
 from planner.output.folder import Contents
 from planner.output.scales import TOTAL, Points
 from planner.output.tables import Table
-from planner.run.measure_names import FLEET
 
-SHOWN_EVENTS = {
+EVENT_LANES = {
     "delivered": "delivery",
     "retired": "retired",
     "software": "software",
@@ -23,11 +24,28 @@ SHOWN_EVENTS = {
 }
 """Events with a lane of their own; failures are too many and have their own section."""
 MAX_MARKERS = 400
+SECONDS_PER_DAY = 86400
+LOGARITHMIC_RATIO = 8
+"""Times the lowest price from which on a linear scale would flatten the cheap clusters; assumption."""
 READ_A_CHART = "Point at a chart or use the arrow keys to read it, drag across it to zoom, press a name to hide it."
+
+
+class LineChart(NamedTuple):
+    """A chart of lines by month, as a line of ``line_charts.csv`` describes it."""
+
+    names: str
+    """What has a line each: cluster or workload."""
+    column: str
+    title: str
+    unit: str
+    summary: str
+    """What is to be seen."""
+
+
 LINE_CHARTS = {
-    row.pop("key"): tuple(row.values()) for row in data_rows(__file__, "line_charts.csv")
+    row.pop("key"): LineChart(*row.values()) for row in data_rows(__file__, "line_charts.csv")
 }
-"""Whose lines, column, title, unit and what is to be seen of each chart of lines by month, by key."""
+"""The charts of lines by month, by key."""
 
 
 class Calendar:
@@ -35,72 +53,109 @@ class Calendar:
 
     def __init__(self, months: Iterable[str]) -> None:
         """Take the months as they stand in a file, repeats and all."""
+        # A table by cluster has each month once per cluster.
         self.months = list(dict.fromkeys(months))
-        self.start = _first(self.months[0])
-        self.days = float((_after(_first(self.months[-1])) - self.start).days)
+        self.start = date.fromisoformat(self.months[0])
+        end = _next_month(date.fromisoformat(self.months[-1]))
+        self.days = float((end - self.start).days)
 
     def middle(self, month: str) -> float:
         """Return the middle of a month."""
-        first = _first(month)
-        return ((first - self.start).days + (_after(first) - self.start).days) / 2
+        begin = date.fromisoformat(month)
+        begin_days = (begin - self.start).days
+        end_days = (_next_month(begin) - self.start).days
+        return (begin_days + end_days) / 2
 
     def day(self, stamp: str) -> float:
         """Return a date or time as days since start."""
-        return (
-            datetime.fromisoformat(stamp) - datetime.combine(self.start, time())
-        ).total_seconds() / 86400
+        midnight = datetime.combine(self.start, time())
+        elapsed = datetime.fromisoformat(stamp) - midnight
+        return elapsed.total_seconds() / SECONDS_PER_DAY
 
     def chart(
-        self, key: str, title: str, summary: str, unit: str, series: Sequence[Series], **more: Any
+        self,
+        key: str,
+        title: str,
+        summary: str,
+        unit: str,
+        series: Sequence[Series],
+        *,
+        markers: Sequence[Marker] = (),
+        stacked: bool = False,
+        logarithmic: bool = False,
     ) -> TimeChart:
         """Return a chart over these months."""
-        return TimeChart(key, title, summary, unit, self.start, self.days, series, **more)
+        return TimeChart(
+            key,
+            title,
+            summary,
+            unit,
+            self.start,
+            self.days,
+            series,
+            markers=markers,
+            stacked=stacked,
+            logarithmic=logarithmic,
+        )
 
 
-def _first(month: str) -> date:
-    return date.fromisoformat(month)
+def _next_month(month: date) -> date:
+    # December is the only month whose successor is in another year.
+    year = month.year + month.month // 12
+    return date(year, month.month % 12 + 1, 1)
 
 
-def _after(first: date) -> date:
-    return date(first.year + first.month // 12, first.month % 12 + 1, 1)
-
-
-def by_name(
-    table: Table, name: str, x: str, column: str, place: Callable[[str], float]
+def points_by_name(
+    table: Table, names: str, x: str, column: str, place: Callable[[str], float]
 ) -> dict[str, list[tuple[float, float | None]]]:
     """Return (x, value) points of a column for each name in another."""
     points: dict[str, list[tuple[float, float | None]]] = {}
-    for key, stamp, value in table.rows(name, x, numbers=[column]):
-        points.setdefault(key, []).append((place(stamp), value))
+    for name, stamp, value in table.rows(names, x, numbers=[column]):
+        # In the order of the table, in which the months of each name follow one another.
+        points.setdefault(name, []).append((place(stamp), value))
     return points
 
 
 def colours(names: Iterable[str]) -> dict[str, int]:
     """Give each name a colour of its own; the fleet has that of text."""
-    others = [name for name in dict.fromkeys(names) if name != FLEET]
-    return {**{name: i for i, name in enumerate(others)}, FLEET: TOTAL}
+    # The fleet takes no colour, so that clusters have the same ones with and without it.
+    without_fleet = (name for name in dict.fromkeys(names) if name != FLEET)
+    numbered = enumerate(without_fleet)
+    return {name: colour for colour, name in numbered} | {FLEET: TOTAL}
 
 
-def markers(contents: Contents, calendar: Calendar) -> list[Marker]:
+def event_markers(contents: Contents, calendar: Calendar) -> list[Marker]:
     """Return the events worth a mark: deliveries, software incidents, outages; the costliest where there are many."""
-    if (events := contents.table("events")) is None:
+    events = contents.table("events")
+    if events is None:
         return []
-    names = ("event", "time", "end_time", "cluster", "cause", "detail")
-    marks = []
-    rows = events.rows(*names, totals=("lost_capacity_tokens", "accelerators"))
-    for event, time_of, end, cluster, cause, detail, lost, accelerators in rows:
-        if event in SHOWN_EVENTS and time_of:
-            size = f"{accelerators:,.0f} accelerators" if accelerators else ""
-            label = ", ".join(part for part in (f"{cluster}: {event}", cause, size, detail) if part)
-            start = calendar.day(time_of)
-            stop = calendar.day(end or time_of)
-            marks.append(
-                (lost, Marker(kind=SHOWN_EVENTS[event], start=start, end=stop, label=label))
-            )
-    kept = sorted(marks, key=lambda pair: -pair[0])[:MAX_MARKERS]
-    lanes = list(SHOWN_EVENTS.values())
+    columns = ("event", "time", "end_time", "cluster", "cause", "detail")
+    costs_and_markers = []
+    rows = events.rows(*columns, totals=("lost_capacity_tokens", "accelerators"))
+    for event, begin, end, cluster, cause, detail, lost_tokens, accelerators in rows:
+        # An order that never came has no time.
+        if event not in EVENT_LANES or not begin:
+            continue
+        size = f"{accelerators:,.0f} accelerators" if accelerators else ""
+        # Parts that an event does not have leave no comma behind.
+        parts = (f"{cluster}: {event}", cause, size, detail)
+        label = ", ".join(filter(None, parts))
+        marker = Marker(
+            kind=EVENT_LANES[event],
+            start=calendar.day(begin),
+            end=calendar.day(end or begin),
+            label=label,
+        )
+        costs_and_markers.append((lost_tokens, marker))
+    # A long horizon has thousands of events: more marks than pixels tell nothing.
+    by_cost = sorted(costs_and_markers, key=lambda pair: -pair[0])
+    costliest = by_cost[:MAX_MARKERS]
+    lanes = list(EVENT_LANES.values())
+    # By lane and time, since the page lists them in that order.
+    markers = (marker for _, marker in costliest)
     return sorted(
-        (marker for _, marker in kept), key=lambda m: (lanes.index(m.kind), m.start, m.label)
+        markers,
+        key=lambda marker: (lanes.index(marker.kind), marker.start, marker.label),
     )
 
 
@@ -109,134 +164,190 @@ def line_chart(contents: Contents, key: str) -> TimeChart | None:
 
     Prices of machines that differ widely have a logarithmic scale.
     """
-    of, column, title, unit, said = LINE_CHARTS[key]
-    of = "scenario" if of == "cluster" and contents.plans else of
-    names = {
-        "workload": "timeline_workloads",
-        "cluster": "timeline_monthly_clusters",
-        "scenario": "timeline_monthly",
-    }
-    table, daily, fleet = contents.table(names[of]), None, contents.table("timeline_monthly")
+    described = LINE_CHARTS[key]
+    if described.names == "workload":
+        return _workload_lines(contents, key, described)
+    return (
+        _plan_lines(contents, key, described)
+        if contents.plans
+        else _cluster_lines(contents, key, described)
+    )
+
+
+def _workload_lines(contents: Contents, key: str, described: LineChart) -> TimeChart | None:
+    table = contents.table("timeline_workloads")
     if not table:
         return None
-    if of == "scenario":
-        title = title.replace(
-            "by cluster", "by scenario, as stated" if contents.kind == "study" else "by scenario"
-        )
     calendar = Calendar(table.texts("month"))
-    points = by_name(table, of, "month", column, calendar.middle)
-    if of == "cluster" and fleet is not None:
-        points[FLEET] = [
-            (calendar.middle(month), value)
-            for month, value in fleet.rows("month", numbers=[column])
-        ]
-    if column == "slo_attainment_fraction":  # what was missed is what can be seen
+    points = points_by_name(table, "workload", "month", described.column, calendar.middle)
+    if described.column == "slo_attainment_fraction":  # what was missed is what can be seen
         points = {
-            name: [(x, v if v is None else 1.0 - v) for x, v in line]
+            name: [(x, None if share is None else 1.0 - share) for x, share in line]
             for name, line in points.items()
         }
-    fine: Mapping[str, Points] = {}
-    if (
-        of == "cluster"
-        and (daily := contents.table("timeline_daily_clusters")) is not None
-        and column in daily
-    ):
-        fine = by_name(daily, "cluster", "date", column, calendar.day)
+    return _lines(contents, calendar, key, described, points)
+
+
+def _plan_lines(contents: Contents, key: str, described: LineChart) -> TimeChart | None:
+    table = contents.table("timeline_monthly")
+    if not table:
+        return None
+    calendar = Calendar(table.texts("month"))
+    points = points_by_name(table, "scenario", "month", described.column, calendar.middle)
+    plans = "by scenario, as stated" if contents.kind == "study" else "by scenario"
+    title = described.title.replace("by cluster", plans)
+    described = described._replace(title=title)
+    return _lines(contents, calendar, key, described, points)
+
+
+def _cluster_lines(contents: Contents, key: str, described: LineChart) -> TimeChart | None:
+    table = contents.table("timeline_monthly_clusters")
+    if not table:
+        return None
+    calendar = Calendar(table.texts("month"))
+    column = described.column
+    points = points_by_name(table, "cluster", "month", column, calendar.middle)
+    fleet = contents.table("timeline_monthly")
+    # The fleet is a line among its clusters, in the colour of text.
+    if fleet is not None:
+        months = fleet.rows("month", numbers=[column])
+        points[FLEET] = [(calendar.middle(month), value) for month, value in months]
+    daily = contents.table("timeline_daily_clusters")
+    days: Mapping[str, Points] = {}
+    # Not every column is kept by day.
+    if daily is not None and column in daily:
+        days = points_by_name(daily, "cluster", "date", column, calendar.day)
+    markers = event_markers(contents, calendar)
+    return _lines(contents, calendar, key, described, points, days, markers, daily is not None)
+
+
+def _lines(
+    contents: Contents,
+    calendar: Calendar,
+    key: str,
+    described: LineChart,
+    points: Mapping[str, Points],
+    days: Mapping[str, Points] | None = None,
+    markers: Sequence[Marker] = (),
+    has_days: bool = False,
+) -> TimeChart:
+    """Return a chart of a line each; those without any figure, as of a cluster without a node, are left out."""
     palette = colours(points)
     series = [
-        Series(name, line, palette[name], fine=fine.get(name, ()))
+        Series(name, line, palette[name], fine=(days or {}).get(name, ()))
         for name, line in points.items()
-        if any(value is not None for _, value in line)  # a cluster without a node has none
+        if any(value is not None for _, value in line)
     ]
-    values = [v for line in points.values() for _, v in line if v]
-    wide = of != "workload" and unit == "usd" and bool(values) and max(values) > 8 * min(values)
-    said = (
-        said.format(days="" if daily is None else "; months bold, days faint")
-        + " Logarithmic scale." * wide
-    )
-    more = {"stacked": unit in ("tokens", "accelerator-hours"), "logarithmic": wide}
-    happened = markers(contents, calendar) if of == "cluster" else []
+    # Zeros have no place on a logarithmic scale, and say nothing of how far prices differ.
+    values = [value for line in points.values() for _, value in line if value]
+    is_price = described.names != "workload" and described.unit == "usd"
+    is_wide = is_price and bool(values) and max(values) > LOGARITHMIC_RATIO * min(values)
+    days_words = "; months bold, days faint" if has_days else ""
+    summary = described.summary.format(days=days_words)
     return calendar.chart(
-        contents.anchor + key, title, said, unit, series, markers=happened, **more
+        contents.anchor + key,
+        described.title,
+        f"{summary} Logarithmic scale." if is_wide else summary,
+        described.unit,
+        series,
+        markers=markers,
+        stacked=described.unit in ("tokens", "accelerator-hours"),
+        logarithmic=is_wide,
     )
 
 
 def _fleet_lines(
-    contents: Contents, lines: Mapping[str, tuple[str, int]]
-) -> tuple[Calendar, list[Series]] | None:
+    monthly: Table, calendar: Calendar, lines: Mapping[str, tuple[str, int]]
+) -> list[Series]:
     """Return columns of the fleet's months as lines, each with its name and colour; those with figures alone."""
-    if not (monthly := contents.table("timeline_monthly")):
-        return None
-    calendar = Calendar(monthly.texts("month"))
     places = [calendar.middle(month) for month in calendar.months]
-    return calendar, [
-        Series(
-            name=name, colour=colour, points=list(zip(places, monthly.numbers(column), strict=True))
-        )
+    # Limits and the like may not be stated: a line without figures is left out.
+    return [
+        Series(name, list(zip(places, monthly.numbers(column), strict=True)), colour)
         for name, (column, colour) in lines.items()
         if any(value is not None for value in monthly.numbers(column))
     ]
 
 
-def demand_chart(contents: Contents) -> TimeChart | None:
-    """Return demand against capacity in accelerators, with events below."""
+def demand_chart(contents: Contents, verdict: PlanVerdict | None = None) -> TimeChart | None:
+    """Return demand against capacity in accelerators, with events, and the months that miss the SLO target, below."""
+    monthly = contents.table("timeline_monthly")
+    if not monthly:
+        return None
+    calendar = Calendar(monthly.texts("month"))
     lines = {
         "in service": ("accelerators_in_service", TOTAL),
         "needed in the highest hour": ("peak_accelerators_needed", 1),
         "needed on average": ("accelerators_needed", 0),
     }
-    if (answer := _fleet_lines(contents, lines)) is None:
-        return None
-    calendar, series = answer
-    happened = markers(contents, calendar)
-    record = {} if contents.plan else contents.summary.get("verdict", {})
-    for place, (month, number) in enumerate((record.get("missed_months") or {}).items()):
-        start = calendar.day(f"{month}-01")
-        middle = calendar.middle(f"{month}-01")
-        label = f"SLO missed in {month}, in {number} of {record['replications']} replications"
-        happened.insert(
-            place, Marker(kind="missed", start=start, end=2 * middle - start, label=label)
-        )
-    said = "Accelerators in service, and accelerators that all demand would keep busy at its mix, routing and speed."
-    key = f"{contents.anchor}demand"
+    series = _fleet_lines(monthly, calendar, lines)
+    markers = [*_missed_months(calendar, verdict), *event_markers(contents, calendar)]
     return calendar.chart(
-        key, "Demand against capacity", said, "accelerators", series, markers=happened
+        f"{contents.anchor}demand",
+        "Demand against capacity",
+        "Accelerators in service, and accelerators that all demand would keep busy at its mix, routing and speed.",
+        "accelerators",
+        series,
+        # Missed months first: their lane is the one that a reader looks for.
+        markers=markers,
     )
 
 
-def run_out_chart(contents: Contents) -> list[TimeChart]:
-    """Return by when how many replications of each plan have run out; none where no replication does."""
-    records = contents.summary.get("verdicts") or {
-        contents.name: contents.summary.get("verdict", {})
-    }
-    tables = map(contents.table, ("comparison_monthly", "timeline_monthly", "monthly_bands"))
-    monthly = next((table for table in tables if table), None)
-    if monthly is None or not any(record.get("run_out_fraction") for record in records.values()):
+def _missed_months(calendar: Calendar, verdict: PlanVerdict | None) -> list[Marker]:
+    """Return a mark for each month in which a replication misses the SLO target."""
+    if verdict is None:
         return []
+    markers = []
+    for month, number in (verdict.missed_months or {}).items():
+        start = calendar.day(f"{month}-01")
+        # The middle lies halfway between both ends of the month.
+        middle = calendar.middle(f"{month}-01")
+        end = 2 * middle - start
+        label = f"SLO missed in {month}, in {number} of {verdict.replications} replications"
+        markers.append(Marker(kind="missed", start=start, end=end, label=label))
+    return markers
+
+
+def run_out_chart(
+    contents: Contents, monthly: Table | None, verdicts: Mapping[str, PlanVerdict]
+) -> TimeChart | None:
+    """Return by when how many replications of each plan have run out; None where no replication does.
+
+    ``monthly`` is a table that has all months.
+    """
+    if not monthly or not any(verdict.run_out_fraction for verdict in verdicts.values()):
+        return None
     calendar = Calendar(monthly.texts("month"))
-    series = list[Series]()
-    palette = colours(records)
-    for name, record in records.items():
-        shares = [
-            (record.get("run_out_fraction") or {}).get(month[:7], 0.0) for month in calendar.months
-        ]
-        points = list(
-            zip(map(calendar.middle, calendar.months), itertools.accumulate(shares), strict=True)
-        )
-        series.append(Series(name=name, points=points, colour=palette[name]))
-    said = "Share of replications that have missed their SLO target by the end of each month."
-    return [calendar.chart(f"{contents.kind}-run-out", "When it runs out", said, "percent", series)]
+    places = [calendar.middle(month) for month in calendar.months]
+    palette = colours(verdicts)
+    series = []
+    for name, verdict in verdicts.items():
+        by_month = verdict.run_out_fraction or {}
+        # Who has run out stays so: the share by a month is that of all months up to it.
+        by_calendar = (by_month.get(month[:7], 0.0) for month in calendar.months)
+        shares = itertools.accumulate(by_calendar)
+        points = list(zip(places, shares, strict=True))
+        series.append(Series(name, points, palette[name]))
+    summary = "Share of replications that have missed their SLO target by the end of each month."
+    return calendar.chart(
+        f"{contents.kind}-run-out", "When it runs out", summary, "percent", series
+    )
 
 
 def power_chart(contents: Contents) -> TimeChart | None:
     """Return the power at the meter against its limit."""
-    lines = {"highest hour": ("peak_facility_kw", 0), "limit": ("facility_power_cap_kw", TOTAL)}
-    if (answer := _fleet_lines(contents, lines)) is None:
+    monthly = contents.table("timeline_monthly")
+    if not monthly:
         return None
-    calendar, series = answer
-    limited = "" if len(series) > 1 else " No limit is stated."
-    said = f"Highest hour of each month at the meter, cooling and distribution included, in kW.{limited}"
-    return calendar.chart(f"{contents.anchor}power", "Power against its limit", said, "kW", series)
+    calendar = Calendar(monthly.texts("month"))
+    lines = {"highest hour": ("peak_facility_kw", 0), "limit": ("facility_power_cap_kw", TOTAL)}
+    series = _fleet_lines(monthly, calendar, lines)
+    summary = "Highest hour of each month at the meter, cooling and distribution included, in kW."
+    # A column without figures has no line: then no limit is stated.
+    if len(series) < len(lines):
+        summary += " No limit is stated."
+    key = f"{contents.anchor}power"
+    return calendar.chart(key, "Power against its limit", summary, "kW", series)
 
 
 def timeline_section(contents: Contents) -> Section | None:
@@ -244,9 +355,5 @@ def timeline_section(contents: Contents) -> Section | None:
     if not contents.table("timeline_monthly"):
         return None
     charts = [line_chart(contents, key) for key in LINE_CHARTS]
-    charts.insert(2, power_chart(contents))
-    blocks: list[Block] = [
-        Sentence(text=READ_A_CHART),
-        *(chart for chart in charts if chart is not None),
-    ]
-    return section("time", blocks)
+    charts.insert(2, power_chart(contents))  # after utilisation and cost, before tokens
+    return section("time", [Sentence(text=READ_A_CHART), *charts])

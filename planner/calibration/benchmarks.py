@@ -58,10 +58,11 @@ DISAGGREGATED_SCENARIO = "Disaggregated"
 OPEN_SCENARIOS = ("Server", "Interactive")
 """MLPerf's scenarios in which requests arrive on their own and 99% of them must keep the objectives."""
 SCENARIOS = ("Offline", *OPEN_SCENARIOS, "Concurrency", DISAGGREGATED_SCENARIO)
-_MOST = 1e12
+_MAX_NUMBER = 1e12
 """No count, length, rate or time in a row of measurements is larger."""
 MAX_PROBLEMS = 50
-_FIRST_ROW = 2  # the header is line 1
+_FIRST_LINE = 2
+"""Line of the first row: the header is line 1."""
 
 
 def read_benchmarks(path: Path) -> pd.DataFrame:
@@ -70,63 +71,67 @@ def read_benchmarks(path: Path) -> pd.DataFrame:
     The frame has the file's own columns and the optional ones, numbers as floats (blank cells as NaN), text stripped,
     and the row's line in the file as its index.
     """
-    at = str(path)
+    file = str(path)
     try:
         frame = pd.read_csv(
             path, dtype=str, keep_default_na=False, skipinitialspace=True, encoding="utf-8-sig"
         )
     except (pd.errors.EmptyDataError, pd.errors.ParserError, UnicodeDecodeError, OSError) as error:
-        known: dict[type[Exception], str] = {FileNotFoundError: "there is no such file"}
-        known |= {
+        messages: dict[type[Exception], str] = {
+            FileNotFoundError: "there is no such file",
             IsADirectoryError: "is a folder, not a CSV file",
             pd.errors.EmptyDataError: "the file is empty",
         }
-        message = known.get(type(error), f"cannot be read as CSV: {error}")
-        raise ScenarioError(Problem(file=at, message=message)) from None
+        message = messages.get(type(error), f"cannot be read as CSV: {error}")
+        raise ScenarioError(Problem(file=file, message=message)) from None
     if not isinstance(frame.index, pd.RangeIndex):  # pandas takes the surplus for names of rows
         raise ScenarioError(
-            Problem(file=at, message="the rows have more cells than the header has columns")
+            Problem(file=file, message="the rows have more cells than the header has columns")
         )
     frame.columns = frame.columns.astype(str).str.strip()
-    if len(twice := frame.columns[frame.columns.duplicated(keep=False)]):
-        raise ScenarioError(
-            Problem(file=at, line=1, message=f"the column {twice[0]!r} is there twice")
-        )
+    repeated = frame.columns[frame.columns.duplicated(keep=False)]
+    if len(repeated):
+        message = f"the column {repeated[0]!r} is there twice"
+        raise ScenarioError(Problem(file=file, line=1, message=message))
+    # A row that ends early has no text in its last cells.
     for column in frame.columns:
         frame[column] = frame[column].fillna("").str.strip()
-    hints = {
-        column: nearest(column, list(frame.columns))
-        for column in COLUMNS
-        if column not in frame.columns
-    }
-    absent = [(f"the column {column!r} is missing", hint) for column, hint in hints.items()]
-    raise_all([Problem(file=at, line=1, message=message, hint=hint) for message, hint in absent])
-    if frame.empty:
-        raise ScenarioError(Problem(file=at, message="the file has a header and no rows"))
-    frame.index = frame.index + _FIRST_ROW
     problems: list[Problem] = []
+    for column in COLUMNS:
+        if column not in frame.columns:
+            message = f"the column {column!r} is missing"
+            hint = nearest(column, list(frame.columns))
+            problems.append(Problem(file=file, line=1, message=message, hint=hint))
+    raise_all(problems)
+    if frame.empty:
+        raise ScenarioError(Problem(file=file, message="the file has a header and no rows"))
+    # Lines of the file are the index, so that every message can name its row.
+    frame.index = frame.index + _FIRST_LINE
     for column in (*OPTIONAL_COLUMNS, DRAFT_COLUMN):
         if column not in frame.columns:
             frame[column] = ""
     for column in _NUMBER_COLUMNS:
         frame[column] = _numbers(path, frame[column], problems)
     # Scenarios in their usual spelling; a blank one follows from the concurrency.
-    scenarios = frame["scenario"].str.lower().map({name.lower(): name for name in SCENARIOS})
-    usual = frame["concurrency"].notna().map({True: "Concurrency", False: "Offline"})
+    spellings = {name.lower(): name for name in SCENARIOS}
+    scenarios = frame["scenario"].str.lower().map(spellings)
+    has_load = frame["concurrency"].notna()
+    usual = has_load.map({True: "Concurrency", False: "Offline"})
     scenarios = scenarios.where(frame["scenario"] != "", usual)
-    for row in frame.index[scenarios.isna()][: MAX_PROBLEMS + 1]:
+    unknown_rows = frame.index[scenarios.isna()]
+    for row in unknown_rows[: MAX_PROBLEMS + 1]:
         name = str(frame.at[row, "scenario"])
         message = f"unknown scenario {name!r}; choose from {', '.join(SCENARIOS)}"
         hint = nearest(name, SCENARIOS)
         problems.append(
-            Problem(file=at, line=int(row), path="scenario", message=message, hint=hint)
+            Problem(file=file, line=int(row), path="scenario", message=message, hint=hint)
         )
     frame["scenario"] = scenarios
+    # By line, as the file is read: problems were found column by column.
     problems.sort(key=lambda problem: problem.line or 0)
     if len(problems) > MAX_PROBLEMS:
-        problems[MAX_PROBLEMS:] = [
-            Problem(message=f"and at least {len(problems) - MAX_PROBLEMS} more")
-        ]
+        remainder = f"and at least {len(problems) - MAX_PROBLEMS} more"
+        problems[MAX_PROBLEMS:] = [Problem(message=remainder)]
     raise_all(problems)
     return frame
 
@@ -134,30 +139,36 @@ def read_benchmarks(path: Path) -> pd.DataFrame:
 def _numbers(path: Path, cells: pd.Series[str], problems: list[Problem]) -> pd.Series[float]:
     """Return one column as numbers above zero; blank is absent, anything else a problem with its row."""
     column = str(cells.name)
-    blank = cells == ""
-    numbers = pd.to_numeric(cells.where(~blank), errors="coerce").astype(float)
-    bad = ~blank & (numbers.isna() | (numbers.abs() > _MOST))
+    is_blank = cells == ""
+    stated = cells.where(~is_blank)
+    numbers = pd.to_numeric(stated, errors="coerce").astype(float)
+    is_no_number = numbers.isna() | (numbers.abs() > _MAX_NUMBER)
+    is_bad = ~is_blank & is_no_number
     if column == HIT_COLUMN:
-        bad = bad | (numbers < 0) | (numbers > 1)
-        wanted = "a number between 0 and 1"
+        is_bad |= (numbers < 0) | (numbers > 1)
+        rule = "a number between 0 and 1"
     elif column in _WHOLE_COLUMNS:
-        bad = bad | (numbers <= 0) | (~blank & (numbers % 1 != 0))
-        wanted = "a whole number above zero"
+        has_fraction = ~is_blank & (numbers % 1 != 0)
+        is_bad |= (numbers <= 0) | has_fraction
+        rule = "a whole number above zero"
     else:
-        bad = bad | (numbers <= 0)
-        wanted = "a number above zero"
-    for row in cells.index[bad][: MAX_PROBLEMS + 1]:
-        message = f"must be {f'at most {_MOST:g}' if numbers[row] > _MOST else wanted}, not {cells[row]!r}"
+        is_bad |= numbers <= 0
+        rule = "a number above zero"
+    # One more than is printed, so that the caller knows that there are more.
+    bad_rows = cells.index[is_bad]
+    for row in bad_rows[: MAX_PROBLEMS + 1]:
+        # A number that is too large breaks this rule, whatever its column's own.
+        limit = f"at most {_MAX_NUMBER:g}" if numbers[row] > _MAX_NUMBER else rule
+        message = f"must be {limit}, not {cells[row]!r}"
         problems.append(Problem(file=str(path), line=int(row), path=column, message=message))
     return numbers
 
 
 _NAMES = data_rows(__file__, "names.csv")
-_ENGINES, _SAME_SHAPE = (
-    {row["name"]: row["means"] for row in _NAMES if row["of"] == of} for of in ("engine", "model")
-)
-"""Engines by what people call them, without spaces, dashes and capitals, where that is not their usual name; releases
-of models whose configuration is that of an entry, and short names of a family's large model."""
+_ENGINES = {row["name"]: row["means"] for row in _NAMES if row["of"] == "engine"}
+"""Engines by what people call them, without spaces, dashes and capitals, where that is not their usual name."""
+_SAME_SHAPE = {row["name"]: row["means"] for row in _NAMES if row["of"] == "model"}
+"""Releases of models whose configuration is that of an entry, and short names of a family's large model."""
 _ROUTERS = re.compile(r"^(dynamo|mooncake|mori|llmd)(?=.)|(?<=.)(disagg|mesh)$")
 """What stands before or behind an engine's name where it sends requests to several pools."""
 _MODEL_SUFFIXES = re.compile(
@@ -217,17 +228,13 @@ class ServedModel:
 
 def find_model(name: str, catalog: Catalog) -> on_part.ModelShape:
     """Return the model a row names, whatever its case, publisher prefix or ``-instruct`` suffix."""
-    plain = (
-        _MODEL_SUFFIXES.sub("", name.strip().lower().rsplit("/", 1)[-1])
-        .replace("_", "-")
-        .replace(" ", "-")
-    )
-    for candidate in (
-        name.strip().lower(),
-        plain,
-        plain.replace("meta-", ""),
-        _SAME_SHAPE.get(plain, plain),
-    ):
+    lower = name.strip().lower()
+    base_name = lower.rpartition("/")[2]
+    plain_name = _MODEL_SUFFIXES.sub("", base_name)
+    plain = re.sub("[_ ]", "-", plain_name)
+    # As it is written first, so that a catalogue's own entry of a variant comes before its family.
+    same_shape = _SAME_SHAPE.get(plain, plain)
+    for candidate in (lower, plain, plain.replace("meta-", ""), same_shape):
         if candidate in catalog.models:
             return shape_of(candidate, catalog)
     raise CannotPredictError(_unknown("model", name, catalog.models))
@@ -236,6 +243,7 @@ def find_model(name: str, catalog: Catalog) -> on_part.ModelShape:
 def find_part(name: str, catalog: Catalog) -> on_part.AcceleratorSpec:
     """Return the accelerator a row names; ``H200 SXM`` or ``NVIDIA H200-SXM-141GB`` is an H200."""
     words = re.split(r"[\s_\-/()]+", name.strip().upper())
+    # The longest name first: GB200 before B200.
     for candidate in sorted(catalog.accelerators, key=len, reverse=True):
         if candidate.upper() in words or candidate.upper() == name.strip().upper():
             return part_of(candidate, catalog)
@@ -244,7 +252,9 @@ def find_part(name: str, catalog: Catalog) -> on_part.AcceleratorSpec:
 
 def find_engine(name: str) -> str:
     """Return the engine's usual name; one without calibration rows takes the common coefficients."""
-    plain = _ROUTERS.sub("", re.sub(r"[\s_\-]+", "", name.strip().lower()))
+    # A router sends to several pools of the engine it is named with.
+    joined = re.sub(r"[\s_\-]+", "", name.strip().lower())
+    plain = _ROUTERS.sub("", joined)
     return _ENGINES.get(plain, plain)
 
 
@@ -256,20 +266,21 @@ USUAL_DRAFT = 3
 
 def acceptance_length(drafted_tokens: int) -> float:
     """Return the mean tokens that a step with this many drafted ones yields, the certain one included."""
-    return float(np.interp(drafted_tokens, list(_ACCEPTANCE), list(_ACCEPTANCE.values())))
+    # Between the measured numbers of drafts on a straight line.
+    measured_drafts = list(_ACCEPTANCE)
+    return float(np.interp(drafted_tokens, measured_drafts, list(_ACCEPTANCE.values())))
 
 
 def find_draft(text: str) -> int:
     """Return the tokens that a row's steps draft: the number it states, or the usual one of its method; 0 for none."""
+    # The 3 of EAGLE-3 is its version, not a number of tokens.
     plain = re.sub(r"eagle[\s_\-]*\d", "eagle", text.strip().lower())
     if plain in ("", "none", "off", "false", "no", "0", "0.0", "nan"):
         return 0
     stated = re.search(r"\d+", plain)
-    return (
-        min(int(stated.group()), max(_ACCEPTANCE))
-        if stated and int(stated.group())
-        else USUAL_DRAFT
-    )
+    number = int(stated.group()) if stated else 0
+    # Beyond the largest that was measured nothing is known: it counts as that.
+    return min(number, max(_ACCEPTANCE)) if number else USUAL_DRAFT
 
 
 def find_precision(name: str, part: on_part.AcceleratorSpec, shape: on_part.ModelShape) -> str:
@@ -277,10 +288,10 @@ def find_precision(name: str, part: on_part.AcceleratorSpec, shape: on_part.Mode
     formats = part.formats
     if not name.strip():
         native = shape.native_precision
-        usable = (
-            on_part.refusal(part, shape, native) is None and formats[native].role != "activations"
-        )
-        return native if usable else on_part.format_with(formats, "default")
+        is_accepted = on_part.refusal(part, shape, native) is None
+        if is_accepted and formats[native].role != "activations":
+            return native
+        return on_part.format_with(formats, "default")
     precision = on_part.canonical_precision(formats, name)
     if precision is None:
         raise CannotPredictError(_unknown("precision", name, formats))
@@ -306,59 +317,82 @@ def lay_out(
     replica, with the concurrency counted per group. ``attention_dp`` groups divide tp, or multiply it where they
     cannot divide it, or where ep says so.
     """
-
-    def holds(accelerators: int, groups: int = 1) -> bool:
-        fits = shape.divides_heads(accelerators // groups)
-        return fits and on_part.memory_fit(part, shape, precision, accelerators, groups).fits
-
-    def attention_groups(accelerators: int) -> list[int]:
-        """Return what is worth trying: one group, and for mixtures one per accelerator where it fits."""
-        is_wide = shape.experts and accelerators > 1 and holds(accelerators, accelerators)
-        return [1, accelerators] if is_wide else [1]
-
+    fit = _Fit(part, shape, precision)
     if tp is None:
-        fewest = float(on_part.smallest_fit(part, shape, precision).accelerators)
-        degrees = [d for d in on_part.candidate_degrees(part, shape) if holds(d)]
-        return tuple(
-            Layout(degree, groups, fewest)
-            for degree in degrees
-            for groups in attention_groups(degree)
-        )
+        smallest = on_part.smallest_fit(part, shape, precision)
+        fewest = float(smallest.accelerators)
+        layouts: list[Layout] = []
+        for degree in on_part.candidate_degrees(part, shape):
+            if fit.holds(degree):
+                layouts += [Layout(degree, groups, fewest) for groups in fit.groups(degree)]
+        return tuple(layouts)
     if attention_dp is not None and attention_dp > 1:
-        total = tp
-        if tp % attention_dp or ep == tp * attention_dp or not holds(tp, attention_dp):
-            total = tp * attention_dp
-        if not holds(total, attention_dp):
-            raise CannotPredictError(
-                f"{shape.name} at {precision} does not fit {total} × {part.name}"
-            )
-        return (Layout(total, attention_dp, 1.0),)
+        return (fit.in_groups(tp, ep, attention_dp),)
     count = tp
-    if ep is not None and ep > 1 and tp >= ep * ep and tp % ep == 0 and holds(tp // ep):
+    # Both written as one product: a replica of tp accelerators would be as many times larger.
+    is_product = ep is not None and ep > 1 and tp >= ep * ep and tp % ep == 0
+    if ep is not None and is_product and fit.holds(tp // ep):
         count = tp // ep
     if not shape.divides_heads(count):
-        raise CannotPredictError(
-            f"tp {count} does not divide the {shape.heads} heads of {shape.name}"
-        )
+        heads = f"the {shape.heads} heads of {shape.name}"
+        raise CannotPredictError(f"tp {count} does not divide {heads}")
     total = count
-    while not holds(total, total // count):
+    # Doubled until the weights fit; the largest replica that is sold ends it.
+    while not fit.holds(total, total // count):
         total *= 2
         if total > _MAX_ACCELERATORS:
-            on_part.smallest_fit(part, shape, precision)
-            raise CannotPredictError(f"{shape.name} at {precision} does not fit {tp} × {part.name}")
-    if total > count:
-        return (
-            Layout(
-                total,
-                total // count if shape.experts else 1,
-                total / count if shape.experts else 1.0,
-            ),
+            on_part.smallest_fit(part, shape, precision)  # raises where no number would do
+            raise fit.refusal(tp)
+    # Where the row says one group, no other is tried.
+    if total == count:
+        groups = fit.groups(count) if attention_dp is None else [1]
+        return tuple(Layout(count, number, 1.0) for number in groups)
+    if shape.experts:
+        # Experts lie over all accelerators, attention in as many groups as the row's tp fits into
+        # it.
+        return (Layout(total, total // count, total / count),)
+    return (Layout(total, 1, 1.0),)
+
+
+@dataclass(frozen=True, slots=True)
+class _Fit:
+    """Which numbers of an accelerator hold a model at a precision."""
+
+    part: on_part.AcceleratorSpec
+    shape: on_part.ModelShape
+    precision: str
+
+    def holds(self, accelerators: int, groups: int = 1) -> bool:
+        """Return whether a replica with attention in some groups has room for the weights."""
+        if not self.shape.divides_heads(accelerators // groups):
+            return False
+        fit = on_part.memory_fit(self.part, self.shape, self.precision, accelerators, groups)
+        return fit.fits
+
+    def groups(self, accelerators: int) -> list[int]:
+        """Return attention groups worth trying: one, and for mixtures one per accelerator where it fits."""
+        is_wide = self.shape.experts and accelerators > 1 and self.holds(accelerators, accelerators)
+        return [1, accelerators] if is_wide else [1]
+
+    def in_groups(self, tp: int, ep: int | None, groups: int) -> Layout:
+        """Return the layout of stated attention groups: they divide tp, or multiply it where they cannot."""
+        total = tp
+        # As a product where the quotient is no whole number, or holds no weights.
+        multiplies = tp % groups or ep == tp * groups or not self.holds(tp, groups)
+        if multiplies:
+            total = tp * groups
+        if not self.holds(total, groups):
+            raise self.refusal(total)
+        return Layout(total, groups, 1.0)
+
+    def refusal(self, accelerators: int) -> CannotPredictError:
+        """Return the error of too few accelerators."""
+        return CannotPredictError(
+            f"{self.shape.name} at {self.precision} does not fit {accelerators} × {self.part.name}"
         )
-    chosen = attention_groups(count) if attention_dp is None else [1]
-    return tuple(Layout(count, groups, 1.0) for groups in chosen)
 
 
-def _unknown(what: str, name: str, known: Iterable[str]) -> str:
-    names = list(known)
+def _unknown(kind: str, name: str, candidates: Iterable[str]) -> str:
+    names = list(candidates)
     hint = nearest(name, names) or f"the catalogue has {', '.join(names)}"
-    return f"unknown {what} {name!r} ({hint})"
+    return f"unknown {kind} {name!r} ({hint})"

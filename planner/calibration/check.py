@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -52,44 +51,54 @@ def check_benchmarks(
     """
     rows = prepare(frame, catalog)
     # One column per quantity, and a last one for rows in which nothing was measured.
-    measured = np.column_stack(
-        [frame[list(MEASURED_COLUMNS)].to_numpy(dtype=float), np.full(len(frame), np.nan)]
-    )
+    quantities = frame[list(MEASURED_COLUMNS)].to_numpy(dtype=float)
+    nothing = np.full(len(frame), np.nan)
+    measured = np.column_stack([quantities, nothing])
     predicted = np.full_like(measured, np.nan)
-    doubts: list[coefficients.Doubt | None] = [None] * len(frame)
+    uncertainties: list[coefficients.Uncertainty | None] = [None] * len(frame)
     if (rows.deployment >= 0).any():
         points = predict(rows, calibration)
         predicted[:, 0] = points["ttft_s"] / MILLISECOND
         predicted[:, 1] = points["tpot_s"] / MILLISECOND
         predicted[:, 2] = points["tokens_per_s_per_accelerator"]
         priced = priced_rows(rows, calibration)
-        for row, spec, kind in zip(
-            np.flatnonzero(rows.deployment >= 0), priced.specs, priced.kinds, strict=True
-        ):
-            doubts[row] = spec.doubt(calibration, kind)
+        predictable = np.flatnonzero(rows.deployment >= 0)
+        for row, spec, kind in zip(predictable, priced.specs, priced.kinds, strict=True):
+            uncertainties[row] = spec.uncertainty(calibration, kind)
+    # By columns first, so that entries of one quantity stand together.
     is_there = ~np.isnan(measured)
     is_there[:, -1] = ~is_there.any(axis=1)
     column, position = np.nonzero(is_there.T)
     checked = frame.iloc[position].copy()
-    checked["quantity"] = np.array([*MEASURED_COLUMNS, ""], dtype=object)[column]
+    names = np.array([*MEASURED_COLUMNS, ""], dtype=object)
+    checked["quantity"] = names[column]
     checked["measured"] = measured[position, column]
     value = predicted[position, column]
+    # What does not fit into memory is predicted as infinite: a table shows no figure.
     checked["predicted"] = np.where(np.isfinite(value), value, np.nan)
     checked["error_fraction"] = checked["predicted"] / checked["measured"] - 1.0
-    entry_doubts = [doubts[place] for place in position]
+    entry_uncertainties = [uncertainties[place] for place in position]
     ends = []  # of each entry's 90% interval, over the prediction: a time's slow end is the high one
-    for doubt, name in zip(entry_doubts, checked["quantity"], strict=True):
-        slow, fast = (np.nan, np.nan) if doubt is None else doubt.interval(1.0)
-        if doubt is not None and name == "ttft_ms":
-            slow, fast = np.exp(NORMAL_90 * np.array([-doubt.first_token, doubt.first_token]))
+    for uncertainty, name in zip(entry_uncertainties, checked["quantity"], strict=True):
+        # Of a prediction of one: the interval's ends are then factors.
+        slow, fast = (np.nan, np.nan) if uncertainty is None else uncertainty.interval(1.0)
+        if uncertainty is not None and name == "ttft_ms":
+            error = uncertainty.first_token
+            slow, fast = np.exp(NORMAL_90 * np.array([-error, error]))
         ends.append((1.0 / fast, 1.0 / slow) if name == "tpot_ms" else (slow, fast))
     low, high = np.array(ends).reshape(-1, 2).T
-    checked["low"], checked["high"] = checked["predicted"] * low, checked["predicted"] * high
-    mixtures = np.array([d.shape.experts > 0 for d in rows.deployments] or [False])
-    is_mixture = mixtures[rows.deployment][position] & (rows.deployment[position] >= 0)
-    is_apart = checked["scenario"] == DISAGGREGATED_SCENARIO
-    checked["kind"] = np.select([is_apart, is_mixture], [DISAGGREGATED, MIXTURE], DENSE)
-    checked["standing"] = ["" if doubt is None else doubt.in_words() for doubt in entry_doubts]
+    checked["low"] = checked["predicted"] * low
+    checked["high"] = checked["predicted"] * high
+    experts = [d.shape.experts > 0 for d in rows.deployments]
+    mixtures = np.array(experts or [False])
+    is_served = rows.deployment[position] >= 0
+    is_mixture = mixtures[rows.deployment][position] & is_served
+    is_disaggregated = checked["scenario"] == DISAGGREGATED_SCENARIO
+    # Disaggregated first: such a deployment may also serve a mixture.
+    checked["kind"] = np.select([is_disaggregated, is_mixture], [DISAGGREGATED, MIXTURE], DENSE)
+    checked["standing"] = [
+        "" if uncertainty is None else uncertainty.in_words() for uncertainty in entry_uncertainties
+    ]
     checked["reason"] = [
         rows.reasons[place] or ("" if np.isfinite(number) else _WHY_NOT.get(name, _NO_ROOM))
         for place, name, number in zip(position, checked["quantity"], value, strict=True)
@@ -99,35 +108,45 @@ def check_benchmarks(
 
 def entries(checked: pd.DataFrame, limit: int | None = None) -> Iterator[dict[str, Any]]:
     """Yield one JSON-ready entry per measured quantity, worst error first, unpredicted entries last."""
+    # A stable sort of the negative size: worst first, ties as in the file, no prediction last.
     size = np.abs(checked["error_fraction"].to_numpy())
-    rows = checked.iloc[np.argsort(-np.nan_to_num(size, nan=-1.0), kind="stable")[:limit]]
+    worst_first = -np.nan_to_num(size, nan=-1.0)
+    order = np.argsort(worst_first, kind="stable")
+    rows = checked.iloc[order[:limit]]
     names = [name for name in checked.columns if name in COLUMNS or name in OPTIONAL_COLUMNS]
-    for line, told in zip(rows.index, rows.to_dict("records"), strict=True):
-        entry = {"row": int(line)} | {
-            name: _plain(told[name]) for name in (*names, "quantity", "measured")
-        }
-        interval = ("low", "high", "standing") if told["standing"] else ()
-        shown = ("reason",) if told["reason"] else ("predicted", "error_fraction", *interval)
-        entry |= {name: told[name] for name in shown}
-        yield entry
+    records = rows.to_dict("records")
+    for line, row in zip(rows.index, records, strict=True):
+        entry = {"row": int(line)}
+        stated = (*names, "quantity", "measured")
+        entry |= {name: _plain(row[name]) for name in stated}
+        keys = ["predicted", "error_fraction"]
+        if row["standing"]:
+            keys += ["low", "high", "standing"]
+        if row["reason"]:
+            keys = ["reason"]
+        yield entry | {key: row[key] for key in keys}
 
 
 def _plain(cell: Any) -> Any:
     """Return a cell as JSON has it: whole numbers without a point, blanks as None."""
-    if isinstance(cell, float):
-        return None if np.isnan(cell) else int(cell) if cell.is_integer() else cell
-    return cell or None
+    if not isinstance(cell, float):
+        return cell or None
+    if np.isnan(cell):
+        return None
+    return int(cell) if cell.is_integer() else cell
 
 
 def summary(checked: pd.DataFrame) -> dict[str, Any]:
     """Return errors by quantity: overall, and by architecture."""
-    predicted = checked[checked["predicted"].notna() & checked["measured"].notna()]
+    is_compared = checked["predicted"].notna() & checked["measured"].notna()
+    predicted = checked[is_compared]
     quantities: dict[str, Any] = {}
     for name in MEASURED_COLUMNS:
         chosen = predicted[predicted["quantity"] == name]
         if chosen.empty:
             continue
-        parts = {"all": chosen} | {kind: chosen[chosen["kind"] == kind] for kind in KINDS}
+        by_kind = {kind: chosen[chosen["kind"] == kind] for kind in KINDS}
+        parts = {"all": chosen} | by_kind
         quantities[name] = {
             label: errors_of(part) for label, part in parts.items() if not part.empty
         }
@@ -144,21 +163,23 @@ def errors_of(chosen: pd.DataFrame) -> dict[str, float | int | None]:
     """Return count, mean, median and worst absolute error, the mean signed one, and the share within 90% intervals."""
     error = chosen["error_fraction"].to_numpy()
     size = np.abs(error)
-    known = chosen["low"].notna()
-    inside = chosen["measured"].between(chosen["low"], chosen["high"])
+    has_interval = chosen["low"].notna()
+    is_inside = chosen["measured"].between(chosen["low"], chosen["high"])
+    # Rows of a pair that was never measured have no interval, and say nothing of coverage.
+    covered = float(is_inside[has_interval].mean()) if has_interval.any() else None
     return {
         "count": int(size.size),
         "mean_absolute_error_fraction": float(size.mean()),
         "median_absolute_error_fraction": float(np.median(size)),
         "worst_absolute_error_fraction": float(size.max()),
         "bias_fraction": float(error.mean()),
-        "within_interval_fraction": float(inside[known].mean()) if known.any() else None,
+        "within_interval_fraction": covered,
     }
 
 
 def error_cells(label: str, errors: dict[str, Any]) -> tuple[str, ...]:
     """Return the number of predicted rows and their errors, as cells under ``ERROR_HEADER``."""
-    within = errors["within_interval_fraction"]
+    covered = errors["within_interval_fraction"]
     return (
         label,
         str(errors["count"]),
@@ -166,20 +187,22 @@ def error_cells(label: str, errors: dict[str, Any]) -> tuple[str, ...]:
         f"{errors['median_absolute_error_fraction']:.1%}",
         f"{errors['worst_absolute_error_fraction']:.0%}",
         f"{errors['bias_fraction']:+.1%}",
-        "" if within is None else f"{within:.0%}",
+        "" if covered is None else f"{covered:.0%}",
     )
 
 
 def plain_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return rows as a text table: the first column left-aligned, the others right-aligned."""
-    widths = [max(len(line[column]) for line in [header, *rows]) for column in range(len(header))]
+    columns = zip(header, *rows, strict=True)
+    widths = [max(map(len, cells)) for cells in columns]
 
     def line(cells: Sequence[str]) -> str:
-        first = cells[0].ljust(widths[0])
-        rest = [cell.rjust(width) for cell, width in zip(cells[1:], widths[1:], strict=True)]
-        return "  ".join([first, *rest]).rstrip()
+        padded = [cell.rjust(width) for cell, width in zip(cells, widths, strict=True)]
+        padded[0] = cells[0].ljust(widths[0])
+        return "  ".join(padded).rstrip()
 
-    return "\n".join([line(header), "  ".join("-" * width for width in widths), *map(line, rows)])
+    rule = "  ".join("-" * width for width in widths)
+    return "\n".join([line(header), rule, *map(line, rows)])
 
 
 def check_report(checked: pd.DataFrame, worst: int) -> str:
@@ -190,11 +213,12 @@ def check_report(checked: pd.DataFrame, worst: int) -> str:
     ]
     for name, errors in totals["quantities"].items():
         rows = [error_cells(label, errors[label]) for label in ("all", *KINDS) if label in errors]
-        parts.append(
-            f"{QUANTITY_TITLES[name.partition('_')[0]]}\n" + plain_table(ERROR_HEADER, rows)
-        )
+        title = QUANTITY_TITLES[name.partition("_")[0]]
+        parts.append(f"{title}\n" + plain_table(ERROR_HEADER, rows))
     predicted = []
-    for entry in (entry for entry in entries(checked, worst) if "predicted" in entry):
+    for entry in entries(checked, worst):
+        if "predicted" not in entry:
+            continue
         names = [entry[name] or "?" for name in ("model", "accelerator", "engine", "precision")]
         tp = f"tp{entry['tp'] or '?'}"
         lengths = f"{entry['input_tokens']:g}/{entry['output_tokens']:g}"
@@ -210,29 +234,41 @@ def check_report(checked: pd.DataFrame, worst: int) -> str:
     if predicted:
         header = ("run", "row", "quantity", "measured", "predicted", "error", "90% interval")
         parts.append("worst rows\n" + plain_table(header, predicted))
+    # A row with three quantities has its reason once.
     lines = dict.fromkeys(
         f"row {line}: {reason}" for line, reason in checked["reason"].items() if reason
     )
     if lines:
-        more = [f"and {len(lines) - _MAX_REASONS} more"] if len(lines) > _MAX_REASONS else []
-        parts.append("not predicted\n" + "\n".join([*itertools.islice(lines, _MAX_REASONS), *more]))
+        reasons = list(lines)
+        if len(reasons) > _MAX_REASONS:
+            omitted = len(reasons) - _MAX_REASONS
+            reasons[_MAX_REASONS:] = [f"and {omitted} more"]
+        parts.append("not predicted\n" + "\n".join(reasons))
     return "\n\n".join(parts)
 
 
-def update_table(own_rows: OwnRows, before: Calibration, after: Calibration) -> str:
+def update_table(own_rows: OwnRows, prior: Calibration, updated: Calibration) -> str:
     """Return a table of the user's own pairs: time per token over the formula's before and after, and its interval."""
-    campaigns = [
-        label for label in own_rows.groups if label.count(" / ") > 2
-    ]  # the others are shares of these
+    # A campaign's label has all names; those with fewer are shares of campaigns.
+    campaigns = [label for label in own_rows.groups if label.count(" / ") > 2]
     rows = []
     for label in campaigns:
-        groups, update = coefficients.groups_of(*label.split(" / ")), own_rows.groups[label]
-        was, now = (
-            float(np.exp(calibration.log_effects([groups])[0])) for calibration in (before, after)
+        groups = coefficients.groups_of(*label.split(" / "))
+        update = own_rows.groups[label]
+        # Effects are logarithms of time per token.
+        old_effect = prior.log_effects([groups])[0]
+        old_factor = float(np.exp(old_effect))
+        new_effect = updated.log_effects([groups])[0]
+        new_factor = float(np.exp(new_effect))
+        cells = (
+            label.replace(" / ", " "),
+            str(update.rows),
+            f"{old_factor:.3f}",
+            f"{new_factor:.3f}",
+            f"{old_factor / new_factor - 1:+.1%}",
+            f"±{np.sinh(NORMAL_90 * update.sigma):.0%}",
         )
-        width = np.sinh(NORMAL_90 * update.sigma)
-        told = (f"{was:.3f}", f"{now:.3f}", f"{was / now - 1:+.1%}", f"±{width:.0%}")
-        rows.append((label.replace(" / ", " "), str(update.rows), *told))
+        rows.append(cells)
     header = ("pair", "rows", "before", "after", "speed", "90% of that")
     old = own_rows.error_before
     new = own_rows.error_after
@@ -241,8 +277,10 @@ def update_table(own_rows: OwnRows, before: Calibration, after: Calibration) -> 
     lines = [
         "time per token over the formula's, before and after; no coefficient of the formula moves"
     ]
-    lines += [plain_table(header, rows), f"error on these {own_rows.rows} rows: {mean}; {median}"]
-    if idle := sum(label.endswith(coefficients.SATURATED) for label in campaigns):
+    errors = f"error on these {own_rows.rows} rows: {mean}; {median}"
+    lines += [plain_table(header, rows), errors]
+    idle = sum(label.endswith(coefficients.SATURATED) for label in campaigns)
+    if idle:
         lines.append(
             f"runs serve requests as they come: rows of saturation, {idle} of these pairs, do not reach them"
         )

@@ -44,7 +44,7 @@ from planner.physics.replica import (
     at_concurrency,
     at_objective,
     at_saturation,
-    first_token_apart_s,
+    disaggregated_ttft_s,
     price_replicas,
 )
 from planner.units import MILLISECOND
@@ -59,7 +59,8 @@ _KEYS = [
     benchmarks.DRAFT_COLUMN,
 ]
 """What tells one deployment from another."""
-REQUESTS_PER_CLIENT = 10  # the published recipes' usual choice
+REQUESTS_PER_CLIENT = 10
+"""The published recipes' usual choice."""
 _PROMPT_POOLS = {("aiconfigurator-core", "vllm", "0.12.0"): 100.0}
 """Distinct prompts of published campaigns that repeat them and do not say so, by source, engine and its version:
 103,000 prompt tokens a second of Llama-3.1-8B on one H200 would be 84% of its peak arithmetic."""
@@ -99,7 +100,7 @@ class BenchmarkRows:
     is_offline: Bools
     is_open: Bools
     """Server and Interactive: independent arrivals rather than a client's closed loop."""
-    is_apart: Bools
+    is_disaggregated: Bools
     """Disaggregated: prompts are prefilled by another pool."""
     per_prefill_accelerator: Floats
     """Requests in the deployment over the accelerators of its prefill workers."""
@@ -112,24 +113,25 @@ class BenchmarkRows:
 
     def traffic(self, pick: Bools, cached_fraction: Floats | None = None) -> Traffic:
         """Return the traffic of some rows, optionally with another cached share of their prompts."""
+        cached = self.cached_fraction if cached_fraction is None else cached_fraction
         return Traffic(
             input_tokens=self.input_tokens[pick],
             output_tokens=self.output_tokens[pick],
-            cached_fraction=(self.cached_fraction if cached_fraction is None else cached_fraction)[
-                pick
-            ],
+            cached_fraction=cached[pick],
+            # Clients of a closed loop send their first requests all at once; others do not.
             burst_fraction=np.where(self.is_open[pick], 0.0, 1.0),
         )
 
 
 def prepare(frame: pd.DataFrame, catalog: Catalog) -> BenchmarkRows:
     """Resolve names and parallelism of every row; an unresolved row gets the reason."""
-    group = frame.groupby(_KEYS, sort=False, dropna=False).ngroup().to_numpy()
-    first = frame.drop_duplicates(_KEYS)[_KEYS]
+    by_keys = frame.groupby(_KEYS, sort=False, dropna=False)
+    group = by_keys.ngroup().to_numpy()
+    distinct = frame.drop_duplicates(_KEYS)[_KEYS]
     deployments: list[benchmarks.ServedModel] = []
-    by_group = np.full(len(first), -1, dtype=np.intp)
-    group_reason = [""] * len(first)
-    for index, row in enumerate(first.to_dict("records")):
+    by_group = np.full(len(distinct), -1, dtype=np.intp)
+    group_reason = [""] * len(distinct)
+    for index, row in enumerate(distinct.to_dict("records")):
         try:
             deployments.append(_deployment(row, catalog))
             by_group[index] = len(deployments) - 1
@@ -138,58 +140,68 @@ def prepare(frame: pd.DataFrame, catalog: Catalog) -> BenchmarkRows:
     deployment = by_group[group]
     reasons = [group_reason[number] for number in group]
     offline = (frame["scenario"] == "Offline").to_numpy()
-    apart = (frame["scenario"] == benchmarks.DISAGGREGATED_SCENARIO).to_numpy()
-    factor = np.array([d.layouts[0].replicas_per_concurrency for d in deployments] or [1.0])[
-        deployment
-    ]
-    accelerators = np.array([d.layouts[0].accelerators for d in deployments] or [1], dtype=float)[
-        deployment
-    ]
+    disaggregated = (frame["scenario"] == benchmarks.DISAGGREGATED_SCENARIO).to_numpy()
+    # Without any deployment a single stand-in: index -1 must find a figure, which is not used.
+    factors_of_all = [d.layouts[0].replicas_per_concurrency for d in deployments] or [1.0]
+    factor = np.array(factors_of_all)[deployment]
+    sizes = [d.layouts[0].accelerators for d in deployments] or [1]
+    accelerators = np.array(sizes, dtype=float)[deployment]
     stated = frame["concurrency"].to_numpy()
     workers = frame["decode_workers"].to_numpy()
     # Decode workers share a deployment's concurrency; where their number is not stated it is the recipes'.
-    usual = np.where(
-        stated >= _CROWDED_SEQUENCES * accelerators, 1.0, _DECODE_ACCELERATORS / accelerators
-    )
-    workers = np.where(np.isnan(workers), np.maximum(usual, 1.0), workers)
+    is_crowded = stated >= _CROWDED_SEQUENCES * accelerators
+    usual_workers = _DECODE_ACCELERATORS / accelerators
+    usual = np.where(is_crowded, 1.0, usual_workers)
+    at_least_one = np.maximum(usual, 1.0)
+    workers = np.where(np.isnan(workers), at_least_one, workers)
     # Where a table does not say what share of a prompt is in the prefix cache, its source may be known to repeat some:
     # a pool of N prompts sent ten times per unit of concurrency C repeats 1 − N/(10·C) of them.
     cached = frame[benchmarks.HIT_COLUMN].to_numpy(dtype=float)
-    known = np.zeros(len(frame))
+    repeated = np.zeros(len(frame))
     if {"source", "engine_version"} <= set(frame.columns):
         sent = REQUESTS_PER_CLIENT * frame["concurrency"].to_numpy(dtype=float)
         for (source, engine, version), prompts in _PROMPT_POOLS.items():
-            is_campaign = frame["source"].str.contains(source, regex=False) & (
-                frame["engine_version"] == version
-            )
-            is_campaign &= frame["engine"].map(benchmarks.find_engine) == engine
-            known = np.where(is_campaign & (sent > prompts), 1.0 - prompts / sent, known)
+            is_source = frame["source"].str.contains(source, regex=False)
+            is_campaign = is_source & (frame["engine_version"] == version)
+            is_engine = frame["engine"].map(benchmarks.find_engine) == engine
+            is_campaign &= is_engine
+            is_repeating = is_campaign & (sent > prompts)
+            repeated = np.where(is_repeating, 1.0 - prompts / sent, repeated)
     degree = frame["prefill_tp"]  # one that is no worker's is the whole deployment's
-    worker = degree.where(
-        frame["prefill_workers"].notna() | (degree <= _USUAL_WORKER), float(_USUAL_WORKER)
-    )
+    is_one_worker = frame["prefill_workers"].notna() | (degree <= _USUAL_WORKER)
+    worker = degree.where(is_one_worker, float(_USUAL_WORKER))
+    per_decode_worker = np.maximum(stated / workers, 1.0)
+    loads = np.where(disaggregated, per_decode_worker, stated * factor)
+    prefill_accelerators = worker * frame["prefill_workers"].fillna(1.0)
+    dates = frame.get("measured_date", [""] * len(frame))
+    busy_fraction = np.where(frame["prefill_workers"].isna(), _USUAL_BUSY, np.inf)
     rows = BenchmarkRows(
         deployments=deployments,
         deployment=deployment,
         reasons=reasons,
         input_tokens=frame["input_tokens"].to_numpy(),
         output_tokens=frame["output_tokens"].to_numpy(),
-        cached_fraction=np.where(np.isnan(cached), known, cached),
+        cached_fraction=np.where(np.isnan(cached), repeated, cached),
         concurrency=np.where(
-            offline, np.nan, np.where(apart, np.maximum(stated / workers, 1.0), stated * factor)
+            offline,
+            np.nan,
+            loads,
         ),
         ttft_objective_s=frame["slo_ttft_ms"].to_numpy() * MILLISECOND,
         tpot_objective_s=frame["slo_tpot_ms"].to_numpy() * MILLISECOND,
         is_offline=offline,
         is_open=frame["scenario"].isin(benchmarks.OPEN_SCENARIOS).to_numpy(),
-        is_apart=apart,
-        per_prefill_accelerator=stated / (worker * frame["prefill_workers"].fillna(1.0)).to_numpy(),
-        prefill_busy_fraction=np.where(frame["prefill_workers"].isna(), _USUAL_BUSY, np.inf),
+        is_disaggregated=disaggregated,
+        per_prefill_accelerator=stated / prefill_accelerators.to_numpy(),
+        prefill_busy_fraction=busy_fraction,
         is_unlabelled=(frame[benchmarks.DRAFT_COLUMN] == "").to_numpy(),
-        days=[days_of(str(text)) for text in frame.get("measured_date", [""] * len(frame))],
+        days=[days_of(str(text)) for text in dates],
     )
-    no_objective = np.isnan(rows.ttft_objective_s) & np.isnan(rows.tpot_objective_s)
-    no_load = ~offline & np.isnan(rows.concurrency) & no_objective & (deployment >= 0)
+    # A row needs a load, or an objective that sets one.
+    no_ttft = np.isnan(rows.ttft_objective_s)
+    no_objective = no_ttft & np.isnan(rows.tpot_objective_s)
+    is_without_load = ~offline & np.isnan(rows.concurrency)
+    no_load = is_without_load & no_objective & (deployment >= 0)
     for missing, reason in (
         (
             np.isnan(rows.input_tokens) | np.isnan(rows.output_tokens),
@@ -198,6 +210,7 @@ def prepare(frame: pd.DataFrame, catalog: Catalog) -> BenchmarkRows:
         (no_load, "a concurrency or an objective (slo_ttft_ms, slo_tpot_ms) is needed"),
     ):
         for index in np.flatnonzero(missing).tolist():
+            # The first reason stays: a row whose model is unknown needs no second one.
             reasons[index] = reasons[index] or reason
             deployment[index] = -1
     return rows
@@ -223,24 +236,23 @@ def lag_speeds(rows: BenchmarkRows, priced: PricedRows, calibration: Calibration
     (b − a) are missing in the mean.
     """
     speeds = np.ones(rows.deployment.size)
-    placed = zip(
-        np.flatnonzero(rows.deployment >= 0).tolist(), priced.specs, priced.kinds, strict=True
-    )
+    predictable = np.flatnonzero(rows.deployment >= 0).tolist()
+    placed = zip(predictable, priced.specs, priced.kinds, strict=True)
     for row, spec, kind in placed:
         begins_at, weeks = spec.part.bring_up.get(spec.engine, (1.0, 0.0))
         days = rows.days[row]
         released = spec.shape.released
-        if (
-            not days
-            or not released
-            or not weeks
-            or not calibration.is_new(spec.groups(kind), spec.is_unlike)
-        ):
+        if not (days and released and weeks):
             continue
-        first, last = (max(day - released.toordinal(), 0) / 7.0 for day in (min(days), max(days)))
+        if not calibration.is_new(spec.groups(kind), spec.is_unlike):
+            continue
+        launch = released.toordinal()
+        begin = max(min(days) - launch, 0) / 7.0
+        end = max(max(days) - launch, 0) / 7.0
+        end = max(end, begin + 0.1)  # a single day: the formula divides by the length
         tau = weeks / 3.0
-        last = max(last, first + 0.1)
-        gap = tau / (last - first) * (math.exp(-first / tau) - math.exp(-last / tau))
+        closed = math.exp(-begin / tau) - math.exp(-end / tau)
+        gap = tau / (end - begin) * closed
         speeds[row] = 1.0 - (1.0 - begins_at) * gap
     return speeds
 
@@ -301,48 +313,61 @@ def priced_rows(rows: BenchmarkRows, calibration: Calibration) -> PricedRows:
     """
     specs: list[ReplicaSpec] = []
     kinds: list[str] = []
-    first = np.zeros((len(_MODES), max(len(rows.deployments), 1)), dtype=np.intp)
-    count = np.ones_like(first)
+    # Specs lie one after another: where those of a mode and deployment start, and how many they are.
+    # One column at the least, for the rows that no deployment serves.
+    deployment_count = max(len(rows.deployments), 1)
+    start = np.zeros((len(_MODES), deployment_count), dtype=np.intp)
+    count = np.ones_like(start)
     for mode, kind in enumerate(_MODES):
         for number, deployment in enumerate(rows.deployments):
-            deployed = deployment.specs(is_open=mode == 1)[: 1 if kind == SERVING else None]
-            first[mode, number], count[mode, number] = len(specs), len(deployed)
+            # While it serves, a deployment has the layout that its row states; the first is that
+            # one.
+            candidates = deployment.specs(is_open=mode == 1)
+            deployed = candidates[: 1 if kind == SERVING else None]
+            start[mode, number] = len(specs)
+            count[mode, number] = len(deployed)
             specs += deployed
             kinds += [kind] * len(deployed)
     if not specs:
         raise PlannerError("no row can be predicted")
-    is_stated = rows.is_apart & ~np.isfinite(rows.prefill_busy_fraction)
+    is_unstated = np.isfinite(rows.prefill_busy_fraction)
+    is_stated = rows.is_disaggregated & ~is_unstated
+    # The order decides where several hold; the numbers are places in _MODES.
     mode_of_row = np.select(
-        [is_stated, rows.is_apart, rows.is_offline, rows.is_open], [3, 4, 2, 1], 0
+        [is_stated, rows.is_disaggregated, rows.is_offline, rows.is_open], [3, 4, 2, 1], 0
     )
+    # Rows without a deployment read that of any other: their figures are dropped in the end.
     place = (mode_of_row, np.maximum(rows.deployment, 0))
-    first = first[place]
+    start = start[place]
     count = count[place]
     replicas = price_replicas(specs, calibration, kinds)
-    index = first.copy()
+    index = start.copy()
     left_open = (rows.deployment >= 0) & (count > 1)
-    for pick in (left_open & rows.is_offline, left_open & rows.is_apart):
+    for pick in (left_open & rows.is_offline, left_open & rows.is_disaggregated):
         if not pick.any():
             continue
         traffic = rows.traffic(pick)
-        most = np.full(int(pick.sum()), -np.inf)
+        # Nothing is slower than no layout: the first one looked at always counts.
+        best = np.full(int(pick.sum()), -np.inf)
         for offset in range(int(count[pick].max())):
-            candidate = first[pick] + np.minimum(offset, count[pick] - 1)
+            # Rows with fewer layouts look at their last again, which changes nothing.
+            last_offset = count[pick] - 1
+            candidate = start[pick] + np.minimum(offset, last_offset)
             if rows.is_offline[pick][0]:
-                reached = at_saturation(
-                    replicas, candidate, traffic
-                ).output_tokens_per_s_per_accelerator
+                point = at_saturation(replicas, candidate, traffic)
+                speed = point.output_tokens_per_s_per_accelerator
             else:
-                reached = (
-                    1.0
-                    / at_concurrency(replicas, candidate, traffic, rows.concurrency[pick]).tpot_s
-                )
-            index[pick] = np.where(reached > most, candidate, index[pick])
-            most = np.maximum(reached, most)
+                clients = rows.concurrency[pick]
+                point = at_concurrency(replicas, candidate, traffic, clients)
+                speed = 1.0 / point.tpot_s
+            # Strictly faster: of layouts alike the first stays.
+            is_better = speed > best
+            index[pick] = np.where(is_better, candidate, index[pick])
+            best = np.maximum(speed, best)
     chosen = index[rows.deployment >= 0].tolist()
-    return PricedRows(
-        replicas, index, [specs[number] for number in chosen], [kinds[number] for number in chosen]
-    )
+    chosen_specs = [specs[number] for number in chosen]
+    chosen_kinds = [kinds[number] for number in chosen]
+    return PricedRows(replicas, index, chosen_specs, chosen_kinds)
 
 
 def predict_rows(rows: BenchmarkRows, calibration: Calibration) -> dict[str, Floats]:
@@ -352,14 +377,17 @@ def predict_rows(rows: BenchmarkRows, calibration: Calibration) -> dict[str, Flo
     index = priced.index
     usable = rows.deployment >= 0
     result = {name: np.full(usable.size, np.nan) for name in PREDICTED}
-    loaded = ~rows.is_offline & ~np.isnan(rows.concurrency)
-    decoding = np.where(
-        rows.is_apart, 1.0, rows.cached_fraction
-    )  # a decode worker prefills nothing
-    for chosen in (usable & rows.is_offline, usable & loaded, usable & ~rows.is_offline & ~loaded):
+    # Three kinds of load, each solved for all its rows at once.
+    is_stated = ~np.isnan(rows.concurrency)
+    loaded = ~rows.is_offline & is_stated
+    # A decode worker prefills nothing.
+    decoding = np.where(rows.is_disaggregated, 1.0, rows.cached_fraction)
+    by_objective = usable & ~rows.is_offline & ~loaded
+    for chosen in (usable & rows.is_offline, usable & loaded, by_objective):
         if not chosen.any():
             continue
         traffic = rows.traffic(chosen, decoding)
+        # All rows of a kind are alike, so the first stands for them.
         if rows.is_offline[chosen][0]:
             point = at_saturation(replicas, index[chosen], traffic)
         elif loaded[chosen][0]:
@@ -376,38 +404,51 @@ def predict_rows(rows: BenchmarkRows, calibration: Calibration) -> dict[str, Flo
     speeds = lag_speeds(rows, priced, calibration)
     result["tpot_s"] /= speeds
     result["tokens_per_s_per_accelerator"] *= speeds
-    if (apart := usable & rows.is_apart).any():
+    disaggregated = usable & rows.is_disaggregated
+    if disaggregated.any():
         share = np.zeros(usable.size)
         share[usable] = [
             calibration.drafted_share.get(groups.campaign, 0.0) for groups in priced.groups
         ]
-        if (share := np.where(rows.is_unlabelled, share, 0.0)).any():
+        share = np.where(rows.is_unlabelled, share, 0.0)
+        if share.any():
             # The middle of what such runs take with and without drafts, in logarithms.
-            drafted_s = predict_rows(drafting(rows), replace(calibration, drafted_share={}))[
-                "tpot_s"
-            ]
-            result["tpot_s"] *= (drafted_s / result["tpot_s"]) ** share
-        traffic = rows.traffic(apart)
-        tpot_s = result["tpot_s"][apart]
-        pool = (rows.per_prefill_accelerator[apart], rows.prefill_busy_fraction[apart])
+            undrafted = replace(calibration, drafted_share={})
+            drafted_s = predict_rows(drafting(rows), undrafted)["tpot_s"]
+            # It ends: with no share left in the calibration the call above does not come here
+            # again.
+            drafted_ratio = drafted_s / result["tpot_s"]
+            result["tpot_s"] *= drafted_ratio**share
+        traffic = rows.traffic(disaggregated)
+        tpot_s = result["tpot_s"][disaggregated]
+        pool = (
+            rows.per_prefill_accelerator[disaggregated],
+            rows.prefill_busy_fraction[disaggregated],
+        )
         # What decode workers show beyond serving is not their prefill pool's.
         effects = {
-            name: x
-            for name, x in calibration.group_log_effect.items()
+            name: effect
+            for name, effect in calibration.group_log_effect.items()
             if not name.endswith(DISAGGREGATED)
         }
-        plain = priced_rows(rows, replace(calibration, group_log_effect=effects))
-        result["ttft_s"][apart] = first_token_apart_s(
-            plain.replicas, plain.index[apart], traffic, tpot_s, *pool
+        serving_calibration = replace(calibration, group_log_effect=effects)
+        plain = priced_rows(rows, serving_calibration)
+        pool_index = plain.index[disaggregated]
+        result["ttft_s"][disaggregated] = disaggregated_ttft_s(
+            plain.replicas, pool_index, traffic, tpot_s, *pool
         )
-    shown = calibration.first_token_log_effect.get(FORMULA, {})
-    result["ttft_s"] *= factors(first_token_labels(rows, priced), shown)
+    ttft_effects = calibration.first_token_log_effect.get(FORMULA, {})
+    labels = first_token_labels(rows, priced)
+    result["ttft_s"] *= factors(labels, ttft_effects)
     return result
 
 
 def drafting(rows: BenchmarkRows) -> BenchmarkRows:
     """Return the same rows with the usual draft in every step."""
-    drafted = [replace(one, drafted_tokens=benchmarks.USUAL_DRAFT) for one in rows.deployments]
+    drafted = [
+        replace(deployment, drafted_tokens=benchmarks.USUAL_DRAFT)
+        for deployment in rows.deployments
+    ]
     return replace(rows, deployments=drafted)
 
 
@@ -419,15 +460,16 @@ FORMULA = "formula"
 
 def labels_of(groups: Groups, engine: str, input_tokens: float) -> Labels:
     """Return the groups of a row's TTFT effects; prompt lengths within a factor of √2 share a group."""
-    about = f"prompts of about {2.0 ** round(np.log2(input_tokens)):g}"
+    about_tokens = 2.0 ** round(np.log2(input_tokens))
+    length = f"prompts of about {about_tokens:g}"
     campaign = groups.campaign
     return (
         engine,
-        f"{engine} / {about}",
+        f"{engine} / {length}",
         groups.model,
         groups.part,
         campaign,
-        f"{campaign} / {about}",
+        f"{campaign} / {length}",
     )
 
 
@@ -438,20 +480,26 @@ def first_token_labels(rows: BenchmarkRows, priced: PricedRows) -> list[Labels]:
     replica holds wait for a place: what these wait for is no recipe.
     """
     usable = rows.deployment >= 0
+    # Requests that a replica decodes at once when it is full.
     room = np.zeros(usable.size)
     room[usable] = at_saturation(
         priced.replicas, priced.index[usable], rows.traffic(usable)
     ).running_sequences
-    follows = ~rows.is_open & ~rows.is_apart & (rows.concurrency <= room)
+    # NaN is not below: a row of saturation has no first token that a recipe sets.
+    has_place = rows.concurrency <= room
+    follows = ~rows.is_open & ~rows.is_disaggregated & has_place
     labels: list[Labels] = [()] * usable.size
     for row, spec, groups in zip(
         np.flatnonzero(usable).tolist(), priced.specs, priced.groups, strict=True
     ):
         if follows[row]:
-            labels[row] = labels_of(groups, spec.engine, float(rows.input_tokens[row]))
+            input_tokens = float(rows.input_tokens[row])
+            labels[row] = labels_of(groups, spec.engine, input_tokens)
     return labels
 
 
 def factors(labels: Sequence[Labels], effects: Mapping[str, float]) -> Floats:
     """Return the factor on each row's predicted TTFT, shape (rows,); 1 where no effect is known."""
-    return np.exp([sum(effects.get(label, 0.0) for label in row) for row in labels])
+    # Effects are logarithms, so factors of all levels multiply.
+    log_factors = [sum(effects.get(label, 0.0) for label in row) for row in labels]
+    return np.exp(log_factors)

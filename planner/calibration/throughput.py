@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,9 +20,10 @@ from planner.calibration.check import plain_table
 from planner.calibration.predictions import FORMULA, factors, labels_of
 from planner.catalog.load import Catalog, formats_of
 from planner.errors import CapacityError, Problem, ScenarioError, raise_wrong
-from planner.physics.coefficients import SATURATED, SERVING, Calibration
+from planner.physics.coefficients import SATURATED, SERVING, Calibration, Uncertainty
 from planner.physics.model_on_part import canonical_precision, memory_fit, smallest_fit
 from planner.physics.replica import (
+    OperatingPoint,
     ReplicaSpec,
     Traffic,
     at_concurrency,
@@ -72,47 +73,62 @@ def evaluate_grid(
     Raise ScenarioError for numbers and names that nothing has, and where no case at all can be.
     """
     _check(grid)
+    # One degree for all lengths of a replica where that is possible, so that a table compares them.
     longest = max(grid.input_tokens) + max(grid.output_tokens)
     replicas = itertools.product(
         grid.models, grid.accelerators, grid.engines, grid.precisions, grid.tensor_parallel
     )
     cells: list[dict[str, Any] | None] = []
     possible: list[tuple[ReplicaSpec, float, float]] = []
-    for names, prompt, output in itertools.product(replicas, grid.input_tokens, grid.output_tokens):
+    cases = itertools.product(replicas, grid.input_tokens, grid.output_tokens)
+    for names, prompt, output in cases:
         try:
-            possible.append((_spec(names, catalog, prompt + output, longest), prompt, output))
+            spec = _spec(names, catalog, prompt + output, longest)
+            possible.append((spec, prompt, output))
+            # None keeps the place of a case that is evaluated below, all at once.
             cells.append(None)
         except (CannotPredictError, CapacityError) as error:
             model, accelerator, engine, precision, degree = names
-            asked = {
+            names_and_lengths: dict[str, Any] = {
                 "model": model,
                 "accelerator": accelerator,
                 "engine": engine,
                 "precision": precision or None,
+                "tp": degree,
+                "input_tokens": prompt,
+                "output_tokens": output,
             }
-            lengths = {"tp": degree, "input_tokens": prompt, "output_tokens": output}
-            cells.append({**asked, **lengths, **dict.fromkeys(_FIGURES), "problem": str(error)})
-    misspelt = []  # names that nothing has are no cases
-    for look, wanted in ((find_model, grid.models), (find_part, grid.accelerators)):
-        for name in wanted:
-            try:
-                look(name, catalog)
-            except CannotPredictError as error:
-                misspelt.append(str(error))
-    formats = formats_of(catalog)
-    wrong = [
-        name
-        for name in grid.precisions
-        if name.strip() and canonical_precision(formats, name) is None
-    ]
-    misspelt += [f"unknown precision {name!r}; choose from {', '.join(formats)}" for name in wrong]
-    if misspelt or not possible:
-        reasons = dict.fromkeys(
-            [*misspelt, *(cell["problem"] for cell in cells if cell is not None)]
-        )
+            no_figures = dict.fromkeys(_FIGURES)
+            cells.append({**names_and_lengths, **no_figures, "problem": str(error)})
+    # Names that nothing has are no cases.
+    unknown = _unknown_names(grid, catalog)
+    if unknown or not possible:
+        problems = [cell["problem"] for cell in cells if cell is not None]
+        # Each reason once, in the order of the cases.
+        reasons = dict.fromkeys([*unknown, *problems])
         raise ScenarioError([Problem(message=reason) for reason in reasons])
     points = iter(_evaluated(grid, possible, calibration))
-    return [record for cell in cells for record in (next(points) if cell is None else [cell])]
+    records: list[dict[str, Any]] = []
+    for cell in cells:
+        records += next(points) if cell is None else [cell]
+    return records
+
+
+def _unknown_names(grid: OperatingPoints, catalog: Catalog) -> list[str]:
+    """Return a sentence for every name of a grid that the catalogue does not have."""
+    sentences = []
+    for find, names in ((find_model, grid.models), (find_part, grid.accelerators)):
+        for name in names:
+            try:
+                find(name, catalog)
+            except CannotPredictError as error:
+                sentences.append(str(error))
+    formats = formats_of(catalog)
+    choices = ", ".join(formats)
+    stated = [name for name in grid.precisions if name.strip()]
+    unknown = [name for name in stated if canonical_precision(formats, name) is None]
+    messages = [f"unknown precision {name!r}; choose from {choices}" for name in unknown]
+    return sentences + messages
 
 
 def _evaluated(
@@ -120,82 +136,93 @@ def _evaluated(
     cells: Sequence[tuple[ReplicaSpec, float, float]],
     calibration: Calibration,
 ) -> list[list[dict[str, Any]]]:
-    """Return the records of replicas and lengths, one for each load.
-
-    What has no value (a queue without bottom) is None.
-    """
+    """Return the records of replicas and lengths, one for each load."""
     specs = [spec for spec, _, _ in cells]
     kind = SATURATED if grid.offline else SERVING
     replicas = price_replicas(specs, calibration, [kind] * len(specs))
-    doubts = [spec.doubt(calibration, kind) for spec in specs]
     loads: Sequence[float | None] = [None]
     if not grid.offline and grid.ttft_objective_s == np.inf and grid.tpot_objective_s == np.inf:
         loads = grid.concurrency or DEFAULT_CONCURRENCY
-    cases = [
-        (place, prompt, output, load)
-        for place, (_, prompt, output) in enumerate(cells)
-        for load in loads
-    ]
-    index, prompts, outputs = (np.array([case[place] for case in cases]) for place in range(3))
+    repeats = len(loads)
+    # Case by case, each with all its loads: rows of one case stand together.
+    index = np.repeat(np.arange(len(cells)), repeats)
+    prompts = np.repeat([prompt for _, prompt, _ in cells], repeats)
+    outputs = np.repeat([output for _, _, output in cells], repeats)
     traffic = Traffic(
         input_tokens=prompts,
         output_tokens=outputs,
         cached_fraction=grid.cached_fraction,
-        burst_fraction=0.0
-        if loads[0] is None
-        else 1.0,  # a closed loop is a client's, as in a table of measurements
+        # A closed loop is a client's, as in a table of measurements.
+        burst_fraction=0.0 if loads[0] is None else 1.0,
     )
     if grid.offline:
         point = at_saturation(replicas, index, traffic)
     elif loads[0] is None:
         point = at_objective(replicas, index, traffic, grid.ttft_objective_s, grid.tpot_objective_s)
     else:
-        clients = np.array([case[3] for case in cases], dtype=float)
+        all_loads = np.array(loads, dtype=float)
+        clients = np.tile(all_loads, len(cells))
         point = at_concurrency(replicas, index, traffic, clients)
         # More clients than fit wait for a place, and not for what a recipe has them wait for.
-        follows = clients <= at_saturation(replicas, index, traffic).running_sequences
-        labels = [
-            labels_of(specs[place].groups(kind), specs[place].engine, prompt)
-            if follows[number]
-            else ()
-            for number, (place, prompt, _, _) in enumerate(cases)
-        ]
-        shown = calibration.first_token_log_effect.get(FORMULA, {})
-        point = replace(point, ttft_s=point.ttft_s * factors(labels, shown))
-    records = []
-    for number, (place, prompt, output, _) in enumerate(cases):
-        spec = specs[place]
-        doubt = doubts[place]
-        tpot_s = float(point.tpot_s[number])
-        ttft_s = float(point.ttft_s[number])
-        rate = float(point.output_tokens_per_s_per_accelerator[number])
-        running = float(point.running_sequences[number])
-        concurrency = float(point.concurrency[number])
-        low, high = (None, None) if doubt is None else doubt.interval(rate)
-        records.append(
-            {
-                "model": spec.shape.name,
-                "accelerator": spec.part.name,
-                "engine": spec.engine,
-                "precision": spec.precision,
-                "tp": spec.accelerators,
-                "input_tokens": prompt,
-                "output_tokens": output,
-                "concurrency": concurrency if np.isfinite(concurrency) else None,
-                "running_sequences": running,
-                "ttft_ms": ttft_s / MILLISECOND if np.isfinite(ttft_s) else None,
-                "tpot_ms": tpot_s / MILLISECOND,
-                "tokens_per_s_per_user": 1.0 / tpot_s if running > 0 else 0.0,
-                "output_tokens_per_s_per_gpu": rate,
-                "memory_limited": bool(point.memory_limited[number]),
-                "problem": None,
-                "low": low,
-                "high": high,
-                "half_width_fraction": None if doubt is None else doubt.half_width_fraction,
-                "standing": None if doubt is None else doubt.in_words(),
-            }
-        )
-    return [records[first : first + len(loads)] for first in range(0, len(records), len(loads))]
+        room = at_saturation(replicas, index, traffic).running_sequences
+        follows = clients <= room
+        labels: list[tuple[str, ...]] = []
+        for place, prompt, is_recipe in zip(index, prompts.tolist(), follows, strict=True):
+            spec = specs[place]
+            recipe_labels = labels_of(spec.groups(kind), spec.engine, prompt) if is_recipe else ()
+            labels.append(recipe_labels)
+        effects = calibration.first_token_log_effect.get(FORMULA, {})
+        ttft_s = point.ttft_s * factors(labels, effects)
+        point = replace(point, ttft_s=ttft_s)
+    by_cell = []
+    for position, (spec, prompt, output) in enumerate(cells):
+        uncertainty = spec.uncertainty(calibration, kind)
+        lengths = {"input_tokens": prompt, "output_tokens": output}
+        first_row = position * repeats
+        rows = range(first_row, (position + 1) * repeats)
+        records = [_record(spec, lengths, point, row, uncertainty) for row in rows]
+        by_cell.append(records)
+    return by_cell
+
+
+def _record(
+    spec: ReplicaSpec,
+    lengths: Mapping[str, float],
+    point: OperatingPoint,
+    row: int,
+    uncertainty: Uncertainty | None,
+) -> dict[str, Any]:
+    """Return the record of one case; what has no value (a queue without bottom) is None."""
+    tpot_s = float(point.tpot_s[row])
+    ttft_s = float(point.ttft_s[row])
+    rate = float(point.output_tokens_per_s_per_accelerator[row])
+    running = float(point.running_sequences[row])
+    concurrency = float(point.concurrency[row])
+    ttft_ms = ttft_s / MILLISECOND if np.isfinite(ttft_s) else None
+    user_rate = 1.0 / tpot_s if running > 0 else 0.0
+    record: dict[str, Any] = {
+        "model": spec.shape.name,
+        "accelerator": spec.part.name,
+        "engine": spec.engine,
+        "precision": spec.precision,
+        "tp": spec.accelerators,
+        **lengths,
+        "concurrency": concurrency if np.isfinite(concurrency) else None,
+        "running_sequences": running,
+        "ttft_ms": ttft_ms,
+        "tpot_ms": tpot_s / MILLISECOND,
+        "tokens_per_s_per_user": user_rate,
+        "output_tokens_per_s_per_gpu": rate,
+        "memory_limited": bool(point.memory_limited[row]),
+        "problem": None,
+    }
+    interval = dict[str, Any].fromkeys(("low", "high", "half_width_fraction", "standing"))
+    if uncertainty is not None:
+        # Of the rate: times lie on the other side.
+        interval["low"], interval["high"] = uncertainty.interval(rate)
+        interval["half_width_fraction"] = uncertainty.half_width_fraction
+        interval["standing"] = uncertainty.in_words()
+    return record | interval
 
 
 def _check(grid: OperatingPoints) -> None:
@@ -208,13 +235,13 @@ def _check(grid: OperatingPoints) -> None:
         ("--slo-ttft-ms", [grid.ttft_objective_s]),
         ("--slo-tpot-ms", [grid.tpot_objective_s]),
     ):
+        # "not above" rather than "at most": NaN is refused too.
         checks += [
             (not number > 0, name, f"must be above zero, not {number:g}") for number in numbers
         ]
     cached = grid.cached_fraction
-    raise_wrong(
-        *checks, (not 0.0 <= cached <= 1.0, "--cached", f"must lie between 0 and 1, not {cached:g}")
-    )
+    is_no_share = not 0.0 <= cached <= 1.0
+    raise_wrong(*checks, (is_no_share, "--cached", f"must lie between 0 and 1, not {cached:g}"))
 
 
 def _spec(
@@ -234,7 +261,8 @@ def _spec(
         raise CannotPredictError(
             f"tp {degree} does not divide the {shape.heads} heads of {shape.name}"
         )
-    if memory_fit(part, shape, precision, degree).kv_capacity_tokens < context_tokens:
+    room_tokens = memory_fit(part, shape, precision, degree).kv_capacity_tokens
+    if room_tokens < context_tokens:
         fewest = smallest_fit(part, shape, precision, context_tokens).accelerators
         raise CannotPredictError(
             f"{shape.name} at {precision} and {context_tokens:,.0f} tokens do not fit {degree} × {part.name}; "
@@ -251,7 +279,9 @@ def throughput_table(records: Sequence[dict[str, Any]]) -> str:
     impossible = []
     for r in records:
         lengths = f"{r['input_tokens']:g}/{r['output_tokens']:g}"
-        names = f"{r['model']} {r['accelerator']}" + ("" if r["tp"] is None else f" × {r['tp']}")
+        # A case that cannot be may have no precision or degree.
+        parallel = "" if r["tp"] is None else f" × {r['tp']}"
+        names = f"{r['model']} {r['accelerator']}" + parallel
         names = f"{names} {r['engine']} {r['precision'] or ''}".rstrip()
         if r["problem"] is not None:
             impossible.append(f"{names}, {lengths}: {r['problem']}")
@@ -269,6 +299,18 @@ def throughput_table(records: Sequence[dict[str, Any]]) -> str:
             r["standing"] or "",
         )
         rows.append(cells)
-    header = ("replica", "in/out", "concurrency", "TTFT ms", "TPOT ms", "tok/s/user", "tok/s/GPU")
-    table = plain_table((*header, "90% interval", "waits for memory", "measured?"), rows)
-    return "\n".join([table, *(["", "cannot be:", *impossible] if impossible else [])])
+    header = (
+        "replica",
+        "in/out",
+        "concurrency",
+        "TTFT ms",
+        "TPOT ms",
+        "tok/s/user",
+        "tok/s/GPU",
+        "90% interval",
+        "waits for memory",
+        "measured?",
+    )
+    table = plain_table(header, rows)
+    reasons = ["", "cannot be:", *impossible] if impossible else []
+    return "\n".join([table, *reasons])

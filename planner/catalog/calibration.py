@@ -27,8 +27,9 @@ from planner.yaml_io import MAX_BYTES, document_from, read_bytes
 SHIPPED_MEASUREMENTS = FOLDER / "measurements.csv"
 SHIPPED_CALIBRATION = FOLDER / "calibration.yaml"
 BIAS_ROWS = 20
+"""Rows from which a cell's signed error is known well enough to be named."""
 BIAS_FRACTION = 0.10
-"""Rows from which a cell's signed error is told, and the size from which a run that uses the cell names it."""
+"""Signed error from which a run that uses the cell names it."""
 
 
 class Errors(Strict):
@@ -76,7 +77,7 @@ class Bias(Strict):
     rows: int
     """Rows measured."""
     median_fraction: float
-    """Median of predicted over measured, less one: above zero the model promises too little, below it too much."""
+    """Median of predicted over measured, less one: above zero the model predicts too little, below it too much."""
 
 
 class GroupUpdate(Strict):
@@ -168,39 +169,40 @@ class CalibrationFile(Strict):
 
     def calibration(self) -> Calibration:
         """Return the coefficients for the throughput formula."""
+        # Only one's own rows leave an uncertainty of a group; the shipped fit has it in the spread.
+        updates = self.own.groups.items() if self.own else ()
+        sigmas = {name: group.sigma for name, group in updates}
+        spread = {}
+        for name, errors in self.spread.items():
+            spread[name] = ClassSpread(**errors.model_dump())
         return Calibration(
             common=self.common,
             engine_log_deviation=self.engines,
             vendor_log_deviation=self.vendors,
             group_log_effect=self.groups,
-            spread={
-                name: ClassSpread(**spread.model_dump()) for name, spread in self.spread.items()
-            },
+            spread=spread,
             measured_on=self.measured_on,
             drafted_share=self.drafted,
             first_token_log_effect=self.first_token,
-            group_log_sigma={name: group.sigma for name, group in self.own.groups.items()}
-            if self.own
-            else {},
+            group_log_sigma=sigmas,
         )
 
     def biased(self, specs: Iterable[ReplicaSpec]) -> Iterator[str]:
         """Yield which of the cells that replicas belong to are off by more than a tenth, of twenty rows or more."""
-        labels = [
-            (spec.part.vendor, MIXTURE if spec.shape.experts else DENSE, spec.precision)
-            for spec in specs
-        ]
-        for label in dict.fromkeys(" ".join(label) for label in labels):
+        cells: dict[str, None] = {}  # each once, in the order of the replicas
+        for spec in specs:
+            architecture = MIXTURE if spec.shape.experts else DENSE
+            cells[f"{spec.part.vendor} {architecture} {spec.precision}, "] = None
+        for prefix in cells:
             for cell, bias in self.bias.items():
-                off = bias.median_fraction
-                if (
-                    cell.startswith(f"{label}, ")
-                    and bias.rows >= BIAS_ROWS
-                    and abs(off) > BIAS_FRACTION
-                ):
-                    side = "slow" if off > 0.0 else "fast"
-                    told = f"{cell}: the throughput model is {abs(off):.0%} too {side} per token"
-                    yield f"{told}, in the median of {bias.rows} measured runs that it was not fitted to"
+                error = bias.median_fraction
+                is_large = bias.rows >= BIAS_ROWS and abs(error) > BIAS_FRACTION
+                if cell.startswith(prefix) and is_large:
+                    side = "slow" if error > 0.0 else "fast"
+                    yield (
+                        f"{cell}: the throughput model is {abs(error):.0%} too {side} per token, "
+                        f"in the median of {bias.rows} measured runs that it was not fitted to"
+                    )
 
 
 def read_calibration(path: Path) -> CalibrationFile:
@@ -211,18 +213,21 @@ def read_calibration(path: Path) -> CalibrationFile:
 @functools.lru_cache(maxsize=8)
 def calibration_from(raw: bytes, path: str) -> CalibrationFile:
     """Return the calibration in a file's bytes, cached; ``path`` names it in messages."""
+    # Cached by content: studies ask for it in every plan, and parsing takes longer than using it.
     file = validate(CalibrationFile, document_from(raw, path))
-    tables = {"common": file.common, **file.engines, **file.vendors}
-    missing = [f"common.{name}" for name in NAMES if name not in file.common]
-    unknown = [
-        f"{table}.{name}" for table, names in tables.items() for name in names if name not in NAMES
-    ]
     problems = [
-        Problem(file=path, path=place, message="is required and is not there") for place in missing
+        Problem(file=path, path=f"common.{name}", message="is required and is not there")
+        for name in NAMES
+        if name not in file.common
     ]
-    problems += [
-        Problem(file=path, path=place, message="is not a coefficient") for place in unknown
-    ]
+    tables = {"common": file.common, **file.engines, **file.vendors}
+    for table, names in tables.items():
+        problems += [
+            Problem(file=path, path=f"{table}.{name}", message="is not a coefficient")
+            for name in names
+            if name not in NAMES
+        ]
+    # All at once: a file from another version lacks or has several.
     raise_all(problems)
     return file
 
@@ -236,9 +241,10 @@ def write_calibration(file: CalibrationFile, path: Path) -> None:
     """Write a calibration file atomically."""
     import yaml  # noqa: PLC0415
 
+    # A reader of the file should not have to open the code for what a number is.
     meaning = "".join(f"#   {c.name}: {c.meaning}\n" for c in COEFFICIENTS)
     head = f"# Written by `planner calibrate`; do not edit. What the coefficients mean:\n{meaning}"
-    text = head + yaml.safe_dump(
-        file.model_dump(exclude_none=True), sort_keys=False, allow_unicode=True, width=120
-    )
-    write_file(path, text.encode())
+    content = file.model_dump(exclude_none=True)
+    # In the order of the class, which goes from what is used to what is only reported.
+    body = yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=120)
+    write_file(path, (head + body).encode())

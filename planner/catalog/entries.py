@@ -68,6 +68,7 @@ class Range(Strict):
 
     @model_validator(mode="after")
     def _ordered(self) -> "Range":
+        # Equal ends are allowed: a figure may be known in one direction.
         if not self.low <= self.base <= self.high:
             raise ValueError(
                 f"low, base, high must be in order, not {self.low}, {self.base}, {self.high}"
@@ -83,22 +84,24 @@ NESTED = ("incidents", "maturity")
 
 def with_provenance(entry: dict[str, Any], groups: tuple[str, ...] = GROUPS) -> dict[str, Any]:
     """Copy an entry's source and grade into each of its values that states none."""
-    provenance: dict[str, Any] = {
-        key: entry[key] for key in ("source", "grade", "date") if key in entry
-    }
-    spread: dict[str, Any] = {}
+    # Stated once at the top of an entry, since most of its values come from one datasheet.
+    shared_keys = ("source", "grade", "date")
+    provenance: dict[str, Any] = {key: entry[key] for key in shared_keys if key in entry}
+    facts: dict[str, Any] = {}
     for key, value in entry.items():
         if key in provenance:
             continue
         if isinstance(value, dict) and key in groups:
-            spread[key] = with_provenance(
-                {**provenance, **value}, tuple(value) if key in NESTED else ()
-            )
+            # A group may state a source of its own, which goes before the entry's.
+            subgroups = tuple(value) if key in NESTED else ()
+            group = {**provenance, **value}
+            facts[key] = with_provenance(group, subgroups)
         elif isinstance(value, dict):
-            spread[key] = {**provenance, **value}
+            facts[key] = {**provenance, **value}
         else:
-            spread[key] = None if value is None else {"value": value, **provenance}
-    return spread
+            # Null removes a value of the layer below, and has no source.
+            facts[key] = None if value is None else {"value": value, **provenance}
+    return facts
 
 
 class Entry(Strict):
@@ -107,6 +110,7 @@ class Entry(Strict):
     @model_validator(mode="before")
     @classmethod
     def _spread_provenance(cls, raw: Any) -> Any:
+        # Not a mapping: validation says so in its own words.
         return with_provenance(raw) if isinstance(raw, dict) else raw
 
     def facts(self) -> Iterator[tuple[str, Sourced[Any] | Range, str | None]]:
@@ -114,16 +118,16 @@ class Entry(Strict):
         for name in type(self).model_fields:
             fact = getattr(self, name)
             if isinstance(fact, Sourced | Range):
-                yield (
-                    name,
-                    fact,
-                    fact.unit if isinstance(fact, Range) and fact.unit else unit_of(name),
-                )
-            for key, part in fact.items() if isinstance(fact, dict) else ():
-                inner = part.facts() if isinstance(part, Entry) else [("", part, unit_of(name))]
-                yield from (
-                    (f"{name}.{key}.{last}".rstrip("."), fact, unit) for last, fact, unit in inner
-                )
+                stated_unit = fact.unit if isinstance(fact, Range) else None
+                yield name, fact, stated_unit or unit_of(name)
+            parts = fact.items() if isinstance(fact, dict) else ()
+            for key, part in parts:
+                if isinstance(part, Entry):
+                    for inner_key, inner_fact, unit in part.facts():
+                        yield f"{name}.{key}.{inner_key}", inner_fact, unit
+                else:
+                    # Values by name, such as dense_tflops.fp8, have the unit of the field.
+                    yield f"{name}.{key}", part, unit_of(name)
 
 
 class Accelerator(Entry):
@@ -297,6 +301,7 @@ class Vendor(Entry):
 
     def ratio(self, name: Literal["incident_multiplier", "maturing_multiplier"]) -> float:
         """Return one of the optional multipliers, 1 where absent."""
+        # Optional in the file: a vendor of one's own need not state a ratio of 1.
         fact: Sourced[float] | None = getattr(self, name)
         return 1.0 if fact is None else fact.value
 

@@ -16,9 +16,10 @@ from planner.files import write_file
 from planner.physics.model_on_part import canonical_precision
 from planner.units import unit_of
 from planner.validation import field_docstring
-from planner.yaml_io import MAX_BYTES, flow_text, parse_scalar, read_bytes, replaced
+from planner.yaml_io import MAX_BYTES, flow_text, parse_scalar, read_bytes, with_value
 
-_CONFIG_KEYS = {row["key"]: row["config"].split() for row in data_rows(__file__, "config_keys.csv")}
+_CONFIG_ROWS = data_rows(__file__, "config_keys.csv")
+_CONFIG_KEYS = {row["key"]: row["config"].split() for row in _CONFIG_ROWS}
 """Keys of a model's entry, and what published configurations call them, the usual name first."""
 _NORMALISED = ("qwen3", "gemma3", "olmo2")
 """Kinds of models whose queries and keys are normalised without their configuration saying so."""
@@ -26,66 +27,103 @@ _NORMALISED = ("qwen3", "gemma3", "olmo2")
 
 def model_entry(path: Path) -> tuple[str, dict[str, Any]]:
     """Return a model's name, where it has one, and its entry from a config.json as Hugging Face publishes them."""
+    config = _read_config(path)
+    entry = _stated_figures(config)
+    # Their code normalises whatever the configuration says.
+    model_type = str(config.get("model_type"))
+    if model_type.startswith(_NORMALISED):
+        entry["qk_norm"] = True
+    unusual = _attention_layers(config, entry)
+    if precision := _native_precision(config):
+        entry["native_precision"] = precision
+    is_latent = "kv_lora_rank" in entry
+    grouped = "multi-query" if entry.get("kv_heads") == 1 else "grouped-query"
+    kind = "mixture-of-experts" if "experts" in entry else "dense"
+    # Kernels for such attention are younger, which the stack's maturity follows.
+    is_custom = is_latent or "index_heads" in entry or unusual
+    entry["architecture_class"] = "custom-attention" if is_custom else kind
+    entry["attention"] = "latent" if is_latent else grouped
+    entry["source"] = f"Published configuration, {path.name}"
+    entry["grade"] = "C" if unusual else "A"
+    if unusual:
+        entry["source"] += f"; its layers of {', '.join(unusual)} count as full attention"
+    # Published as owner/name; without one, the folder mostly has the model's name.
+    published_path = str(config.get("_name_or_path") or "")
+    published_name = published_path.rpartition("/")[2]
+    name = published_name or path.resolve().parent.name
+    return name.lower(), entry
+
+
+def _read_config(path: Path) -> dict[str, Any]:
+    """Return a model's published configuration; of one that also sees, that of its language model first."""
     try:
         config = json.loads(read_bytes(path, MAX_BYTES))
-        config = {**config, **config.get("text_config", {})}  # of a model that sees, what speaks
+        language_config = config.get("text_config", {})
+        return {**config, **language_config}
     except (ValueError, AttributeError, TypeError, RecursionError) as error:
         message = f"is no configuration of a model: {type(error).__name__}"
-        raise ScenarioError(
-            Problem(file=str(path), message=message, hint="give the model's config.json")
-        ) from None
-    known = {
-        key: [config[name] for name in names if config.get(name)]
-        for key, names in _CONFIG_KEYS.items()
-    }
-    entry = {key: stated[0] for key, stated in known.items() if stated}
-    if isinstance(heads := entry.get("heads"), int) and isinstance(
-        width := entry.get("hidden_size"), int
-    ):
+        hint = "give the model's config.json"
+        raise ScenarioError(message, file=str(path), hint=hint) from None
+
+
+def _stated_figures(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the figures of an entry that a configuration states, by any of their usual names."""
+    entry: dict[str, Any] = {}
+    for key, config_keys in _CONFIG_KEYS.items():
+        # A key that is null or zero states nothing.
+        figures = [config[name] for name in config_keys if config.get(name)]
+        if figures:
+            entry[key] = figures[0]
+    heads = entry.get("heads")
+    width = entry.get("hidden_size")
+    if isinstance(heads, int) and isinstance(width, int):
         entry.setdefault("head_dim", width // heads)
     if "experts" in entry:
         entry.setdefault("expert_intermediate_size", entry.get("intermediate_size"))
-    else:  # dense, whatever it states of experts
-        entry = {
-            key: value
-            for key, value in entry.items()
-            if "expert" not in key and key != "dense_layers"
-        }
-    if str(config.get("model_type")).startswith(_NORMALISED):
-        entry["qk_norm"] = True
-    types = [str(kind) for kind in config.get("layer_types") or ["sliding_attention"]]
-    others = sorted({*types} - {"full_attention", "sliding_attention"})
-    if others or config.get("use_sliding_window") is False:
+        return entry
+    # Dense, whatever it states of experts: a family's configurations share their keys.
+    entry.pop("dense_layers", None)
+    return {key: figure for key, figure in entry.items() if "expert" not in key}
+
+
+def _attention_layers(config: Mapping[str, Any], entry: dict[str, Any]) -> list[str]:
+    """Set the share of layers with a sliding window, and return the kinds of layers that the formula does not know."""
+    # Without a list of layers, a stated window is that of every layer.
+    layer_types = config.get("layer_types") or ["sliding_attention"]
+    layers = [str(kind) for kind in layer_types]
+    unusual = sorted(set(layers) - {"full_attention", "sliding_attention"})
+    if unusual or config.get("use_sliding_window") is False:
         entry.pop("sliding_window_tokens", None)
     if "sliding_window_tokens" in entry:
-        entry["sliding_layers_fraction"] = types.count("sliding_attention") / len(types)
-    quantised = json.dumps(config.get("quantization_config") or {}).lower()
+        sliding_layers = layers.count("sliding_attention")
+        entry["sliding_layers_fraction"] = sliding_layers / len(layers)
+    return unusual
+
+
+def _native_precision(config: Mapping[str, Any]) -> str | None:
+    """Return the precision that a configuration's quantisation names, by a word or by a number of bits."""
+    quantisation = config.get("quantization_config") or {}
+    # As text: every tool nests its words in another way.
+    text = json.dumps(quantisation).lower()
+    kind = "fp" if "float" in text else "int"
+    words = re.findall(r"\w+", text)
+    bit_numbers = re.findall(r'bits": (\d+)', text)
+    words += [f"{kind}{bits}" for bits in bit_numbers]
     formats = formats_of(load_catalog())
-    bits = re.findall(r'bits": (\d+)', quantised)
-    words = re.findall(r"\w+", quantised) + [
-        f"{'fp' if 'float' in quantised else 'int'}{number}" for number in bits
-    ]
-    if precisions := [name for word in words if (name := canonical_precision(formats, word))]:
-        entry["native_precision"] = precisions[0]
-    is_latent = "kv_lora_rank" in entry
-    is_sparse = "index_heads" in entry
-    few = "multi-query" if entry.get("kv_heads") == 1 else "grouped-query"
-    kind = "mixture-of-experts" if "experts" in entry else "dense"
-    entry["architecture_class"] = "custom-attention" if is_latent or is_sparse or others else kind
-    entry["attention"] = "latent" if is_latent else few
-    entry |= {"source": f"Published configuration, {path.name}", "grade": "C" if others else "A"}
-    if others:
-        entry["source"] += f"; its layers of {', '.join(others)} count as full attention"
-    name = str(config.get("_name_or_path") or "").rpartition("/")[2].lower()
-    return name or path.resolve().parent.name.lower(), entry
+    precisions = (canonical_precision(formats, word) for word in words)
+    return next(filter(None, precisions), None)
 
 
 def accelerator_like(part: str) -> dict[str, Any]:
     """Return the entry of an accelerator that is taken to be as another, each value marked as assumed."""
+    # Whoever reads the assumptions must see that nothing of it was measured.
     provenance = {"source": f"Assumed: as for {part}", "grade": "D"}
     entry: dict[str, Any] = {}
-    for key, fact, _ in load_catalog().accelerator(part).facts():
-        entry = replaced(entry, tuple(key.split(".")), {"value": fact.value, **provenance})  # type: ignore[union-attr]
+    accelerator = load_catalog().accelerator(part)
+    for key, fact, _ in accelerator.facts():
+        path = tuple(key.split("."))
+        value = {"value": fact.value, **provenance}  # type: ignore[union-attr]
+        entry = with_value(entry, path, value)
     return entry
 
 
@@ -97,39 +135,51 @@ def add_entry(
     Fields that the entry needs and does not have are all named with what they mean.
     """
     filled = dict(entry)
-    kind = kinds.Model if section == "models" else kinds.Accelerator
     for word in stated:
         key, equals, value = word.partition("=")
         if not equals:
-            raise ScenarioError(
-                Problem(
-                    path="--set", message=f"{word!r} is not KEY=VALUE", hint="such as tdp_w=1000"
-                )
-            )
-        filled = replaced(filled, tuple(key.strip().split(".")), parse_scalar(value.strip()))
-    needed = {
-        key: field_docstring(kind, key)
-        for key, field in kind.model_fields.items()
-        if field.is_required()
-    }
-    needed = {"source": "Where the figures are from, in words.", **needed}
+            message = f"{word!r} is not KEY=VALUE"
+            raise ScenarioError(message, path="--set", hint="such as tdp_w=1000")
+        key_path = tuple(key.strip().split("."))
+        filled = with_value(filled, key_path, parse_scalar(value.strip()))
+    kind = kinds.Model if section == "models" else kinds.Accelerator
+    # An entry's values take its source, so it is no field of the class and asked for first.
+    meanings = {"source": "Where the figures are from, in words."}
+    for key, field in kind.model_fields.items():
+        if field.is_required():
+            meanings[key] = field_docstring(kind, key)
     problems = []
-    for key, text in needed.items():
+    for key, meaning in meanings.items():
         if filled.get(key) is None:
-            hint = f"--set {key}=VALUE" + (f", in {unit}" if (unit := unit_of(key)) else "")
-            problems.append(
-                Problem(path=f"{section}.{name}.{key}", message=f"is needed: {text}", hint=hint)
-            )
+            unit = unit_of(key)
+            hint = f"--set {key}=VALUE"
+            if unit:
+                hint += f", in {unit}"
+            path = f"{section}.{name}.{key}"
+            message = f"is needed: {meaning}"
+            problems.append(Problem(path=path, message=message, hint=hint))
     raise_all(problems)
-    ordered = {"source": filled.pop("source"), "grade": filled.pop("grade", "D"), **filled}
-    before = read_bytes(overlay, MAX_BYTES).decode("utf-8", "replace") if overlay.exists() else ""
-    lines = [
-        f"  {flow_text(name)}:",
-        *(f"    {key}: {flow_text(value)}" for key, value in ordered.items()),
-    ]
-    head = re.search(rf"^{section}:[ \t]*(#.*)?$", before, re.MULTILINE)
-    text = f"{before.rstrip()}\n{section}:\n".lstrip() + "\n".join(lines) + "\n"
-    if head:
-        text = "\n".join([before[: head.end()], *lines]) + before[head.end() :]
-    catalog_with("measured", (str(overlay), text.encode()))
-    write_file(overlay, text.encode())
+    # The source first, as the shipped files have it.
+    source = filled.pop("source")
+    grade = filled.pop("grade", "D")
+    ordered = {"source": source, "grade": grade, **filled}
+    lines = [f"  {flow_text(name)}:"]
+    lines += [f"    {key}: {flow_text(value)}" for key, value in ordered.items()]
+    content = _with_lines(overlay, section, lines).encode()
+    # Read as a catalogue before it is written, so that no invalid overlay is left behind.
+    catalog_with("measured", (str(overlay), content))
+    write_file(overlay, content)
+
+
+def _with_lines(overlay: Path, section: str, lines: list[str]) -> str:
+    """Return an overlay's text, empty where there is none yet, with the lines of an entry put into a section."""
+    text = ""
+    if overlay.exists():
+        text = read_bytes(overlay, MAX_BYTES).decode("utf-8", "replace")
+    heading = re.search(rf"^{section}:[ \t]*(#.*)?$", text, re.MULTILINE)
+    if heading:
+        # Right under the heading, as text: comments and order of the user's file stay.
+        through_heading = text[: heading.end()]
+        remainder = text[heading.end() :]
+        return "\n".join([through_heading, *lines]) + remainder
+    return f"{text.rstrip()}\n{section}:\n".lstrip() + "\n".join(lines) + "\n"

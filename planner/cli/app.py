@@ -15,7 +15,19 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from planner.cli import catalog, first_plan, plans, throughput
+from planner.cli import (
+    actuals,
+    catalog,
+    init,
+    input_files,
+    memo,
+    output_folders,
+    plans,
+    studies,
+    throughput,
+    ui,
+    zoom,
+)
 from planner.cli.terminal import paint
 from planner.errors import PlannerError
 from planner.version import __version__
@@ -24,24 +36,24 @@ GROUPS: dict[str, dict[Callable[..., None] | typer.Typer, str]] = {
     "From a plan to its answer": {
         plans.size: "Find the cheapest plan that meets its SLO target.",
         plans.run: "Simulate a scenario and write its report, timelines and ledger.",
-        plans.ui: "Turn a scenario's knobs on a page, and see it run again.",
+        ui.ui: "Change a scenario's settings on a page, and see it run again.",
         plans.compare: "Hold scenarios side by side, and say why they differ.",
         plans.sweep: "Run every combination of some values.",
-        plans.montecarlo: "Say how sure the answer is, over thousands of replications.",
-        plans.sensitivity: "Rank the inputs that move the answer.",
-        plans.actuals: "Hold months that happened against the plan; forecast the rest.",
-        plans.zoom: "Simulate one hour request by request.",
+        studies.montecarlo: "Say how sure the answer is, over thousands of replications.",
+        studies.sensitivity: "Rank the inputs that move the answer.",
+        actuals.actuals: "Hold months that happened against the plan; forecast the rest.",
+        zoom.zoom: "Simulate one hour request by request.",
     },
     "From what you have to a plan": {
-        first_plan.init: "Write a commented scenario from your traffic, machines and quotes.",
-        plans.validate: "Check files without running them.",
-        plans.schema: "Print the JSON schema by which editors complete files.",
+        init.init: "Write a commented scenario from your traffic, machines and quotes.",
+        input_files.validate: "Check files without running them.",
+        input_files.schema: "Print the JSON schema by which editors complete files.",
     },
     "What was written": {
-        plans.memo: "Write the two-page memo of a folder.",
-        plans.report: "Write a folder's report.html anew.",
-        plans.charts: "Draw a folder's charts for slides.",
-        plans.replay: "Run one replication of a study again, in full.",
+        memo.memo: "Write the two-page memo of a folder.",
+        output_folders.report: "Write a folder's report.html anew.",
+        output_folders.charts: "Draw a folder's charts for slides.",
+        studies.replay: "Run one replication of a study again, in full.",
     },
     "Throughput and catalogue": {
         throughput.throughput: "Predict latency and throughput of a replica.",
@@ -53,42 +65,41 @@ GROUPS: dict[str, dict[Callable[..., None] | typer.Typer, str]] = {
 """Every command, by what brings somebody to it, in a sentence that fits a line of a terminal."""
 
 
-def _name(command: Callable[..., None] | typer.Typer) -> str:
-    return (
-        str(command.info.name)
-        if isinstance(command, typer.Typer)
-        else command.__name__.replace("_", "-")
-    )
+def command_name(command: Callable[..., None] | typer.Typer) -> str:
+    """Return the word by which a command, or a group of commands, is called."""
+    if isinstance(command, typer.Typer):
+        return str(command.info.name)
+    return command.__name__.replace("_", "-")
 
 
-class _InGroups(TyperGroup):
+class _CommandGroups(TyperGroup):
     """The commands of ``planner --help`` in groups."""
 
     def format_commands(self, _context: Any, formatter: Any) -> None:
         """Write each group under its heading."""
         for heading, members in GROUPS.items():
+            rows = [(command_name(command), sentence) for command, sentence in members.items()]
             with formatter.section(heading):
-                formatter.write_dl(
-                    [(_name(command), sentence) for command, sentence in members.items()]
-                )
+                formatter.write_dl(rows)
 
 
 app = typer.Typer(
     name="planner",
-    cls=_InGroups,
+    cls=_CommandGroups,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+# The table of groups is the only list of commands.
 for _command in itertools.chain(*GROUPS.values()):
     if isinstance(_command, typer.Typer):
         app.add_typer(_command)
     else:
-        app.command(_name(_command))(_command)
+        app.command(command_name(_command))(_command)
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(is_requested: bool) -> None:
+    if is_requested:
         typer.echo(f"planner {__version__}")
         raise typer.Exit
 
@@ -107,49 +118,54 @@ def _root(
 
 def main() -> None:
     """Run the command line; errors the planner raises on purpose become one message and an exit code."""
-    os.environ.setdefault(
-        "OPENBLAS_NUM_THREADS", "1"
-    )  # our matrices are small: threads cost more than they give
-    os.environ.setdefault(
-        "PYDANTIC_DISABLE_PLUGINS", "__all__"
-    )  # looked for in every package that is installed
-    atexit.register(
-        gc.freeze
-    )  # to look for cycles in what ends with the process took a tenth of a second
+    # Our matrices are small: threads cost more than they give.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    # Pydantic would look for plugins in every package that is installed.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+    # To look for cycles in what ends with the process took a tenth of a second.
+    atexit.register(gc.freeze)
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(
-            stream, io.TextIOWrapper
-        ):  # a terminal without UTF-8 gets escapes, not a traceback
+        # A terminal without UTF-8 gets escapes, not a traceback.
+        if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
         app()
     except PlannerError as error:
+        # What was printed stands before the error also where both go into one file.
         sys.stdout.flush()
-        _tell_errors(str(error).splitlines() or [type(error).__name__])
+        _print_errors(str(error).splitlines() or [type(error).__name__])
         sys.exit(error.exit_code)
     except MemoryError:
-        _tell_errors(["not enough memory"])
+        _print_errors(["not enough memory"])
         sys.exit(1)
     except BrokenPipeError:  # `planner catalog | head`
-        _leave_stdout()
+        _close_stdout()
         sys.exit(1)
-    except OSError as error:  # of a file we write or read it is said where it happens; what is left is standard output
-        _tell_errors([error.strerror or str(error)])
-        _leave_stdout()
+    except OSError as error:
+        # Errors of files that we read or write are planner errors by now: this is standard output.
+        _print_errors([error.strerror or str(error)])
+        _close_stdout()
         sys.exit(1)
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
         sys.exit(130)
 
 
-def _tell_errors(lines: Sequence[str]) -> None:
-    print("\n".join(f"{paint('error:', 'red')} {line}" for line in lines), file=sys.stderr)
+def _print_errors(lines: Sequence[str]) -> None:
+    prefix = paint("error:", "red")
+    for line in lines:
+        print(f"{prefix} {line}", file=sys.stderr)
 
 
-def _leave_stdout() -> None:
-    """Let nothing more be written to a standard output that is closed or full, also not when Python ends."""
+def _close_stdout() -> None:
+    """Let nothing more be written to a standard output that is closed or full.
+
+    Python flushes it once more when it ends, and would fail there: it is led to the null device.
+    """
+    # A stream that a test put in its place has no file number.
     with contextlib.suppress(OSError, ValueError, AttributeError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        null_device = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null_device, sys.stdout.fileno())
 
 
 if __name__ == "__main__":

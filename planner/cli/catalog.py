@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
-from planner.cli.terminal import AsJson, Overlay
+from planner.cli.options import AsJson, Overlay
 from planner.errors import Problem, ScenarioError, printable
 from planner.files import json_text
 
@@ -42,28 +42,30 @@ def catalog(
     as_json: AsJson = False,
 ) -> None:
     """List what the catalogue holds, with sources."""
+    # The options before a subcommand are handed on to it.
     if context.invoked_subcommand is not None:
         context.obj = assumptions, overlay
         return
+    # Loaded where it is read: help on commands does not wait for it.
     from planner.catalog.load import load_catalog
 
-    known = load_catalog(assumptions, overlay)
-    names = {section: list(getattr(known, section)) for section in _SECTIONS}
+    entries = load_catalog(assumptions, overlay)
     if as_json:
-        facts = {
-            section: {name: _facts(known, section, name) for name in names[section]}
-            for section in _SECTIONS
-        }
+        facts = {}
+        for section in _SECTIONS:
+            names = getattr(entries, section)
+            facts[section] = {name: _facts(entries, section, name) for name in names}
         typer.echo(json_text(facts), nl=False)
         return
+    # A name with hyphens stays whole, so that it can be copied.
+    wrapper = textwrap.TextWrapper(
+        78, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False
+    )
     for section in _SECTIONS:
-        text = printable(", ".join(names[section]))
         typer.echo(f"{section}:")
-        typer.echo(
-            textwrap.fill(
-                text, 78, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False
-            )
-        )
+        names = ", ".join(getattr(entries, section))
+        # Names of a user's overlay may hold what a terminal would obey.
+        typer.echo(wrapper.fill(printable(names)))
     typer.echo("\nplanner catalog show NAME prints one entry with its sources.")
 
 
@@ -80,31 +82,33 @@ def show(
     from planner.output.terminal import text_table
     from planner.validation import nearest
 
-    before_it = context.obj or ("measured", None)  # options may stand on either side of the command
-    known = load_catalog(assumptions or before_it[0], overlay or before_it[1])
-    names = {
-        entry.lower(): (section, entry)
-        for section in reversed(_SECTIONS)
-        for entry in getattr(known, section)
-    }
-    if name.lower() not in names:
-        hint = (
-            nearest(name, [entry for _, entry in names.values()])
-            or "planner catalog lists what there is"
-        )
+    # Options may stand on either side of the command.
+    group_assumptions, group_overlay = context.obj or ("measured", None)
+    entries = load_catalog(assumptions or group_assumptions, overlay or group_overlay)
+    places: dict[str, tuple[str, str]] = {}
+    # In reverse, so that a name of two sections is that of the first.
+    for section in reversed(_SECTIONS):
+        places |= {entry.lower(): (section, entry) for entry in getattr(entries, section)}
+    if name.lower() not in places:
+        names = [entry for _, entry in places.values()]
+        hint = nearest(name, names) or "planner catalog lists what there is"
         raise ScenarioError(Problem(message=f"the catalogue has no {name!r}", hint=hint))
-    section, shown = names[name.lower()]
-    facts = _facts(known, section, shown)
+    section, name = places[name.lower()]
+    facts = _facts(entries, section, name)
     if as_json:
-        typer.echo(json_text({"section": section, "name": shown, "facts": facts}), nl=False)
+        typer.echo(json_text({"section": section, "name": name, "facts": facts}), nl=False)
         return
-    typer.echo(f"{printable(shown)} ({section})\n")
+    typer.echo(f"{printable(name)} ({section})\n")
     rows = []
     for key, fact in facts.items():
-        value = ", ".join(fact["value"]) if isinstance(fact["value"], tuple) else str(fact["value"])
-        source = f"{fact['source']} ({fact['note']})" if fact["note"] else str(fact["source"])
-        rows.append((key, value, fact["unit"] or "", fact["grade"], fact["date"], source))
-    typer.echo(text_table(("field", "value", "unit", "grade", "date", "source"), rows))
+        value = fact["value"]
+        text = ", ".join(value) if isinstance(value, tuple) else str(value)
+        source = str(fact["source"])
+        if fact["note"]:
+            source += f" ({fact['note']})"
+        rows.append((key, text, fact["unit"] or "", fact["grade"], fact["date"], source))
+    header = ("field", "value", "unit", "grade", "date", "source")
+    typer.echo(text_table(header, rows))
 
 
 _STATED = (
@@ -149,27 +153,37 @@ def add_accelerator(
     """Add an accelerator of your own to a catalogue file; what it needs and is not stated is named."""
     from planner.catalog.own import accelerator_like, add_entry
 
-    add_entry(overlay, "accelerators", name, accelerator_like(like) if like else {}, stated or ())
+    # Without a likeness every value has to be stated: the error names those that are not.
+    entry = accelerator_like(like) if like else {}
+    add_entry(overlay, "accelerators", name, entry, stated or ())
     typer.echo(
         f"wrote {printable(name)} to {overlay}; every command takes it with --overlay {overlay}"
     )
 
 
-def _facts(known: Catalog, section: str, name: str) -> dict[str, dict[str, Any]]:
+def _facts(entries: Catalog, section: str, name: str) -> dict[str, dict[str, Any]]:
     """Return the values of an entry by field, each with its unit, source, date and grade."""
     from planner.catalog.entries import Range
 
-    entry = getattr(known, section)[name]
+    entry = getattr(entries, section)[name]
+    # A prior is a value itself, not an entry that holds some.
     facts = [("range", entry, entry.unit)] if section == "priors" else list(entry.facts())
     described = {}
     for key, fact, unit in facts:
-        title, date = known.provenance(fact)
-        value = (
-            {"low": fact.low, "base": fact.base, "high": fact.high}
-            if isinstance(fact, Range)
-            else fact.value
-        )
-        plain = value.isoformat() if hasattr(value, "isoformat") else value
-        told = {"value": plain, "unit": unit, "source": title, "date": date}
-        described[key] = told | {"grade": fact.grade, "note": fact.note}
+        title, date = entries.provenance(fact)
+        if isinstance(fact, Range):
+            value: Any = {"low": fact.low, "base": fact.base, "high": fact.high}
+        else:
+            value = fact.value
+        # JSON has no dates.
+        if hasattr(value, "isoformat"):
+            value = value.isoformat()
+        described[key] = {
+            "value": value,
+            "unit": unit,
+            "source": title,
+            "date": date,
+            "grade": fact.grade,
+            "note": fact.note,
+        }
     return described

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
-from planner.cli.terminal import AsJson, Overlay, Overrides, Quiet, laid_over
+from planner.cli.options import AsJson, Overlay, Overrides, Quiet, with_overlay
 from planner.errors import Problem, ScenarioError
 from planner.files import json_text
 
@@ -62,25 +62,25 @@ def throughput(
     from planner.units import MILLISECOND
 
     if scenario is not None:
-        typer.echo(_layouts(scenario, laid_over(overrides, overlay), as_json=as_json))
+        typer.echo(_layouts(scenario, with_overlay(overrides, overlay), as_json=as_json))
         return
     if not (model and accelerator):
         message = "takes a scenario file, or both --model and --accelerator"
-        raise ScenarioError(
-            Problem(
-                path="throughput", message=message, hint="for example scenarios/mixed-fleet.yaml"
-            )
-        )
+        hint = "for example scenarios/mixed-fleet.yaml"
+        raise ScenarioError(Problem(path="throughput", message=message, hint=hint))
+    degrees = _numbers("--tp", tp, integral=True)
+    # An empty name or None stands for the usual choice, so that a grid has at least one case.
     grid = OperatingPoints(
         models=_names(model),
         accelerators=_names(accelerator),
         engines=_names(engine) or ["vllm"],
         precisions=_names(precision) or [""],
-        tensor_parallel=[int(number) for number in _numbers("--tp", tp, integral=True)] or [None],
+        tensor_parallel=[int(degree) for degree in degrees] or [None],
         input_tokens=_numbers("--input", input_tokens),
         output_tokens=_numbers("--output", output_tokens),
         cached_fraction=cached,
         concurrency=_numbers("--concurrency", concurrency),
+        # Without an objective any time will do.
         ttft_objective_s=float("inf") if slo_ttft_ms is None else slo_ttft_ms * MILLISECOND,
         tpot_objective_s=float("inf") if slo_tpot_ms is None else slo_tpot_ms * MILLISECOND,
         offline=offline,
@@ -104,7 +104,10 @@ def _layouts(scenario: Path, overrides: list[str], *, as_json: bool) -> str:
     if as_json:
         return json.dumps({"layouts": table.records()}, indent=2, allow_nan=False)
     grid = layout_grid(table)
-    return f"{grid.caption}.\n\n{text_table([*map(str, grid.header)], [[*map(str, row)] for row in grid.rows])}"
+    header = [str(cell) for cell in grid.header]
+    # Cells of a report may be numbers with a format; a terminal gets their text.
+    rows = [list(map(str, row)) for row in grid.rows]
+    return f"{grid.caption}.\n\n{text_table(header, rows)}"
 
 
 def _names(text: str) -> list[str]:
@@ -116,12 +119,14 @@ def _numbers(option: str, text: str, *, integral: bool = False) -> list[float]:
     numbers = []
     for word in _names(text):
         try:
+            # "1.5" is no degree of parallelism, and int refuses it.
             numbers.append(float(int(word)) if integral else float(word))
         except ValueError:
             kind = "whole numbers" if integral else "numbers"
             raise ScenarioError(
                 Problem(path=option, message=f"takes {kind} by comma, not {word!r}")
             ) from None
+        # float reads "nan" and "inf" too.
         if not math.isfinite(numbers[-1]):
             raise ScenarioError(Problem(path=option, message=f"must be finite, not {word!r}"))
     return numbers
@@ -144,11 +149,9 @@ def check_benchmarks(
     coefficients = read_calibration(calibration or SHIPPED_CALIBRATION).calibration()
     checked = check_table(read_benchmarks(table), load_catalog(overlay=overlay), coefficients)
     if as_json:
-        typer.echo(
-            json.dumps(
-                {"rows": list(entries(checked)), "summary": summary(checked)}, allow_nan=False
-            )
-        )
+        # All rows, not the worst alone: a program picks its own.
+        content = {"rows": list(entries(checked)), "summary": summary(checked)}
+        typer.echo(json.dumps(content, allow_nan=False))
     else:
         typer.echo(check_report(checked, worst))
 
@@ -169,6 +172,7 @@ def calibrate(
     from planner.catalog.calibration import SHIPPED_CALIBRATION, read_calibration, write_calibration
     from planner.catalog.load import load_catalog
 
+    # Standard output stays free for the result.
     if not quiet:
         typer.echo(f"fitting {table}", err=True)
     base = read_calibration(calibration or SHIPPED_CALIBRATION)
@@ -177,6 +181,5 @@ def calibrate(
     if as_json:
         typer.echo(json_text(file.model_dump(mode="json", exclude_none=True)), nl=False)
     elif file.own is not None and not quiet:
-        typer.echo(
-            f"{update_table(file.own, base.calibration(), file.calibration())}\n\nwritten to {out}"
-        )
+        table_text = update_table(file.own, base.calibration(), file.calibration())
+        typer.echo(f"{table_text}\n\nwritten to {out}")

@@ -32,10 +32,14 @@ BURST_S = 60.0
 _MAX_RATE_CV = 3.0
 """Most variation that Wilson and Hilferty's cube root can carry: beyond it every quadrature point is clipped to zero.
 A stream that varies more has less than a request a minute, and no burst of it fills a machine."""
-_NODES = 48  # of the quadrature over the minutes of an hour
-_BLOCK = 192  # loads at a time, so that the arrays between stay in the cache: fresh memory would cost as much again
-_NO_LOAD = 1e-12  # over capacity
-_NO_REQUEST = 1e-16  # share of requests, of which the last digit of a share knows nothing
+_NODES = 48
+"""Nodes of the quadrature over the minutes of an hour."""
+_BLOCK = 192
+"""Loads at a time, so that the arrays between stay in the cache: fresh memory would cost as much again."""
+_NO_LOAD = 1e-12
+"""Load over capacity that stands for none, as a divisor."""
+_NO_REQUEST = 1e-16
+"""Share of requests of which the last digit of a share knows nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,21 +66,22 @@ class Lateness:
         late = np.interp(load, self.loads, self.late_fractions)
         refused = np.interp(load, self.loads, self.refused_fractions)
         if self.refuses:
-            admitted = self.loads[-1] / np.maximum(load, self.loads[-1])
+            most_load = self.loads[-1]
+            admitted = most_load / np.maximum(load, most_load)
             late = late * admitted
             refused = 1.0 - (1.0 - refused) * admitted
         return late, refused
 
     def up_to_capacity(self) -> Lateness:
         """Return the table up to a load of 1, beyond which nothing more is admitted."""
-        below = [load for load in self.loads if load < 1.0]
+        lower_loads = [load for load in self.loads if load < 1.0]
+        count = len(lower_loads)
+        # The table may have no load of exactly 1.
+        late_at_capacity = float(np.interp(1.0, self.loads, self.late_fractions))
         return Lateness(
-            loads=(*below, 1.0),
-            late_fractions=(
-                *self.late_fractions[: len(below)],
-                float(np.interp(1.0, self.loads, self.late_fractions)),
-            ),
-            refused_fractions=(0.0,) * (len(below) + 1),
+            loads=(*lower_loads, 1.0),
+            late_fractions=(*self.late_fractions[:count], late_at_capacity),
+            refused_fractions=(0.0,) * (count + 1),
             too_long_fraction=self.too_long_fraction,
         )
 
@@ -98,14 +103,17 @@ class Bursts:
 
     def at(self, requests_per_s: float) -> Bursts:
         """Return the bursts of an hour with another mean rate."""
-        return (
-            self if self.scaling == "proportional" else replace(self, requests_per_s=requests_per_s)
-        )
+        # One client's bursts grow with its traffic, so they are those of day one at any rate.
+        if self.scaling == "proportional":
+            return self
+        return replace(self, requests_per_s=requests_per_s)
 
     @property
     def minute_rate_cv(self) -> float:
         """Return c, the coefficient of variation of the rate from minute to minute."""
-        return float(np.sqrt((self.index_of_dispersion - 1.0) / (BURST_S * self.requests_per_s)))
+        minute_requests = BURST_S * self.requests_per_s
+        excess = self.index_of_dispersion - 1.0
+        return float(np.sqrt(excess / minute_requests))
 
 
 def shares_with_bursts(lateness: Lateness, bursts: Bursts, load: Floats) -> tuple[Floats, Floats]:
@@ -113,24 +121,39 @@ def shares_with_bursts(lateness: Lateness, bursts: Bursts, load: Floats) -> tupl
 
     Both at once, the late as real parts and the refused as imaginary ones, so that a minute's load is looked up once.
     """
-    rate, requests = _minutes(min(bursts.minute_rate_cv, _MAX_RATE_CV))
+    rate_cv = min(bursts.minute_rate_cv, _MAX_RATE_CV)
+    rate, requests = _minutes(rate_cv)
     loads = np.array(lateness.loads)
-    known = np.array(lateness.late_fractions, dtype=complex)
-    known.imag = lateness.refused_fractions
+    table = np.array(lateness.late_fractions, dtype=complex)
+    table.imag = lateness.refused_fractions
+    # A load a rounding below zero is none.
     mean = np.maximum(load, 0.0)
     shares = np.empty(load.size, dtype=complex)
     for start in range(0, load.size, _BLOCK):
         block = slice(start, start + _BLOCK)
-        shares[block] = np.interp(mean[block, np.newaxis] * rate, loads, known) @ requests
+        minute_loads = mean[block, np.newaxis] * rate
+        shares[block] = np.interp(minute_loads, loads, table) @ requests
     if lateness.refuses:
         # Minutes beyond the last load L, which come last, were read at it; of theirs, a part L/(ρG) is admitted.
-        first = np.searchsorted(rate, loads[-1] / np.maximum(mean, _NO_LOAD), side="right")
-        beyond, minutes = (
-            np.append(np.cumsum(of[::-1])[::-1], 0.0)[first] for of in (requests, requests / rate)
-        )
-        turned_away = beyond - minutes * loads[-1] / np.maximum(mean, _NO_LOAD)
-        shares += turned_away * (1j - known[-1])
-    return np.clip(shares.real, 0.0, 1.0), np.clip(shares.imag, 0.0, 1.0)
+        some_load = np.maximum(mean, _NO_LOAD)
+        limit = loads[-1] / some_load
+        overloaded_from = np.searchsorted(rate, limit, side="right")
+        requests_beyond = _sums_to_end(requests)[overloaded_from]
+        minutes = _sums_to_end(requests / rate)[overloaded_from]
+        admitted = minutes * loads[-1] / some_load
+        turned_away = requests_beyond - admitted
+        # What is turned away is refused, in place of what was read for it.
+        shares += turned_away * (1j - table[-1])
+    late = np.clip(shares.real, 0.0, 1.0)
+    refused = np.clip(shares.imag, 0.0, 1.0)
+    return late, refused
+
+
+def _sums_to_end(series: Floats) -> Floats:
+    """Return the sum from each element to the last, and 0 after the last."""
+    # A reversed cumulative sum.
+    sums = np.cumsum(series[::-1])
+    return np.append(sums[::-1], 0.0)
 
 
 @lru_cache(maxsize=64)
@@ -142,13 +165,13 @@ def _minutes(rate_cv: float) -> tuple[Floats, Floats]:
     if rate_cv == 0.0:
         return np.ones(1), np.ones(1)
     gauss, weights = _normal()
-    rate = (
-        np.maximum(1.0 - rate_cv**2 / 9.0 + rate_cv * gauss / 3.0, 1e-9) ** 3
-    )  # Wilson and Hilferty's gamma
+    # Wilson and Hilferty's gamma: the cube of a normal variable, cut above zero.
+    root = 1.0 - rate_cv**2 / 9.0 + rate_cv * gauss / 3.0
+    rate = np.maximum(root, 1e-9) ** 3
     rate /= weights @ rate
     requests = rate * weights
-    seen = requests > _NO_REQUEST
-    return rate[seen], requests[seen]
+    is_frequent = requests > _NO_REQUEST
+    return rate[is_frequent], requests[is_frequent]
 
 
 @cache

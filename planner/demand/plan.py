@@ -70,15 +70,13 @@ class StepGrowth:
     """(hour since start, multiplier from then on), in any order."""
 
     def __post_init__(self) -> None:
-        twice = [
-            hour for hour, count in Counter(hour for hour, _ in self.steps).items() if count > 1
-        ]
-        raise_all(
-            [
-                Problem(path="step growth", message=f"two steps at hour {hour}")
-                for hour in sorted(twice)
-            ]
-        )
+        counts = Counter(hour for hour, _ in self.steps)
+        duplicates = [hour for hour, count in counts.items() if count > 1]
+        problems = []
+        for hour in sorted(duplicates):
+            message = f"two steps at hour {hour}"
+            problems.append(Problem(path="step growth", message=message))
+        raise_all(problems)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,45 +97,60 @@ def growth_multiplier(growth: Growth, hours_h: ArrayLike) -> Floats:
     time_h = np.asarray(hours_h, dtype=np.float64)
     match growth:
         case CompoundGrowth(per_year=per_year):
-            return np.asarray(
-                np.exp(np.log1p(per_year) / HOURS_PER_YEAR * time_h), dtype=np.float64
-            )
+            log_growth = np.log1p(per_year) / HOURS_PER_YEAR * time_h
+            return np.asarray(np.exp(log_growth), dtype=np.float64)
         case ChangingGrowth(per_year=rates, begins_h=begins_h):
             knots_h = np.array((0.0, *begins_h, _FAR_H))
-            logs = np.cumsum((0.0, *np.log1p(rates) / HOURS_PER_YEAR * np.diff(knots_h)))
-            return np.asarray(np.exp(np.interp(time_h, knots_h, logs)), dtype=np.float64)
+            # Growth is linear in its logarithm, so that interp joins the spans exactly.
+            log_rates = np.log1p(rates) / HOURS_PER_YEAR
+            log_growths = log_rates * np.diff(knots_h)
+            logs = np.cumsum((0.0, *log_growths))
+            log_multiplier = np.interp(time_h, knots_h, logs)
+            return np.asarray(np.exp(log_multiplier), dtype=np.float64)
         case SCurveGrowth():
             # What is left of the rise, (exp(k t_mid) − 1) / (exp(k t_mid) − 2 + exp(kt)), with both sides divided by
             # exp(k t_mid), so that a steep or late curve does not overflow; beyond exp(700) nothing is left.
-            k = max(growth.steepness_per_year, math.log(2.0) / growth.midpoint_years)
             middle = growth.midpoint_years
+            # A midpoint earlier than a logistic of this steepness can have makes it steeper.
+            least_steepness = math.log(2.0) / middle
+            k = max(growth.steepness_per_year, least_steepness)
             tail = math.exp(-k * middle)
-            late = np.minimum(k * (time_h / HOURS_PER_YEAR - middle), 700.0)
-            left = (1.0 - tail) / (1.0 - 2.0 * tail + np.exp(late))
-            return np.asarray(
-                1.0 + (growth.ceiling_multiple - 1.0) * (1.0 - left), dtype=np.float64
-            )
+            years = time_h / HOURS_PER_YEAR
+            late = np.minimum(k * (years - middle), 700.0)
+            denominator = 1.0 - 2.0 * tail + np.exp(late)
+            remaining = (1.0 - tail) / denominator
+            rise = (growth.ceiling_multiple - 1.0) * (1.0 - remaining)
+            return np.asarray(1.0 + rise, dtype=np.float64)
         case StepGrowth(steps=steps):
             ordered = sorted(steps)
-            level = np.array([1.0, *(factor for _, factor in ordered)])
-            return level[np.searchsorted([hour for hour, _ in ordered], time_h, side="right")]
+            hours = [hour for hour, _ in ordered]
+            factors_in_order = [factor for _, factor in ordered]
+            levels = np.array([1.0, *factors_in_order])
+            # From its very hour on a step counts.
+            place = np.searchsorted(hours, time_h, side="right")
+            return levels[place]
         case TableGrowth(hours_h=at_h, factors=factors):
             return np.asarray(np.interp(time_h, at_h, factors), dtype=np.float64)
 
 
 def hourly_growth(growth: Growth, hours: int) -> Floats:
     """Return the growth multiplier in the middle of each hour, shape (hours,)."""
-    if isinstance(
-        growth, CompoundGrowth
-    ):  # a day's 24 factors times each day's: exponentials of hours cost the most
-        days = growth_multiplier(growth, np.arange(0.0, hours, 24.0))
-        return np.outer(days, growth_multiplier(growth, np.arange(24) + 0.5)).reshape(-1)[:hours]
+    if isinstance(growth, CompoundGrowth):
+        # A day's 24 factors times each day's: exponentials of hours cost the most.
+        midnights_h = np.arange(0.0, hours, 24.0)
+        middles_h = np.arange(24) + 0.5
+        days = growth_multiplier(growth, midnights_h)
+        day_hours = growth_multiplier(growth, middles_h)
+        by_day = np.outer(days, day_hours)
+        return by_day.reshape(-1)[:hours]
     return growth_multiplier(growth, np.arange(hours) + 0.5)
 
 
 LN_2 = float(np.log(2.0))
-_BLOCK_HOURS = 24  # fastest of 8..64 where measured; a whole number of days needs no padding
-_CHUNK_ROWS = 256  # 256 × 24 × 24 multiplications: OpenBLAS starts threads at 262,144, and at 9,216 for a vector
+_BLOCK_HOURS = 24
+"""Hours of a block of the noise's recursion: fastest of 8 to 64, and a whole number of days needs no padding."""
+_CHUNK_ROWS = 256
+"""Rows multiplied at a time: 256 × 24 × 24 multiplications, where OpenBLAS starts threads at 262,144."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,7 +165,9 @@ class LognormalNoise:
     @property
     def hourly_correlation(self) -> float:
         """Return φ = exp(−1 / correlation_h), the correlation of X between neighbouring hours."""
-        return float(np.exp(-1.0 / self.correlation_h)) if self.correlation_h > 0.0 else 0.0
+        if self.correlation_h > 0.0:
+            return float(np.exp(-1.0 / self.correlation_h))
+        return 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,14 +202,16 @@ def log2_noise(noise: LognormalNoise, hours: int, generator: np.random.Generator
     In powers of two because numpy raises 2 to a power a tenth faster than e.
     One block of standard normals ε is drawn, one an hour; X(0) = σ ε(0), X(t) = φ X(t−1) + σ √(1−φ²) ε(t).
     """
+    # The first hour has the stationary spread, which the scale of the others is divided out of.
     phi = noise.hourly_correlation
     sigma = noise.sigma / LN_2
     innovations = generator.standard_normal(hours)
     if phi == 0.0 or sigma == 0.0:
         innovations *= sigma
         return innovations
-    innovations[0] /= np.sqrt(1.0 - phi * phi)
-    return _autoregress(innovations, phi, sigma * float(np.sqrt(1.0 - phi * phi)))
+    innovation = np.sqrt(1.0 - phi * phi)
+    innovations[0] /= innovation
+    return _autoregress(innovations, phi, sigma * float(innovation))
 
 
 def _autoregress(innovations: Floats, phi: float, scale: float = 1.0) -> Floats:
@@ -206,16 +223,19 @@ def _autoregress(innovations: Floats, phi: float, scale: float = 1.0) -> Floats:
     """
     hours = innovations.size
     blocks = -(-hours // _BLOCK_HOURS)
-    if blocks * _BLOCK_HOURS != hours:
-        innovations = np.concatenate([innovations, np.zeros(blocks * _BLOCK_HOURS - hours)])
+    filler = blocks * _BLOCK_HOURS - hours
+    if filler:
+        innovations = np.concatenate([innovations, np.zeros(filler)])
     rows = innovations.reshape(blocks, _BLOCK_HOURS)
     if blocks > 1:
-        left = np.ascontiguousarray(
-            _powers(phi, 1.0)[:, -1]
-        )  # what each hour of a block leaves at its end, φ^(23−i)
-        block_ends = _autoregress(_times(rows, left), phi**_BLOCK_HOURS)
+        # What each hour of a block leaves at its end: φ^(23−i).
+        last_column = _powers(phi, 1.0)[:, -1]
+        carry = np.ascontiguousarray(last_column)
+        left_at_end = _times(rows, carry)
+        block_ends = _autoregress(left_at_end, phi**_BLOCK_HOURS)
         rows[1:, 0] += phi * block_ends[:-1]
-    return _times(rows, _powers(phi, scale)).reshape(-1)[:hours]
+    series = _times(rows, _powers(phi, scale))
+    return series.reshape(-1)[:hours]
 
 
 def _times(rows: Floats, matrix: Floats) -> Floats:
@@ -224,29 +244,32 @@ def _times(rows: Floats, matrix: Floats) -> Floats:
         return np.asarray(rows @ matrix, dtype=np.float64)
     product = np.empty(rows.shape[:1] + matrix.shape[1:])
     for begin in range(0, len(rows), _CHUNK_ROWS):
-        np.matmul(
-            rows[begin : begin + _CHUNK_ROWS], matrix, out=product[begin : begin + _CHUNK_ROWS]
-        )
+        chunk = slice(begin, begin + _CHUNK_ROWS)
+        np.matmul(rows[chunk], matrix, out=product[chunk])
     return product
 
 
 @lru_cache(maxsize=256)
 def _powers(phi: float, scale: float) -> Floats:
     """Return the matrix with scale · φ^(j−i) at (i, j) for j ≥ i and 0 below, shape (24, 24)."""
-    lag = np.subtract.outer(-np.arange(_BLOCK_HOURS), -np.arange(_BLOCK_HOURS))
-    return np.where(lag >= 0, scale * phi ** np.maximum(lag, 0), 0.0)
+    hour = np.arange(_BLOCK_HOURS)
+    lag = np.subtract.outer(-hour, -hour)
+    # Below the diagonal nothing is carried back in time; negative powers might overflow.
+    powers = phi ** np.maximum(lag, 0)
+    return np.where(lag >= 0, scale * powers, 0.0)
 
 
 def spike_factor(spikes: tuple[LaunchSpike, ...], hours: int) -> Floats:
     """Return the product of all launch spikes, each averaged over its hour exactly, shape (hours,)."""
     factor = np.ones(hours)
+    edges_h = np.arange(hours + 1, dtype=np.float64)
     for spike in spikes:
         decay_h = spike.decay_days * 24.0
-        since_h = np.maximum(np.arange(hours + 1, dtype=np.float64) - spike.hour_h, 0.0)
-        excess_h = -decay_h * np.expm1(
-            -since_h / decay_h
-        )  # the integral of the decaying excess from the strike on
-        factor *= 1.0 + (spike.multiple - 1.0) * np.diff(excess_h)
+        since_h = np.maximum(edges_h - spike.hour_h, 0.0)
+        # The integral of the decaying excess from the strike on: its differences are exact means of hours.
+        excess_h = -decay_h * np.expm1(-since_h / decay_h)
+        excess = (spike.multiple - 1.0) * np.diff(excess_h)
+        factor *= 1.0 + excess
     return factor
 
 
@@ -260,29 +283,38 @@ def on_off_fraction(
     """
     if mean_off_h == 0.0:
         return np.ones(hours)
-    starts_on = bool(generator.random() < mean_on_h / (mean_on_h + mean_off_h))
-    means_h = np.array([mean_on_h, mean_off_h] if starts_on else [mean_off_h, mean_on_h])
+    # This draw comes first, whatever follows: streams are read in a fixed order.
+    on_share = mean_on_h / (mean_on_h + mean_off_h)
+    starts_on = bool(generator.random() < on_share)
+    means_h = np.array([mean_on_h, mean_off_h])
+    if not starts_on:
+        means_h = means_h[::-1]
     expected = hours / means_h.sum()
     switches_h = np.zeros(1)
-    while switches_h[-1] < hours:  # in blocks of an even number of exponentials
-        periods_h = (
-            generator.standard_exponential((int(expected + 6.0 * np.sqrt(expected) + 8.0), 2))
-            * means_h
-        )
-        switches_h = np.append(switches_h, switches_h[-1] + np.cumsum(periods_h.reshape(-1)))
-    switches_h = switches_h[1:][switches_h[1:] < hours]
-    sign = np.where(np.arange(switches_h.size) % 2 == int(not starts_on), -1.0, 1.0)
+    # Six standard deviations more than expected, so that one block mostly does; an even number of periods, so that
+    # each block begins in the same state.
+    periods = int(expected + 6.0 * np.sqrt(expected) + 8.0)
+    while switches_h[-1] < hours:
+        periods_h = generator.standard_exponential((periods, 2)) * means_h
+        elapsed_h = np.cumsum(periods_h.reshape(-1))
+        switches_h = np.append(switches_h, switches_h[-1] + elapsed_h)
+    # Without the start, which is no switch.
+    switches_h = switches_h[1:]
+    switches_h = switches_h[switches_h < hours]
+    # A switch on adds what is left of its hour, a switch off takes it away.
+    number = np.arange(switches_h.size)
+    is_off = number % 2 == int(not starts_on)
+    sign = np.where(is_off, -1.0, 1.0)
     hour = switches_h.astype(np.int64)
     past = (switches_h - hour) * sign
-    change = np.bincount(hour, weights=sign - past, minlength=hours + 1).astype(
-        np.float64, copy=False
-    )
+    switched = np.bincount(hour, weights=sign - past, minlength=hours + 1)
+    change = switched.astype(np.float64, copy=False)
     np.add.at(change, hour + 1, past)
     change[0] += starts_on
     np.cumsum(change, out=change)
-    return np.clip(change, 0.0, 1.0, out=change)[
-        :hours
-    ]  # clipped for the last bit that rounding leaves
+    # Clipped for the last bit that rounding leaves.
+    np.clip(change, 0.0, 1.0, out=change)
+    return change[:hours]
 
 
 Streams: TypeAlias = "Callable[[str], np.random.Generator]"
@@ -313,13 +345,13 @@ class WorkloadDemand:
     """When there is first anything to ask for; no request comes before."""
 
     def __post_init__(self) -> None:
-        twice = [
-            name
-            for name, count in Counter(tenant.name for tenant in self.tenants).items()
-            if count > 1
-        ]
-        problems = [f"two tenants named {name!r}" for name in sorted(twice)]
-        raise_all([Problem(path=f"workloads.{self.name}", message=message) for message in problems])
+        counts = Counter(tenant.name for tenant in self.tenants)
+        duplicates = [name for name, count in counts.items() if count > 1]
+        problems = []
+        for name in sorted(duplicates):
+            message = f"two tenants named {name!r}"
+            problems.append(Problem(path=f"workloads.{self.name}", message=message))
+        raise_all(problems)
 
 
 class Rates(NamedTuple):
@@ -352,30 +384,45 @@ class DemandPlan:
 
     def rates(self, name: str) -> Rates:
         """Return a workload's lowest and highest request rates per second."""
-        expected = self.expected_requests_per_s[self.names.index(name)]
-        asked = expected[expected > 0.0]
-        if not asked.size:
+        workload = self.names.index(name)
+        expected = self.expected_requests_per_s[workload]
+        busy_rates = expected[expected > 0.0]
+        if not busy_rates.size:
             return Rates(0.0, 0.0, 0.0)
-        week = min(int(HOURS_PER_WEEK), asked.size)
-        weekly = asked[: asked.size // week * week].reshape(-1, week).mean(axis=1)
-        return Rates(float(asked.min()), float(weekly.min()), float(asked.max()))
+        # Whole weeks only, so that a weekend cut in half is no slack week; a short run is one week.
+        week = min(int(HOURS_PER_WEEK), busy_rates.size)
+        weeks = busy_rates.size // week
+        whole_weeks = busy_rates[: weeks * week].reshape(-1, week)
+        weekly = whole_weeks.mean(axis=1)
+        return Rates(
+            slackest_hour=float(busy_rates.min()),
+            slackest_week=float(weekly.min()),
+            busiest_hour=float(busy_rates.max()),
+        )
 
 
 def build_demand_plan(workloads: Sequence[WorkloadDemand], horizon: Horizon) -> DemandPlan:
     """Compile workloads over a horizon."""
     names = tuple(workload.name for workload in workloads)
     expected = np.empty((len(names), horizon.hours))
-    for index, workload in enumerate(workloads):
-        expected[index] = shape_factor(workload.shape, horizon)
-        expected[index] *= hourly_growth(workload.growth, horizon.hours)
-        expected[index] *= spike_factor(workload.spikes, horizon.hours)
-        expected[index] *= workload.requests_per_s
-        expected[index, : max(0, math.ceil(workload.launch_h))] = 0.0
+    for row, workload in zip(expected, workloads, strict=True):
+        row[:] = shape_factor(workload.shape, horizon)
+        growth = hourly_growth(workload.growth, horizon.hours)
+        np.multiply(row, growth, out=row)
+        spikes = spike_factor(workload.spikes, horizon.hours)
+        np.multiply(row, spikes, out=row)
+        np.multiply(row, workload.requests_per_s, out=row)
+        # Before its launch a model has no requests, whatever the forecast.
+        launch_hour = max(0, math.ceil(workload.launch_h))
+        row[:launch_hour] = 0.0
     sigma = np.array([workload.noise.sigma for workload in workloads])
+    # The mean of a lognormal lies above its median by this much, which noise of median 1 then restores.
+    noise_median = np.exp(-0.5 * sigma**2)
+    noise_base = expected * noise_median[:, np.newaxis]
     return DemandPlan(
         names=names,
         expected_requests_per_s=_read_only(expected),
-        noise_base_requests_per_s=_read_only(expected * np.exp(-0.5 * sigma**2)[:, np.newaxis]),
+        noise_base_requests_per_s=_read_only(noise_base),
         noises=tuple(workload.noise for workload in workloads),
         tenants=tuple(workload.tenants for workload in workloads),
     )
@@ -389,26 +436,32 @@ def hourly_requests_per_s(plan: DemandPlan, streams: Streams) -> Floats:
     the horizon. The array is a transposed view: each workload's hours lie contiguous in memory.
     """
     requests_per_s = np.empty_like(plan.noise_base_requests_per_s)
-    for index, (name, noise, tenants) in enumerate(
-        zip(plan.names, plan.noises, plan.tenants, strict=True)
-    ):
+    for index, name in enumerate(plan.names):
+        noise = plan.noises[index]
+        tenants = plan.tenants[index]
         row = requests_per_s[index]
         base = plan.noise_base_requests_per_s[index]
         if noise.sigma > 0.0:
-            np.exp2(log2_noise(noise, plan.hours, streams(f"demand/{name}/noise")), out=row)
+            generator = streams(f"demand/{name}/noise")
+            log2_factor = log2_noise(noise, plan.hours, generator)
+            np.exp2(log2_factor, out=row)
             row *= base
         else:
             row[:] = base
-        if tenants:  # 1 − Σ share + Σ share · on(t) / P(on), of mean 1
-            factor = np.full(plan.hours, 1.0 - sum(tenant.share_fraction for tenant in tenants))
-            for tenant in tenants:
-                generator = streams(f"demand/{name}/tenant/{tenant.name}")
-                on = on_off_fraction(tenant.mean_on_h, tenant.mean_off_h, plan.hours, generator)
-                on *= tenant.share_fraction / (
-                    tenant.mean_on_h / (tenant.mean_on_h + tenant.mean_off_h)
-                )
-                factor += on
-            row *= factor
+        if not tenants:
+            continue
+        # 1 − Σ share + Σ share · on(t) / P(on), of mean 1.
+        tenant_share = sum(tenant.share_fraction for tenant in tenants)
+        factor = np.full(plan.hours, 1.0 - tenant_share)
+        for tenant in tenants:
+            generator = streams(f"demand/{name}/tenant/{tenant.name}")
+            on_h = tenant.mean_on_h
+            off_h = tenant.mean_off_h
+            activity = on_off_fraction(on_h, off_h, plan.hours, generator)
+            on_share = on_h / (on_h + off_h)
+            activity *= tenant.share_fraction / on_share
+            factor += activity
+        row *= factor
     return requests_per_s.T
 
 

@@ -10,8 +10,9 @@ from two or three numbers, each met exactly:
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
@@ -69,15 +70,17 @@ def is_zone(name: str) -> bool:
 def _listed_zones() -> frozenset[str]:
     """Return the zone names listed by the package tzdata; empty where it is not installed."""
     package = find_spec("tzdata")
-    folders = (package.submodule_search_locations or ()) if package else ()
-    try:
-        return frozenset(
-            name
-            for folder in folders
-            for name in (Path(folder) / "zones").read_text("utf-8").split()
-        )
-    except OSError:
-        return frozenset()
+    folders: Iterable[str] = ()
+    if package is not None:
+        folders = package.submodule_search_locations or ()
+    names: set[str] = set()
+    for folder in folders:
+        # A package without its list is none: every zone file is asked then.
+        with contextlib.suppress(OSError):
+            listing = Path(folder) / "zones"
+            zones = listing.read_text("utf-8")
+            names.update(zones.split())
+    return frozenset(names)
 
 
 def zone(name: str) -> ZoneInfo:
@@ -89,8 +92,10 @@ def zone(name: str) -> ZoneInfo:
     except (ZoneInfoNotFoundError, ValueError, OSError):
         from difflib import get_close_matches  # noqa: PLC0415 - only on the way to an error
 
+        hint = "names are as in 'Europe/Berlin' or 'UTC'"
         near = get_close_matches(name, zone_names(), n=1)
-        hint = f"did you mean {near[0]!r}?" if near else "names are as in 'Europe/Berlin' or 'UTC'"
+        if near:
+            hint = f"did you mean {near[0]!r}?"
         raise ScenarioError(f"no time zone {name!r}; {hint}") from None
 
 
@@ -102,27 +107,34 @@ def utc_offset_s(horizon: Horizon, timezone: str) -> NDArray[np.int64]:
     """
     tz = zone(timezone)
     start = horizon.start_utc
-    if (fixed := tz.utcoffset(None)) is not None:  # a zone whose clocks never change, as UTC
-        return np.full(horizon.hours, int(fixed.total_seconds()), dtype=np.int64)
+    fixed = tz.utcoffset(None)
+    if fixed is not None:  # a zone whose clocks never change, as UTC
+        fixed_s = int(fixed.total_seconds())
+        return np.full(horizon.hours, fixed_s, dtype=np.int64)
 
     def offset(hour: int) -> int:
-        instant = (start + timedelta(hours=hour)).astimezone(tz)
-        return int((instant.utcoffset() or timedelta()).total_seconds())
+        moment = start + timedelta(hours=hour)
+        instant = moment.astimezone(tz)
+        utc_offset = instant.utcoffset() or timedelta()
+        return int(utc_offset.total_seconds())
 
     marks = [*range(0, horizon.hours, HOURS_PER_WEEK), horizon.hours]
     offsets = np.empty(horizon.hours, dtype=np.int64)
-    at_left = offset(0)
-    for left, right in pairwise(marks):
-        at_right = offset(right)
-        low = left
-        high = right
-        while at_right != at_left and high - low > 1:
+    begin_offset = offset(0)
+    for begin, end in pairwise(marks):
+        end_offset = offset(end)
+        low = begin
+        high = end
+        while end_offset != begin_offset and high - low > 1:
             middle = (low + high) // 2
-            low, high = (middle, high) if offset(middle) == at_left else (low, middle)
-        change = high if at_right != at_left else right
-        offsets[left:change] = at_left
-        offsets[change:right] = at_right
-        at_left = at_right
+            if offset(middle) == begin_offset:
+                low = middle
+            else:
+                high = middle
+        change = high if end_offset != begin_offset else end
+        offsets[begin:change] = begin_offset
+        offsets[change:end] = end_offset
+        begin_offset = end_offset
     return offsets
 
 
@@ -134,12 +146,10 @@ def local_hour_index(horizon: Horizon, timezone: str) -> NDArray[np.int64]:
     what is read, so zones a half or a quarter hour off the grid fall in the wall-clock hour they overlap most.
     """
     start_s = int((horizon.start_utc - _EPOCH).total_seconds())
-    middle_s = (
-        start_s
-        + 3600 * np.arange(horizon.hours, dtype=np.int64)
-        + 1800
-        + utc_offset_s(horizon, timezone)
-    )
+    # The middle of each hour, in seconds since the epoch, on the local clock.
+    middle_s = 3600 * np.arange(horizon.hours, dtype=np.int64)
+    middle_s += start_s + 1800
+    middle_s += utc_offset_s(horizon, timezone)
     hour = middle_s // 3600 + 24 * _EPOCH_WEEKDAY
     hour.flags.writeable = False  # shared by all who ask for this zone
     return hour
@@ -150,7 +160,8 @@ def local_day_index(day: date) -> int:
     return (day - _EPOCH.date()).days + _EPOCH_WEEKDAY
 
 
-DEFAULT_PEAK_HOUR = 14  # busiest UTC hour of the public 2024 week of chat traffic (weekday mean), taken as local time
+DEFAULT_PEAK_HOUR = 14
+"""Busiest UTC hour of the public 2024 week of chat traffic (weekday mean), taken as local time."""
 _DAY = np.arange(24, dtype=np.float64)
 
 
@@ -181,15 +192,18 @@ class Shape:
 def normalised_profile(factors: Floats | tuple[float, ...] | list[float]) -> tuple[float, ...]:
     """Return a user's 168 hourly factors scaled to mean 1, or raise an error with their problem."""
     profile = np.asarray(factors, dtype=np.float64)
-    bad = np.flatnonzero(~(np.isfinite(profile) & (profile >= 0.0)))
-    messages = {int(i) + 1: f"factor must be at least 0, not {profile[i]}" for i in bad}
-    problems = [
-        Problem(path="weekly_profile", line=line, message=told) for line, told in messages.items()
-    ]
+    is_sound = np.isfinite(profile) & (profile >= 0.0)
+    problems = []
+    for place in np.flatnonzero(~is_sound).tolist():
+        message = f"factor must be at least 0, not {profile[place]}"
+        # Lines count from 1.
+        problem = Problem(path="weekly_profile", line=place + 1, message=message)
+        problems.append(problem)
     if not problems and profile.sum() == 0.0:
         problems = [Problem(path="weekly_profile", message="all 168 factors are zero")]
     raise_all(problems)
-    return tuple((profile / profile.mean()).tolist())
+    relative = profile / profile.mean()
+    return tuple(relative.tolist())
 
 
 def weekly_profile(
@@ -207,6 +221,7 @@ def weekly_profile(
     κ and q are solved for.
     """
     weekday = 7.0 / (5.0 + 2.0 * weekend_fraction)
+    # Five weekdays and two days of a weekend.
     levels = np.repeat([weekday, weekday * weekend_fraction], [5, 2])
     high = peak_to_mean / levels.max()
     if high < 1.0 - 1e-12 or high > 24.0:
@@ -218,32 +233,37 @@ def weekly_profile(
     if trough_to_mean is None:
         day = _von_mises_day(angle, high)
     else:
-        day = _peak_and_trough_day(
-            angle, high, trough_to_mean / levels.min() if levels.min() > 0 else 0.0
-        )
-    return tuple(np.outer(levels, day).ravel().tolist())
+        quietest = levels.min()
+        low = trough_to_mean / quietest if quietest > 0 else 0.0
+        day = _peak_and_trough_day(angle, high, low)
+    week = np.outer(levels, day)
+    return tuple(week.ravel().tolist())
 
 
-@functools.lru_cache(
-    maxsize=128
-)  # 210 kB each for three years; a study or a sweep varies other figures
+# 210 kB each for three years; a study or a sweep varies other figures.
+@functools.lru_cache(maxsize=128)
 def shape_factor(shape: Shape, horizon: Horizon) -> Floats:
     """Return the traffic factor of each hour of the horizon, shape (hours,); read-only."""
     hour = local_hour_index(horizon, shape.timezone)
-    factor = np.asarray(shape.weekly_profile, dtype=np.float64)[hour % HOURS_PER_WEEK]
-    first = int(hour[0]) // 24
-    day = hour // 24 - first
-    if (
-        shape.season.amplitude_fraction > 0.0
-    ):  # worked out by the day, since a cosine of each hour takes the longest
-        new_year = local_day_index(date(horizon.start.year, 1, 1))
-        days = np.arange(first, first + int(day[-1]) + 1)
-        phase = 2.0 * np.pi * (days - new_year + 1.0 - shape.season.peak_day) / DAYS_PER_YEAR
-        factor *= (1.0 + shape.season.amplitude_fraction * np.cos(phase))[day]
+    profile = np.asarray(shape.weekly_profile, dtype=np.float64)
+    factor = profile[hour % HOURS_PER_WEEK]
+    start_day = int(hour[0]) // 24
+    day = hour // 24 - start_day
+    day_count = int(day[-1]) + 1
+    if shape.season.amplitude_fraction > 0.0:
+        # Worked out by the day, since a cosine of each hour takes the longest.
+        new_year_date = date(horizon.start.year, 1, 1)
+        new_year = local_day_index(new_year_date)
+        days = np.arange(start_day, start_day + day_count)
+        since_peak = days - new_year + 1.0 - shape.season.peak_day
+        phase = 2.0 * np.pi * since_peak / DAYS_PER_YEAR
+        wave = 1.0 + shape.season.amplitude_fraction * np.cos(phase)
+        factor *= wave[day]
     if shape.holidays:
-        by_day = np.ones(int(day[-1]) + 1)
+        by_day = np.ones(day_count)
         for holiday, holiday_factor in shape.holidays:
-            index = local_day_index(holiday) - first
+            # Calendars may hold other years' holidays.
+            index = local_day_index(holiday) - start_day
             if 0 <= index < by_day.size:
                 by_day[index] = holiday_factor
         factor *= by_day[day]
@@ -253,16 +273,18 @@ def shape_factor(shape: Shape, horizon: Horizon) -> Floats:
 
 def _von_mises_day(angle: Floats, high: float) -> Floats:
     """Return 24 factors exp(κ cos θ) over their mean whose maximum is ``high``."""
-    below_peak = (
-        np.cos(angle) - 1.0
-    )  # 0 at the peak hour, where the curve is 1 before it is divided by its mean
+    # 0 at the peak hour, where the curve is 1 before it is divided by its mean.
+    below_peak = np.cos(angle) - 1.0
 
     def excess(kappa: float) -> float:
-        return 1.0 / float(np.exp(kappa * below_peak).mean()) - high
+        curve = np.exp(kappa * below_peak)
+        mean = float(curve.mean())
+        return 1.0 / mean - high
 
     if high <= 1.0:
         return np.ones(24)
-    curve = np.exp(_rising_root(excess, upper=1e4) * below_peak)
+    kappa = _rising_root(excess, upper=1e4)
+    curve = np.exp(kappa * below_peak)
     return np.asarray(curve / curve.mean(), dtype=np.float64)
 
 
@@ -279,6 +301,7 @@ def _peak_and_trough_day(angle: Floats, high: float, low: float) -> Floats:
             )
         return np.ones(24)
     bump = (1.0 + np.cos(angle)) / 2.0
+    # The trough hour is zero but for rounding, and a small power would raise what is left.
     bump[bump < 1e-12] = 0.0
     mean_wanted = (1.0 - low) / (high - low)
     if not 1.0 / 24.0 < mean_wanted < 23.0 / 24.0:
@@ -287,10 +310,14 @@ def _peak_and_trough_day(angle: Floats, high: float, low: float) -> Floats:
         )
 
     def excess(log_power: float) -> float:
-        return mean_wanted - float(np.mean(bump ** np.exp(log_power)))
+        curve = bump ** np.exp(log_power)
+        mean = float(np.mean(curve))
+        return mean_wanted - mean
 
-    power = np.exp(_rising_root(excess, lower=-20.0, upper=20.0))
-    return np.asarray(low + (high - low) * bump**power, dtype=np.float64)
+    log_power = _rising_root(excess, lower=-20.0, upper=20.0)
+    power = np.exp(log_power)
+    rise = (high - low) * bump**power
+    return np.asarray(low + rise, dtype=np.float64)
 
 
 def _rising_root(
@@ -299,8 +326,12 @@ def _rising_root(
     """Return where a rising function crosses zero, to the last bit, by bisection."""
     low = lower
     high = upper
+    # Ends when no number lies between the two.
     while True:
         middle = 0.5 * (low + high)
         if middle in (low, high):
             return high
-        low, high = (middle, high) if function(middle) < 0.0 else (low, middle)
+        if function(middle) < 0.0:
+            low = middle
+        else:
+            high = middle

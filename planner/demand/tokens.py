@@ -47,21 +47,23 @@ class LengthDistribution:
     def from_quantiles(cls, tokens: Mapping[float, float]) -> LengthDistribution:
         """Return the distribution with these quantiles (share: length); 0 and 1 are the bounds."""
         shares = sorted(tokens)
-        lengths = [tokens[share] for share in sorted(tokens)]
-        if outside := [share for share in shares if not 0.0 <= share <= 1.0]:
+        lengths = [tokens[share] for share in shares]
+        outside = [share for share in shares if not 0.0 <= share <= 1.0]
+        if outside:
             raise ScenarioError(
                 f"a quantile is that of a share of requests between 0 and 1, not {outside[0]:g}"
             )
-        if bad := [length for length in lengths if not 0.0 < length <= MOST_TOKENS]:
+        bad = [length for length in lengths if not 0.0 < length <= MOST_TOKENS]
+        if bad:
             raise ScenarioError(
                 f"a quantile must be above 0 and at most {MOST_TOKENS:g} tokens, not {bad[0]:g}"
             )
-        for place, (low, high) in enumerate(pairwise(lengths)):
+        for share, next_share in pairwise(shares):
+            low = tokens[share]
+            high = tokens[next_share]
             if high < low:
-                where = (
-                    f"{high:g} tokens at {shares[place + 1]:g} after {low:g} at {shares[place]:g}"
-                )
-                raise ScenarioError(f"quantiles must not fall as their share rises: {where}")
+                fall = f"{high:g} tokens at {next_share:g} after {low:g} at {share:g}"
+                raise ScenarioError(f"quantiles must not fall as their share rises: {fall}")
         inner = [share for share in shares if 0.0 < share < 1.0]
         if len(inner) < 2:
             raise ScenarioError(
@@ -86,7 +88,9 @@ class LengthDistribution:
                 f"no lognormal has mean {mean_tokens:g} and p95 {p95_tokens:g}: p95 must lie between the mean and "
                 f"{MAX_P95_TO_MEAN:.3g} times it, here {mean_tokens:g}..{MAX_P95_TO_MEAN * mean_tokens:.6g}"
             )
-        sigma = Z_P95 - sqrt(max(Z_P95**2 - 2.0 * log(p95_tokens / mean_tokens), 0.0))
+        # A p95 at the very limit may leave a rounding below zero under the root.
+        square = Z_P95**2 - 2.0 * log(p95_tokens / mean_tokens)
+        sigma = Z_P95 - sqrt(max(square, 0.0))
         mu = log(mean_tokens) - sigma**2 / 2.0
         return cls(scores=(0.0, 1.0), log_tokens=(mu, mu + sigma))
 
@@ -98,7 +102,10 @@ class LengthDistribution:
     @property
     def coefficient_of_variation(self) -> float:
         """Return the standard deviation ÷ mean, √(E[L²] / E[L]² − 1)."""
-        return sqrt(max(self.moment(2) / self.moment(1) ** 2 - 1.0, 0.0))
+        # One length alone has no variance, but for rounding below zero.
+        square_ratio = self.moment(2) / self.moment(1) ** 2
+        variance = square_ratio - 1.0
+        return sqrt(max(variance, 0.0))
 
     def moment(self, order: int) -> float:
         """Return E[L^order]."""
@@ -108,19 +115,27 @@ class LengthDistribution:
         """Return the lengths at standard normal scores, in the shape of the scores."""
         slopes = np.diff(self.log_tokens) / np.diff(self.scores)
         knots = np.array(self.scores)
+        # The outermost lines go on beyond the first and last quantile.
         piece = np.searchsorted(knots[1:-1], scores)
-        logs = np.array(self.log_tokens)[piece] + slopes[piece] * (scores - knots[piece])
-        tokens = np.exp(np.minimum(logs, log(MOST_TOKENS)))
+        offsets = scores - knots[piece]
+        knot_logs = np.array(self.log_tokens)[piece]
+        logs = knot_logs + slopes[piece] * offsets
+        # Cut before the exponential, which would overflow far out.
+        logs = np.minimum(logs, log(MOST_TOKENS))
+        tokens = np.exp(logs)
         return np.asarray(np.clip(tokens, self.shortest_tokens, self.longest_tokens))
 
     def quantile(self, probability: float) -> float:
         """Return the length that this share of requests does not exceed."""
-        return float(self.at_scores(np.array(_NORMAL.inv_cdf(probability))))
+        score = np.array(_NORMAL.inv_cdf(probability))
+        return float(self.at_scores(score))
 
     def cells(self, edges: tuple[float, ...], points: int) -> Floats:
         """Return the mean length in each probability cell, from evenly spaced points, scaled to the overall mean."""
-        tokens = self.at_scores(_scores_within(edges, points)).mean(axis=1)
-        return np.asarray(tokens * (self.mean_tokens / float(np.diff(edges) @ tokens)))
+        scores = _scores_within(edges, points)
+        tokens = self.at_scores(scores).mean(axis=1)
+        mean_tokens = float(np.diff(edges) @ tokens)
+        return np.asarray(tokens * (self.mean_tokens / mean_tokens))
 
 
 @lru_cache(maxsize=8)
@@ -131,10 +146,13 @@ def _scores_within(edges: tuple[float, ...], points: int) -> Floats:
     """
     low = np.array(edges[:-1])
     weights = np.diff(edges)
-    within = low[:, None] + weights[:, None] * (np.arange(points) + 0.5) / points
-    scores = np.array([_NORMAL.inv_cdf(share) for share in within.ravel().tolist()]).reshape(
-        within.shape
-    )
+    # The middle of each point's share of its cell.
+    middles = np.arange(points) + 0.5
+    widths = weights[:, None] * middles / points
+    shares = low[:, None] + widths
+    all_shares = shares.ravel().tolist()
+    scores = np.array([_NORMAL.inv_cdf(share) for share in all_shares])
+    scores = scores.reshape(shares.shape)
     scores.flags.writeable = False
     return scores
 
@@ -142,20 +160,35 @@ def _scores_within(edges: tuple[float, ...], points: int) -> Floats:
 @lru_cache(maxsize=256)
 def _pieces(lengths: LengthDistribution) -> tuple[_Piece, ...]:
     """Return the scores from and to, m and s of every line, the level ones at the bounds included."""
-    slopes = (np.diff(lengths.log_tokens) / np.diff(lengths.scores)).tolist()  # one less than ends
-    starts = zip(lengths.scores, lengths.log_tokens, slopes, strict=False)
-    lines = [(level - slope * score, slope) for score, level, slope in starts]
+    slopes = np.diff(lengths.log_tokens) / np.diff(lengths.scores)
+    # One line fewer than quantiles: the last quantile begins none.
+    lines = []
+    for place, slope in enumerate(slopes.tolist()):
+        score = lengths.scores[place]
+        level = lengths.log_tokens[place] - slope * score
+        lines.append((level, slope))
     edges = [-inf, *lengths.scores[1:-1], inf]
-    (first, rise) = lines[0]
-    (last, end) = lines[-1]
     shortest = lengths.shortest_tokens
     longest = lengths.longest_tokens
-    low = (log(shortest) - first) / rise if shortest > 0.0 and rise > 0.0 else -inf
-    high = (log(longest) - last) / end if longest < inf and end > 0.0 else inf
-    spans = zip(pairwise(edges), lines, strict=True)
-    pieces = [(max(begin, low), min(end, high), *line) for (begin, end), line in spans]
-    pieces += [(-inf, low, log(shortest), 0.0)] if low > -inf else []
-    return (*pieces, (high, inf, log(longest), 0.0)) if high < inf else tuple(pieces)
+    # Scores at which the outermost lines reach the bounds; a level line never does.
+    low = -inf
+    high = inf
+    level, slope = lines[0]
+    if shortest > 0.0 and slope > 0.0:
+        low = (log(shortest) - level) / slope
+    level, slope = lines[-1]
+    if longest < inf and slope > 0.0:
+        high = (log(longest) - level) / slope
+    pieces = [
+        (max(begin, low), min(end, high), *line)
+        for (begin, end), line in zip(pairwise(edges), lines, strict=True)
+    ]
+    # What would lie beyond a bound piles up at it.
+    if low > -inf:
+        pieces.append((-inf, low, log(shortest), 0.0))
+    if high < inf:
+        pieces.append((high, inf, log(longest), 0.0))
+    return tuple(pieces)
 
 
 def _piece_moment(piece: _Piece, order: int) -> float:
@@ -173,13 +206,19 @@ def _piece_moment(piece: _Piece, order: int) -> float:
         far = shift - score  # above 0, where Mills' ratio far out is its asymptotic series
         mills = (1.0 - far**-2 + 3.0 * far**-4) / far
         if far < 25.0:
-            mills = erfc(far / sqrt(2.0)) * sqrt(pi / 2.0) * exp(0.5 * far**2)
-        return exp(order * (level + slope * score) - 0.5 * score**2) / sqrt(2.0 * pi) * mills
+            tail = erfc(far / sqrt(2.0)) * sqrt(pi / 2.0)
+            mills = tail * exp(0.5 * far**2)
+        log_tokens = level + slope * score
+        log_density = order * log_tokens - 0.5 * score**2
+        return exp(log_density) / sqrt(2.0 * pi) * mills
 
     if high < shift:
         return below(high) - below(low)
-    tails = [0.5 * erfc((score - shift) / sqrt(2.0)) for score in (low, high)]  # 1 − Φ
-    return exp(order * level + 0.5 * shift**2) * (tails[0] - tails[1])
+    # 1 − Φ at both ends: differences of tails keep their digits far out.
+    low_tail = 0.5 * erfc((low - shift) / sqrt(2.0))
+    high_tail = 0.5 * erfc((high - shift) / sqrt(2.0))
+    scale = exp(order * level + 0.5 * shift**2)
+    return scale * (low_tail - high_tail)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,23 +246,23 @@ class RequestLog:
         """Return the log of each served model by its name; all of it under None where no model is named."""
         if self.models is None:
             return {None: self}
-        arrays = {
-            name: shown
-            for name in self.__slots__
-            if isinstance(shown := getattr(self, name), np.ndarray)
-        }
-        which = {str(model): self.models == model for model in dict.fromkeys(self.models.tolist())}
-        return {
-            m: replace(self, **{name: shown[mask] for name, shown in arrays.items()})
-            for m, mask in which.items()
-        }
+        columns = {name: getattr(self, name) for name in self.__slots__}
+        logs: dict[str | None, RequestLog] = {}
+        # dict.fromkeys has each model once, in the order of its first request.
+        for model in dict.fromkeys(self.models.tolist()):
+            rows = self.models == model
+            requests = {
+                name: column[rows]
+                for name, column in columns.items()
+                if isinstance(column, np.ndarray)
+            }
+            logs[str(model)] = replace(self, **requests)
+        return logs
 
     @property
     def prefix_cache_hit_fraction(self) -> float | None:
         """Cached ÷ all input tokens, where the log shows it."""
         total = float(self.input_tokens.sum())
-        return (
-            None
-            if self.cached_tokens is None or total == 0.0
-            else float(self.cached_tokens.sum()) / total
-        )
+        if self.cached_tokens is None or total == 0.0:
+            return None
+        return float(self.cached_tokens.sum()) / total

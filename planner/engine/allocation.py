@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from planner.arrays import Floats, Ints
-from planner.elementwise import distinct, in_hours
+from planner.elementwise import in_hours
 from planner.engine.hourly import Route, serving
 from planner.engine.linear import maximise
 from planner.plan.plan import Plan
@@ -330,7 +330,7 @@ def _patterns(
 
 def _members(alike: Ints) -> tuple[Floats, Ints]:
     """Return group membership as 0 and 1, shape (groups, members), and the first member of each group."""
-    first = distinct(alike)
+    first = np.unique(alike)
     return (alike == first[:, None]).astype(np.float64), first
 
 

@@ -33,12 +33,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from planner.arrays import Bools, Floats, Ints
-from planner.elementwise import Hours, in_hours, maximum, part_of, quotient, safe_denominator
+from planner.elementwise import Hours, in_hours, quotient, safe_denominator
 from planner.engine.allocation import PLENTY, Demand, allocate, node_steps, power_steps
 from planner.engine.hourly import ALL, Route, WindowInput, serving
 from planner.engine.power import it_kw
 from planner.engine.scan import defer, needed
-from planner.plan.plan import LOAD_CELLS, MOST_LOAD, Plan, allowed_it_kw
+from planner.plan.load_tables import LOAD_CELLS, MOST_LOAD
+from planner.plan.plan import Plan
+from planner.plan.site import allowed_it_kw
 
 TOLERANCE = 1e-7
 """Of what is compared: a hundred times what a linear program may be off by, and far below any figure that is shown."""
@@ -63,11 +65,11 @@ class Room:
 
     def preferred(self, cluster: int, hours: Hours) -> Floats:
         """Return a cluster's nodes up to the preferred utilisation, shape (some hours,)."""
-        return part_of(self.usable[cluster], hours) * self.preferred_utilisation
+        return np.asarray(self.usable[cluster][hours] * self.preferred_utilisation)
 
     def free_requests(self, nodes: Floats, route: Route, cluster: int, hours: Hours) -> Floats:
         """Return the requests per hour that a cluster's free nodes can serve, up to ``nodes``, shape (some hours,)."""
-        free = maximum(0.0, nodes - part_of(self.used[cluster], hours))
+        free: Floats = np.maximum(nodes - self.used[cluster][hours], 0.0)
         free *= route.rate(cluster, hours)
         return free
 
@@ -129,7 +131,7 @@ class Router:
             wanted = window.demand_requests[index] - self.shed[index]
             carried = window.carried_by(index)
             if carried:
-                wanted = maximum(0.0, wanted - sum(carried.values()))
+                wanted = np.maximum(wanted - sum(carried.values()), 0.0)
             hours, left = fill(wanted, self.room, self.routes[index], self._served(index))
             for c, requests in carried.items():
                 self.served[c, index] += requests
@@ -168,7 +170,7 @@ class Router:
             if self.plan.workloads[index].deadline_h:
                 came = self.window.demand_requests[index]
                 route = self.routes[index]
-                held_back = maximum(0.0, came - sum(self._served(index).values()))
+                held_back = np.maximum(came - sum(self._served(index).values()), 0.0)
                 nowhere = {c: np.zeros(came.size) for c in route.order}
                 fill(np.minimum(held_back, room.spare(route)), room, route, nowhere)
         return room.used
@@ -306,7 +308,7 @@ class Router:
         usable[rented] = self.room.used[rented]
         self.room = replace(self.room, usable=usable)
         paid = self.room.spare(route)
-        more = maximum(0.0, room - paid)
+        more = np.maximum(room - paid, 0.0)
         lent = needed(arrivals, self._room_within_power(paid, which)[0], more, self.waiting[index])
         usable[rented] += quotient(lent, more) * (self.window.nodes[rented] - usable[rented])
 
@@ -509,7 +511,7 @@ def _spread(
     With a share allowed of each one's nodes, over those that are not rented by the hour, up to that.
     """
     over = route.order if allowed is None else [c for tier in route.paid_tiers for c in tier]
-    usable = [part_of(room.usable[c], hours) for c in over]
+    usable = [room.usable[c][hours] for c in over]
     if allowed is not None:
         share = allowed if allowed.shape[1] == 1 else allowed[:, hours]
         usable = [nodes * share[c] for c, nodes in zip(over, usable, strict=True)]
@@ -522,7 +524,7 @@ def _spread(
         taken = np.multiply(most, share, out=most)
         served[cluster][hours] += taken
         room.used[cluster][hours] += route.nodes(taken, cluster, hours)
-    return maximum(0.0, left - total)
+    return np.maximum(left - total, 0.0)
 
 
 def with_carried(

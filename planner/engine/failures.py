@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from planner.arrays import Bools, Floats, Ints
 from planner.engine.log import Streams
-from planner.plan.parts import ReliabilityPlan
 from planner.plan.plan import ClusterPlan
+from planner.plan.reliability import ReliabilityPlan
 
 SEVERITIES = ("soft", "medium", "hard")
 SOFT = 0
@@ -34,23 +34,26 @@ class Failures:
 
     def where(self, chosen: Bools | Ints | slice) -> Failures:
         """Return the failures selected by a mask, an order or a slice."""
-        return Failures(**{name: column[chosen] for name, column in self._columns().items()})
+        columns = self._columns().items()
+        return Failures(**{name: column[chosen] for name, column in columns})
 
     def rows(self) -> list[tuple[float, int, int, int, int, float]]:
         """Return time, node, group, cause, severity and repair time of each failure."""
-        return list(zip(*(column.tolist() for column in self._columns().values()), strict=True))
+        columns = [column.tolist() for column in self._columns().values()]
+        return list(zip(*columns, strict=True))
 
     def _columns(self) -> dict[str, NDArray[Any]]:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
-_ROUNDS = 16
-"""Failures of each node that are drawn first; then twice as many, and so on up to :data:`_MOST_ROUNDS`."""
-_MOST_ROUNDS = 1024
+_EVENTS_AT_ONCE = 16
+"""Failures of each node that are drawn first; then twice as many, and so on."""
+_MAX_EVENTS_AT_ONCE = 1024
 _MARKS = 5
+"""Random numbers of an event: the hazard until it, and four marks."""
 
 
-def _lives(
+def _poisson_events(
     streams: Streams, name: str, first_node: int, hazard: Floats
 ) -> tuple[Ints, Floats, Floats]:
     """Draw a Poisson process of rate 1 for each node, up to its own hazard, shape (nodes,).
@@ -58,23 +61,32 @@ def _lives(
     Returns the node of each event, the hazard at which it comes, and uniform marks, shape (marks, events). The k-th
     event of a node takes the same numbers however many nodes and events there are: a longer life has the same past.
     """
-    events: list[tuple[Ints, Floats, Floats]] = []
+    nodes = [np.zeros(0, dtype=np.int64)]
+    hazards = [np.zeros(0)]
+    marks = [np.zeros((_MARKS - 1, 0))]
     reached = np.zeros(hazard.size)
-    rounds = _ROUNDS
+    events = _EVENTS_AT_ONCE
     block = 0
-    while (alive := np.flatnonzero(reached < hazard)).size:
-        shape = (first_node + int(alive[-1]) + 1, rounds, _MARKS)
-        drawn = streams(f"{name}/{block}").random(shape)[first_node:]
-        at = np.cumsum(-np.log1p(-drawn[..., 0]), axis=1) + reached[: len(drawn), None]
-        node, place = np.nonzero(at < hazard[: len(drawn), None])
-        events.append((node, at[node, place], drawn[node, place, 1:].T))
-        reached[: len(drawn)] = at[:, -1]
-        rounds = min(2 * rounds, _MOST_ROUNDS)
-        block = block + 1
-    if not events:
-        return np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros((_MARKS - 1, 0))
-    nodes, hazards, marks = zip(*events, strict=True)
-    return np.concatenate(nodes), np.concatenate(hazards), np.concatenate(marks, axis=1)
+    # Ends, since every block takes each node further by as many exponentials of mean 1.
+    while (unfinished := np.flatnonzero(reached < hazard)).size:
+        # From node 0 on, though the first are not looked at: a node's numbers are its place in the block.
+        last_node = first_node + int(unfinished[-1])
+        shape = (last_node + 1, events, _MARKS)
+        draw = streams(f"{name}/{block}")
+        numbers = draw.random(shape)[first_node:]
+        count = len(numbers)
+        gaps = -np.log1p(-numbers[..., 0])
+        hazard_of = np.cumsum(gaps, axis=1)
+        hazard_of += reached[:count, None]
+        node, event = np.nonzero(hazard_of < hazard[:count, None])
+        nodes.append(node)
+        hazards.append(hazard_of[node, event])
+        marks.append(numbers[node, event, 1:].T)
+        reached[:count] = hazard_of[:, -1]
+        events = min(2 * events, _MAX_EVENTS_AT_ONCE)
+        block += 1
+    all_marks = np.concatenate(marks, axis=1)
+    return np.concatenate(nodes), np.concatenate(hazards), all_marks
 
 
 def draw_failures(
@@ -91,43 +103,77 @@ def draw_failures(
     A node's rate is λ·w·(1 + (m − 1)·exp(−age/τ)): w tells lemons from the rest with mean 1, m and τ are early life.
     Steady and early failures go by age and have streams of their own.
     """
-    exposure = np.maximum(min(end_h, cluster.retire_h) - start_h, 0.0)
-    total_rate = sum(cause.per_node_h for cause in plan.causes) * cluster.failure_multiplier
-    plain = 1.0 / (1.0 + plan.lemon_fraction * (plan.lemon_multiplier - 1.0))
-    chosen = streams(f"failures/{key}/lemons").random(first_node + start_h.size)[first_node:]
-    rate = total_rate * np.where(chosen < plan.lemon_fraction, plan.lemon_multiplier * plain, plain)
-    tau = plan.early_life_h
-    most = rate * (plan.early_life_multiplier - 1.0) * plan.early_life_h
-    node, hazard, marks = _lives(streams, f"failures/{key}", first_node, rate * exposure)
-    young, early, more = _lives(
-        streams, f"failures/{key}/early", first_node, most * -np.expm1(-exposure / tau)
+    retired_h = min(end_h, cluster.retire_h)
+    exposure_h = np.maximum(retired_h - start_h, 0.0)
+    total_rate = sum(cause.per_node_h for cause in plan.causes)
+    total_rate *= cluster.failure_multiplier
+    # The others fail less, so that the mean of all is 1.
+    excess = plan.lemon_fraction * (plan.lemon_multiplier - 1.0)
+    other_weight = 1.0 / (1.0 + excess)
+    lemon_weight = plan.lemon_multiplier * other_weight
+    # Drawn from node 0 on, so that a node is a lemon in whichever delivery it comes.
+    lemon_draw = streams(f"failures/{key}/lemons")
+    scores = lemon_draw.random(first_node + start_h.size)
+    is_lemon = scores[first_node:] < plan.lemon_fraction
+    rate = total_rate * np.where(is_lemon, lemon_weight, other_weight)
+    total_hazard = rate * exposure_h
+    name = f"failures/{key}"
+    node, hazard, marks = _poisson_events(streams, name, first_node, total_hazard)
+    constant_h = plan.early_life_h
+    early_total = rate * (plan.early_life_multiplier - 1.0) * constant_h
+    early_share = -np.expm1(-exposure_h / constant_h)
+    early_hazard = early_total * early_share
+    early_node, early, early_marks = _poisson_events(
+        streams, f"failures/{key}/early", first_node, early_hazard
     )
-    age = np.concatenate((hazard / rate[node], -tau * np.log1p(-early / most[young])))
-    node = np.concatenate((node, young))
-    kind, heal, length, turn = np.concatenate((marks, more), axis=1)
-    spread = np.sqrt(-2.0 * np.log1p(-length)) * np.cos(
-        2.0 * np.pi * turn
-    )  # standard normal (Box and Muller)
+    # Ages are the inverse of the cumulative hazard: λ·t, and the total·(1 − exp(−t/τ)) of early life.
+    early_fraction = early / early_total[early_node]
+    early_age_h = -constant_h * np.log1p(-early_fraction)
+    steady_age_h = hazard / rate[node]
+    age_h = np.concatenate((steady_age_h, early_age_h))
+    node = np.concatenate((node, early_node))
+    all_marks = np.concatenate((marks, early_marks), axis=1)
+    cause_mark, severity_mark, radius_mark, angle_mark = all_marks
     rates = np.array([cause.per_node_h for cause in plan.causes])
-    edges = np.cumsum(rates) / rates.sum() if rates.sum() > 0 else np.ones(len(plan.causes))
-    cause = np.minimum(np.searchsorted(edges, kind, side="right"), len(plan.causes) - 1)
-    soft = np.array([c.soft_fraction for c in plan.causes])[cause]
-    medium = soft + np.array([c.medium_fraction for c in plan.causes])[cause]
-    severity = np.where(heal < soft, SOFT, np.where(heal < medium, MEDIUM, HARD)).astype(np.int64)
+    # Where no cause has a rate nothing was drawn, and any edges will do.
+    edges = np.ones(rates.size)
+    if rates.sum() > 0:
+        edges = np.cumsum(rates) / rates.sum()
+    # The last edge is 1 but for rounding, so a mark may lie beyond it.
+    cause = np.searchsorted(edges, cause_mark, side="right")
+    cause = np.minimum(cause, len(plan.causes) - 1)
+    soft_fractions = np.array([c.soft_fraction for c in plan.causes])
+    medium_fractions = np.array([c.medium_fraction for c in plan.causes])
+    soft = soft_fractions[cause]
+    medium = soft + medium_fractions[cause]
+    medium_or_hard = np.where(severity_mark < medium, MEDIUM, HARD)
+    severity = np.where(severity_mark < soft, SOFT, medium_or_hard)
+    severity = severity.astype(np.int64)
     # The fraction left over of the number that picked the cause picks the group.
     groups = cluster.accelerators_per_node // cluster.group_accelerators
-    takes_node = np.array([c.whole_node for c in plan.causes])[cause] | (groups == 1)
-    below = np.where(cause > 0, edges[cause - 1], 0.0)
-    within = np.clip((kind - below) / np.maximum(edges[cause] - below, 1e-300), 0.0, 1.0 - 1e-12)
+    is_whole_node = np.array([c.whole_node for c in plan.causes])
+    takes_node = is_whole_node[cause] | (groups == 1)
+    edge = np.where(cause > 0, edges[cause - 1], 0.0)
+    width = np.maximum(edges[cause] - edge, 1e-300)
+    # Below 1 by a hair: a mark at the very edge must not pick a group that is not there.
+    place_in_cause = (cause_mark - edge) / width
+    group_mark = np.clip(place_in_cause, 0.0, 1.0 - 1e-12)
+    group = (group_mark * groups).astype(np.int64)
     # Repairs are lognormal, with each severity's mean and the common coefficient of variation.
+    radius = np.sqrt(-2.0 * np.log1p(-radius_mark))
+    angle = 2.0 * np.pi * angle_mark
+    z = radius * np.cos(angle)  # standard normal (Box and Muller)
     sigma = np.sqrt(np.log1p(plan.repair_cv**2))
+    mean_repair_h = np.array(plan.repair_h)[severity]
+    # Less half the variance, so that the mean of the lognormal is 1.
+    repair_factor = np.exp(sigma * z - 0.5 * sigma**2)
     return Failures(
-        time_h=start_h[node] + age,
+        time_h=start_h[node] + age_h,
         node=node + first_node,
-        group=np.where(takes_node, -1, (within * groups).astype(np.int64)),
+        group=np.where(takes_node, -1, group),
         cause=cause.astype(np.int64),
         severity=severity,
-        repair_h=np.array(plan.repair_h)[severity] * np.exp(sigma * spread - 0.5 * sigma**2),
+        repair_h=mean_repair_h * repair_factor,
     )
 
 
@@ -146,26 +192,35 @@ def draw_interruptions(
     the plan's last.
     """
     rent = cluster.rent
-    cause = len(plan.causes) - 1
     assert rent is not None, "only machines under contract are taken back"
     until_h = min(end_h, cluster.retire_h)
-    rate = rent.interruptions_per_h
-    alone = rate * (1.0 - rent.together_fraction)
-    together = rate * rent.together_fraction
-    exposure = np.maximum(until_h - start_h, 0.0)
-    node, hazard, marks = _lives(streams, f"interruptions/{key}", first_node, alone * exposure)
-    _, all_hazard, all_marks = _lives(
-        streams, f"interruptions/{cluster.accelerator}", 0, np.array([together * end_h])
+    single_rate = rent.interruptions_per_h * (1.0 - rent.together_fraction)
+    joint_rate = rent.interruptions_per_h * rent.together_fraction
+    exposure_h = np.maximum(until_h - start_h, 0.0)
+    single_hazard = single_rate * exposure_h
+    node, hazard, marks = _poisson_events(
+        streams, f"interruptions/{key}", first_node, single_hazard
     )
-    time_h = start_h[node] + hazard / alone
-    all_h = all_hazard / together
-    hit, event = np.nonzero((start_h[:, None] <= all_h) & (all_h < until_h))
-    node = np.concatenate((node, hit))
+    # By accelerator and from hour 0: clusters of one accelerator are interrupted at the same hours.
+    joint_total = np.array([joint_rate * end_h])
+    _, joint_hazard, joint_marks = _poisson_events(
+        streams, f"interruptions/{cluster.accelerator}", 0, joint_total
+    )
+    joint_h = joint_hazard / joint_rate
+    is_in_service = start_h[:, None] <= joint_h
+    is_hit = is_in_service & (joint_h < until_h)
+    joint_node, event = np.nonzero(is_hit)
+    single_h = start_h[node] + hazard / single_rate
+    time_h = np.concatenate((single_h, joint_h[event]))
+    node = np.concatenate((node, joint_node))
+    length_mark = np.concatenate((marks[0], joint_marks[0, event]))
+    # The inverse of the exponential distribution, at a uniform mark.
+    waits = -np.log1p(-length_mark)
     return Failures(
-        time_h=np.concatenate((time_h, all_h[event])),
+        time_h=time_h,
         node=node + first_node,
         group=np.full(node.size, -1),
-        cause=np.full(node.size, cause),
+        cause=np.full(node.size, len(plan.causes) - 1),
         severity=np.full(node.size, SOFT),
-        repair_h=-np.log1p(-np.concatenate((marks[0], all_marks[0, event]))) * rent.interruption_h,
+        repair_h=waits * rent.interruption_h,
     )

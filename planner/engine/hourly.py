@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from planner.arrays import Bools, Floats, Ints
-from planner.elementwise import Hours, part_of, safe_denominator
+from planner.elementwise import Hours, safe_denominator
 from planner.plan.placement import ROUNDING
 from planner.plan.plan import Placement, Plan
 
@@ -58,14 +59,16 @@ class WindowInput:
     @property
     def hours(self) -> slice:
         """The window's position in the horizon, as a slice of hours."""
-        return slice(self.first_hour, self.first_hour + self.nodes.shape[1])
+        end = self.first_hour + self.nodes.shape[1]
+        return slice(self.first_hour, end)
 
     def reached_requests(self, workload: int) -> Floats:
         """Return the arrivals of a workload outside site outages or carried elsewhere, shape (hours,)."""
-        came: Floats = self.demand_requests[workload]
+        arrivals: Floats = self.demand_requests[workload]
         if self.lit_fraction is None:
-            return came
-        return came * self.lit_fraction + sum(self.carried_by(workload).values())
+            return arrivals
+        lit = arrivals * self.lit_fraction
+        return lit + sum(self.carried_by(workload).values())
 
     def dark_requests(self, workload: int) -> Floats | float:
         """Return the arrivals of a workload lost to a site outage, shape (hours,); 0 without an outage.
@@ -76,12 +79,16 @@ class WindowInput:
         """
         if self.lit_fraction is None:
             return 0.0
-        dark: Floats = self.demand_requests[workload] * (1.0 - self.lit_fraction)
-        return np.maximum(dark - sum(self.carried_by(workload).values()), 0.0)
+        dark_fraction = 1.0 - self.lit_fraction
+        dark: Floats = self.demand_requests[workload] * dark_fraction
+        # What is carried elsewhere is not lost; rounding may leave it a hair above what comes.
+        carried = sum(self.carried_by(workload).values())
+        return np.maximum(dark - carried, 0.0)
 
     def carried_by(self, workload: int) -> dict[int, Floats]:
         """Return the requests of a workload that each hosted cluster carries in an outage, shape (hours,)."""
-        return {c: requests for (c, w), requests in self.carried_requests.items() if w == workload}
+        carried = self.carried_requests.items()
+        return {c: requests for (c, w), requests in carried if w == workload}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +99,7 @@ class NodeHours:
     """Delivered and not retired; of those rented by the hour, held and billed."""
     failed: Floats
     """Of those, out of service for a hardware fault, or taken out by a process."""
-    taken: Floats
+    taken_out: Floats
     """Of those out of service, taken out by a user's process."""
     dark: Floats
     """Of the rest, on site and without power in an outage of it."""
@@ -177,12 +184,11 @@ class Route:
     """By cluster, the rates to divide by: infinity in place of zero, for where nothing is served nothing works."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "order", [cluster for tier in self.tiers for cluster in tier])
-        object.__setattr__(
-            self,
-            "divisors",
-            {cluster: safe_denominator(self.rates[cluster]) for cluster in self.order},
-        )
+        # Worked out once: a route is asked for nodes hundreds of times in a window.
+        order = [*itertools.chain.from_iterable(self.tiers)]
+        divisors = {cluster: safe_denominator(self.rates[cluster]) for cluster in order}
+        object.__setattr__(self, "order", order)
+        object.__setattr__(self, "divisors", divisors)
 
     @property
     def paid_tiers(self) -> Sequence[Sequence[int]]:
@@ -196,29 +202,29 @@ class Route:
 
     def tokens(self, hours: Hours) -> Floats:
         """Return the tokens per request in some hours, of shape (1,) or (some hours,)."""
-        return (
-            self.tokens_per_request
-            if self.tokens_per_request.size == 1
-            else self.tokens_per_request[hours]
-        )
+        tokens = self.tokens_per_request
+        return tokens if tokens.size == 1 else tokens[hours]
 
     def rate(self, cluster: int, hours: Hours) -> Floats:
         """Return the requests per node and hour on a cluster in some hours, of shape (1,) or (some hours,)."""
         rate = self.rates[cluster]
-        return rate if rate.size == 1 else part_of(rate, hours)
+        return rate if rate.size == 1 else rate[hours]
 
     def nodes(self, requests: Floats, cluster: int, hours: Hours) -> Floats:
         """Return the node-equivalents that requests take; 0 where the rate is 0."""
         rate = self.divisors[cluster]
-        return requests / (rate if rate.size == 1 else part_of(rate, hours))
+        # A rate that never changes is one cell, which divides all hours.
+        if rate.size > 1:
+            rate = rate[hours]
+        return requests / rate
 
 
 def serving(routes: Sequence[Route], workloads: Sequence[int]) -> Ints:
     """Return the clusters that serve any of the workloads, in index order."""
-    return np.array(
-        sorted({cluster for workload in workloads for cluster in routes[workload].order}),
-        dtype=np.intp,
-    )
+    clusters = set[int]()
+    for workload in workloads:
+        clusters.update(routes[workload].order)
+    return np.array(sorted(clusters), dtype=np.intp)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,37 +245,43 @@ def residence(plan: Plan, placement: Placement, windows: Sequence[WindowResult])
     There replicas are those of the highest hour, ceil(nodes at work / nodes of a replica), and nothing is loaded.
     """
     starts = plan.month_edges_h[:-1]
-    served, nodes, busy, placed, loading = (
-        joined(name, windows)
-        for name in ("served_requests", "nodes", "busy_nodes", "replicas", "loading_nodes")
-    )
+    served = joined("served_requests", windows)
+    nodes = joined("nodes", windows)
+    busy = joined("busy_nodes", windows)
     deployments = placement.deployments
     size = np.array([deployment.nodes_per_replica for deployment in deployments])
-    replicas, held, load = (np.zeros((size.size, plan.hours)) for _ in range(3))
-    for c, whole_replicas in enumerate(placement.placed):
-        there = [d for d, deployment in enumerate(deployments) if deployment.cluster == c]
-        if whole_replicas:
-            replicas[there], held[there], load[there] = (
-                placed[there],
-                placed[there] * size[there, None],
-                loading[there],
-            )
+    # Where whole replicas count they are known; the other clusters have zeros here.
+    shape = (size.size, plan.hours)
+    replicas = np.zeros(shape)
+    loading = np.zeros(shape)
+    if any(placement.placed):
+        replicas += joined("replicas", windows)
+        loading += joined("loading_nodes", windows)
+    node_h = replicas * size[:, None]
+    for d, deployment in enumerate(deployments):
+        c = deployment.cluster
+        if placement.placed[c]:
             continue
-        for d in there:
-            if served[c][list(deployments[d].workloads)].any():
-                replicas[d] = np.ceil(busy[c] / size[d] - ROUNDING)
-            held[d] = nodes[c]
+        node_h[d] = nodes[c]
+        deployed = list(deployment.workloads)
+        if served[c][deployed].any():
+            # Less a hair: rounding above a whole number of replicas must not add one.
+            load = busy[c] / size[d]
+            replicas[d] = np.ceil(load - ROUNDING)
     return Residence(
         replicas=np.maximum.reduceat(replicas, starts, axis=1).T,
-        held_node_h=np.add.reduceat(held, starts, axis=1).T,
-        weight_load_node_h=np.add.reduceat(load, starts, axis=1).T,
+        held_node_h=np.add.reduceat(node_h, starts, axis=1).T,
+        weight_load_node_h=np.add.reduceat(loading, starts, axis=1).T,
     )
 
 
 def joined(name: str, parts: Sequence[object]) -> Floats:
     """Return a series of all windows joined end to end, hours last; a single window's is not copied: do not write."""
     series: list[Floats] = [getattr(part, name) for part in parts]
-    return series[0] if len(series) == 1 else np.concatenate(series, axis=-1)
+    # Most runs are a single window: no copy of its arrays.
+    if len(series) == 1:
+        return series[0]
+    return np.concatenate(series, axis=-1)
 
 
 def never_placed(plan: Plan, windows: Sequence[WindowResult]) -> list[int]:
@@ -277,16 +289,15 @@ def never_placed(plan: Plan, windows: Sequence[WindowResult]) -> list[int]:
     placement = plan.placement
     if placement is None:
         return []
-    never = []
+    unplaced = []
     for w, workload in enumerate(placement.pools.workloads):
-        held = [placement.pool_deployment[pool] for pool in workload.cluster_order]
-        placed = [d for d in held if d is not None]
-        if (
-            not held
-            or len(placed) < len(held)
-            or not any(window.demand_requests[w].max() > 0.0 for window in windows)
-        ):
+        numbers = [placement.pool_deployment[pool] for pool in workload.cluster_order]
+        deployments = [d for d in numbers if d is not None]
+        # A pool without a deployment is a cluster of which any share may serve it: nothing has to be placed there.
+        if not numbers or len(deployments) < len(numbers):
             continue
-        if not any(window.replicas[d].max() > 0.0 for window in windows for d in placed):
-            never.append(w)
-    return never
+        has_demand = any(window.demand_requests[w].max() > 0.0 for window in windows)
+        is_placed = any(window.replicas[deployments].max() > 0.0 for window in windows)
+        if has_demand and not is_placed:
+            unplaced.append(w)
+    return unplaced

@@ -121,22 +121,36 @@ class ChangeLog:
 
     def added_requests(self, workloads: Sequence[str], first_hour: int, hours: int) -> Floats:
         """Return the further requests that users' processes let come in each hour, shape (workloads, hours)."""
+        # Part of an hour counts as that part of its requests.
         added = np.zeros((len(workloads), hours))
         starts_h = np.arange(first_hour, first_hour + hours, dtype=np.float64)
         for effect in self.effects:
-            if effect.kind == "demand":
-                open_h = open_fraction(starts_h, effect.start_h, effect.end_h)
-                added[workloads.index(effect.target)] += effect.amount * SECONDS_PER_HOUR * open_h
+            if effect.kind != "demand":
+                continue
+            open_h = open_fraction(starts_h, effect.start_h, effect.end_h)
+            workload = workloads.index(effect.target)
+            added[workload] += effect.amount * SECONDS_PER_HOUR * open_h
         return added
 
     def speeds(self) -> list[SpeedChange]:
         """Return every change of speed of every cluster on every workload, in chronological order."""
-        return [
-            SpeedChange(event.time_h, *pair, factor, event.kind, event.incident, event.process)
-            for event in sorted(self.software, key=lambda event: event.time_h)
-            for pair, factor in zip(event.pairs, event.log_factors, strict=True)
-            if factor != 0.0
-        ]
+        changes = []
+        # Stable: events of one moment stay in the order in which they became known.
+        for event in sorted(self.software, key=lambda event: event.time_h):
+            for (cluster, workload), factor in zip(event.pairs, event.log_factors, strict=True):
+                if factor != 0.0:
+                    changes.append(
+                        SpeedChange(
+                            event.time_h,
+                            cluster,
+                            workload,
+                            factor,
+                            event.kind,
+                            event.incident,
+                            event.process,
+                        )
+                    )
+        return changes
 
 
 class Purchase(NamedTuple):
@@ -174,10 +188,10 @@ class _Seeded:
     replication: int = 0
 
     def __call__(self, name: str) -> np.random.Generator:
-        digest = hashlib.blake2b(
-            f"{self.seed}/{self.replication}/{name}".encode(), digest_size=_DIGEST_BYTES
-        )
-        return np.random.Generator(np.random.SFC64(_Digest(digest.digest())))  # type: ignore[arg-type]  # stubs want SeedSequence itself
+        stream = f"{self.seed}/{self.replication}/{name}"
+        digest = hashlib.blake2b(stream.encode(), digest_size=_DIGEST_BYTES).digest()
+        bits = np.random.SFC64(_Digest(digest))  # type: ignore[arg-type]  # stubs want SeedSequence itself
+        return np.random.Generator(bits)
 
 
 def stream_keys(accelerators: Sequence[str]) -> list[str]:
@@ -185,7 +199,11 @@ def stream_keys(accelerators: Sequence[str]) -> list[str]:
 
     So neither a cluster's name, nor clusters of other accelerators, nor later ones of its own change what is drawn.
     """
-    return [f"{part}/{accelerators[:place].count(part)}" for place, part in enumerate(accelerators)]
+    keys = []
+    for place, part in enumerate(accelerators):
+        earlier = accelerators[:place].count(part)
+        keys.append(f"{part}/{earlier}")
+    return keys
 
 
 def streams(seed: int, replication: int = 0) -> Streams:

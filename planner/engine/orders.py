@@ -11,7 +11,7 @@ import numpy as np
 
 from planner.arrays import Floats, Ints
 from planner.engine.log import Streams
-from planner.plan.parts import ThreePoint
+from planner.plan.distributions import ThreePoint
 from planner.plan.plan import Plan
 from planner.units import HOURS_PER_YEAR, MONTHS_PER_YEAR
 
@@ -22,6 +22,7 @@ PRIOR_MONTHS = 6.0
 TREND_MONTHS = 12
 """Most months whose trend is taken, a year: seasons of a year cancel."""
 _LEVEL_MONTHS = 3
+"""Months, a quarter, whose mean is the level that the trend goes on from."""
 _ROUNDING = 1e-9
 
 
@@ -31,76 +32,105 @@ def peak_needs(plan: Plan, cluster: int, requests: Floats) -> Floats:
     The 99th percentile over the month's hours of Σ requests / requests that a node sustains, over workloads that cannot
     wait and that the cluster serves. ``requests`` have the shape (..., workloads, hours).
     """
-    urgent = [w for w, workload in enumerate(plan.workloads) if workload.deadline_h == 0]
-    rates = np.broadcast_to(
-        plan.requests_per_node_h[cluster], (len(plan.workloads), plan.month_edges_h.size - 1)
-    )
-    with np.errstate(divide="ignore"):
-        nodes = np.where(rates > 0.0, 1.0 / rates, 0.0)[urgent]
-    spans = itertools.pairwise(plan.month_edges_h.tolist())
-    needs = (
-        np.einsum("...wh,w->...h", requests[..., urgent, first:last], nodes[:, m])
-        for m, (first, last) in enumerate(spans)
-    )
-    return np.stack([np.percentile(need, PEAK_PERCENTILE, axis=-1) for need in needs], axis=-1)
+    urgent = _urgent(plan)
+    months = plan.month_edges_h.size - 1
+    # A rate that never changes is stored for one month alone.
+    shape = (len(plan.workloads), months)
+    rates = np.broadcast_to(plan.requests_per_node_h[cluster], shape)
+    nodes_per_request = _inverse(rates)[urgent]
+    edges_h = plan.month_edges_h.tolist()
+    peaks = []
+    for month, (begin, end) in enumerate(itertools.pairwise(edges_h)):
+        arrivals = requests[..., urgent, begin:end]
+        month_nodes = nodes_per_request[:, month]
+        nodes = np.einsum("...wh,w->...h", arrivals, month_nodes)
+        peak = np.percentile(nodes, PEAK_PERCENTILE, axis=-1)
+        peaks.append(peak)
+    return np.stack(peaks, axis=-1)
 
 
-def worths(plan: Plan, cluster: int, requests: Floats) -> Floats:
+def node_values(plan: Plan, cluster: int, requests: Floats) -> Floats:
     """Return the nodes of a cluster that one node of each cluster is worth, shape (..., clusters).
 
     (Σ d/rate of the cluster) / (Σ d/rate of the other) with d the first month's requests of each workload that cannot
     wait and that both serve; 0 where they share none. ``requests`` have the shape (..., workloads, hours).
     """
-    urgent = [w for w, workload in enumerate(plan.workloads) if workload.deadline_h == 0]
-    asked = requests[..., urgent, : int(plan.month_edges_h[1])].sum(axis=-1)
+    urgent = _urgent(plan)
+    first_month_h = int(plan.month_edges_h[1])
+    first_month = requests[..., urgent, :first_month_h]
+    demand = first_month.sum(axis=-1)
     rates = plan.requests_per_node_h[:, urgent, 0]
+    is_served = rates[cluster] > 0.0
+    nodes_per_request = np.where(is_served, _inverse(rates), 0.0)
+    # Of the cluster itself, by the workloads that it shares with each of the others.
+    shared = np.where(nodes_per_request > 0.0, nodes_per_request[cluster], 0.0)
+    nodes = demand @ nodes_per_request.T
+    shared_nodes = demand @ shared.T
+    node_value: Floats = np.zeros_like(nodes)
+    np.divide(shared_nodes, nodes, out=node_value, where=nodes > 0.0)
+    node_value[..., cluster] = 1.0
+    return node_value
+
+
+def _urgent(plan: Plan) -> list[int]:
+    """Return the workloads that cannot wait."""
+    workloads = enumerate(plan.workloads)
+    return [w for w, workload in workloads if workload.deadline_h == 0]
+
+
+def _inverse(rates: Floats) -> Floats:
+    """Return 1 / rates, and 0 where a rate is 0."""
     with np.errstate(divide="ignore"):
-        nodes = np.where((rates > 0.0) & (rates[cluster] > 0.0), 1.0 / rates, 0.0)
-    both = np.where(nodes > 0.0, nodes[cluster], 0.0)
-    theirs = asked @ nodes.T
-    worth: Floats = np.divide(asked @ both.T, theirs, out=np.zeros_like(theirs), where=theirs > 0.0)
-    worth[..., cluster] = 1.0
-    return worth
+        return np.where(rates > 0.0, 1.0 / rates, 0.0)
+
+
+def _weighted_mean(numbers: Floats, weights: Floats) -> Floats:
+    """Return the mean by weights of 0 and 1 over the last axis; 0 where all are 0."""
+    total = np.maximum(weights.sum(axis=-1), 1.0)
+    weighted = (numbers * weights).sum(axis=-1)
+    return np.asarray(weighted / total, dtype=np.float64)
 
 
 def _fit(peaks: Floats, ahead_months: float, growth_per_year: float) -> tuple[Floats, Floats]:
     """Return the logarithm of the forecast and its standard error, of shape (...); −∞ where nothing was needed."""
-    seen = peaks[..., -TREND_MONTHS:]
-    count = min(peaks.shape[-1], TREND_MONTHS)
-    logs = np.log(np.where(seen > 0.0, seen, 1.0))
-    time = np.arange(count) - (count - 1.0)
-
-    def mean(of: Floats, weights: Floats) -> Floats:
-        return np.asarray(
-            (of * weights).sum(axis=-1) / np.maximum(weights.sum(axis=-1), 1.0), dtype=np.float64
-        )
-
-    has = np.asarray(seen > 0.0, dtype=np.float64)
-    last = has * (time > -_LEVEL_MONTHS)
-    level = mean(logs, last)
-    middle = mean(time, last)
-    months = has.sum(axis=-1)
-    late_months = last.sum(axis=-1)
-    off = (time - mean(time, has)[..., None]) * has
-    spread = np.maximum(
-        (off**2).sum(axis=-1), 0.5
-    )  # of two months in a row, the least that has a slope
-    slope = (off * logs).sum(axis=-1) / spread
+    recent = peaks[..., -TREND_MONTHS:]
+    is_needed = recent > 0.0
+    count = recent.shape[-1]
+    time = np.arange(count) - (count - 1.0)  # in months, 0 for the latest
+    # Months without any need count as not seen: they weigh 0, and 1 stands in for what has no logarithm.
+    logs = np.log(np.where(is_needed, recent, 1.0))
+    weights = np.asarray(is_needed, dtype=np.float64)
+    level_weights = weights * (time > -_LEVEL_MONTHS)
+    level = _weighted_mean(logs, level_weights)
+    level_time = _weighted_mean(time, level_weights)
+    months = weights.sum(axis=-1)
+    level_months = level_weights.sum(axis=-1)
+    mean_time = _weighted_mean(time, weights)
+    deviation = (time - mean_time[..., None]) * weights
+    # A half is that of two months in a row, the least that has a slope: one month divides by it and not by 0.
+    squares = (deviation**2).sum(axis=-1)
+    spread = np.maximum(squares, 0.5)
+    slope = (deviation * logs).sum(axis=-1) / spread
     prior = np.log1p(growth_per_year) / MONTHS_PER_YEAR
-    weight = np.where(months >= 2, months / (PRIOR_MONTHS + months), 0.0)
-    ahead = ahead_months - middle
-    log_peak = np.where(
-        late_months > 0, level + ((1.0 - weight) * prior + weight * slope) * ahead, -np.inf
-    )
-    residuals = (logs - mean(logs, has)[..., None] - slope[..., None] * off) * has
-    variance = (residuals**2).sum(axis=-1) / np.where(months > 2, months - 2.0, np.nan)
-    reach = weight * ahead
-    level_slope = (
-        middle - mean(time, has)
-    ) / spread  # the covariance of level and slope, over the variance of a month
-    factor = (
-        1.0 + 1.0 / np.maximum(late_months, 1.0) + reach**2 / spread + 2.0 * reach * level_slope
-    )
+    # One month has no slope, and leaves the growth to the prior.
+    trend_weight = months / (PRIOR_MONTHS + months)
+    weight = np.where(months >= 2, trend_weight, 0.0)
+    horizon = ahead_months - level_time
+    growth = (1.0 - weight) * prior + weight * slope
+    log_forecast = level + growth * horizon
+    log_peak = np.where(level_months > 0, log_forecast, -np.inf)
+    mean_log = _weighted_mean(logs, weights)
+    trend = slope[..., None] * deviation
+    residuals = (logs - mean_log[..., None] - trend) * weights
+    # Level and slope take two degrees of freedom: up to two months there is no error to speak of.
+    freedom = np.where(months > 2, months - 2.0, np.nan)
+    variance = (residuals**2).sum(axis=-1) / freedom
+    reach = weight * horizon
+    # The covariance of level and slope, over the variance of a month: both go by the same last months.
+    covariance = (level_time - mean_time) / spread
+    of_level = 1.0 / np.maximum(level_months, 1.0)
+    of_slope = reach**2 / spread
+    factor = 1.0 + of_level + of_slope + 2.0 * reach * covariance
     return log_peak, np.sqrt(variance * factor)
 
 
@@ -111,7 +141,8 @@ def forecast_peak(peaks: Floats, ahead_months: float, growth_per_year: float) ->
     least-squares slope of the logarithms of the last m ≤ 12 months, counted from two on, and g0 = ln(1 + growth) / 12.
     ``peaks`` have the shape (..., months seen); months without any need count as not seen.
     """
-    return np.exp(_fit(peaks, ahead_months, growth_per_year)[0])
+    log_peak, _ = _fit(peaks, ahead_months, growth_per_year)
+    return np.exp(log_peak)
 
 
 def forecast_log_error(peaks: Floats, ahead_months: float, growth_per_year: float) -> Floats:
@@ -119,35 +150,46 @@ def forecast_log_error(peaks: Floats, ahead_months: float, growth_per_year: floa
 
     From the residuals of the trend: of level and slope, which go together, and of the one month forecast.
     """
-    return _fit(peaks, ahead_months, growth_per_year)[1]
+    _, log_error = _fit(peaks, ahead_months, growth_per_year)
+    return log_error
 
 
-def looks_to_h(plan: Plan, month: int, ahead_months: int) -> float:
+def forecast_hour(plan: Plan, month: int, ahead_months: int) -> float:
     """Return the hour ``ahead_months`` after the end of a month, counted from 1, also beyond the horizon."""
-    edges = plan.month_edges_h
-    until = month + ahead_months
-    beyond = max(0, until - (edges.size - 1))
-    return float(edges[until - beyond]) + beyond * HOURS_PER_YEAR / MONTHS_PER_YEAR
+    edges_h = plan.month_edges_h
+    target = month + ahead_months
+    months = edges_h.size - 1
+    beyond_months = max(0, target - months)
+    beyond_h = beyond_months * HOURS_PER_YEAR / MONTHS_PER_YEAR
+    return float(edges_h[target - beyond_months]) + beyond_h
 
 
 def installed_nodes(
-    plan: Plan, by_h: float, bought: Floats, retired: Floats, worth: Floats
+    plan: Plan, by_h: float, bought: Floats, retired: Floats, node_value: Floats
 ) -> Floats:
     """Return the nodes installed and on order by an hour, in nodes of one cluster, shape (...).
 
     Stated purchases count from the day they are due, and slips are not foreseen; what rules bought counts from its
-    order. ``bought``, ``retired`` by rules and ``worth`` have the shape (..., clusters).
+    order. ``bought``, ``retired`` by rules and ``node_value`` have the shape (..., clusters).
     """
     due = np.zeros(len(plan.clusters))
     for c, cluster in enumerate(plan.clusters):
-        if (order := cluster.order) is None:
-            due[c] = cluster.nodes if (cluster.online_h or 0.0) <= by_h else 0
-        else:
-            shares = np.linspace(0, cluster.nodes, order.deliveries + 1).round()
-            dates_h = order.placed_h + order.lead_h + np.arange(order.deliveries) * order.interval_h
-            due[c] = shares[np.searchsorted(dates_h, by_h, side="right")]
+        order = cluster.order
+        if order is None:
+            is_due = (cluster.online_h or 0.0) <= by_h
+            due[c] = cluster.nodes if is_due else 0
+            continue
+        # The same shares as the shipments have: whole nodes, as even as can be.
+        edges = np.linspace(0, cluster.nodes, order.deliveries + 1)
+        shares = edges.round()
+        delays_h = np.arange(order.deliveries) * order.interval_h
+        dates_h = order.placed_h + order.lead_h + delays_h
+        shipments = np.searchsorted(dates_h, by_h, side="right")
+        due[c] = shares[shipments]
     stays = np.array([cluster.retire_h > by_h for cluster in plan.clusters])
-    return np.asarray((np.maximum(due + bought - retired, 0.0) * stays * worth).sum(axis=-1))
+    nodes = np.maximum(due + bought - retired, 0.0)
+    values = nodes * stays * node_value
+    return np.asarray(values.sum(axis=-1))
 
 
 def order_up_to(
@@ -156,20 +198,26 @@ def order_up_to(
     threshold: float,
     target: float,
     step: int,
-    most: Floats | float,
+    max_nodes: Floats | float,
 ) -> Ints:
     """Return the whole nodes to order, which bring the forecast load down to the target, shape (...).
 
-    None while forecast ≤ threshold · installed; else ⌈(forecast / target − installed) / step⌉ steps, at most ``most``
-    nodes.
+    None while forecast ≤ threshold · installed; else ⌈(forecast / target − installed) / step⌉ steps, at most
+    ``max_nodes``.
     """
-    steps = np.ceil((forecast / target - installed) / step - _ROUNDING)
-    steps = np.minimum(steps, np.floor(np.asarray(most) / step + _ROUNDING))
-    return (np.where(forecast > threshold * installed, np.maximum(steps, 0.0), 0.0) * step).astype(
-        np.int64
-    )
+    # A hair beside a whole number of steps is that number, on both sides.
+    missing_nodes = forecast / target - installed
+    steps = np.ceil(missing_nodes / step - _ROUNDING)
+    max_steps = np.floor(np.asarray(max_nodes) / step + _ROUNDING)
+    steps = np.maximum(np.minimum(steps, max_steps), 0.0)
+    is_needed = forecast > threshold * installed
+    nodes = np.where(is_needed, steps, 0.0) * step
+    return nodes.astype(np.int64)
 
 
 def slip_h(slip: ThreePoint | None, streams: Streams, key: str, number: int) -> float:
     """Return the hours by which the n-th order of a cluster slips, from a stream of its own."""
-    return 0.0 if slip is None else slip.triangular(streams(f"orders/{key}/{number}"))
+    if slip is None:
+        return 0.0
+    draw = streams(f"orders/{key}/{number}")
+    return slip.triangular(draw)

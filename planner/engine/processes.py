@@ -14,6 +14,7 @@ import functools
 import importlib.metadata
 import math
 import traceback
+from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,37 +24,18 @@ import numpy as np
 import simpy
 
 from planner.engine.log import ChangeLog, Effect, Note, SiteEvent, SoftwareEvent, Streams
-from planner.engine.repair_shop import DOMAIN, PLANNED, Claim, Pool, RepairShopProcess
-from planner.engine.supply import MonthFigures, Supply
+from planner.engine.repair_shop import DOMAIN, PLANNED, Claim, Pool, RepairShop
+from planner.engine.review import MonthFigures
+from planner.engine.supply import Supply
 from planner.errors import PlannerError, Problem, ScenarioError
-from planner.plan.parts import DomainPlan, PlannedWork, ProcessPlan, ReliabilityPlan
-from planner.plan.plan import Plan
+from planner.finance.accounts import Account
+from planner.plan.plan import Plan, ProcessPlan
+from planner.plan.reliability import DomainPlan, PlannedWork, ReliabilityPlan
 from planner.units import HOURS_PER_DAY, HOURS_PER_YEAR
 from planner.validation import nearest
 
 Process = Callable[["SimulationContext"], Generator[simpy.Event, Any, Any]]
-PRICED = (
-    *(
-        "energy",
-        "cooling",
-        "demand_charge",
-        "colocation",
-        "carbon",
-        "rent",
-        "burst_rental",
-        "api",
-        "revenue",
-    ),
-    *(
-        "operations_staff",
-        "software_engineers",
-        "support_contracts",
-        "licences",
-        "maintenance",
-        "insurance",
-        "rma",
-    ),
-)
+PRICED = tuple(str(account) for account in Account if account.is_repriced)
 """Accounts whose prices a process may change."""
 ENTRY_POINTS = "planner.processes"
 """Group of entry points under which an installed package offers processes."""
@@ -70,13 +52,15 @@ class SimulationContext:
         self.name = name
         self.random = streams(f"process/{name}")
         """Random numbers of this process alone: the same for the same seed, whatever else happens."""
-        self.clusters = tuple(cluster.name for cluster in run.plan.clusters)
+        clusters = run.plan.clusters
+        self.clusters = tuple(cluster.name for cluster in clusters)
         """Names of the clusters."""
-        self.on_site = tuple(cluster.name for cluster in run.plan.clusters if not cluster.is_hosted)
+        self.on_site = tuple(cluster.name for cluster in clusters if not cluster.is_hosted)
         """Names of those whose machines stand at the site, and not at a provider's."""
-        keys = zip(self.clusters, run.supply.keys, strict=True)
-        self.random_of = {cluster: streams(f"process/{name}/{key}") for cluster, key in keys}
+        self.random_of: dict[str, np.random.Generator] = {}
         """By cluster, random numbers of this process and that cluster alone."""
+        for cluster, key in zip(self.clusters, run.supply.keys, strict=True):
+            self.random_of[cluster] = streams(f"process/{name}/{key}")
         self._run = run
 
     @property
@@ -92,7 +76,8 @@ class SimulationContext:
     @property
     def last_month(self) -> MonthFigures | None:
         """How the last finished month went; None in the first."""
-        return self._run.months[-1] if self._run.months else None
+        months = self._run.months
+        return months[-1] if months else None
 
     @property
     def crews(self) -> Pool:
@@ -101,7 +86,8 @@ class SimulationContext:
 
     def spare(self, cluster: str) -> simpy.Event:
         """Return an event that fires when a cluster's spare part is available; a replacement is ordered at once."""
-        return self._run.shop.take_spare(self._index(cluster))
+        index = self._index(cluster)
+        return self._run.shop.take_spare(index)
 
     def timeout(self, hours: float) -> simpy.Event:
         """Return an event that fires after some hours."""
@@ -109,15 +95,18 @@ class SimulationContext:
 
     def nodes(self, cluster: str) -> list[int]:
         """Return the nodes of a cluster on site, in service or not."""
-        return self._run.shop.nodes(self._index(cluster))
+        index = self._index(cluster)
+        return self._run.shop.nodes(index)
 
     def nodes_up(self, cluster: str) -> list[int]:
         """Return the nodes of a cluster with no accelerator down."""
-        return self._run.shop.up(self._index(cluster))
+        index = self._index(cluster)
+        return self._run.shop.up(index)
 
     def is_there(self, cluster: str, node: int) -> bool:
         """Say whether a node of a cluster is on site, in service or not."""
-        return self._run.shop.is_there(self._index(cluster), node)
+        index = self._index(cluster)
+        return self._run.shop.is_there(index, node)
 
     def within_reserve(
         self, cluster: str, reserve: int | None = None
@@ -126,25 +115,30 @@ class SimulationContext:
         index = self._index(cluster)
         shop = self._run.shop
         plan = self._run.plan.reliability
-        while shop.nodes_down[index] >= (
-            plan.reserve(shop.count(index)) if reserve is None else reserve
-        ):
-            yield shop.back[index]
+        # Asked again with each node that comes back: the reserve grows with the nodes on site.
+        while True:
+            most_down = plan.reserve(shop.count(index)) if reserve is None else reserve
+            if len(shop.claims[index]) < most_down:
+                return
+            yield shop.node_back[index]
 
     def take_out(
         self, cluster: str, nodes: Sequence[int], cause: str, kind: str = ""
     ) -> list[Claim]:
         """Take nodes out of service, also if already down; pass the result to :meth:`bring_back`."""
         index = self._index(cluster)
-        if missing := [node for node in nodes if not self.is_there(cluster, node)]:
+        # Refused as a whole: none is taken out where one is missing.
+        missing = [node for node in nodes if not self.is_there(cluster, node)]
+        if missing:
             raise ScenarioError(
                 f"cluster {cluster} has no node {missing[0]} on site at hour {self.now_h:g}"
             )
-        return [self._run.shop.hold(index, node, cause, kind) for node in nodes]
+        shop = self._run.shop
+        return [shop.hold(index, node, cause, kind) for node in nodes]
 
-    def bring_back(self, held: Sequence[Claim]) -> None:
+    def bring_back(self, claims: Sequence[Claim]) -> None:
         """Return nodes to service; nodes that failed meanwhile stay down until repaired."""
-        for claim in held:
+        for claim in claims:
             self._run.shop.release(claim)
 
     def order(
@@ -159,50 +153,46 @@ class SimulationContext:
                 f"an order is of one node or more and comes later: {nodes} after {lead_h:g} hours"
             )
         index = self._index(cluster)
-        prices = self._run.plan.clusters[index].order_prices_usd(
-            self.now_h, int(nodes), price_factor
-        )
-        self._run.supply.expand(index, int(nodes), self.now_h + lead_h, prices)
+        cluster_plan = self._run.plan.clusters[index]
+        # The price is fixed now, whatever prices are when it comes.
+        prices = cluster_plan.order_prices_usd(self.now_h, int(nodes), price_factor)
+        arrival_h = self.now_h + lead_h
+        self._run.supply.expand(index, int(nodes), arrival_h, prices)
 
     def retire(self, cluster: str, nodes: int) -> int:
         """Retire nodes for good, first in first out; return how many were retired."""
-        return self._run.supply.retire(self._index(cluster), nodes)
+        index = self._index(cluster)
+        return self._run.supply.retire(index, nodes)
 
     def slow(self, cluster: str, speed_fraction: float, hours: float, workload: str = "") -> None:
         """Let a cluster work at a fraction of its speed for some hours, on one workload or on all it serves."""
-        self._check(
-            0.0 < speed_fraction <= 1.0,
-            hours,
-            f"{speed_fraction!r} is no fraction of speed above 0",
-        )
+        message = f"{speed_fraction!r} is no fraction of speed above 0"
+        self._check(0.0 < speed_fraction <= 1.0, hours, message)
         index = self._index(cluster)
         loads = self._run.plan.workloads
-        which = [self._workload(workload)] if workload else range(len(loads))
-        pairs = tuple((index, w) for w in which if index in loads[w].cluster_order)
+        chosen: Sequence[int] = range(len(loads))
+        if workload:
+            chosen = [self._workload(workload)]
+        pairs = tuple((index, w) for w in chosen if index in loads[w].cluster_order)
         number = next(self._run.log.incidents)
-        begun_h = self.now_h
-        for time_h, factor in (
-            (begun_h, math.log(speed_fraction)),
-            (begun_h + hours, -math.log(speed_fraction)),
-        ):
-            event = SoftwareEvent(
-                time_h, pairs, (factor,) * len(pairs), "slowed", number, self.name
-            )
+        log_factor = math.log(speed_fraction)
+        # Its end is logged with its begin: the log takes events ahead of their time.
+        for time_h, sign in ((self.now_h, 1.0), (self.now_h + hours, -1.0)):
+            log_factors = (sign * log_factor,) * len(pairs)
+            event = SoftwareEvent(time_h, pairs, log_factors, "slowed", number, self.name)
             self._run.log.software.append(event)
 
     def curtail(self, cap_kw: float, hours: float) -> None:
         """Limit what the site draws for some hours; those it begins and ends in count as a whole."""
-        self._check(0.0 <= cap_kw < math.inf, hours, f"{cap_kw!r} kW is no limit")
+        message = f"{cap_kw!r} kW is no limit"
+        self._check(0.0 <= cap_kw < math.inf, hours, message)
         self._affect("curtailment", "", cap_kw, hours)
         self.note(f"site limited to {cap_kw:,.0f} kW for {hours:g} h")
 
     def add_demand(self, workload: str, requests_per_s: float, hours: float) -> None:
         """Let more requests of a workload come for some hours."""
-        self._check(
-            0.0 <= requests_per_s < math.inf,
-            hours,
-            f"{requests_per_s!r} requests/s cannot be added",
-        )
+        message = f"{requests_per_s!r} requests/s cannot be added"
+        self._check(0.0 <= requests_per_s < math.inf, hours, message)
         self._workload(workload)
         self._affect("demand", workload, requests_per_s, hours)
         self.note(f"{workload}: {requests_per_s:g} requests/s more for {hours:g} h")
@@ -213,29 +203,29 @@ class SimulationContext:
             raise ScenarioError(
                 f"no price is of the account {account!r}; {nearest(account, PRICED) or PRICED}"
             )
-        self._check(0.0 <= factor < math.inf, hours, f"{factor!r} is no factor of a price")
+        message = f"{factor!r} is no factor of a price"
+        self._check(0.0 <= factor < math.inf, hours, message)
         self._affect("price", account, factor, hours)
-        self.note(
-            f"{account} at {factor:g} times its price"
-            + (f" for {hours:g} h" if hours < math.inf else "")
-        )
+        duration = f" for {hours:g} h" if hours < math.inf else ""
+        self.note(f"{account} at {factor:g} times its price{duration}")
 
     def note(self, text: str, cluster: str = "") -> None:
         """Write a line into ``events.csv``."""
         if cluster:
             self._index(cluster)
-        self._run.log.notes.append(Note(self.now_h, self.name, text, cluster))
+        note = Note(self.now_h, self.name, text, cluster)
+        self._run.log.notes.append(note)
 
     def _affect(self, kind: str, target: str, amount: float, hours: float) -> None:
-        self._run.log.effects.append(
-            Effect(self.now_h, self.now_h + hours, self.name, kind, target, float(amount))
-        )
+        end_h = self.now_h + hours
+        effect = Effect(self.now_h, end_h, self.name, kind, target, float(amount))
+        self._run.log.effects.append(effect)
 
     def _check(self, is_sound: bool, hours: float, message: str) -> None:
-        if not (is_sound and hours > 0.0):
-            raise ScenarioError(
-                message if not is_sound else f"{hours!r} hours from now are no time to come"
-            )
+        if not is_sound:
+            raise ScenarioError(message)
+        if not hours > 0.0:  # NaN is none either
+            raise ScenarioError(f"{hours!r} hours from now are no time to come")
 
     def _workload(self, name: str) -> int:
         names = [workload.name for workload in self._run.plan.workloads]
@@ -256,7 +246,7 @@ class RunContext:
     """State shared by the processes of one run."""
 
     plan: Plan
-    shop: RepairShopProcess
+    shop: RepairShop
     supply: Supply
     log: ChangeLog
     months: list[MonthFigures]
@@ -264,26 +254,34 @@ class RunContext:
 
 def name_of(process: Process) -> str:
     """Return a process's name as ``module:function``."""
-    return (
-        f"{getattr(process, '__module__', '?')}:{getattr(process, '__qualname__', repr(process))}"
-    )
+    module = getattr(process, "__module__", "?")
+    function = getattr(process, "__qualname__", repr(process))
+    return f"{module}:{function}"
 
 
 def numbered(processes: Sequence[Process]) -> dict[str, Process]:
     """Return processes by name; a repeated name gets a number appended."""
-    names = [name_of(process) for process in processes]
-    again = [names[: number + 1].count(name) for number, name in enumerate(names)]
-    ordered = zip(names, again, processes, strict=True)
-    return {name if time == 1 else f"{name}/{time}": process for name, time, process in ordered}
+    by_name: dict[str, Process] = {}
+    # The number is part of the name, and so of the stream: two of one function draw different numbers.
+    uses: Counter[str] = Counter()
+    for process in processes:
+        name = name_of(process)
+        uses[name] += 1
+        if uses[name] > 1:
+            name = f"{name}/{uses[name]}"
+        by_name[name] = process
+    return by_name
 
 
 def guarded(process: Process, world: SimulationContext) -> Generator[simpy.Event, Any, None]:
     """Run a process; any exception ends the run as bad input, with the process's name and line."""
-    yield world.timeout(0.0)  # after the machines of the first day, which come in the same hour
+    # After the machines of the first day, which come in the same hour.
+    yield world.timeout(0.0)
     try:
         steps = process(world)
         if not isinstance(steps, Generator):
             raise TypeError("is not a process: nothing in it is yielded, such as world.timeout(24)")
+        # Driven by hand and not by SimPy, so that an exception has the process's name and line.
         event = next(steps, None)
         while event is not None:
             if not isinstance(event, simpy.Event):
@@ -299,14 +297,15 @@ def guarded(process: Process, world: SimulationContext) -> Generator[simpy.Event
         code = getattr(process, "__code__", None)
         file = getattr(code, "co_filename", None)
         line = getattr(code, "co_firstlineno", None)
-        frames = [
-            frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file
-        ]
-        what = str(error) if isinstance(error, PlannerError) else f"{type(error).__name__}: {error}"
-        message = f"process {world.name} failed at hour {world.now_h:g}: {what}"
-        raise ScenarioError(
-            Problem(file=file, line=frames[-1].lineno if frames else line, message=message)
-        ) from error
+        # The innermost line of the process's own file: a library's would tell the user nothing.
+        for frame in traceback.extract_tb(error.__traceback__):
+            if frame.filename == file:
+                line = frame.lineno
+        reason = str(error)
+        if not isinstance(error, PlannerError):
+            reason = f"{type(error).__name__}: {error}"
+        message = f"process {world.name} failed at hour {world.now_h:g}: {reason}"
+        raise ScenarioError(Problem(file=file, line=line, message=message)) from error
 
 
 @functools.cache
@@ -318,10 +317,12 @@ def load_process(named: ProcessPlan) -> Process:
             loaded: Process = entry.load()
         else:
             names: dict[str, Any] = {"__name__": Path(named.file).stem, "__file__": named.file}
-            exec(compile(named.source, named.file, "exec"), names)
+            code = compile(named.source, named.file, "exec")
+            exec(code, names)
             loaded = names[named.function]
         if not callable(loaded):
             raise TypeError(f"{named.function} is no function")
+    # A file that calls exit() when it is imported must not end the program.
     except (Exception, SystemExit) as error:
         name = f"{Path(named.file).stem}:{named.function}".lstrip(":")
         message = f"cannot load the process {name}: {type(error).__name__}: {error}"
@@ -330,16 +331,17 @@ def load_process(named: ProcessPlan) -> Process:
 
 
 Steps = Generator[simpy.Event, Any, None]
-_LOOK_AGAIN_H = 30 * HOURS_PER_DAY  # how often the number of domains is counted anew
+_RECOUNT_H = 30 * HOURS_PER_DAY
+"""How often the number of domains is counted anew."""
 
 
 def stated(plan: ReliabilityPlan) -> dict[str, Process]:
     """Return the processes stated in a plan, by name."""
-    processes: dict[str, Process] = {
-        f"failure domain {domain.name}": functools.partial(failures_of, domain=domain)
-        for domain in plan.domains
-        if domain.per_year > 0.0
-    }
+    processes: dict[str, Process] = {}
+    for domain in plan.domains:
+        if domain.per_year > 0.0:
+            process = functools.partial(failures_of, domain=domain)
+            processes[f"failure domain {domain.name}"] = process
     if plan.maintenance is not None:
         processes["maintenance"] = functools.partial(windows, work=plan.maintenance)
     if plan.firmware is not None:
@@ -353,28 +355,32 @@ def failures_of(world: SimulationContext, domain: DomainPlan) -> Steps:
     Waits are exponential, which has no memory, so a wait that is cut short to count the domains anew changes nothing.
     """
 
-    def mend(cluster: str, nodes: Sequence[int]) -> Steps:
-        held = world.take_out(cluster, nodes, domain.name, DOMAIN)
+    def repair(cluster: str, nodes: Sequence[int]) -> Steps:
+        claims = world.take_out(cluster, nodes, domain.name, DOMAIN)
         yield world.crews.take()
-        for claim in held:
+        for claim in claims:
             claim.begin_h = world.now_h
         yield world.timeout(domain.repair_h)
         world.crews.give()
-        world.bring_back(held)
+        world.bring_back(claims)
 
     def fail(cluster: str, draw: np.random.Generator) -> Steps:
         while True:
-            places = sorted({node // domain.nodes for node in world.nodes(cluster)})
-            wait_h = draw.exponential(HOURS_PER_YEAR / (domain.per_year * max(len(places), 1)))
-            yield world.timeout(min(wait_h, _LOOK_AGAIN_H))
-            if wait_h <= _LOOK_AGAIN_H and places:
-                place = places[int(draw.integers(len(places)))]
-                nodes = [node for node in world.nodes(cluster) if node // domain.nodes == place]
-                world.env.process(mend(cluster, nodes))
+            # Counted at each turn: nodes come and leave, and with them domains.
+            numbers = sorted({node // domain.nodes for node in world.nodes(cluster)})
+            # Without a domain yet the wait is that of one, and nothing fails at its end.
+            failures_per_year = domain.per_year * max(len(numbers), 1)
+            wait_h = draw.exponential(HOURS_PER_YEAR / failures_per_year)
+            yield world.timeout(min(wait_h, _RECOUNT_H))
+            if wait_h <= _RECOUNT_H and numbers:
+                number = numbers[int(draw.integers(len(numbers)))]
+                # Those on site now: some may have come or left while it waited.
+                nodes = world.nodes(cluster)
+                hit_nodes = [node for node in nodes if node // domain.nodes == number]
+                world.env.process(repair(cluster, hit_nodes))
 
-    yield simpy.AllOf(
-        world.env, [world.env.process(fail(c, world.random_of[c])) for c in world.on_site]
-    )
+    clusters = [world.env.process(fail(c, world.random_of[c])) for c in world.on_site]
+    yield simpy.AllOf(world.env, clusters)
 
 
 def windows(world: SimulationContext, work: PlannedWork, reserve: int | None = None) -> Steps:
@@ -384,9 +390,15 @@ def windows(world: SimulationContext, work: PlannedWork, reserve: int | None = N
         for cluster in world.on_site:
             nodes = world.nodes(cluster)
             draw = world.random_of[cluster]
-            count = min(int(draw.poisson(work.nodes_fraction * len(nodes))), len(nodes))
-            chosen = sorted(draw.choice(nodes, count, replace=False).tolist()) if count else []
-            world.env.process(_drain(world, cluster, chosen, "maintenance", work.length_h, reserve))
+            expected = work.nodes_fraction * len(nodes)
+            node_count = int(draw.poisson(expected))
+            count = min(node_count, len(nodes))
+            chosen = []
+            if count:
+                drawn_nodes = draw.choice(nodes, count, replace=False)
+                chosen = sorted(drawn_nodes.tolist())
+            drain = _drain(world, cluster, chosen, "maintenance", work.length_h, reserve)
+            world.env.process(drain)
 
 
 def rollouts(
@@ -399,14 +411,18 @@ def rollouts(
     number = 0
     while True:
         number += 1
-        yield world.timeout(max(0.0, number * work.every_h - world.now_h))
+        # From the start and not from the last round: rounds keep their dates.
+        begin_h = number * work.every_h
+        yield world.timeout(max(0.0, begin_h - world.now_h))
         begun_h = world.now_h
-        drains = [
-            _drain(world, name, world.nodes(name), cause, work.length_h, reserve)
-            for name in world.on_site
-        ]
-        yield simpy.AllOf(world.env, [world.env.process(drain) for drain in drains])
-        world.note(f"round {number} done after {(world.now_h - begun_h) / HOURS_PER_DAY:.1f} days")
+        drains = []
+        for name in world.on_site:
+            nodes = world.nodes(name)
+            drain = _drain(world, name, nodes, cause, work.length_h, reserve)
+            drains.append(world.env.process(drain))
+        yield simpy.AllOf(world.env, drains)
+        days = (world.now_h - begun_h) / HOURS_PER_DAY
+        world.note(f"round {number} done after {days:.1f} days")
 
 
 def _drain(
@@ -418,21 +434,19 @@ def _drain(
     reserve: int | None,
 ) -> Steps:
     """Drain nodes one by one, each when fewer nodes than the reserve are down."""
+
+    def finish(claims: Sequence[Claim]) -> Steps:
+        yield world.timeout(length_h)
+        world.bring_back(claims)
+
     at_work = []
     for node in nodes:
         yield from world.within_reserve(cluster, reserve)
         if world.is_there(cluster, node):  # it may have been retired meanwhile
-            at_work.append(
-                world.env.process(
-                    _finish(world, world.take_out(cluster, [node], cause, PLANNED), length_h)
-                )
-            )
+            # Taken out here and not in the process, which begins later: the next node must find it down.
+            claims = world.take_out(cluster, [node], cause, PLANNED)
+            at_work.append(world.env.process(finish(claims)))
     yield simpy.AllOf(world.env, at_work)
-
-
-def _finish(world: SimulationContext, held: Sequence[Claim], length_h: float) -> Steps:
-    yield world.timeout(length_h)
-    world.bring_back(held)
 
 
 def site_outages(env: simpy.Environment, plan: Plan, log: ChangeLog, streams: Streams) -> Steps:
@@ -440,8 +454,11 @@ def site_outages(env: simpy.Environment, plan: Plan, log: ChangeLog, streams: St
     draw = streams("site/outages")
     if plan.site.outages_per_year <= 0:
         return
+    mean_gap_h = HOURS_PER_YEAR / plan.site.outages_per_year
     while True:
-        yield env.timeout(draw.exponential(HOURS_PER_YEAR / plan.site.outages_per_year))
+        yield env.timeout(draw.exponential(mean_gap_h))
+        # Logged with its end, which is known now; the next cannot begin before it is over.
         length_h = draw.exponential(plan.site.outage_h)
-        log.site.append(SiteEvent(float(env.now), float(env.now) + length_h))
+        begin_h = float(env.now)
+        log.site.append(SiteEvent(begin_h, begin_h + length_h))
         yield env.timeout(length_h)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.arrays import Bools, Floats, Ints
-from planner.elementwise import Hours, in_hours, maximum, part_of, safe_denominator
+from planner.elementwise import Hours, in_hours, safe_denominator
 from planner.engine.dispatch import routes_of, with_carried
 from planner.engine.hourly import Route, Slowdown, WindowInput, WindowResult
 from planner.plan.placement import ROUNDING
@@ -82,7 +82,7 @@ def _pool_nodes(
         zip(placement.pool_cluster, placement.pool_deployment, strict=True)
     ):
         if d is None:
-            maximum(0.0, rest[c], out=nodes[pool])
+            np.maximum(rest[c], 0.0, out=nodes[pool])
             continue
         deployment = placement.deployments[d]
         held = replicas[d]
@@ -297,7 +297,7 @@ class HourlyReplacement:
             site.place_the_rest(in_hours(self.review, site.hours) * self.deadlines_h, waiting=True)
         site = site.with_room(replicas)
         site.place(
-            maximum(0.0, in_hours(self.review, site.hours) - in_hours(self.came, site.hours))
+            np.maximum(in_hours(self.review, site.hours) - in_hours(self.came, site.hours), 0.0)
         )
         site = site.with_room(replicas)
         site.place_the_rest(in_hours(self.came, site.hours))
@@ -377,7 +377,7 @@ class HourlyReplacement:
         """Return the requests that cannot wait and find no room beside what loads, shape (workloads, some hours)."""
         site = self.site(hours, order)
         left = np.where(self.waits, 0.0, in_hours(self.came, hours))
-        site.spare = held * site.size[:, None] - maximum(0.0, held - earlier) * self.load_nodes
+        site.spare = held * site.size[:, None] - np.maximum(held - earlier, 0.0) * self.load_nodes
         for w in (w for level in self.levels for w in level):
             left[w] = site.take(w, left[w], add=False)
         return left
@@ -522,7 +522,7 @@ class ReplicaPacking:
 
     def _fitting(self, c: int, d: int, hours: Hours = slice(None)) -> Floats:
         """Return how many more replicas of a deployment fit, shape (hours,)."""
-        room: Floats = part_of(self.left[c], hours) / self.size[d]
+        room: Floats = self.left[c][hours] / self.size[d]
         room += ROUNDING
         np.floor(room, out=room)
         return room
@@ -541,11 +541,11 @@ class ReplicaPacking:
         least = self.placement.deployments[d].least_replicas
         few = least > 1 or count < _FEW * wanted.size
         hours: Hours = np.flatnonzero(is_wanted) if few else slice(None)
-        more = np.ceil(part_of(wanted, hours))
+        more = np.ceil(wanted[hours])
         if least > 1:  # what holds all fine-tunes, or nothing
             np.maximum(more, least - self.replicas[d][hours], out=more)
         if not few:
-            maximum(0.0, more, out=more)
+            np.maximum(more, 0.0, out=more)
         np.minimum(more, self._fitting(c, d, hours), out=more)
         self.replicas[d][hours] += more
         self.spare[d][hours] += more * self.serving[d]

@@ -14,8 +14,10 @@ import numpy as np
 
 from planner.arrays import Floats, Ints
 
-_BLOCK = 64  # hours walked through at once in each block; a few hundred blocks then make arrays worth an operation
-_ROUNDING = 1e-13  # of all requests so far: what adding them up may be off by
+_BLOCK = 64
+"""Hours walked through at once in each block; a few hundred blocks then make arrays worth an operation."""
+_ROUNDING = 1e-13
+"""Of all requests so far: what adding them up may be off by."""
 
 
 def clamp_scan(step: Floats, lower: Floats, upper: Floats, start: float) -> Floats:
@@ -27,54 +29,71 @@ def clamp_scan(step: Floats, lower: Floats, upper: Floats, start: float) -> Floa
     """
     blocks = -(-step.size // _BLOCK)
     filler = blocks * _BLOCK - step.size  # hours after the end, which nobody reads
-    added, low, high = (
-        np.pad(series, (0, filler)).reshape(blocks, _BLOCK).T.copy()
-        for series in (step, lower, upper)
-    )
+    # An hour of all blocks is a row, so that each operation goes through memory in order.
+    rows = []
+    for series in (step, lower, upper):
+        padded = np.pad(series, (0, filler))
+        by_block = padded.reshape(blocks, _BLOCK)
+        rows.append(by_block.T.copy())
+    added, low, high = rows
     bounds = np.empty((_BLOCK, 2, blocks))  # of what has passed through a block's hours so far
-    bounds[0] = low[0], high[0]
-    for hour, now in enumerate(bounds[1:], start=1):
-        np.add(bounds[hour - 1], added[hour], out=now)
-        np.maximum(now, low[hour], out=now)
-        np.minimum(now, high[hour], out=now)
+    bounds[0, 0] = low[0]
+    bounds[0, 1] = high[0]
+    for hour, hour_bounds in enumerate(bounds[1:], start=1):
+        np.add(bounds[hour - 1], added[hour], out=hour_bounds)
+        np.maximum(hour_bounds, low[hour], out=hour_bounds)
+        np.minimum(hour_bounds, high[hour], out=hour_bounds)
         added[hour] += added[hour - 1]
-    handed = [start]
-    for a, least, most in zip(added[-1].tolist(), *bounds[-1].tolist(), strict=True):
-        handed.append(min(max(handed[-1] + a, least), most))
-    added += handed[:-1]
+    openings = [start]
+    totals = added[-1].tolist()
+    for total, block_low, block_high in zip(totals, *bounds[-1].tolist(), strict=True):
+        closing = max(openings[-1] + total, block_low)
+        openings.append(min(closing, block_high))
+    # The last block hands on to nobody.
+    added += openings[:-1]
     np.maximum(added, bounds[:, 0], out=added)
     np.minimum(added, bounds[:, 1], out=added)
     return added.T.ravel()[: step.size]
 
 
 def steps_by_hour(
-    times_h: Floats, levels: Floats, first_hour: int, hours: int, *, before: float = 1.0
+    times_h: Floats, levels: Floats, first_hour: int, hours: int, *, opening_level: float = 1.0
 ) -> Floats:
     """Return the mean over each hour of a piecewise constant function; shape (hours,).
 
-    It stands at ``before`` until its first step and at ``levels[k]`` from ``times_h[k]`` (rising) on. Steps are few and
-    hours many: levels are repeated, and only hours with a step in them are corrected by the part before it.
+    It stands at ``opening_level`` until its first step and at ``levels[k]`` from ``times_h[k]`` (rising) on.
     """
-    since = np.minimum(np.maximum(times_h - first_hour, 0.0), float(hours))
-    hour = since.astype(np.intp)
-    edges = np.concatenate(
-        ([0], hour, [hours + 1])
-    )  # an hour more takes the steps that come after the last
-    heights = np.concatenate(([before], levels))
-    series = np.repeat(heights, edges[1:] - edges[:-1])
-    np.add.at(series, hour, (heights[:-1] - heights[1:]) * (since - hour))
+    elapsed_h = np.maximum(times_h - first_hour, 0.0)
+    np.minimum(elapsed_h, float(hours), out=elapsed_h)
+    hour = elapsed_h.astype(np.intp)
+    # An hour more takes the steps that come after the last.
+    edges = np.concatenate(([0], hour, [hours + 1]))
+    heights = np.concatenate(([opening_level], levels))
+    # Steps are few and hours many: levels are repeated, and only hours with a step in them are corrected by the part
+    # before it.
+    lengths = edges[1:] - edges[:-1]
+    series = np.repeat(heights, lengths)
+    drops = heights[:-1] - heights[1:]
+    # Several steps may share an hour, which add.at adds up.
+    part_before = elapsed_h - hour
+    np.add.at(series, hour, drops * part_before)
     return series[:hours]
 
 
 def hours_within(spans_h: Sequence[tuple[float, float]], first_hour: int, hours: int) -> Ints:
     """Return the hours, counted from ``first_hour``, that overlap time spans given in rising order."""
-    runs: list[tuple[int, int]] = []
+    runs = [np.zeros(0, dtype=np.intp)]
+    covered = 0
     for start_h, end_h in spans_h:
-        first = max(math.floor(start_h) - first_hour, runs[-1][1] if runs else 0)
-        last = hours if end_h >= first_hour + hours else math.ceil(end_h) - first_hour
-        if first < last:
-            runs.append((first, last))
-    return np.concatenate([np.arange(*run) for run in runs]) if runs else np.zeros(0, dtype=np.intp)
+        # Two spans may share an hour, which counts once; the end may be infinity, which has no whole number.
+        begin = max(math.floor(start_h) - first_hour, covered)
+        end = hours
+        if end_h < first_hour + hours:
+            end = math.ceil(end_h) - first_hour
+        if begin < end:
+            runs.append(np.arange(begin, end))
+            covered = end
+    return np.concatenate(runs)
 
 
 def defer(arrivals: Floats, room: Floats, waiting: Floats) -> tuple[Floats, Floats, Floats]:
@@ -86,49 +105,60 @@ def defer(arrivals: Floats, room: Floats, waiting: Floats) -> tuple[Floats, Floa
     by hour, and what still waits by hour of arrival.
     """
     deadline = waiting.size
-    cumulative = np.cumsum(np.concatenate((waiting, arrivals)))
+    requests = np.concatenate((waiting, arrivals))
+    cumulative = np.cumsum(requests)
     arrived = cumulative[deadline:]
     expired = cumulative[:-deadline]
     # Without deadlines the queue is a reflected walk: gone = C + min(0, running min of A − C). It is the answer where
     # no deadline binds, and costs a tenth of the scan.
     offered = np.cumsum(room)
-    gone = arrived - offered
-    np.minimum.accumulate(gone, out=gone)
-    np.minimum(gone, 0.0, out=gone)
-    gone += offered
+    settled = arrived - offered
+    np.minimum.accumulate(settled, out=settled)
+    np.minimum(settled, 0.0, out=settled)
+    settled += offered
     rounding = _ROUNDING * cumulative[-1]
-    if (gone < expired - rounding).any():
-        gone = clamp_scan(room, expired, arrived, 0.0)
-        before = np.concatenate(([0.0], gone[:-1]))
-        served = np.minimum(before + room, arrived) - before
-        shed = gone - before - served
+    if (settled < expired - rounding).any():
+        settled = clamp_scan(room, expired, arrived, 0.0)
+        opening = np.concatenate(([0.0], settled[:-1]))
+        served = np.minimum(opening + room, arrived)
+        served -= opening
+        shed = settled - opening
+        shed -= served
+        # What differences of large sums leave is not shed.
         shed[shed < rounding] = 0.0
     else:
-        served = gone.copy()
-        served[1:] -= gone[:-1]
+        served = settled.copy()
+        served[1:] -= settled[:-1]
         np.maximum(served, 0.0, out=served)
         shed = np.zeros_like(served)
-    return served, shed, np.diff(np.maximum(cumulative[-deadline:] - gone[-1], 0.0), prepend=0.0)
+    backlog = cumulative[-deadline:] - settled[-1]
+    np.maximum(backlog, 0.0, out=backlog)
+    return served, shed, np.diff(backlog, prepend=0.0)
 
 
-def needed(arrivals: Floats, room: Floats, more: Floats, waiting: Floats) -> Floats:
+def needed(arrivals: Floats, room: Floats, extra_room: Floats, waiting: Floats) -> Floats:
     """Return the least additional capacity that deferrable work needs, used as late as possible; shape (hours,).
 
     Of what can be served at all, N[t] = min(max(N[t+1] − c[t+1], A[t−d]), A[t]) is the least that has to be gone by
     the end of hour t for the rest to be in time with all room c there is. So the queue takes the further room where its
     own would leave it short of that: G[t] = min(max(G[t−1] + room[t], N[t]), A[t]).
     """
-    all_room = room + more
+    all_room = room + extra_room
     deadline = waiting.size
-    came = np.concatenate((waiting, arrivals))
-    came[: arrivals.size] -= defer(arrivals, all_room, waiting)[1]
-    cumulative = np.cumsum(came)
+    requests = np.concatenate((waiting, arrivals))
+    # What expires with all room there is, is not waited for: it goes with the hour in which it came.
+    _, expiring, _ = defer(arrivals, all_room, waiting)
+    requests[: arrivals.size] -= expiring
+    cumulative = np.cumsum(requests)
     arrived = cumulative[deadline:]
     expired = cumulative[:-deadline]
-    least = clamp_scan(
-        np.concatenate(([0.0], -all_room[:0:-1])), expired[::-1], arrived[::-1], 0.0
-    )[::-1]
-    gone = clamp_scan(room, least, arrived, 0.0)
-    taken = np.diff(gone, prepend=0.0) - room
-    taken[taken < _ROUNDING * cumulative[-1]] = 0.0
-    return np.minimum(taken, more)
+    # The recursion of N runs from the end to the start: the same scan on reversed hours.
+    steps = np.concatenate(([0.0], -all_room[:0:-1]))
+    reversed_due = clamp_scan(steps, expired[::-1], arrived[::-1], 0.0)
+    due = reversed_due[::-1]
+    settled = clamp_scan(room, due, arrived, 0.0)
+    borrowed = np.diff(settled, prepend=0.0)
+    borrowed -= room
+    rounding = _ROUNDING * cumulative[-1]
+    borrowed[borrowed < rounding] = 0.0
+    return np.minimum(borrowed, extra_room)

@@ -6,22 +6,66 @@ import itertools
 import math
 from bisect import bisect_right
 from collections.abc import Generator, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import simpy
 
+from planner.arrays import Floats
 from planner.engine.log import ChangeLog, SoftwareEvent, Streams
-from planner.plan.parts import IncidentPlan, StackPlan, TeamPlan, matured
 from planner.plan.plan import Plan
+from planner.plan.software import IncidentPlan, StackPlan, TeamPlan, matured
 from planner.units import HOURS_PER_DAY, HOURS_PER_WEEK, HOURS_PER_YEAR
 
 Steps = Generator[simpy.Event, Any, None]
 Pair = tuple[int, int]
+"""A cluster and a workload."""
 Pairs = tuple[Pair, ...]
-Launch = tuple[float, float, float]
-_CONSTANTS = 3.0  # time constants in a bring-up: 95% of the gap is closed (8 to 11 days each, in a month of MI355X)
-_LANDINGS = 4  # kernels that make up a bring-up: assumption
+_TIME_CONSTANTS = 3.0
+"""Time constants in a bring-up: 95% of the gap is closed (8 to 11 days each, in a month of MI355X)."""
+_LANDINGS = 4
+"""Kernels that make up a bring-up: assumption."""
+SLOWEST = 0.05
+"""Least share of its speed that a new model, or one at a higher precision, is served at: assumption."""
+
+
+class Launch(NamedTuple):
+    """When a model was launched, and how many more incidents it has while it is young."""
+
+    launch_h: float
+    """Minus infinity for a model of a workload without a launch."""
+    excess: float
+    """Its further incidents at the launch over those of a model long served."""
+    constant_h: float
+    """The time constant with which these fade."""
+
+    def incident_multiplier(self, times_h: Floats) -> Floats:
+        """Return 1 + excess · exp(−age/τ) at each time, and 0 before the launch."""
+        ages_h = times_h - self.launch_h
+        ages_since_launch_h = np.maximum(ages_h, 0.0)
+        fading = np.exp(-ages_since_launch_h / self.constant_h)
+        multiplier = 1.0 + self.excess * fading
+        return np.where(ages_h < 0.0, 0.0, multiplier)
+
+
+def launch_of(plan: Plan, stack: StackPlan, pairs: Iterable[Pair]) -> Launch:
+    """Return the launch of a model on a stack; ``pairs`` are those that run it there."""
+    workloads = [w for _, w in pairs]
+    architecture = plan.software.architectures[workloads[0]]
+    library = stack.maturity.get(architecture)
+    # The oldest workload of a model counts: for the others it is known software.
+    launch_h = math.inf
+    for w in workloads:
+        workload_launch_h = plan.workloads[w].launch_h
+        if workload_launch_h is None:
+            workload_launch_h = -math.inf
+        launch_h = min(launch_h, workload_launch_h)
+    if library is None:
+        # Nothing to mature: no excess, and any time constant will do.
+        return Launch(launch_h, 0.0, 1.0)
+    excess = stack.new_model_incident_multiplier - 1.0
+    constant_h = library.months.base * HOURS_PER_YEAR / 12.0
+    return Launch(launch_h, excess, constant_h)
 
 
 def _cadence(interval_h: float, end_h: float, draw: np.random.Generator) -> list[float]:
@@ -32,19 +76,6 @@ def _cadence(interval_h: float, end_h: float, draw: np.random.Generator) -> list
         times_h.append(time_h)
         time_h += interval_h * (0.5 + draw.random())
     return times_h
-
-
-def launch_of(plan: Plan, stack: StackPlan, pairs: Iterable[Pair]) -> Launch:
-    """Return a model's launch, its further incidents then over those of a model long served, and their τ in hours.
-
-    A model of a workload without a launch was launched at minus infinity. ``pairs`` are those that run it on a stack.
-    """
-    loads = [w for _, w in pairs]
-    launches = [plan.workloads[w].launch_h for w in loads]
-    course = stack.maturity.get(plan.software.architectures[loads[0]])
-    excess = stack.new_model_incident_multiplier - 1.0 if course else 0.0
-    constant_h = course.months.base * HOURS_PER_YEAR / 12.0 if course else 1.0
-    return min(-math.inf if launch is None else launch for launch in launches), excess, constant_h
 
 
 class IncidentProcess:
@@ -58,7 +89,7 @@ class IncidentProcess:
         streams: Streams,
         arrived: Mapping[str, simpy.Event],
     ) -> None:
-        """Take over the processes of all stacks; ``arrived`` happens, by part, when its first nodes are there."""
+        """Take over the processes of all stacks; ``arrived`` happens, by accelerator, with its first nodes."""
         self.env = env
         self.plan = plan
         self.log = log
@@ -73,46 +104,34 @@ class IncidentProcess:
 
     def start(self) -> None:
         """Schedule upgrades, incidents and bring-ups."""
+        models = sorted({workload.model for workload in self.plan.workloads})
         for stack in self.plan.software.stacks:
+            # Upgrades first: some incidents come with them.
             self._schedule_upgrades(stack)
-            for model in sorted({workload.model for workload in self.plan.workloads}):
+            for model in models:
                 self._schedule_incidents(stack, model)
             for index, workload in enumerate(self.plan.workloads):
-                if workload.launch_h is None or workload.launch_h >= self.plan.hours:
-                    continue
-                # How hard a new model is on a stack; it is brought up on each part that the stack runs on.
-                draw = self.streams(f"software/{stack.name}/{workload.name}/bring-up")
-                weeks = (
-                    stack.bring_up_weeks.lognormal(draw) * self.plan.software.fix_time_multiplier
-                )
-                factor = math.log(min(1.0, max(0.05, stack.bring_up_fraction.lognormal(draw))))
-                figures = (workload.launch_h, weeks * HOURS_PER_WEEK, factor)
-                parts = dict[str, list[Pair]]()
-                for pair in (
-                    pair for pair in self._pairs(stack, workload.model) if pair[1] == index
-                ):
-                    parts.setdefault(self.plan.clusters[pair[0]].accelerator, []).append(pair)
-                for part, pairs in sorted(parts.items()):
-                    self.env.process(self._bring_up(stack, part, tuple(pairs), figures))
+                launch_h = workload.launch_h
+                if launch_h is not None and launch_h < self.plan.hours:
+                    self._schedule_bring_up(stack, index, launch_h)
 
     def _pairs(self, stack: StackPlan, model: str | None) -> Pairs:
         """Return the (cluster, workload) pairs that run a model, or any, on a stack."""
-        return tuple(
-            (c, w)
-            for w, workload in enumerate(self.plan.workloads)
-            if model is None or workload.model == model
-            for c in sorted(workload.cluster_order)
-            if self.plan.software.stack_of[c, w] == stack.name
-        )
+        pairs = []
+        for w, workload in enumerate(self.plan.workloads):
+            if model is None or workload.model == model:
+                pairs += [(c, w) for c in sorted(workload.cluster_order)]
+        stack_of = self.plan.software.stack_of
+        return tuple(pair for pair in pairs if stack_of[pair] == stack.name)
 
     def _change(
         self, time_h: float, pairs: Pairs, log_factors: Iterable[float], kind: str, incident: int
     ) -> None:
         """Log a change of speed, known now or ahead of its time; what lies beyond the horizon is none."""
+        # A run does not tell of what lies beyond its end.
         if time_h < self.plan.hours:
-            self.log.software.append(
-                SoftwareEvent(time_h, pairs, tuple(log_factors), kind, incident)
-            )
+            event = SoftwareEvent(time_h, pairs, tuple(log_factors), kind, incident)
+            self.log.software.append(event)
 
     def _schedule_upgrades(self, stack: StackPlan) -> None:
         """Draw the releases of a stack, its upgrades, and the speed that each upgrade brings.
@@ -127,60 +146,74 @@ class IncidentProcess:
         a cluster's first image is dated, r counts from the calibration's measurements, and what that image has is off.
         An upgrade takes the newest release that is out. Its speed counts from the end of the canary's bake on.
         """
-        pairs = self._pairs(stack, None)
         software = self.plan.software
         hours = self.plan.hours
         draw = self.streams(f"software/{stack.name}/releases")
-        course = {
-            name: (
-                math.log1p(library.gain.lognormal(draw)),
-                library.months.lognormal(draw) * HOURS_PER_YEAR / 12.0,
-            )
-            for name, library in stack.maturity.items()
-        }
+        gains = dict[str, tuple[float, float]]()
+        for architecture, library in stack.maturity.items():
+            log_gain = math.log1p(library.gain.lognormal(draw))
+            constant_h = library.months.lognormal(draw) * HOURS_PER_YEAR / 12.0
+            gains[architecture] = (log_gain, constant_h)
+        # A stream of its own: more releases leave gains and time constants as drawn.
         deviations = self.streams(f"software/{stack.name}/deviations")
-        out_h = (
-            _cadence(HOURS_PER_YEAR / stack.releases_per_year, hours, draw)
-            if stack.releases_per_year > 0
-            else []
-        )
-        upgrades_h = _cadence(
-            stack.upgrade_h, hours, self.streams(f"software/{stack.name}/upgrades")
-        )
+        releases_h = []
+        if stack.releases_per_year > 0:
+            interval_h = HOURS_PER_YEAR / stack.releases_per_year
+            releases_h = _cadence(interval_h, hours, draw)
+        upgrade_draw = self.streams(f"software/{stack.name}/upgrades")
+        upgrades_h = _cadence(stack.upgrade_h, hours, upgrade_draw)
         self.upgrades_h[stack.name] = upgrades_h
-        levels = dict.fromkeys(pairs, 0.0)
+        levels = dict.fromkeys(self._pairs(stack, None), 0.0)
         newest = dict[tuple[str, float], float]()
+        """Log speed of the newest release that is out, by architecture and clock."""
         clocks_h = sorted(set(software.clock_h))
-        for time_h, is_upgrade in sorted(
-            [(at_h, False) for at_h in out_h] + [(at_h, True) for at_h in upgrades_h]
-        ):
-            if not is_upgrade:
-                for name, z in zip(
-                    course, deviations.standard_normal(len(course)).tolist(), strict=True
-                ):
-                    most, constant_h = course[name]
-                    for clock_h in clocks_h:
-                        reached = (
-                            matured(most, constant_h, clock_h + time_h) + stack.release_sigma * z
-                        )
-                        newest[name, clock_h] = min(most, reached)
+        # False sorts before True: a release of the same moment is out before the upgrade looks for it.
+        events = [(time_h, False) for time_h in releases_h]
+        events += [(time_h, True) for time_h in upgrades_h]
+        for time_h, is_upgrade in sorted(events):
+            if is_upgrade:
+                self._upgrade(stack, time_h, levels, newest)
                 continue
-            changes = dict[str, list[tuple[Pair, float]]]()
-            for (c, w), before in levels.items():
-                model = self.plan.workloads[w].model
-                steps = sum(
-                    s.log_gain for s in stack.steps if s.time_h <= time_h and s.model in ("", model)
-                )
-                dated = float(software.dated_log_gain[c, w])
-                reached = (
-                    newest.get((software.architectures[w], software.clock_h[c]), dated) - dated
-                )
-                levels[c, w] = min(reached + steps, float(software.roofline_log_gain[c, w]))
-                self.gains.setdefault((c, w), []).append(levels[c, w] - before)
-                changes.setdefault(model, []).append(((c, w), levels[c, w] - before))
-            for moved in changes.values():
-                which, factors = zip(*moved, strict=True)
-                self._change(time_h + software.bake_h, which, factors, "upgrade", -1)
+            # One score an architecture: all clocks see the same release.
+            scores = deviations.standard_normal(len(gains)).tolist()
+            for architecture, score in zip(gains, scores, strict=True):
+                log_gain, constant_h = gains[architecture]
+                deviation = stack.release_sigma * score
+                for clock_h in clocks_h:
+                    level = matured(log_gain, constant_h, clock_h + time_h)
+                    newest[architecture, clock_h] = min(log_gain, level + deviation)
+
+    def _upgrade(
+        self,
+        stack: StackPlan,
+        time_h: float,
+        levels: dict[Pair, float],
+        newest: Mapping[tuple[str, float], float],
+    ) -> None:
+        """Take the newest release on all pairs of a stack, whose levels of log speed it moves."""
+        software = self.plan.software
+        changes = dict[str, dict[Pair, float]]()
+        due = [step for step in stack.steps if step.time_h <= time_h]
+        for (c, w), level in levels.items():
+            model = self.plan.workloads[w].model
+            model_steps = [step.log_gain for step in due if step.model in ("", model)]
+            steps = sum(model_steps)
+            # What the image of the first day has already is no gain any more.
+            dated = float(software.dated_log_gain[c, w])
+            release = (software.architectures[w], software.clock_h[c])
+            released = newest.get(release, dated) - dated
+            # No release passes what the hardware can do.
+            roofline = float(software.roofline_log_gain[c, w])
+            levels[c, w] = min(released + steps, roofline)
+            gain = levels[c, w] - level
+            gains = self.gains.setdefault((c, w), [])
+            gains.append(gain)
+            changes.setdefault(model, {})[c, w] = gain
+        baked_h = time_h + software.bake_h
+        # One event a model, so that the log says which models a release moved.
+        for model_gains in changes.values():
+            model_pairs = tuple(model_gains)
+            self._change(baked_h, model_pairs, model_gains.values(), "upgrade", -1)
 
     def _schedule_incidents(self, stack: StackPlan, model: str) -> None:
         """Draw every incident of a stack and model; each kind has random numbers of its own.
@@ -192,33 +225,36 @@ class IncidentProcess:
         hours = self.plan.hours
         if not pairs:
             return
-        launch = launch_h, excess, constant_h = launch_of(self.plan, stack, pairs)
-        upgrades_h = [
-            launch_h if 0.0 <= launch_h < hours else math.inf,
-            *self.upgrades_h[stack.name],
-        ]
-        ages_h = np.array(upgrades_h) - launch_h
-        more = np.where(
-            ages_h < 0.0, 0.0, 1.0 + excess * np.exp(-np.maximum(ages_h, 0.0) / constant_h)
-        )
-        more[0] *= upgrades_h[0] < hours
+        launch = launch_of(self.plan, stack, pairs)
+        is_launched = 0.0 <= launch.launch_h < hours
+        launch_upgrade_h = launch.launch_h if is_launched else math.inf
+        upgrades_h = [launch_upgrade_h, *self.upgrades_h[stack.name]]
+        multiplier = launch.incident_multiplier(np.array(upgrades_h))
+        # The launch is the first of the upgrades; one outside the horizon brings nothing.
+        multiplier[0] *= is_launched
         for incident in stack.incidents:
             name = f"software/{stack.name}/{model}/{incident.kind}"
             if incident.per_upgrade > 0.0:
                 # Drawn for every upgrade: at another probability the same incidents come, and fewer or more of them.
-                uniform = self.streams(f"{name}/odds").random((len(upgrades_h), 3))
-                normal = self.streams(f"{name}/sizes").standard_normal((len(upgrades_h), 4))
-                for place in np.flatnonzero(uniform[:, 0] < incident.per_upgrade * more).tolist():
-                    drawn = (*uniform[place, 1:].tolist(), *normal[place].tolist())
-                    self._upgrade_incident(stack, pairs, incident, upgrades_h[place], drawn)
+                count = len(upgrades_h)
+                uniform = self.streams(f"{name}/odds").random((count, 3))
+                normal = self.streams(f"{name}/sizes").standard_normal((count, 4))
+                probability = incident.per_upgrade * multiplier
+                is_hit = uniform[:, 0] < probability
+                for upgrade in np.flatnonzero(is_hit).tolist():
+                    # The first of the three uniform numbers has decided that it comes.
+                    odds = uniform[upgrade, 1:].tolist()
+                    scores = (*odds, *normal[upgrade].tolist())
+                    self._upgrade_incident(stack, pairs, incident, upgrades_h[upgrade], scores)
             for draw, time_h in self._at_any_time(name, launch, incident.per_year):
-                slower = (
-                    math.log1p(-min(incident.most_loss, incident.loss.lognormal(draw))),
-                ) * len(pairs)
-                begin = SoftwareEvent(
-                    time_h, pairs, slower, incident.kind, next(self.log.incidents)
-                )
-                self.env.process(self._mend(stack, incident, draw.standard_normal(), begin, 0.0))
+                loss = min(incident.most_loss, incident.loss.lognormal(draw))
+                # The same loss on every pair that runs the model.
+                log_factors = (math.log1p(-loss),) * len(pairs)
+                number = next(self.log.incidents)
+                begin = SoftwareEvent(time_h, pairs, log_factors, incident.kind, number)
+                fix_z = draw.standard_normal()
+                fix = self._fix(stack, incident, fix_z, begin, 0.0)
+                self.env.process(fix)
 
     def _at_any_time(
         self, name: str, launch: Launch, per_year: float
@@ -227,26 +263,29 @@ class IncidentProcess:
 
         Yields the stream of each, of which whoever takes it draws the rest, and when it comes.
         """
-        (launch_h, excess, constant_h) = launch
         per_h = per_year / HOURS_PER_YEAR
         draw = self.streams(name)
         gap_h = 1.0 / per_h if per_h > 0.0 else math.inf
+        # Gap by gap: a longer horizon has the same incidents first.
         time_h = draw.exponential() * gap_h
         while time_h < self.plan.hours:
             yield draw, time_h
             time_h += draw.exponential() * gap_h
         draw = self.streams(f"{name}/youth")
-        most = per_h * excess * constant_h
-        begin = math.exp(
-            min(launch_h, 0.0) / constant_h
-        )  # share of the further incidents that come after the start
-        come = draw.exponential()
-        while come < most * begin:
-            time_h = max(launch_h, 0.0) - constant_h * math.log1p(-come / (most * begin))
+        # Further incidents that come after the start, where the launch lies before it; a rate of 1 in this measure.
+        # At most 1: a launch to come has all of them ahead.
+        before_start_h = min(launch.launch_h, 0.0)
+        share = math.exp(before_start_h / launch.constant_h)
+        expected = per_h * launch.excess * launch.constant_h * share
+        hazard = draw.exponential()
+        while hazard < expected:
+            # The inverse of the cumulative hazard, expected·(1 − exp(−age/τ)).
+            age_h = -launch.constant_h * math.log1p(-hazard / expected)
+            time_h = max(launch.launch_h, 0.0) + age_h
             if time_h >= self.plan.hours:
                 return
             yield draw, time_h
-            come += draw.exponential()
+            hazard += draw.exponential()
 
     def _upgrade_incident(
         self,
@@ -254,72 +293,101 @@ class IncidentProcess:
         pairs: Pairs,
         incident: IncidentPlan,
         time_h: float,
-        drawn: tuple[float, ...],
+        scores: tuple[float, ...],
     ) -> None:
         """Log what an incident that an upgrade brings costs, from the upgrade to its end.
 
         The canary alone runs the release while it bakes, so a loss L costs canary share · L of the stack. What is
         noticed by then never reaches the rest, and the canary can return, for the rest runs the release before. What is
-        noticed later costs L until the stack is rolled back; where that cannot be, until it is fixed. A roll-back costs
-        the gain of the newest release too, until the next upgrade. Wrong output costs no speed until it is noticed, and
-        none while it is served because nothing can be rolled back. Incidents do not know of each other.
+        noticed later costs L until the stack is rolled back; where that cannot be, until it is fixed. Wrong output
+        costs no speed until it is noticed, and none while it is served because nothing can be rolled back. Incidents do
+        not know of each other.
         """
         software = self.plan.software
         number = next(self.log.incidents)
+        count = len(pairs)
         kind = incident.kind
-        everywhere = len(pairs)
-        subtle, stuck, loss_z, detection_z, rollback_z, fix_z = drawn
+        rolled_back = f"{kind} rolled back"
+        subtle_score, stuck_score, loss_z, detection_z, rollback_z, fix_z = scores
         loss = min(incident.most_loss, incident.loss.lognormal_at(loss_z))
-        is_subtle = subtle < incident.subtle_fraction or loss < incident.subtle_below
+        # Small losses take as long to notice as subtle ones, whatever their kind.
+        is_small = loss < incident.subtle_below
+        is_subtle = is_small or subtle_score < incident.subtle_fraction
         detection_h = incident.subtle_detection_h if is_subtle else incident.detection_h
         baked_h = time_h + software.bake_h
         noticed_h = time_h + detection_h.lognormal_at(detection_z)
-        slower = math.log1p(-loss)
+        log_loss = math.log1p(-loss)
         on_canary = math.log1p(-loss * software.canary_fraction)
-        is_caught = noticed_h < baked_h
-        self._change(time_h, pairs, [on_canary] * everywhere, kind, number)
-        if not is_caught:
-            self._change(
-                baked_h, pairs, [slower - on_canary] * everywhere, f"{kind} spread", number
-            )
-            widens = incident.falsifies and not math.isnan(software.wide_precision_factor[pairs[0]])
-            if widens or stuck < stack.rollback_impossible_fraction:
-                wide = (software.wide_precision_factor[pair] if widens else 1.0 for pair in pairs)
-                wider = tuple(math.log(max(factor, 0.05)) for factor in wide)
-                begin = SoftwareEvent(noticed_h, pairs, wider, kind, number)
-                self.env.process(self._mend(stack, incident, fix_z, begin, slower))
-                return
-        share, lost = (software.canary_fraction, on_canary) if is_caught else (1.0, slower)
-        back_h = noticed_h + software.rollback_h.lognormal_at(rollback_z) * share
-        self._change(back_h, pairs, [-lost] * everywhere, f"{kind} rolled back", number)
-        without_h = baked_h if is_caught else back_h
-        taken_h = [upgrade_h + software.bake_h for upgrade_h in self.upgrades_h[stack.name]]
-        count = bisect_right(taken_h, without_h)
-        gains = [max(0.0, self.gains[pair][count - 1]) if count else 0.0 for pair in pairs]
-        self._change(without_h, pairs, [-gain for gain in gains], f"{kind} rolled back", number)
-        if count < len(taken_h):
-            self._change(taken_h[count], pairs, gains, f"{kind} fixed", number)
+        rollback_h = software.rollback_h.lognormal_at(rollback_z)
+        self._change(time_h, pairs, [on_canary] * count, kind, number)
+        if noticed_h < baked_h:
+            # Only the canary goes back, which takes its share of the time.
+            back_h = noticed_h + rollback_h * software.canary_fraction
+            self._change(back_h, pairs, [-on_canary] * count, rolled_back, number)
+            self._skip_release(stack, pairs, kind, number, baked_h)
+            return
+        spread = log_loss - on_canary
+        self._change(baked_h, pairs, [spread] * count, f"{kind} spread", number)
+        factors = software.wide_precision_factor
+        has_wide_precision = not math.isnan(factors[pairs[0]])
+        is_widened = incident.falsifies and has_wide_precision
+        is_stuck = stuck_score < stack.rollback_impossible_fraction
+        if is_widened or is_stuck:
+            # Until it is fixed, at a higher precision where that helps, and as slow as it is where not.
+            log_factors = []
+            for pair in pairs:
+                wide_speed = factors[pair] if is_widened else 1.0
+                log_factors.append(math.log(max(wide_speed, SLOWEST)))
+            begin = SoftwareEvent(noticed_h, pairs, tuple(log_factors), kind, number)
+            fix = self._fix(stack, incident, fix_z, begin, log_loss)
+            self.env.process(fix)
+            return
+        back_h = noticed_h + rollback_h
+        self._change(back_h, pairs, [-log_loss] * count, rolled_back, number)
+        self._skip_release(stack, pairs, kind, number, back_h)
 
-    def _mend(
+    def _skip_release(
+        self, stack: StackPlan, pairs: Pairs, kind: str, number: int, begin_h: float
+    ) -> None:
+        """Log what a roll-back costs besides the fault: the gain of the newest release, until the next upgrade."""
+        bake_h = self.plan.software.bake_h
+        upgrades_h = self.upgrades_h[stack.name]
+        baked_h = [upgrade_h + bake_h for upgrade_h in upgrades_h]
+        # The newest release that the stack runs at that moment is the one given up.
+        count = bisect_right(baked_h, begin_h)
+        gains = [0.0] * len(pairs)
+        if count:
+            # A release that made a pair slower is no loss when it goes.
+            gains = [max(0.0, self.gains[pair][count - 1]) for pair in pairs]
+        losses = [-gain for gain in gains]
+        self._change(begin_h, pairs, losses, f"{kind} rolled back", number)
+        if count < len(baked_h):
+            self._change(baked_h[count], pairs, gains, f"{kind} fixed", number)
+
+    def _fix(
         self,
         stack: StackPlan,
         incident: IncidentPlan,
         z: float,
         begin: SoftwareEvent,
-        slower: float,
+        log_loss: float,
     ) -> Steps:
-        """Log an incident, and its end once it is fixed; ``slower`` is the log speed that it has cost before."""
+        """Log an incident, and its end once it is fixed; ``log_loss`` is the log speed that it has cost before."""
         fix_days = incident.fix_days.lognormal_at(z)
         software = self.plan.software
         work_h = incident.difficulty(fix_days) * software.engineer_h
+        vendor_h = fix_days * HOURS_PER_DAY * software.fix_time_multiplier
+        # Whoever is noticed first is taken up first: the team's turn is asked for at that moment, and not ahead.
         yield self.env.timeout(begin.time_h)
         self.log.software.append(begin)
-        vendor_h = fix_days * HOURS_PER_DAY * software.fix_time_multiplier
-        yield self.env.timeout(self._mended_after_h(stack, work_h, vendor_h))
-        ends = tuple(-slower - factor for factor in begin.log_factors)
-        self._change(float(self.env.now), begin.pairs, ends, f"{begin.kind} fixed", begin.incident)
+        fix_h = self._fix_h(stack, work_h, vendor_h)
+        yield self.env.timeout(fix_h)
+        log_factors = [-log_loss - factor for factor in begin.log_factors]
+        kind = f"{begin.kind} fixed"
+        fixed_h = float(self.env.now)
+        self._change(fixed_h, begin.pairs, log_factors, kind, begin.incident)
 
-    def _mended_after_h(self, stack: StackPlan, work_h: float, vendor_h: float) -> float:
+    def _fix_h(self, stack: StackPlan, work_h: float, vendor_h: float) -> float:
         """Return the hours until a fix: min(wait + hours of work / engineers, the vendor's time).
 
         The team takes one thing at a time, first come first served, so its end is known when it begins and no process
@@ -328,22 +396,49 @@ class IncidentProcess:
         """
         team = self.plan.software.teams[stack.team]
         now_h = float(self.env.now)
-        there = (
-            c.accelerators
-            for c in self.log.changes
-            if c.cluster in team.clusters and c.time_h <= now_h
-        )
-        engineers = team.engineers.number(sum(there))
+        # Headcount grows with the machines that are there now.
+        accelerators = 0
+        for change in self.log.changes:
+            if change.time_h <= now_h and change.cluster in team.clusters:
+                accelerators += change.accelerators
+        engineers = team.engineers.number(accelerators)
         if not engineers:
             return vendor_h
         begin_h = max(now_h, self.free_h[stack.team])
-        end_h = min(begin_h + team.hours(work_h, engineers), now_h + vendor_h)
-        if end_h > begin_h:
+        team_end_h = begin_h + team.hours(work_h, engineers)
+        end_h = min(team_end_h, now_h + vendor_h)
+        if end_h > begin_h:  # else the vendor was faster than the queue, and they never took it up
             self.free_h[stack.team] = end_h
         return end_h - now_h
 
+    def _schedule_bring_up(self, stack: StackPlan, index: int, launch_h: float) -> None:
+        """Draw how hard a new model is on a stack; it is brought up on each accelerator that the stack runs on."""
+        workload = self.plan.workloads[index]
+        draw = self.streams(f"software/{stack.name}/{workload.name}/bring-up")
+        drawn_weeks = stack.bring_up_weeks.lognormal(draw)
+        weeks = drawn_weeks * self.plan.software.fix_time_multiplier
+        length_h = weeks * HOURS_PER_WEEK
+        drawn_speed = stack.bring_up_fraction.lognormal(draw)
+        speed = min(1.0, max(SLOWEST, drawn_speed))
+        pairs_of = dict[str, list[Pair]]()
+        for c, w in self._pairs(stack, workload.model):
+            if w == index:
+                accelerator = self.plan.clusters[c].accelerator
+                pairs_of.setdefault(accelerator, []).append((c, w))
+        log_speed = math.log(speed)
+        # Sorted, so that the order of clusters in the scenario does not decide whom the team takes up first.
+        for accelerator, pairs in sorted(pairs_of.items()):
+            steps = self._bring_up(stack, accelerator, tuple(pairs), launch_h, length_h, log_speed)
+            self.env.process(steps)
+
     def _bring_up(
-        self, stack: StackPlan, part: str, pairs: Pairs, figures: tuple[float, float, float]
+        self,
+        stack: StackPlan,
+        accelerator: str,
+        pairs: Pairs,
+        launch_h: float,
+        length_h: float,
+        log_speed: float,
     ) -> Steps:
         """Serve a new model at reduced speed until its bring-up on an accelerator is complete.
 
@@ -351,28 +446,36 @@ class IncidentProcess:
         with the first machines, whichever comes later; machines that are there on the first day have been there since
         a launch before it, so that part of the work is behind.
         """
-        launch_h, length_h, factor = figures
-        if part in self.arrived:
-            yield self.arrived[part]
-        begin_h = launch_h if self.env.now == 0.0 else max(launch_h, float(self.env.now))
-        left_h = length_h + min(begin_h, 0.0)
-        if left_h <= 0.0:
+        if accelerator in self.arrived:
+            yield self.arrived[accelerator]
+        begin_h = launch_h
+        if self.env.now != 0.0:
+            begin_h = max(launch_h, float(self.env.now))
+        # Below zero for a launch before the start: that many hours are done.
+        rest_h = length_h + min(begin_h, 0.0)
+        if rest_h <= 0.0:
             return
-        yield self.env.timeout(max(0.0, begin_h - self.env.now))
+        wait_h = max(0.0, begin_h - self.env.now)
+        yield self.env.timeout(wait_h)
         number = next(self.log.incidents)
         # The gap closes as (e^−3s − e^−3)/(1 − e^−3) with the share s of the work that is done, in steps: kernels land
         # one by one.
-        done = 1.0 - left_h / length_h
-        last = math.exp(-_CONSTANTS)
-        shares = (done + (1.0 - done) * step / _LANDINGS for step in range(_LANDINGS + 1))
-        levels = [
-            factor * ((math.exp(-_CONSTANTS * share) - last) / (1.0 - last)) for share in shares
-        ]
-        self._change(float(self.env.now), pairs, [levels[0]] * len(pairs), "bring-up", number)
-        each_h = left_h / _LANDINGS
-        for step, (before, after) in enumerate(itertools.pairwise(levels), start=1):
-            yield self.env.timeout(
-                self._mended_after_h(stack, each_h / TeamPlan.hours(1.0, 1), each_h)
-            )
-            kind = "bring-up done" if step == _LANDINGS else "bring-up eased"
-            self._change(float(self.env.now), pairs, [after - before] * len(pairs), kind, number)
+        done_fraction = 1.0 - rest_h / length_h
+        floor = math.exp(-_TIME_CONSTANTS)
+        levels = []
+        for landing in range(_LANDINGS + 1):
+            landed = (1.0 - done_fraction) * landing / _LANDINGS
+            share = done_fraction + landed
+            rest = math.exp(-_TIME_CONSTANTS * share) - floor
+            gap = rest / (1.0 - floor)
+            levels.append(log_speed * gap)
+        opening = [levels[0]] * len(pairs)
+        self._change(float(self.env.now), pairs, opening, "bring-up", number)
+        landing_h = rest_h / _LANDINGS
+        work_h = landing_h / TeamPlan.hours(1.0, 1)
+        for landing, (level, eased) in enumerate(itertools.pairwise(levels), start=1):
+            fix_h = self._fix_h(stack, work_h, landing_h)
+            yield self.env.timeout(fix_h)
+            kind = "bring-up done" if landing == _LANDINGS else "bring-up eased"
+            steps = [eased - level] * len(pairs)
+            self._change(float(self.env.now), pairs, steps, kind, number)

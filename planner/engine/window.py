@@ -14,30 +14,39 @@ from typing import NamedTuple
 import numpy as np
 
 from planner.arrays import Floats
-from planner.elementwise import added, at_most, in_hours, quotient, span_above_zero
+from planner.elementwise import added, in_hours, quotient
 from planner.engine.dispatch import TOLERANCE, Router, routes_of, with_carried
 from planner.engine.hourly import ALL, Slowdown, WindowInput, WindowResult
-from planner.engine.power import hold, it_kw, load_fraction
+from planner.engine.power import at_power_cap, it_kw, load_fraction
 from planner.engine.replicas import on_clusters, place_window
-from planner.plan.parts import LITTLE_LATE, Between
-from planner.plan.plan import LOAD_CELLS, MOST_LOAD, Plan, allowed_it_kw, facility_kw
+from planner.plan.load_tables import LITTLE_LATE, LOAD_CELLS, MOST_LOAD, RateInterpolation
+from planner.plan.plan import Plan
+from planner.plan.site import allowed_it_kw, facility_kw
 from planner.plan.sizes import at_sizes
 
 _CELLS_PER_LOAD = LOAD_CELLS / MOST_LOAD
+_LATE = 0
+"""The first of two tables by load: requests served late."""
+_REFUSED = 1
+"""The second: requests rejected at the door."""
 
 
 def evaluate_window(plan: Plan, window: WindowInput) -> WindowResult:
     """Return a window's result with what APIs serve: before the clusters, or of what these would shed."""
+    # The usual case, without three passes over all requests.
     if not any(cluster.api for cluster in plan.clusters):
         return _on_machines(plan, window)
-    before = bought_requests(plan, window, window.demand_requests, serves_all=True)
-    within = replace(window, demand_requests=window.demand_requests - before.sum(axis=0))
-    result = _on_machines(plan, within)
-    after = bought_requests(plan, window, result.shed_requests, serves_all=False)
-    served = result.served_requests + before + after
-    shed = result.shed_requests - after.sum(axis=0)
+    all_requests = window.demand_requests
+    api_requests = bought_requests(plan, window, all_requests, serves_all=True)
+    own_requests = all_requests - api_requests.sum(axis=0)
+    own_window = replace(window, demand_requests=own_requests)
+    result = _on_machines(plan, own_window)
+    overflow = bought_requests(plan, window, result.shed_requests, serves_all=False)
     return replace(
-        result, demand_requests=window.demand_requests, served_requests=served, shed_requests=shed
+        result,
+        demand_requests=all_requests,
+        served_requests=result.served_requests + api_requests + overflow,
+        shed_requests=result.shed_requests - overflow.sum(axis=0),
     )
 
 
@@ -50,30 +59,39 @@ def _on_machines(plan: Plan, window: WindowInput) -> WindowResult:
     plan = at_sizes(plan, window.sizes)
     beyond = beyond_share(plan, window)
     placement = plan.placement
-    within = (
-        window
-        if beyond is None
-        else replace(window, demand_requests=window.demand_requests - beyond)
-    )
-    within = with_carried(plan, within)
-    if placement is None or not any(placement.placed):
-        result = _evaluate(Router(plan, within), range(len(plan.clusters)))
+    # Before anything is placed: what is beyond its share must take no replica either.
+    own_window = _within_shares(plan, window, beyond)
+    has_whole_replicas = placement is not None and any(placement.placed)
+    if placement is None or not has_whole_replicas:
+        clusters = range(len(plan.clusters))
+        result = _evaluate(Router(plan, own_window), clusters)
     else:
-        placed = place_window(plan, placement, within)
+        placed = place_window(plan, placement, own_window)
         router = Router(placement.pools, placed.window, placed.routes)
-        result = on_clusters(
-            placement, within, placed, _evaluate(router, placement.pool_cluster), router.served
-        )
+        pools = _evaluate(router, placement.pool_cluster)
+        result = on_clusters(placement, own_window, placed, pools, router.served)
     if beyond is None:
         return result
     late = result.late_requests.copy()
     for w in range(len(plan.workloads)):
-        past = _overdue_share(plan, w, window.hours) > 0.0
-        late[w][past] = result.served_requests[:, w][:, past].sum(axis=0)
-    shed = result.shed_requests + beyond
+        # Past its objective all that is served counts as late, whatever the tables said.
+        is_outgrown = _overload_share(plan, w, window.hours) > 0.0
+        served = result.served_requests[:, w]
+        late[w][is_outgrown] = served[:, is_outgrown].sum(axis=0)
     return replace(
-        result, demand_requests=window.demand_requests, shed_requests=shed, late_requests=late
+        result,
+        demand_requests=window.demand_requests,
+        shed_requests=result.shed_requests + beyond,
+        late_requests=late,
     )
+
+
+def _within_shares(plan: Plan, window: WindowInput, beyond: Floats | None) -> WindowInput:
+    """Return a window without the requests beyond their workload's share, and with what others carry in an outage."""
+    if beyond is not None:
+        own_requests = window.demand_requests - beyond
+        window = replace(window, demand_requests=own_requests)
+    return with_carried(plan, window)
 
 
 def bought_requests(
@@ -85,15 +103,24 @@ def bought_requests(
     """
     bought = np.zeros((len(plan.clusters), *requests.shape))
     month = plan.months.hour_periods[window.hours]
+    tokens_per_request = plan.tokens_per_request[month].T
     hour = np.arange(window.hours.start, window.hours.stop)
     for c, cluster in enumerate(plan.clusters):
-        if cluster.api is not None and cluster.api.serves_all == serves_all:
-            served = np.zeros_like(requests)
-            may = [*cluster.api.workloads]
-            served[may] = (requests - bought.sum(axis=0))[may]
-            served[:, (hour < (cluster.online_h or 0.0)) | (hour >= cluster.retire_h)] = 0.0
-            tokens = (served * plan.tokens_per_request[month].T).sum(axis=0)
-            bought[c] = served * quotient(np.minimum(tokens, cluster.api.most_tokens_per_h), tokens)
+        api = cluster.api
+        if api is None or api.serves_all != serves_all:
+            continue
+        served = np.zeros_like(requests)
+        workloads = [*api.workloads]
+        # An API is offered what those before it have not served.
+        unserved = requests - bought.sum(axis=0)
+        served[workloads] = unserved[workloads]
+        is_closed = hour < (cluster.online_h or 0.0)
+        is_closed |= hour >= cluster.retire_h
+        served[:, is_closed] = 0.0
+        tokens = (served * tokens_per_request).sum(axis=0)
+        allowed_tokens = np.minimum(tokens, api.most_tokens_per_h)
+        served *= quotient(allowed_tokens, tokens)
+        bought[c] = served
     return bought
 
 
@@ -108,22 +135,24 @@ def beyond_share(plan: Plan, window: WindowInput) -> Floats | None:
     beyond = np.zeros_like(window.demand_requests)
     routes = routes_of(plan, window)
     for w, workload in enumerate(plan.workloads):
-        share = _overdue_share(plan, w, window.hours)
-        most = sum(
-            (window.nodes[c] * routes[w].rate(c, ALL) for c in workload.cluster_order),
-            start=0.0 * share,
-        )
-        beyond[w] = np.where(
-            share > 0.0, np.maximum(window.demand_requests[w] - share * most, 0.0), 0.0
-        )
+        share = _overload_share(plan, w, window.hours)
+        capacity = np.zeros(share.size)
+        for c in workload.cluster_order:
+            rate = routes[w].rate(c, ALL)
+            capacity = capacity + window.nodes[c] * rate
+        excess = window.demand_requests[w] - share * capacity
+        np.maximum(excess, 0.0, out=excess)
+        beyond[w] = np.where(share > 0.0, excess, 0.0)
     return beyond
 
 
-def _overdue_share(plan: Plan, w: int, hours: slice) -> Floats:
+def _overload_share(plan: Plan, w: int, hours: slice) -> Floats:
     """Return the fleet share of a workload that has outgrown its SLO, shape (hours,); 0 before."""
     months = plan.months.hour_periods[hours]
     share = plan.workloads[w].overdue_share
-    return np.zeros(months.size) if share is None else share[months]
+    if share is None:
+        return np.zeros(months.size)
+    return share[months]
 
 
 class Missed(NamedTuple):
@@ -146,34 +175,46 @@ def missed_under(
     Workloads past their objective are as they are in :func:`evaluate_window`, but for those served late within their
     share.
     """
-    first = (plan := at_sizes(plan, window.sizes)), window
-    before = bought_requests(*first, window.demand_requests, serves_all=True).sum(axis=0)
-    window = replace(window, demand_requests=window.demand_requests - before)
+    # Of the window as it came, and of the plan before pools stand for clusters.
+    plan = at_sizes(plan, window.sizes)
+    api = (plan, window)
+    all_requests = window.demand_requests
+    api_requests = bought_requests(*api, all_requests, serves_all=True)
+    own_requests = all_requests - api_requests.sum(axis=0)
+    window = replace(window, demand_requests=own_requests)
     beyond = beyond_share(plan, window)
+    window = _within_shares(plan, window, beyond)
     placement = plan.placement
     absent: Floats | None = None
     replicas = np.zeros((0, 1))
-    if beyond is not None:
-        window = replace(window, demand_requests=window.demand_requests - beyond)
-    window = with_carried(plan, window)
     if placement is not None and any(placement.placed):
         placed = place_window(plan, placement, window)
         plan = placement.pools
         window = placed.window
         absent = placed.absent_requests
         replicas = placed.replicas
+    # Lost before routing: no replica of the model was there, or the workload is beyond its share.
+    lost = [requests for requests in (absent, beyond) if requests is not None]
+    unrouted = sum(lost)
     router = Router(plan, window)
     router.route()
     late = []
     shed = []
     for change in changes:
+        # Routing is the costly part; each change only reads tables on a copy.
         trial = router.copied()
         trial.plan = change(plan)
         _overload(trial)
         late.append(_late(trial, window.nodes))
-        lost = trial.shed + sum(extra for extra in (absent, beyond) if extra is not None)
-        shed.append(lost - bought_requests(*first, lost, serves_all=False).sum(axis=0))
-    return Missed(np.stack(late), np.stack(shed), tuple(router.waiting), replicas[:, -1])
+        overflow = trial.shed + unrouted
+        api_requests = bought_requests(*api, overflow, serves_all=False)
+        shed.append(overflow - api_requests.sum(axis=0))
+    return Missed(
+        late_requests=np.stack(late),
+        shed_requests=np.stack(shed),
+        waiting_requests=tuple(router.waiting),
+        replicas_after=replicas[:, -1],
+    )
 
 
 def _evaluate(router: Router, owner: Sequence[int]) -> WindowResult:
@@ -186,44 +227,55 @@ def _evaluate(router: Router, owner: Sequence[int]) -> WindowResult:
     plan = router.plan
     window = router.window
     router.route()
-    throttled = np.zeros((max(owner) + 1, window.nodes.shape[1]))
+    hours = window.nodes.shape[1]
+    throttled = np.zeros((max(owner) + 1, hours))
     capacity = window.nodes
     used = router.room.used
-    over = np.zeros(0, dtype=np.intp)
+    capped = np.zeros(0, dtype=np.intp)
+    """Hours in which the power cap binds."""
+    # First as if there were no cap: most hours are below it.
     if window.cap_kw is not None:
-        allowed = allowed_it_kw(plan, window.cap_kw, window.hours)
-        over = np.flatnonzero(
-            it_kw(plan, used, window.nodes).sum(axis=0) > allowed * (1.0 + TOLERANCE)
-        )
-    if over.size:
-        wanted = in_hours(router.wanted_nodes(), over)
-        router.place(over, plan.by_priority, allowed[over])
-        throttled[:, over] = added(np.maximum(wanted - used[:, over], 0.0), owner)
+        allowed_kw = allowed_it_kw(plan, window.cap_kw, window.hours)
+        cluster_kw = it_kw(plan, used, window.nodes)
+        total_kw = cluster_kw.sum(axis=0)
+        # A hair above is rounding, and would send hours through the cap for nothing.
+        most_kw = allowed_kw * (1.0 + TOLERANCE)
+        capped = np.flatnonzero(total_kw > most_kw)
+    if capped.size:
+        allowed_kw = allowed_kw[capped]
+        capped_nodes = in_hours(window.nodes, capped)
+        unlimited = in_hours(router.wanted_nodes(), capped)
+        # Only those hours again, priority by priority, within the power.
+        router.place(capped, plan.by_priority, allowed_kw)
+        lost_nodes = unlimited - in_hours(used, capped)
+        np.maximum(lost_nodes, 0.0, out=lost_nodes)
+        throttled[:, capped] = added(lost_nodes, owner)
         capacity = window.nodes.copy()
-        capacity[:, over], _ = hold(
-            plan, in_hours(used, over), in_hours(window.nodes, over), allowed[over]
-        )
-    full = _overload(router)
+        used_nodes = in_hours(used, capped)
+        capped_capacity, _ = at_power_cap(plan, used_nodes, capped_nodes, allowed_kw)
+        capacity[:, capped] = capped_capacity
+    work_before_overload = _overload(router)
     late = _late(router, capacity)
-    for (
-        c,
-        most,
-    ) in (
-        full.items()
-    ):  # a node that is full is no fuller, and draws no more, for being offered more
-        np.minimum(used[c], most, out=used[c])
-    power = it_kw(plan, used, window.nodes)
-    if over.size:
-        _, power[:, over] = hold(
-            plan, in_hours(used, over), in_hours(window.nodes, over), allowed[over]
-        )
-    power = added(power, owner)
-    drags = {}
-    drag_nodes = np.zeros_like(throttled)
-    for (c, w), slowed in window.incidents.items():
-        nodes = router.routes[w].nodes(router.served[c, w].take(slowed.hours), c, slowed.hours)
-        drags[c, w] = Slowdown(hours=slowed.hours, nodes=nodes * slowed.lost_fraction)
-        drag_nodes[owner[c]][slowed.hours] += drags[c, w].nodes
+    # A node that is full is no fuller, and draws no more, for being offered more.
+    for c, work in work_before_overload.items():
+        np.minimum(used[c], work, out=used[c])
+    power_kw = it_kw(plan, used, window.nodes)
+    if capped.size:
+        # Again, since refusals and overload have moved the work since.
+        used_nodes = in_hours(used, capped)
+        _, capped_kw = at_power_cap(plan, used_nodes, capped_nodes, allowed_kw)
+        power_kw[:, capped] = capped_kw
+    power_kw = added(power_kw, owner)
+    slowdowns = {}
+    slowdown_nodes = np.zeros_like(throttled)
+    for (c, w), loss in window.incidents.items():
+        served = router.served[c, w].take(loss.hours)
+        nodes = router.routes[w].nodes(served, c, loss.hours)
+        nodes *= loss.lost_fraction
+        slowdowns[c, w] = Slowdown(hours=loss.hours, nodes=nodes)
+        # Pools of one cluster add up to it.
+        cluster = owner[c]
+        slowdown_nodes[cluster][loss.hours] += nodes
     return WindowResult(
         first_hour=window.first_hour,
         demand_requests=window.demand_requests,
@@ -233,189 +285,239 @@ def _evaluate(router: Router, owner: Sequence[int]) -> WindowResult:
         waiting_requests=tuple(router.waiting),
         nodes=window.nodes,
         busy_nodes=added(used, owner),
-        drag_nodes=drag_nodes,
-        drags=drags,
+        drag_nodes=slowdown_nodes,
+        drags=slowdowns,
         throttled_nodes=throttled,
-        it_kw=power,
-        facility_kw=facility_kw(plan, power.sum(axis=0), window.hours),
-        replicas=np.zeros((0, window.nodes.shape[1])),
-        loading_nodes=np.zeros((0, window.nodes.shape[1])),
+        it_kw=power_kw,
+        facility_kw=facility_kw(plan, power_kw.sum(axis=0), window.hours),
+        # Deployments are put in where whole replicas count; here there are none.
+        replicas=np.zeros((0, hours)),
+        loading_nodes=np.zeros((0, hours)),
     )
 
 
 def _overload(router: Router) -> dict[int, Floats]:
     """Offer requests without room to their clusters beyond capacity, up to the highest load in the tables.
 
-    Capacity is the rate at which the promised share is in time. More can be served, at the price of more that is late:
+    Capacity is the rate at which the target share is in time. More can be served, at the price of more that is late:
     what of it is late and what refused is read from the plan's tables. Returns the node-equivalents that were at work
     before on the clusters that are offered more, shape (hours,).
     """
     plan = router.plan
     window = router.window
-    before: dict[int, Floats] = {}
+    work_before: dict[int, Floats] = {}
     for w in plan.by_priority:
-        if plan.workloads[w].deadline_h or not plan.workloads[w].cluster_order:
-            continue
-        left = router.shed[w] - window.dark_requests(w)
-        hours = np.flatnonzero(left > TOLERANCE * window.demand_requests[w])
+        workload = plan.workloads[w]
+        if workload.deadline_h or not workload.cluster_order:
+            continue  # what can wait is not squeezed in
+        shed = router.shed[w] - window.dark_requests(w)
+        # What rounding leaves of demand is no overload.
+        least_shed = TOLERANCE * window.demand_requests[w]
+        hours = np.flatnonzero(shed > least_shed)
         if not hours.size:
             continue
-        on = sorted(plan.workloads[w].cluster_order)
-        served = np.stack([in_hours(router.served[c, w], hours) for c in on])
-        over = quotient(left[hours], served.sum(axis=0))
-        served *= np.stack([at_most(plan.most_loads[c, w] - 1.0, over) for c in on])
-        for c, more in zip(on, served, strict=True):
-            before.setdefault(c, router.room.used[c].copy())
-            router.served[c, w][hours] += more
-            router.room.used[c][hours] += router.routes[w].nodes(more, c, hours)
-        router.shed[w][hours] -= served.sum(axis=0)
-    return before
+        clusters = sorted(workload.cluster_order)
+        served_by = [in_hours(router.served[c, w], hours) for c in clusters]
+        extra_requests = np.stack(served_by)
+        # In proportion to what each serves of it, so far as its tables go.
+        served_requests = extra_requests.sum(axis=0)
+        wanted_growth = quotient(shed[hours], served_requests)
+        for c, extra in zip(clusters, extra_requests, strict=True):
+            most_growth = plan.most_loads[c, w] - 1.0
+            growth = np.minimum(wanted_growth, most_growth)
+            np.multiply(extra, growth, out=extra)
+            used = router.room.used[c]
+            # Of the first workload that is offered more: later ones must not overwrite it.
+            work_before.setdefault(c, used.copy())
+            router.served[c, w][hours] += extra
+            extra_nodes = router.routes[w].nodes(extra, c, hours)
+            used[hours] += extra_nodes
+        router.shed[w][hours] -= extra_requests.sum(axis=0)
+    return work_before
 
 
 def _late(router: Router, capacity: Floats) -> Floats:
     """Return requests served late, shape (workloads, hours), and move rejected requests from served to shed.
 
-    Lower priorities give way, so what a workload suffers from is the load of its own and higher ones. What is refused
-    moves from what is served to what is shed, and frees the nodes that would have worked for it.
+    Lower priorities give way, so what a workload suffers from is the load of its own and higher ones.
     """
     plan = router.plan
-    routes = router.routes
     late = np.zeros(router.shed.shape)
-    together = _loads_together(router, capacity)
+    fleet_loads = _fleet_loads(router, capacity)
     refusal_free_load = plan.refusal_free_load
     # Between which rates of its tables each hour of a workload lies: those of all clusters begin at the same.
     tables = {w: by_rate for (_, w), by_rate in plan.burst_tables.items()}
-    rates = {w: by_rate.between(router.window.demand_requests[w]) for w, by_rate in tables.items()}
-    for c, is_there in enumerate(map(span_above_zero, router.window.nodes)):
+    demand = router.window.demand_requests
+    # Once for a workload: its rate is the same on every cluster.
+    rates = {}
+    for w, by_rate in tables.items():
+        rates[w] = by_rate.between(demand[w])
+    for c, cluster in enumerate(plan.clusters):
         busy = np.zeros(1)
-        is_paid = not plan.clusters[c].is_paid_by_the_hour
         for level in _levels_on(router, c):
             # All of a level's work first: its workloads are late from one another's bursts too.
             for w in level:
-                busy = busy + routes[w].nodes(router.served[c, w][is_there], c, is_there)
-            load = load_fraction(busy, capacity[c][is_there])
+                served = router.served[c, w]
+                busy = busy + router.routes[w].nodes(served, c, ALL)
+            load = load_fraction(busy, capacity[c])
             for w in level:
-                served = router.served[c, w][is_there]
-                by_rate = plan.burst_tables.get((c, w))
-                bursts_at = (
-                    np.minimum(together[w][is_there], load) if is_paid and w in together else load
-                )
-                between = None if by_rate is None else rates[w].part(is_there)
-                late[w][is_there] += served * _missed_share(
-                    plan, (0, c, w), load, bursts_at, between
-                )
-                if by_rate is None or between is None:
-                    refusing = np.flatnonzero(load > refusal_free_load[c, w])
-                else:
-                    refusing = by_rate.refusing(
-                        load * _CELLS_PER_LOAD, bursts_at * _CELLS_PER_LOAD, between
-                    )
-                    between = between.part(refusing)
-                if refusing.size:
-                    at = in_hours(load, refusing)
-                    bursts_at = at if bursts_at is load else in_hours(bursts_at, refusing)
-                    refused = in_hours(served, refusing) * _missed_share(
-                        plan, (1, c, w), at, bursts_at, between
-                    )
-                    served[refusing] -= refused
-                    hours = refusing + is_there.start
-                    router.shed[w][hours] += refused
-                    router.room.used[c][hours] -= routes[w].nodes(refused, c, hours)
+                burst_load = load
+                if w in fleet_loads and not cluster.is_paid_by_the_hour:
+                    burst_load = np.minimum(fleet_loads[w], load)
+                between = rates[w] if (c, w) in plan.burst_tables else None
+                late_share = _missed_share(plan, (_LATE, c, w), load, burst_load, between)
+                # Before anything is refused: the tables' shares are of all that is offered.
+                late[w] += router.served[c, w] * late_share
+                least_load = refusal_free_load[c, w]
+                _refuse(router, (c, w), load, burst_load, between, least_load)
     return late
+
+
+def _refuse(
+    router: Router,
+    pair: tuple[int, int],
+    load: Floats,
+    burst_load: Floats,
+    between: RateInterpolation | None,
+    refusal_free_load: float,
+) -> None:
+    """Move the requests that a cluster rejects at the door from served to shed, and free their nodes."""
+    c, w = pair
+    plan = router.plan
+    if between is None:
+        hours = np.flatnonzero(load > refusal_free_load)
+    else:
+        cells = load * _CELLS_PER_LOAD
+        burst_cells = burst_load * _CELLS_PER_LOAD
+        hours = plan.burst_tables[pair].refusing(cells, burst_cells, between)
+        between = between.part(hours)
+    if not hours.size:
+        return
+    # The same array where they are the same load: that is how the tables know of it.
+    is_own_load = burst_load is load
+    load = in_hours(load, hours)
+    burst_load = load if is_own_load else in_hours(burst_load, hours)
+    refused_share = _missed_share(plan, (_REFUSED, c, w), load, burst_load, between)
+    refused = in_hours(router.served[pair], hours)
+    refused = refused * refused_share
+    router.served[pair][hours] -= refused
+    router.shed[w][hours] += refused
+    freed_nodes = router.routes[w].nodes(refused, c, hours)
+    router.room.used[c][hours] -= freed_nodes
 
 
 def _missed_share(
     plan: Plan,
-    which: tuple[int, int, int],
+    place: tuple[int, int, int],
     load: Floats,
-    bursts_at: Floats,
-    between: Between | None,
+    burst_load: Floats,
+    between: RateInterpolation | None,
 ) -> Floats:
-    """Return the late (kind 0) or rejected (1) share for a kind, cluster and workload, shape (hours,).
+    """Return the late or rejected share for a kind of miss, a cluster and a workload, shape (hours,).
 
     A router sees a burst, and sends what a cluster has no room for to others that serve the work: so it is late as at
     the cluster's own load without bursts, and by as much more as bursts add where all of them are as full as together.
-    ``bursts_at`` is that load, and ``between`` has the rates between which the hour's lies, where bursts even out as it
-    grows.
+    ``burst_load`` is that load, and ``between`` has the rates between which the hour's lies, where bursts even out as
+    it grows.
     """
-    kind, c, w = which
-    table = (plan.late_tables, plan.refused_tables)[kind][c, w]
-    if plan.no_burst_tables is None or (bursts_at is load and between is None):
+    kind, c, w = place
+    tables = plan.refused_tables if kind == _REFUSED else plan.late_tables
+    table = tables[c, w]
+    is_own_load = burst_load is load
+    if plan.no_burst_tables is None or (is_own_load and between is None):
         return _read(table, load)
-    even = plan.no_burst_tables[which]
-    share = _read(even, load)
+    no_burst_table = plan.no_burst_tables[place]
+    share = _read(no_burst_table, load)
     if between is None:
-        share += _read(table - even, bursts_at)
+        share += _read(table - no_burst_table, burst_load)
         return np.clip(share, 0.0, 1.0, out=share)
     # Most hours are too slack for bursts to matter, and reading between rates takes twice as long.
     by_rate = plan.burst_tables[c, w]
-    place = bursts_at * _CELLS_PER_LOAD
-    hours = by_rate.adding(kind, place, between)
-    added = by_rate.read(kind, in_hours(place, hours), between.part(hours))
-    added += in_hours(share, hours)
-    share[hours] = np.clip(added, 0.0, 1.0, out=added)
+    cells = burst_load * _CELLS_PER_LOAD
+    hours = by_rate.adding(kind, cells, between)
+    burst_cells = in_hours(cells, hours)
+    by_bursts = by_rate.read(kind, burst_cells, between.part(hours))
+    by_bursts += in_hours(share, hours)
+    share[hours] = np.clip(by_bursts, 0.0, 1.0, out=by_bursts)
     return share
 
 
-def _loads_together(router: Router, capacity: Floats) -> dict[int, Floats]:
+def _fleet_loads(router: Router, capacity: Floats) -> dict[int, Floats]:
     """Return the combined load of all clusters that serve a workload, shape (hours,) each.
 
     Only of workloads that several clusters serve and bursts make late; clusters paid by the hour absorb no burst.
     """
     plan = router.plan
-    routes = router.routes
-    together = dict[int, Floats]()
-    busy = dict[tuple[int, int], Floats]()
+    loads = dict[int, Floats]()
     if plan.no_burst_tables is None:
-        return together
-    preferred = (
-        plan.preferred_utilisation or 1.0
-    )  # beyond it work is spread, and clusters are as full as together
-    upto = slice(round(preferred * _CELLS_PER_LOAD) + 1)
-    late = plan.late_tables
-    refused = plan.refused_tables
-    even = plan.no_burst_tables[..., upto]
-    added_by_bursts = late[..., upto] + refused[..., upto] - even.sum(axis=0)
-    for pair, by_rate in plan.burst_tables.items():
-        added_by_bursts[pair] = by_rate.added[:, 0, upto].sum(
-            axis=0
-        )  # at the lowest rate, where they are largest
-    most = added_by_bursts.max(axis=2)
+        return loads
+    largest = _largest_burst_share(plan)
+    busy = dict[tuple[int, int], Floats]()
     for w in plan.by_priority:
-        paid = [c for c in routes[w].order if not plan.clusters[c].is_paid_by_the_hour]
-        if plan.workloads[w].deadline_h or len(paid) < 2 or most[paid, w].max() < LITTLE_LATE:
+        route = router.routes[w]
+        workload = plan.workloads[w]
+        owned = [c for c in route.order if not plan.clusters[c].is_paid_by_the_hour]
+        if workload.deadline_h or len(owned) < 2:
             continue
-        room = work = np.zeros(1)
-        for c in paid:
-            rate = routes[w].rate(c, ALL)
-            priority = plan.workloads[w].priority
+        # Where bursts make next to nothing late, the fleet's load need not be worked out.
+        if largest[owned, w].max() < LITTLE_LATE:
+            continue
+        priority = workload.priority
+        room = np.zeros(1)
+        work = np.zeros(1)
+        for c in owned:
             if (c, priority) not in busy:  # the same for all workloads of a priority
-                levels = _levels_on(router, c)
-                urgent = [
-                    other
-                    for level in levels
-                    for other in level
-                    if plan.workloads[other].priority <= priority
-                ]
-                work_of = (routes[other].nodes(router.served[c, other], c, ALL) for other in urgent)
-                busy[c, priority] = sum(work_of, np.zeros(1))
+                busy[c, priority] = _busy_up_to(router, c, priority)
+            rate = route.rate(c, ALL)
             room = room + capacity[c] * rate
             work = work + busy[c, priority] * rate
-        together[w] = quotient(work, room)
-    return together
+        loads[w] = quotient(work, room)
+    return loads
+
+
+def _largest_burst_share(plan: Plan) -> Floats:
+    """Return the largest share that bursts add to misses, up to the utilisation preferred, shape (clusters, workloads).
+
+    Beyond it work is spread, and clusters are as full as together.
+    """
+    assert plan.no_burst_tables is not None
+    most_load = plan.preferred_utilisation or 1.0
+    cells = slice(round(most_load * _CELLS_PER_LOAD) + 1)
+    late = plan.late_tables[..., cells]
+    with_bursts = late + plan.refused_tables[..., cells]
+    without_bursts = plan.no_burst_tables[..., cells]
+    shares = with_bursts - without_bursts.sum(axis=0)
+    for pair, by_rate in plan.burst_tables.items():
+        # At the lowest rate, where they are largest.
+        added_shares = by_rate.added[:, 0, cells]
+        shares[pair] = added_shares.sum(axis=0)
+    return np.asarray(shares.max(axis=2))
+
+
+def _busy_up_to(router: Router, cluster: int, priority: int) -> Floats:
+    """Return the node-equivalents at work on a cluster for urgent workloads up to a priority, shape (hours,)."""
+    workloads = router.plan.workloads
+    busy = np.zeros(1)
+    for level in _levels_on(router, cluster):
+        for w in level:
+            if workloads[w].priority <= priority:
+                served = router.served[cluster, w]
+                busy = busy + router.routes[w].nodes(served, cluster, ALL)
+    return busy
 
 
 def _read(table: Floats, load: Floats) -> Floats:
     """Return a table's share at loads, linear between the edges of its cells."""
     place = load * _CELLS_PER_LOAD
-    below = np.floor(place)
-    place -= below
-    cell = below.astype(np.intp)
+    floor = np.floor(place)
+    place -= floor
+    cell = floor.astype(np.intp)
     rise = np.zeros_like(table)  # beyond its end a table stays as it is
+    # Rises once for the table, and not two look-ups for every hour.
     np.subtract(table[1:], table[:-1], out=rise[:-1])
     share = rise.take(cell, mode="clip")
     share *= place
-    share += table.take(cell, mode="clip", out=below)
+    share += table.take(cell, mode="clip", out=floor)  # into an array that is needed no more
     return share
 
 
@@ -423,6 +525,7 @@ def _levels_on(router: Router, cluster: int) -> list[list[int]]:
     """Return the urgent workloads on a cluster by priority, highest first."""
     levels: dict[int, list[int]] = {}
     for w in router.plan.by_priority:
-        if (cluster, w) in router.served and not router.plan.workloads[w].deadline_h:
-            levels.setdefault(router.plan.workloads[w].priority, []).append(w)
+        workload = router.plan.workloads[w]
+        if (cluster, w) in router.served and not workload.deadline_h:
+            levels.setdefault(workload.priority, []).append(w)
     return [levels[priority] for priority in sorted(levels)]

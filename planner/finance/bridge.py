@@ -70,7 +70,7 @@ class Factors:
 
     def usd_per_million_tokens(self, *, output_only: bool = False) -> float:
         """Return the cost per million tokens that these factors give."""
-        spent = (
+        money = (
             self.hardware_cost_usd
             + self.power_usd
             + self.people_usd
@@ -78,26 +78,29 @@ class Factors:
             + self.utilisation_usd
         )
         tokens = self.throughput_output_tokens if output_only else self.throughput_tokens
-        yielded = (
-            self.available_fraction * self.utilised_fraction * self.undragged_fraction * tokens
-        )
-        return spent / yielded * MILLION
+        at_work = self.available_fraction * self.utilised_fraction
+        yielded = at_work * self.undragged_fraction * tokens
+        return money / yielded * MILLION
 
 
-def bridge(baseline: Factors, other: Factors, *, output_only: bool = False) -> dict[str, float]:
+def bridge(baseline: Factors, compared: Factors, *, output_only: bool = False) -> dict[str, float]:
     """Return how much each cause moves the cost per million tokens from the baseline to the other run."""
 
     def cost(switched: frozenset[str]) -> float:
-        changes = {name: getattr(other, name) for cause in switched for name in CAUSES[cause]}
+        changes: dict[str, float] = {}
+        for cause in switched:
+            changes |= {name: getattr(compared, name) for name in CAUSES[cause]}
         return replace(baseline, **changes).usd_per_million_tokens(output_only=output_only)
 
     parts = shapley_bridge(list(CAUSES), cost)
-    ends = [plan.usd_per_million_tokens(output_only=output_only) for plan in (baseline, other)]
+    baseline_usd = baseline.usd_per_million_tokens(output_only=output_only)
+    compared_usd = compared.usd_per_million_tokens(output_only=output_only)
+    # The parts sum to the difference but for rounding of 2^causes sums.
     total = sum(parts.values())
-    apart = ends[1] - ends[0]
-    if not math.isclose(total, apart, rel_tol=1e-9, abs_tol=1e-9):
+    difference = compared_usd - baseline_usd
+    if not math.isclose(total, difference, rel_tol=1e-9, abs_tol=1e-9):
         raise ConservationError(
-            f"a bridge's parts sum to {total:.12g}, the difference is {apart:.12g}"
+            f"a bridge's parts sum to {total:.12g}, the difference is {difference:.12g}"
         )
     return parts
 
@@ -111,16 +114,21 @@ def shapley_bridge(
     the first. Each set of causes is measured once: 2^causes evaluations.
     """
     count = len(causes)
-    sets = [frozenset(chosen) for size in range(count + 1) for chosen in combinations(causes, size)]
-    figures = {chosen: measure(chosen) for chosen in sets}
+    figures = {}
+    for size in range(count + 1):
+        for coalition in combinations(causes, size):
+            switched = frozenset(coalition)
+            figures[switched] = measure(switched)
     explained = dict.fromkeys(causes, 0.0)
     for cause in causes:
-        for others, figure in figures.items():
-            if cause not in others:
-                orders = math.factorial(len(others)) * math.factorial(count - len(others) - 1)
-                explained[cause] += (
-                    orders / math.factorial(count) * (figures[others | {cause}] - figure)
-                )
+        for switched, figure in figures.items():
+            if cause in switched:
+                continue
+            size = len(switched)
+            # In how many of all orders exactly these causes are switched before this one.
+            orders = math.factorial(size) * math.factorial(count - size - 1)
+            effect = figures[switched | {cause}] - figure
+            explained[cause] += orders / math.factorial(count) * effect
     return explained
 
 
@@ -160,35 +168,46 @@ class Spending:
     """By name; only those that had machines."""
 
 
-def dollar_bridge(baseline: Spending, other: Spending, policy_cents: int) -> dict[str, int] | None:
-    """Return other less baseline by cause, in cents; None where one of the two served nothing.
+def dollar_bridge(
+    baseline: Spending, compared: Spending, policy_cents: int
+) -> dict[str, int] | None:
+    """Return the compared plan less the baseline by cause, in cents; None where one of the two served nothing.
 
-    ``other`` is kept by the baseline's books; ``policy_cents`` is what its own books add to it.
+    ``compared`` is kept by the baseline's books; ``policy_cents`` is what its own books add to it.
     """
-    if min(baseline.tokens, other.tokens) <= 0 or not baseline.clusters or not other.clusters:
+    # Cost per token has no meaning without tokens, nor a mix without machines.
+    has_tokens = min(baseline.tokens, compared.tokens) > 0
+    if not (has_tokens and baseline.clusters and compared.clusters):
         return None
-    names = list(dict.fromkeys((*baseline.clusters, *other.clusters)))
-    ends = _factors(baseline, other.clusters, names), _factors(other, baseline.clusters, names)
+    names = list(dict.fromkeys((*baseline.clusters, *compared.clusters)))
+    end_factors = (
+        _factors(baseline, compared.clusters, names),
+        _factors(compared, baseline.clusters, names),
+    )
 
     def usd(switched: frozenset[str]) -> float:
-        f = {
-            name: ends[cause in switched][name] for cause, of in PLAN_CAUSES.items() for name in of
-        }
-        hourly = (f["mix"] * (f["usd_per_h"] + f["kwh_per_h"] * f["usd_per_kwh"])).sum()
-        return float(
-            f["tokens"]
-            * (f["machines_per_token"] * f["hours"] * hourly + f["missed_usd_per_token"])
-        )
+        factors: dict[str, Any] = {}
+        for cause, factor_names in PLAN_CAUSES.items():
+            plan_factors = end_factors[cause in switched]
+            factors |= {name: plan_factors[name] for name in factor_names}
+        per_h = factors["usd_per_h"] + factors["kwh_per_h"] * factors["usd_per_kwh"]
+        hourly = (factors["mix"] * per_h).sum()
+        machines_usd = factors["machines_per_token"] * factors["hours"] * hourly
+        per_token = machines_usd + factors["missed_usd_per_token"]
+        return float(factors["tokens"] * per_token)
 
-    for plan, switched in ((baseline, frozenset()), (other, frozenset(PLAN_CAUSES))):
-        if not math.isclose((answer := usd(switched)) * 100, plan.cents, rel_tol=1e-9, abs_tol=1.0):
+    for plan, switched in ((baseline, frozenset()), (compared, frozenset(PLAN_CAUSES))):
+        answer = usd(switched)
+        # A cent in absolute terms: the plan's cost is whole cents, the product of its factors is not.
+        if not math.isclose(answer * 100, plan.cents, rel_tol=1e-9, abs_tol=1.0):
             raise ConservationError(
                 f"the factors of a plan's cost give {answer:.2f} USD, not {plan.cents / 100}"
             )
-    parts = shapley_bridge(
-        [cause for cause in PLAN_CAUSES if cause != "policy"], lambda switched: 100 * usd(switched)
-    )
-    in_cents = to_the_cent(parts, other.cents - baseline.cents) | {"policy": policy_cents}
+    # What books add is known to the cent, and is no matter of order.
+    causes = [cause for cause in PLAN_CAUSES if cause != "policy"]
+    parts = shapley_bridge(causes, lambda switched: 100 * usd(switched))
+    in_cents = to_the_cent(parts, compared.cents - baseline.cents)
+    in_cents["policy"] = policy_cents
     return {cause: in_cents.get(cause, 0) for cause in PLAN_CAUSES}
 
 
@@ -199,10 +218,13 @@ def _factors(
 
     So a cluster that only one plan has is a matter of mix, not of price.
     """
-    rows = [plan.clusters.get(name) or elsewhere[name] for name in names]
-    machines = np.array(
-        [plan.clusters[name].machines if name in plan.clusters else 0.0 for name in names]
-    )
+    rows = []
+    machines_by_name = []
+    for name in names:
+        cluster = plan.clusters.get(name)
+        rows.append(cluster or elsewhere[name])
+        machines_by_name.append(cluster.machines if cluster else 0.0)
+    machines = np.array(machines_by_name)
     machine_h = machines * np.array([row.hours for row in rows])
     return {
         "tokens": plan.tokens,
@@ -210,34 +232,37 @@ def _factors(
         "missed_usd_per_token": plan.missed_usd_per_token,
         "hours": machine_h.sum() / machines.sum(),
         "mix": machine_h / machine_h.sum(),
-        **{
-            name: np.array([getattr(row, name) for row in rows])
-            for name in ("usd_per_h", "kwh_per_h", "usd_per_kwh")
-        },
+        "usd_per_h": np.array([row.usd_per_h for row in rows]),
+        "kwh_per_h": np.array([row.kwh_per_h for row in rows]),
+        "usd_per_kwh": np.array([row.usd_per_kwh for row in rows]),
     }
 
 
 def account_bridge(
-    baseline: Mapping[tuple[str, str], float], other: Mapping[tuple[str, str], float]
+    baseline: Mapping[tuple[str, str], float], compared: Mapping[tuple[str, str], float]
 ) -> Iterator[tuple[str, str, int, int, int]]:
     """Yield cluster, account, the baseline's and the other's net present cost and their difference, each in cents.
 
     Each column sums to the whole, rounded; what is the same in both differs by nothing.
     """
+    # Rows are rounded to the difference, not each side alone: what is the same in both then differs by nothing.
     total = round(sum(baseline.values()))
     parts = {name: -part for name, part in baseline.items()}
-    parts |= {name: part + parts.get(name, 0.0) for name, part in other.items()}
-    before = to_the_cent(baseline, total)
-    apart = to_the_cent(parts, round(sum(other.values())) - total)
+    for name, part in compared.items():
+        parts[name] = part + parts.get(name, 0.0)
+    compared_total = round(sum(compared.values()))
+    baseline_cents = to_the_cent(baseline, total)
+    difference_cents = to_the_cent(parts, compared_total - total)
     for name in sorted(parts):
-        stood = before.get(name, 0)
-        moved = apart.get(name, 0)
-        yield *name, stood, stood + moved, moved
+        amount_cents = baseline_cents.get(name, 0)
+        change_cents = difference_cents.get(name, 0)
+        yield *name, amount_cents, amount_cents + change_cents, change_cents
 
 
 def to_the_cent(parts: Mapping[Any, float], total_cents: int) -> dict[Any, int]:
     """Round parts to whole cents that sum to their total; the largest part takes the remainder."""
     rounded = {name: round(part) for name, part in parts.items()}
     largest = max(parts, key=lambda name: abs(parts[name]))
+    # A few cents are the smallest share of the largest part.
     rounded[largest] += total_cents - sum(rounded.values())
     return {name: part for name, part in rounded.items() if part}

@@ -31,8 +31,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from planner.arrays import Floats
-from planner.finance.ledger import cents, series_cents, usd, whole_cents
+from planner.arrays import Cents, Floats
+from planner.finance.ledger import cents, series_cents, usd, whole_cents, zero_cents
 from planner.finance.months import MonthGrid
 from planner.units import MONTHS_PER_YEAR
 
@@ -90,7 +90,8 @@ def make_cohorts(
     on the day it enters service. It is written off from cost, from service on.
     """
     acquired = in_service_months if acquired_months is None else acquired_months
-    stated = [
+    # In the order of the fields of Cohorts: the basis is the cost, from service on.
+    columns = [
         cost_usd,
         residual_usd,
         in_service_months,
@@ -98,42 +99,56 @@ def make_cohorts(
         declining_factor,
         *disposal,
         acquired,
+        cost_usd,
+        in_service_months,
     ]
-    stated += [cost_usd, in_service_months]
-    columns = np.broadcast_arrays(
-        *(np.atleast_1d(np.asarray(column, dtype=np.float64)) for column in stated)
-    )
-    return Cohorts(**dict(zip(Cohorts.__dataclass_fields__, columns, strict=True)))
+    arrays = [np.atleast_1d(np.asarray(column, dtype=np.float64)) for column in columns]
+    by_field = zip(Cohorts.__dataclass_fields__, np.broadcast_arrays(*arrays), strict=True)
+    return Cohorts(**dict(by_field))
 
 
-def accumulated_cents(cohorts: Cohorts, until_months: Floats) -> NDArray[np.int64]:
+def accumulated_cents(cohorts: Cohorts, until_months: Floats) -> Cents:
     """Return depreciation charged until month coordinates of shape (cohorts, times), in cents; shape as given."""
     life = cohorts.life_months[:, None]
-    elapsed = np.clip(until_months - cohorts.basis_months[:, None], 0.0, life)
-    charged_before = (cents(cohorts.cost_usd) - cents(cohorts.basis_usd))[:, None]
-    base = (cents(cohorts.basis_usd) - cents(cohorts.residual_usd))[:, None]
+    basis_cents = cents(cohorts.basis_usd)
+    residual_cents = cents(cohorts.residual_usd)
+    # Nothing is charged before the basis holds, and no more once the life is over.
+    since_basis = until_months - cohorts.basis_months[:, None]
+    elapsed = np.clip(since_basis, 0.0, life)
+    restated = cents(cohorts.cost_usd) - basis_cents
+    charged_before = restated[:, None]
+    base = (basis_cents - residual_cents)[:, None]
     straight = base * (elapsed / life)
+    # The loop below runs a month at a time; straight line, the usual method, needs none.
     if not np.any(cohorts.declining_factor > 0):
         return charged_before + whole_cents(straight)
     # Cumulative depreciation in cents after each own month, shape (cohorts, longest life + 1).
-    basis = cents(cohorts.basis_usd).astype(float)
-    residual = cents(cohorts.residual_usd).astype(float)
+    basis = basis_cents.astype(float)
+    residual = residual_cents.astype(float)
     longest = int(cohorts.life_months.max(initial=1))
     table = np.zeros((cohorts.count, longest + 1))
     book = basis.copy()
     for k in range(longest):
-        left = cohorts.life_months - k
-        evenly = (book - residual) / np.maximum(left, 1)
-        falling = np.minimum(book * cohorts.declining_factor / cohorts.life_months, book - residual)
-        book = np.where(left > 0, book - np.maximum(evenly, falling), residual)
+        months_left = cohorts.life_months - k
+        base_left = book - residual
+        evenly = base_left / np.maximum(months_left, 1)
+        falling = book * cohorts.declining_factor / cohorts.life_months
+        # A steep factor would go below the residual.
+        falling = np.minimum(falling, base_left)
+        # The larger of the two: declining balance switches to straight line where that writes off more.
+        charge = np.maximum(evenly, falling)
+        book = np.where(months_left > 0, book - charge, residual)
         table[:, k + 1] = basis - book
-    before = np.minimum(np.floor(elapsed), life - 1).astype(np.int64)
-    low = np.take_along_axis(table, before, axis=1)
-    high = np.take_along_axis(table, before + 1, axis=1)
-    declining = np.where(elapsed >= life, base, low + (high - low) * (elapsed - before))
-    return charged_before + whole_cents(
-        np.where(cohorts.declining_factor[:, None] > 0, declining, straight)
-    )
+    # The month in progress; on the last day of the life it is the last one, since none comes after.
+    current_month = np.minimum(np.floor(elapsed), life - 1)
+    whole_months = current_month.astype(np.int64)
+    low = np.take_along_axis(table, whole_months, axis=1)
+    high = np.take_along_axis(table, whole_months + 1, axis=1)
+    within_month = low + (high - low) * (elapsed - whole_months)
+    # Inside an own month the charge grows evenly; at the end of life it is the whole base to the cent.
+    declining = np.where(elapsed >= life, base, within_month)
+    is_declining = cohorts.declining_factor[:, None] > 0
+    return charged_before + whole_cents(np.where(is_declining, declining, straight))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,58 +160,71 @@ class DepreciationSchedule:
         opening + Σ acquired − Σ depreciation − Σ disposed book = closing book ≥ 0.
     """
 
-    opening_book_cents: NDArray[np.int64]
+    opening_book_cents: Cents
     """Book value of what was owned before the horizon."""
-    acquired_cents: NDArray[np.int64]
+    acquired_cents: Cents
     """Cost of what is delivered and paid, in its month."""
-    depreciation_cents: NDArray[np.int64]
+    depreciation_cents: Cents
     """The charge of each month."""
-    disposed_book_cents: NDArray[np.int64]
+    disposed_book_cents: Cents
     """Book value taken off the books on retirement."""
-    proceeds_cents: NDArray[np.int64]
+    proceeds_cents: Cents
     """What retired assets were sold for."""
     held_months: Floats
     """Share of a calendar month each cohort was on the books in each period, by exact days."""
 
     @property
-    def disposal_loss_cents(self) -> NDArray[np.int64]:
+    def disposal_loss_cents(self) -> Cents:
         """Book value not recovered on retirement; negative for a gain; shape (cohorts, periods)."""
         return self.disposed_book_cents - self.proceeds_cents
 
     @property
-    def closing_book_cents(self) -> NDArray[np.int64]:
+    def closing_book_cents(self) -> Cents:
         """Book value at the end of each period, shape (cohorts, periods)."""
         change = self.acquired_cents - self.depreciation_cents - self.disposed_book_cents
         return self.opening_book_cents[:, None] + np.cumsum(change, axis=1)
 
     @property
-    def carried_cents(self) -> NDArray[np.int64]:
+    def carried_cents(self) -> Cents:
         """Book value at each period's start, and the cost of what is acquired in it, shape (cohorts, periods)."""
         closing = self.closing_book_cents
-        opening = np.concatenate([self.opening_book_cents[:, None], closing[:, :-1]], axis=1)
-        return np.asarray(opening + self.acquired_cents, dtype=np.int64)
+        opening_book = self.opening_book_cents[:, None]
+        previous = closing[:, :-1]
+        opening = np.concatenate([opening_book, previous], axis=1)
+        return opening + self.acquired_cents
 
 
 def depreciate(cohorts: Cohorts, edge_coordinates: Floats) -> DepreciationSchedule:
     """Return the depreciation schedule of every cohort over the periods between ``edge_coordinates`` (periods + 1)."""
     retired = cohorts.retired_months[:, None]
     acquired = cohorts.acquired_months[:, None]
-    accumulated = accumulated_cents(cohorts, np.minimum(edge_coordinates[None, :], retired))
+    # After retirement nothing more is charged.
+    times = np.minimum(edge_coordinates[None, :], retired)
+    accumulated = accumulated_cents(cohorts, times)
     cost = cents(cohorts.cost_usd)[:, None]
     low = edge_coordinates[None, :-1]
     high = edge_coordinates[None, 1:]
+    # Periods are half-open, so a delivery at an edge belongs to the month that begins there.
     enters = (low <= acquired) & (acquired < high)
     leaves = (low <= retired) & (retired < high)
-    owned_before = (acquired < edge_coordinates[0]) & (retired >= edge_coordinates[0])
+    start = edge_coordinates[0]
+    owned_before = (acquired < start) & (retired >= start)
+    opening_cost = cost - accumulated[:, :1]
+    opening_book = np.where(owned_before, opening_cost, 0)
+    # What is never retired is read before its first charge, where it has a value; it is not used.
+    retirement = np.where(np.isfinite(retired), retired, -np.inf)
     # A cohort retired after its life is over has e > L, one retired before service e < 0: both are clipped.
-    at_retirement = accumulated_cents(cohorts, np.where(np.isfinite(retired), retired, -np.inf))
+    at_retirement = accumulated_cents(cohorts, retirement)
+    proceeds = cents(cohorts.proceeds_usd)[:, None]
+    held_until = np.minimum(high, retired)
+    held_months = held_until - np.maximum(low, acquired)
     return DepreciationSchedule(
-        opening_book_cents=np.where(owned_before, cost - accumulated[:, :1], 0)[:, 0],
+        opening_book_cents=opening_book[:, 0],
         acquired_cents=np.where(enters, cost, 0),
         depreciation_cents=np.diff(accumulated, axis=1),
         disposed_book_cents=np.where(leaves, cost - at_retirement, 0),
-        proceeds_cents=np.where(leaves, cents(cohorts.proceeds_usd)[:, None], 0),
-        held_months=np.maximum(np.minimum(high, retired) - np.maximum(low, acquired), 0.0),
+        proceeds_cents=np.where(leaves, proceeds, 0),
+        held_months=np.maximum(held_months, 0.0),
     )
 
 
@@ -208,7 +236,8 @@ def capital_charge_usd(schedule: DepreciationSchedule, annual_rate: float) -> Fl
     depreciation plus this charge has the same present value as cost less discounted residual (Lücke's theorem):
     spreading a purchase over its life loses nothing.
     """
-    growth: Floats = np.expm1(np.log1p(annual_rate) * schedule.held_months / MONTHS_PER_YEAR)
+    exponent = np.log1p(annual_rate) * schedule.held_months / MONTHS_PER_YEAR
+    growth: Floats = np.expm1(exponent)
     return usd(schedule.carried_cents) * growth
 
 
@@ -217,7 +246,8 @@ def property_tax_usd(schedule: DepreciationSchedule, annual_rate: float) -> Floa
 
     Hardware is assessed at its book value: what share of cost assessors take by age was not found in public.
     """
-    return usd(schedule.carried_cents) * (annual_rate / MONTHS_PER_YEAR) * schedule.held_months
+    monthly_rate = annual_rate / MONTHS_PER_YEAR
+    return usd(schedule.carried_cents) * monthly_rate * schedule.held_months
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,9 +269,14 @@ class ResaleCurve:
         """Return min(1, multiplier·exp(interpolated ln share)) at these ages; shape as given."""
         ages = np.array([0.0, *self.age_months])
         logs = np.log([1.0, *self.fractions])
-        age = np.maximum(np.asarray(age_months, dtype=np.float64), 0.0)
-        beyond = np.maximum(age - ages[-1], 0.0) * (logs[-1] - logs[-2]) / (ages[-1] - ages[-2])
-        share: Floats = self.multiplier * np.exp(np.interp(age, ages, logs) + beyond)
+        ages_stated = np.asarray(age_months, dtype=np.float64)
+        age = np.maximum(ages_stated, 0.0)
+        # Beyond the last stated age the share falls in the ratio of the last step.
+        months_beyond = np.maximum(age - ages[-1], 0.0)
+        log_fall = logs[-1] - logs[-2]
+        beyond = months_beyond * log_fall / (ages[-1] - ages[-2])
+        log_share = np.interp(age, ages, logs) + beyond
+        share: Floats = self.multiplier * np.exp(log_share)
         return np.minimum(share, 1.0)
 
 
@@ -278,11 +313,11 @@ class TaxRules:
 class TaxDeductions:
     """Tax depreciation and gains on disposals, in cents, shape (cohorts, periods)."""
 
-    deduction_cents: NDArray[np.int64]
+    deduction_cents: Cents
     """Tax depreciation of the period, bonus included."""
-    gain_cents: NDArray[np.int64]
+    gain_cents: Cents
     """Proceeds less the tax basis left, on disposal; negative for a loss."""
-    before_cents: NDArray[np.int64]
+    before_cents: Cents
     """Deducted before the first period, shape (cohorts,)."""
 
 
@@ -292,58 +327,67 @@ def tax_depreciation(cohorts: Cohorts, grid: MonthGrid, bonus_fraction: float) -
     Half-year convention on disposal: the year of disposal takes half of its table percentage; an asset bought
     and disposed of in one tax year takes nothing, bonus included.
     """
-    periods = grid.period_count  # months from January of the start year to coordinate 0
+    periods = grid.period_count
+    # Months from January of the start year to coordinate 0: tax years are calendar years.
     january = grid.start.month - 1
-    deduction, gain = (np.zeros((cohorts.count, periods), dtype=np.int64) for _ in range(2))
-    before = np.zeros(cohorts.count, dtype=np.int64)
+    shape = (cohorts.count, periods)
+    deduction = zero_cents(shape)
+    gain = zero_cents(shape)
+    deducted_before = zero_cents(cohorts.count)
     for row in range(cohorts.count):
         served = bool(np.isfinite(cohorts.in_service_months[row]))
-        service = (
-            int(np.floor((cohorts.in_service_months if served else cohorts.acquired_months)[row]))
-            + january
-        )
+        first_months = cohorts.in_service_months if served else cohorts.acquired_months
+        service = int(np.floor(first_months[row])) + january
         retired = cohorts.retired_months[row]
-        leaves = int(np.floor(retired)) if np.isfinite(retired) else None
+        retired_period = int(np.floor(retired)) if np.isfinite(retired) else None
         first_year = service // MONTHS_PER_YEAR
+        # The bonus is deducted at once, and the table applies to the rest.
         fractions = (1.0 - bonus_fraction) * MACRS_5_YEAR_HALF_YEAR
         fractions[0] += bonus_fraction
-        if leaves is not None and (
-            held := (leaves + january) // MONTHS_PER_YEAR - first_year
-        ) < len(fractions):
-            fractions[held] *= 0.5 * (held > 0)
-            fractions[held + 1 :] = 0.0
+        if retired_period is not None:
+            years_held = (retired_period + january) // MONTHS_PER_YEAR - first_year
+            # Half of the year of disposal, nothing where that is the year of purchase; after it nothing.
+            fractions[years_held : years_held + 1] *= 0.5 * (years_held > 0)
+            fractions[years_held + 1 :] = 0.0
         # What is never placed in service deducts nothing: its basis is its cost until it is sold (Publication 946).
         fractions *= served
         # Months from the asset's first to its last deduction, as months since January of the start year.
-        month = np.arange(service, (first_year + len(fractions)) * MONTHS_PER_YEAR)
+        end_month = (first_year + len(fractions)) * MONTHS_PER_YEAR
+        month = np.arange(service, end_month)
         year = month // MONTHS_PER_YEAR - first_year
         period = month - january
-        in_use = np.ones(month.shape, dtype=bool) if leaves is None else period <= leaves
+        in_use = np.ones(month.shape, dtype=bool)
+        if retired_period is not None:
+            in_use = period <= retired_period
         months_in_year = np.bincount(year[in_use], minlength=len(fractions))
-        monthly = np.where(in_use, fractions[year] / np.maximum(months_in_year[year], 1), 0.0)
+        # A year of which no month is left deducts nothing, and must not divide by none.
+        months_used = np.maximum(months_in_year[year], 1)
+        per_month = fractions[year] / months_used
+        monthly = np.where(in_use, per_month, 0.0)
         monthly_cents = series_cents(monthly * cohorts.cost_usd[row])
+        # What was deducted before the horizon only lowers the basis.
         inside = (period >= 0) & (period < periods)
         deduction[row, period[inside]] = monthly_cents[inside]
-        before[row] = monthly_cents[period < 0].sum()
-        if leaves is not None and 0 <= leaves < periods:
-            gain[row, leaves] = (
-                cents(cohorts.proceeds_usd[row])
-                - cents(cohorts.cost_usd[row])
-                + monthly_cents.sum()
+        deducted_before[row] = monthly_cents[period < 0].sum()
+        if retired_period is not None and 0 <= retired_period < periods:
+            proceeds = cents(cohorts.proceeds_usd[row])
+            # Proceeds less the basis left: cost less all deductions.
+            gain[row, retired_period] = (
+                proceeds - cents(cohorts.cost_usd[row]) + monthly_cents.sum()
             )
-    return TaxDeductions(deduction_cents=deduction, gain_cents=gain, before_cents=before)
+    return TaxDeductions(deduction_cents=deduction, gain_cents=gain, before_cents=deducted_before)
 
 
 class TaxCharge(NamedTuple):
     """Tax by period in cents, shape (periods,); cash and deferred sum to the tax expense of the accrual view."""
 
-    cash_cents: NDArray[np.int64]
+    cash_cents: Cents
     """Tax paid; negative where a loss lowers the owner's other tax."""
-    deferred_cents: NDArray[np.int64]
+    deferred_cents: Cents
     """Tax expense of the books that is not yet paid; negative when it falls due."""
     on_end_gain_cents: int
     """Tax on what a sale of everything on the last day would add to taxable income, one figure."""
-    on_interest_cents: NDArray[np.int64]
+    on_interest_cents: Cents
     """Cash tax with the interest of loans less that without, negative; apart, since it is no part of a plan's value."""
 
 
@@ -352,7 +396,7 @@ def income_tax(
     grid: MonthGrid,
     rules: TaxRules,
     gain_usd: float = 0.0,
-    begun: int = 0,
+    opening_deferred_cents: int = 0,
 ) -> TaxCharge:
     """Return cash and deferred tax from taxable income, pre-tax book income and interest of loans, (periods,) each.
 
@@ -361,7 +405,9 @@ def income_tax(
     ``gain_usd`` is what selling everything on the last day would add, ``begun`` deferred tax on the first, in cents.
     """
     taxable, book, interest = income_usd
-    assessed, on_end_gain = assess_usd(taxable, tax_years(grid), rules, gain_usd)
+    years = tax_years(grid)
+    assessed, on_end_gain = assess_usd(taxable, years, rules, gain_usd)
+    # Tax in proportion is rounded on its running total, as a workbook does; assessed by the year it is not.
     if rules.losses is LossRule.OFFSET:
         cash = _share_cents(taxable, rules.rate_fraction)
         deferred = _share_cents(book, rules.rate_fraction) - cash
@@ -369,27 +415,34 @@ def income_tax(
     else:
         cash = cents(assessed)
         expense = _share_cents(book - interest, rules.rate_fraction)
-        saved = cash - cents(assess_usd(taxable - interest, tax_years(grid), rules)[0])
-        owed = begun + np.cumsum(expense - cash + saved)
-        deferred = np.diff(recognised(owed, rules), prepend=recognised(begun, rules))
-    return TaxCharge(cash, deferred, int(cents(on_end_gain)), -saved)
+        # What interest saves is read by assessing twice: a loss may make it worth less than its share.
+        with_interest, _ = assess_usd(taxable - interest, years, rules)
+        saved = cash - cents(with_interest)
+        owed = opening_deferred_cents + np.cumsum(expense - cash + saved)
+        opening = recognised(opening_deferred_cents, rules)
+        deferred = np.diff(recognised(owed, rules), prepend=opening)
+    end_tax = int(cents(on_end_gain))
+    return TaxCharge(cash, deferred, end_tax, -saved)
 
 
-def recognised(deferred_cents: NDArray[np.int64] | int, rules: TaxRules) -> NDArray[np.int64]:
+def recognised(deferred_cents: Cents | int, rules: TaxRules) -> Cents:
     """Return deferred tax as the balance sheet has it: an asset (negative) only where there are profits to use it."""
     is_asset = rules.losses is LossRule.OFFSET or rules.future_profit == "probable"
-    return np.asarray(deferred_cents if is_asset else np.maximum(deferred_cents, 0), dtype=np.int64)
+    recognised_cents = deferred_cents if is_asset else np.maximum(deferred_cents, 0)
+    return np.asarray(recognised_cents, dtype=np.int64)
 
 
-def _share_cents(amount_usd: Floats, fraction: float) -> NDArray[np.int64]:
+def _share_cents(amount_usd: Floats, fraction: float) -> Cents:
     """Return a share of a series, rounded on its running total in whole cents, as a workbook computes it."""
-    running = cents(np.cumsum(amount_usd)).astype(np.float64)
-    return np.diff(whole_cents(running * fraction), prepend=0)
+    running = cents(np.cumsum(amount_usd))
+    running_share = running.astype(np.float64) * fraction
+    return np.diff(whole_cents(running_share), prepend=0)
 
 
 def tax_years(grid: MonthGrid) -> NDArray[np.int64]:
     """Return the tax year of each period, shape (periods,)."""
-    return np.array([edge.year for edge in grid.edges[:-1]], dtype=np.int64)
+    years = [edge.year for edge in grid.edges[:-1]]
+    return np.array(years, dtype=np.int64)
 
 
 def assess_usd(
@@ -401,24 +454,35 @@ def assess_usd(
     last period of each year; a loss on the last day is then worth what that year's income can use of it, and losses
     still carried at the end are worth nothing.
     """
+    rate = rules.rate_fraction
     if rules.losses is LossRule.OFFSET:
-        return rules.rate_fraction * taxable_income_usd, rules.rate_fraction * end_gain_usd
-    first = np.flatnonzero(np.diff(years, prepend=years[0] - 1))
-    last = np.append(first[1:], years.size) - 1
+        return rate * taxable_income_usd, rate * end_gain_usd
+    # A year begins where its number changes; the first period always begins one.
+    year_changes = np.diff(years, prepend=years[0] - 1)
+    year_starts = np.flatnonzero(year_changes)
+    next_starts = np.append(year_starts[1:], years.size)
+    year_ends = next_starts - 1
+    incomes = np.add.reduceat(taxable_income_usd, year_starts)
     tax = np.zeros(taxable_income_usd.shape)
     carried = 0.0
     on_gain = 0.0
-    for period, income in zip(
-        last.tolist(), np.add.reduceat(taxable_income_usd, first).tolist(), strict=True
-    ):
+    for period, income in zip(year_ends.tolist(), incomes.tolist(), strict=True):
+        # A year is assessed in its last period, when its income is known.
         tax[period] = _year_usd(income, carried, rules)
         if period == years.size - 1:
-            on_gain = _year_usd(income + end_gain_usd, carried, rules) - tax[period]
-        carried += max(-income, 0.0) - min(carried, LOSS_LIMIT_FRACTION * max(income, 0.0))
+            with_gain = _year_usd(income + end_gain_usd, carried, rules)
+            on_gain = with_gain - tax[period]
+        loss = max(-income, 0.0)
+        carried += loss - _offset_usd(income, carried)
     return tax, float(on_gain)
 
 
 def _year_usd(income_usd: float, carried_usd: float, rules: TaxRules) -> float:
     """Return a year's tax on its income less the carried losses that it may use."""
-    offset = min(carried_usd, LOSS_LIMIT_FRACTION * max(income_usd, 0.0))
-    return rules.rate_fraction * max(income_usd - offset, 0.0)
+    taxed = income_usd - _offset_usd(income_usd, carried_usd)
+    return rules.rate_fraction * max(taxed, 0.0)
+
+
+def _offset_usd(income_usd: float, carried_usd: float) -> float:
+    """Return the carried losses that a year's income may use."""
+    return min(carried_usd, LOSS_LIMIT_FRACTION * max(income_usd, 0.0))

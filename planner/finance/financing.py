@@ -51,7 +51,14 @@ import numpy as np
 
 from planner.arrays import Cents, Floats
 from planner.errors import raise_wrong
-from planner.finance.ledger import cents, series_cents, split_cents, usd, whole_cents
+from planner.finance.ledger import (
+    cents,
+    series_cents,
+    split_cents,
+    usd,
+    whole_cents,
+    zero_cents,
+)
 from planner.finance.months import MonthGrid
 from planner.finance.tariffs import escalation
 from planner.units import HOURS_PER_DAY, HOURS_PER_YEAR, MONTHS_PER_YEAR
@@ -95,52 +102,64 @@ class Quote:
         """Raise an error for unordered tiers or reversed dates."""
         path = f"quotes[{self.name}]"
         minima = [tier.minimum_units for tier in self.tiers]
+        # A set, since two tiers from the same number on would both hold.
+        is_unordered = minima != sorted(set(minima))
         order = f"minimum_units must be 1 or more and rise from tier to tier, not {minima}"
         dates = f"the quote ends on {self.valid_until}, before it begins on {self.valid_from}"
         is_reversed = bool(
             self.valid_from and self.valid_until and self.valid_until < self.valid_from
         )
         raise_wrong(
-            (minima != sorted(set(minima)), f"{path}.tiers", order),
+            (is_unordered, f"{path}.tiers", order),
             (is_reversed, f"{path}.valid_until", dates),
         )
 
     def holds_on(self, order_date: date) -> bool:
         """Return whether an order on this date gets the quoted price."""
-        begins = self.valid_from is None or self.valid_from <= order_date
-        return begins and (self.valid_until is None or order_date <= self.valid_until)
+        has_begun = self.valid_from is None or self.valid_from <= order_date
+        has_ended = self.valid_until is not None and self.valid_until < order_date
+        return has_begun and not has_ended
 
     def order_cents(self, units: int) -> int:
         """Return the price of an order of this many units, in cents."""
-        edges = np.array([0, *(tier.minimum_units for tier in self.tiers)])
-        prices = self.list_price_usd * (
-            1 - np.array([0.0, *(tier.discount_fraction for tier in self.tiers)])
-        )
+        # Below the first tier the list price holds.
+        minima = [tier.minimum_units for tier in self.tiers]
+        fractions = [tier.discount_fraction for tier in self.tiers]
+        edges = np.array([0, *minima])
+        discounts = np.array([0.0, *fractions])
+        prices = self.list_price_usd * (1 - discounts)
         if self.tier_rule == "whole-order":
-            return int(cents(prices[np.searchsorted(edges, units, side="right") - 1] * units))
+            tier = np.searchsorted(edges, units, side="right") - 1
+            return int(cents(prices[tier] * units))
         # Tier k prices units minimum_k to minimum_(k+1) − 1, counting from one.
         starts = np.maximum(edges, 1)
         ends = np.array([*starts[1:], np.inf])
-        inside = np.clip(np.minimum(units + 1, ends) - starts, 0, None)
+        tier_ends = np.minimum(units + 1, ends)
+        inside = np.clip(tier_ends - starts, 0, None)
         return int(cents(float(prices @ inside)))
 
 
 def choose_quote(quotes: Sequence[Quote], order_date: date) -> Quote | None:
     """Return the valid quote for an order date that began last; None where none is valid."""
-    holding = (quote for quote in quotes if quote.holds_on(order_date))
-    return max(
-        holding,
-        key=lambda quote: (quote.valid_from is not None, quote.valid_from or order_date),
-        default=None,
-    )
+
+    def precedence(quote: Quote) -> tuple[bool, date]:
+        # A quote that always holds gives way to every one that has a first day.
+        return quote.valid_from is not None, quote.valid_from or order_date
+
+    holding = [quote for quote in quotes if quote.holds_on(order_date)]
+    return max(holding, key=precedence, default=None)
 
 
 def mean_prices(start_price_usd: float, change_per_year: float, edge_months: Floats) -> Floats:
     """Return the mean of a price over each period: p₀·∫ (1 + c)^(t/12) dt / Δt, from the periods' edges."""
     growth = np.log1p(change_per_year) / MONTHS_PER_YEAR
     step = growth * np.diff(edge_months)
-    risen = np.divide(np.expm1(step), step, out=np.ones_like(step), where=step != 0)
-    return np.asarray(start_price_usd * np.exp(growth * edge_months[:-1]) * risen, dtype=np.float64)
+    # (e^s − 1) / s is 1 where nothing changes, and expm1 keeps its digits where little does.
+    risen = np.ones_like(step)
+    np.divide(np.expm1(step), step, out=risen, where=step != 0)
+    opening_prices = start_price_usd * np.exp(growth * edge_months[:-1])
+    mean: Floats = opening_prices * risen
+    return mean
 
 
 def term_prices_usd_per_h(
@@ -158,20 +177,23 @@ def mean_price_usd_per_h(edge_h: Floats, term_edge_h: Floats, prices_usd_per_h: 
     """
     low = np.maximum(edge_h[:-1, None], term_edge_h[None, :-1])
     high = np.minimum(edge_h[1:, None], term_edge_h[None, 1:])
+    # Below zero for a term that does not touch the month.
     hours = np.maximum(high - low, 0.0)
     total = hours.sum(axis=1)
-    mean: Floats = np.divide(
-        hours @ prices_usd_per_h, total, out=np.zeros(total.shape), where=total > 0
-    )
+    mean = np.zeros(total.shape)
+    price_hours = hours @ prices_usd_per_h
+    np.divide(price_hours, total, out=mean, where=total > 0)
     return mean
 
 
 def left_of_term_usd(leaves_h: float, term_edge_h: Floats, prices_usd_per_h: Floats) -> float:
     """Return the rent per accelerator from the time of leaving to the end of the current term."""
     term = int(np.searchsorted(term_edge_h, leaves_h, side="right")) - 1
-    if leaves_h == term_edge_h[term]:  # on the day of renewal nothing is left
+    # On the day of renewal nothing is left: the next term is not signed.
+    if leaves_h == term_edge_h[term]:
         return 0.0
-    return float((term_edge_h[term + 1] - leaves_h) * prices_usd_per_h[term])
+    hours_left = term_edge_h[term + 1] - leaves_h
+    return float(hours_left * prices_usd_per_h[term])
 
 
 _STEPS = 60
@@ -209,32 +231,39 @@ class LoanTerms:
         """Return f(0) to f(n), the share of a tranche outstanding after each month, shape (term_months + 1,)."""
         months = np.arange(self.term_months + 1.0)
         paying = self.term_months - self.grace_months
-        done = np.maximum(months - self.grace_months, 0.0)
+        months_repaid = np.maximum(months - self.grace_months, 0.0)
         rate = self.rate_per_year / MONTHS_PER_YEAR
         if self.amortisation is Amortisation.BULLET:
-            left = np.where(months < self.term_months, 1.0, 0.0)
+            outstanding = np.where(months < self.term_months, 1.0, 0.0)
         elif self.amortisation is Amortisation.STRAIGHT or rate == 0:
-            left = 1.0 - done / paying
-        else:  # (1 + i)^m − 1 without the loss of digits that a small rate brings
-            grown = np.expm1(np.log1p(rate) * np.append(done, paying))
-            left = 1.0 - grown[:-1] / grown[-1]
-        left = self.balloon_fraction + (1.0 - self.balloon_fraction) * left
-        left[-1] = 0.0
-        return np.asarray(left)
+            outstanding = 1.0 - months_repaid / paying
+        else:
+            # (1 + i)^m − 1 without the loss of digits that a small rate brings.
+            payments = np.append(months_repaid, paying)
+            grown = np.expm1(np.log1p(rate) * payments)
+            outstanding = 1.0 - grown[:-1] / grown[-1]
+        balloon = self.balloon_fraction
+        outstanding = balloon + (1.0 - balloon) * outstanding
+        # The last payment clears the balloon too.
+        outstanding[-1] = 0.0
+        return outstanding
 
     def fee_left_fraction(self) -> Floats:
         """Return the share of a tranche that is fee not yet amortised after each month, shape (term_months + 1,)."""
-        left = self.left_fraction()
+        outstanding = self.left_fraction()
         months = np.arange(1.0, self.term_months + 1)
         rate = self.rate_per_year / MONTHS_PER_YEAR
-        paid = left[:-1] * (1.0 + rate) - left[1:]
-        for _ in range(
-            _STEPS
-        ):  # Newton's from below: what payments are worth is convex in the rate, and falls
+        paid = outstanding[:-1] * (1.0 + rate) - outstanding[1:]
+        # Newton's method from below: what payments are worth is convex in the rate and falls, so no step overshoots.
+        for _ in range(_STEPS):
             worth = paid * (1.0 + rate) ** -months
-            rate += (worth.sum() - 1.0 + self.fee_fraction) / ((worth @ months) / (1.0 + rate))
-        carried = np.cumsum(worth[::-1])[::-1] * (1.0 + rate) ** (months - 1.0)
-        return np.append(left[:-1] - carried, 0.0)
+            # The lender pays out what is drawn less the fee, so the payments are worth that at the effective rate.
+            excess = worth.sum() - 1.0 + self.fee_fraction
+            rate += excess / ((worth @ months) / (1.0 + rate))
+        # From the end backwards: the worth of all payments still to come, brought to the month before the next of them.
+        worth_left = np.cumsum(worth[::-1])[::-1]
+        carried = worth_left * (1.0 + rate) ** (months - 1.0)
+        return np.append(outstanding[:-1] - carried, 0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,24 +283,29 @@ class LoanSchedule:
 def loan_schedule(terms: LoanTerms, purchases_cents: Cents) -> LoanSchedule:
     """Return the schedule of a loan on purchases of shape (months, clusters)."""
     months = purchases_cents.shape[0]
-    drawn = cents(usd(purchases_cents) * terms.share_fraction)
-    balance = np.zeros_like(drawn)
-    fee_left = np.zeros_like(drawn)
-    interest = np.zeros(drawn.shape)
-    left = terms.left_fraction()
+    tranches = cents(usd(purchases_cents) * terms.share_fraction)
+    balance = np.zeros_like(tranches)
+    fee_left = np.zeros_like(tranches)
+    interest = np.zeros(tranches.shape)
+    outstanding = terms.left_fraction()
     fees = terms.fee_left_fraction()
     rate = terms.rate_per_year / MONTHS_PER_YEAR
-    for month in np.flatnonzero(drawn.any(axis=1)):
-        shown = min(months - month, left.size)
-        balance[month : month + shown] += whole_cents(drawn[month] * left[:shown, None])
-        fee_left[month : month + shown] += whole_cents(drawn[month] * fees[:shown, None])
-        charged = min(months - month - 1, left.size - 1)
-        interest[month + 1 : month + 1 + charged] += usd(drawn[month]) * left[:charged, None] * rate
+    for month in np.flatnonzero(tranches.any(axis=1)):
+        tranche = tranches[month]
+        # A tranche outlives the horizon; only its months inside are in the schedule.
+        months_shown = min(months - month, outstanding.size)
+        horizon_months = slice(month, month + months_shown)
+        balance[horizon_months] += whole_cents(tranche * outstanding[:months_shown, None])
+        fee_left[horizon_months] += whole_cents(tranche * fees[:months_shown, None])
+        # Interest on what was outstanding a month ago, so none in the month of the draw.
+        charged = min(months - month - 1, outstanding.size - 1)
+        charged_months = slice(month + 1, month + 1 + charged)
+        interest[charged_months] += usd(tranche) * outstanding[:charged, None] * rate
     return LoanSchedule(
-        drawn_cents=drawn,
-        fee_cents=cents(usd(drawn) * terms.fee_fraction),
+        drawn_cents=tranches,
+        fee_cents=cents(usd(tranches) * terms.fee_fraction),
         interest_cents=series_cents(interest),
-        repaid_cents=drawn - np.diff(balance, axis=0, prepend=0),
+        repaid_cents=tranches - np.diff(balance, axis=0, prepend=0),
         balance_cents=balance,
         fee_left_cents=fee_left,
     )
@@ -300,19 +334,17 @@ class LeaseTerms:
         """The debt on the first day over the machines' cost: 1, or 1 − b·vⁿ where they go back."""
         if self.is_bought:
             return 1.0
-        return (
-            1.0
-            - self.buy_out_fraction
-            * (1.0 + self.rate_per_year / MONTHS_PER_YEAR) ** -self.term_months
-        )
+        rate = self.rate_per_year / MONTHS_PER_YEAR
+        return 1.0 - self.buy_out_fraction * (1.0 + rate) ** -self.term_months
 
     def left_fraction(self) -> Floats:
         """Return the share of the debt outstanding after each month, shape (term_months + 1,)."""
         balloon = self.buy_out_fraction if self.is_bought else 0.0
-        like = LoanTerms(
+        # The lessor is repaid as by an annuity.
+        loan = LoanTerms(
             rate_per_year=self.rate_per_year, term_months=self.term_months, balloon_fraction=balloon
         )
-        return like.left_fraction()
+        return loan.left_fraction()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -342,48 +374,53 @@ def lease_schedule(
     ``day_months`` are month coordinates of its signing and of each payment, shape (term_months + 1,). Leaving pays what
     is owed, interest since the last payment, and the fee on what is owed.
     """
-    left = terms.left_fraction()
+    outstanding = terms.left_fraction()
     rate = terms.rate_per_year / MONTHS_PER_YEAR
     periods = edge_coordinates.size - 1
     signed_months = float(day_months[0])
     due = day_months[1:]
-    balances = whole_cents(owed_cents * left)
-    interest_usd = usd(owed_cents) * left[:-1] * rate
+    balances = whole_cents(owed_cents * outstanding)
+    interest_usd = usd(owed_cents) * outstanding[:-1] * rate
     fee = 0
+    # The regular payments until leaving, then one that pays off the rest with interest since the last.
     if leaves_months < due[-1] - _SAME_MONTH:
         regular = int(np.searchsorted(due, leaves_months + _SAME_MONTH))
-        since = max(leaves_months - float(day_months[regular]), 0.0)
+        months_since_payment = max(leaves_months - float(day_months[regular]), 0.0)
         due = np.append(due[:regular], leaves_months)
-        interest_usd = np.append(interest_usd[:regular], interest_usd[regular] * since)
+        interest_since = interest_usd[regular] * months_since_payment
+        interest_usd = np.append(interest_usd[:regular], interest_since)
         fee = int(cents(usd(balances[regular]) * terms.exit_fee_fraction))
         balances = np.append(balances[: regular + 1], 0)
     principal = -np.diff(balances)
     interest = series_cents(interest_usd)
+    # A hair earlier: a payment on a period's last instant belongs to it.
     period = np.searchsorted(edge_coordinates, due - _SAME_MONTH, side="right") - 1
+    # Payments after the horizon fall into one period more, which is cut off.
+    place = np.minimum(period, periods)
 
     def by_period(amounts: Floats | Cents) -> Floats:
-        sums = np.bincount(np.minimum(period, periods), weights=amounts, minlength=periods + 1)
+        sums = np.bincount(place, weights=amounts, minlength=periods + 1)
         return sums[:periods].astype(np.float64)
 
-    paid = by_period(principal)
-    fees = np.zeros(periods, dtype=np.int64)
+    repaid = by_period(principal)
+    fees = zero_cents(periods)
+    # A fee is only due for leaving within the horizon: nobody leaves after it.
     if fee:
         fees[period[-1]] = fee
-    all_paid = by_period(principal + interest)
-    begun = np.searchsorted(edge_coordinates, signed_months + _SAME_MONTH, side="right") - 1
+    payments = principal + interest
+    paid = by_period(payments)
+    paid_months = np.full(periods, np.nan)
+    weighted_months = by_period(payments * due)
+    np.divide(weighted_months, paid, out=paid_months, where=paid > 0)
+    first_period = np.searchsorted(edge_coordinates, signed_months + _SAME_MONTH, side="right") - 1
+    is_signed = np.arange(periods) >= first_period
+    owed_left = owed_cents - whole_cents(np.cumsum(repaid))
     return LeaseSchedule(
-        principal_cents=whole_cents(paid),
+        principal_cents=whole_cents(repaid),
         interest_cents=whole_cents(by_period(interest)),
-        balance_cents=np.where(
-            np.arange(periods) >= begun, owed_cents - whole_cents(np.cumsum(paid)), 0
-        ),
+        balance_cents=np.where(is_signed, owed_left, 0),
         exit_fee_cents=fees,
-        paid_months=np.divide(
-            by_period((principal + interest) * due),
-            all_paid,
-            out=np.full(periods, np.nan),
-            where=all_paid > 0,
-        ),
+        paid_months=paid_months,
         ends=int(min(period[-1], periods)),
     )
 
@@ -407,22 +444,27 @@ def right_of_use(payments_cents: Cents, growth: Floats, shares: Floats, books: B
     ``shares`` of the term in each period sum to one. All have shape (periods,).
     """
     owed = np.zeros(payments_cents.size + 1)
+    # Backwards: what is owed before a payment is what is owed after it and the payment, discounted by its period.
     for period in reversed(range(payments_cents.size)):
-        owed[period] = (owed[period + 1] + payments_cents[period]) / (1.0 + growth[period])
+        before_payment = owed[period + 1] + payments_cents[period]
+        owed[period] = before_payment / (1.0 + growth[period])
     owed_cents = whole_cents(owed)
+    opening_cents = owed_cents[0]
+    # Of the rounded debt, so that debt, interest and payments tie to the cent.
     interest = np.diff(owed_cents) + payments_cents
     if books is Books.IFRS:
-        cost = -np.diff(
-            whole_cents(owed_cents[0] * (1.0 - np.cumsum(shares))), prepend=owed_cents[0]
-        )
+        # The right of use falls evenly, and interest is a cost of its own.
+        asset = whole_cents(opening_cents * (1.0 - np.cumsum(shares)))
+        cost = -np.diff(asset, prepend=opening_cents)
+        used = np.cumsum(cost)
     else:
         cost = split_cents(payments_cents.sum(), shares)
-        if (
-            np.abs(cost - payments_cents).max(initial=0) <= 1
-        ):  # a level rent is its own straight line, to the cent
+        # A level rent is its own straight line, to the cent: rounding shall not make a difference of it.
+        if np.abs(cost - payments_cents).max(initial=0) <= 1:
             cost = payments_cents
-    used = np.cumsum(cost if books is Books.IFRS else cost - interest)
-    return RightOfUse(payments_cents, owed_cents[1:], owed_cents[0] - used, interest, cost)
+        # The cost is level with interest in it, so the right of use falls by the rest.
+        used = np.cumsum(cost - interest)
+    return RightOfUse(payments_cents, owed_cents[1:], opening_cents - used, interest, cost)
 
 
 def contracted_kw(used_kw: Floats, term_months: int) -> tuple[Floats, Floats]:
@@ -430,12 +472,17 @@ def contracted_kw(used_kw: Floats, term_months: int) -> tuple[Floats, Floats]:
 
     What is used beyond what is paid already is contracted for the term, and then goes on from month to month.
     """
-    begun = np.zeros(used_kw.shape)
-    paid = np.zeros(used_kw.shape)
+    new_kw = np.zeros(used_kw.shape)
+    paid_kw = np.zeros(used_kw.shape)
+    contracted = 0.0
     for month, used in enumerate(used_kw.tolist()):
-        begun[month] = max(used - (paid[month - 1] if month else 0.0), 0.0)
-        paid[month] = max(used, begun[max(month - term_months + 1, 0) : month + 1].sum())
-    return begun, paid
+        # The months before are final when a month is looked at: contracts are signed in order of time.
+        new_kw[month] = max(used - contracted, 0.0)
+        oldest = max(month - term_months + 1, 0)
+        # Beyond their terms contracts go on only as far as they are used.
+        contracted = max(used, new_kw[oldest : month + 1].sum())
+        paid_kw[month] = contracted
+    return new_kw, paid_kw
 
 
 def open_cents(amount_cents: Cents, days: float, edge_hours: Floats) -> Cents:
@@ -444,8 +491,10 @@ def open_cents(amount_cents: Cents, days: float, edge_hours: Floats) -> Cents:
     Amounts run evenly through their month, so open is what ran in the last ``days`` before the end.
     """
     ends = edge_hours[1:, None]
-    since = np.maximum(edge_hours[1:, None] - days * HOURS_PER_DAY, edge_hours[:-1])
-    hours = np.maximum(np.minimum(ends, edge_hours[1:]) - since, 0.0)
+    open_from = np.maximum(ends - days * HOURS_PER_DAY, edge_hours[:-1])
+    open_until = np.minimum(ends, edge_hours[1:])
+    # Hours of each month that lie within the days before each month's end, shape (months, months).
+    hours = np.maximum(open_until - open_from, 0.0)
     return whole_cents(hours / np.diff(edge_hours) @ amount_cents)
 
 
@@ -457,10 +506,7 @@ def yearly_cost_usd(
     The quantity is the period's average: engineers, support contracts, licensed accelerators, dollars
     insured.
     """
-    per_period = (
-        unit_usd_per_year
-        / MONTHS_PER_YEAR
-        * grid.month_fractions
-        * escalation(grid, escalator_per_year)
-    )
+    unit_usd_per_month = unit_usd_per_year / MONTHS_PER_YEAR
+    rise = escalation(grid, escalator_per_year)
+    per_period = unit_usd_per_month * grid.month_fractions * rise
     return quantity * per_period[:, None]

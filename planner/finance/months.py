@@ -39,7 +39,8 @@ def add_months(start: date, months: int) -> date:
     position = start.year * MONTHS_PER_YEAR + start.month - 1 + months
     year = position // MONTHS_PER_YEAR
     month = position % MONTHS_PER_YEAR + 1
-    return date(year, month, min(start.day, calendar.monthrange(year, month)[1]))
+    _, length = calendar.monthrange(year, month)
+    return date(year, month, min(start.day, length))
 
 
 @dataclass(frozen=True, kw_only=True)  # without slots, for what is worked out once and kept
@@ -62,11 +63,14 @@ class MonthGrid:
     @functools.cached_property
     def edges(self) -> tuple[date, ...]:
         """The period boundaries: the start, each first of a month inside, the end; one more than periods."""
-        firsts = (
-            add_months(self.start.replace(day=1), months)
-            for months in range(1, self.horizon_months + 1)
-        )
-        return (self.start, *(first for first in firsts if first < self.end), self.end)
+        edges = [self.start]
+        month_start = self.start.replace(day=1)
+        for months in range(1, self.horizon_months + 1):
+            edge = add_months(month_start, months)
+            # A horizon from the first of a month ends on one, which is the end and no edge inside.
+            if edge < self.end:
+                edges.append(edge)
+        return (*edges, self.end)
 
     @property
     def period_count(self) -> int:
@@ -80,13 +84,16 @@ class MonthGrid:
 
     def coordinate(self, day: date) -> float:
         """Return a date's month coordinate, also before and after the horizon."""
-        months = (day.year - self.start.year) * MONTHS_PER_YEAR + day.month - self.start.month
-        return months + (day.day - 1) / calendar.monthrange(day.year, day.month)[1]
+        years = day.year - self.start.year
+        months = years * MONTHS_PER_YEAR + day.month - self.start.month
+        _, length = calendar.monthrange(day.year, day.month)
+        return months + (day.day - 1) / length
 
     @functools.cached_property
     def edge_coordinates(self) -> Floats:
         """The month coordinates of the period boundaries, shape (periods + 1,)."""
-        return _read_only(np.array([self.coordinate(edge) for edge in self.edges]))
+        coordinates = [self.coordinate(edge) for edge in self.edges]
+        return _read_only(np.array(coordinates))
 
     @property
     def month_fractions(self) -> Floats:
@@ -113,19 +120,24 @@ class MonthGrid:
     def month_firsts(self) -> tuple[Floats, Floats]:
         """Hours and coordinates of the firsts of months, from fifty years before to fifty after the horizon."""
         months = np.arange(-MAXIMUM_HORIZON_MONTHS, self.horizon_months + MAXIMUM_HORIZON_MONTHS)
-        firsts = (np.datetime64(self.start, "M") + months).astype("datetime64[D]")
-        hours = (firsts - np.datetime64(self.start, "D")).astype(np.float64) * HOURS_PER_DAY
+        months_since = np.datetime64(self.start, "M") + months
+        firsts = months_since.astype("datetime64[D]")
+        since_start = firsts - np.datetime64(self.start, "D")
+        days = since_start.astype(np.float64)
+        hours = days * HOURS_PER_DAY
         return _read_only(hours), _read_only(months.astype(np.float64))
 
     @functools.cached_property
     def latest(self) -> Floats:
         """The last coordinate before each boundary, and infinity for the time after the last."""
-        return _read_only(np.append(np.nextafter(self.edge_coordinates, -np.inf), np.inf))
+        earlier = np.nextafter(self.edge_coordinates, -np.inf)
+        return _read_only(np.append(earlier, np.inf))
 
     @property
     def mid_years(self) -> Floats:
         """Years from the start to the middle of each period, shape (periods,)."""
-        return (self.edge_hours[:-1] + self.edge_hours[1:]) / 2.0 / HOURS_PER_YEAR
+        middle_h = (self.edge_hours[:-1] + self.edge_hours[1:]) / 2.0
+        return middle_h / HOURS_PER_YEAR
 
     @property
     def hour_count(self) -> int:
@@ -143,7 +155,8 @@ class MonthGrid:
         Times before the horizon give −1 and times at or after its end give the number of periods, so that the
         caller decides what lies outside.
         """
-        return np.searchsorted(self.edge_hours, hours, side="right").astype(np.int64) - 1
+        position = np.searchsorted(self.edge_hours, hours, side="right")
+        return position.astype(np.int64) - 1
 
     def coordinate_of_hour(self, hours: Floats) -> Floats:
         """Return month coordinates of times in hours since the start, shape as given; infinity stays infinity.
@@ -154,23 +167,26 @@ class MonthGrid:
         purchase can round out of its month.
         """
         first_hours, coordinates = self.month_firsts
-        month = np.clip(
-            np.searchsorted(first_hours, hours, side="right") - 1, 0, first_hours.size - 2
-        )
-        share = (hours - first_hours[month]) / (first_hours[month + 1] - first_hours[month])
+        position = np.searchsorted(first_hours, hours, side="right") - 1
+        # The last first has no month after it to measure, so infinity is read in the month before; it stays infinity.
+        month = np.clip(position, 0, first_hours.size - 2)
+        month_start = first_hours[month]
+        share = (hours - month_start) / (first_hours[month + 1] - month_start)
         # The last instants before a boundary round to it; they belong before it.
         latest = self.latest[self.period_of_hour(hours) + 1]
-        return np.asarray(np.minimum(coordinates[month] + share, latest), dtype=np.float64)
+        coordinate = coordinates[month] + share
+        return np.asarray(np.minimum(coordinate, latest), dtype=np.float64)
 
     def months_after(self, hour: float, months: int) -> Floats:
         """Return month coordinates of a time in hours since the start and 1, 2, ... months later, shape (months + 1,).
 
         Each on the same day of the month, or on its last where it is shorter, at the same hour.
         """
+        # The day moves by months, the hour of the day stays.
         days, of_day = divmod(hour, HOURS_PER_DAY)
-        first = self.start + timedelta(days=days)
-        later = [
-            (add_months(first, count) - self.start).days * HOURS_PER_DAY + of_day
-            for count in range(months + 1)
-        ]
+        start_day = self.start + timedelta(days=days)
+        later = []
+        for count in range(months + 1):
+            day = add_months(start_day, count) - self.start
+            later.append(day.days * HOURS_PER_DAY + of_day)
         return self.coordinate_of_hour(np.array(later, dtype=np.float64))

@@ -34,7 +34,8 @@ SEARCH_POINTS = 4001
 def discount_factors(annual_rate: float, offset_months: ArrayLike) -> Floats:
     """Return (1 + r)^(−months/12) for flows that many months after the start; shape as given."""
     months = np.asarray(offset_months, dtype=np.float64)
-    return np.asarray(np.exp(-np.log1p(annual_rate) * months / MONTHS_PER_YEAR), dtype=np.float64)
+    exponent = -np.log1p(annual_rate) * months / MONTHS_PER_YEAR
+    return np.asarray(np.exp(exponent), dtype=np.float64)
 
 
 def net_present_value(
@@ -55,19 +56,26 @@ def internal_rate(flows_usd: ArrayLike, offset_months: ArrayLike | None = None) 
     months = np.arange(flows.shape[0]) if offset_months is None else offset_months
     low = np.log(1e-6)
     high = np.log(1e6)
+    # Each turn searches a hundredth of the interval before: six of them reach the last digits of a float.
     for points in (SEARCH_POINTS, *[101] * 6):
         grid = np.linspace(low, high, points)
         # Scaled by the largest discount factor: keeps the sign and cannot overflow at far rates. A row sum,
         # not a matrix product: a product of one row may round otherwise than the same row among many.
         exponent = -np.multiply.outer(grid / MONTHS_PER_YEAR, months)
-        value = (np.exp(exponent - exponent.max(axis=-1, keepdims=True)) * flows).sum(axis=-1)
-        crossed = np.flatnonzero((value[:-1] < 0) != (value[1:] < 0))
+        largest = exponent.max(axis=-1, keepdims=True)
+        discounted = np.exp(exponent - largest) * flows
+        value = discounted.sum(axis=-1)
+        is_loss = value < 0
+        crossed = np.flatnonzero(is_loss[:-1] != is_loss[1:])
+        # Several crossings of the coarse grid are several rates, none of which is the rate.
         if points == SEARCH_POINTS and crossed.size != 1:
             return None
-        if not crossed.size:  # as close as rounding lets one see
+        # As close as rounding lets one see.
+        if not crossed.size:
             break
-        low = grid[crossed[0]]
-        high = grid[crossed[0] + 1]
+        crossing = crossed[0]
+        low = grid[crossing]
+        high = grid[crossing + 1]
     return float(np.expm1(0.5 * (low + high)))
 
 
@@ -101,20 +109,21 @@ class CashFlows:
     """Months from the start to the day of each, shape (dates,)."""
     timing: CashFlowTiming = CashFlowTiming.MID_MONTH
 
-    def __sub__(self, other: CashFlows) -> CashFlows:
+    def __sub__(self, baseline: CashFlows) -> CashFlows:
         """Return these flows less others over the same periods."""
-        usd = np.concatenate([self.dated_usd, -other.dated_usd])
-        months = np.concatenate([self.dated_months, other.dated_months])
+        usd = np.concatenate([self.dated_usd, -baseline.dated_usd])
+        months = np.concatenate([self.dated_months, baseline.dated_months])
         return replace(
             self,
-            running_usd=self.running_usd - other.running_usd,
+            running_usd=self.running_usd - baseline.running_usd,
             dated_usd=usd,
             dated_months=months,
         )
 
     def at_their_time(self) -> tuple[Floats, Floats]:
         """Return every amount and the month at which it is discounted."""
-        months = np.concatenate([running_months(self.edge_months, self.timing), self.dated_months])
+        running = running_months(self.edge_months, self.timing)
+        months = np.concatenate([running, self.dated_months])
         return np.concatenate([self.running_usd, self.dated_usd]), months
 
     def net_present_value(self, annual_rate: float) -> float:
@@ -132,31 +141,39 @@ class CashFlows:
         flow and rises or falls evenly through a month (under MONTH_END it jumps at the month's end). A total that
         turns, falls back and turns again pays back at the last turn: only then is the money safe.
         """
-        running = self.running_usd * discount_factors(
-            annual_rate, running_months(self.edge_months, self.timing)
-        )
+        months_through = running_months(self.edge_months, self.timing)
+        running = self.running_usd * discount_factors(annual_rate, months_through)
         jump_months = self.dated_months
         jumps = self.dated_usd * discount_factors(annual_rate, self.dated_months)
-        even = np.concatenate([[0.0], np.cumsum(running)])
+        running_total = np.concatenate([[0.0], np.cumsum(running)])
+        # Paid on the last day, a month's flow is one more jump and nothing runs evenly.
         if self.timing is CashFlowTiming.MONTH_END:
             jump_months = np.concatenate([jump_months, self.edge_months[1:]])
             jumps = np.concatenate([jumps, running])
-            even = np.zeros_like(even)
-        months, moment = np.unique(
-            np.concatenate([self.edge_months, jump_months]), return_inverse=True
-        )
-        jump = np.bincount(moment[self.edge_months.size :], weights=jumps, minlength=months.size)
-        after = np.interp(months, self.edge_months, even) + np.cumsum(jump)
+            running_total = np.zeros_like(running_total)
+        moments = np.concatenate([self.edge_months, jump_months])
+        # Moments in order, each once, and where each flow falls among them.
+        months, moment = np.unique(moments, return_inverse=True)
+        jump_moment = moment[self.edge_months.size :]
+        jump = np.bincount(jump_moment, weights=jumps, minlength=months.size)
+        running_after = np.interp(months, self.edge_months, running_total)
+        total_after = running_after + np.cumsum(jump)
         # Each moment twice: before its jump and after it.
-        total = np.stack([after - jump, after], axis=1).ravel()
+        total_before = total_after - jump
+        total = np.stack([total_before, total_after], axis=1).ravel()
         months = np.repeat(months, 2)
+        # Half a cent of loss is what rounding leaves of nothing.
         negative = np.flatnonzero(total < -HALF_CENT_USD)
         if not negative.size:
             return 0.0
-        if (last := int(negative[-1])) == total.size - 1:
+        last_negative = int(negative[-1])
+        if last_negative == total.size - 1:
             return None
-        share = min(-total[last] / (total[last + 1] - total[last]), 1.0)
-        return float(months[last] + share * (months[last + 1] - months[last]))
+        # Linear from the last negative point to the next; half a cent below zero may give a share above one.
+        rise = total[last_negative + 1] - total[last_negative]
+        share = min(-total[last_negative] / rise, 1.0)
+        month = months[last_negative]
+        return float(month + share * (months[last_negative + 1] - month))
 
 
 SEARCH_TURNS = 200
@@ -169,7 +186,8 @@ TINY = 1e-12
 
 def ratio(numerator: ArrayLike, denominator: ArrayLike) -> Floats:
     """Return numerator / denominator, NaN where the denominator is zero; shapes broadcast."""
-    top, bottom = np.broadcast_arrays(np.asarray(numerator, dtype=np.float64), denominator)
+    quantity = np.asarray(numerator, dtype=np.float64)
+    top, bottom = np.broadcast_arrays(quantity, denominator)
     quotient = np.full(top.shape, np.nan)
     np.divide(top, bottom, out=quotient, where=bottom != 0)
     return quotient
@@ -182,7 +200,9 @@ def per_million_tokens(quantity: ArrayLike, tokens: ArrayLike) -> Floats:
 
 def cumulative_per_million_tokens(quantity: ArrayLike, tokens: ArrayLike) -> Floats:
     """Return 10⁶·Σ quantity / Σ tokens from the start up to each period, the first axis."""
-    return per_million_tokens(np.cumsum(quantity, axis=0), np.cumsum(tokens, axis=0))
+    quantity_to_date = np.cumsum(quantity, axis=0)
+    tokens_to_date = np.cumsum(tokens, axis=0)
+    return per_million_tokens(quantity_to_date, tokens_to_date)
 
 
 def levelised_cost(
@@ -206,8 +226,10 @@ def levelised_cost(
     def gain(price: float) -> float:
         return price * quantity_pv - cost_pv_usd - tax_pv_usd(price)
 
-    step = max(abs(low), abs(tax_pv_usd(low)) / quantity_pv, TINY)
+    tax_at_low = abs(tax_pv_usd(low)) / quantity_pv
+    step = max(abs(low), tax_at_low, TINY)
     high = low
+    # The bracket doubles its step each time. It ends, since tax takes less than a dollar of each dollar.
     while gain(low) > 0:
         low = low - step
         step = 2 * step
@@ -218,11 +240,13 @@ def levelised_cost(
     at_high = gain(high)
     side = 0
     for _ in range(SEARCH_TURNS):
+        # No chord is left: the bracket is as narrow as floats allow.
         if at_high <= at_low:
             break
         price = low - at_low * (high - low) / (at_high - at_low)
         gained = gain(price)
-        if abs(gained) <= RESOLUTION * (abs(cost_pv_usd) + abs(price * quantity_pv)):
+        turnover = abs(cost_pv_usd) + abs(price * quantity_pv)
+        if abs(gained) <= RESOLUTION * turnover:
             return price
         # The chord alone may leave one end of the bracket where it is for ever; its weight is halved while it stays
         # (the Illinois method), so both ends close in.

@@ -1,6 +1,6 @@
 """Income statement, cash flow and balance sheet, from the one ledger, by month, quarter and fiscal year.
 
-Every account says in :class:`~planner.finance.ledger.Account` what a posting moves: cash, where the cash or the
+Every account says in :class:`~planner.finance.accounts.Account` what a posting moves: cash, where the cash or the
 financing view counts it; equity, where it is a line of the income statement; and other lines of the balance sheet. For
 every account these balance, so that assets are liabilities and equity in every month and cluster:
 
@@ -32,17 +32,14 @@ import numpy as np
 from planner.arrays import Cents, Floats
 from planner.data_files import data_rows
 from planner.errors import ConservationError
+from planner.finance.accounts import ACCOUNT_CODES, ACCOUNT_ORDER, Account, Category, Position, View
 from planner.finance.financing import Books
 from planner.finance.ledger import (
-    ACCOUNT_CODES,
-    ACCOUNT_ORDER,
-    Account,
-    Category,
+    MONTH_CLUSTER_ACCOUNT,
     Dimension,
     Ledger,
-    Position,
-    View,
     view_cents,
+    zero_cents,
 )
 from planner.finance.months import MonthGrid
 from planner.finance.present_value import ratio
@@ -95,31 +92,38 @@ class Statements:
         A fiscal year has the number of the calendar year in which it ends.
         """
         periods = fiscal_periods(grid, first_month, frequency)
-        firsts = [*periods.values()]
-        lasts = [*(first - 1 for first in firsts[1:]), grid.period_count - 1]
-
-        def joined(name: str, months: Cents) -> Cents:
+        period_starts = [*periods.values()]
+        # The month before the next period begins; the last period ends with the horizon.
+        next_starts = (*period_starts[1:], grid.period_count)
+        period_ends = [next_start - 1 for next_start in next_starts]
+        aggregated = {}
+        for name, months in self.lines_cents.items():
             if name == "opening_cash_usd":
-                return months[firsts]
-            return months[lasts] if name in BALANCES else np.add.reduceat(months, firsts, axis=0)
-
-        joint = {name: joined(name, months) for name, months in self.lines_cents.items()}
-        return replace(self, periods=tuple(periods), lines_cents=joint)
+                aggregated[name] = months[period_starts]
+            elif name in BALANCES:
+                aggregated[name] = months[period_ends]
+            else:
+                aggregated[name] = np.add.reduceat(months, period_starts, axis=0)
+        return replace(self, periods=tuple(periods), lines_cents=aggregated)
 
 
 def fiscal_periods(grid: MonthGrid, first_month: int, frequency: Frequency) -> dict[str, int]:
     """Return the calendar months, fiscal quarters or fiscal years of a horizon, and the first month of each."""
-    labels = [
-        fiscal_label(edge.year, edge.month, first_month, frequency) for edge in grid.edges[:-1]
-    ]
-    return {label: labels.index(label) for label in dict.fromkeys(labels)}
+    starts: dict[str, int] = {}
+    for index, edge in enumerate(grid.edges[:-1]):
+        label = fiscal_label(edge.year, edge.month, first_month, frequency)
+        # The first month of a label stays; a dict keeps the order of time.
+        starts.setdefault(label, index)
+    return starts
 
 
 def fiscal_label(year: int, month: int, first_month: int, frequency: Frequency) -> str:
     """Return the calendar month, or its fiscal quarter or year."""
     if frequency is Frequency.MONTH:
         return f"{year:04d}-{month:02d}"
-    fiscal = year + (1 if 1 < first_month <= month else 0)
+    # From the month in which a fiscal year begins it is the next calendar year's, unless it begins in January.
+    is_next = 1 < first_month <= month
+    fiscal = year + is_next
     quarter = (month - first_month) % MONTHS_PER_YEAR // MONTHS_PER_QUARTER + 1
     return f"FY{fiscal}-Q{quarter}" if frequency is Frequency.QUARTER else f"FY{fiscal}"
 
@@ -129,102 +133,143 @@ def is_paid(account: Account) -> bool:
     return bool(account.views & (View.CASH | View.FINANCING))
 
 
+_INCOME_LINES = {
+    "revenue_usd": Category.REVENUE,
+    "cost_of_serving_usd": Category.COST_OF_SERVING,
+    "operating_expense_usd": Category.OPERATING_EXPENSE,
+    "interest_usd": Category.INTEREST,
+    "tax_expense_usd": Category.TAX,
+}
+_DEBT_SERVICE = (
+    Account.LOAN_INTEREST,
+    Account.LOAN_REPAID,
+    Account.LEASE_PRINCIPAL,
+    Account.LEASE_INTEREST,
+)
+
+
+def _cash_section(account: Account, books: Books) -> str:
+    """Return the section of the cash flow to which an account's cash belongs, empty where it moves none."""
+    if not is_paid(account):
+        return ""
+    is_interest = account.category is Category.INTEREST or View.FINANCING in account.views
+    # US GAAP has interest paid among operating cash flows.
+    is_financing_interest = is_interest and books is Books.IFRS
+    if account.category is Category.LENDING or is_financing_interest:
+        return "financing"
+    return "investing" if account.category is Category.INVESTING else "operating"
+
+
 @functools.cache
 def line_weights(books: Books) -> tuple[tuple[str, ...], Cents]:
     """Return the statement lines summed from accounts, and a posting's weight in each, shape (accounts, lines).
 
     Positions give their monthly change. Worked out once: a study reads ten thousand ledgers.
     """
-    named = {
-        Category(name): f"{name}_usd"
-        for name in ("cost_of_serving", "operating_expense", "interest")
-    }
-    named |= {Category.REVENUE: "revenue_usd", Category.TAX: "tax_expense_usd"}
-    columns = {
-        line: [int(account.category is of) for account in ACCOUNT_ORDER]
-        for of, line in named.items()
-    }
+    columns = {}
+    for line, category in _INCOME_LINES.items():
+        columns[line] = [int(account.category is category) for account in ACCOUNT_ORDER]
+    # Income is negative in the ledger, and positive in the statements.
     columns["revenue_usd"] = [-weight for weight in columns["revenue_usd"]]
-    sections = {Category.LENDING: "financing", Category.INVESTING: "investing"}
-
-    def flow(section: str, standard: Books) -> list[int]:
-        column = []
-        for account in ACCOUNT_ORDER:
-            lent = account.category is Category.INTEREST or View.FINANCING in account.views
-            place = (
-                "financing"
-                if lent and standard is Books.IFRS
-                else sections.get(account.category, "operating")
-            )
-            column.append(-(place == section and is_paid(account)))
-        return column
-
-    columns |= {
-        f"{name}_cash_flow_usd": flow(name, books)
-        for name in ("operating", "investing", "financing")
-    }
-    columns["cash_for_debt_service_usd"] = flow("operating", Books.IFRS)
-    if books is Books.IFRS:  # rent was posted as running cost
-        for name, weight in (("operating", -1), ("financing", 1)):
-            columns[f"{name}_cash_flow_usd"][ACCOUNT_CODES[Account.RENT_CAPITALISED]] = weight
-    service = (
-        Account.LOAN_INTEREST,
-        Account.LOAN_REPAID,
-        Account.LEASE_PRINCIPAL,
-        Account.LEASE_INTEREST,
-    )
-    columns["debt_service_usd"] = [int(account in service) for account in ACCOUNT_ORDER]
+    for section in ("operating", "investing", "financing"):
+        columns[f"{section}_cash_flow_usd"] = [
+            -(_cash_section(account, books) == section) for account in ACCOUNT_ORDER
+        ]
+    # A covenant reads the same cash under either standard: before interest, so as IFRS has it.
+    columns["cash_for_debt_service_usd"] = [
+        -(_cash_section(account, Books.IFRS) == "operating") for account in ACCOUNT_ORDER
+    ]
+    if books is Books.IFRS:
+        # Rent was posted as running cost; IFRS shows what is paid for leases on the balance sheet as financing.
+        rent = ACCOUNT_CODES[Account.RENT_CAPITALISED]
+        columns["operating_cash_flow_usd"][rent] = -1
+        columns["financing_cash_flow_usd"][rent] = 1
+    columns["debt_service_usd"] = [int(account in _DEBT_SERVICE) for account in ACCOUNT_ORDER]
     for line in Position:
         columns[f"{line}_usd"] = [dict(account.positions).get(line, 0) for account in ACCOUNT_ORDER]
-    return tuple(columns), np.array(list(columns.values()), dtype=np.int64).T
+    weights = np.array(list(columns.values()), dtype=np.int64)
+    return tuple(columns), weights.T
 
 
 def monthly_statements(ledger: Ledger, opening: Opening, books: Books) -> Statements:
     """Return the statements of a ledger by month, raising ConservationError unless they tie to the cent."""
     names, weights = line_weights(books)
-    table = ledger.totals_cents(Dimension.MONTH, Dimension.CLUSTER, Dimension.ACCOUNT) @ weights
+    by_account = ledger.totals_cents(*MONTH_CLUSTER_ACCOUNT)
+    # One product of integers for all lines at once, which is exact.
+    table = by_account @ weights
     lines = {name: table[:, :, column] for column, name in enumerate(names)}
-    for line in Position:
-        begun = opening.position_cents.get(line, np.zeros(table.shape[1], dtype=np.int64))
-        lines[f"{line}_usd"] = begun + np.cumsum(lines[f"{line}_usd"], axis=0)
-    lines["gross_profit_usd"] = lines["revenue_usd"] - lines["cost_of_serving_usd"]
-    lines["operating_income_usd"] = lines["gross_profit_usd"] - lines["operating_expense_usd"]
-    lines["net_income_usd"] = (
-        lines["operating_income_usd"] - lines["interest_usd"] - lines["tax_expense_usd"]
+    nothing = zero_cents(table.shape[1])
+    for position in Position:
+        balance = opening.position_cents.get(position, nothing)
+        line = f"{position}_usd"
+        lines[line] = balance + np.cumsum(lines[line], axis=0)
+    gross_profit = lines["revenue_usd"] - lines["cost_of_serving_usd"]
+    operating_income = gross_profit - lines["operating_expense_usd"]
+    lines["gross_profit_usd"] = gross_profit
+    lines["operating_income_usd"] = operating_income
+    lines["net_income_usd"] = operating_income - lines["interest_usd"] - lines["tax_expense_usd"]
+    flow = (
+        lines["operating_cash_flow_usd"]
+        + lines["investing_cash_flow_usd"]
+        + lines["financing_cash_flow_usd"]
     )
-    flows = (lines[f"{kind}_cash_flow_usd"] for kind in ("operating", "investing", "financing"))
-    flow = np.asarray(sum(flows), dtype=np.int64)
+    # Clusters are paid in what they spend. The site, the last column, has the owner's money: of the whole fleet what
+    # would take cash below zero, which never falls again, since the owner takes nothing out.
     paid_in = -np.cumsum(flow, axis=0)
     needed = np.maximum(paid_in.sum(axis=1) - opening.cash_cents, 0)
-    paid_in[:, -1] = np.maximum.accumulate(needed) - paid_in[:, :-1].sum(axis=1)
-    lines["paid_in_capital_usd"], lines["paid_in_usd"] = (
-        paid_in,
-        np.diff(paid_in, axis=0, prepend=0),
-    )
-    lines["financing_cash_flow_usd"] = lines["financing_cash_flow_usd"] + lines["paid_in_usd"]
-    lines["net_cash_flow_usd"] = flow + lines["paid_in_usd"]
-    cash = np.zeros(table.shape[1], dtype=np.int64)
-    cash[-1] = opening.cash_cents
-    lines["cash_usd"] = cash + np.cumsum(lines["net_cash_flow_usd"], axis=0)
-    lines["opening_cash_usd"] = lines["cash_usd"] - lines["net_cash_flow_usd"]
-    owned = [f"{line}_usd" for line in Position if line not in LIABILITIES]
-    lines["assets_usd"] = lines["cash_usd"] + sum(lines[name] for name in owned)
-    lines["liabilities_usd"] = np.asarray(
-        sum(lines[f"{line}_usd"] for line in LIABILITIES), dtype=np.int64
-    )
-    begun = cash.copy()
-    for line, amount in opening.position_cents.items():
-        begun += -amount if line in LIABILITIES else amount
-    lines["equity_usd"] = begun + paid_in + np.cumsum(lines["net_income_usd"], axis=0)
+    owner_paid_in = np.maximum.accumulate(needed)
+    paid_in[:, -1] = owner_paid_in - paid_in[:, :-1].sum(axis=1)
+    paid_in_month = np.diff(paid_in, axis=0, prepend=0)
+    lines["paid_in_capital_usd"] = paid_in
+    lines["paid_in_usd"] = paid_in_month
+    # A new array: adding in place would change the table of which this line is a view.
+    lines["financing_cash_flow_usd"] = lines["financing_cash_flow_usd"] + paid_in_month
+    net_cash_flow = flow + paid_in_month
+    lines["net_cash_flow_usd"] = net_cash_flow
+    opening_cash = nothing.copy()
+    opening_cash[-1] = opening.cash_cents
+    cash = opening_cash + np.cumsum(net_cash_flow, axis=0)
+    lines["cash_usd"] = cash
+    lines["opening_cash_usd"] = cash - net_cash_flow
+    assets = cash.copy()
+    liabilities = np.zeros_like(cash)
+    opening_equity = opening_cash.copy()
+    for position in Position:
+        balance = opening.position_cents.get(position, nothing)
+        if position in LIABILITIES:
+            liabilities += lines[f"{position}_usd"]
+            opening_equity -= balance
+        else:
+            assets += lines[f"{position}_usd"]
+            opening_equity += balance
+    lines["assets_usd"] = assets
+    lines["liabilities_usd"] = liabilities
+    # From net income, not as assets less liabilities: that they agree is the check.
+    earned = np.cumsum(lines["net_income_usd"], axis=0)
+    lines["equity_usd"] = opening_equity + paid_in + earned
+    _check_ties(lines, ledger, opening)
+    stacked = np.stack([lines[name] for name in LINES])
+    # The fleet is the last column, the sum of all clusters and the site.
+    fleet = stacked.sum(axis=2, keepdims=True)
+    stacked = np.concatenate((stacked, fleet), axis=2)
+    lines_cents = dict(zip(LINES, stacked, strict=True))
+    return Statements(periods=ledger.labels.months, lines_cents=lines_cents)
+
+
+def _check_ties(lines: Mapping[str, Cents], ledger: Ledger, opening: Opening) -> None:
+    """Raise ConservationError unless the balance sheet balances and cash is the ledger's."""
     problems = []
-    off = lines["assets_usd"] - lines["liabilities_usd"] - lines["equity_usd"]
-    if off.any():
+    gap = lines["assets_usd"] - lines["liabilities_usd"] - lines["equity_usd"]
+    if gap.any():
         problems.append(
-            f"assets are off from liabilities and equity by up to {np.abs(off).max()} cents"
+            f"assets are off from liabilities and equity by up to {np.abs(gap).max()} cents"
         )
     by_account = ledger.totals_cents(Dimension.MONTH, Dimension.ACCOUNT)
     paid = view_cents(by_account, View.CASH) + view_cents(by_account, View.FINANCING)
-    if np.any((lines["cash_usd"] - paid_in).sum(axis=1) != opening.cash_cents - np.cumsum(paid)):
+    ledger_cash = opening.cash_cents - np.cumsum(paid)
+    own_cash_cents = lines["cash_usd"] - lines["paid_in_capital_usd"]
+    own_cash = own_cash_cents.sum(axis=1)
+    if np.any(own_cash != ledger_cash):
         problems.append(
             "closing cash is not opening cash, what was paid in, and the ledger's cash flow"
         )
@@ -232,23 +277,12 @@ def monthly_statements(ledger: Ledger, opening: Opening, books: Books) -> Statem
         problems.append("cash is below zero")
     if problems:
         raise ConservationError("the statements do not tie: " + "; ".join(problems))
-    stacked = np.stack([lines[name] for name in LINES])
-    stacked = np.concatenate(
-        (stacked, stacked.sum(axis=2, keepdims=True)), axis=2
-    )  # the fleet as last column
-    return Statements(
-        periods=ledger.labels.months, lines_cents=dict(zip(LINES, stacked, strict=True))
-    )
 
 
 def cover_ratio(statements: Statements) -> Floats:
     """Return cash for debt service / debt service, NaN where none is due; shape (periods, clusters + 2)."""
-    return ratio(
-        *(
-            statements.lines_cents[f"{name}_usd"]
-            for name in ("cash_for_debt_service", "debt_service")
-        )
-    )
+    lines = statements.lines_cents
+    return ratio(lines["cash_for_debt_service_usd"], lines["debt_service_usd"])
 
 
 def check_positions(statements: Statements, held_cents: Mapping[Position, Cents]) -> None:
@@ -256,9 +290,11 @@ def check_positions(statements: Statements, held_cents: Mapping[Position, Cents]
 
     ``held_cents`` are positions of shape (months, clusters + 1), the site as a whole last.
     """
-    for line, held in held_cents.items():
-        off = np.abs(statements.lines_cents[f"{line}_usd"][:, :-1] - held)
-        if off.any():
+    for line, schedule in held_cents.items():
+        # Without the fleet, which the schedules do not have.
+        balance = statements.lines_cents[f"{line}_usd"][:, :-1]
+        difference = np.abs(balance - schedule)
+        if difference.any():
             raise ConservationError(
-                f"{line} in the balance sheet is off from its schedule by up to {off.max()} cents"
+                f"{line} in the balance sheet is off from its schedule by up to {difference.max()} cents"
             )

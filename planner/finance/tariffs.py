@@ -36,17 +36,21 @@ LONGEST_LIST = 3
 
 def _runs(positions: Sequence[int]) -> list[tuple[int, int]]:
     """Return consecutive positions as (first, last) pairs."""
+    # A run ends where the next position is not the one after.
     breaks = np.flatnonzero(np.diff(positions) != 1) + 1
-    return [(int(run[0]), int(run[-1])) for run in np.split(positions, breaks)]
+    runs = np.split(positions, breaks)
+    return [(int(run[0]), int(run[-1])) for run in runs]
 
 
 def _named(positions: Sequence[int], names: Sequence[str]) -> str:
     """Return 'June to August and December' for the positions, or nothing when they are all of them."""
     if len(positions) == len(names):
         return ""
-    return " and ".join(
-        names[a] if a == b else f"{names[a]} to {names[b]}" for a, b in _runs(positions)
-    )
+    spans = []
+    for begin, end in _runs(positions):
+        span = names[begin] if begin == end else f"{names[begin]} to {names[end]}"
+        spans.append(span)
+    return " and ".join(spans)
 
 
 def describe_cells(cells: Bools) -> str:
@@ -55,25 +59,33 @@ def describe_cells(cells: Bools) -> str:
     Cells have shape (12 months, 7 weekdays, 24 hours). Days with the same hours are named together, then
     months with the same days.
     """
+    # The bytes of a week's cells are a key by which equal weeks find one another.
     weeks: dict[bytes, list[int]] = {}
     for month in range(12):
         if cells[month].any():
-            weeks.setdefault(cells[month].tobytes(), []).append(month)
+            week_cells = cells[month].tobytes()
+            weeks.setdefault(week_cells, []).append(month)
     blocks: list[str] = []
     for months in weeks.values():
         in_months = _named(months, MONTH_NAMES)
+        # All these months have the same week: the first one's stands for them.
+        week = cells[months[0]]
         days_by_hours: dict[bytes, list[int]] = {}
         for day in range(7):
-            if cells[months[0], day].any():
-                days_by_hours.setdefault(cells[months[0], day].tobytes(), []).append(day)
+            if week[day].any():
+                day_cells = week[day].tobytes()
+                days_by_hours.setdefault(day_cells, []).append(day)
         for days in days_by_hours.values():
-            spans = _runs(np.flatnonzero(cells[months[0], days[0]]).tolist())
-            hours = " and ".join(f"{a:02d}:00-{b + 1:02d}:00" for a, b in spans)
-            words = [_named(days, WEEKDAY_NAMES), hours, f"in {in_months}" if in_months else ""]
+            priced_hours = np.flatnonzero(week[days[0]])
+            spans = _runs(priced_hours.tolist())
+            hours = " and ".join(f"{begin:02d}:00-{end + 1:02d}:00" for begin, end in spans)
+            words = [_named(days, WEEKDAY_NAMES), hours]
+            if in_months:
+                words.append(f"in {in_months}")
             blocks.append(" ".join(word for word in words if word))
-    shown = "; ".join(blocks[:LONGEST_LIST])
-    more = len(blocks) - LONGEST_LIST
-    return f"{shown}; and {more} more blocks" if more > 0 else shown
+    text = "; ".join(blocks[:LONGEST_LIST])
+    further = len(blocks) - LONGEST_LIST
+    return f"{text}; and {further} more blocks" if further > 0 else text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,13 +107,14 @@ class TariffWindow:
 
     def cells(self) -> Bools:
         """Return where the window applies, shape (12 months, 7 weekdays, 24 hours)."""
+        # 0 to 24 is the whole day, which modulo 24 would be none; a window past midnight wraps.
         length = (self.end_hour - self.start_hour) % 24 or 24
         in_hours = (np.arange(24) - self.start_hour) % 24 < length
         in_months = np.array([month in self.months for month in range(1, 13)])
         in_days = np.array([day in self.weekdays for day in range(7)])
-        return np.asarray(
-            in_months[:, None, None] & in_days[None, :, None] & in_hours[None, None, :]
-        )
+        # One axis each, so that the product is the block of calendar hours.
+        in_week = in_days[:, None] & in_hours
+        return in_months[:, None, None] & in_week
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,20 +135,21 @@ class EnergyTariff:
         empty = [window.name for window in self.windows if window.start_hour == window.end_hour]
         message = "the window is empty: start_hour equals end_hour"
         problems = [Problem(path=f"tariff.windows[{name}]", message=message) for name in empty]
+        # At once: a window without hours would also be reported as a gap.
         raise_all(problems)
         covered = np.zeros((12, 7, 24), dtype=int)
         for position, window in enumerate(self.windows):
             cells = window.cells()
             covered += cells
-            for other in self.windows[:position]:
-                shared = cells & other.cells()
+            for earlier in self.windows[:position]:
+                shared = cells & earlier.cells()
                 if shared.any():
-                    message = (
-                        f"{other.name!r} and {window.name!r} both cover {describe_cells(shared)}"
-                    )
+                    names = f"{earlier.name!r} and {window.name!r}"
+                    message = f"{names} both cover {describe_cells(shared)}"
                     problems.append(Problem(path="tariff.windows", message=message))
-        if (covered == 0).any():
-            message = f"no window covers {describe_cells(covered == 0)}"
+        is_uncovered = covered == 0
+        if is_uncovered.any():
+            message = f"no window covers {describe_cells(is_uncovered)}"
             problems.append(
                 Problem(path="tariff.windows", message=message, hint="every hour needs one price")
             )
@@ -151,6 +165,7 @@ class EnergyTariff:
 
 def escalation(grid: MonthGrid, escalator_per_year: float) -> Floats:
     """Return (1 + e)^(whole years since the start) of each period, shape (periods,)."""
+    # A hair before an anniversary is the anniversary: offsets are differences of coordinates.
     years = np.floor(grid.offset_months / MONTHS_PER_YEAR + 1e-9)
     return (1.0 + escalator_per_year) ** years
 
@@ -163,15 +178,19 @@ def hourly_prices_usd_per_kwh(
     Without a time zone the horizon's own clock is local time; with one, its hours are UTC and the windows are
     read on local clocks, daylight saving included.
     """
-    local = np.datetime64(grid.start, "h") + np.arange(grid.hour_count)
+    hours = np.arange(grid.hour_count)
+    local = np.datetime64(grid.start, "h") + hours
     if time_zone is not None:
-        local += utc_offset_s(Horizon(start=grid.start, hours=grid.hour_count), time_zone) // 3600
+        horizon = Horizon(start=grid.start, hours=grid.hour_count)
+        local += utc_offset_s(horizon, time_zone) // 3600
     days = local.astype("datetime64[D]")
     month = days.astype("datetime64[M]").astype(np.int64) % 12
     weekday = (days.astype(np.int64) + 3) % 7  # day 0, 1 January 1970, was a Thursday
     hour = (local - days).astype(np.int64)
     rise = escalation(grid, tariff.escalator_per_year)[grid.hour_periods]
-    return np.asarray(tariff.price_table()[month, weekday, hour] * rise, dtype=np.float64)
+    prices = tariff.price_table()[month, weekday, hour]
+    hourly: Floats = prices * rise
+    return hourly
 
 
 def demand_charges_of_peaks_usd(tariff: EnergyTariff, grid: MonthGrid, peaks_kw: Floats) -> Floats:
@@ -180,14 +199,18 @@ def demand_charges_of_peaks_usd(tariff: EnergyTariff, grid: MonthGrid, peaks_kw:
     charge × max(peak of the month, ratchet × highest peak of the eleven months before) × share of the month
     covered.
     """
+    # The ratchet looks at measured peaks, not at billed ones, so it ends after eleven months.
     billed = peaks_kw.copy()
     if tariff.demand_ratchet_fraction > 0:
         for period in range(1, peaks_kw.shape[0]):
-            earlier = peaks_kw[max(0, period - 11) : period].max(axis=0)
-            billed[period] = np.maximum(peaks_kw[period], tariff.demand_ratchet_fraction * earlier)
+            year_start = max(0, period - 11)
+            earlier = peaks_kw[year_start:period].max(axis=0)
+            least_kw = tariff.demand_ratchet_fraction * earlier
+            billed[period] = np.maximum(peaks_kw[period], least_kw)
     rate = tariff.demand_charge_usd_per_kw_month * escalation(grid, tariff.escalator_per_year)
     per_period = rate * grid.month_fractions
-    return billed * per_period.reshape(-1, *(1,) * (billed.ndim - 1))
+    # Transposed, periods are the last axis whatever follows them, and one rate a period meets any shape.
+    return (billed.T * per_period).T
 
 
 def operational_kg(energy_kwh: ArrayLike, intensity_g_per_kwh: ArrayLike) -> Floats:
@@ -206,18 +229,20 @@ def embodied_kg(
     ``service_months`` is (month coordinate in service, month coordinate retired or infinity). What is left of
     the life on early retirement is charged in the period of retirement: it was emitted for nothing else.
     """
-    total = np.atleast_1d(np.asarray(total_kg, dtype=np.float64))[:, None]
-    life = np.atleast_1d(np.asarray(life_months, dtype=np.float64))[:, None]
-    start, retired = (
-        np.atleast_1d(np.asarray(times, dtype=np.float64))[:, None] for times in service_months
-    )
+
+    def column(amounts: ArrayLike) -> Floats:
+        return np.atleast_1d(np.asarray(amounts, dtype=np.float64))[:, None]
+
+    start, retired = (column(months) for months in service_months)
     edges = edge_coordinates[None, :]
-    charged = np.clip((edges - start) / life, 0.0, 1.0)
-    return total * np.diff(np.where(edges > retired, 1.0, charged), axis=1)
+    ages = (edges - start) / column(life_months)
+    charged = np.clip(ages, 0.0, 1.0)
+    # Retired early, all that is left is charged at once; after that the total stays at one.
+    charged = np.where(edges > retired, 1.0, charged)
+    return column(total_kg) * np.diff(charged, axis=1)
 
 
 def carbon_cost_usd(emissions_kg: ArrayLike, price_usd_per_tonne: ArrayLike) -> Floats:
     """Return the cost of emissions at a carbon price; shapes broadcast."""
-    return np.multiply(
-        np.divide(emissions_kg, KILOGRAMS_PER_TONNE), price_usd_per_tonne, dtype=np.float64
-    )
+    tonnes = np.divide(emissions_kg, KILOGRAMS_PER_TONNE)
+    return np.multiply(tonnes, price_usd_per_tonne, dtype=np.float64)

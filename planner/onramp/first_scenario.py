@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import csv
-import dataclasses
 import datetime
 import io
+import itertools
 import re
 import time
 import urllib.parse
@@ -40,22 +40,32 @@ from planner.scenario.fields import Name
 from planner.scenario.loading import scenario_from_document
 from planner.units import SECONDS_PER_HOUR
 from planner.validation import nearest
-from planner.yaml_io import Location, flow_text, parse_document, parse_scalar, read_bytes, replaced
-
-FLEET_COLUMNS, QUOTE_COLUMNS = (
-    {row["column"]: row["key"] for row in COLUMNS if row["file"] == file}
-    for file in ("fleet", "quotes")
+from planner.yaml_io import (
+    Location,
+    flow_text,
+    parse_document,
+    parse_scalar,
+    read_bytes,
+    with_value,
 )
-"""Columns of a list of machines owned or of quotes, and the keys of a cluster they fill. Of machines owned, what is
-empty is left to its default; of quotes, the others say what may be chosen, and names."""
 
-MOST_ROWS = 32
-"""Clusters that ``choose`` can hold."""
+
+def _keys_by_column(file: str) -> dict[str, str]:
+    """Return the columns of a kind of list, and the keys of a cluster they fill."""
+    return {row["column"]: row["key"] for row in COLUMNS if row["file"] == file}
+
+
+FLEET_COLUMNS = _keys_by_column("fleet")
+"""Columns of a list of machines owned; what is empty is left to its default."""
+QUOTE_COLUMNS = _keys_by_column("quotes")
+"""Columns of a list of quotes; those without a key state what may be chosen, and names."""
+MAX_ROWS = 32
+"""Clusters that ``sizing`` can hold."""
 MONTHS_BETWEEN_ORDERS = 6
-_HORIZON_MONTHS = 36  # of the starter
-_GROUPED = re.compile(
-    r"\$?\d{1,3}(,\d{3})+(\.\d+)?$|\$[\d.]+$"
-)  # 31,000 or $31000 as spreadsheets show money
+_HORIZON_MONTHS = 36
+"""Of the starter."""
+_MONEY = re.compile(r"\$?\d{1,3}(,\d{3})+(\.\d+)?$|\$[\d.]+$")
+"""31,000 or $31000 as spreadsheets show money."""
 USUAL_MODEL = "llama-3.1-70b"
 """What is served where no file names a model that the catalogue has."""
 _USUAL_START = datetime.date(2026, 1, 1)
@@ -76,8 +86,15 @@ class Row:
         tree: dict[str, Any] = {}
         for column, path in self.columns.items():
             if path and column in self.cells:
-                tree = replaced(tree, tuple(path.split(".")), self.cells[column])
+                keys = tuple(path.split("."))
+                tree = with_value(tree, keys, self.cells[column])
         return tree
+
+    def problem(self, message: str, path: str | None = None, hint: str | None = None) -> Problem:
+        """Return a problem of this row."""
+        return Problem(
+            file=self.place.file, line=self.place.line, path=path, message=message, hint=hint
+        )
 
 
 def read_fleet(path: Path) -> tuple[Row, ...]:
@@ -88,19 +105,19 @@ def read_fleet(path: Path) -> tuple[Row, ...]:
 def read_quotes(path: Path) -> tuple[Row, ...]:
     """Read vendors' quotes for accelerators or whole nodes, one per row; raise ScenarioError with file and line."""
     rows = _rows(path, QUOTE_COLUMNS, ("accelerator",))
+    message = (
+        "needs price_usd, of one accelerator, or node_price_usd, "
+        "of a server with its accelerators and host"
+    )
     problems = []
     for row in rows:
-        of_node = "node_price_usd" in row.cells
-        if of_node == ("price_usd" in row.cells) or (of_node and "host_usd_per_node" in row.cells):
-            message = (
-                "needs price_usd, of one accelerator, or node_price_usd, "
-                "of a server with its accelerators and host"
-            )
-            problems.append(
-                Problem(
-                    file=row.place.file, line=row.place.line, message=message, hint="and not both"
-                )
-            )
+        has_node_price = "node_price_usd" in row.cells
+        has_price = "price_usd" in row.cells
+        # The price of a server includes its host.
+        has_both = has_node_price and "host_usd_per_node" in row.cells
+        # One price and one alone, so that no reader has to guess which counts.
+        if has_node_price == has_price or has_both:
+            problems.append(row.problem(message, hint="and not both"))
     raise_all(problems)
     return rows
 
@@ -111,34 +128,44 @@ def read_traffic(source: str, stated: TrafficOptions) -> dict[str, ObservedTraff
     A source is a path or an address, with ``NAME=`` before it where its workload has another name than the file's or
     the model's. The file's own first bytes say what it is.
     """
-    named = re.fullmatch(r"([^\W_][\w-]{0,63})=(.+)", source, re.DOTALL)
-    name, place = named.groups() if named else ("", source)
+    match = re.fullmatch(r"([^\W_][\w-]{0,63})=(.+)", source, re.DOTALL)
+    name, place = match.groups() if match else ("", source)
     path = Path(place)
-    usual = Path(place).name.partition(".")[0]
-    seen: dict[str | None, ObservedTraffic]
+    usual_name = path.name.partition(".")[0]
+    observed: dict[str | None, ObservedTraffic]
     if re.match("https?://", place):
         host = urllib.parse.urlsplit(place).hostname or place
-        usual = "live"
-        seen = read_metrics(fetch(place), host, time.time())
+        usual_name = "live"
+        observed = read_metrics(fetch(place), host, time.time())
     elif is_metrics(path):
-        seen = read_metrics([read_bytes(path, MAX_BYTES)], path.name, path.stat().st_mtime)
-        usual = ""
+        usual_name = ""  # the served model's, where a file has several
+        content = read_bytes(path, MAX_BYTES)
+        scraped_s = path.stat().st_mtime
+        observed = read_metrics([content], path.name, scraped_s)
     elif is_hourly_series(path, stated.columns is not None):
         rates = read_hourly_rates(path, stated.rate_column, stated.requests_per_s)
-        seen = {None: ObservedTraffic(source=path.name, rates=rates)}
+        observed = {None: ObservedTraffic(source=path.name, rates=rates)}
     else:
-        log = read_request_log(path, parse_columns(stated.columns), stated.time_unit)
-        parts = log.by_model()
-        parts = {None: log} if name and len(parts) > 1 else parts  # a name is one workload's
-        seen = {model: traffic_of_log(part, path.name, model) for model, part in parts.items()}
-    if name and len(seen) == 1:
-        return dict.fromkeys([name], *seen.values())
-    words = {model: (usual if len(seen) == 1 else "") or model or "served" for model in seen}
-    slugs = {
-        model: re.sub(r"[^a-z0-9]+", "-", word.rpartition("/")[2].lower())
-        for model, word in words.items()
-    }
-    return {f"{name}-{slugs[model]}".strip("-"): shown for model, shown in seen.items()}
+        columns = parse_columns(stated.columns)
+        log = read_request_log(path, columns, stated.time_unit)
+        by_model = log.by_model()
+        if name and len(by_model) > 1:
+            by_model = {None: log}  # a name is one workload's
+        observed = {
+            model: traffic_of_log(part, path.name, model) for model, part in by_model.items()
+        }
+    if len(observed) > 1:
+        usual_name = ""
+    workloads = {}
+    for model, traffic in observed.items():
+        word = usual_name or model or "served"
+        # The publisher before the slash is no part of a model's name.
+        short_name = word.rpartition("/")[2].lower()
+        slug = re.sub(r"[^a-z0-9]+", "-", short_name)
+        has_own_name = name and len(observed) == 1
+        own_name = name if has_own_name else f"{name}-{slug}".strip("-")
+        workloads[own_name] = traffic
+    return workloads
 
 
 def fit_workloads(
@@ -152,53 +179,76 @@ def fit_workloads(
     Files of one name show one workload. A model is the catalogue's whose name is part of the one it is served under.
     The first day is the first of the month after the last series ends, unless stated; 2026-01-01 without dates.
     """
-    seen: dict[str, ObservedTraffic] = {}
+    observed: dict[str, ObservedTraffic] = {}
     for source in sources:
         for name, traffic in read_traffic(source, stated).items():
-            seen[name] = seen[name].beside(traffic) if name in seen else traffic
-    if stated.requests_per_s is not None and len(seen) > 1:
-        message = f"is the rate of one workload, and the files have {len(seen)}: {', '.join(seen)}"
-        raise ScenarioError(
-            Problem(path="--requests-per-s", message=message, hint="change it in the scenario")
-        )
-    silent = [
-        one
-        for one in seen.values()
-        if stated.requests_per_s is None and not (one.level or one.rates)
-    ]
+            # A log has lengths, a series has the year: together they are one workload.
+            # merge keeps what the first file shows, so the order of the sources counts.
+            observed[name] = observed[name].merge(traffic) if name in observed else traffic
+    _check_rates(observed, stated)
+    start = start or _first_day(observed)
+    if not observed:
+        observed = {stated.workload_preset or "chat": ObservedTraffic(source="")}
+    workloads = []
+    for name, traffic in observed.items():
+        model = _find_model(traffic.model or "", stated.model, catalog)
+        workloads.append(fitted_workload(name, traffic, stated, model, start))
+    return workloads, start
+
+
+def _check_rates(observed: Mapping[str, ObservedTraffic], stated: TrafficOptions) -> None:
+    """Raise an error where a workload has no rate, or one rate is stated for several."""
+    if stated.requests_per_s is not None:
+        if len(observed) > 1:
+            names = ", ".join(observed)
+            message = f"is the rate of one workload, and the files have {len(observed)}: {names}"
+            hint = "change it in the scenario"
+            raise ScenarioError(Problem(path="--requests-per-s", message=message, hint=hint))
+        return
+    message = "shows no rate: no clock that all share"
     hint = "state it with --requests-per-s, or add hourly rates of the same NAME: --from NAME=FILE"
     raise_all(
         [
-            Problem(file=one.source, message="shows no rate: no clock that all share", hint=hint)
-            for one in silent
+            Problem(file=traffic.source, message=message, hint=hint)
+            for traffic in observed.values()
+            if not (traffic.level or traffic.rates)
         ]
     )
-    ends = [one.rates.end_s for one in seen.values() if one.rates and one.rates.end_s is not None]
-    if start is None and ends:
-        last = datetime.datetime.fromtimestamp(max(ends) - SECONDS_PER_HOUR, tz=datetime.UTC).date()
-        start = last if last.day == 1 else add_months(last.replace(day=1), 1)
-    fitted = list[Fitted]()
-    start = start or _USUAL_START
-    for name, traffic in seen.items() or [
-        (stated.workload_preset or "chat", ObservedTraffic(source=""))
-    ]:
-        served = (traffic.model or "").rpartition("/")[2].lower()
-        alike = [
-            known
-            for known in catalog.models
-            if re.search(rf"(?<![\w.]){re.escape(known)}(?![\w.])", served)
-        ]
-        model, remark = (
-            stated.model or USUAL_MODEL,
-            "as given" if stated.model else "assumed: no file names it",
-        )
-        if alike and not stated.model:
-            model, remark = max(alike, key=len), f"served as {printable(traffic.model or '')}"
-        elif served and not stated.model:
-            remark = f"assumed: the catalogue has no {printable(served)}; planner catalog add-model adds it"
-        named = Figure(field="model", fitted=model, remark=remark)
-        fitted.append(fitted_workload(name, traffic, stated, named, start))
-    return fitted, start
+
+
+def _first_day(observed: Mapping[str, ObservedTraffic]) -> datetime.date:
+    """Return the first day of a month after all series end; the usual day where none has dates."""
+    series = [traffic.rates for traffic in observed.values() if traffic.rates is not None]
+    ends_s = [rates.end_s for rates in series if rates.end_s is not None]
+    if not ends_s:
+        return _USUAL_START
+    # The day of the last hour: a series that ends at midnight does not reach into the next day.
+    final_hour_s = max(ends_s) - SECONDS_PER_HOUR
+    final_hour = datetime.datetime.fromtimestamp(final_hour_s, tz=datetime.UTC)
+    day = final_hour.date()
+    return day if day.day == 1 else add_months(day.replace(day=1), 1)
+
+
+def _find_model(served_name: str, stated: str | None, catalog: Catalog) -> Figure:
+    """Return the model of a workload: the one stated, or the catalogue's whose name is part of the served one."""
+    name = served_name.rpartition("/")[2].lower()
+    # Neither letter, digit nor dot beside it: 3.1-8b is no part of 13.1-8b.
+    matches = [
+        model
+        for model in catalog.models
+        if re.search(rf"(?<![\w.]){re.escape(model)}(?![\w.])", name)
+    ]
+    if stated:
+        return Figure(field="model", fitted=stated, remark="as given")
+    if matches:
+        # The longest is the most precise: llama-3.1-8b-instruct before llama-3.1-8b.
+        longest = max(matches, key=len)
+        return Figure(field="model", fitted=longest, remark=f"served as {printable(served_name)}")
+    remark = "assumed: no file names it"
+    if name:
+        lacking = f"the catalogue has no {printable(name)}"
+        remark = f"assumed: {lacking}; planner catalog add-model adds it"
+    return Figure(field="model", fitted=USUAL_MODEL, remark=remark)
 
 
 def scenario_text(
@@ -212,137 +262,161 @@ def scenario_text(
 
     A list's bad values are reported with that list's line.
     """
-    taken: dict[str, Row] = {}
-    for row in machines:  # named as stated, or by part and what tells it apart from others
-        part = (
-            re.sub(r"[^a-z0-9]+", "-", str(row.cells["accelerator"]).lower()).strip("-")
-            or "accelerator"
-        )
-        bought = row.cells.get("bought")
-        words = [
-            part,
-            *([str(bought)[:7]] if bought else []),
-            *(["quote"] if row.columns is QUOTE_COLUMNS else []),
-        ]
-        called = str(row.cells.get("name") or "-".join(words))
-        if called in taken and "name" in row.cells:
-            first = taken[called].place
-            message = f"{called!r} is also the name of {first.file}:{first.line}"
-            raise ScenarioError(
-                Problem(file=row.place.file, line=row.place.line, path="name", message=message)
-            )
-        numbered = (f"{called}-{count}" for count in range(2, MOST_ROWS * 2 + 2))
-        taken[next(free for free in (called, *numbered) if free not in taken)] = row
-    quoted = {name: row for name, row in taken.items() if row.columns is QUOTE_COLUMNS}
-    loads = "\n".join(["workloads:", *(fitted.yaml() for fitted in workloads)]) if workloads else ""
-    clusters = _clusters(taken, start, load_catalog(overlay=overlay)) if taken else ""
-    text = starter_text(name, start, loads, clusters) + (_choose(quoted, start) if quoted else "")
-    text += f"\ncatalog: {{overlay: {flow_text(str(overlay))}}}\n" if overlay is not None else ""
+    rows = _name_clusters(machines)
+    quotes = {name: row for name, row in rows.items() if row.columns is QUOTE_COLUMNS}
+    workload_section = ""
+    if workloads:
+        sections = (fitted.yaml() for fitted in workloads)
+        workload_section = "\n".join(["workloads:", *sections])
+    cluster_section = ""
+    if rows:
+        catalog = load_catalog(overlay=overlay)
+        cluster_section = _clusters(rows, start, catalog)
+    text = starter_text(name, start, workload_section, cluster_section)
+    if quotes:
+        text += _sizing(quotes, start)
+    if overlay is not None:
+        text += f"\ncatalog: {{overlay: {flow_text(str(overlay))}}}\n"
+    # Checked before it is written: what is wrong is named by the user's own list.
     document = parse_document(text, f"{name}.yaml")
     for path in document.locations:  # a value from a list is named by that list's line
         match path:
             case ("clusters", str(cluster), *_) | ("sizing", "clusters", str(cluster), *_) if (
-                cluster in taken
+                cluster in rows
             ):
-                document.locations[path] = taken[cluster].place
+                document.locations[path] = rows[cluster].place
     scenario_from_document(document)
     return text
 
 
-def _rows(path: Path, columns: Mapping[str, str], needed: tuple[str, ...]) -> tuple[Row, ...]:
+def _name_clusters(machines: Sequence[Row]) -> dict[str, Row]:
+    """Return rows by their clusters' names: as stated, or accelerator and month, numbered where that is taken."""
+    rows: dict[str, Row] = {}
+    for row in machines:
+        part = str(row.cells["accelerator"]).lower()
+        slug = re.sub(r"[^a-z0-9]+", "-", part).strip("-")
+        words = [slug or "accelerator"]
+        if row.cells.get("bought"):
+            # Year and month alone: machines of one month are named alike.
+            words.append(str(row.cells["bought"])[:7])
+        if row.columns is QUOTE_COLUMNS:
+            words.append("quote")
+        stem = name = str(row.cells.get("name") or "-".join(words))
+        if name in rows and "name" in row.cells:
+            namesake = rows[name].place
+            message = f"{name!r} is also the name of {namesake.file}:{namesake.line}"
+            raise ScenarioError(row.problem(message, path="name"))
+        # Ends with the first number that is free; there are 32 rows at most.
+        numbers = itertools.count(2)
+        while name in rows:
+            name = f"{stem}-{next(numbers)}"
+        rows[name] = row
+    return rows
+
+
+def _rows(path: Path, columns: Mapping[str, str], required: tuple[str, ...]) -> tuple[Row, ...]:
     try:
         text = read_bytes(path, 1_000_000).decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise ScenarioError(
-            Problem(file=str(path), message="is not UTF-8 text, so not a CSV to read")
-        ) from None
-    reader = csv.reader(io.StringIO(text), delimiter=";" if ";" in text.partition("\n")[0] else ",")
+        message = "is not UTF-8 text, so not a CSV to read"
+        raise ScenarioError(Problem(file=str(path), message=message)) from None
+    # Spreadsheets of countries with a decimal comma separate cells by semicolons.
+    header_line = text.partition("\n")[0]
+    delimiter = ";" if ";" in header_line else ","
+    reader = csv.reader(io.StringIO(text), delimiter=delimiter)
     header = [word.strip().lower() for word in next(reader, [])]
-    problems = [
-        Problem(
-            line=1,
-            message=f"unknown column {word!r}",
-            hint=nearest(word, columns) or f"of {', '.join(columns)}",
-        )
-        for word in header
-        if word not in columns
-    ]
-    twice = {word for word in header if header.count(word) > 1}
-    problems += [Problem(line=1, message=f"names the column {word!r} twice") for word in twice]
-    problems += [
-        Problem(line=1, message=f"no column {word!r}") for word in needed if word not in header
-    ]
+    _check_header(path, header, columns, required)
+    problems: list[Problem] = []
     rows: list[Row] = []
-    for cells in reader if not problems else ():
-        if not any(cell.strip() for cell in cells):
+    for cells in reader:
+        texts = [cell.strip() for cell in cells]
+        if not any(texts):
             continue
-        if len(cells) != len(header):
-            message = f"has {len(cells)} cells under {len(header)} columns"
-            problems.append(
-                Problem(
-                    line=reader.line_num, message=message, hint="put text with a comma in quotes"
-                )
-            )
+        line = reader.line_num
+        # A row that is too short or too long would fill the wrong columns.
+        if len(texts) != len(header):
+            message = f"has {len(texts)} cells under {len(header)} columns"
+            hint = "put text with a comma in quotes"
+            problems.append(Problem(file=str(path), line=line, message=message, hint=hint))
             continue
-        words = {
-            name: cell.strip() for name, cell in zip(header, cells, strict=True) if cell.strip()
-        }
-        # A cell is read as YAML reads a plain value; money may have its sign and its commas.
-        stated = {
-            name: parse_scalar(re.sub("[$,]", "", word) if _GROUPED.match(word) else word)
-            for name, word in words.items()
-        }
-        told = "is required and is not there"
-        missing = [name for name in needed if name not in stated]
-        problems += [Problem(line=reader.line_num, path=name, message=told) for name in missing]
-        rows.append(Row(place=Location(str(path), reader.line_num), cells=stated, columns=columns))
-    if not problems and not 1 <= len(rows) <= MOST_ROWS:
-        problems.append(Problem(message=f"has {len(rows)} rows; it may have 1 to {MOST_ROWS}"))
-    if problems:
-        raise ScenarioError([dataclasses.replace(problem, file=str(path)) for problem in problems])
+        cells_by_name = zip(header, texts, strict=True)
+        stated = {name: _parse_cell(text) for name, text in cells_by_name if text}
+        place = Location(str(path), line)
+        row = Row(place=place, cells=stated, columns=columns)
+        missing = [name for name in required if name not in stated]
+        problems += [row.problem("is required and is not there", path=name) for name in missing]
+        rows.append(row)
+    # Only where rows could be read: else their number is that of the problems.
+    if not problems and not 1 <= len(rows) <= MAX_ROWS:
+        message = f"has {len(rows)} rows; it may have 1 to {MAX_ROWS}"
+        problems.append(Problem(file=str(path), message=message))
+    raise_all(problems)
     return tuple(rows)
 
 
-def _clusters(taken: Mapping[str, Row], start: datetime.date, catalog: Catalog) -> str:
+def _parse_cell(text: str) -> Any:
+    """Return a cell as YAML reads a plain value; money may have its sign and its commas."""
+    plain = re.sub("[$,]", "", text) if _MONEY.match(text) else text
+    return parse_scalar(plain)
+
+
+def _check_header(
+    path: Path, header: Sequence[str], columns: Mapping[str, str], required: Sequence[str]
+) -> None:
+    """Raise an error with every column that is unknown, there twice, or missing."""
+    problems = []
+    for name in header:
+        if name not in columns:
+            hint = nearest(name, columns) or f"of {', '.join(columns)}"
+            message = f"unknown column {name!r}"
+            problems.append(Problem(file=str(path), line=1, message=message, hint=hint))
+    distinct = dict.fromkeys(header)
+    messages = [f"names the column {name!r} twice" for name in distinct if header.count(name) > 1]
+    messages += [f"no column {name!r}" for name in required if name not in header]
+    problems += [Problem(file=str(path), line=1, message=message) for message in messages]
+    raise_all(problems)
+
+
+def _clusters(rows: Mapping[str, Row], start: datetime.date, catalog: Catalog) -> str:
     """Return the clusters section: owned machines, then quotes without nodes."""
     lines = ["clusters:"]
-    for name, row in taken.items():
-        tree = row.cluster()
+    for name, row in rows.items():
+        kind = "owned"
+        cluster = row.cluster()
         if row.columns is QUOTE_COLUMNS:
-            tree = {
-                "accelerator": tree.pop("accelerator"),
-                "nodes": row.cells.get("min_nodes", 0),
-                **tree,
-            }
-            if (price := row.cells.get("node_price_usd")) is not None:
-                tree["accelerator_price_usd"] = (
-                    price  # what is wrong is said where the cluster itself is checked
-                )
-                part = catalog.accelerators.get(row.cells["accelerator"])
-                if part is not None and isinstance(
-                    price, int | float
-                ):  # all is its accelerators', nothing the host's
-                    tree["accelerator_price_usd"] = round(
-                        price / part.accelerators_per_node.value, 2
-                    )
-                    tree["host_usd_per_node"] = 0
-            tree["price_source"] = (
-                f"quote of {row.cells.get('vendor', 'a vendor')}, {Path(row.place.file).name}"
-            )
-            tree["order"] = {"placed": start, **tree.get("order", {})}
-        kind = (
-            "quoted: planner size chooses nodes and dates"
-            if row.columns is QUOTE_COLUMNS
-            else "owned"
-        )
-        lines += [
-            f"  {flow_text(name)}:  # {kind}, line {row.place.line} of {Path(row.place.file).name}"
-        ]
-        lines += [f"    {key}: {flow_text(value)}" for key, value in tree.items()]
+            kind = "quoted: planner size chooses nodes and dates"
+            cluster = _quoted_cluster(row, cluster, start, catalog)
+        file = Path(row.place.file).name
+        lines.append(f"  {flow_text(name)}:  # {kind}, line {row.place.line} of {file}")
+        lines += [f"    {key}: {flow_text(value)}" for key, value in cluster.items()]
     return "\n".join(lines) + "\n"
 
 
-def _choose(quoted: Mapping[str, Row], start: datetime.date) -> str:
+def _quoted_cluster(
+    row: Row, stated: dict[str, Any], start: datetime.date, catalog: Catalog
+) -> dict[str, Any]:
+    """Return the scenario keys of a quote: its price, where it is from, and an order for the first day."""
+    nodes = row.cells.get("min_nodes", 0)
+    cluster = {"accelerator": stated.pop("accelerator"), "nodes": nodes, **stated}
+    price = row.cells.get("node_price_usd")
+    if price is not None:
+        # What is wrong with a price or an accelerator is reported where the cluster is checked.
+        cluster["accelerator_price_usd"] = price
+        accelerator = catalog.accelerators.get(row.cells["accelerator"])
+        if accelerator is not None and isinstance(price, int | float):
+            # All of it is the accelerators', nothing the host's.
+            per_accelerator = price / accelerator.accelerators_per_node.value
+            cluster["accelerator_price_usd"] = round(per_accelerator, 2)
+            cluster["host_usd_per_node"] = 0
+    vendor = row.cells.get("vendor", "a vendor")
+    file = Path(row.place.file).name
+    cluster["price_source"] = f"quote of {vendor}, {file}"
+    # The stated lead time stays; the first day is where nothing else is said.
+    cluster["order"] = {"placed": start, **cluster.get("order", {})}
+    return cluster
+
+
+def _sizing(quotes: Mapping[str, Row], start: datetime.date) -> str:
     """Return the SLO target and sizing sections: for each quote its order dates and node limits."""
     lines = [
         "",
@@ -353,9 +427,10 @@ def _choose(quoted: Mapping[str, Row], start: datetime.date) -> str:
         "sizing:                    # what planner size may buy, and when it may be ordered",
         "  clusters:",
     ]
-    for name, row in quoted.items():
+    for name, row in quotes.items():
         choice: dict[str, Any] = {"dates": order_dates(row, start)}
-        choice |= {key: row.cells[key] for key in ("min_nodes", "max_nodes") if key in row.cells}
+        limits = {key: row.cells[key] for key in ("min_nodes", "max_nodes") if key in row.cells}
+        choice |= limits
         lines.append(f"    {flow_text(name)}: {flow_text(choice)}")
     return "\n".join([*lines, "  # budget_usd: 50e6", "  # power_kw: 3000", ""])
 
@@ -365,27 +440,23 @@ def order_dates(row: Row, start: datetime.date) -> list[datetime.date]:
 
     The last is one whose machines, at the promised lead time, serve half a year before the horizon ends.
     """
-    first = row.cells.get("earliest", start)
-    lead = row.cells.get("lead_weeks", 0)
-    if (
-        not isinstance(first, datetime.date)
-        or not isinstance(lead, int | float)
-        or not 0 <= lead <= 520
-    ):
-        return []  # said where the cluster itself is checked
-    end = add_months(start, _HORIZON_MONTHS - MONTHS_BETWEEN_ORDERS) - datetime.timedelta(
-        weeks=float(lead)
-    )
+    earliest = row.cells.get("earliest", start)
+    lead_weeks = row.cells.get("lead_weeks", 0)
+    is_number = isinstance(lead_weeks, int | float)
+    is_usable = isinstance(earliest, datetime.date) and is_number
+    if not is_usable or not 0 <= lead_weeks <= 520:
+        return []  # reported where the cluster itself is checked
+    useful_until = add_months(start, _HORIZON_MONTHS - MONTHS_BETWEEN_ORDERS)
+    lead = datetime.timedelta(weeks=float(lead_weeks))
+    end = useful_until - lead
     latest = row.cells.get("latest", end)
-    if not isinstance(latest, datetime.date) or latest < first:
-        message = f"must be a date, YYYY-MM-DD, not before the earliest, {first}; it is {latest}"
-        raise ScenarioError(
-            Problem(file=row.place.file, line=row.place.line, path="latest", message=message)
-        )
-    dates = [
-        add_months(first, months) for months in range(0, _HORIZON_MONTHS, MONTHS_BETWEEN_ORDERS)
-    ]
-    return [day for day in dates if day <= min(latest, end)] or [first]
+    if not isinstance(latest, datetime.date) or latest < earliest:
+        message = f"must be a date, YYYY-MM-DD, not before the earliest, {earliest}; it is {latest}"
+        raise ScenarioError(row.problem(message, path="latest"))
+    offsets = range(0, _HORIZON_MONTHS, MONTHS_BETWEEN_ORDERS)
+    dates = [add_months(earliest, months) for months in offsets]
+    latest_useful = min(latest, end)
+    return [day for day in dates if day <= latest_useful] or [earliest]
 
 
 def starter_text(
@@ -398,12 +469,15 @@ def starter_text(
     try:
         TypeAdapter(Name).validate_python(name)
     except ValidationError as error:
+        # One problem of the name is enough to choose another.
         message = error.errors()[0]["msg"].removeprefix("Value error, ")
         raise ScenarioError(Problem(message=f"{name!r} will not do as a name: {message}")) from None
-    source = Path(__file__).with_name("starter.yaml.j2").read_text(encoding="utf-8")
+    template = Path(__file__).with_name("starter.yaml.j2")
+    source = template.read_text(encoding="utf-8")
     # A name such as 2026 or null needs its quotes.
+    is_text = isinstance(parse_scalar(name), str)
     text: str = Template(source, trim_blocks=True, keep_trailing_newline=True).render(
-        name=name if isinstance(parse_scalar(name), str) else f'"{name}"',
+        name=name if is_text else f'"{name}"',
         start=start,
         online=add_months(start, 2),
         later=add_months(start, 12),

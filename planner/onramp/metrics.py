@@ -18,7 +18,13 @@ import numpy as np
 from planner.arrays import Floats
 from planner.demand.shape import HOURS_PER_WEEK
 from planner.errors import Problem, ScenarioError
-from planner.onramp.traffic_fit import EPOCH_HOUR_OF_WEEK, Histogram, ObservedTraffic, level_remark
+from planner.onramp.traffic_fit import (
+    EPOCH_HOUR_OF_WEEK,
+    Histogram,
+    LengthFit,
+    ObservedTraffic,
+    level_remark,
+)
 from planner.onramp.traffic_log import (
     COLUMNS,
     MAX_NUMBER,
@@ -32,17 +38,17 @@ from planner.units import SECONDS_PER_HOUR
 ROLES = {row["column"]: row["key"] for row in COLUMNS if row["file"] == "metrics"}
 """What each metric says; of several for one role the first that a file has is read."""
 MAX_BYTES = 500_000_000
+"""Largest file or answer that is read."""
 TIME_LIMIT_S = 60.0
-"""Largest file or answer that is read, and how long a server may take for one."""
+"""How long a server may take for an answer."""
 LONGEST_STEP_S = 2.0 * SECONDS_PER_HOUR
 """Samples further apart do not show an hour; a step of an hour may miss one sample."""
-_NAMES = [
-    "|".join(name for name in ROLES if name.endswith("_total") == is_counter)
-    for is_counter in (True, False)
-]
+_COUNTERS = "|".join(name for name in ROLES if name.endswith("_total"))
+_HISTOGRAMS = "|".join(name for name in ROLES if not name.endswith("_total"))
+_COUNTER_QUERY = f'{{__name__=~"{_COUNTERS}"}}'
 _QUERIES = (
-    (f'{{__name__=~"{_NAMES[0]}"}}', 52 * 7, SECONDS_PER_HOUR),
-    (f'{{__name__=~"({_NAMES[1]})_(bucket|sum)"}}', 28, SECONDS_PER_DAY),
+    (_COUNTER_QUERY, 52 * 7, SECONDS_PER_HOUR),
+    (f'{{__name__=~"({_HISTOGRAMS})_(bucket|sum)"}}', 28, SECONDS_PER_DAY),
 )
 """What a server is asked: counters hour by hour for a year, and histograms day by day for four weeks."""
 _LINE = re.compile(r"([a-zA-Z_:][\w:]*)(?:\{(.*)\})?\s+(\S+)(?:\s+(\S+))?\s*$")
@@ -52,8 +58,14 @@ _REQUESTS = next(iter(ROLES))
 MAX_SPAN_S = MAX_SPAN_YEARS * SECONDS_PER_YEAR
 _Samples = list[tuple[float, float]]
 """Times and values of one series."""
+_SamplesBySeries = dict[tuple[str, tuple[tuple[str, str], ...]], _Samples]
+"""Samples by name and labels of a series."""
 _Counter = tuple[Floats, Floats]
 """Times, and what was counted since the first of them."""
+_Counters = dict[str, dict[float, list[_Counter]]]
+"""Counters by metric and part: 0, a bucket's bound, or -1 for the sum."""
+_LATEST_S = 1e11
+"""The year 5138: no sample is later."""
 
 
 def is_metrics(path: Path) -> bool:
@@ -61,23 +73,27 @@ def is_metrics(path: Path) -> bool:
     if not path.is_file():
         return False
     with path.open("rb") as stream:
+        # Enough for the head of either format, and little of a file of half a gigabyte.
         start = stream.read(4000).lstrip()
-    return (start[:1] in b"{[" and b'"resultType"' in start) or start.startswith(
-        (b"# HELP", b"# TYPE", b"vllm:")
-    )
+    is_json = start[:1] in b"{[" and b'"resultType"' in start
+    return is_json or start.startswith((b"# HELP", b"# TYPE", b"vllm:"))
 
 
 def fetch(url: str) -> list[bytes]:
     """Return what a server answers: of an address of the API or of metrics, it alone; else of our own queries."""
-    if "/api/v1/" in url or urllib.parse.urlsplit(url).path.endswith("/metrics"):
+    # An address with a query of its own is taken as it is.
+    path = urllib.parse.urlsplit(url).path
+    if "/api/v1/" in url or path.endswith("/metrics"):
         return [_fetched(url)]
-    now = time.time()
-    place = f"{url.rstrip('/')}/api/v1/query_range?"
-    spans = [
-        {"query": q, "start": now - days * SECONDS_PER_DAY, "end": now, "step": s}
-        for q, days, s in _QUERIES
-    ]
-    return [_fetched(place + urllib.parse.urlencode(span)) for span in spans]
+    end_s = time.time()
+    address = f"{url.rstrip('/')}/api/v1/query_range?"
+    answers = []
+    for query, days, step_s in _QUERIES:
+        start_s = end_s - days * SECONDS_PER_DAY
+        span = {"query": query, "start": start_s, "end": end_s, "step": step_s}
+        query_text = urllib.parse.urlencode(span)
+        answers.append(_fetched(address + query_text))
+    return answers
 
 
 def _fetched(url: str) -> bytes:
@@ -88,19 +104,23 @@ def _fetched(url: str) -> bytes:
     hint = "name a server that you can reach, or export its answer to a file"
     try:
         with urllib.request.urlopen(url, timeout=TIME_LIMIT_S) as answer:
+            # In pieces, so that neither size nor time can run away.
             while part := answer.read1(1 << 20):
                 content += part
-                if len(content) > MAX_BYTES or time.monotonic() > end:
+                is_too_much = len(content) > MAX_BYTES or time.monotonic() > end
+                if is_too_much:
                     message = f"sends more than {MAX_BYTES / 1e6:g} MB, or for longer than {TIME_LIMIT_S:g} s"
                     raise ScenarioError(
                         Problem(file=place, message=message, hint="query fewer series")
                     )
     except urllib.error.HTTPError as error:
         message = f"answers {error.code} {error.reason}"
+        # Closed here: the answer of an error is a stream of its own.
         error.close()
         raise ScenarioError(Problem(file=place, message=message, hint=hint)) from None
     except (OSError, ValueError) as error:
-        message = f"cannot be read: {getattr(error, 'reason', None) or error}"
+        reason = getattr(error, "reason", None) or error
+        message = f"cannot be read: {reason}"
         raise ScenarioError(Problem(file=place, message=message, hint=hint)) from None
     return bytes(content)
 
@@ -112,62 +132,84 @@ def read_metrics(
 
     ``scraped_s`` is when a text without times was read from its server.
     """
-    samples: dict[tuple[str, tuple[tuple[str, str], ...]], _Samples] = defaultdict(list)
-    models: dict[str | None, dict[str, dict[float, list[_Counter]]]] = defaultdict(dict)
     try:
-        for content in contents:
-            text = content.decode("utf-8")
-            series = (
-                _of_json(json.loads(text))
-                if text.lstrip()[:1] in ("{", "[")
-                else _of_text(text, scraped_s)
-            )
-            for name, labels, known in series:
-                counts = [
-                    (t, v) for t, v in known if 0.0 <= t < 1e11 and 0.0 <= v <= MAX_NUMBER
-                ]  # to the year 5138
-                samples[name, tuple(sorted(labels.items()))] += counts
-        moments = [moment for known in samples.values() for moment, _ in known]
-        starts = [
-            value for (name, _), known in samples.items() for _, value in known if name == _START
-        ]
-        first_s = min(moments, default=0.0)
-        start_s = min(starts, default=None)
-        if moments and not max(moments) < min([first_s, *starts]) + MAX_SPAN_S:
-            raise ValueError(f"its times span more than {MAX_SPAN_S / SECONDS_PER_YEAR:g} years")
-        for (name, stated), known in samples.items():
-            labels = dict(stated)
-            base = re.sub("_(bucket|sum)$", "", name)
-            if known and base in ROLES and (base != name or base.endswith("_total")):
-                parts = models[labels.get("model_name")].setdefault(base, {})
-                part = float(labels.get("le", -1.0)) if base != name else 0.0
-                parts.setdefault(part, []).append(_counter(known, start_s, first_s))
+        samples = _read_samples(contents, scraped_s)
+        models = _count_by_model(samples)
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        # An export is nested JSON of any shape: whatever does not fit ends here, as one message.
         reason = str(error).partition("\n")[0] or type(error).__name__
         raise ScenarioError(
             Problem(file=place, message=f"is no export of metrics: {reason[:200]}")
         ) from None
-    if not any(_REQUESTS in counted for counted in models.values()):
-        hint = f"query the series themselves, without rate() or sum(): {_QUERIES[0][0]}"
+    has_requests = any(_REQUESTS in counters for counters in models.values())
+    if not has_requests:
+        hint = f"query the series themselves, without rate() or sum(): {_COUNTER_QUERY}"
         raise ScenarioError(
             Problem(file=place, message=f"has no {_REQUESTS}, which counts requests", hint=hint)
         )
-    return {model: _traffic(counted, place, model) for model, counted in models.items()}
+    # By model, so that each becomes a workload of its own.
+    return {model: _traffic(counters, place, model) for model, counters in models.items()}
+
+
+def _read_samples(contents: Iterable[bytes], scraped_s: float) -> _SamplesBySeries:
+    """Return the samples of all series by name and labels, without times and values that none can have."""
+    samples: _SamplesBySeries = defaultdict(list)
+    for content in contents:
+        text = content.decode("utf-8")
+        # By the first character: neither format can begin like the other.
+        is_json = text.lstrip()[:1] in ("{", "[")
+        series = _of_json(json.loads(text)) if is_json else _of_text(text, scraped_s)
+        for name, labels, pairs in series:
+            series_key = name, tuple(sorted(labels.items()))
+            samples[series_key] += [
+                (time_s, value)
+                for time_s, value in pairs
+                if 0.0 <= time_s < _LATEST_S and 0.0 <= value <= MAX_NUMBER
+            ]
+    return samples
+
+
+def _count_by_model(samples: _SamplesBySeries) -> dict[str | None, _Counters]:
+    """Return the counters of each served model."""
+    times_s: list[float] = []
+    starts_s: list[float] = []
+    for (name, _), pairs in samples.items():
+        times_s += [time_s for time_s, _ in pairs]
+        if name == _START:
+            starts_s += [value for _, value in pairs]
+    first_s = min(times_s, default=0.0)
+    start_s = min(starts_s, default=None)
+    # Hours are held one by one, so a wrong clock would take all memory.
+    earliest_s = min([first_s, *starts_s])
+    if times_s and not max(times_s) < earliest_s + MAX_SPAN_S:
+        raise ValueError(f"its times span more than {MAX_SPAN_S / SECONDS_PER_YEAR:g} years")
+    models: dict[str | None, _Counters] = defaultdict(dict)
+    for (name, pairs_of_labels), pairs in samples.items():
+        labels = dict(pairs_of_labels)
+        metric = re.sub("_(bucket|sum)$", "", name)
+        is_histogram = metric != name
+        is_counter = is_histogram or metric.endswith("_total")
+        if pairs and metric in ROLES and is_counter:
+            by_metric = models[labels.get("model_name")]
+            parts = by_metric.setdefault(metric, {})
+            # The sum of a histogram has no bound: −1 stands for it, as no bound is negative.
+            part = float(labels.get("le", -1.0)) if is_histogram else 0.0
+            parts.setdefault(part, []).append(_counter(pairs, start_s, first_s))
+    return models
 
 
 def _of_json(answer: Any) -> Iterable[tuple[str, dict[str, str], _Samples]]:
     """Yield name, labels and samples of each series of an answer of the HTTP API, or of a list of them."""
-    for one in answer if isinstance(answer, list) else [answer]:
-        if one.get("status") == "error":
-            raise ValueError(f"Prometheus says {one.get('error')}")
-        for row in one["data"]["result"]:
+    replies = answer if isinstance(answer, list) else [answer]
+    for reply in replies:
+        if reply.get("status") == "error":
+            raise ValueError(f"Prometheus says {reply.get('error')}")
+        for row in reply["data"]["result"]:
+            # An instant query has one value where a range query has many.
             pairs = row["values"] if "values" in row else [row["value"]]
+            samples = [(float(time_s), float(value)) for time_s, value in pairs]
             labels = {str(key): str(label) for key, label in row["metric"].items()}
-            yield (
-                labels.pop("__name__", ""),
-                labels,
-                [(float(moment), float(value)) for moment, value in pairs],
-            )
+            yield labels.pop("__name__", ""), labels, samples
 
 
 def _of_text(text: str, scraped_s: float) -> Iterable[tuple[str, dict[str, str], _Samples]]:
@@ -175,86 +217,113 @@ def _of_text(text: str, scraped_s: float) -> Iterable[tuple[str, dict[str, str],
     for number, line in enumerate(text.splitlines(), start=1):
         if not line.strip() or line.startswith("#"):
             continue
-        if (match := _LINE.match(line)) is None:
+        match = _LINE.match(line)
+        if match is None:
             raise ValueError(f"line {number} is no sample: {line[:60]!r}")
         moment = float(match[4]) / 1000.0 if match[4] else scraped_s
-        yield match[1], dict(_LABEL.findall(match[2] or "")), [(moment, float(match[3]))]
+        labels = dict(_LABEL.findall(match[2] or ""))
+        yield match[1], labels, [(moment, float(match[3]))]
 
 
-def _counter(known: _Samples, start_s: float | None, first_s: float) -> _Counter:
+def _counter(samples: _Samples, start_s: float | None, first_s: float) -> _Counter:
     """Return a counter as if it had never been reset; one sample counts from the start of its server, where known.
 
     A counter that falls was begun anew, and one that is first seen later than others, ``first_s``, began in the step
     before: what it shows then was counted since.
     """
-    times_s, values = np.array(sorted(known), dtype=np.float64).T
+    # Sorted by time: files of several answers may overlap.
+    # One row for each sample, so that the columns are times and values.
+    by_time = np.array(sorted(samples), dtype=np.float64)
+    times_s, values = by_time.T
     if times_s.size == 1:
+        # Without a start the counter shows no rate: both times are one, and nothing is fitted.
         start = times_s[0] if start_s is None else min(start_s, times_s[0])
         times_s = np.array([start, times_s[0]])
         values = np.array([0.0, values[0]])
     elif times_s[0] > first_s + LONGEST_STEP_S:
-        times_s = np.array([2.0 * times_s[0] - times_s[1], *times_s])
+        # It began one step before it was first seen.
+        start = 2.0 * times_s[0] - times_s[1]
+        times_s = np.array([start, *times_s])
         values = np.array([0.0, *values])
     steps = np.diff(values)
-    return times_s, np.cumsum([0.0, *np.where(steps < 0.0, values[1:], steps)])
+    # A counter that fell began at zero: all it shows now was counted since.
+    rises = np.where(steps < 0.0, values[1:], steps)
+    return times_s, np.cumsum([0.0, *rises])
 
 
-def _traffic(
-    counted: dict[str, dict[float, list[_Counter]]], place: str, model: str | None
-) -> ObservedTraffic:
-    """Return what the counters of a served model show, by metric and part: 0, a bucket's bound, or -1 for the sum.
+def _traffic(counters: _Counters, place: str, model: str | None) -> ObservedTraffic:
+    """Return what the counters of a served model show.
 
     Engines, servers and reasons to finish are added up. Of the metrics for one role the first is taken.
     """
     totals = dict[str, float]()
     histograms = dict[str, Histogram]()
+    # In reverse, so that the first metric of a role overwrites the others.
     for metric, role in reversed(ROLES.items()):
+        by_part = counters.get(metric, {})
         parts = {
-            part: sum(float(rise[-1]) for _, rise in series)
-            for part, series in counted.get(metric, {}).items()
+            part: sum(float(rise[-1]) for _, rise in series) for part, series in by_part.items()
         }
         total = parts.pop(-1.0, 0.0)
         if metric.endswith("_total"):
             totals[role] = parts.get(0.0, totals.get(role, 0.0))
         elif max(parts.values(), default=0.0) > 0.0:
-            bounds, counts = np.array(sorted(parts.items())).T
-            histograms[role] = Histogram(
-                bounds=bounds, counts=np.maximum.accumulate(counts), total=total
-            )
-    rates, level = _hours(counted[_REQUESTS][0.0]) if totals["requests"] > 0.0 else (None, None)
-    lengths = {
-        side: histograms[side].lengths() for side in ("input", "output") if side in histograms
-    }
+            by_bound = np.array(sorted(parts.items()))
+            bounds, counts = by_bound.T
+            # Servers are read one after another, so a bucket may lag behind the one below it.
+            counts = np.maximum.accumulate(counts)
+            histograms[role] = Histogram(bounds=bounds, counts=counts, total=total)
+    rates = level = hit_fraction = None
+    if totals["requests"] > 0.0:
+        rates, level = _hours(counters[_REQUESTS][0.0])
+    if totals["queries"] > 0.0:
+        hit_fraction = totals["hits"] / totals["queries"]
+    lengths: dict[str, LengthFit] = {}
+    for side in ("input", "output"):
+        fit = histograms[side].lengths() if side in histograms else None
+        if fit is not None:
+            lengths[side] = fit
     return ObservedTraffic(
         source=place,
         model=model,
         level=level,
         rates=rates,
-        lengths={side: fit for side, fit in lengths.items() if fit is not None},
-        prefix_cache_hit_fraction=totals["hits"] / totals["queries"]
-        if totals["queries"] > 0.0
-        else None,
-        latencies={role: shown for role, shown in histograms.items() if role.endswith("_s")},
+        lengths=lengths,
+        prefix_cache_hit_fraction=hit_fraction,
+        latencies={role: latency for role, latency in histograms.items() if role.endswith("_s")},
     )
 
 
 def _hours(counters: list[_Counter]) -> tuple[HourlyRates | None, tuple[float, str] | None]:
     """Return requests per second hour by hour, or the level of all where there are not two whole hours."""
-    moments = np.unique(np.concatenate([times_s for times_s, _ in counters]))
-    first = int(np.ceil(moments[0] / SECONDS_PER_HOUR))
-    last = int(moments[-1] // SECONDS_PER_HOUR)
-    edges = np.arange(first, last + 1) * SECONDS_PER_HOUR
-    step = np.diff(moments)[np.searchsorted(moments, edges[:-1] + 0.5 * SECONDS_PER_HOUR) - 1]
-    is_known = step <= LONGEST_STEP_S + 1.0
-    if edges.size > 2 and is_known.any():
-        counts = sum(np.diff(np.interp(edges, times_s, rise)) for times_s, rise in counters)
-        rates = np.where(is_known, np.asarray(counts) / SECONDS_PER_HOUR, np.nan)
-        week_hour = (first + EPOCH_HOUR_OF_WEEK) % HOURS_PER_WEEK
-        end_s = float(edges[-1])
-        return HourlyRates(
-            column=_REQUESTS, rates=rates, first_hour_of_week=week_hour, end_s=end_s
-        ), None
-    if (duration_s := float(moments[-1] - moments[0])) <= 0.0:
+    all_times_s = [times_s for times_s, _ in counters]
+    times_s = np.unique(np.concatenate(all_times_s))
+    first_hour = int(np.ceil(times_s[0] / SECONDS_PER_HOUR))
+    end_hour = int(times_s[-1] // SECONDS_PER_HOUR)
+    edges_s = np.arange(first_hour, end_hour + 1) * SECONDS_PER_HOUR
+    # The step between samples in which the middle of each hour lies: too long a step shows no hour.
+    middles_s = edges_s[:-1] + 0.5 * SECONDS_PER_HOUR
+    step_of_middle = np.searchsorted(times_s, middles_s) - 1
+    steps_s = np.diff(times_s)[step_of_middle]
+    # A second of tolerance: scrapes are not exactly on time.
+    is_known = steps_s <= LONGEST_STEP_S + 1.0
+    if edges_s.size > 2 and is_known.any():
+        by_counter = (np.diff(np.interp(edges_s, times_s, rise)) for times_s, rise in counters)
+        counts = sum(by_counter)
+        hourly_rates = np.asarray(counts) / SECONDS_PER_HOUR
+        rates = np.where(is_known, hourly_rates, np.nan)
+        week_hour = (first_hour + EPOCH_HOUR_OF_WEEK) % HOURS_PER_WEEK
+        hourly = HourlyRates(
+            column=_REQUESTS,
+            rates=rates,
+            first_hour_of_week=week_hour,
+            end_s=float(edges_s[-1]),
+        )
+        return hourly, None
+    duration_s = float(times_s[-1] - times_s[0])
+    if duration_s <= 0.0:
         return None, None
     requests = float(sum(rise[-1] for _, rise in counters))
-    return None, (requests / duration_s, level_remark(requests, requests**-0.5, duration_s))
+    # Counts are taken as Poisson: the relative error of n requests is 1/√n.
+    remark = level_remark(requests, requests**-0.5, duration_s)
+    return None, (requests / duration_s, remark)

@@ -7,7 +7,7 @@ what no file shows is assumed, and says so.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import NormalDist
 from typing import Any
@@ -15,24 +15,25 @@ from typing import Any
 import numpy as np
 
 from planner.arrays import Bools, Floats, Ints
-from planner.catalog.load import workload_preset as class_figures
+from planner.catalog.load import workload_preset as preset_figures
 from planner.demand.shape import HOURS_PER_WEEK
 from planner.demand.tokens import LengthDistribution, RequestLog
 from planner.errors import ScenarioError, printable
 from planner.onramp.traffic_log import HourlyRates
 from planner.units import DAYS_PER_YEAR, HOURS_PER_YEAR, MONTHS_PER_YEAR, SECONDS_PER_HOUR
-from planner.yaml_io import replaced
+from planner.yaml_io import with_value
 
 MINUTES_FOR_DISPERSION = 10
 """Whole minutes a log needs before counts per minute say anything of their variance."""
 HOURS_FOR_DAILY_SHAPE = 48
 """Hours needed to see a daily peak twice."""
 WEEKS_FOR_GROWTH = 26
+"""Whole weeks needed before a trend may be carried into the years to come."""
 WEEKS_FOR_SEASON = 104
-"""Whole weeks needed before a trend may be carried into the years to come, and to tell it from a yearly wave."""
-LEAST_USUAL_REQUESTS = 20.0
+"""Whole weeks needed to tell growth from a yearly wave."""
+MIN_USUAL_REQUESTS = 20.0
 """Requests that an hour has in other weeks, from which on none at all is no chance: e^-20 of a Poisson process."""
-LEAST_WEEKS = 1.5
+MIN_WEEKS = 1.5
 """Weeks with requests, of two and more, that noise about the week needs."""
 EPOCH_HOUR_OF_WEEK = 72  # 1 January 1970 00:00 UTC was a Thursday
 
@@ -40,10 +41,11 @@ EPOCH_HOUR_OF_WEEK = 72  # 1 January 1970 00:00 UTC was a Thursday
 FITTED_QUANTILES = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999, 1.0)
 """Shares of requests whose lengths every fit takes from the log."""
 MEAN_ERROR_FRACTION = 0.005
+"""More quantiles are taken until the mean, which decides load, comes out this close."""
 LARGEST_GAP = 0.03
-"""More quantiles are taken until the mean, which decides load, and the cumulative fractions come out this close."""
-_MOST_QUANTILES = 40
-_MOST_POINTS = 2000
+"""More quantiles are taken until the cumulative fractions come out this close."""
+_MAX_QUANTILES = 40
+_MAX_POINTS = 2000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,9 +75,9 @@ class LengthFit:
         """The fit's error in words."""
         errors = f"mean {self.mean_tokens:,.0f} counted, {self.mean_error_fraction:+.1%} in the fit"
         gap = self.largest_distribution_error
-        return f"{errors}; " + (
-            "from a histogram" if gap is None else f"largest gap in the distribution {gap:.2f}"
-        )
+        if gap is None:
+            return f"{errors}; from a histogram"
+        return f"{errors}; largest gap in the distribution {gap:.2f}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,10 +91,12 @@ class Histogram:
     total: float
     """Sum of all observations; 0 where it is not known."""
 
-    def share_within(self, bound: float) -> float:
-        """Return the share of observations not above a bound, a bucket's taken as evenly spread."""
+    def share_within(self, limit: float) -> float:
+        """Return the share of observations not above a limit, a bucket's taken as evenly spread."""
         shares = self.counts / self.counts[-1]
-        return float(np.interp(bound, [0.0, *self.bounds[:-1]], [0.0, *shares[:-1]]))
+        # Nothing lies below zero; the infinite bound has no place on the line.
+        bounds = [0.0, *self.bounds[:-1]]
+        return float(np.interp(limit, bounds, [0.0, *shares[:-1]]))
 
     def lengths(self) -> LengthFit | None:
         """Fit lengths through the bounds; None where fewer than two lie within the distribution.
@@ -100,22 +104,23 @@ class Histogram:
         The bound up to which nothing was seen is the shortest length, that by which everything was the longest.
         """
         quantiles: dict[float, float] = {}
-        for share, bound in zip(
-            (self.counts / self.counts[-1]).round(5).tolist(), self.bounds.tolist(), strict=True
-        ):
+        all_shares = self.counts / self.counts[-1]
+        shares = all_shares.round(5).tolist()
+        for share, upper_tokens in zip(shares, self.bounds.tolist(), strict=True):
             if share == 0.0:
-                quantiles[0.0] = bound
-            elif np.isfinite(
-                bound
-            ):  # beyond a bucket that is empty, lengths go on at its upper bound
-                known = share in quantiles and share < 1.0
-                quantiles.setdefault(round(share + 1e-5, 5) if known else share, bound)
+                quantiles[0.0] = upper_tokens
+            elif np.isfinite(upper_tokens):
+                # Two bounds of one share enclose an empty bucket: lengths go on at its upper bound,
+                # a hair above the share, since a share has one length.
+                is_empty_bucket = share in quantiles and share < 1.0
+                own_share = round(share + 1e-5, 5) if is_empty_bucket else share
+                quantiles.setdefault(own_share, upper_tokens)
         if len(quantiles.keys() - {0.0, 1.0}) < 2:
             return None
-        mean = (
-            float(self.total / self.counts[-1])
-            or LengthDistribution.from_quantiles(quantiles).mean_tokens
-        )
+        mean = float(self.total / self.counts[-1])
+        # A file without sums: the mean of the fitted line stands for the counted one.
+        if not mean:
+            mean = LengthDistribution.from_quantiles(quantiles).mean_tokens
         return LengthFit(quantiles=quantiles, mean_tokens=mean, largest_distribution_error=None)
 
 
@@ -138,18 +143,16 @@ class ObservedTraffic:
     latencies: Mapping[str, Histogram] = field(default_factory=dict)
     """Measured latencies by the objective that they belong to: ``ttft_s``, ``tpot_s``."""
 
-    def beside(self, other: ObservedTraffic) -> ObservedTraffic:
+    def merge(self, second: ObservedTraffic) -> ObservedTraffic:
         """Return what two files of one workload show: the longer series, and otherwise the first that shows it."""
-        longest = max(self.rates, other.rates, key=lambda rates: rates.rates.size if rates else 0)
-        shown = {name: getattr(self, name) for name in ObservedTraffic.__dataclass_fields__}
-        seen = {
-            name: shows
-            for name, shows in shown.items()
-            if shows is not None and shows not in ((), {})
+        longest = max(self.rates, second.rates, key=lambda rates: rates.rates.size if rates else 0)
+        fields = {name: getattr(self, name) for name in ObservedTraffic.__dataclass_fields__}
+        observed = {
+            name: content for name, content in fields.items() if content not in (None, (), {})
         }
-        return replace(
-            other, **seen | {"rates": longest, "source": f"{self.source} and {other.source}"}
-        )
+        observed["rates"] = longest
+        observed["source"] = f"{self.source} and {second.source}"
+        return replace(second, **observed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,77 +195,101 @@ def traffic_of_log(log: RequestLog, source: str = "", model: str | None = None) 
             f"all {requests} requests carry the same time, so no rate can be fitted"
         )
     level = rates = bursts = None
+    # Clients that each have a clock of their own show lengths, but neither rate nor bursts.
     if log.one_clock:
         dispersion = index_of_dispersion(log.times_s)
-        error = float(np.sqrt((dispersion[0] if dispersion else 1.0) / requests))
-        if dispersion is not None:
-            bursts = max(dispersion[0], 1.0), f"±{dispersion[1]:.2g} standard error; Poisson is 1"
-            if log.clients is not None:
-                sent = np.bincount(log.clients)
-                share = f"{sent.max() / requests:.1%} of one of {np.count_nonzero(sent):,} clients: see tenants"
-                bursts = bursts[0], f"{bursts[1]}; {share}"
+        variance_ratio = dispersion[0] if dispersion else 1.0
+        error = float(np.sqrt(variance_ratio / requests))
         level = (requests - 1) / duration_s, level_remark(requests, error, duration_s)
-        first_hour = int(
-            np.ceil(log.times_s[0] / SECONDS_PER_HOUR)
-        )  # whole hours alone have a shape
-        hour = (log.times_s // SECONDS_PER_HOUR).astype(np.int64) - first_hour
-        counts = np.bincount(np.maximum(hour, -1) + 1)[1:-1]
-        if counts.size >= HOURS_FOR_DAILY_SHAPE:
-            rates = HourlyRates(column="the log", rates=counts / SECONDS_PER_HOUR)
-            if log.has_date:
-                week_hour = (first_hour + EPOCH_HOUR_OF_WEEK) % HOURS_PER_WEEK
-                end_h = first_hour + counts.size
-                rates = replace(rates, first_hour_of_week=week_hour, end_s=end_h * SECONDS_PER_HOUR)
+        rates = _hourly_counts(log)
+        if dispersion is not None:
+            remark = f"±{dispersion[1]:.2g} standard error; Poisson is 1"
+            if log.clients is not None:
+                by_client = np.bincount(log.clients)
+                share = f"{by_client.max() / requests:.1%}"
+                clients = f"{np.count_nonzero(by_client):,}"
+                remark += f"; {share} of one of {clients} clients: see tenants"
+            bursts = max(dispersion[0], 1.0), remark
     return ObservedTraffic(
         source=source,
         model=model,
         level=level,
         rates=rates,
         lengths={
-            side: fit_lengths(getattr(log, f"{side}_tokens"), side) for side in ("input", "output")
+            "input": fit_lengths(log.input_tokens, "input"),
+            "output": fit_lengths(log.output_tokens, "output"),
         },
         prefix_cache_hit_fraction=log.prefix_cache_hit_fraction,
         bursts=bursts,
     )
 
 
+def _hourly_counts(log: RequestLog) -> HourlyRates | None:
+    """Return a log's rates by whole hours; None where there are too few to show a day."""
+    # The hours in which a log begins and ends are seen in part, so they are no rates. What comes
+    # before the first whole hour is counted in a cell of its own, which goes, as the last cell does.
+    # Whole hours since 1970, so that the hour of the week follows.
+    first_hour = int(np.ceil(log.times_s[0] / SECONDS_PER_HOUR))
+    hour = (log.times_s // SECONDS_PER_HOUR).astype(np.int64) - first_hour
+    cells = np.bincount(np.maximum(hour, -1) + 1)
+    counts = cells[1:-1]
+    if counts.size < HOURS_FOR_DAILY_SHAPE:
+        return None
+    rates = HourlyRates(column="the log", rates=counts / SECONDS_PER_HOUR)
+    if not log.has_date:
+        return rates
+    week_hour = (first_hour + EPOCH_HOUR_OF_WEEK) % HOURS_PER_WEEK
+    end_s = (first_hour + counts.size) * SECONDS_PER_HOUR
+    return replace(rates, first_hour_of_week=week_hour, end_s=end_s)
+
+
 def level_remark(requests: float, error_fraction: float, duration_s: float) -> str:
     """Return how sure the rate of a stretch of time is, in words."""
-    said = f"±{error_fraction:.1%} standard error, {requests:,.0f} requests in {duration_s / SECONDS_PER_HOUR:.3g} h"
-    return f"{said}: the level of those hours, not of a week"
+    hours = f"{duration_s / SECONDS_PER_HOUR:.3g} h"
+    error = f"±{error_fraction:.1%} standard error, {requests:,.0f} requests in {hours}"
+    return f"{error}: the level of those hours, not of a week"
 
 
-def fit_lengths(tokens: Floats, which: str = "request") -> LengthFit:
+def fit_lengths(tokens: Floats, side: str = "request") -> LengthFit:
     """Fit a distribution through a log's length quantiles; empty requests count as one token."""
     if not np.any(tokens > 0.0):
-        raise ScenarioError(f"all {which} lengths are zero, so no distribution can be fitted")
+        raise ScenarioError(f"all {side} lengths are zero, so no distribution can be fitted")
     lengths = np.sort(np.maximum(tokens, 1.0))
-    points = min(lengths.size, _MOST_POINTS)
+    points = min(lengths.size, _MAX_POINTS)
     shares = (np.arange(points) + 0.5) / points
-    scores = np.array([NormalDist().inv_cdf(share) for share in shares.tolist()])
+    normal_scores = [NormalDist().inv_cdf(share) for share in shares.tolist()]
+    scores = np.array(normal_scores)
     logged = np.quantile(lengths, shares)
-    taken = list(FITTED_QUANTILES)
+    knots = list(FITTED_QUANTILES)
+    # Every round adds a knot where the fit is worst, so it ends at the latest with the largest number.
     while True:
-        quantiles = dict(zip(taken, np.quantile(lengths, taken).tolist(), strict=True))
+        # Quantiles of the log itself: the line passes through it at every knot.
+        lengths_at_knots = np.quantile(lengths, knots).tolist()
+        quantiles = dict(zip(knots, lengths_at_knots, strict=True))
         distribution = LengthDistribution.from_quantiles(quantiles)
         fitted = distribution.at_scores(scores)
         # Lengths are whole tokens and many alike: a share is met between those below and those up to its length.
-        below = np.searchsorted(lengths, np.floor(fitted), side="left") / lengths.size
-        up_to = np.searchsorted(lengths, np.ceil(fitted), side="right") / lengths.size
-        gaps = np.maximum(np.maximum(below - shares, shares - up_to), 0.0)
-        is_mean_met = abs(distribution.mean_tokens / lengths.mean() - 1.0) < MEAN_ERROR_FRACTION
-        if (is_mean_met and gaps.max() < LARGEST_GAP) or len(taken) >= _MOST_QUANTILES:
+        below = np.searchsorted(lengths, np.floor(fitted), side="left")
+        lower = below / lengths.size
+        up_to = np.searchsorted(lengths, np.ceil(fitted), side="right")
+        upper = up_to / lengths.size
+        deviation = np.maximum(lower - shares, shares - upper)
+        gaps = np.maximum(deviation, 0.0)
+        mean_ratio = distribution.mean_tokens / lengths.mean()
+        is_mean_met = abs(mean_ratio - 1.0) < MEAN_ERROR_FRACTION
+        is_fitted = is_mean_met and gaps.max() < LARGEST_GAP
+        if is_fitted or len(knots) >= _MAX_QUANTILES:
             break
         # Where the log departs most from its line, as where prompts pile up at a template's length, the line is parted.
-        cell = np.searchsorted(taken, shares)
-        place = (
-            cell[np.argmax(gaps)]
-            if is_mean_met
-            else np.argmax(np.abs(np.bincount(cell, fitted - logged)))
-        )
-        taken.insert(
-            int(place), round(0.5 * ((taken[place - 1] if place else 0.0) + taken[place]), 6)
-        )
+        interval = np.searchsorted(knots, shares)
+        if is_mean_met:
+            worst = int(interval[np.argmax(gaps)])
+        else:
+            excess_tokens = np.bincount(interval, fitted - logged)
+            worst = int(np.argmax(np.abs(excess_tokens)))
+        previous = knots[worst - 1] if worst else 0.0
+        # Halfway between its neighbours, to a millionth: shares are keys of a mapping.
+        knots.insert(worst, round(0.5 * (previous + knots[worst]), 6))
     return LengthFit(
         quantiles=quantiles,
         mean_tokens=float(tokens.mean()),
@@ -276,13 +303,19 @@ def index_of_dispersion(times_s: Floats) -> tuple[float, float] | None:
     In logs of two hours and more the variance is taken within each hour and averaged, so that the day's shape does not
     count as bursts. The error is I √(2 / degrees of freedom), as for normal counts.
     """
-    counts = np.bincount(((times_s - times_s[0]) // 60.0).astype(np.int64))[:-1].astype(np.float64)
+    elapsed_s = times_s - times_s[0]
+    minute = (elapsed_s // 60.0).astype(np.int64)
+    counts = np.bincount(minute)[:-1].astype(np.float64)
     if counts.size < MINUTES_FOR_DISPERSION or counts.mean() == 0.0:
         return None
+    # Whole hours, so that the last, partial one is left out.
     minutes = 60 if counts.size >= 120 else counts.size
-    parts = counts[: counts.size // minutes * minutes].reshape(-1, minutes)
-    index = float(parts.var(axis=1, ddof=1).mean()) / float(parts.mean())
-    return index, index * float(np.sqrt(2.0 / (len(parts) * (minutes - 1))))
+    whole_minutes = counts.size // minutes * minutes
+    parts = counts[:whole_minutes].reshape(-1, minutes)
+    variance = float(parts.var(axis=1, ddof=1).mean())
+    index = variance / float(parts.mean())
+    freedom = len(parts) * (minutes - 1)
+    return index, index * float(np.sqrt(2.0 / freedom))
 
 
 def fit_trend(rates: Floats, end_s: float | None = None) -> TrendFit | None:
@@ -296,36 +329,46 @@ def fit_trend(rates: Floats, end_s: float | None = None) -> TrendFit | None:
     weeks = rates.size // HOURS_PER_WEEK
     if weeks < WEEKS_FOR_GROWTH:
         return None
-    by_week = rates[rates.size - weeks * HOURS_PER_WEEK :].reshape(weeks, HOURS_PER_WEEK)
+    first_hour = rates.size - weeks * HOURS_PER_WEEK
+    by_week = rates[first_hour:].reshape(weeks, HOURS_PER_WEEK)
+    # A week seen by half is a week.
     is_seen = np.isfinite(by_week).mean(axis=1) > 0.5
     means = np.nanmean(by_week[is_seen], axis=1)
+    # The logarithm of a week without traffic is not finite.
     if is_seen.sum() < WEEKS_FOR_GROWTH or means.min() <= 0.0:
         return None
-    years = (np.arange(weeks)[is_seen] - weeks + 0.5) * HOURS_PER_WEEK / HOURS_PER_YEAR
+    week_numbers = np.arange(weeks)[is_seen]
+    years = (week_numbers - weeks + 0.5) * HOURS_PER_WEEK / HOURS_PER_YEAR
     has_season = end_s is not None and weeks >= WEEKS_FOR_SEASON
-    begun = (
-        datetime.datetime.fromtimestamp(end_s or 0.0, tz=datetime.UTC).timetuple().tm_yday
-        / DAYS_PER_YEAR
-    )
-    turn = 2.0 * np.pi * (years + begun)
-    columns = [np.ones(years.size), years, *((np.cos(turn), np.sin(turn)) if has_season else ())]
+    # Years count back from the end of the series, whose place in the year sets the wave's phase.
+    end = datetime.datetime.fromtimestamp(end_s or 0.0, tz=datetime.UTC)
+    end_phase = end.timetuple().tm_yday / DAYS_PER_YEAR
+    columns = [np.ones(years.size), years]
+    if has_season:
+        angle = 2.0 * np.pi * (years + end_phase)
+        columns += [np.cos(angle), np.sin(angle)]
     design = np.stack(columns, axis=1)
     fitted, *_ = np.linalg.lstsq(design, np.log(means))
     residual = np.log(means) - design @ fitted
     variance = residual @ residual / (years.size - fitted.size)
-    errors = np.sqrt(np.diag(np.linalg.inv(design.T @ design)) * variance)
+    inverse = np.linalg.inv(design.T @ design)
+    errors = np.sqrt(np.diag(inverse) * variance)
     hours_years = (np.arange(rates.size) - rates.size + 0.5) / HOURS_PER_YEAR
     factors = np.exp(fitted[1] * hours_years)
     season = None
     if has_season:
+        # The angle of cosine and sine is the peak of the wave.
         wave = float(np.hypot(*fitted[2:]))
-        peak = float(np.arctan2(fitted[3], fitted[2]) / (2.0 * np.pi)) % 1.0
+        angle_of_peak = float(np.arctan2(fitted[3], fitted[2]) / (2.0 * np.pi))
+        peak = angle_of_peak % 1.0
+        error_of_both = np.hypot(*errors[2:])
         season = (
             wave / (1.0 + wave**2 / 4.0),
-            float(np.hypot(*errors[2:]) / np.sqrt(2.0)),
+            float(error_of_both / np.sqrt(2.0)),
             max(peak * DAYS_PER_YEAR, 1.0),
         )
-        factors *= 1.0 + season[0] * np.cos(2.0 * np.pi * (hours_years + begun - peak))
+        phase = 2.0 * np.pi * (hours_years + end_phase - peak)
+        factors *= 1.0 + season[0] * np.cos(phase)
     return TrendFit(
         per_year=float(np.expm1(fitted[1])),
         per_year_error=float(np.exp(fitted[1]) * errors[1]),
@@ -342,14 +385,19 @@ def silent_hours(rates: Floats) -> Bools:
     """
     if rates.size < 2 * HOURS_PER_WEEK:
         return np.zeros(rates.size, dtype=bool)
-    padded = np.full((rates.size // HOURS_PER_WEEK + 1) * HOURS_PER_WEEK, np.nan)
+    weeks = rates.size // HOURS_PER_WEEK + 1
+    padded = np.full(weeks * HOURS_PER_WEEK, np.nan)
     padded[: rates.size] = rates
-    usual = np.tile(
-        np.nanmedian(padded.reshape(-1, HOURS_PER_WEEK), axis=0), padded.size // HOURS_PER_WEEK
-    )
-    is_silent = (rates == 0.0) & (usual[: rates.size] * SECONDS_PER_HOUR >= LEAST_USUAL_REQUESTS)
-    beside = np.convolve(is_silent, [1, 1, 1], "same") > 0
-    return np.asarray(beside & (rates < 0.5 * usual[: rates.size]))
+    by_week = padded.reshape(-1, HOURS_PER_WEEK)
+    # The median over weeks is what the hour usually has, also where one week was an outage.
+    usual_week = np.nanmedian(by_week, axis=0)
+    usual = np.tile(usual_week, len(by_week))[: rates.size]
+    usual_requests = usual * SECONDS_PER_HOUR
+    is_silent = (rates == 0.0) & (usual_requests >= MIN_USUAL_REQUESTS)
+    is_adjacent = (
+        np.convolve(is_silent, [1, 1, 1], "same") > 0
+    )  # each silent hour and its neighbours
+    return np.asarray(is_adjacent & (rates < 0.5 * usual))
 
 
 def fit_hourly_shape(rates: Floats, first_hour_of_week: int | None) -> ShapeFit | None:
@@ -359,15 +407,17 @@ def fit_hourly_shape(rates: Floats, first_hour_of_week: int | None) -> ShapeFit 
     """
     if rates.size < HOURS_FOR_DAILY_SHAPE or not np.any(rates > 0.0):
         return None
-    hour = ((first_hour_of_week or 0) + np.arange(rates.size)) % HOURS_PER_WEEK
+    start_hour = first_hour_of_week or 0
+    hour = (start_hour + np.arange(rates.size)) % HOURS_PER_WEEK
     noise = None
-    if is_week := rates.size >= HOURS_PER_WEEK:
+    is_week = rates.size >= HOURS_PER_WEEK
+    if is_week:
         profile = _relative(rates, hour, HOURS_PER_WEEK)
         noise = _residual_noise(rates, profile[hour])
-    if not (
-        has_week := is_week and first_hour_of_week is not None
-    ):  # the mean day alone, from the first row
-        profile = _relative(rates, np.arange(rates.size) % 24, 24)
+    has_week = is_week and first_hour_of_week is not None
+    if not has_week:  # the mean day alone, from the first row
+        hour_of_day = np.arange(rates.size) % 24
+        profile = _relative(rates, hour_of_day, 24)
     return ShapeFit(
         peak_to_mean=float(profile.max()),
         weekend_fraction=float(profile[120:].mean() / profile[:120].mean()) if has_week else None,
@@ -378,11 +428,11 @@ def fit_hourly_shape(rates: Floats, first_hour_of_week: int | None) -> ShapeFit 
 
 def _relative(numbers: Floats, group: Ints, groups: int) -> Floats:
     """Return the mean of each group over the mean of all groups, shape (groups,); a group never seen has the mean."""
-    seen = np.isfinite(numbers)
-    counts = np.bincount(group[seen], minlength=groups)
-    means = np.bincount(group[seen], weights=numbers[seen], minlength=groups) / np.maximum(
-        counts, 1
-    )
+    is_known = np.isfinite(numbers)
+    counts = np.bincount(group[is_known], minlength=groups)
+    sums = np.bincount(group[is_known], weights=numbers[is_known], minlength=groups)
+    means = sums / np.maximum(counts, 1)
+    # An hour of the week that was never seen is taken as a usual one.
     means[counts == 0] = means[counts > 0].mean()
     return np.asarray(means / means.mean())
 
@@ -393,25 +443,29 @@ def _residual_noise(rates: Floats, expected: Floats) -> tuple[float, float] | No
     The profile is fitted from the same w weeks, which takes 1/w of the variance away: it is given back.
     """
     usable = (rates > 0.0) & (expected > 0.0)  # NaN is not above zero
-    weeks = float(
-        usable.sum() / (expected > 0.0).mean() / HOURS_PER_WEEK
-    )  # hours that are always empty are no gap
-    if rates.size < 2 * HOURS_PER_WEEK or weeks < LEAST_WEEKS:
+    # Hours that are always empty are no gap: only those that usually have traffic count.
+    usual_fraction = (expected > 0.0).mean()
+    weeks = float(usable.sum() / usual_fraction / HOURS_PER_WEEK)
+    if rates.size < 2 * HOURS_PER_WEEK or weeks < MIN_WEEKS:
         return None
     residual = np.zeros(rates.size)
+    # Unknown hours stay at zero, the mean: they neither add nor remove correlation.
     residual[usable] = np.log(rates[usable] / expected[usable])
     residual[usable] -= residual[usable].mean()
-    variance = float(np.mean(residual[usable] ** 2)) * weeks / (weeks - 1.0)
+    seen_variance = float(np.mean(residual[usable] ** 2))
+    variance = seen_variance * weeks / (weeks - 1.0)
     lagged = _correlation(residual[1:], residual[:-1])
-    return float(np.sqrt(variance)), float(-1.0 / np.log(lagged)) if 0.0 < lagged < 1.0 else 0.0
+    # A residual that falls by a factor r each hour is down to 1/e after −1 / ln r of them.
+    correlation_h = float(-1.0 / np.log(lagged)) if 0.0 < lagged < 1.0 else 0.0
+    return float(np.sqrt(variance)), correlation_h
 
 
-def _correlation(first: Floats, second: Floats) -> float:
+def _correlation(x: Floats, y: Floats) -> float:
     """Return Pearson's correlation, 0 where one of the two is constant."""
-    first = first - first.mean()
-    second = second - second.mean()
-    scale = float(np.sqrt((first @ first) * (second @ second)))
-    return float(first @ second) / scale if scale > 0.0 else 0.0
+    x = x - x.mean()
+    y = y - y.mean()
+    scale = float(np.sqrt((x @ x) * (y @ y)))
+    return float(x @ y) / scale if scale > 0.0 else 0.0
 
 
 SHOWN_QUANTILES = (0.5, 0.95, 0.99)
@@ -475,20 +529,22 @@ class Fitted:
             if figure.field == GROWTH:
                 tree["growth"] = {"kind": "compound", "per_year": figure}
             else:
-                tree = replaced(tree, tuple(figure.field.split(".")), figure)
+                path = tuple(figure.field.split("."))
+                tree = with_value(tree, path, figure)
         profile = self.shape.weekly_profile if self.shape is not None else None
         # A profile read off a log is in UTC.
         tree.setdefault("load_profile", {})["timezone"] = "UTC" if profile else self.timezone
         origin = f"  # fitted to {_line(self.source)}" if self.source else ""
         lines = [f"  {self.name}:{origin}", *_branch_lines(tree, indent=4)]
         if profile is not None:
-            at = lines.index("    load_profile:") + 1
-            days = (
-                ", ".join(f"{factor:.3f}" for factor in profile[day * 24 : day * 24 + 24])
-                for day in range(7)
-            )
-            head = "      weekly_profile:  # Monday 00:00 first, a day a line"
-            lines[at:at] = [head, "        [", *(f"          {day}," for day in days), "        ]"]
+            # By hand, because a YAML writer would put each of the 168 factors on a line of its own.
+            block = ["      weekly_profile:  # Monday 00:00 first, a day a line", "        ["]
+            for start in range(0, HOURS_PER_WEEK, 24):
+                day = profile[start : start + 24]
+                factors = ", ".join(f"{factor:.3f}" for factor in day)
+                block.append(f"          {factors},")
+            position = lines.index("    load_profile:") + 1
+            lines[position:position] = [*block, "        ]"]
         return "\n".join(lines) + "\n"
 
     def rows(self) -> list[tuple[str, str, str]]:
@@ -501,6 +557,84 @@ class Fitted:
         return {"source": self.source, "figures": plain}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Preset:
+    """A preset's figures, for what no file shows."""
+
+    name: str
+    defaults: Mapping[str, Any]
+
+    def figure(
+        self, path: str, key: str, reason: str, observed: tuple[float, str] | None = None
+    ) -> Figure:
+        """Return what was observed of a figure, else the preset's own, with the reason why nothing was."""
+        assumed = (float(self.defaults[key]), f"assumed: preset {self.name}, {reason}")
+        fitted, remark = observed or assumed
+        return Figure(field=path, fitted=fitted, remark=remark)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _HourlyFit:
+    """What hourly rates show: level, growth, season and shape."""
+
+    hours: int
+    level: tuple[float, str]
+    """Requests per second with the error: the mean, or with growth the level at the end."""
+    growth: Figure | None
+    season: Sequence[Figure]
+    shape: ShapeFit | None
+
+
+def _fit_hours(hourly: HourlyRates) -> _HourlyFit:
+    """Fit level, growth, season and shape to hourly rates; hours of an outage are left out."""
+    is_silent = silent_hours(hourly.rates)
+    rates = np.where(is_silent, np.nan, hourly.rates)
+    hours = rates.size
+    trend = fit_trend(rates, hourly.end_s)
+    # The shape of a week is that of traffic without growth: a later week would count for more.
+    level_rates = rates if trend is None else rates / trend.factors
+    shape = fit_hourly_shape(level_rates, hourly.first_hour_of_week)
+    mean = float(np.nanmean(rates))
+    remark = f"mean of {hours} hours of {hourly.column}"
+    if shape is not None and shape.noise is not None:
+        # Neighbouring hours repeat one another: (1 + 2τ) of them count as one.
+        sigma, correlation_h = shape.noise
+        independent_hours = (1.0 + 2.0 * correlation_h) / hours
+        error = sigma * np.sqrt(independent_hours)
+        remark = f"±{error:.1%} standard error, {remark}"
+    outage = "left out: an outage, or a gap in the records"
+    remark += _hours_named(is_silent, hourly, "without a request", outage)
+    remark += _hours_named(np.isnan(hourly.rates), hourly, "without a record", "left out")
+    is_empty = (hourly.rates == 0.0) & ~is_silent
+    remark += _hours_named(is_empty, hourly, "without a request", "counted")
+    if trend is None:
+        return _HourlyFit(hours=hours, level=(mean, remark), growth=None, season=(), shape=shape)
+    weeks = hours // HOURS_PER_WEEK
+    over_weeks = f"standard error over {weeks} weeks"
+    mean_factor = float(trend.factors[np.isfinite(rates)].mean())
+    final_level = mean / mean_factor
+    remark = f"level at the end, where the mean is {_number(mean)}; {remark}"
+    growth_remark = f"±{trend.per_year_error:.2g} {over_weeks}"
+    season = list[Figure]()
+    if trend.season is None:
+        growth_remark += "; under two years cannot tell growth from season"
+    else:
+        path = "load_profile.season"
+        amplitude, error, peak_day = trend.season
+        season = [
+            Figure(
+                field=f"{path}.amplitude_fraction",
+                fitted=min(amplitude, 1.0),
+                remark=f"±{error:.2g} {over_weeks}",
+            ),
+            Figure(field=f"{path}.peak_day", fitted=round(peak_day), remark="day of the year"),
+        ]
+    growth = Figure(field=GROWTH, fitted=trend.per_year, remark=growth_remark)
+    return _HourlyFit(
+        hours=hours, level=(final_level, remark), growth=growth, season=season, shape=shape
+    )
+
+
 def fitted_workload(
     name: str, traffic: ObservedTraffic, stated: TrafficOptions, model: Figure, start: datetime.date
 ) -> Fitted:
@@ -508,146 +642,144 @@ def fitted_workload(
 
     A level at the end of a series grows until the scenario's first day, where growth is fitted or stated.
     """
-    preset = stated.workload_preset or "chat"
-    defaults = class_figures(preset)
+    preset_name = stated.workload_preset or "chat"
+    preset = _Preset(name=preset_name, defaults=preset_figures(preset_name))
+    hourly = None if traffic.rates is None else _fit_hours(traffic.rates)
+    remark = "as given" if stated.workload_preset else "assumed: for what no file shows"
+    figures = [
+        model,
+        Figure(field="preset", fitted=preset_name, remark=remark),
+        *_level_and_growth(traffic, hourly, stated, start),
+        *_profile_figures(traffic, hourly, preset),
+        *_length_figures(traffic, preset),
+    ]
+    hit_fraction = traffic.prefix_cache_hit_fraction
+    cached = None
+    if hit_fraction is not None:
+        cached = (min(hit_fraction, 0.999), "cached ÷ all prompt tokens, counted")
+    key = "prefix_cache_hit_fraction"
+    figures.append(preset.figure(key, key, "no cached tokens or block hashes seen", cached))
+    key = "burst_index_of_dispersion"
+    reason = "no ten minutes of requests one by one"
+    figures.append(preset.figure(key, key, reason, traffic.bursts))
+    for objective in ("ttft_s", "tpot_s"):
+        reason = "your SLO is in no file"
+        latencies = traffic.latencies.get(objective)
+        if latencies is not None:
+            objective_s = float(preset.defaults[objective])
+            share = latencies.share_within(objective_s)
+            reason += f"; {share:.2%} of those measured lie within it"
+        figures.append(preset.figure(f"slo.{objective}", objective, reason))
+    return Fitted(
+        name=name,
+        source=traffic.source,
+        figures=figures,
+        timezone=stated.timezone,
+        shape=None if hourly is None else hourly.shape,
+    )
 
-    def figure(path: str, key: str, why: str, seen: tuple[float, str] | None = None) -> Figure:
-        """Return what was seen of a figure, else the preset's own, with why nothing was."""
-        fitted, remark = seen or (float(defaults[key]), f"assumed: preset {preset}, {why}")
-        return Figure(field=path, fitted=fitted, remark=remark)
 
-    said = "as given" if stated.workload_preset else "assumed: for what no file shows"
-    figures = [model, Figure(field="preset", fitted=preset, remark=said)]
-    shape = None
-    growth = None
-    season = list[Figure]()
-    level = traffic.level
-    hourly = traffic.rates
-    why = f"not visible in {traffic.source}" if traffic.source else "no file of traffic"
-    if hourly is not None:
-        silent = silent_hours(hourly.rates)
-        rates = np.where(silent, np.nan, hourly.rates)
-        hours = rates.size
-        trend = fit_trend(rates, hourly.end_s)
-        shape = fit_hourly_shape(
-            rates / (1.0 if trend is None else trend.factors), hourly.first_hour_of_week
-        )
-        mean = float(np.nanmean(rates))
-        remark = f"mean of {hours} hours of {hourly.column}"
-        why = f"only {hours} h"
-        if shape is not None and shape.noise is not None:
-            error = shape.noise[0] * np.sqrt((1.0 + 2.0 * shape.noise[1]) / hours)
-            remark = f"±{error:.1%} standard error, {remark}"
-        remark += _hours_named(
-            silent, hourly, "without a request", "left out: an outage, or a gap in the records"
-        )
-        remark += _hours_named(np.isnan(hourly.rates), hourly, "without a record", "left out")
-        remark += _hours_named(
-            (hourly.rates == 0.0) & ~silent, hourly, "without a request", "counted"
-        )
-        level = mean, remark
-        if trend is not None:
-            at_end = mean / float(trend.factors[np.isfinite(rates)].mean())
-            level = at_end, f"level at the end, where the mean is {_number(mean)}; {remark}"
-            weeks = hours // HOURS_PER_WEEK
-            said = f"±{trend.per_year_error:.2g} standard error over {weeks} weeks"
-            said += "" if trend.season else "; under two years cannot tell growth from season"
-            growth = Figure(field=GROWTH, fitted=trend.per_year, remark=said)
-            if trend.season is not None:
-                amplitude, error, peak_day = trend.season
-                path = "load_profile.season"
-                said = f"±{error:.2g} standard error over {weeks} weeks"
-                season = [
-                    Figure(
-                        field=f"{path}.amplitude_fraction", fitted=min(amplitude, 1.0), remark=said
-                    )
-                ]
-                season.append(
-                    Figure(
-                        field=f"{path}.peak_day", fitted=round(peak_day), remark="day of the year"
-                    )
-                )
-    level = level or (_ASSUMED_REQUESTS_PER_S, "assumed: mean on the first day; state yours")
+def _level_and_growth(
+    traffic: ObservedTraffic,
+    hourly: _HourlyFit | None,
+    stated: TrafficOptions,
+    start: datetime.date,
+) -> list[Figure]:
+    """Return the rate on the scenario's first day, and its growth."""
+    observed = traffic.level if hourly is None else hourly.level
+    assumed = (_ASSUMED_REQUESTS_PER_S, "assumed: mean on the first day; state yours")
+    level, remark = observed or assumed
+    growth = None if hourly is None else hourly.growth
     if stated.growth_per_year is not None:
         growth = Figure(field=GROWTH, fitted=stated.growth_per_year, remark="as given")
-    if growth is not None and hourly is not None and hourly.end_s is not None:
-        begin = datetime.datetime.combine(start, datetime.time(), tzinfo=datetime.UTC).timestamp()
-        years = (begin - hourly.end_s) / SECONDS_PER_HOUR / HOURS_PER_YEAR
-        remark = (
-            f"on the first day, {years * MONTHS_PER_YEAR:.1f} months after the series; {level[1]}"
-        )
-        level = level[0] * (1.0 + growth.number) ** years, remark
-    level = (
-        level
-        if stated.requests_per_s is None
-        else (stated.requests_per_s, "mean on the first day, as given")
-    )
-    assumed = "assumed: growth does not show in less than half a year; state yours"
-    growth = growth or Figure(field=GROWTH, fitted=_ASSUMED_GROWTH, remark=assumed)
-    figures += [Figure(field="requests_per_s", fitted=level[0], remark=level[1]), growth]
+    end_s = None if traffic.rates is None else traffic.rates.end_s
+    if growth is not None and end_s is not None:
+        begin = datetime.datetime.combine(start, datetime.time(), tzinfo=datetime.UTC)
+        gap_h = (begin.timestamp() - end_s) / SECONDS_PER_HOUR
+        years = gap_h / HOURS_PER_YEAR
+        months = years * MONTHS_PER_YEAR
+        level *= (1.0 + growth.number) ** years
+        remark = f"on the first day, {months:.1f} months after the series; {remark}"
+    if stated.requests_per_s is not None:
+        level = stated.requests_per_s
+        remark = "mean on the first day, as given"
+    if growth is None:
+        assumption = "assumed: growth does not show in less than half a year; state yours"
+        growth = Figure(field=GROWTH, fitted=_ASSUMED_GROWTH, remark=assumption)
+    return [Figure(field="requests_per_s", fitted=level, remark=remark), growth]
 
-    peak = weekend = sigma = memory = None
-    why_no_week = why
-    if shape is not None and shape.weekend_fraction is not None:
-        spread = 0.0 if shape.noise is None else shape.noise[0] / np.sqrt(hours / HOURS_PER_WEEK)
-        error = f"; ±{spread:.1%} standard error" if shape.noise is not None else ""
-        peak = shape.peak_to_mean, f"busiest hour of the week ÷ mean{error}"
-        weekend = shape.weekend_fraction, "weekend hour ÷ weekday hour"
-    elif shape is not None:
-        # A mean day's peak is raised to the week's by the weekday level that the class implies.
-        usual = float(defaults["weekend_fraction"])
-        why_no_week = "less than a week, or no dates"
-        raised = max(1.0, usual) * 7.0 / (5.0 + 2.0 * usual)
-        remark = f"mean day's peak {shape.peak_to_mean:.4g} × {raised:.4g}, the busier days' level"
-        peak = shape.peak_to_mean * raised, remark
-    if shape is not None and shape.noise is not None:
-        sigma = min(shape.noise[0], 2.0), "ln(hour ÷ mean week)"
-        memory = shape.noise[1], "from the correlation of neighbouring hours"
-    figures += [
-        figure("load_profile.peak_to_mean", "peak_to_mean", why, peak),
-        figure("load_profile.weekend_fraction", "weekend_fraction", why_no_week, weekend),
-        *season,
-        figure("noise.sigma", "noise_sigma", "needs two weeks", sigma),
-        figure("noise.correlation_h", "noise_correlation_h", "needs two weeks", memory),
+
+def _profile_figures(
+    traffic: ObservedTraffic, hourly: _HourlyFit | None, preset: _Preset
+) -> list[Figure]:
+    """Return the peak of the week, its weekend, the season, and the noise about all of them."""
+    reason = f"not visible in {traffic.source}" if traffic.source else "no file of traffic"
+    if hourly is not None:
+        reason = f"only {hourly.hours} h"
+    weekend_reason = reason
+    shape = None if hourly is None else hourly.shape
+    peak = weekend = sigma = correlation = None
+    noise = None if shape is None else shape.noise
+    if hourly is not None and shape is not None:
+        peak_to_mean = shape.peak_to_mean
+        if shape.weekend_fraction is not None:
+            remark = "busiest hour of the week ÷ mean"
+            if noise is not None:
+                weeks = hourly.hours / HOURS_PER_WEEK
+                spread = noise[0] / np.sqrt(weeks)
+                remark += f"; ±{spread:.1%} standard error"
+            peak = peak_to_mean, remark
+            weekend = shape.weekend_fraction, "weekend hour ÷ weekday hour"
+        else:
+            # A mean day's peak is raised to the week's by the weekday level that the preset implies.
+            usual = float(preset.defaults["weekend_fraction"])
+            weekend_reason = "less than a week, or no dates"
+            weekdays_and_weekend = 5.0 + 2.0 * usual
+            factor = max(1.0, usual) * 7.0 / weekdays_and_weekend
+            remark = f"mean day's peak {peak_to_mean:.4g} × {factor:.4g}, the busier days' level"
+            peak = peak_to_mean * factor, remark
+    if noise is not None:
+        sigma = min(noise[0], 2.0), "ln(hour ÷ mean week)"
+        correlation = noise[1], "from the correlation of neighbouring hours"
+    return [
+        preset.figure("load_profile.peak_to_mean", "peak_to_mean", reason, peak),
+        preset.figure("load_profile.weekend_fraction", "weekend_fraction", weekend_reason, weekend),
+        *(() if hourly is None else hourly.season),
+        preset.figure("noise.sigma", "noise_sigma", "needs two weeks", sigma),
+        preset.figure("noise.correlation_h", "noise_correlation_h", "needs two weeks", correlation),
     ]
+
+
+def _length_figures(traffic: ObservedTraffic, preset: _Preset) -> Iterator[Figure]:
+    """Yield the quantiles of lengths that a file shows, else the preset's mean and 95th percentile."""
     for side in ("input", "output"):
-        if (
-            lengths := traffic.lengths.get(side)
-        ) is not None:  # without any mean or p95 of the preset
+        lengths = traffic.lengths.get(side)
+        if lengths is not None:
             path = f"lengths.{side}.quantiles"
-            figures.append(Figure(field=path, fitted=lengths.quantiles, remark=lengths.remark))
+            yield Figure(field=path, fitted=lengths.quantiles, remark=lengths.remark)
             continue
-        for what in ("mean", "p95"):
-            figures.append(
-                figure(f"lengths.{side}.{what}", f"{side}_{what}_tokens", "no file shows lengths")
-            )
-    hit = traffic.prefix_cache_hit_fraction
-    cached = None if hit is None else (min(hit, 0.999), "cached ÷ all prompt tokens, counted")
-    key = "prefix_cache_hit_fraction"
-    burst = "burst_index_of_dispersion"
-    figures.append(figure(key, key, "no cached tokens or block hashes seen", cached))
-    figures.append(figure(burst, burst, "no ten minutes of requests one by one", traffic.bursts))
-    for objective in ("ttft_s", "tpot_s"):
-        why = "your SLO is in no file"
-        if (measured := traffic.latencies.get(objective)) is not None:
-            why += f"; {measured.share_within(float(defaults[objective])):.2%} of those measured lie within it"
-        figures.append(figure(f"slo.{objective}", objective, why))
-    return Fitted(
-        name=name, source=traffic.source, figures=figures, timezone=stated.timezone, shape=shape
-    )
+        for statistic in ("mean", "p95"):
+            path = f"lengths.{side}.{statistic}"
+            key = f"{side}_{statistic}_tokens"
+            yield preset.figure(path, key, "no file shows lengths")
 
 
-def _hours_named(hours: Bools, rates: HourlyRates, what: str, treated: str) -> str:
+def _hours_named(is_named: Bools, hourly: HourlyRates, kind: str, treatment: str) -> str:
     """Return how many hours there are of a kind, where the first stretch of them is, and how they are treated."""
-    if not (count := int(hours.sum())):
+    count = int(is_named.sum())
+    if not count:
         return ""
-    first = int(np.argmax(hours))
-    stretch = int(np.argmin(np.append(hours[first:], False)))
-    begin = f"hour {first}"
-    if rates.end_s is not None:
-        begin_s = rates.end_s - (hours.size - first) * SECONDS_PER_HOUR
-        begin = f"{datetime.datetime.fromtimestamp(begin_s, tz=datetime.UTC):%Y-%m-%d %H:%M} UTC"
-    return f"; {count} hours {what} ({stretch} from {begin} on) {treated}"
+    start = int(np.argmax(is_named))
+    # The appended hour ends a stretch that lasts to the end of the series.
+    rest = np.append(is_named[start:], False)
+    stretch = int(np.argmin(rest))
+    begin = f"hour {start}"
+    if hourly.end_s is not None:
+        hours_to_end = is_named.size - start
+        begin_s = hourly.end_s - hours_to_end * SECONDS_PER_HOUR
+        begin_time = datetime.datetime.fromtimestamp(begin_s, tz=datetime.UTC)
+        begin = f"{begin_time:%Y-%m-%d %H:%M} UTC"
+    return f"; {count} hours {kind} ({stretch} from {begin} on) {treatment}"
 
 
 def _branch_lines(tree: Mapping[str, Any], indent: int) -> list[str]:
@@ -668,16 +800,18 @@ def _line(text: str) -> str:
     return printable(" ".join(text.split()))
 
 
-def _written(fitted: float | str | Mapping[float, float], shown: Collection[float] = ()) -> str:
-    """Return a figure as YAML, with the displayed quantiles or all."""
-    if isinstance(fitted, Mapping):
-        kept = {
-            share: LengthDistribution.from_quantiles(fitted).quantile(share) for share in shown
-        } or fitted
-        return (
-            "{" + ", ".join(f"{share:g}: {_number(tokens)}" for share, tokens in kept.items()) + "}"
-        )
-    return fitted if isinstance(fitted, str) else _number(fitted)
+def _written(fitted: float | str | Mapping[float, float], shares: Collection[float] = ()) -> str:
+    """Return a figure as YAML, with the quantiles at some shares, or all of them."""
+    if isinstance(fitted, str):
+        return fitted
+    if not isinstance(fitted, Mapping):
+        return _number(fitted)
+    quantiles = fitted
+    if shares:
+        distribution = LengthDistribution.from_quantiles(fitted)
+        quantiles = {share: distribution.quantile(share) for share in shares}
+    cells = [f"{share:g}: {_number(tokens)}" for share, tokens in quantiles.items()]
+    return "{" + ", ".join(cells) + "}"
 
 
 def _number(number: float) -> str:

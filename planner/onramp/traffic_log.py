@@ -10,12 +10,12 @@ import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import pandas as pd
 
-from planner.arrays import Bools, Floats
+from planner.arrays import Bools, Floats, Ints
 from planner.data_files import data_rows
 from planner.demand.tokens import RequestLog
 from planner.errors import Problem, ScenarioError, raise_all
@@ -24,12 +24,11 @@ from planner.validation import nearest
 
 COLUMNS = data_rows(__file__, "columns.csv")
 """Columns of the files that a scenario is built from, and what each says."""
-_LOGGED = [row for row in COLUMNS if row["file"] == "log"]
-ROLES = {
-    role: tuple(row["column"] for row in _LOGGED if row["key"] == role)
-    for role in [row["key"] for row in _LOGGED]
-}
-"""What each column may be called; case does not matter."""
+ROLES: dict[str, tuple[str, ...]] = {}
+"""What each column of a log may be called; case does not matter."""
+for _row in COLUMNS:
+    if _row["file"] == "log":
+        ROLES[_row["key"]] = (*ROLES.get(_row["key"], ()), _row["column"])
 REQUIRED = ("timestamp", "input", "output")
 HASH_BLOCK_TOKENS = 512
 """Tokens a prefix block hash stands for in the Mooncake traces (their README)."""
@@ -45,11 +44,11 @@ SECONDS_PER_DAY = 86_400.0
 _EXCEL_1970 = 25_569.0
 _EXCEL_2000 = 36_526.0
 _EXCEL_2100 = 73_051.0
-_LONGEST_UNDATED_S = (
-    7.0 * SECONDS_PER_DAY
-)  # an hour in milliseconds is longer than a week in seconds
-_FIRST_DATED_S = 631_152_000.0  # 1990-01-01: numbers above it are taken as epoch times, below as a clock from zero
-_SHOWN_ROWS = 10
+_LONGEST_UNDATED_S = 7.0 * SECONDS_PER_DAY
+"""An hour in milliseconds is longer than a week in seconds."""
+_FIRST_DATED_S = 631_152_000.0
+"""1990-01-01: numbers above it are taken as epoch times, below as a clock from zero."""
+_PRINTED_ROWS = 10
 _UNITS_IN_NAMES = {"per_min": 60.0, "rps": 1.0, "per_s": 1.0, "req_per_s": 1.0, "per_hour": 3600.0}
 SECONDS_PER_YEAR = HOURS_PER_YEAR * SECONDS_PER_HOUR
 
@@ -76,11 +75,13 @@ def parse_columns(text: str | None) -> dict[str, str]:
         role, equals, column = (piece.strip() for piece in part.partition("="))
         if not part.strip():
             continue
+        # All mistakes of the option come in one message.
         if role not in ROLES or not equals or not column:
             hint = nearest(role, ROLES) or f"roles are {', '.join(ROLES)}"
-            problems.append(
-                Problem(path="--columns", message=f"{part.strip()!r} is not ROLE=COLUMN", hint=hint)
+            problem = Problem(
+                path="--columns", message=f"{part.strip()!r} is not ROLE=COLUMN", hint=hint
             )
+            problems.append(problem)
         chosen[role] = column
     raise_all(problems)
     return chosen
@@ -98,92 +99,58 @@ def read_request_log(
     A log that must be ``in_order`` may not go back in time, but for clients that each have a clock of their own.
     """
     table = read_table(path)
-    chosen = columns or {}
-    by_lower = {str(name).strip().lower(): str(name) for name in table.columns}
-    names: dict[str, str] = {}
-    problems: list[Problem] = []
-    for role, aliases in ROLES.items():  # the user's choice first, then the names public traces use
-        wanted = (chosen[role],) if role in chosen else aliases
-        if role == "timestamp" and role not in chosen:
-            wanted = (*aliases, *(f"{alias}_{unit}" for alias in aliases for unit in TIME_UNITS))
-        matches = [by_lower[alias.lower()] for alias in wanted if alias.lower() in by_lower]
-        if matches:
-            names[role] = matches[0]
-        elif role in chosen or role in REQUIRED:
-            what = (
-                f"no column {chosen[role]!r} for {role}"
-                if role in chosen
-                else f"no column for {role}"
-            )
-            near = difflib.get_close_matches(wanted[0].lower(), by_lower, n=1, cutoff=0.5)
-            guess = f"nearest is {by_lower[near[0]]!r}; " if near else ""
-            hint = f"{guess}the file has {', '.join(map(str, table.columns))}; name it with --columns {role}=COLUMN"
-            problems.append(Problem(file=str(path), line=1, message=what, hint=hint))
-    raise_all(problems)
-    first_row = 1 if _is_json(path) else 2
-    unit = (
-        "ms" if time_unit == "auto" and "hashes" in names else time_unit
-    )  # from zero, by the Mooncake traces' README
-    times_s = _times_s(table[names["timestamp"]], unit, path)
-    problems += _row_problems(
-        path, names["timestamp"], ~np.isfinite(times_s), table[names["timestamp"]], first_row
-    )
+    names = _find_columns(path, table, columns or {})
+    if time_unit == "auto" and "hashes" in names:
+        time_unit = "ms"  # from zero, by the Mooncake traces' README
+    first_line = 1 if _is_json(path) else 2
+    times = table[names["timestamp"]]
+    times_s = _times_s(times, time_unit, path)
+    is_bad_time = ~np.isfinite(times_s)
+    problems = _row_problems(path, times, is_bad_time, first_line)
     tokens: dict[str, Floats] = {}
     for role in ("input", "output", "cached"):
         if role in names:
-            tokens[role] = _numbers(table[names[role]])
-            bad = ~_is_count(tokens[role])
-            problems += _row_problems(path, names[role], bad, table[names[role]], first_row)
+            cells = table[names[role]]
+            tokens[role] = _numbers(cells)
+            is_bad = ~_is_count(tokens[role])
+            problems += _row_problems(path, cells, is_bad, first_line)
+    # What compares columns is looked at where each alone is good: a bad cell is reported once.
     if not problems and "cached" in tokens:
-        bad = tokens["cached"] > tokens["input"]
-        problems += _row_problems(
-            path, names["cached"], bad, table[names["cached"]], first_row, "more than the input"
-        )
-    if not problems and float(np.ptp(times_s)) > MAX_SPAN_YEARS * SECONDS_PER_YEAR:
-        message = f"times span {np.ptp(times_s) / SECONDS_PER_YEAR:,.3g} years; a log may have {MAX_SPAN_YEARS:g}"
-        problems.append(
-            Problem(
-                file=str(path), path=names["timestamp"], message=message, hint="see --time-unit"
-            )
-        )
+        is_above = tokens["cached"] > tokens["input"]
+        cells = table[names["cached"]]
+        problems += _row_problems(path, cells, is_above, first_line, "more than the input")
+    if not problems:
+        span_years = float(np.ptp(times_s)) / SECONDS_PER_YEAR
+        if span_years > MAX_SPAN_YEARS:
+            message = f"times span {span_years:,.3g} years; a log may have {MAX_SPAN_YEARS:g}"
+            hint = "see --time-unit"
+            problems = [
+                Problem(file=str(path), path=names["timestamp"], message=message, hint=hint)
+            ]
     raise_all(problems)
+    # Stable: requests of one moment keep the order of the file.
     order = np.argsort(times_s, kind="stable")
     clients = None
     one_clock = True
     if "client" in names:
-        clients = np.asarray(
-            pd.factorize(table[names["client"]], use_na_sentinel=False)[0], dtype=np.int64
-        )[order]
-        # Where all of several clients have their first request at time zero, each has a clock of its own.
-        first_s = np.full(int(clients.max()) + 1, np.inf)
-        np.minimum.at(first_s, clients, times_s[order])
-        one_clock = first_s.size == 1 or not bool(np.all(first_s == 0.0))
-    back = np.flatnonzero(np.diff(times_s) < 0.0)
-    if in_order and one_clock and back.size:
-        row = int(back[0]) + 1
-        message = f"goes back in time by {times_s[row - 1] - times_s[row]:,.6g} s, and so do {back.size - 1} other rows"
-        line = row + first_row
-        hint = "sort the log by time"
-        raise ScenarioError(
-            Problem(file=str(path), line=line, path=names["timestamp"], message=message, hint=hint)
-        )
-    cached = tokens["cached"][order] if "cached" in tokens else None
-    if cached is None and "hashes" in names:  # block hashes are replayed in order of time
-        seen: set[int | str] = set()
-        cached = np.zeros(order.size)
-        blocks = [
-            _block_hashes(cell, number)
-            for number, cell in enumerate(table[names["hashes"]].tolist(), start=1)
-        ]
-        for place, index in enumerate(order.tolist()):
-            known = next(
-                (at for at, block in enumerate(blocks[index]) if block not in seen),
-                len(blocks[index]),
-            )
-            cached[place] = min(known * HASH_BLOCK_TOKENS, tokens["input"][index])
-            seen.update(blocks[index])
+        # Clients without a name count as one: a log may leave some cells empty.
+        codes, _ = pd.factorize(table[names["client"]], use_na_sentinel=False)
+        clients = np.asarray(codes, dtype=np.int64)[order]
+        one_clock = _share_clock(clients, times_s[order])
+    if in_order and one_clock:
+        _check_order(path, names["timestamp"], times_s, first_line)
+    cached = None
+    if "cached" in tokens:
+        cached = tokens["cached"][order]
+    elif "hashes" in names:
+        hashes = table[names["hashes"]].tolist()
+        cached = _replay_hashes(hashes, tokens["input"], order.tolist())
+    models = None
+    if "model" in names:
+        model_names = table[names["model"]].astype(str).to_numpy()
+        models = model_names[order]
     return RequestLog(
-        models=table[names["model"]].astype(str).to_numpy()[order] if "model" in names else None,
+        models=models,
         times_s=times_s[order],
         input_tokens=tokens["input"][order],
         output_tokens=tokens["output"][order],
@@ -194,6 +161,81 @@ def read_request_log(
     )
 
 
+def _find_columns(path: Path, table: pd.DataFrame, chosen: dict[str, str]) -> dict[str, str]:
+    """Return a log's column of each role: the user's choice, or a name that public traces use."""
+    # Case and blanks do not matter, but messages show a column as the file has it.
+    by_lower = {str(name).strip().lower(): str(name) for name in table.columns}
+    names: dict[str, str] = {}
+    problems: list[Problem] = []
+    for role, aliases in ROLES.items():
+        candidates = aliases
+        if role in chosen:
+            candidates = (chosen[role],)
+        elif role == "timestamp":
+            for alias in aliases:
+                candidates += tuple(f"{alias}_{unit}" for unit in TIME_UNITS)
+        matches = [by_lower[name.lower()] for name in candidates if name.lower() in by_lower]
+        if matches:
+            names[role] = matches[0]
+        elif role in chosen or role in REQUIRED:
+            message = f"no column for {role}"
+            if role in chosen:
+                message = f"no column {chosen[role]!r} for {role}"
+            columns = ", ".join(map(str, table.columns))
+            hint = f"the file has {columns}"
+            wanted = candidates[0].lower()
+            similar = difflib.get_close_matches(wanted, by_lower, n=1, cutoff=0.5)
+            if similar:
+                hint = f"nearest is {by_lower[similar[0]]!r}; {hint}"
+            hint += f"; name it with --columns {role}=COLUMN"
+            problems.append(Problem(file=str(path), line=1, message=message, hint=hint))
+    raise_all(problems)
+    return names
+
+
+def _share_clock(clients: Ints, times_s: Floats) -> bool:
+    """Return whether clients share a clock: each has its own where all of several begin at time zero."""
+    start_s = np.full(int(clients.max()) + 1, np.inf)
+    # The smallest time of each client, in one pass over all requests.
+    np.minimum.at(start_s, clients, times_s)
+    begin_at_zero = bool(np.all(start_s == 0.0))
+    return start_s.size == 1 or not begin_at_zero
+
+
+def _check_order(path: Path, name: str, times_s: Floats, first_line: int) -> None:
+    """Raise an error where a log goes back in time."""
+    # The first step back is named, the others are counted.
+    steps_back = np.flatnonzero(np.diff(times_s) < 0.0)
+    if not steps_back.size:
+        return
+    row = int(steps_back[0]) + 1
+    step_s = times_s[row - 1] - times_s[row]
+    rows = f"and so do {steps_back.size - 1} other rows"
+    message = f"goes back in time by {step_s:,.6g} s, {rows}"
+    line = row + first_line
+    hint = "sort the log by time"
+    raise _refusal(path, message, column=name, hint=hint, line=line)
+
+
+def _replay_hashes(cells: list[object], input_tokens: Floats, order: list[int]) -> Floats:
+    """Return the cached tokens of each request in order of time: its leading blocks that any before it had."""
+    blocks = [_block_hashes(cell, number) for number, cell in enumerate(cells, start=1)]
+    cache: set[int | str] = set()
+    cached = np.zeros(len(order))
+    for position, row in enumerate(order):
+        hits = 0
+        # A prefix ends at its first block that is not in the cache, whatever follows.
+        for block in blocks[row]:
+            if block not in cache:
+                break
+            hits += 1
+        hit_tokens = hits * HASH_BLOCK_TOKENS
+        cached[position] = min(hit_tokens, input_tokens[row])
+        # After its own look-up: a request does not find its own blocks.
+        cache.update(blocks[row])
+    return cached
+
+
 def read_hourly_rates(
     path: Path, column: str | None = None, requests_per_s: float | None = None
 ) -> HourlyRates:
@@ -202,96 +244,125 @@ def read_hourly_rates(
     Its unit is in its name or the file's; else the mean is the rate that is stated.
     """
     table = read_table(path)
-    numeric = [str(name) for name in table.columns if pd.api.types.is_numeric_dtype(table[name])]
-    series = [name for name in numeric if not name.lower().startswith("hour")]
-    if column is None and len(series) != 1:
-        raise ScenarioError(
-            Problem(
-                file=str(path),
-                message=f"has {len(series)} rate columns; name one",
-                hint=f"of {', '.join(series)}",
-            )
-        )
-    chosen = column or series[0]
-    if chosen not in series:
-        hint = nearest(chosen, series) or f"choose from {', '.join(series)}"
-        raise ScenarioError(
-            Problem(file=str(path), message=f"no rate column {chosen!r}", hint=hint)
-        )
-    rates = _numbers(table[chosen])
+    column = _choose_series(path, table, column)
+    rates = _numbers(table[column])
+    # Empty cells at the end are rows of other columns that go on: the series ends before them.
     while rates.size and np.isnan(rates[-1]):
         rates = rates[:-1]
-    problems = _row_problems(path, chosen, ~_is_count(rates), table[chosen], 2)
     if not rates.size:
-        problems = [Problem(file=str(path), path=chosen, message="holds no numbers")]
-    raise_all(problems)
-    words = f"{path.name} {chosen}".lower()
-    scales = [seconds for unit, seconds in _UNITS_IN_NAMES.items() if unit in words]
-    if not scales and requests_per_s is None:
+        raise _refusal(path, "holds no numbers", column=column)
+    is_bad = ~_is_count(rates)
+    raise_all(_row_problems(path, table[column], is_bad, 2))
+    words = f"{path.name} {column}".lower()
+    units = [seconds for unit, seconds in _UNITS_IN_NAMES.items() if unit in words]
+    if units:
+        rates = rates / units[0]
+    elif requests_per_s is not None:
+        # Without a unit the series is a shape: its mean is the stated rate. One of zeros stays so.
+        scale = rates.mean() / (requests_per_s or 1.0) or 1.0
+        rates = rates / scale
+    else:
         message = "the unit of the series is in neither its name nor the file's"
-        raise ScenarioError(Problem(file=str(path), message=message, hint="state --requests-per-s"))
-    rates = rates / (scales[0] if scales else rates.mean() / (requests_per_s or 1.0) or 1.0)
-    first_hour = end_s = None
-    dated = [
-        str(name)
-        for name in table.columns
-        if str(name).lower() in {f"ts_{chosen}".lower(), *ROLES["timestamp"]}
-    ]
-    if dated:
-        seconds = _times_s(table[dated[0]], "auto", path)
-        if not np.all(np.abs(np.diff(seconds[np.isfinite(seconds)]) - 3600.0) < 1.0):
-            raise ScenarioError(
-                Problem(file=str(path), path=dated[0], message="rows must be one hour apart")
-            )
-        if seconds[0] >= _FIRST_DATED_S:
-            first_hour = int(seconds[0] // 3600.0 + 72) % 168
-            end_s = float(seconds[0]) + rates.size * SECONDS_PER_HOUR
-    elif any(str(name).lower().startswith("hour_of_week") for name in table.columns):
-        first_hour = 0
-    return HourlyRates(column=chosen, rates=rates, first_hour_of_week=first_hour, end_s=end_s)
+        raise _refusal(path, message, hint="state --requests-per-s")
+    first_hour, start_s = _series_start(path, table, column)
+    duration_s = rates.size * SECONDS_PER_HOUR
+    end_s = None if start_s is None else start_s + duration_s
+    return HourlyRates(column=column, rates=rates, first_hour_of_week=first_hour, end_s=end_s)
+
+
+def _choose_series(path: Path, table: pd.DataFrame, column: str | None) -> str:
+    """Return the column of rates: the one that is named, or the only one there is."""
+    # Columns that count the hours are numeric too, but no rates.
+    numeric = [str(name) for name in table.columns if pd.api.types.is_numeric_dtype(table[name])]
+    series = [name for name in numeric if not name.lower().startswith("hour")]
+    if column in series:
+        return column
+    if column is None and len(series) == 1:
+        return series[0]
+    if column is None:
+        message = f"has {len(series)} rate columns; name one"
+        hint = f"of {', '.join(series)}"
+    else:
+        message = f"no rate column {column!r}"
+        hint = nearest(column, series) or f"choose from {', '.join(series)}"
+    raise _refusal(path, message, hint=hint)
+
+
+def _series_start(path: Path, table: pd.DataFrame, column: str) -> tuple[int | None, float | None]:
+    """Return the hour of the week and the time at which a series begins, each None where it is not known."""
+    names = [str(name) for name in table.columns]
+    time_names = {f"ts_{column}".lower(), *ROLES["timestamp"]}
+    time_columns = [name for name in names if name.lower() in time_names]
+    if not time_columns:
+        has_weeks = any(name.lower().startswith("hour_of_week") for name in names)
+        return (0 if has_weeks else None), None
+    times_s = _times_s(table[time_columns[0]], "auto", path)
+    # Cells without a time are no step; clocks may be a second off.
+    steps_s = np.diff(times_s[np.isfinite(times_s)])
+    if not np.all(np.abs(steps_s - SECONDS_PER_HOUR) < 1.0):
+        message = "rows must be one hour apart"
+        raise _refusal(path, message, column=time_columns[0])
+    start_s = float(times_s[0])
+    if not start_s >= _FIRST_DATED_S:  # also where it is not a number
+        return None, None
+    # The clock of 1970 began on a Thursday: 72 hours into a week that begins on Monday.
+    hours_since_1970 = start_s // SECONDS_PER_HOUR
+    return int(hours_since_1970 + 72) % 168, start_s
 
 
 def is_hourly_series(path: Path, columns_named: bool = False) -> bool:
     """Return whether a file has no token columns, and so must be a series of rates."""
-    lower = {str(name).lower() for name in read_table(path, rows=1).columns}
-    return (
-        not columns_named and not lower & {*ROLES["input"], *ROLES["output"]} and not _is_json(path)
-    )
+    if columns_named or _is_json(path):
+        return False
+    # One row is enough: the header says what a file is.
+    names = {str(name).lower() for name in read_table(path, rows=1).columns}
+    return not names & {*ROLES["input"], *ROLES["output"]}
 
 
 def read_table(path: Path, rows: int | None = None) -> pd.DataFrame:
     """Return a CSV or JSON-lines file as columns, or raise an error with the reason."""
     if not path.is_file():
-        raise ScenarioError(Problem(file=str(path), message="there is no such file"))
+        raise _refusal(path, "there is no such file")
+    # Looked at before it is read: a file of that size would fill the memory.
     if path.stat().st_size > MAX_BYTES:
-        raise ScenarioError(
-            Problem(file=str(path), message=f"is larger than {MAX_BYTES / 1e9:g} GB")
-        )
+        raise _refusal(path, f"is larger than {MAX_BYTES / 1e9:g} GB")
     try:
-        packed = path.suffix == ".gz"
-        with (
-            io.BufferedReader(_Unpacked(gzip.open(path, "rb")))
-            if packed
-            else path.open("rb") as stream
-        ):
+        with _open_binary(path) as stream:
             if _is_json(path):
                 lines = io.TextIOWrapper(stream, encoding="utf-8")
-                table = pd.DataFrame(
-                    [
-                        _json_row(line, number)
-                        for number, line in enumerate(itertools.islice(lines, rows), start=1)
-                    ]
-                )
+                head = itertools.islice(lines, rows)
+                numbered = enumerate(head, start=1)
+                table_rows = [_json_row(line, number) for number, line in numbered]
+                table = pd.DataFrame(table_rows)
             else:
                 table = pd.read_csv(stream, nrows=rows, skipinitialspace=True)
     except (ValueError, UnicodeDecodeError, OSError, EOFError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ScenarioError(
-            Problem(file=str(path), message=f"cannot be read as a table: {reason}")
-        ) from None
+        raise _refusal(path, f"cannot be read as a table: {reason}") from None
     if table.empty:
-        raise ScenarioError(Problem(file=str(path), message="holds no rows"))
+        raise _refusal(path, "holds no rows")
     return table
+
+
+def _refusal(
+    path: Path,
+    message: str,
+    *,
+    column: str | None = None,
+    hint: str | None = None,
+    line: int | None = None,
+) -> ScenarioError:
+    """Return the error of a file that cannot be used, with its column and line where they are known."""
+    return ScenarioError(
+        Problem(file=str(path), line=line, path=column, message=message, hint=hint)
+    )
+
+
+def _open_binary(path: Path) -> BinaryIO:
+    """Open a file, plain or gzipped, for reading."""
+    if path.suffix == ".gz":
+        return io.BufferedReader(_Unpacked(gzip.open(path, "rb")))
+    return path.open("rb")
 
 
 def _json_row(line: str, number: int) -> dict[str, Any]:
@@ -310,15 +381,16 @@ class _Unpacked(io.RawIOBase):
 
     def __init__(self, packed: gzip.GzipFile) -> None:
         self.packed = packed
-        self.left_bytes = MAX_UNPACKED_BYTES
+        self.remaining_bytes = MAX_UNPACKED_BYTES
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any, /) -> int:
         count = self.packed.readinto(buffer)
-        self.left_bytes -= count
-        if self.left_bytes < 0:
+        # Counted while it is read: the header of an archive may lie.
+        self.remaining_bytes -= count
+        if self.remaining_bytes < 0:
             raise ValueError(f"has more than {MAX_UNPACKED_BYTES:,} bytes once unpacked")
         return count
 
@@ -334,14 +406,16 @@ def _is_json(path: Path) -> bool:
 def _times_s(column: pd.Series, unit: str, path: Path) -> Floats:
     """Return times in seconds; dates become seconds since 1970 UTC, bad entries NaN."""
     numbers = _numbers(column)
+    # A column of dates has few cells that read as numbers; a slip or two do not change its kind.
     if np.isfinite(numbers).mean() < 0.5:
         dates = pd.to_datetime(column, utc=True, errors="coerce", format="ISO8601")
-        dates = dates.dt.as_unit(
-            "us"
-        )  # a slip of the pen may name a year that nanoseconds cannot reach
-        seconds = (dates - pd.Timestamp(0, tz="UTC").as_unit("us")) / pd.Timedelta(seconds=1)
+        # A slip of the pen may name a year that nanoseconds cannot reach.
+        dates = dates.dt.as_unit("us")
+        epoch = pd.Timestamp(0, tz="UTC").as_unit("us")
+        seconds = (dates - epoch) / pd.Timedelta(seconds=1)
         return np.asarray(seconds.to_numpy(), dtype=np.float64)
-    unit = _time_unit(numbers, str(column.name), path) if unit == "auto" else unit
+    if unit == "auto":
+        unit = _time_unit(numbers, str(column.name), path)
     if unit == "excel":  # a day's fraction holds a millisecond, and no more
         return np.asarray(np.round((numbers - _EXCEL_1970) * SECONDS_PER_DAY, 3))
     return numbers * TIME_UNITS[unit]
@@ -356,34 +430,37 @@ def _time_unit(numbers: Floats, name: str, path: Path) -> str:
     """
     stated = re.search(r"[_\W](s|ms|us|ns|seconds|millis|milliseconds)\W*$", name.lower())
     if stated:
-        return {"seconds": "s", "millis": "ms", "milliseconds": "ms"}.get(stated[1], stated[1])
+        long_names = {"seconds": "s", "millis": "ms", "milliseconds": "ms"}
+        return long_names.get(stated[1], stated[1])
     low = float(np.nanmin(numbers))
+    # Sizes, since a clock may count back from an event.
     high = float(np.nanmax(np.abs(numbers)))
     if high >= _FIRST_DATED_S:
-        return "ns" if high > 1e17 else "us" if high > 1e14 else "ms" if high > 1e11 else "s"
+        for unit, smallest in (("ns", 1e17), ("us", 1e14), ("ms", 1e11)):
+            if high > smallest:
+                return unit
+        return "s"
     if low >= _EXCEL_2000 and high < _EXCEL_2100:
-        if np.any(numbers % 1.0 > 0.0):
+        has_fractions = np.any(numbers % 1.0 > 0.0)
+        if has_fractions:
             return "excel"
-        doubt = "whole days of a spreadsheet or seconds"
+        readings = "whole days of a spreadsheet or seconds"
     elif high - low > _LONGEST_UNDATED_S:
-        span = high - low
-        doubt = f"{span / SECONDS_PER_DAY:,.0f} days in seconds or {span / 3.6e6:,.1f} hours in milliseconds"
+        days = (high - low) / SECONDS_PER_DAY
+        hours = (high - low) / 3.6e6
+        readings = f"{days:,.0f} days in seconds or {hours:,.1f} hours in milliseconds"
     else:
         return "s"
-    message = f"times from {low:,.6g} to {high:,.6g} may be {doubt}"
-    raise ScenarioError(
-        Problem(file=str(path), path=name, message=message, hint="say which with --time-unit")
-    )
+    message = f"times from {low:,.6g} to {high:,.6g} may be {readings}"
+    raise _refusal(path, message, column=name, hint="say which with --time-unit")
 
 
 def _numbers(column: pd.Series) -> Floats:
     """Return a column as floats, with NaN for entries that are not numbers, and infinity for those too large."""
-    column = (
-        column.map(str) if column.dtype == object else column
-    )  # a whole number of 400 digits is no float
-    return np.asarray(
-        pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
-    )
+    if column.dtype == object:
+        column = column.map(str)  # a whole number of 400 digits is no float
+    numbers = pd.to_numeric(column, errors="coerce")
+    return np.asarray(numbers.to_numpy(dtype=np.float64, na_value=np.nan))
 
 
 def _is_count(numbers: Floats) -> Bools:
@@ -392,30 +469,23 @@ def _is_count(numbers: Floats) -> Bools:
 
 
 def _row_problems(
-    path: Path, name: str, bad: Bools, column: pd.Series, first_row: int, why: str = ""
+    path: Path, cells: pd.Series, is_bad: Bools, first_line: int, rule: str = ""
 ) -> list[Problem]:
-    """Return a problem for each of the first bad rows, and one that counts the others."""
-    rows = np.flatnonzero(bad)
-    wanted = why or (
-        f"must be a number from 0 to {MAX_NUMBER:g}"
-        if "time" not in name.lower()
-        else "must be a time"
-    )
-    problems = [
-        Problem(
-            file=str(path),
-            line=int(row) + first_row,
-            path=name,
-            message=f"{column.iloc[row]!s}: {wanted}",
-        )
-        for row in rows[:_SHOWN_ROWS]
-    ]
-    if rows.size > _SHOWN_ROWS:
-        problems.append(
-            Problem(
-                file=str(path), path=name, message=f"and {rows.size - _SHOWN_ROWS} more such rows"
-            )
-        )
+    """Return a problem for each of the first bad rows of a column, and one that counts the others."""
+    name = str(cells.name)
+    if not rule:
+        is_time = "time" in name.lower()
+        rule = "must be a time" if is_time else f"must be a number from 0 to {MAX_NUMBER:g}"
+    rows = np.flatnonzero(is_bad).tolist()
+    problems = []
+    for row in rows[:_PRINTED_ROWS]:
+        message = f"{cells.iloc[row]!s}: {rule}"
+        line = row + first_line
+        problems.append(Problem(file=str(path), line=line, path=name, message=message))
+    if len(rows) > _PRINTED_ROWS:
+        more = len(rows) - _PRINTED_ROWS
+        message = f"and {more} more such rows"
+        problems.append(Problem(file=str(path), path=name, message=message))
     return problems
 
 

@@ -15,21 +15,19 @@ from planner.errors import Problem, ScenarioError, raise_all
 from planner.files import (
     MANIFEST,
     PRODUCT,
-    Staged,
     is_inside,
     settle,
     sha256_of,
-    unwritable,
+    staging,
     writing,
 )
-from planner.output.tables import CsvFormat, Table, read_csv
+from planner.output.tables import Table, read_csv
 
 CHARTS = "charts"
 """Folder, within an output folder, of the pictures that ``planner charts`` draws."""
 REPORT = "report.html"
 SUMMARY = "summary.json"
 WORKBOOK = "workbook.xlsx"
-DICTIONARY = "datapackage.json"
 NOT_READ = frozenset({"samples.csv", "timeline_hourly.csv", "timeline_hourly_clusters.csv"})
 """Tables of a size that no report shows row by row."""
 
@@ -52,12 +50,12 @@ class Contents:
     @property
     def plans(self) -> list[str]:
         """Scenarios whose timelines lie side by side in the folder; none for a single run."""
-        monthly = self.table("timeline_monthly") if self.kind != "run" else None
-        return (
-            list(dict.fromkeys(monthly.texts("scenario")))
-            if monthly is not None and "scenario" in monthly
-            else []
-        )
+        if self.kind == "run":
+            return []
+        monthly = self.table("timeline_monthly")
+        if monthly is None or "scenario" not in monthly:
+            return []
+        return list(dict.fromkeys(monthly.texts("scenario")))
 
     def of_plan(self, plan: str) -> Contents:
         """Return the folder as one scenario's run would read."""
@@ -66,7 +64,9 @@ class Contents:
     @property
     def anchor(self) -> str:
         """Prefix of identifiers within the page, so that charts of several plans differ."""
-        return f"plan-{replace(self, plan='').plans.index(self.plan) + 1}-" if self.plan else ""
+        if not self.plan:
+            return ""
+        return f"plan-{replace(self, plan='').plans.index(self.plan) + 1}-"
 
     @property
     def kind(self) -> str:
@@ -76,21 +76,20 @@ class Contents:
     @property
     def name(self) -> str:
         """What the folder is of: the scenario, the study, or the scenarios compared."""
-        if name := self.manifest.get("scenario") or self.manifest.get("name"):
+        manifest = self.manifest
+        name = manifest.get("scenario") or manifest.get("name")
+        if name:
             return str(name)
-        scenarios = self.manifest.get("scenarios") or self.manifest.get("identity", {}).get(
-            "scenarios", ()
-        )
+        identity = manifest.get("identity", {})
+        scenarios = manifest.get("scenarios") or identity.get("scenarios", ())
         return ", ".join(map(str, scenarios)) or "plan"
 
     def table(self, name: str) -> Table | None:
         """Return a table by its name; None where there is none."""
         table = self.tables.get(name)
-        return (
-            table.where("scenario", self.plan)
-            if table is not None and self.plan and "scenario" in table
-            else table
-        )
+        if table is None or not self.plan or "scenario" not in table:
+            return table
+        return table.where("scenario", self.plan)
 
 
 @contextlib.contextmanager
@@ -100,77 +99,92 @@ def fitting(place: str) -> Iterator[None]:
         yield
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         message = f"its files do not fit together: {type(error).__name__}: {error}"
-        raise ScenarioError(Problem(file=place, message=message, hint="run again")) from None
+        problem = Problem(file=place, message=message, hint="run again")
+        raise ScenarioError(problem) from None
 
 
 def openable(names: Iterable[str]) -> tuple[str, ...]:
     """Return the files beside a report that people open, the workbook and a plan first."""
-    files = [
-        name for name in names if name.endswith((".csv", ".xlsx", ".yaml")) and name not in NOT_READ
-    ]
-    return tuple(sorted(files, key=lambda name: (name.endswith(".csv"), name)))
+    kinds = (".csv", ".xlsx", ".yaml")
+    files = [name for name in names if name.endswith(kinds) and name not in NOT_READ]
+    # False comes before true: tables last, each kind by name.
+    ordered = sorted(files, key=lambda name: (name.endswith(".csv"), name))
+    return tuple(ordered)
 
 
 def read_contents(folder: Path) -> Contents:
     """Read what a report is made of; refuse a folder that planner did not write or whose tables have changed since."""
     settle(folder)
-    path = folder / MANIFEST
-    hint = "give a folder that planner run wrote"
-    try:
-        manifest = json.loads(path.read_bytes())
-    except OSError as error:
-        raise ScenarioError(
-            Problem(file=str(path), message=f"cannot be read: {error.strerror}", hint=hint)
-        ) from None
-    except (ValueError, RecursionError):
-        raise ScenarioError(Problem(file=str(path), message="is not JSON", hint=hint)) from None
-    is_ours = isinstance(manifest, dict) and manifest.get("product") == PRODUCT
-    if not (is_ours and isinstance(hashes := manifest.get("files"), dict)):
-        raise ScenarioError(
-            Problem(file=str(path), message="was not written by planner", hint=hint)
-        )
-    outside = [name for name in hashes if not is_inside(name)]
-    raise_all(
-        [Problem(file=str(path), message=f"names {name!r}, outside the folder") for name in outside]
-    )
-    files = dict[str, bytes]()
+    manifest = _read_manifest(folder / MANIFEST)
+    hashes = manifest["files"]
+    files: dict[str, bytes] = {}
     problems = []
-    for name in (name for name in hashes if name.endswith((".csv", ".json", ".parquet"))):
+    for name in hashes:
+        path = folder / name
+        # Pictures, pages and workbooks are made of these, and are not read again.
+        if not name.endswith((".csv", ".json", ".parquet")):
+            continue
         try:
             if name in NOT_READ or name.endswith(".parquet"):
-                digest = sha256_of(folder / name)
+                digest = sha256_of(path)  # in chunks: it may be larger than memory
             else:
-                files[name] = (folder / name).read_bytes()
-                digest = hashlib.sha256(files[name]).hexdigest()
+                content = path.read_bytes()
+                files[name] = content
+                digest = hashlib.sha256(content).hexdigest()
         except OSError as error:
-            problems.append(
-                Problem(file=str(folder / name), message=f"cannot be read: {error.strerror}")
-            )
+            message = f"cannot be read: {error.strerror}"
+            problems.append(Problem(file=str(path), message=message))
             continue
         if digest != hashes[name]:
             message = "has changed since planner wrote it"
-            problems.append(Problem(file=str(folder / name), message=message, hint="run again"))
+            problem = Problem(file=str(path), message=message, hint="run again")
+            problems.append(problem)
     raise_all(problems)
-    identity = {key: value for key, value in manifest.items() if key not in ("product", "files")}
+    envelope = ("product", "files")
+    identity = {key: value for key, value in manifest.items() if key not in envelope}
     return contents_of(identity, files, openable(hashes))
+
+
+def _read_manifest(path: Path) -> dict[str, Any]:
+    """Return the manifest of a folder that planner wrote; refuse any other."""
+    message = ""
+    manifest: Any = None
+    try:
+        manifest = json.loads(path.read_bytes())
+    except OSError as error:
+        message = f"cannot be read: {error.strerror}"
+    except (ValueError, RecursionError):
+        message = "is not JSON"
+    else:
+        is_ours = isinstance(manifest, dict) and manifest.get("product") == PRODUCT
+        files = manifest.get("files") if is_ours else None
+        if not isinstance(files, dict):
+            message = "was not written by planner"
+    if message:
+        hint = "give a folder that planner run wrote"
+        problem = Problem(file=str(path), message=message, hint=hint)
+        raise ScenarioError(problem)
+    # Whoever sends a folder to somebody must not have files of theirs read.
+    problems = []
+    for name in manifest["files"]:
+        if not is_inside(name):
+            message = f"names {name!r}, outside the folder"
+            problems.append(Problem(file=str(path), message=message))
+    raise_all(problems)
+    return manifest  # type: ignore[no-any-return]
 
 
 def contents_of(
     manifest: Mapping[str, Any], files: Mapping[str, bytes], beside: tuple[str, ...] = ()
 ) -> Contents:
-    """Return what CSV and JSON files say; the data dictionary says which columns of a table are numbers."""
-    described = {
-        resource.get("path"): resource for resource in _json(files, DICTIONARY).get("resources", ())
-    }
+    """Return what CSV and JSON files say."""
     tables = {}
-    for file in (file for file in files if file.endswith(".csv")):
-        resource = described.get(file, {})
-        name = file.removesuffix(".csv")
-        fields = resource.get("schema", {}).get("fields", ())
-        numbers = {field.get("name") for field in fields if field.get("type") == "number"}
-        form = CsvFormat(decimal_comma=resource.get("dialect", {}).get("delimiter") == ";")
-        tables[name] = read_csv(name, files[file], form, numbers)
-    return Contents(manifest=manifest, tables=tables, summary=_json(files, SUMMARY), beside=beside)
+    for file, content in files.items():
+        if file.endswith(".csv"):
+            name = file.removesuffix(".csv")
+            tables[name] = read_csv(name, content)
+    summary = _json(files, SUMMARY)
+    return Contents(manifest=manifest, tables=tables, summary=summary, beside=beside)
 
 
 def _json(files: Mapping[str, bytes], name: str) -> dict[str, Any]:
@@ -178,7 +192,8 @@ def _json(files: Mapping[str, bytes], name: str) -> dict[str, Any]:
     try:
         content = json.loads(files.get(name, b"{}"))
     except (ValueError, RecursionError):
-        raise ScenarioError(Problem(file=name, message="is not JSON")) from None
+        problem = Problem(file=name, message="is not JSON")
+        raise ScenarioError(problem) from None
     if not isinstance(content, dict):
         raise ScenarioError(Problem(file=name, message="is not a JSON object"))
     return content
@@ -191,15 +206,17 @@ def command_line(
 
     An option is a switch where it is True, left out where it is False or None, and repeated for each of a list.
     """
-    words = [
-        "planner",
-        verb,
-        *(f"./{file}" if file.startswith("-") else file for file in files),
-    ]  # no option
-    for option, given in {**options, "--set": overrides}.items():
-        for one in given if isinstance(given, list | tuple) else (given,):
-            if one is not None and one is not False:
-                words += [option] if one is True else [option, str(one)]
+    # A file whose name begins with a dash would be read as an option.
+    names = [f"./{file}" if file.startswith("-") else file for file in files]
+    words = ["planner", verb, *names]
+    settings = {**options, "--set": overrides}
+    for option, setting in settings.items():
+        values = setting if isinstance(setting, list | tuple) else [setting]
+        for value in values:
+            if value is True:
+                words.append(option)
+            elif value is not None and value is not False:
+                words += [option, str(value)]
     return words
 
 
@@ -211,16 +228,10 @@ def write_folder(folder: Path, files: Mapping[str, bytes], manifest: Mapping[str
 
 def place_folder(folder: Path, files: Mapping[str, bytes], manifest: Mapping[str, Any]) -> None:
     """Do the same where the caller holds the folder's lock and has checked it."""
-    try:
-        staged = Staged(folder)
-        try:
-            for name, content in files.items():
-                staged.write(name, content)
-            staged.commit(manifest)
-        finally:
-            staged.discard()
-    except OSError as error:
-        raise unwritable(folder, error) from None
+    with staging(folder) as staged:
+        for name, content in files.items():
+            staged.write(name, content)
+        staged.commit(manifest)
 
 
 def parquet_bytes(table: Table) -> bytes:
@@ -231,6 +242,8 @@ def parquet_bytes(table: Table) -> bytes:
     sink = io.BytesIO()
     columns = dict[str, Any](table.columns)
     for name in columns.keys() & {"month", "date"}:
-        columns[name] = pa.array(table.texts(name)).cast("date32")
+        # As dates, which other tools can compare and group by.
+        texts = pa.array(table.texts(name))
+        columns[name] = texts.cast("date32")
     parquet.write_table(pa.table(columns), sink, compression="zstd")
     return sink.getvalue()

@@ -20,7 +20,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from planner.errors import printable
-from planner.output.blocks import Block, Folded, Grid, Marker, Picture, Section, Sentence, TimeChart
+from planner.output.blocks import Block, Folded, Grid, Marker, Picture, Section, TimeChart
 from planner.output.scales import COLOURS, INK, colour_class, shortened
 from planner.output.svg import FULL, PAPER, RULE, SOFT, month_labels, paths_of, scale_of, svg_of
 from planner.output.words import axis_label
@@ -42,19 +42,22 @@ _THEMED |= {INK: "var(--ink)", PAPER: "var(--paper)", SOFT: "var(--soft)", RULE:
 
 def escaped(content: object) -> Markup:
     """Return text as HTML; markup stays what it is."""
-    return content if isinstance(content, Markup) else _escaped(str(content))
+    if isinstance(content, Markup):
+        return content
+    return _escaped(str(content))
 
 
-@functools.lru_cache(
-    maxsize=8192
-)  # months, names and small numbers stand in one table after another
+# Months, names and small numbers stand in one table after another.
+@functools.lru_cache(maxsize=8192)
 def _escaped(content: str) -> Markup:
     return Markup(escape(printable(content)))
 
 
 def badged(content: object) -> Markup:
     """Return text as HTML with its verdicts on badges, which say by word and by colour how a plan stands."""
-    return Markup(_VERDICT.sub(_badge, str(escaped(content))))
+    text = str(escaped(content))
+    # After escaping, so that a badge is the only markup in it.
+    return Markup(_VERDICT.sub(_badge, text))
 
 
 def _badge(match: re.Match[str]) -> str:
@@ -64,14 +67,14 @@ def _badge(match: re.Match[str]) -> str:
 @functools.cache
 def environment(folder: Path = _FOLDER) -> Environment:
     """Return what fills in templates of a folder."""
-    made = Environment(
+    templates = Environment(
         loader=FileSystemLoader(folder),
         undefined=StrictUndefined,
         finalize=escaped,
         autoescape=True,
     )
-    made.trim_blocks = made.lstrip_blocks = True
-    made.filters |= {
+    templates.trim_blocks = templates.lstrip_blocks = True
+    templates.filters |= {
         "badged": badged,
         "colour_class": colour_class,
         "column_classes": _column_classes,
@@ -80,7 +83,7 @@ def environment(folder: Path = _FOLDER) -> Environment:
         "inline_svg": _inline_svg,
         "kind": lambda block: type(block).__name__.lower(),
     }
-    return made
+    return templates
 
 
 @functools.cache
@@ -97,43 +100,44 @@ def asset(name: str, folder: Path = _FOLDER) -> str:
 
 def policy(*scripts: str) -> str:
     """Return the content policy: our own scripts by their hashes, inline styles, and no address whatever."""
-    digests = (
-        base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts
-    )
-    allowed = " ".join(f"'sha256-{digest}'" for digest in digests)
+    # A script without its hash in the policy does not run: nobody can add one.
+    hashes = []
+    for script in scripts:
+        digest = hashlib.sha256(script.encode()).digest()
+        hashes.append(f"'sha256-{base64.b64encode(digest).decode()}'")
+    allowed = " ".join(hashes)
     return (
         f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
 
 
-def page(title: str, lead: str, sections: Sequence[Section], memo: Sequence[Section] = ()) -> bytes:
-    """Return the whole file; ``memo`` is what it prints as, where there is one."""
-    style = asset("report.css") + (asset("memo.css") if memo else "")
+def page(title: str, lead: str, sections: Sequence[Section]) -> bytes:
+    """Return the whole file."""
     script = asset("report.js")
-    marked = {"policy": Markup(policy(script)), "style": Markup(style), "script": Markup(script)}
-    filled = environment().get_template("page.html")
-    return f"{filled.render(title=title, lead=lead, sections=sections, memo=memo, m=macros(), **marked)}\n".encode()
-
-
-def memo_page(title: str, sections: Sequence[Section]) -> bytes:
-    """Return a memo as a page that prints to two pages."""
-    filled = environment().get_template("memo.html")
-    return f"{filled.render(title=title, memo=sections, m=macros(), style=Markup(asset('memo.css')))}\n".encode()
+    marked = {
+        "policy": Markup(policy(script)),
+        "style": Markup(asset("report.css")),
+        "script": Markup(script),
+    }
+    template = environment().get_template("page.html")
+    text = template.render(title=title, lead=lead, sections=sections, m=macros(), **marked)
+    return f"{text}\n".encode()
 
 
 def answer_html(title: str, blocks: Sequence[Block], svg: str, folder: str) -> str:
     """Return an answer as part of a notebook: blocks with the first rows of grids, then a chart."""
-    shown = [
-        block._replace(rows=block.rows[:_NOTEBOOK_ROWS]) if isinstance(block, Grid) else block
-        for block in blocks
-    ]
-    marked = {"svg": Markup(svg), "style": Markup(asset("notebook.css")), "m": macros()}
-    return (
-        environment()
-        .get_template("notebook.html")
-        .render(title=title, blocks=shown, folder=folder, **marked)
-    )
+    shortened_blocks: list[Block] = []
+    for block in blocks:
+        if isinstance(block, Grid):
+            rows = block.rows[:_NOTEBOOK_ROWS]
+            shortened_blocks.append(block._replace(rows=rows))
+        else:
+            shortened_blocks.append(block)
+    style = Markup(asset("notebook.css"))
+    marked = {"svg": Markup(svg), "style": style, "m": macros()}
+    template = environment().get_template("notebook.html")
+    return template.render(title=title, blocks=shortened_blocks, folder=folder, **marked)
 
 
 def section_html(section: Section) -> Markup:
@@ -146,96 +150,90 @@ def blocks_html(blocks: Sequence[Block]) -> Markup:
     return Markup(macros().blocks(blocks))
 
 
-def markdown(title: str, sections: Sequence[Section]) -> str:
-    """Return sections of sentences and grids as Markdown."""
-    lines = [f"# {title}"]
-    for section in sections:
-        lines += ["", f"## {section.title}"]
-        for block in section.blocks:
-            match block:
-                case Sentence():
-                    lines += ["", _markdown_text(block.text)]
-                case Grid():
-                    lines.append("")
-                    for row in (block.header, ["---"] * len(block.header), *block.rows):
-                        cells = (_markdown_text(str(cell)).replace("|", "\\|") for cell in row)
-                        lines.append(f"| {' | '.join(cells)} |".replace("\n", " "))
-    return "\n".join(lines) + "\n"
-
-
-def _markdown_text(text: str) -> str:
-    """Return text that no reader of Markdown takes for markup; an ampersand that begins no entity stays as it is."""
-    return re.sub(r"&(?=[#\w]+;)", "&amp;", text).replace("<", "&lt;").replace(">", "&gt;")
-
-
 def _column_classes(grid: Grid) -> list[str]:
     """Return the style of each column: numbers to the right, names that keep to a line."""
-    styles = dict.fromkeys(grid.unbroken, "unbroken") | dict.fromkeys(grid.numeric, "number")
-    return [styles.get(place, "") for place in range(len(grid.header))]
+    styles = dict.fromkeys(grid.unbroken, "unbroken")
+    # A number keeps to its line anyway, so its style is the one that counts.
+    styles |= dict.fromkeys(grid.numeric, "number")
+    places = range(len(grid.header))
+    return [styles.get(place, "") for place in places]
 
 
 def _body_rows(grid: Grid) -> Markup:
     """Return the rows of a grid without a macro's care: reports have tens of thousands of them."""
-    marked = [f' class="{name}"' if name else "" for name in _column_classes(grid)]
+    classes = _column_classes(grid)
+    marked = [f' class="{name}"' if name else "" for name in classes]
     lines = []
     for row in grid.rows:
-        first, *cells = map(badged, row)
-        others = (f"<td{css}>{shown}</td>" for css, shown in zip(marked[1:], cells, strict=True))
-        lines.append(f'<tr><th{marked[0]} scope="row">{first}</th>{"".join(others)}</tr>\n')
+        row_name, *cells = map(badged, row)
+        styled = zip(marked[1:], cells, strict=True)
+        tail = [f"<td{css}>{text}</td>" for css, text in styled]
+        lines.append(f'<tr><th{marked[0]} scope="row">{row_name}</th>{"".join(tail)}</tr>\n')
     return Markup("".join(lines))
 
 
-def _inline_svg(picture: Picture, *, is_print: bool = False) -> Markup:
-    """Return a picture as part of a page, on which no two have the same identifiers; for print in its own colours."""
-    place = zlib.crc32(f"{picture.title}{is_print}".encode())
-    drawn = svg_of(picture).partition("?>")[2].strip().replace("panel-", f"panel-{place:x}-")
-    return Markup(
-        drawn
-        if is_print
-        else re.sub(r'(?<=")#\w{6}(?=")', lambda match: _THEMED.get(match[0], match[0]), drawn)
-    )
+def _inline_svg(picture: Picture) -> Markup:
+    """Return a picture as part of a page, on which no two have the same identifiers."""
+    # Identifiers are of the whole page, and two pictures may have the same panels.
+    place = zlib.crc32(picture.title.encode())
+    _, _, svg = svg_of(picture).partition("?>")
+    svg = svg.strip().replace("panel-", f"panel-{place:x}-")
+
+    def themed(match: re.Match[str]) -> str:
+        """Return the page's name of a colour, or the colour itself."""
+        return _THEMED.get(match[0], match[0])
+
+    # Colours of the palette become the page's, which follow its light or dark.
+    return Markup(re.sub(r'(?<=")#\w{6}(?=")', themed, svg))
 
 
 def _drawing(chart: TimeChart) -> dict[str, Any]:
     """Return what the template of a chart fills in: marks lie in days since start across and thousandths down."""
     scale = scale_of(chart)
-    lanes = tuple(dict.fromkeys(marker.kind for marker in chart.markers))
-    across = WIDTH - RIGHT - LEFT
-    down = HEIGHT - BOTTOM - TOP
-    places = [
-        (TOP + down * (1 - (scale.share(tick) or 0.0)), axis_label(tick, chart.unit))
-        for tick in scale.ticks()
-    ]
+    kinds = [marker.kind for marker in chart.markers]
+    lanes = tuple(dict.fromkeys(kinds))
+    plot_width = WIDTH - RIGHT - LEFT
+    plot_height = HEIGHT - BOTTOM - TOP
+    ticks = []
+    for tick in scale.ticks():
+        share = scale.share(tick) or 0.0
+        y = TOP + plot_height * (1 - share)
+        label = axis_label(tick, chart.unit)
+        # Four pixels lower, a label's middle is at its line.
+        ticks.append((shortened(y), shortened(y + 4), label))
     groups = []
     for series, paths in paths_of(chart, scale):
-        drawn = "".join(f'<path d="{path}" class="{css}"></path>' for css, path in paths)
+        paths_svg = "".join(f'<path d="{path}" class="{css}"></path>' for css, path in paths)
         x = " ".join(shortened(x) for x, _ in series.points)
         values = " ".join("-" if v is None else f"{v:.5g}" for _, v in series.points)
         groups.append(
             f'<g class="{colour_class(series.colour)}" data-series="{escaped(series.name)}" '
-            f'data-x="{x}" data-v="{values}">{drawn}</g>\n'
+            f'data-x="{x}" data-v="{values}">{paths_svg}</g>\n'
         )
-    months = month_labels(chart.start, chart.days)
-    frame = {
+    months = []
+    for day, label in month_labels(chart.start, chart.days):
+        x = shortened(LEFT + plot_width * day / chart.days)
+        months.append((x, label))
+    return {
         "width": WIDTH,
         "left": LEFT,
         "right": WIDTH - RIGHT,
         "top": TOP,
-        "across": across,
-        "down": down,
-    }
-    return {
+        "across": plot_width,
+        "down": plot_height,
+        "below": HEIGHT - BOTTOM,
+        "full": FULL,
+        "lane_height": LANE_HEIGHT,
         "days": shortened(chart.days),
         "low": repr(scale.low),
         "high": repr(scale.high),
         "lanes": lanes,
         "height": HEIGHT + LANE_HEIGHT * len(lanes),
-        "ticks": [(shortened(y), shortened(y + 4), label) for y, label in places],
-        "months": [(shortened(LEFT + across * day / chart.days), label) for day, label in months],
+        "ticks": ticks,
+        "months": months,
         "marks": Markup("".join(groups)),
         "events": _events(tuple(chart.markers), lanes),
         "numbers": _numbers(chart),
-        **frame | {"below": HEIGHT - BOTTOM, "full": FULL, "lane_height": LANE_HEIGHT},
     }
 
 
@@ -255,15 +253,16 @@ def _events(markers: Sequence[Marker], lanes: Sequence[str]) -> Markup:
 def _numbers(chart: TimeChart) -> Folded:
     """Return the numbers behind a chart, folded."""
     rows = []
-    for points in zip(*(series.points for series in chart.series), strict=False):
-        month = (chart.start + timedelta(days=points[0][0])).strftime("%Y-%m")
-        rows.append(
-            (
-                month,
-                *("" if value is None else axis_label(value, chart.unit) for _, value in points),
-            )
-        )
-    header = ("month", *(series.name for series in chart.series))
+    names = [series.name for series in chart.series]
+    by_series = [series.points for series in chart.series]
+    # Series of one chart have their months in common.
+    for points in zip(*by_series, strict=False):
+        day, _ = points[0]
+        month = chart.start + timedelta(days=day)
+        values = [value for _, value in points]
+        cells = ["" if value is None else axis_label(value, chart.unit) for value in values]
+        rows.append((month.strftime("%Y-%m"), *cells))
+    header = ("month", *names)
     numbers = Grid(
         caption=f"{chart.title}, the numbers",
         header=header,

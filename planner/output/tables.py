@@ -19,9 +19,10 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
+import itertools
 import json
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -34,8 +35,8 @@ from planner.units import DOLLARS, unit_of
 
 Cells = Sequence[Any] | NDArray[Any]
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
-_KEPT_FROM_RUNNING = tuple(f"'{sign}" for sign in FORMULA_STARTS)
-BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+"""What text begins with that a spreadsheet would run."""
+_NEUTRALISED_STARTS = tuple(f"'{sign}" for sign in FORMULA_STARTS)
 SCHEMA_VERSION = "2.0.0"
 """Version of the columns: the first number changes when a column is renamed, removed or changes meaning."""
 
@@ -59,8 +60,8 @@ class ColumnKind(StrEnum):
     """true or false."""
 
 
-_OTHERWISE = {"text": "string", "month": "date", "decimal": "number", "cents": "number"}
-FRICTIONLESS_TYPES = {kind: _OTHERWISE.get(kind, kind.value) for kind in ColumnKind}
+_OTHER_NAMES = {"text": "string", "month": "date", "decimal": "number", "cents": "number"}
+FRICTIONLESS_TYPES = {kind: _OTHER_NAMES.get(kind, kind.value) for kind in ColumnKind}
 """The Table Schema type of each kind (specs.frictionlessdata.io/table-schema)."""
 
 
@@ -91,7 +92,8 @@ def number_column(
     name: str, description: str, decimals: int = 6, unit: str | None = None
 ) -> Column:
     """Return a column of numbers, in the unit that its name states unless another is."""
-    unit = unit_of(name) or "" if unit is None else unit
+    if unit is None:
+        unit = unit_of(name) or ""
     return Column(
         name=name, kind=ColumnKind.DECIMAL, description=description, unit=unit, decimals=decimals
     )
@@ -117,11 +119,21 @@ class TableDescription:
 
     def of_rows(self, rows: Iterable[Sequence[Any]]) -> Table:
         """Return the table of some rows, their cells in the order of the columns."""
-        cells = list(zip(*rows, strict=True)) or [()] * len(self.columns)
-        return Table(
-            self,
-            {column.name: list(below) for column, below in zip(self.columns, cells, strict=True)},
-        )
+        names = [column.name for column in self.columns]
+        cells_by_row = list(rows)
+        for row in cells_by_row:
+            if len(row) != len(names):
+                # Which cell lacks, or is too many, shows where cells stop being of their columns.
+                pairs = itertools.zip_longest(names, map(repr, row), fillvalue="nothing")
+                column_by_column = ", ".join(f"{name}: {cell}" for name, cell in pairs)
+                raise ConservationError(
+                    f"table {self.name}: a row has {len(row)} cells for {len(names)} columns. Correct the row, or "
+                    f"the columns in planner/answers/tables.csv. Column by column: {column_by_column}"
+                )
+        # Without rows there are no columns to turn: each is empty.
+        columns = list(zip(*cells_by_row, strict=True)) or [()] * len(names)
+        by_name = dict(zip(names, map(list, columns), strict=True))
+        return Table(self, by_name)
 
 
 class Table:
@@ -133,18 +145,21 @@ class Table:
 
     def __init__(self, description: TableDescription, columns: Mapping[str, Cells]) -> None:
         """Take the columns that the description names, all of one length."""
-        wanted = [column.name for column in description.columns]
-        whose = f"table {description.name}"
-        if odd := sorted(set(wanted) ^ set(columns)):
-            raise ConservationError(
-                f"{whose}: the columns do not match its description: {', '.join(odd)}"
-            )
-        lengths = {len(columns[name]) for name in wanted}
+        names = [column.name for column in description.columns]
+        faults = [f"{name} is described and has no cells" for name in names if name not in columns]
+        faults += [
+            f"{name} has cells and is not described" for name in columns if name not in names
+        ]
+        if faults:
+            raise ConservationError(f"table {description.name}: {'; '.join(faults)}")
+        lengths = sorted({len(columns[name]) for name in names})
         if len(lengths) > 1:
-            raise ConservationError(f"{whose}: columns of different length: {sorted(lengths)}")
+            message = f"columns of different length: {lengths}"
+            raise ConservationError(f"table {description.name}: {message}")
         self.description = description
-        self.columns = {name: columns[name] for name in wanted}
-        self._length = lengths.pop() if lengths else 0
+        self.columns = {name: columns[name] for name in names}
+        self._length = lengths[0] if lengths else 0
+        # Several renderers ask for the same columns: each is formatted once.
         self._texts: dict[str, list[str]] = {}
         self._numbers: dict[str, list[float | None]] = {}
 
@@ -161,31 +176,35 @@ class Table:
 
     def texts(self, column: str) -> list[str]:
         """Return a column as a reader of the file has it: text without quotes, numbers with their decimals."""
-        if column not in self.columns:
-            raise ScenarioError(
-                Problem(file=f"{self.name}.csv", path=column, message="the column is not there")
-            )
         if column not in self._texts:
-            described = next(one for one in self.description.columns if one.name == column)
-            names = self.columns[described.measured_by] if described.measured_by else None
-            self._texts[column] = _formatted(described, self.columns[column], names)
+            if column not in self.columns:
+                raise self._problem(column, "the column is not there")
+            described = {entry.name: entry for entry in self.description.columns}
+            description = described[column]
+            measures = description.measured_by and self.columns[description.measured_by]
+            texts = _formatted(description, self.columns[column], measures)
+            self._texts[column] = texts
         return self._texts[column]
 
     def numbers(self, column: str) -> list[float | None]:
         """Return a column as numbers; None for an empty cell."""
         if column not in self._numbers:
             numbers: list[float | None] = []
+            # Line 1 of the file is the heading.
             for line, cell in enumerate(self.texts(column), start=2):
                 try:
                     numbers.append(float(cell) if cell else None)
                 except ValueError:
                     message = f"holds {cell!r}, which is no number"
-                    file = f"{self.name}.csv"
-                    raise ScenarioError(
-                        Problem(file=file, line=line, path=column, message=message)
-                    ) from None
+                    raise self._problem(column, message, line) from None
             self._numbers[column] = numbers
         return self._numbers[column]
+
+    def _problem(self, column: str, message: str, line: int | None = None) -> ScenarioError:
+        """Return the error for a file that is not as its description says."""
+        file = f"{self.name}.csv"
+        problem = Problem(file=file, line=line, path=column, message=message)
+        return ScenarioError(problem)
 
     def totals(self, column: str) -> list[float]:
         """Return a column as numbers to be summed: an empty cell is nothing."""
@@ -202,132 +221,125 @@ class Table:
             strict=True,
         )
 
-    def where(self, column: str, wanted: str) -> Table:
-        """Return the rows whose cell in a column is the one wanted, without that column, as a file has them."""
-        kept = [i for i, cell in enumerate(self.texts(column)) if cell == wanted]
-        texts = {name: self.texts(name) for name in self.columns if name != column}
-        return of_texts(
-            self.name, {name: [cells[i] for i in kept] for name, cells in texts.items()}
-        )
+    def where(self, column: str, value: str) -> Table:
+        """Return the rows whose cell in a column has a value, without that column, as a file has them."""
+        cells = enumerate(self.texts(column))
+        rows = [row for row, cell in cells if cell == value]
+        columns = {}
+        for name in self.columns:
+            if name != column:
+                texts = self.texts(name)
+                columns[name] = [texts[row] for row in rows]
+        return of_texts(self.name, columns)
 
-    def summed(self, by: str, column: str) -> dict[str, float]:
+    def summed(self, key: str, column: str) -> dict[str, float]:
         """Return the sums of a column by the cells of another; what is not there is zero."""
         sums: dict[str, float] = defaultdict(float)
-        for name, number in self.rows(by, totals=[column]):
+        for name, number in self.rows(key, totals=[column]):
             sums[name] += number
         return sums
 
-    def sums(self, first: str, second: str, column: str) -> dict[str, dict[str, float]]:
+    def sums(self, key: str, inner_key: str, column: str) -> dict[str, dict[str, float]]:
         """Return the sums of a column by the cells of two others; what is not there is zero."""
         sums: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
-        for one, other, number in self.rows(first, second, totals=[column]):
-            sums[one][other] += number
+        for name, inner_name, number in self.rows(key, inner_key, totals=[column]):
+            sums[name][inner_name] += number
         return sums
 
     def records(self) -> list[dict[str, Any]]:
         """Return the rows as mappings of plain data, with None for what is not known."""
-        columns = [
-            cells.tolist() if isinstance(cells, np.ndarray) else cells
-            for cells in self.columns.values()
-        ]
-        return [
-            {
-                name: None if cell != cell else cell  # noqa: PLR0124 - NaN is the one that differs
-                for name, cell in zip(self.columns, row, strict=True)
-            }
-            for row in zip(*columns, strict=True)
-        ]
+        columns = []
+        for cells in self.columns.values():
+            values = _plain(cells)
+            # NaN is the one value that differs from itself.
+            columns.append([None if cell != cell else cell for cell in values])  # noqa: PLR0124
+        rows = zip(*columns, strict=True)
+        return [dict(zip(self.columns, row, strict=True)) for row in rows]
 
 
 def of_texts(name: str, columns: Mapping[str, Sequence[str]]) -> Table:
     """Return a table whose cells are text already, as the reader of a file has them."""
-    described = tuple(text_column(column, "") for column in columns)
-    return Table(TableDescription(name=name, description="", columns=described), columns)
+    descriptions = tuple(text_column(column, "") for column in columns)
+    description = TableDescription(name=name, description="", columns=descriptions)
+    return Table(description, columns)
 
 
 def stacked(description: TableDescription, by_name: Mapping[str, Table]) -> Table:
     """Put the same table of several scenarios on top of one another, their names as first column."""
-    first, *others = (column.name for column in description.columns)
-    columns = {first: [name for name, table in by_name.items() for _ in range(len(table))]}
-    columns |= {
-        name: [cell for table in by_name.values() for cell in table.columns[name]]
-        for name in others
-    }
+    columns: dict[str, list[Any]] = {column.name: [] for column in description.columns}
+    scenario_column, *names = columns
+    for scenario, table in by_name.items():
+        columns[scenario_column] += [scenario] * len(table)
+        for name in names:
+            columns[name] += list(table.columns[name])
     return Table(description, columns)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CsvFormat:
-    """How files are written for the reader's spreadsheet."""
-
-    decimal_comma: bool = False
-    """Write 1,5 and separate cells by semicolons, as spreadsheets in much of Europe expect."""
-    byte_order_mark: bool = False
-    """Begin with the UTF-8 mark some versions of Excel need to read accents."""
-
-    @property
-    def separator(self) -> str:
-        """The cell separator."""
-        return ";" if self.decimal_comma else ","
-
-    @property
-    def decimal_mark(self) -> str:
-        """The decimal mark."""
-        return "," if self.decimal_comma else "."
-
-    @property
-    def options(self) -> dict[str, object]:
-        """The options of a command that ask for this format."""
-        return {"--decimal-comma": self.decimal_comma, "--bom": self.byte_order_mark}
+_CELL_TEXTS: dict[ColumnKind, Callable[[Any], str]] = {
+    ColumnKind.INTEGER: lambda number: str(int(number)),
+    ColumnKind.BOOLEAN: lambda truth: "true" if truth else "false",
+    # A date, a date with its hour or a numpy date.
+    ColumnKind.DATE: lambda day: str(np.datetime64(str(day)[:10], "D")),
+    ColumnKind.MONTH: lambda month: f"{month}-01",
+    ColumnKind.TEXT: str,
+}
+"""How one cell is written, of the kinds whose cells are written one by one."""
 
 
-DEFAULT_FORMAT = CsvFormat()
+def _formatted(column: Column, cells: Cells, measures: Cells | str) -> list[str]:
+    """Return the cells of one column as text with a decimal point; ``measures`` say what each cell measures."""
+    if column.kind is ColumnKind.CENTS:
+        return _cents_texts(np.asarray(cells))
+    values = _plain(cells)
+    if column.kind is ColumnKind.DECIMAL:
+        return _decimal_texts(column, values, measures)
+    text_of = _CELL_TEXTS[column.kind]
+    return ["" if cell is None or cell == "" else text_of(cell) for cell in values]
 
 
-def _formatted(column: Column, cells: Cells, names: Cells | None) -> list[str]:
-    """Return the cells of one column as text with a decimal point; ``names`` say what each cell measures."""
-    listed = cells.tolist() if isinstance(cells, np.ndarray) else list(cells)
-    match column.kind:
-        case ColumnKind.CENTS:
-            cents = np.asarray(cells)
-            if cents.size and not np.issubdtype(cents.dtype, np.integer):
-                raise ConservationError(f"money must come in whole cents, not {cents.dtype}")
-            parts = (
-                part.tolist()
-                for part in (cents < 0, *np.divmod(np.abs(cents.astype(np.int64)), 100))
-            )
-            return [
-                f"{'-' if below else ''}{dollar}.{rest:02d}"
-                for below, dollar, rest in zip(*parts, strict=True)
-            ]
-        case ColumnKind.DECIMAL:  # NaN and None are empty, −0 is 0
-            numbers = np.array(listed, dtype=np.float64)
-            if np.isinf(numbers).any():
-                raise ConservationError(f"column {column.name} holds an infinite number")
-            form = f"%.{column.decimals}f"
-            measured = [] if names is None else list(names)
-            forms = ["%.2f" if unit_of(name) == DOLLARS else form for name in measured] or [
-                form
-            ] * len(listed)
-            written = [
-                shown % number for shown, number in zip(forms, numbers.tolist(), strict=True)
-            ]
-            for row in np.flatnonzero(np.isnan(numbers)).tolist():
-                written[row] = ""
-            for row in np.flatnonzero(np.signbit(numbers) & (np.abs(numbers) < 1.0)).tolist():
-                if not written[row].strip("-0."):
-                    written[row] = written[row].removeprefix("-")
-            return written
-        case ColumnKind.INTEGER:
-            return ["" if number is None else str(int(number)) for number in listed]
-        case ColumnKind.BOOLEAN:
-            return ["" if truth is None else "true" if truth else "false" for truth in listed]
-        case ColumnKind.DATE:  # a date, a numpy date or nothing
-            return ["" if day is None else str(np.datetime64(str(day)[:10], "D")) for day in listed]
-        case ColumnKind.MONTH:
-            return [f"{month}-01" if month else "" for month in listed]
-        case ColumnKind.TEXT:
-            return ["" if cell is None else str(cell) for cell in listed]
+def _plain(cells: Cells) -> list[Any]:
+    """Return cells as Python's own numbers, which are formatted several times as fast as numpy's."""
+    if isinstance(cells, np.ndarray):
+        return list(cells.tolist())
+    return list(cells)
+
+
+def _cents_texts(cents: NDArray[Any]) -> list[str]:
+    """Return whole cents as dollars, by integers alone: a float would round large amounts."""
+    is_whole = np.issubdtype(cents.dtype, np.integer)
+    # An empty column has any type.
+    if cents.size and not is_whole:
+        raise ConservationError(f"money must come in whole cents, not {cents.dtype}")
+    # By size and sign: of −150 the whole would be −2.
+    sizes = np.abs(cents.astype(np.int64))
+    whole, rest = np.divmod(sizes, 100)
+    signs = np.where(cents < 0, "-", "").tolist()
+    parts = zip(signs, whole.tolist(), rest.tolist(), strict=True)
+    return [f"{sign}{dollars}.{rest:02d}" for sign, dollars, rest in parts]
+
+
+def _decimal_texts(column: Column, values: list[Any], measures: Cells | str) -> list[str]:
+    """Return numbers with fixed decimals; NaN and None are empty, and −0 is 0."""
+    numbers = np.array(values, dtype=np.float64)
+    if np.isinf(numbers).any():
+        raise ConservationError(f"column {column.name} holds an infinite number")
+    pattern = f"%.{column.decimals}f"
+    patterns = [pattern] * len(values)
+    if column.measured_by:
+        in_dollars = [unit_of(name) == DOLLARS for name in measures]
+        patterns = ["%.2f" if is_usd else pattern for is_usd in in_dollars]
+    pairs = zip(patterns, numbers.tolist(), strict=True)
+    texts = [pattern % number for pattern, number in pairs]
+    is_unknown = np.isnan(numbers)
+    for row in np.flatnonzero(is_unknown).tolist():
+        texts[row] = ""
+    # Only what is below one can round to nothing: few cells are looked at as text.
+    is_negative = np.signbit(numbers)
+    may_be_zero = is_negative & (np.abs(numbers) < 1.0)
+    for row in np.flatnonzero(may_be_zero).tolist():
+        if not texts[row].strip("-0."):
+            texts[row] = texts[row].removeprefix("-")
+    return texts
 
 
 def neutralised(text: str) -> str:
@@ -335,75 +347,64 @@ def neutralised(text: str) -> str:
     return "'" + text if text.startswith(FORMULA_STARTS) else text
 
 
-def write_csv(table: Table, form: CsvFormat = DEFAULT_FORMAT, *, header: bool = True) -> bytes:
+def write_csv(table: Table, *, header: bool = True) -> bytes:
     """Return the file of a table."""
-    written = []
+    columns = []
     for column in table.description.columns:
         cells = table.texts(column.name)
         if column.kind is ColumnKind.TEXT:
-            known = {
-                text: _quoted(neutralised(text), form.separator) for text in dict.fromkeys(cells)
-            }  # names repeat
-            cells = [known[text] for text in cells]
-        elif form.decimal_comma and column.kind in (ColumnKind.DECIMAL, ColumnKind.CENTS):
-            cells = [cell.replace(".", form.decimal_mark) for cell in cells]
-        written.append(cells)
-    lines = (
-        [form.separator.join(_quoted(name, form.separator) for name in table.columns)]
-        if header
-        else []
-    )
-    text = "\n".join([*lines, *map(form.separator.join, zip(*written, strict=True)), ""])
-    return (BYTE_ORDER_MARK if form.byte_order_mark and header else b"") + text.encode("utf-8")
+            # Names repeat: each is looked at once.
+            distinct = dict.fromkeys(cells)
+            quoted = {text: _quoted(neutralised(text)) for text in distinct}
+            cells = [quoted[text] for text in cells]
+        columns.append(cells)
+    lines = []
+    if header:
+        lines.append(",".join(map(_quoted, table.columns)))
+    lines += map(",".join, zip(*columns, strict=True))
+    # A last line that is empty, so that the file ends with a line's end.
+    lines.append("")
+    return "\n".join(lines).encode("utf-8")
 
 
-def _quoted(text: str, separator: str) -> str:
+def _quoted(text: str) -> str:
     """Return text quoted where CSV (RFC 4180) needs it."""
-    needs = any(sign in text for sign in (separator, '"', "\n", "\r"))
-    return '"' + text.replace('"', '""') + '"' if needs else text
+    if any(sign in text for sign in ',"\n\r'):
+        return '"' + text.replace('"', '""') + '"'
+    return text
 
 
-def read_csv(
-    name: str, content: bytes, form: CsvFormat = DEFAULT_FORMAT, numbers: Collection[str] = ()
-) -> Table:
-    """Return the table of a file that the planner wrote, whose cells are text; ``numbers`` are columns of decimals.
+def read_csv(name: str, content: bytes) -> Table:
+    """Return the table of a file that the planner wrote, whose cells are text.
 
-    Cells have a decimal point, and no apostrophe that keeps a spreadsheet from running them.
+    Cells come without the apostrophe that keeps a spreadsheet from running them.
     """
     file = f"{name}.csv"
     try:
-        text = content.removeprefix(BYTE_ORDER_MARK).decode("utf-8")
-        rows = list(
-            csv.reader(io.StringIO(text, newline=""), delimiter=form.separator, strict=True)
-        )
+        text = io.StringIO(content.decode("utf-8"), newline="")
+        rows = list(csv.reader(text, strict=True))
     except (UnicodeDecodeError, csv.Error) as error:
-        raise ScenarioError(Problem(file=file, message=f"is not a CSV file: {error}")) from None
+        message = f"is not a CSV file: {error}"
+        raise ScenarioError(Problem(file=file, message=message)) from None
     if not rows:
         raise ScenarioError(Problem(file=file, message="is empty"))
     header, *body = rows
     for line, cells in enumerate(body, start=2):
         if len(cells) != len(header):
             message = f"has {len(cells)} cells where the heading has {len(header)}"
-            raise ScenarioError(Problem(file=file, line=line, message=message))
-    columns = dict(
-        zip(
-            header,
-            map(list, zip(*body, strict=True)) if body else ([] for _ in header),
-            strict=True,
-        )
-    )
-    for column, texts in columns.items():
-        if form.decimal_comma and column in numbers:
-            columns[column] = [cell.replace(form.decimal_mark, ".") for cell in texts]
-        else:
-            columns[column] = [cell[cell.startswith(_KEPT_FROM_RUNNING) :] for cell in texts]
+            problem = Problem(file=file, line=line, message=message)
+            raise ScenarioError(problem)
+    columns = {}
+    for place, column in enumerate(header):
+        texts = [cells[place] for cells in body]
+        # False and true as 0 and 1: a cell without the apostrophe is kept from its start on.
+        columns[column] = [cell[cell.startswith(_NEUTRALISED_STARTS) :] for cell in texts]
     return of_texts(name, columns)
 
 
 def csv_files(
     name: str,
     tables: Iterable[Table],
-    form: CsvFormat = DEFAULT_FORMAT,
     streamed: Sequence[Mapping[str, object]] = (),
     ready: Mapping[str, bytes] | None = None,
 ) -> dict[str, bytes]:
@@ -414,15 +415,14 @@ def csv_files(
     """
     entries = list(streamed)
     files = dict[str, bytes]()
+    files_by_name = ready or {}
     for table in tables:
-        content = files[f"{table.name}.csv"] = (ready or {}).get(table.name) or write_csv(
-            table, form
-        )
-        entries.append(
-            dictionary_entry(
-                table.description, len(content), hashlib.sha256(content).hexdigest(), form
-            )
-        )
+        content = files_by_name.get(table.name) or write_csv(table)
+        files[f"{table.name}.csv"] = content
+        digest = hashlib.sha256(content).hexdigest()
+        entry = dictionary_entry(table.description, len(content), digest)
+        entries.append(entry)
+    # Text of an earlier version is known by its schema version, not by its bytes.
     head = {
         "profile": "tabular-data-package",
         "name": name,
@@ -434,12 +434,21 @@ def csv_files(
     return files
 
 
-def dictionary_entry(
-    table: TableDescription, size_bytes: int, sha256: str, form: CsvFormat
-) -> dict[str, object]:
+_DIALECT = {
+    "delimiter": ",",
+    "lineTerminator": "\n",
+    "quoteChar": '"',
+    "doubleQuote": True,
+    "header": True,
+}
+"""How cells are separated and quoted, in the words of the CSV Dialect specification."""
+
+
+def dictionary_entry(table: TableDescription, size_bytes: int, sha256: str) -> dict[str, object]:
     """Return the resource entry of one file, each of its columns a Table Schema field."""
     fields = []
     for column in table.columns:
+        # Decimals are no part of the specification; readers that do not know them ignore them.
         kind = FRICTIONLESS_TYPES[column.kind]
         field: dict[str, object] = {
             "name": column.name,
@@ -450,14 +459,11 @@ def dictionary_entry(
             field["unit"] = column.unit
         if kind == "number":
             decimals = 2 if column.kind is ColumnKind.CENTS else column.decimals
-            field |= {"decimalChar": form.decimal_mark, "decimals": decimals}
+            field |= {"decimalChar": ".", "decimals": decimals}
         fields.append(field)
-    dialect = {
-        "delimiter": form.separator,
-        "lineTerminator": "\n",
-        "quoteChar": '"',
-        "doubleQuote": True,
-    }
+    schema: dict[str, object] = {"fields": fields, "missingValues": [""]}
+    if table.key:
+        schema["primaryKey"] = list(table.key)
     return {
         "name": table.name.replace("_", "-"),
         "path": f"{table.name}.csv",
@@ -468,7 +474,6 @@ def dictionary_entry(
         "encoding": "utf-8",
         "bytes": size_bytes,
         "hash": f"sha256:{sha256}",
-        "dialect": {**dialect, "header": True},
-        "schema": {"fields": fields, "missingValues": [""]}
-        | ({"primaryKey": list(table.key)} if table.key else {}),
+        "dialect": _DIALECT,
+        "schema": schema,
     }

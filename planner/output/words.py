@@ -14,16 +14,20 @@ def percent(share: float | None, decimals: int = 1) -> str:
     """Return 30.4% for 0.304; what is not nothing never reads as 0.0%."""
     if share is None or not math.isfinite(share):
         return NOTHING
-    if 0 < abs(share) < 0.5 * 10.0 ** -(decimals + 2):
+    # Half of the last digit shown: below, it would be rounded away.
+    smallest = 0.5 * 10.0 ** -(decimals + 2)
+    if 0 < abs(share) < smallest:
         return f"<{10.0**-decimals:.{decimals}f}%"
     return f"{share + 0.0:.{decimals}%}"  # −0 is 0
 
 
 def _scaled(number: float, scales: Sequence[tuple[float, str]], form: str) -> str | None:
     """Return a number over the largest scale that it reaches, with the scale's name; None below all of them."""
-    return next(
-        (f"{number / scale:{form}} {word}" for scale, word in scales if abs(number) >= scale), None
-    )
+    size = abs(number)
+    for scale, word in scales:
+        if size >= scale:
+            return f"{number / scale:{form}} {word}"
+    return None
 
 
 def dollars(amount_usd: float | None) -> str:
@@ -32,7 +36,8 @@ def dollars(amount_usd: float | None) -> str:
         return NOTHING
     sign = "−" if round(amount_usd) < 0 else ""
     size = abs(amount_usd)
-    return f"{sign}${_scaled(size, _SCALES, ',.1f') or f'{size:,.0f}'}"
+    text = _scaled(size, _SCALES, ",.1f") or f"{size:,.0f}"
+    return f"{sign}${text}"
 
 
 def short_dollars(amount_usd: float | None, pattern: str = ",.1f") -> str:
@@ -41,18 +46,23 @@ def short_dollars(amount_usd: float | None, pattern: str = ",.1f") -> str:
         return NOTHING
     sign = "−" if amount_usd < 0 else ""
     size = abs(amount_usd)
-    said = _scaled(size, ((1e9, "B"), (1e6, "M"), (1e3, "k")), pattern) or f"{size:,.0f}"
-    return f"{sign}${said.replace(' ', '')}"
+    scales = ((1e9, "B"), (1e6, "M"), (1e3, "k"))
+    text = _scaled(size, scales, pattern) or f"{size:,.0f}"
+    return f"{sign}${text.replace(' ', '')}"
 
 
 def unit_price(amount_usd: float | None) -> str:
     """Return a cost per million tokens with three significant digits, $0.131."""
     if amount_usd is None or not math.isfinite(amount_usd):
         return NOTHING
+    # What rounds to nothing at six decimals is still not nothing.
     if round(amount_usd, 6) == 0:
         return "$0" if amount_usd == 0 else "<$0.000001"
-    digits = max(0, 2 - math.floor(math.log10(abs(amount_usd))))
-    return f"{'−' if amount_usd < 0 else ''}${abs(amount_usd):,.{min(digits, 6)}f}"
+    sign = "−" if amount_usd < 0 else ""
+    size = abs(amount_usd)
+    power = math.floor(math.log10(size))
+    digits = max(0, 2 - power)
+    return f"{sign}${size:,.{min(digits, 6)}f}"
 
 
 def count(number: float | None) -> str:
@@ -86,7 +96,11 @@ def figure(cell: str) -> str:
         number = float(cell)
     except ValueError:
         return cell
-    return f"{float(f'{number:.4g}'):,.10g}" if math.isfinite(number) else cell
+    # Infinity is text, as in the file.
+    if not math.isfinite(number):
+        return cell
+    rounded = float(f"{number:.4g}")
+    return f"{rounded:,.10g}"
 
 
 def measured(number: float | None, name: str) -> str:
@@ -94,19 +108,16 @@ def measured(number: float | None, name: str) -> str:
     if number is None or not math.isfinite(number):
         return NOTHING
     if name.endswith("_usd"):
-        return (
-            unit_price(number)
-            if "_per_million_" in name or name.endswith("_h_usd")
-            else dollars(number)
-        )
-    if name in (
-        "slo_attainment_fraction",
-        "shed_fraction",
-    ):  # a plan is judged by the second decimal
+        is_price = "_per_million_" in name or name.endswith("_h_usd")
+        return unit_price(number) if is_price else dollars(number)
+    # A plan is judged by the second decimal.
+    if name in ("slo_attainment_fraction", "shed_fraction"):
         return percent(number, 2)
     if name.endswith(("_fraction", "_per_year")):
         return percent(number)
-    return count(number) if abs(number) >= 100 else f"{number + 0.0:,.3g}"
+    if abs(number) >= 100:
+        return count(number)
+    return f"{number + 0.0:,.3g}"  # −0 is 0
 
 
 def spoken(name: str) -> str:
@@ -119,11 +130,14 @@ def input_words(path: str) -> str:
     section, _, rest = path.partition(".")
     if section == "throughput_error":
         return f"throughput against the formula, {rest}"
-    owner, _, key = (
-        rest.partition(".") if section in ("workloads", "clusters") else ("", "", rest or section)
-    )
-    plain = (key or owner).replace("_", " ").replace(".", " ")
+    owner = ""
+    key = rest or section
+    # Workloads and clusters have names, whose settings come after them.
+    if section in ("workloads", "clusters"):
+        owner, _, key = rest.partition(".")
+    words = key or owner
+    plain = words.replace("_", " ").replace(".", " ")
     for unit in (" usd", " fraction", " ratio"):
         plain = plain.replace(unit, "")
-    whose = f"all {section}" if owner == "*" else owner.rstrip("*-")
-    return f"{plain}, {whose}" if whose and key else plain
+    owners = f"all {section}" if owner == "*" else owner.rstrip("*-")
+    return f"{plain}, {owners}" if owners and key else plain

@@ -56,8 +56,9 @@ _INITIALS = {
 _CHART_ROWS = 20
 """Rows that a chart takes."""
 _WIDTH = 18
+"""Characters of a column of numbers."""
 _MOST_WIDTH = 52
-"""Of a column, in characters: of numbers, and at most of text."""
+"""Characters of a column of text, at most."""
 
 
 class Cell(NamedTuple):
@@ -118,10 +119,17 @@ class Page:
         charts: tuple[SheetChart, ...] = (),
     ) -> Page:
         """Return columns as a page of at most ``most`` rows; a last row says where the others are."""
-        rows = list(zip(*(_plain(column, most) for column in columns.values()), strict=True))
-        length = len(next(iter(columns.values()))) if columns else 0
+        # Plain numbers, which are written several times as fast as numpy's.
+        cut = [column[:most] for column in columns.values()]
+        plain = [cells.tolist() if isinstance(cells, np.ndarray) else cells for cells in cut]
+        rows = list(zip(*plain, strict=True))
+        lengths = [len(column) for column in columns.values()]
+        length = max(lengths, default=0)
         if most is not None and length > most:
-            rows.append((f"and {length - most} more in the CSV file", *[None] * (len(columns) - 1)))
+            message = f"and {length - most} more in the CSV file"
+            # All rows are as wide as the headings.
+            empty = [None] * (len(columns) - 1)
+            rows.append((message, *empty))
         return cls(headings=tuple(columns), rows=rows, note=note, charts=charts)
 
     def heading(self, column: str) -> str:
@@ -142,26 +150,36 @@ def write_tables(
     Charts stand to the right of the table on the sheet named, or on one of their own before all others.
     """
     target = BytesIO()
-    book = xlsxwriter.Workbook(
-        target, {"in_memory": True, "strings_to_formulas": False, "strings_to_urls": False}
-    )
+    # Text of a scenario is never run or opened, whatever it begins with.
+    options = {"in_memory": True, "strings_to_formulas": False, "strings_to_urls": False}
+    book = xlsxwriter.Workbook(target, options)
     # The time stamp is given, so that bytes do not differ.
-    book.set_properties({"title": title, "created": datetime.combine(start, time())})
+    created = datetime.combine(start, time())
+    book.set_properties({"title": title, "created": created})
     formats = {name: book.add_format(style) for name, style in _FORMATS.items()}
-    if charts_on not in pages and any(page.charts for page in pages.values()):
-        pages = {charts_on: Page(headings=(title,), rows=(), names=frozenset({title})), **pages}
+    # A sheet of charts alone is the first that a reader sees.
+    has_charts = any(page.charts for page in pages.values())
+    if charts_on not in pages and has_charts:
+        own_name = frozenset({title})
+        charts_page = Page(headings=(title,), rows=(), names=own_name)
+        pages = {charts_on: charts_page, **pages}
     with book:
         sheets = {name: book.add_worksheet(name) for name in pages}
         row = 1
         for name, page in pages.items():
             _write_page(sheets[name], page, formats)
-            for heading in dict.fromkeys(chart.title for chart in page.charts):
-                drawn = [chart for chart in page.charts if chart.title == heading]
-                place = row, len(pages[charts_on].headings) + 1
-                sheets[charts_on].insert_chart(*place, _chart(book, name, page, drawn))
+            # Charts of one title are one chart of several series.
+            titles = dict.fromkeys(chart.title for chart in page.charts)
+            for heading in titles:
+                series = [chart for chart in page.charts if chart.title == heading]
+                chart = _chart(book, name, page, series)
+                column = len(pages[charts_on].headings) + 1
+                sheets[charts_on].insert_chart(row, column, chart)
                 row += _CHART_ROWS
         if row > 1:
-            sheets[charts_on].set_h_pagebreaks(range(1 + 2 * _CHART_ROWS, row, 2 * _CHART_ROWS))
+            # Two charts to a printed page.
+            step = 2 * _CHART_ROWS
+            sheets[charts_on].set_h_pagebreaks(range(1 + step, row, step))
     return target.getvalue()
 
 
@@ -170,40 +188,19 @@ def _write_page(sheet: Any, page: Page, formats: Mapping[str, Any]) -> None:
     headings = page.first_row - 1
     if page.note:
         sheet.write_string(0, 0, page.note, formats["note"])
-    sheet.write_row(headings, 0, [page.heading(name) for name in page.headings], formats["heading"])
+    titles = [page.heading(name) for name in page.headings]
+    sheet.write_row(headings, 0, titles, formats["heading"])
     styles = [style_of(heading) for heading in page.headings]
     widths = [_WIDTH] * len(page.headings)
     is_record = True
     for row, cells in enumerate(page.rows, start=page.first_row):
-        for column, cell in enumerate(cells):
-            value, formula, style, limits = cell if isinstance(cell, Cell) else Cell(cell)
-            style = style or styles[column]
-            if isinstance(value, float) and math.isnan(value):
-                value = None
-            is_record &= not (formula or limits)
-            if formula:
-                sheet.write_formula(
-                    row, column, f"={formula}", formats[style], "" if value is None else value
-                )
-            elif isinstance(value, bool):
-                sheet.write_boolean(row, column, value)
-            elif isinstance(value, int | float) and math.isfinite(value):
-                sheet.write_number(
-                    row, column, value, formats[f"{style}_typed" if limits else style]
-                )
-                if limits:
-                    kind = "integer" if isinstance(limits[0], int) else "decimal"
-                    (low, high) = limits
-                    rule = {
-                        "validate": kind,
-                        "criteria": "between",
-                        "minimum": low,
-                        "maximum": high,
-                    }
-                    sheet.data_validation(row, column, row, column, rule)
-            elif value is not None:  # no cell holds infinity: it is text, as in the CSV
-                sheet.write_string(row, column, str(value))
-                widths[column] = min(max(widths[column], len(str(value))), _MOST_WIDTH)
+        for column, value in enumerate(cells):
+            cell = value if isinstance(value, Cell) else Cell(value)
+            style = cell.style or styles[column]
+            width = _write_cell(sheet, row, column, cell, style, formats)
+            width = max(widths[column], width)
+            widths[column] = min(width, _MOST_WIDTH)
+            is_record &= not (cell.formula or cell.limits)
     sheet.set_landscape()
     sheet.fit_to_pages(1, 0)
     for column, width in enumerate(widths):
@@ -211,34 +208,68 @@ def _write_page(sheet: Any, page: Page, formats: Mapping[str, Any]) -> None:
     sheet.set_row(headings, 45)
     sheet.freeze_panes(page.first_row, page.fixed_columns)
     sheet.repeat_rows(headings)
-    if is_record and page.rows:  # to sort rows that formulas elsewhere point at would mix them up
-        sheet.autofilter(headings, 0, headings + len(page.rows), len(page.headings) - 1)
+    # To sort rows that formulas elsewhere point at would mix them up.
+    if is_record and page.rows:
+        last_row = headings + len(page.rows)
+        sheet.autofilter(headings, 0, last_row, len(page.headings) - 1)
 
 
-def _chart(book: Any, name: str, page: Page, drawn: Sequence[SheetChart]) -> Any:
+def _write_cell(
+    sheet: Any, row: int, column: int, cell: Cell, style: str, formats: Mapping[str, Any]
+) -> int:
+    """Write a cell; return the characters that its column needs for it, 0 where any width will do."""
+    value = cell.value
+    if isinstance(value, float) and math.isnan(value):
+        value = None
+    if cell.formula:
+        result = "" if value is None else value
+        sheet.write_formula(row, column, f"={cell.formula}", formats[style], result)
+    elif isinstance(value, bool):
+        sheet.write_boolean(row, column, value)
+    elif value is None:
+        return 0
+    elif isinstance(value, int | float) and math.isfinite(value):
+        # A cell that may be typed over shows it by its colour.
+        name = f"{style}_typed" if cell.limits else style
+        sheet.write_number(row, column, value, formats[name])
+        if cell.limits:
+            low, high = cell.limits
+            kind = "integer" if isinstance(low, int) else "decimal"
+            rule = {"validate": kind, "criteria": "between", "minimum": low, "maximum": high}
+            sheet.data_validation(row, column, row, column, rule)
+    else:  # no cell holds infinity: it is text, as in the CSV
+        text = str(value)
+        sheet.write_string(row, column, text)
+        return len(text)
+    return 0
+
+
+def _chart(book: Any, name: str, page: Page, parts: Sequence[SheetChart]) -> Any:
     """Return a chart; those of one title are its series."""
-    is_stacked = drawn[0].kind == "stacked"
-    chart = book.add_chart(
-        {"type": "column", "subtype": "stacked"} if is_stacked else {"type": drawn[0].kind}
-    )
-    for series in drawn:
-        first = page.first_row + series.first
-        last = page.first_row + (len(page.rows) if series.last is None else series.last) - 1
-        for heading in series.columns:
+    chart_type = {"type": parts[0].kind}
+    if parts[0].kind == "stacked":
+        chart_type = {"type": "column", "subtype": "stacked"}
+    chart = book.add_chart(chart_type)
+    count = 0
+    for part in parts:
+        first_row = page.first_row + part.first
+        end = len(page.rows) if part.last is None else part.last
+        last_row = page.first_row + end - 1
+        last_label = part.across + part.across_columns - 1
+        labels = [name, first_row, part.across, last_row, last_label]
+        for heading in part.columns:
             column = page.headings.index(heading)
-            across = series.across + series.across_columns - 1
-            axis = [name, first, series.across, last, across]
-            values = [name, first, column, last, column]
-            chart.add_series(
-                {"name": page.heading(heading), "categories": axis, "values": values, "gap": 30}
-            )
-    style = drawn[0].style or style_of(drawn[0].columns[0])
-    chart.set_title({"name": drawn[0].title, "name_font": {"size": 11}})
-    chart.set_y_axis({"num_format": _CHART_NUMBERS.get(style, _IN_MILLIONS)})
+            values = [name, first_row, column, last_row, column]
+            series = {"name": page.heading(heading), "categories": labels, "values": values}
+            chart.add_series({**series, "gap": 30})
+            count += 1
+    lead = parts[0]
+    style = lead.style or style_of(lead.columns[0])
+    chart.set_title({"name": lead.title, "name_font": {"size": 11}})
+    pattern = _CHART_NUMBERS.get(style, _IN_MILLIONS)
+    chart.set_y_axis({"num_format": pattern})
     chart.set_x_axis({"text_axis": True, "label_position": "low"})
-    chart.set_legend(
-        {"position": "bottom", "none": sum(len(series.columns) for series in drawn) == 1}
-    )
+    chart.set_legend({"position": "bottom", "none": count == 1})
     chart.set_size({"width": 760, "height": 380})
     return chart
 
@@ -248,9 +279,11 @@ def words(name: str) -> str:
     if "." in name:
         return name  # a key of the scenario
     suffix = next((suffix for suffix in _UNITS if name.endswith(suffix)), "")
-    parts = [_INITIALS.get(part, part) for part in name.removesuffix(suffix).split("_")]
-    said = " ".join(parts) + _UNITS.get(suffix, "")
-    return said[:1].upper() + said[1:]
+    stem = name.removesuffix(suffix)
+    parts = [_INITIALS.get(part, part) for part in stem.split("_")]
+    text = " ".join(parts) + _UNITS.get(suffix, "")
+    # Not capitalize(), which would lower the other letters of NPV.
+    return text[:1].upper() + text[1:]
 
 
 def style_of(name: str) -> str:
@@ -260,9 +293,3 @@ def style_of(name: str) -> str:
     if name.endswith(("_tokens", "_kwh")):
         return "count"
     return "percent" if name.endswith("_fraction") else "number"
-
-
-def _plain(column: Any, most: int | None) -> list[object]:
-    """Return the first cells of a column; NaN is an empty one."""
-    cells = column[:most].tolist() if isinstance(column, np.ndarray) else list(column[:most])
-    return [None if isinstance(cell, float) and math.isnan(cell) else cell for cell in cells]

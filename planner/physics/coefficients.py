@@ -82,7 +82,7 @@ class ClassSpread:
 
 
 @dataclass(frozen=True, slots=True)
-class Doubt:
+class Uncertainty:
     """Uncertainty of one prediction: the standard deviations of its independent error terms."""
 
     pair: float
@@ -110,21 +110,19 @@ class Doubt:
 
     def interval(self, tokens_per_s: float) -> tuple[float, float]:
         """Return the ends of a throughput's 90% interval: predicted·exp(−1.645·σ_slow), predicted·exp(1.645·σ)."""
-        slow, fast = np.exp(
-            NORMAL_90 * np.array([-np.hypot(self.sigma, self.lag), self.sigma])
-        ).tolist()
+        slow_sigma = np.hypot(self.sigma, self.lag)
+        sigmas = np.array([-slow_sigma, self.sigma])
+        slow, fast = np.exp(NORMAL_90 * sigmas).tolist()
         return tokens_per_s * slow, tokens_per_s * fast
 
     def in_words(self) -> str:
         """Return the prediction's 90% interval in words, and whether the pair itself was measured."""
         start = "validated on this pair" if self.is_validated else "extrapolating"
         low, high = self.interval(1.0)
-        width = (
-            f"−{1.0 - low:.0%} to +{high - 1.0:.0%}"
-            if self.lag
-            else f"±{self.half_width_fraction:.0%}"
-        )
-        return f"{start}, {width}"
+        # With a lag the sides differ, so both are told.
+        if self.lag:
+            return f"{start}, −{1.0 - low:.0%} to +{high - 1.0:.0%}"
+        return f"{start}, ±{self.half_width_fraction:.0%}"
 
 
 def lag_sigma(new_model_speed: float) -> float:
@@ -213,20 +211,22 @@ def groups_of(
     ``traits`` are a mixture's in the order of the pools; none for a dense model. A decode worker serves: of its model
     and part it shows what serving shows.
     """
+    # Its campaign is its own, since engines are tuned for each kind apart.
     shared = SERVING if kind.endswith(DISAGGREGATED) else kind
     campaign = f"{model} / {part} / {engine} / {precision} / {kind}"
     pools = [f"all others, by {pool}" for pool in POOLS]
     if traits and vendor != REFERENCE_VENDOR:
         pools = [f"mixtures on {vendor}, {trait}" for trait in traits]
+    saturation = "all others, by saturation"
+    if traits and kind == SATURATED:
+        saturation = "saturated mixtures"
     return Groups(
         model=f"{model} / {engine} / {shared}",
         part=f"{part} / {engine} / {shared}",
         campaign=campaign,
         layout=f"{campaign} / {layout}",
         **dict(zip(POOLS, pools, strict=True)),
-        saturation="saturated mixtures"
-        if traits and kind == SATURATED
-        else "all others, by saturation",
+        saturation=saturation,
         vendor_model=f"{model} / {engine} on {vendor} / {shared}",
     )
 
@@ -273,24 +273,26 @@ class Calibration:
 
         An engine or vendor without a deviation takes the common value: that is the fallback for what has no rows.
         """
+        # Deviations add in logarithms: engine and vendor multiply.
         log_factor = np.zeros((len(NAMES), len(engines)))
         for place, (engine, vendor) in enumerate(zip(engines, vendors, strict=True)):
             by_engine = self.engine_log_deviation.get(engine, {})
             by_vendor = self.vendor_log_deviation.get(vendor, {})
-            log_factor[:, place] = [
-                by_engine.get(name, 0.0) + by_vendor.get(name, 0.0) for name in NAMES
-            ]
+            for row, name in enumerate(NAMES):
+                deviation = by_engine.get(name, 0.0) + by_vendor.get(name, 0.0)
+                log_factor[row, place] = deviation
         common = np.array([self.common[name] for name in NAMES])
-        return dict(zip(NAMES, common[:, None] * np.exp(log_factor), strict=True))
+        factors = common[:, None] * np.exp(log_factor)
+        return dict(zip(NAMES, factors, strict=True))
 
-    def doubt(
+    def uncertainty(
         self,
         groups: Groups,
         is_mixture: bool,
         vendor: str = REFERENCE_VENDOR,
         new_model_speed: float = 1.0,
         is_unlike: bool = False,
-    ) -> Doubt | None:
+    ) -> Uncertainty | None:
         """Return the uncertainty of predictions for these groups, or None where the calibration states no spread.
 
         A pair among the groups that a buyer's own rows updated stands by itself: its spread is that of its whole
@@ -305,25 +307,30 @@ class Calibration:
         if spread is None:
             return None
 
-        def beyond(group: str, unmeasured: float, known: float = 0.0) -> float:
-            return updated.get(group, known if group in measured else unmeasured)
+        def beyond(group: str, unmeasured: float, measured_sigma: float = 0.0) -> float:
+            sigma = measured_sigma if group in measured else unmeasured
+            return updated.get(group, sigma)
 
         is_own = groups.campaign in updated
+        # A replica whose layout is not settled counts as measured in it.
         is_laid_out = groups.layout in measured or groups.layout.endswith(ANY_LAYOUT)
         in_layout = 0.0 if is_laid_out else spread.layout
-        return Doubt(
-            pair=float(np.hypot(spread.setting, beyond(groups.campaign, spread.pair, in_layout))),
-            model=0.0
-            if is_own
-            else spread.model
-            if is_unlike
-            else beyond(groups.model, spread.model),
-            part=0.0 if is_own else beyond(groups.part, spread.part),
+        pair = beyond(groups.campaign, spread.pair, in_layout)
+        # A pair of one's own rows stands by itself: model and part have nothing to add.
+        model = part = 0.0
+        if not is_own:
+            model = spread.model if is_unlike else beyond(groups.model, spread.model)
+            part = beyond(groups.part, spread.part)
+        is_lagging = is_mixture and self.is_new(groups, is_unlike)
+        is_measured = groups.campaign in measured
+        is_validated = is_measured and (is_own or not is_unlike)
+        return Uncertainty(
+            pair=float(np.hypot(spread.setting, pair)),
+            model=model,
+            part=part,
             first_token=spread.first_token,
-            is_validated=groups.campaign in measured and (is_own or not is_unlike),
-            lag=lag_sigma(new_model_speed)
-            if is_mixture and self.is_new(groups, is_unlike)
-            else 0.0,
+            is_validated=is_validated,
+            lag=lag_sigma(new_model_speed) if is_lagging else 0.0,
         )
 
     def is_new(self, groups: Groups, is_unlike: bool) -> bool:
@@ -331,20 +338,23 @@ class Calibration:
 
         A calibration without measurements knows of none that is new.
         """
-        seen = {groups.campaign, groups.vendor_model} & self.group_log_effect.keys()
-        is_own = groups.campaign in self.group_log_sigma
-        return bool(self.group_log_effect) and not is_own and (is_unlike or not seen)
+        if not self.group_log_effect or groups.campaign in self.group_log_sigma:
+            return False
+        measured_groups = {groups.campaign, groups.vendor_model} & self.group_log_effect.keys()
+        return is_unlike or not measured_groups
 
     def class_spread(self, vendor: str, is_mixture: bool) -> ClassSpread | None:
         """Return the spread of a vendor's class of models, or of the class where the vendor has none of its own."""
         label = MIXTURE if is_mixture else DENSE
-        return self.spread.get(f"{vendor} {label}", self.spread.get(label))
+        class_spread = self.spread.get(label)
+        return self.spread.get(f"{vendor} {label}", class_spread)
 
     def log_effects(self, groups: Sequence[Groups]) -> Floats:
         """Return the sum of each replica's group effects, shape (replicas,); a group without rows adds nothing."""
-        return np.array(
-            [sum(self.group_log_effect.get(label, 0.0) for label in labels) for labels in groups]
-        )
+        effects = np.zeros(len(groups))
+        for place, labels in enumerate(groups):
+            effects[place] = sum(self.group_log_effect.get(label, 0.0) for label in labels)
+        return effects
 
 
 def prior_calibration() -> Calibration:
@@ -361,5 +371,8 @@ def roofline_calibration() -> Calibration:
     """
     nothing = 1e-12  # not zero, so that no quotient of times is undefined
     besides = {"draft", "ttft_burst", "ttft_burst_steps", "ttft_arrival_steps"}
-    common = {name: nothing if name.endswith("_s") or name in besides else 1.0 for name in NAMES}
+    common = {}
+    for name in NAMES:
+        is_overhead = name.endswith("_s") or name in besides
+        common[name] = nothing if is_overhead else 1.0
     return Calibration(common=common, engine_log_deviation={}, vendor_log_deviation={})

@@ -50,15 +50,19 @@ Formats = Mapping[str, NumberFormat]
 
 def format_with(formats: Formats, role: Role) -> str:
     """Return the number format with a role: that of activations, or the default one for serving."""
-    return next(name for name, form in formats.items() if form.role == role)
+    return next(name for name, number_format in formats.items() if number_format.role == role)
 
 
 def canonical_precision(formats: Formats, name: str) -> str | None:
     """Return the format meant by any usual spelling of it, or None."""
-    plain = name.strip().lower().replace("-", "").replace("_", "").replace(" ", "")
-    return next(
-        (known for known, form in formats.items() if plain == known or plain in form.aliases), None
-    )
+    # FP-8, fp_8 and FP8 are one.
+    plain = name.strip().lower()
+    for separator in ("-", "_", " "):
+        plain = plain.replace(separator, "")
+    for canonical, number_format in formats.items():
+        if plain == canonical or plain in number_format.aliases:
+            return canonical
+    return None
 
 
 def shared_weight_bytes(formats: Formats, shape: ModelShape, precision: str) -> float:
@@ -67,20 +71,22 @@ def shared_weight_bytes(formats: Formats, shape: ModelShape, precision: str) -> 
     Four-bit mixtures quantise the experts only: the rest stays at ``shared_precision`` where the model's published
     configuration names one, at 16 bits in models published at four bits, at 8 bits in the FP4 checkpoints of others.
     """
-    written = formats[precision]
-    if not (written.shared_precision and shape.experts):
-        return written.weight_bytes
+    number_format = formats[precision]
+    if not (number_format.shared_precision and shape.experts):
+        return number_format.weight_bytes
     published = formats[shape.native_precision].published_shared_precision
-    return formats[shape.shared_precision or published or written.shared_precision].weight_bytes
+    return formats[
+        shape.shared_precision or published or number_format.shared_precision
+    ].weight_bytes
 
 
 def routed_weight_bytes(formats: Formats, shape: ModelShape, precision: str) -> float:
     """Return the bytes of one weight of a routed expert; MXFP4, the published form of gpt-oss, scales 32 at a time."""
-    written = formats[precision]
+    number_format = formats[precision]
     return (
-        written.published_weight_bytes
+        number_format.published_weight_bytes
         if shape.native_precision == precision
-        else written.weight_bytes
+        else number_format.weight_bytes
     )
 
 
@@ -170,21 +176,22 @@ class ModelShape:
         if self.attention_parameters_per_layer:
             return self.attention_parameters_per_layer
         if not self.is_latent:
+            head_width = self.heads * self.head_dim
             query_and_output = 2.0 * self.hidden_size * self.heads * self.head_dim
             if self.q_lora_rank:  # low-rank queries and output over stored keys
-                query_and_output = (
-                    2.0 * self.q_lora_rank * (self.hidden_size + self.heads * self.head_dim)
-                )
-            return query_and_output + 2.0 * self.hidden_size * self.kv_heads * self.head_dim
+                query_and_output = 2.0 * self.q_lora_rank * (self.hidden_size + head_width)
+            key_and_value = 2.0 * self.hidden_size * self.kv_heads * self.head_dim
+            return query_and_output + key_and_value
+        # Latent queries have a part with positions and one without.
         query_dim = self.heads * (self.qk_nope_head_dim + self.qk_rope_head_dim)
-        query = (
-            self.q_lora_rank * (self.hidden_size + query_dim)
-            if self.q_lora_rank
-            else self.hidden_size * query_dim
-        )
-        down = self.hidden_size * (self.kv_lora_rank + self.qk_rope_head_dim)
-        up = self.kv_lora_rank * self.heads * (self.qk_nope_head_dim + self.v_head_dim)
-        return float(query + down + up + self.heads * self.v_head_dim * self.hidden_size)
+        query = self.hidden_size * query_dim
+        if self.q_lora_rank:
+            query = self.q_lora_rank * (self.hidden_size + query_dim)
+        down_projection = self.hidden_size * (self.kv_lora_rank + self.qk_rope_head_dim)
+        key_and_value_dim = self.qk_nope_head_dim + self.v_head_dim
+        up_projection = self.kv_lora_rank * self.heads * key_and_value_dim
+        output = self.heads * self.v_head_dim * self.hidden_size
+        return float(query + down_projection + up_projection + output)
 
     @property
     def shared_parameters(self) -> float:
@@ -192,10 +199,13 @@ class ModelShape:
 
         The input embedding is left out: a step reads one row of it per token.
         """
+        # In a dense model every layer has a dense feed-forward.
         dense_layers = self.dense_layers if self.experts else self.layers
         feed_forward = dense_layers * 3.0 * self.hidden_size * self.intermediate_size
+        # Each mixture layer has a router that scores every expert.
         routers = self.hidden_size * self.experts
-        feed_forward += self.moe_layers * (self.shared_experts * self.expert_parameters + routers)
+        shared_experts = self.shared_experts * self.expert_parameters
+        feed_forward += self.moe_layers * (shared_experts + routers)
         head = float(self.vocabulary * self.hidden_size)
         return self.layers * self.layer_attention_parameters + feed_forward + head
 
@@ -207,10 +217,8 @@ class ModelShape:
     @property
     def active_parameters(self) -> float:
         """Parameters one token is multiplied with."""
-        return (
-            self.shared_parameters
-            + self.moe_layers * self.experts_per_token * self.expert_parameters
-        )
+        experts = self.moe_layers * self.experts_per_token * self.expert_parameters
+        return self.shared_parameters + experts
 
     @property
     def kv_values_per_token_per_layer(self) -> float:
@@ -229,10 +237,10 @@ class ModelShape:
     @property
     def index_parameters(self) -> float:
         """Parameters of the indexers of all layers, whole on every rank: queries, keys and weights of the heads."""
-        queries = (self.q_lora_rank or self.hidden_size) * self.index_heads * self.index_head_dim
-        return float(
-            self.layers * (queries + self.hidden_size * (self.index_head_dim + self.index_heads))
-        )
+        query_inputs = self.q_lora_rank or self.hidden_size
+        queries = query_inputs * self.index_heads * self.index_head_dim
+        keys_and_weights = self.hidden_size * (self.index_head_dim + self.index_heads)
+        return float(self.layers * (queries + keys_and_weights))
 
     def kv_bytes_per_token(self, bytes_per_value: float = 2.0) -> float:
         """Return the bytes one token adds to the KV cache, before any attention window has passed it."""
@@ -281,10 +289,10 @@ def refusal(part: AcceleratorSpec, shape: ModelShape, precision: str) -> str | N
     A part needs the arithmetic of the format or something to fall back to: engines unpack integer weights for every
     model, FP4 weights only for a model published with them (gpt-oss).
     """
-    written = part.formats[precision]
-    held = any(map(part.has_precision, written.falls_back_to))
+    number_format = part.formats[precision]
+    has_fallback = any(map(part.has_precision, number_format.falls_back_to))
     if part.has_precision(precision) or (
-        held and (written.falls_back_for_all or shape.native_precision == precision)
+        has_fallback and (number_format.falls_back_for_all or shape.native_precision == precision)
     ):
         return None
     return f"{part.name} has no {precision} arithmetic; it has {', '.join(part.dense_flops_per_s)}"
@@ -295,11 +303,11 @@ def arithmetic(part: AcceleratorSpec, shape: ModelShape, precision: str) -> str:
 
     Models published with FP4 weights keep 8-bit activations where the part has FP4, 16-bit ones where it has not.
     """
-    written = part.formats[precision]
+    number_format = part.formats[precision]
     if not part.has_precision(precision):
-        return next(filter(part.has_precision, written.falls_back_to), precision)
+        return next(filter(part.has_precision, number_format.falls_back_to), precision)
     if shape.native_precision == precision:
-        return next(filter(part.has_precision, written.published_computes_in), precision)
+        return next(filter(part.has_precision, number_format.published_computes_in), precision)
     return precision
 
 
@@ -311,9 +319,8 @@ def compute_flops_per_s(part: AcceleratorSpec, shape: ModelShape, precision: str
 def wider_precision(part: AcceleratorSpec, shape: ModelShape, precision: str) -> str:
     """Return the next wider format in which the accelerator runs this model; the widest returns itself."""
     wider = part.formats[precision].wider
-    while wider and refusal(
-        part, shape, wider
-    ):  # ends: the catalogue makes weights grow from each to its wider one
+    # Ends: the catalogue makes weights grow from each format to its wider one.
+    while wider and refusal(part, shape, wider):
         wider = part.formats[wider].wider
     return wider or precision
 
@@ -324,7 +331,8 @@ ENGINE_OVERHEAD_BYTES = 1.0e9
 """Runtime, graphs and communication buffers of one accelerator; grade D, engines report 0.5 to 2 GB."""
 CHUNK_TOKENS = 8192
 """Prompt tokens of one step where nothing else is stated, whose activations must fit beside the cache (vLLM's)."""
-_HEAD_BYTES = 2.0  # embeddings and output head stay at 16 bits in quantised checkpoints
+_HEAD_BYTES = 2.0
+"""Bytes of one weight of embeddings and output head, which stay at 16 bits in quantised checkpoints."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -354,13 +362,13 @@ def weight_bytes(
 
     With attention in data parallel each group holds the attention projections whole: ``attention_copies`` of them.
     """
-    embedding = 0.0 if shape.tied_embeddings else float(shape.vocabulary * shape.hidden_size)
+    # Tied embeddings are the output head, which is counted already.
+    embedding = 0.0
+    if not shape.tied_embeddings:
+        embedding = float(shape.vocabulary * shape.hidden_size)
+    shared = streamed_shared_bytes(formats, shape, precision, attention_copies)
     routed = shape.routed_parameters * routed_weight_bytes(formats, shape, precision)
-    return (
-        streamed_shared_bytes(formats, shape, precision, attention_copies)
-        + routed
-        + embedding * _HEAD_BYTES
-    )
+    return shared + routed + embedding * _HEAD_BYTES
 
 
 def streamed_shared_bytes(
@@ -368,9 +376,11 @@ def streamed_shared_bytes(
 ) -> float:
     """Return the bytes that each decode step reads at any batch: all but routed experts and embeddings."""
     head = float(shape.vocabulary * shape.hidden_size)
-    attention = shape.layers * shape.layer_attention_parameters * (attention_copies - 1)
-    body = shape.shared_parameters - head + attention
-    return body * shared_weight_bytes(formats, shape, precision) + head * _HEAD_BYTES
+    layer_parameters = shape.layers * shape.layer_attention_parameters
+    further_copies = layer_parameters * (attention_copies - 1)
+    body = shape.shared_parameters - head + further_copies
+    body_bytes = body * shared_weight_bytes(formats, shape, precision)
+    return body_bytes + head * _HEAD_BYTES
 
 
 def activation_bytes(
@@ -380,8 +390,11 @@ def activation_bytes(
 
     The residual stream and its copy are whole on every rank, the feed-forward's gate and up halves are split.
     """
-    routed = shape.experts_per_token * (shape.expert_intermediate_size or shape.intermediate_size)
-    width = 4.0 * shape.hidden_size + 2.0 * max(shape.intermediate_size, routed) / accelerators
+    # A mixture's token passes through several experts of a smaller width.
+    expert_width = shape.expert_intermediate_size or shape.intermediate_size
+    routed = shape.experts_per_token * expert_width
+    feed_forward = 2.0 * max(shape.intermediate_size, routed) / accelerators
+    width = 4.0 * shape.hidden_size + feed_forward
     return chunk_tokens * width * 2.0
 
 
@@ -399,17 +412,15 @@ def memory_fit(
     Within a group key-value heads are split until each rank has one, then copied; a latent vector is on every rank.
     """
     weights = weight_bytes(part.formats, shape, precision, attention_data_parallel)
-    overhead = accelerators * (
-        ENGINE_OVERHEAD_BYTES + activation_bytes(shape, accelerators, chunk_tokens)
-    )
-    free = USABLE_FRACTION * part.hbm_bytes * accelerators - weights - overhead
+    activations = activation_bytes(shape, accelerators, chunk_tokens)
+    overhead = accelerators * (ENGINE_OVERHEAD_BYTES + activations)
+    usable = USABLE_FRACTION * part.hbm_bytes * accelerators
+    free = usable - weights - overhead
     group = accelerators // attention_data_parallel
+    # Ranks beyond the number of key-value heads hold copies.
     copies = group / kv_shards(shape, group)
-    per_token = (
-        shape.kv_bytes_per_token(part.formats[precision].cache_bytes)
-        * (1.0 + shape.index_fraction)
-        * copies
-    )
+    cached = shape.kv_bytes_per_token(part.formats[precision].cache_bytes)
+    per_token = cached * (1.0 + shape.index_fraction) * copies
     return MemoryFit(
         accelerators=accelerators,
         weight_bytes=weights,
@@ -426,9 +437,13 @@ def kv_shards(shape: ModelShape, accelerators: int) -> int:
 
 def candidate_degrees(part: AcceleratorSpec, shape: ModelShape) -> list[int]:
     """Return the tensor-parallel degrees that divide the heads and stay within the scale-up domain."""
-    return [
-        2**k for k in range(8) if 2**k <= part.scaleup_accelerators and shape.divides_heads(2**k)
-    ]
+    degrees = []
+    # Up to 128: no scale-up domain is wider.
+    for power in range(8):
+        degree = 2**power
+        if degree <= part.scaleup_accelerators and shape.divides_heads(degree):
+            degrees.append(degree)
+    return degrees
 
 
 def smallest_fit(
@@ -438,24 +453,38 @@ def smallest_fit(
     reason = refusal(part, shape, precision)
     if reason:
         raise CapacityError(f"{shape.name}: {reason}")
-    fits = [memory_fit(part, shape, precision, degree) for degree in candidate_degrees(part, shape)]
+    degrees = candidate_degrees(part, shape)
+    fits = [memory_fit(part, shape, precision, degree) for degree in degrees]
+    # Degrees rise, so the first that holds one sequence is the smallest.
     for fit in fits:
         if fit.kv_capacity_tokens >= context_tokens:
             return fit
     largest = fits[-1]
     needed = largest.weight_bytes + largest.overhead_bytes
     room = USABLE_FRACTION * part.hbm_bytes * largest.accelerators
-    narrower = [
-        name
-        for name, other in sorted(part.formats.items(), key=lambda item: -item[1].weight_bytes)
-        if other.weight_bytes < part.formats[precision].weight_bytes
-        and not other.falls_back_for_all  # a checkpoint that someone must quantise first is no advice
-        and refusal(part, shape, name) is None
-        and memory_fit(part, shape, name, largest.accelerators).fits
-    ]
-    count = math.ceil(needed / room * largest.accelerators)
-    advice = f"{narrower[0]} would fit" if narrower else f"{count} would hold it"
+    advice = _narrower_advice(part, shape, precision, largest.accelerators)
+    if advice is None:
+        # Where no narrower format fits, as many accelerators as memory alone would take.
+        count = math.ceil(needed / room * largest.accelerators)
+        advice = f"{count} would hold it"
     raise CapacityError(
         f"{shape.name} at {precision} takes {needed / GB:,.0f} GB with activations and a cache; "
         f"{largest.accelerators} × {part.name} offer {room / GB:,.0f} GB: {advice}"
     )
+
+
+def _narrower_advice(
+    part: AcceleratorSpec, shape: ModelShape, precision: str, accelerators: int
+) -> str | None:
+    """Return the widest format below a precision that would fit, as advice; None where there is none."""
+    own_bytes = part.formats[precision].weight_bytes
+    # Widest first: it loses the least.
+    by_width = sorted(part.formats.items(), key=lambda named: -named[1].weight_bytes)
+    for name, number_format in by_width:
+        # A checkpoint that someone must quantise first is no advice.
+        if number_format.weight_bytes >= own_bytes or number_format.falls_back_for_all:
+            continue
+        is_served = refusal(part, shape, name) is None
+        if is_served and memory_fit(part, shape, name, accelerators).fits:
+            return f"{name} would fit"
+    return None

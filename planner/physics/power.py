@@ -67,9 +67,10 @@ FITTED = PowerCoefficients(
     compute_exponent=0.47529,
     clock_exponent=1.05901,
 )
-# Output of docs.generate.power_fit.fit_cap_curve on the shipped table.
 CAP_FLOOR_FRACTION = 0.1915
+"""Cap over TDP at which nothing is served any more: output of docs.generate.power_fit.fit_cap_curve."""
 CAP_EXPONENT = 1.7228
+"""n of the cap curve, of the same fit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,9 +90,13 @@ def power_fraction(
 ) -> Floats:
     """Return power over TDP at a given clock, before any limit acts: p(m, c, f) of the module's formula."""
     clock = np.asarray(clock_fraction, dtype=np.float64)
-    work = (np.asarray(compute_fraction, dtype=np.float64) / clock) ** coefficients.compute_exponent
-    cores = (work * coefficients.compute + coefficients.active) * clock**coefficients.clock_exponent
-    return np.asarray(cores + coefficients.memory * np.asarray(memory_fraction, dtype=np.float64))
+    compute = np.asarray(compute_fraction, dtype=np.float64)
+    memory = np.asarray(memory_fraction, dtype=np.float64)
+    # At a lower clock the same work keeps the cores busy for longer.
+    work = (compute / clock) ** coefficients.compute_exponent
+    cores = work * coefficients.compute + coefficients.active
+    cores = cores * clock**coefficients.clock_exponent
+    return np.asarray(cores + coefficients.memory * memory)
 
 
 def board_power_w(
@@ -106,10 +111,11 @@ def board_power_w(
     ``throughput_fraction_at_cap`` gives what a lower cap costs.
     """
     drawn_w = power_fraction(memory_fraction, compute_fraction) * rating.tdp_w
+    # Firmware holds the board at its limit, and a loaded board never rests below idle.
     busy_w = np.clip(drawn_w, rating.idle_w, rating.tdp_w)
-    return np.asarray(
-        rating.idle_w + (busy_w - rating.idle_w) * np.asarray(busy_fraction, dtype=np.float64)
-    )
+    busy = np.asarray(busy_fraction, dtype=np.float64)
+    above_idle_w = (busy_w - rating.idle_w) * busy
+    return np.asarray(rating.idle_w + above_idle_w)
 
 
 def throughput_fraction_at_cap(
@@ -124,24 +130,32 @@ def throughput_fraction_at_cap(
     The first watts taken cost little, since clock and voltage fall together and memory does not wait for the cores; the
     last cost most.
     """
-    wanted = np.minimum(power_fraction(memory_fraction, compute_fraction), 1.0)
-    headroom = (np.asarray(cap_fraction, dtype=np.float64) - CAP_FLOOR_FRACTION) / (
-        wanted - CAP_FLOOR_FRACTION
-    )
-    return np.asarray(1.0 - (1.0 - np.clip(headroom, 0.0, 1.0)) ** CAP_EXPONENT)
+    drawn_fraction = power_fraction(memory_fraction, compute_fraction)
+    uncapped = np.minimum(drawn_fraction, 1.0)
+    cap = np.asarray(cap_fraction, dtype=np.float64)
+    headroom = (cap - CAP_FLOOR_FRACTION) / (uncapped - CAP_FLOOR_FRACTION)
+    # Below the floor nothing is served; a cap above what is drawn costs nothing.
+    headroom = np.clip(headroom, 0.0, 1.0)
+    lost = (1.0 - headroom) ** CAP_EXPONENT
+    return np.asarray(1.0 - lost)
 
 
-# Output of docs.generate.power_fit.fit_host_slope on the air-cooled rows of the shipped table.
 HOST_SLOPE_AIR = 0.1055
-# Idle wall power less eight idle boards: H200 node 2,412 − 8 × 77, air-cooled B200 node 2,925 − 8 × 140 (same table).
+"""ρ of air-cooled nodes: output of docs.generate.power_fit.fit_host_slope on those rows of the shipped table."""
 HOST_IDLE_W = 1800.0
-# Prefill of 2,048 tokens on an H200 (shipped table): all but pure arithmetic, at the board's limit.
+"""Idle wall power less eight idle boards: H200 node 2,412 − 8 × 77, air-cooled B200 node 2,925 − 8 × 140 W."""
 PREFILL_MEMORY_FRACTION = 0.08
+"""Bandwidth used in prefill of 2,048 tokens on an H200 (shipped table): all but pure arithmetic, at the limit."""
 _H200_PREFILL_COMPUTE_FRACTION = 0.59
+"""Dense rate that the same prefill reaches."""
 _LOADS = np.linspace(0.0, 1.0, 8193)
+"""Loads at which a node's power is tabulated."""
 _CAP_POINTS = 65
+"""Caps at which its throughput is."""
 _BLOCK = 8192
-_FRONTIER_STEPS = 5  # four straight lines are within 0.3% of a clock curve
+"""Loads that are looked up at a time."""
+_FRONTIER_STEPS = 5
+"""Ends of the straight lines of a frontier: four lines are within 0.3% of a clock curve."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,14 +173,15 @@ class NodeRating:
         """Return wall power for boards that each draw ``board_w``."""
         drawn_w = np.asarray(board_w, dtype=np.float64)
         around_w = (drawn_w - self.board.idle_w) * self.host_slope
-        return np.asarray((around_w + drawn_w) * self.boards + self.host_idle_w)
+        boards_w = (around_w + drawn_w) * self.boards
+        return np.asarray(boards_w + self.host_idle_w)
 
     def board_w(self, wall_w: ArrayLike) -> Floats:
         """Return the power of each board at a given wall power: the inverse of ``wall_w``."""
         boards_w = np.asarray(wall_w, dtype=np.float64) - self.host_idle_w
-        return np.asarray(
-            (boards_w / self.boards + self.host_slope * self.board.idle_w) / (1.0 + self.host_slope)
-        )
+        around_idle_w = self.host_slope * self.board.idle_w
+        board_w = boards_w / self.boards + around_idle_w
+        return np.asarray(board_w / (1.0 + self.host_slope))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,19 +215,18 @@ class ServingMix:
 
     def step_s(self, batch: ArrayLike) -> Floats:
         """Return the time of a decode step."""
-        return np.asarray(
-            self.step_fixed_s + np.asarray(batch, dtype=np.float64) * self.step_per_sequence_s
-        )
+        sequences = np.asarray(batch, dtype=np.float64)
+        return np.asarray(self.step_fixed_s + sequences * self.step_per_sequence_s)
 
     def decode_activity(self, batch: ArrayLike) -> tuple[Floats, Floats]:
         """Return the fractions of datasheet bandwidth and dense rate that a decode step of a batch uses."""
         sequences = np.asarray(batch, dtype=np.float64)
         step_s = self.step_s(sequences)
-        memory = (sequences * self.stream_per_sequence_s + self.stream_fixed_s) / step_s
+        stream_s = sequences * self.stream_per_sequence_s + self.stream_fixed_s
+        memory = stream_s / step_s
+        compute = sequences * self.compute_per_sequence_s / step_s
         # A step time taken from a fitted model can be a little shorter than the datasheet allows.
-        return np.minimum(memory, 1.0), np.minimum(
-            sequences * self.compute_per_sequence_s / step_s, 1.0
-        )
+        return np.minimum(memory, 1.0), np.minimum(compute, 1.0)
 
     def hottest_batch(self) -> float:
         """Return the batch of highest board power, beyond which the formula falls; infinity where it never does.
@@ -229,12 +243,12 @@ class ServingMix:
         if thinning <= 0.0 or self.stream_per_sequence_s >= self.step_per_sequence_s:
             return math.inf
         slack_s = self.step_per_sequence_s - self.stream_per_sequence_s
-        saturated = (
-            self.stream_fixed_s - self.step_fixed_s
-        ) / slack_s  # up to here m is 1 and does not thin
+        # Up to this batch m is 1 and does not thin.
+        saturated = (self.stream_fixed_s - self.step_fixed_s) / slack_s
         exponent = FITTED.compute_exponent
         arithmetic = FITTED.compute * exponent * self.compute_per_sequence_s * self.step_fixed_s
-        compute = min(arithmetic / (FITTED.memory * thinning), 1.0) ** (1.0 / (1.0 - exponent))
+        balance = min(arithmetic / (FITTED.memory * thinning), 1.0)
+        compute = balance ** (1.0 / (1.0 - exponent))
         rest = self.compute_per_sequence_s - compute * self.step_per_sequence_s
         if compute > 0.0 and rest <= 0.0:
             return math.inf
@@ -249,9 +263,11 @@ class ServingMix:
         """
         load = np.asarray(load_fraction, dtype=np.float64)
         share = self.prefill_time_fraction
-        full_rate = (1.0 - share) * self.batch / float(self.step_s(self.batch))
+        full_step_s = float(self.step_s(self.batch))
+        full_rate = (1.0 - share) * self.batch / full_step_s
         rate = load * full_rate / (1.0 - share * load)
-        return np.asarray(rate * self.step_fixed_s / (1.0 - rate * self.step_per_sequence_s))
+        decode_share = 1.0 - rate * self.step_per_sequence_s
+        return np.asarray(rate * self.step_fixed_s / decode_share)
 
 
 def board_power_at_load_w(rating: BoardRating, mix: ServingMix, load_fraction: ArrayLike) -> Floats:
@@ -266,11 +282,14 @@ def board_power_at_load_w(rating: BoardRating, mix: ServingMix, load_fraction: A
     load = np.asarray(load_fraction, dtype=np.float64)
     sequences = mix.sequences_at(load)
     busy = np.asarray(-np.expm1(-sequences))
-    batch = np.divide(sequences, busy, out=np.ones_like(sequences), where=busy > 0.0)
-    decode_w = board_power_w(
-        rating, *mix.decode_activity(np.minimum(batch, mix.hottest_batch())), busy_fraction=busy
-    )
-    prefill_w = np.maximum(board_power_w(rating, *mix.prefill_activity), decode_w)
+    # An empty replica would divide by 0, and a batch that is there has at least one sequence.
+    batch = np.ones_like(sequences)
+    np.divide(sequences, busy, out=batch, where=busy > 0.0)
+    batch = np.minimum(batch, mix.hottest_batch())
+    decode_activity = mix.decode_activity(batch)
+    decode_w = board_power_w(rating, *decode_activity, busy_fraction=busy)
+    prefill_w = board_power_w(rating, *mix.prefill_activity)
+    prefill_w = np.maximum(prefill_w, decode_w)
     prefill = mix.prefill_time_fraction * load
     return np.asarray(prefill_w * prefill + decode_w * (1.0 - prefill))
 
@@ -301,7 +320,8 @@ class NodePower:
             block = slice(start, start + _BLOCK)
             nearest = load[block] * (len(self.load_kw) - 1)
             nearest += 0.5
-            self.load_kw.take(nearest.astype(np.intp), mode="clip", out=node_kw[block])
+            cells = nearest.astype(np.intp)
+            self.load_kw.take(cells, mode="clip", out=node_kw[block])
         return node_kw.reshape(np.shape(load_fraction))
 
     def frontier(self) -> tuple[Floats, Floats]:
@@ -313,25 +333,29 @@ class NodePower:
         """
         work = [0.0]
         power_kw = [0.0]
-        for share, kw in zip(
-            self.cap_throughput_fraction.tolist(), self.cap_kw.tolist(), strict=True
-        ):
+        shares = self.cap_throughput_fraction.tolist()
+        caps = zip(shares, self.cap_kw.tolist(), strict=True)
+        for share, kw in caps:
             # The upper hull: what lies under a line between two others is served better by a mixture of them.
-            while len(work) > 1 and (share - work[-1]) * (kw - power_kw[-2]) >= (
-                share - work[-2]
-            ) * (kw - power_kw[-1]):
+            while len(work) > 1:
+                from_last = (share - work[-1]) * (kw - power_kw[-2])
+                from_second = (share - work[-2]) * (kw - power_kw[-1])
+                if from_last < from_second:
+                    break
                 work.pop()
                 power_kw.pop()
             if share > work[-1]:
                 work.append(share)
                 power_kw.append(kw)
+        # From the clock of most work per watt to full throughput, evenly in work.
         ends = np.linspace(work[1], 1.0, _FRONTIER_STEPS)
         return ends, np.interp(ends, work, power_kw)
 
 
 def build_node_power(node: NodeRating, mix: ServingMix) -> NodePower:
     """Tabulate a node's power for one workload mix; done once per cluster, not per hour."""
-    load_kw = node.wall_w(board_power_at_load_w(node.board, mix, _LOADS))
+    board_w = board_power_at_load_w(node.board, mix, _LOADS)
+    load_kw = node.wall_w(board_w)
     load_kw /= KILO
     # At the boards' limit the curve is level but for the last digit of its sums, which must not fall either.
     load_kw = np.maximum.accumulate(load_kw)
@@ -340,19 +364,23 @@ def build_node_power(node: NodeRating, mix: ServingMix) -> NodePower:
     cap_kw = np.linspace(idle_kw, full_kw, _CAP_POINTS)
     cap_fraction = node.board_w(cap_kw * KILO) / node.board.tdp_w
     # What a replica keeps that spends φ of its time in prefill.
-    decode = throughput_fraction_at_cap(*mix.decode_activity(mix.batch), cap_fraction)
+    activity = mix.decode_activity(mix.batch)
+    decode = throughput_fraction_at_cap(*activity, cap_fraction)
     prefill = throughput_fraction_at_cap(*mix.prefill_activity, cap_fraction)
     share = mix.prefill_time_fraction
-    works = (decode > 0.0) & ((prefill > 0.0) | (share == 0.0))
+    # Under a cap below the floor nothing is served, and nothing may be divided by it.
+    has_prefill = (prefill > 0.0) | (share == 0.0)
+    works = (decode > 0.0) & has_prefill
     safe_decode = np.where(works, decode, 1.0)
     safe_prefill = np.where(prefill > 0.0, prefill, 1.0)
-    kept = np.where(works, 1.0 / (share / safe_prefill + (1.0 - share) / safe_decode), 0.0)
+    time = share / safe_prefill + (1.0 - share) / safe_decode
+    throughput = np.where(works, 1.0 / time, 0.0)
     # Where the board's own limit never binds, a cap at full power costs nothing; the table says exactly that.
-    kept[-1] = 1.0
+    throughput[-1] = 1.0
     return NodePower(
         idle_kw=idle_kw,
         full_kw=full_kw,
         load_kw=load_kw,
         cap_kw=cap_kw,
-        cap_throughput_fraction=np.maximum.accumulate(kept),
+        cap_throughput_fraction=np.maximum.accumulate(throughput),
     )

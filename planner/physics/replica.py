@@ -32,12 +32,14 @@ import numpy as np
 from planner.arrays import Bools, FloatLike, Floats, Ints
 from planner.physics import coefficients
 from planner.physics import model_on_part as on_part
-from planner.physics.coefficients import Calibration, Doubt, Groups
+from planner.physics.coefficients import Calibration, Groups, Uncertainty
 
-ACTIVATION_BYTES = 2.0  # all-reduced activations travel at 16 bits
+ACTIVATION_BYTES = 2.0
+"""Bytes of one all-reduced activation: they travel at 16 bits."""
 FEWEST_VISITS = 4
 """The fixed cost of a mixture's layer follows the experts a token visits; no rows have fewer than four."""
-DISPATCH_BYTES = 3.0  # a token goes to its experts at 8 bits and comes back at 16 (DeepEP, DeepSeek-V3 report, 3.2.2)
+DISPATCH_BYTES = 3.0
+"""Bytes of one activation to its experts, at 8 bits, and back, at 16 (DeepEP, DeepSeek-V3 report, section 3.2.2)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,19 +80,24 @@ class ReplicaSpec:
 
     def memory(self) -> on_part.MemoryFit:
         """Return the memory layout of the model on this replica."""
-        wide = (self.accelerators, self.attention_data_parallel, self.chunk_tokens)
-        return on_part.memory_fit(self.part, self.shape, self.precision, *wide)
+        groups = self.attention_data_parallel
+        degrees = (self.accelerators, groups, self.chunk_tokens)
+        return on_part.memory_fit(self.part, self.shape, self.precision, *degrees)
 
     def groups(self, kind: str) -> Groups:
         """Return the measurement groups of this replica; ``kind`` is serving or saturated."""
-        experts = " experts whole" if self.expert_parallel and self.shape.experts else ""
+        has_experts = self.shape.experts > 0
+        experts = " experts whole" if self.expert_parallel and has_experts else ""
         layout = f"{self.accelerators} in {self.attention_data_parallel}{experts}"
         attention = "latent attention" if self.shape.is_latent else "stored keys"
-        packs = any(self.part.formats[name].packed for name in self.part.dense_flops_per_s)
-        generation = (
-            f"{self.precision} on parts {'with' if packs else 'without'} four-bit arithmetic"
-        )
-        traits = (self.precision, attention, generation, self.engine) if self.shape.experts else ()
+        formats = self.part.formats
+        packs = any(formats[name].packed for name in self.part.dense_flops_per_s)
+        arithmetic = "with four-bit arithmetic" if packs else "without four-bit arithmetic"
+        generation = f"{self.precision} on parts {arithmetic}"
+        # Only mixtures of experts are pooled by traits.
+        traits: tuple[str, ...] = ()
+        if has_experts:
+            traits = (self.precision, attention, generation, self.engine)
         names = (self.shape.measured_as, self.part.name, self.engine, self.precision)
         return coefficients.groups_of(*names, kind, layout, self.part.vendor, traits)
 
@@ -99,13 +106,15 @@ class ReplicaSpec:
         """Whether attention is sparse or tokens are drafted: of neither is a row in the fit."""
         return self.shape.index_heads > 0 or self.drafted_tokens > 0
 
-    def doubt(self, calibration: Calibration, kind: str = coefficients.SERVING) -> Doubt | None:
+    def uncertainty(
+        self, calibration: Calibration, kind: str = coefficients.SERVING
+    ) -> Uncertainty | None:
         """Return the uncertainty of this replica's prediction, or None where the calibration states no spread."""
         begins_at, _ = self.part.bring_up.get(self.engine, (1.0, 0.0))
+        groups = self.groups(kind)
         mixture = self.shape.experts > 0
-        return calibration.doubt(
-            self.groups(kind), mixture, self.part.vendor, begins_at, self.is_unlike
-        )
+        vendor = self.part.vendor
+        return calibration.uncertainty(groups, mixture, vendor, begins_at, self.is_unlike)
 
 
 ReplicaWork = Mapping[str, Floats]
@@ -118,7 +127,9 @@ def all_reduce_hops(part: on_part.AcceleratorSpec, accelerators: int) -> float:
     """Return the latency hops of one all-reduce: log₂ n through a switch, n − 1 along direct links."""
     if accelerators == 1:
         return 0.0
-    return float(np.log2(accelerators)) if part.switched else float(accelerators - 1)
+    if part.switched:
+        return float(np.log2(accelerators))
+    return float(accelerators - 1)
 
 
 def port_bytes_per_s(part: on_part.AcceleratorSpec, accelerators: int) -> float:
@@ -127,16 +138,21 @@ def port_bytes_per_s(part: on_part.AcceleratorSpec, accelerators: int) -> float:
     Through a switch that is the whole port. Along direct links only those to the replica's members carry anything: of
     the seven links of an MI300X, two accelerators use one, four use three.
     """
+    # A mesh has a link from each accelerator to every other.
     links = part.scaleup_accelerators - 1
     if part.switched or links < 1:
         return part.link_bytes_per_s
-    return part.link_bytes_per_s * min(max(accelerators - 1, 1), links) / links
+    # At least one link, also of an accelerator alone.
+    used_links = min(max(accelerators - 1, 1), links)
+    return part.link_bytes_per_s * used_links / links
 
 
 def describe(specs: Sequence[ReplicaSpec]) -> ReplicaWork:
     """Compute the work of each replica; it takes microseconds each, so do it once per distinct replica."""
     columns = [_describe_one(spec) for spec in specs]
-    return {name: np.array([one[name] for one in columns], dtype=float) for name in columns[0]}
+    return {
+        name: np.array([replica[name] for replica in columns], dtype=float) for name in columns[0]
+    }
 
 
 def _describe_one(spec: ReplicaSpec) -> dict[str, float | bool]:
@@ -147,7 +163,8 @@ def _describe_one(spec: ReplicaSpec) -> dict[str, float | bool]:
     count = spec.accelerators
     bandwidth = part.hbm_bytes_per_s
     formats = part.formats
-    latent_width = (shape.qk_nope_head_dim + shape.qk_rope_head_dim + shape.v_head_dim) / 2
+    query_width = shape.qk_nope_head_dim + shape.qk_rope_head_dim
+    latent_width = (query_width + shape.v_head_dim) / 2
     head_width = latent_width if shape.is_latent else shape.head_dim
     groups = spec.attention_data_parallel
     group = count // groups
@@ -172,32 +189,40 @@ def _describe_one(spec: ReplicaSpec) -> dict[str, float | bool]:
     if reserved is None:
         habit = coefficients.DEFAULT_RESERVED_OUTPUT_FRACTION
         reserved = coefficients.KV_RESERVED_OUTPUT_FRACTION.get(spec.engine, habit)
-    missed = 1.0 - shape.experts_per_token / shape.experts if shape.experts else 1.0
-    parameters = (
-        shape.active_parameters + shape.index_parameters * group
-    )  # an indexer is whole on every rank
+    # A dense model has no experts to miss.
+    missed = 1.0
+    if shape.experts:
+        missed = 1.0 - shape.experts_per_token / shape.experts
+    # An indexer is whole on every rank.
+    parameters = shape.active_parameters + shape.index_parameters * group
+    shared_bytes = on_part.streamed_shared_bytes(formats, shape, precision, groups)
+    expert_bytes = on_part.routed_weight_bytes(formats, shape, precision)
+    flops_per_s = count * on_part.compute_flops_per_s(part, shape, precision)
+    kv_bytes = shape.kv_bytes_per_token(formats[precision].cache_stream_bytes)
+    kv_ranks = on_part.kv_shards(shape, group) * groups
+    activations = on_part.format_with(formats, "activations")
+    attention_flops = 4 * shape.heads * head_width * shape.layers
+    visited_experts = shape.experts_per_token + shape.shared_experts
+    arithmetic = on_part.arithmetic(part, shape, precision)
+    hops = all_reduce_hops(part, group) + all_reduce_hops(part, count)
     return {
         "accelerators": count,
         "attention_groups": groups,  # each of which schedules and samples its own sequences
-        "shared_stream_s": on_part.streamed_shared_bytes(formats, shape, precision, groups) / (count * bandwidth),
-        "routed_stream_s": shape.routed_parameters * on_part.routed_weight_bytes(formats, shape, precision)
-        / (count * bandwidth),
+        "shared_stream_s": shared_bytes / (count * bandwidth),
+        "routed_stream_s": shape.routed_parameters * expert_bytes / (count * bandwidth),
         # With B tokens an expert stays untouched with probability (1 − k/E)^B.
         "log_expert_missed": float(np.log(max(missed, 1e-12))),
-        "flops_s_per_token": 2 * parameters
-        / (count * on_part.compute_flops_per_s(part, shape, precision)),
+        "flops_s_per_token": 2 * parameters / flops_per_s,
         "link_s_per_token": (after_attention + after_feed_forward) / port_bytes_per_s(part, count),
-        "kv_stream_s_per_token": shape.kv_bytes_per_token(formats[precision].cache_stream_bytes)
-        / (on_part.kv_shards(shape, group) * groups * bandwidth),
-        "attention_s_per_token2": 4 * shape.heads * head_width * shape.layers
-        / (count * part.dense_flops_per_s[on_part.format_with(formats, "activations")]),
+        "kv_stream_s_per_token": kv_bytes / (kv_ranks * bandwidth),
+        "attention_s_per_token2": attention_flops / (count * part.dense_flops_per_s[activations]),
         "dense_layers": shape.layers - shape.moe_layers,
         # Experts, routed and shared, that a token visits in all layers together.
-        "expert_visits": shape.moe_layers * max(shape.experts_per_token + shape.shared_experts, FEWEST_VISITS),
+        "expert_visits": shape.moe_layers * max(visited_experts, FEWEST_VISITS),
         "latent_layers": shape.layers if shape.is_latent else 0,
         "normed_layers": shape.layers if shape.qk_norm else 0,
         "sparse_layers": shape.layers if shape.index_heads else 0,
-        "hops": shape.layers * (all_reduce_hops(part, group) + all_reduce_hops(part, count)),
+        "hops": shape.layers * hops,
         "window_tokens": shape.sliding_window_tokens,
         "windowed_fraction": shape.sliding_layers_fraction if shape.sliding_window_tokens else 0.0,
         "attended_tokens": shape.attended_tokens or np.inf,
@@ -211,12 +236,28 @@ def _describe_one(spec: ReplicaSpec) -> dict[str, float | bool]:
         "drafted_tokens": spec.drafted_tokens,
         "mean_acceptance_length": spec.mean_acceptance_length,
         "is_fp4": formats[precision].packed,
-        "is_fp4_compute": formats[on_part.arithmetic(part, shape, precision)].packed,
+        "is_fp4_compute": formats[arithmetic].packed,
         "is_emulated": formats[precision].packed and not part.has_precision(precision),
         "is_moe": shape.experts > 0,
         "is_latent": shape.is_latent,
         "is_expert_parallel": spec.expert_parallel and shape.experts > 0,
     }  # fmt: skip
+
+
+_UNPRICED = (
+    "accelerators",
+    "window_tokens",
+    "windowed_fraction",
+    "attended_tokens",
+    "index_fraction",
+    "kv_capacity_tokens",
+    "max_sequences",
+    "chunk_tokens",
+    "reserved_output_fraction",
+)
+"""Figures of a replica that are no times, and so take no coefficient."""
+_TTFT_COUNTS = ("ttft_prefill", "ttft_burst", "ttft_burst_steps", "ttft_arrival_steps")
+"""Coefficients of the first token, which the effects of a replica's groups do not lengthen."""
 
 
 def price(
@@ -227,46 +268,52 @@ def price(
     ``log_effect`` is what the measurements of a replica's groups show beyond the formula: a factor on every second
     but those before the first token.
     """
-    c = coefficient
+    # Time per token of measured replicas over the formula's.
     factor = np.exp(np.asarray(log_effect, dtype=float))
-    one = np.ones(1)
+    unit = np.ones(1)
     # A part without FP4 unpacks the weights of each expert that it visits: their stream is longer, and so is the visit.
-    unpacking = np.where(work["is_emulated"], c["emulated_fp4"], one)
-    weight_stream = c["weight_stream"] * np.where(work["is_fp4"], c["fp4_weight"], one)
-    expert_stream = np.where(work["is_fp4"], c["fp4_expert"] * unpacking, c["expert_stream"])
-    expert_stream = expert_stream * np.where(work["is_expert_parallel"], c["expert_imbalance"], one)
-    compute = c["compute"] * np.where(work["is_fp4_compute"], c["fp4_compute"], one)
-    compute = compute * np.where(work["is_moe"], c["moe_compute"], one)
-    token_s = factor * (compute * work["flops_s_per_token"] + c["link"] * work["link_s_per_token"])
+    unpacking = np.where(work["is_emulated"], coefficient["emulated_fp4"], unit)
+    is_fp4 = work["is_fp4"]
+    fp4_weight = np.where(is_fp4, coefficient["fp4_weight"], unit)
+    weight_stream = coefficient["weight_stream"] * fp4_weight
+    fp4_expert = coefficient["fp4_expert"] * unpacking
+    expert_stream = np.where(is_fp4, fp4_expert, coefficient["expert_stream"])
+    imbalance = np.where(work["is_expert_parallel"], coefficient["expert_imbalance"], unit)
+    expert_stream = expert_stream * imbalance
+    fp4_compute = np.where(work["is_fp4_compute"], coefficient["fp4_compute"], unit)
+    moe_compute = np.where(work["is_moe"], coefficient["moe_compute"], unit)
+    compute = coefficient["compute"] * fp4_compute
+    compute = compute * moe_compute
+    token_s = factor * (
+        compute * work["flops_s_per_token"] + coefficient["link"] * work["link_s_per_token"]
+    )
     stream_s = factor * weight_stream * work["shared_stream_s"]
     fixed_s = stream_s + factor * (
-        c["step_s"]
-        + c["layer_s"] * work["dense_layers"]
-        + c["visit_s"] * unpacking * work["expert_visits"]
-        + c["latent_layer_s"] * work["latent_layers"]
-        + c["normed_layer_s"] * work["normed_layers"]
-        + c["sparse_layer_s"] * work["sparse_layers"]
-        + c["hop_s"] * work["hops"]
+        coefficient["step_s"]
+        + coefficient["layer_s"] * work["dense_layers"]
+        + coefficient["visit_s"] * unpacking * work["expert_visits"]
+        + coefficient["latent_layer_s"] * work["latent_layers"]
+        + coefficient["normed_layer_s"] * work["normed_layers"]
+        + coefficient["sparse_layer_s"] * work["sparse_layers"]
+        + coefficient["hop_s"] * work["hops"]
     )
-    kv_stream = factor * c["kv_stream"] * np.where(work["is_latent"], c["latent_kv"], one)
+    latent_kv = np.where(work["is_latent"], coefficient["latent_kv"], unit)
+    kv_stream = factor * coefficient["kv_stream"] * latent_kv
     # A speculative step checks the draft's tokens beside the certain one and yields the accepted ones: weights and
     # stored keys are read once for all of them; experts, arithmetic and sampling are paid for each, and so is latent
     # attention, which 128 heads on one vector already bind by arithmetic. The draft adds a share of the fixed cost.
-    checked = 1.0 + work["drafted_tokens"]
+    drafted = work["drafted_tokens"]
+    checked = 1.0 + drafted
     yielded = work["mean_acceptance_length"]
-    draft = 1.0 + c["draft"] * work["drafted_tokens"]
-    verified = 1.0 + c["verify"] * work["drafted_tokens"]
-    names = (
-        "accelerators",
-        "window_tokens",
-        "windowed_fraction",
-        "attended_tokens",
-        "index_fraction",
-    )
-    most = ("kv_capacity_tokens", "max_sequences", "chunk_tokens", "reserved_output_fraction")
-    same = {name: work[name] for name in (*names, *most)}
+    draft = 1.0 + coefficient["draft"] * drafted
+    verified = 1.0 + coefficient["verify"] * drafted
+    verified_kv = np.where(work["is_latent"], verified, unit)
+    # Each attention group schedules and samples its own sequences.
+    request_s = factor * coefficient["request_s"] / work["attention_groups"]
+    kv_s_per_token = kv_stream * work["kv_stream_s_per_token"]
+    attention = factor * coefficient["attention_compute"]
     return {
-        **same,
+        **{name: work[name] for name in _UNPRICED},
         "fixed_s": fixed_s * draft / yielded,
         # Of the fixed time, what the weights that every step reads take: the arithmetic of prompts hides it.
         "stream_s": stream_s / yielded,
@@ -274,22 +321,14 @@ def price(
         "tokens_per_step": yielded,
         "routed_s": factor * expert_stream * work["routed_stream_s"] / yielded,
         "log_expert_missed": work["log_expert_missed"] * checked,
-        "sequence_s": (token_s + factor * c["request_s"] / work["attention_groups"])
-        * verified
-        / yielded,
-        "kv_s_per_token": kv_stream
-        * work["kv_stream_s_per_token"]
-        * np.where(work["is_latent"], verified, one)
-        / yielded,
+        "sequence_s": (token_s + request_s) * verified / yielded,
+        "kv_s_per_token": kv_s_per_token * verified_kv / yielded,
         "prefill_s_per_token": token_s,
-        "attention_s_per_token2": factor * c["attention_compute"] * work["attention_s_per_token2"],
+        "attention_s_per_token2": attention * work["attention_s_per_token2"],
         # Prompt and output together that the model attends to and the cache holds: no request is longer.
         "longest_tokens": np.minimum(work["max_context_tokens"], work["kv_capacity_tokens"]),
-        "ttft_fixed_s": c["ttft_fixed_s"],
-        **{
-            name: c[name] / factor
-            for name in ("ttft_prefill", "ttft_burst", "ttft_burst_steps", "ttft_arrival_steps")
-        },
+        "ttft_fixed_s": coefficient["ttft_fixed_s"],
+        **{name: coefficient[name] / factor for name in _TTFT_COUNTS},
     }
 
 
@@ -310,13 +349,11 @@ def price_work(
     kinds: Sequence[str] = (),
 ) -> Replicas:
     """Return the times of replicas whose work is computed already, as :func:`price_replicas` does."""
-    coefficient = calibration.coefficients(
-        [spec.engine for spec in specs], [spec.part.vendor for spec in specs]
-    )
-    groups = [
-        spec.groups(kind)
-        for spec, kind in zip(specs, kinds or [coefficients.SERVING] * len(specs), strict=True)
-    ]
+    engines = [spec.engine for spec in specs]
+    vendors = [spec.part.vendor for spec in specs]
+    coefficient = calibration.coefficients(engines, vendors)
+    kinds = kinds or [coefficients.SERVING] * len(specs)
+    groups = [spec.groups(kind) for spec, kind in zip(specs, kinds, strict=True)]
     return price(work, coefficient, calibration.log_effects(groups))
 
 
@@ -328,7 +365,10 @@ def beside_s(stream_s: FloatLike, compute_s: FloatLike) -> Floats:
     """
     stream = np.asarray(stream_s, dtype=float)
     compute = np.asarray(compute_s, dtype=float)
-    return np.asarray(np.sqrt(np.hypot(stream * stream, compute * compute)) - stream)
+    # The fourth root as the root of a hypotenuse of squares: quicker than powers.
+    squares = np.hypot(stream * stream, compute * compute)
+    overlapped = np.sqrt(squares)
+    return np.asarray(overlapped - stream)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -361,7 +401,9 @@ class ServiceTerms:
 def _mean(of_prompts: Floats, weights: Floats) -> Any:
     """Return the mean over prompts: a number of one replica, a column of several."""
     mean = of_prompts @ weights
-    return mean[:, None] if mean.ndim else float(mean)
+    if mean.ndim:
+        return mean[:, None]
+    return float(mean)
 
 
 class ReplicaTimes:
@@ -375,125 +417,155 @@ class ReplicaTimes:
     ) -> None:
         """Compute the times of replicas that run at ``speed`` times the formula's speed."""
 
-        def of(name: str) -> Any:
+        def figure(name: str) -> Any:
             figures = replicas[name][index]
-            return figures[:, None] if figures.ndim else float(figures)
+            if figures.ndim:
+                return figures[:, None]
+            return float(figures)
 
         self.lengths = lengths
-        self.overhead_s = of("ttft_fixed_s")
-        self.fixed_s, self.routed_s = of("fixed_s") / speed, of("routed_s") / speed
-        self.log_missed = of("log_expert_missed")
+        self.overhead_s = figure("ttft_fixed_s")
+        self.fixed_s = figure("fixed_s") / speed
+        self.routed_s = figure("routed_s") / speed
+        self.log_missed = figure("log_expert_missed")
         self.output_tokens = lengths.output_tokens
         self.output_weights = lengths.output_weights
         self.output = float(self.output_weights @ self.output_tokens)
-        self._halfway = float(self.output_weights @ self.output_tokens**2) / self.output / 2.0
-        self._window, self._windowed = of("window_tokens"), of("windowed_fraction")
-        self._attends, self._indexed = of("attended_tokens"), of("index_fraction")
+        # A token is seen halfway through its reply, and long replies have more tokens: E[o²] / E[o] / 2.
+        square_output = float(self.output_weights @ self.output_tokens**2)
+        self._halfway = square_output / self.output / 2.0
+        self._window = figure("window_tokens")
+        self._windowed = figure("windowed_fraction")
+        self._attends = figure("attended_tokens")
+        self._indexed = figure("index_fraction")
         # Distributions have tails that no model attends to: what is longer is cut, as requests are.
-        prompt = np.minimum(
-            lengths.prompt_tokens, np.maximum(of("longest_tokens") - self.output, 1.0)
-        )
+        longest = np.maximum(figure("longest_tokens") - self.output, 1.0)
+        prompt = np.minimum(lengths.prompt_tokens, longest)
         cached = np.floor(prompt * lengths.cached_fraction)
-        before = self._kept(0.5 * prompt)
-        attended = np.minimum(before, self._attends) + self._indexed * before
+        halfway_context = self._kept(0.5 * prompt)
+        attended = self._read(halfway_context)
         fresh = prompt - cached
-        chunk = of("chunk_tokens")
-        compute_s = of("prefill_s_per_token") * fresh
-        compute_s += of("attention_s_per_token2") * attended / prompt * (prompt**2 - cached**2)
+        chunk = figure("chunk_tokens")
+        compute_s = figure("prefill_s_per_token") * fresh
+        attention_s = figure("attention_s_per_token2") * attended / prompt
+        compute_s += attention_s * (prompt**2 - cached**2)
         compute_s /= speed
         chunk_s = compute_s * chunk / np.maximum(fresh, 1.0)
         full = np.floor(fresh / chunk)
         # With drafts a step yields several tokens: all times but these are of one token.
-        yielded = of("tokens_per_step")
-        stream_s = yielded * (of("stream_s") + of("routed_s")) / speed
+        yielded = figure("tokens_per_step")
+        weights_s = figure("stream_s") + figure("routed_s")
+        stream_s = yielded * weights_s / speed
         full_s = beside_s(stream_s, chunk_s)
         # Prompts that share a step hide its weights once: 1 + λ·(E[S] + D) of them, prompts taking half of the time.
         mean_s = _mean(compute_s, lengths.prompt_weights)
+        mean_s = np.maximum(mean_s, 1e-12)
         rest_s = np.maximum(compute_s - full * chunk_s, 0.0)
-        together = 1.0 + 0.5 * (
-            1.0 + yielded * (self.fixed_s + self.routed_s) / np.maximum(mean_s, 1e-12)
-        )
-        self.prefill_s = full * full_s + rest_s - (rest_s - beside_s(stream_s, rest_s)) / together
+        step_s = yielded * (self.fixed_s + self.routed_s)
+        sharing_prompts = 1.0 + 0.5 * (1.0 + step_s / mean_s)
+        hidden_s = (rest_s - beside_s(stream_s, rest_s)) / sharing_prompts
+        self.prefill_s = full * full_s + rest_s - hidden_s
         self._full_chunk_s = full_s / yielded
         self.steps = yielded * fresh / chunk
         self._prefill_s2 = self.prefill_s**2
         self._placed: dict[tuple[bytes, int, int], tuple[Ints, Floats]] = {}
         self.chunks = yielded * np.ceil(fresh / chunk)
-        self.alone_s = (
-            self.prefill_s + self.chunks * self.fixed_s + self.overhead_s
-        )  # to the first token, when idle
-        self._prompt, self._context = prompt, self._kept(prompt + self._halfway)
-        self._alone_s, self._kv_s = of("sequence_s"), of("kv_s_per_token")
-        self._speed, self._reserved = speed, of("reserved_output_fraction")
-        self._kv_tokens, self._max_sequences = of("kv_capacity_tokens"), of("max_sequences")
+        # To the first token, on an idle replica.
+        self.alone_s = self.prefill_s + self.chunks * self.fixed_s + self.overhead_s
+        self._prompt = prompt
+        self._context = self._kept(prompt + self._halfway)
+        self._alone_s = figure("sequence_s")
+        self._kv_s = figure("kv_s_per_token")
+        self._speed = speed
+        self._reserved = figure("reserved_output_fraction")
+        self._kv_tokens = figure("kv_capacity_tokens")
+        self._max_sequences = figure("max_sequences")
         self._weigh(lengths.prompt_weights)
 
     def _weigh(self, weights: Floats) -> None:
         """Compute the figures that depend on the weights of prompt lengths."""
         self.prompt_weights = weights
         self.mean_steps = _mean(self.steps, weights)
+        # Prompts rise in length, so that this rises with the time of a full chunk.
         self._tokens_up_to = np.cumsum(weights * self.steps, axis=-1)
         self.mean_prefill_s = _mean(self.prefill_s, weights)
         self.square_prefill_s2 = _mean(self._prefill_s2, weights)
         context = _mean(self._context, weights)
-        read = np.minimum(context, self._attends) + self._indexed * context
-        self.sequence_s = (self._alone_s + self._kv_s * read) / self._speed
-        held = _mean(self._prompt, weights) + 2.0 * self._halfway * self._reserved
-        held = held - self._windowed * np.maximum(held - self._window, 0.0)
-        self.room = self._kv_tokens / held
+        context_s = self._kv_s * self._read(context)
+        self.sequence_s = (self._alone_s + context_s) / self._speed
+        # Twice the middle of a reply is its end, of which the engine holds a share from the start.
+        reserved_tokens = 2.0 * self._halfway * self._reserved
+        prompt_tokens = _mean(self._prompt, weights)
+        cache_tokens = self._kept(prompt_tokens + reserved_tokens)
+        self.room = self._kv_tokens / cache_tokens
         self.most_batch = np.minimum(self.room, self._max_sequences)
 
     def slow_chunks(self, room_s: Floats) -> Floats:
         """Return the share of prompt tokens in chunks that lengthen a step by more than some times, of their shape."""
-        up_to = self._tokens_up_to
-        return np.asarray(
-            1.0
-            - np.interp(room_s, self._full_chunk_s, up_to, left=0.0) / max(float(up_to[-1]), 1e-300)
-        )
+        tokens = self._tokens_up_to
+        quick = np.interp(room_s, self._full_chunk_s, tokens, left=0.0)
+        # A workload whose prompts are all cached computes no tokens: the quotient is then 0 / 1e-300.
+        all_tokens = max(float(tokens[-1]), 1e-300)
+        return np.asarray(1.0 - quick / all_tokens)
 
     def weighted(self, prompt_weights: Floats) -> ReplicaTimes:
         """Return the same replica with other weights for its prompt lengths."""
-        other = copy.copy(self)
-        other._weigh(prompt_weights)
-        return other
+        reweighted = copy.copy(self)
+        reweighted._weigh(prompt_weights)
+        return reweighted
 
-    def placed(self, cell_s: Floats, most: int, size: int) -> tuple[Ints, Floats]:
+    def placed(self, cell_s: Floats, most_cells: int, size: int) -> tuple[Ints, Floats]:
         """Return the positions of prefill times on grids of ``size`` cells: cells below and above, and the offset.
 
         Cells of all grids are numbered on, first those below, then those above, shape (2 · grids · prompts,); the part
         has shape (grids, prompts). What takes more than ``most`` cells lies there. Worked out once, for the same grids:
         that hangs on no prompt's weight.
         """
-        grids = cell_s.tobytes(), most, size
+        # By value: the same objectives come back for every share refused.
+        grids = cell_s.tobytes(), most_cells, size
         if grids not in self._placed:
-            place = np.minimum(self.prefill_s / cell_s[:, None], float(most))
+            place = self.prefill_s / cell_s[:, None]
+            np.minimum(place, float(most_cells), out=place)
             low = place.astype(np.intp)
-            cells = (low + size * np.arange(cell_s.size)[:, None]).ravel()
-            self._placed[grids] = np.concatenate([cells, cells + 1]), place - low
+            begins = size * np.arange(cell_s.size)[:, None]
+            cells = (low + begins).ravel()
+            both_cells = np.concatenate([cells, cells + 1])
+            self._placed[grids] = both_cells, place - low
         return self._placed[grids]
 
     def _kept(self, tokens: Floats) -> Floats:
         """Return the tokens of a context that stay in the KV cache: windowed layers cache their window only."""
-        return np.asarray(tokens - self._windowed * np.maximum(tokens - self._window, 0.0))
+        outside = np.maximum(tokens - self._window, 0.0)
+        return np.asarray(tokens - self._windowed * outside)
+
+    def _read(self, context: Floats) -> Floats:
+        """Return the tokens read of a context: those attended to, and an indexer's share of each."""
+        attended = np.minimum(context, self._attends)
+        return np.asarray(attended + self._indexed * context)
 
     def decode_s(self, batch: Floats) -> Floats:
         """Return the time of a decode step without prefill."""
         if not np.any(self.routed_s):  # a dense model has no experts to touch
             return np.asarray(self.fixed_s + self.sequence_s * batch)
         touched = -np.expm1(batch * self.log_missed)
-        return np.asarray(self.fixed_s + self.routed_s * touched + self.sequence_s * batch)
+        weights_s = self.fixed_s + self.routed_s * touched
+        return np.asarray(weights_s + self.sequence_s * batch)
 
     def tpot_s(self, batch: Floats) -> Floats:
         """Return the mean time per output token: a decode step and its share of the prefills beside it."""
-        return np.asarray(self.decode_s(batch) + batch * self.mean_prefill_s / self.output)
+        prefill_s = batch * self.mean_prefill_s / self.output
+        return np.asarray(self.decode_s(batch) + prefill_s)
 
     def requests_per_s(self, batch: Floats) -> Floats:
         """Return the request rate that sustains a batch: B / (E[output]·TPOT)."""
-        return np.asarray(batch / (self.output * self.tpot_s(batch)))
+        reply_s = self.output * self.tpot_s(batch)
+        return np.asarray(batch / reply_s)
 
 
 TANGENT_STEPS = 5
+"""Tangents of the experts' term by which a concurrency is solved."""
 BRACKET_STEPS = 11
+"""Steps of false position by which an objective is solved."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -554,21 +626,27 @@ class _Terms:
 
     def only(self, cases: Ints) -> _Terms:
         """Return the terms of some of the cases."""
-        return _Terms(*(getattr(self, field.name).take(cases) for field in fields(self)))
+        columns = (getattr(self, field.name) for field in fields(self))
+        return _Terms(*(column.take(cases) for column in columns))
 
     def tpot_s(self, batch: Floats) -> Floats:
         """Return the time per output token with ``batch`` sequences decoding."""
         touched = -np.expm1(batch * self.log_missed)
-        return self.fixed_s + self.routed_s * touched + self.sequence_s * batch
+        weights_s = self.fixed_s + self.routed_s * touched
+        return weights_s + self.sequence_s * batch
 
     def at_batch(self, batch: Floats) -> tuple[Floats, Floats, Floats]:
         """Return TPOT, TTFT and concurrency with ``batch`` sequences decoding and none queued for memory."""
         tpot_s = self.tpot_s(batch)
         decode_s = self.output_tokens * tpot_s
-        base_s = self.first_s + self.steps * tpot_s + self.waited_s(batch, decode_s)
-        ahead = self.ahead_s * batch / decode_s
-        concurrency = batch * (1.0 + base_s / decode_s) / (1.0 - np.minimum(ahead, 0.99))
-        return tpot_s, base_s + self.ahead_s * concurrency, concurrency
+        step_wait_s = self.steps * tpot_s
+        queue_s = self.waited_s(batch, decode_s)
+        base_s = self.first_s + step_wait_s + queue_s
+        # Prefills ahead of a request grow with the concurrency that they make: solved for it, short of saturation.
+        queue_share = np.minimum(self.ahead_s * batch / decode_s, 0.99)
+        concurrency = batch * (1.0 + base_s / decode_s) / (1.0 - queue_share)
+        ttft_s = base_s + self.ahead_s * concurrency
+        return tpot_s, ttft_s, concurrency
 
     def waited_s(self, batch: Floats, decode_s: Floats) -> Floats:
         """Return the wait for prefills under way (Pollaczek–Khinchine at the share of time spent in prefill)."""
@@ -603,23 +681,31 @@ def disaggregated(
     ttft_s, tpot_s = objectives_s
     index = np.arange(replicas["accelerators"].size)
     terms = _terms(replicas, index, traffic)
-    decode = at_objective(replicas, index, replace(traffic, cached_fraction=1.0), np.inf, tpot_s)
-    slack_s = np.maximum(ttft_s - terms.first_s - transfer_s - decode.tpot_s, 0.0)
-    busy = np.minimum(slack_s / (slack_s + terms.queue_s), 0.95)
-    return np.where(decode.fits, busy / terms.prefill_s, 0.0), decode
+    decode_traffic = replace(traffic, cached_fraction=1.0)
+    decode = at_objective(replicas, index, decode_traffic, np.inf, tpot_s)
+    slack_s = ttft_s - terms.first_s - transfer_s - decode.tpot_s
+    slack_s = np.maximum(slack_s, 0.0)
+    busy = slack_s / (slack_s + terms.queue_s)
+    rate = np.minimum(busy, 0.95) / terms.prefill_s
+    requests_per_s = np.where(decode.fits, rate, 0.0)
+    return requests_per_s, decode
 
 
+# First token behind a prefill pool, fitted to 82 public runs that state their workers: 29% off in the median, and 21 to
+# 45% on a part left out.
 HANDOVER_S = 0.34
-OWN_PREFILL = 0.64
-STEPS_APART = 10.0
-BURST_SHARE = 0.116
-BLUR = 0.23
-"""First token behind a prefill pool: fixed time (router, transfer of the cache, second scheduler), own prefills, decode
-steps, share of a round's prefills ahead of a request as clients start together, and how gradually the pool fills up;
-fitted to 82 public runs that state their workers, 29% off in the median and 21 to 45% on a part left out."""
+"""Fixed time to the first token: router, transfer of the cache, second scheduler."""
+OWN_PREFILL_FRACTION = 0.64
+"""Of a prompt's own prefill time, what its first token waits for."""
+HANDOVER_STEPS = 10.0
+"""Decode steps that a first token waits for."""
+BURST_FRACTION = 0.116
+"""Of a round's prefills, those ahead of a request as clients start together."""
+FILL_BLUR = 0.23
+"""How gradually the pool fills up, over a round of prefills: 0 would be a sharp bend where it no longer keeps up."""
 
 
-def first_token_apart_s(
+def disaggregated_ttft_s(
     replicas: Replicas,
     replica: Ints,
     traffic: Traffic,
@@ -635,16 +721,16 @@ def first_token_apart_s(
     """
     terms = _terms(replicas, replica, traffic)
     decode_s = terms.output_tokens * tpot_s
-    round_s = np.minimum(
-        terms.prefill_s * terms.accelerators * per_prefill_accelerator, busy * decode_s
-    )
+    pool_s = terms.prefill_s * terms.accelerators * per_prefill_accelerator
+    round_s = np.minimum(pool_s, busy * decode_s)
     late_s = round_s - decode_s
-    late_s = 0.5 * (late_s + np.hypot(late_s, BLUR * round_s))
+    blurred_s = np.hypot(late_s, FILL_BLUR * round_s)
+    late_s = 0.5 * (late_s + blurred_s)
     first_s: Floats = (
         HANDOVER_S
-        + OWN_PREFILL * terms.prefill_s
-        + STEPS_APART * tpot_s
-        + BURST_SHARE * round_s
+        + OWN_PREFILL_FRACTION * terms.prefill_s
+        + HANDOVER_STEPS * tpot_s
+        + BURST_FRACTION * round_s
         + late_s
     )
     return first_s
@@ -666,86 +752,103 @@ def _solve_concurrency(terms: _Terms, concurrency: Floats) -> _Solution:
     TTFT over O. What exceeds the largest batch waits for memory: C/B_max cycles fill one.
     """
     output = terms.output_tokens
+    # Coefficients of the quadratic in B.
     one_and_steps = 1.0 + terms.steps / output
     first_s = terms.first_s + terms.ahead_s * concurrency
     guess_s = queue_s = np.zeros_like(first_s)
-    most_queue_s = (
-        concurrency * terms.queue_s
-    )  # no more than half the others' prefills can lie ahead
+    # No more than half the others' prefills can lie ahead.
+    most_queue_s = concurrency * terms.queue_s
     batch = np.minimum(concurrency, terms.largest_batch)
-    before: tuple[Floats, Floats] | None = None
+    previous: tuple[Floats, Floats] | None = None
     for _ in range(TANGENT_STEPS):
-        first = (first_s + guess_s) / output
+        first_share_s = (first_s + guess_s) / output
         missed = np.exp(batch * terms.log_missed)
-        slope = terms.sequence_s - terms.routed_s * terms.log_missed * missed
-        start = terms.fixed_s + terms.routed_s * (1.0 - missed) + (terms.sequence_s - slope) * batch
-        half = 0.5 * (one_and_steps * start + first - concurrency * slope)
+        routed_slope = terms.routed_s * terms.log_missed * missed
+        slope = terms.sequence_s - routed_slope
+        routed_s = terms.routed_s * (1.0 - missed)
+        start = terms.fixed_s + routed_s + (terms.sequence_s - slope) * batch
+        linear = one_and_steps * start + first_share_s - concurrency * slope
+        half_linear = 0.5 * linear
         square = one_and_steps * slope
-        batch = (np.sqrt(half * half + square * concurrency * start) - half) / square
-        queue_s = np.minimum(terms.waited_s(batch, output * (start + slope * batch)), most_queue_s)
+        discriminant = half_linear * half_linear + square * concurrency * start
+        batch = (np.sqrt(discriminant) - half_linear) / square
+        decode_s = output * (start + slope * batch)
+        waited_s = terms.waited_s(batch, decode_s)
+        queue_s = np.minimum(waited_s, most_queue_s)
         # A longer wait makes a smaller batch, which waits less: putting the result in as the next guess swings around
         # the answer, and halves the miss at best. So it is the secant through this guess and the one before.
         miss_s = queue_s - guess_s
         following_s = queue_s
-        if before is not None:
-            turn_s = miss_s - before[1]
-            step_s = np.divide(
-                guess_s - before[0], turn_s, out=np.zeros_like(turn_s), where=turn_s != 0.0
-            )
+        if previous is not None:
+            previous_guess_s, previous_miss_s = previous
+            change_s = miss_s - previous_miss_s
+            # A miss that no longer moves has arrived: it takes no further step.
+            step_s = np.zeros_like(change_s)
+            moved_s = guess_s - previous_guess_s
+            np.divide(moved_s, change_s, out=step_s, where=change_s != 0.0)
             following_s = np.maximum(guess_s - miss_s * step_s, 0.0)
-        before = (guess_s, miss_s)
+        previous = (guess_s, miss_s)
         guess_s = following_s
     batch = np.minimum(batch, terms.largest_batch)
     tpot_s = terms.tpot_s(batch)
     decode_s = output * tpot_s
     ttft_s = first_s + queue_s + terms.steps * tpot_s
+    # Little's law once more: what is not decoding waits for memory.
     waiting_s = concurrency / batch * decode_s - decode_s - ttft_s
-    ttft_s = np.where(batch >= terms.largest_batch, ttft_s + np.maximum(waiting_s, 0.0), ttft_s)
+    queued_ttft_s = ttft_s + np.maximum(waiting_s, 0.0)
+    is_full = batch >= terms.largest_batch
+    ttft_s = np.where(is_full, queued_ttft_s, ttft_s)
     return batch, tpot_s, ttft_s, concurrency
 
 
 def _solve_objective(terms: _Terms, ttft_s: Floats, tpot_s: Floats) -> _Solution:
     """Return batch, TPOT, TTFT and concurrency of the largest feasible load; batch 0 where one sequence is too slow."""
-    one = np.ones_like(terms.largest_batch)
+    single = np.ones_like(terms.largest_batch)
     # The experts' term is never negative, so no batch beyond this meets TPOT: a bracket that a dense model ends at.
-    high = np.clip((tpot_s - terms.fixed_s) / terms.sequence_s, 1.0, terms.largest_batch)
-    excess_low = _excess(terms, one, ttft_s, tpot_s)
+    bracket = (tpot_s - terms.fixed_s) / terms.sequence_s
+    high = np.clip(bracket, 1.0, terms.largest_batch)
+    excess_low = _excess(terms, single, ttft_s, tpot_s)
     excess_high = _excess(terms, high, ttft_s, tpot_s)
     feasible = excess_low <= 0.0
     batch = np.where(feasible, high, 0.0)
     open_cases = np.flatnonzero(feasible & (excess_high > 0.0))
     if open_cases.size:
         # The largest batch within the objectives, by false position that halves the retained end (Illinois).
-        some = terms.only(open_cases)
+        open_terms = terms.only(open_cases)
         objectives = (ttft_s[open_cases], tpot_s[open_cases])
-        low = one[open_cases]
+        low = single[open_cases]
         high = high[open_cases]
         excess_low = excess_low[open_cases]
         excess_high = excess_high[open_cases]
         for step in range(BRACKET_STEPS):
-            if (
-                step % 4 == 1
-            ):  # the experts' term bends the curve: now and then halve the bracket's ratio instead
+            if step % 4 == 1:
+                # The experts' term bends the curve: now and then halve the bracket's ratio instead.
                 middle = np.sqrt(low * high)
             else:
                 falls = np.minimum(excess_low - excess_high, -1e-12)
-                middle = np.clip(low + (high - low) * excess_low / falls, low, high)
-            excess = _excess(some, middle, *objectives)
-            below = excess <= 0.0
-            low = np.where(below, middle, low)
-            high = np.where(below, high, middle)
-            excess_low = np.where(below, excess, 0.5 * excess_low)
-            excess_high = np.where(below, 0.5 * excess_high, excess)
+                middle = low + (high - low) * excess_low / falls
+                middle = np.clip(middle, low, high)
+            excess = _excess(open_terms, middle, *objectives)
+            is_within = excess <= 0.0
+            low = np.where(is_within, middle, low)
+            high = np.where(is_within, high, middle)
+            excess_low = np.where(is_within, excess, 0.5 * excess_low)
+            excess_high = np.where(is_within, 0.5 * excess_high, excess)
         batch[open_cases] = low
-    reached_tpot_s, reached_ttft_s, concurrency = terms.at_batch(np.maximum(batch, 1.0))
-    return batch, reached_tpot_s, reached_ttft_s, np.where(feasible, concurrency, 0.0)
+    # Batch 0 has no times: those of one sequence say by how much it is too slow.
+    running = np.maximum(batch, 1.0)
+    reached_tpot_s, reached_ttft_s, concurrency = terms.at_batch(running)
+    concurrency = np.where(feasible, concurrency, 0.0)
+    return batch, reached_tpot_s, reached_ttft_s, concurrency
 
 
 def _excess(terms: _Terms, batch: Floats, ttft_s: Floats, tpot_s: Floats) -> Floats:
     """Return by what fraction the worse of the two objectives is exceeded; negative where both are met."""
     reached_tpot_s, reached_ttft_s, _ = terms.at_batch(batch)
-    over: Floats = np.maximum(reached_tpot_s / tpot_s, reached_ttft_s / ttft_s) - 1.0
-    return over
+    tpot_ratio = reached_tpot_s / tpot_s
+    ttft_ratio = reached_ttft_s / ttft_s
+    excess: Floats = np.maximum(tpot_ratio, ttft_ratio) - 1.0
+    return excess
 
 
 def _solve_saturation(terms: _Terms) -> _Solution:
@@ -758,53 +861,61 @@ def _solve_saturation(terms: _Terms) -> _Solution:
 def _terms(replicas: Replicas, replica: Ints, traffic: Traffic) -> _Terms:
     """Return the throughput formula's terms by case, gathered by replica."""
 
-    def of(name: str) -> Floats:
+    def figure(name: str) -> Floats:
         return replicas[name].take(replica)
 
     lengths = (traffic.input_tokens, traffic.output_tokens)
     spreads = (traffic.input_cv, traffic.output_cv)
-    given = np.broadcast_arrays(
+    columns = np.broadcast_arrays(
         replica, *lengths, *spreads, traffic.cached_fraction, traffic.burst_fraction
     )[1:]
     prompt, output, input_cv, output_cv, cached, burst = (
-        np.asarray(column, dtype=float) for column in given
+        np.asarray(column, dtype=float) for column in columns
     )
+    # Means of squares over squares of means: attention grows with the square of a prompt, and long outputs are seen
+    # more often.
     input_cv2 = 1.0 + input_cv**2
     output_cv2 = 1.0 + output_cv**2
-    windowed = of("windowed_fraction")
-    window = of("window_tokens")
-    indexed = of("index_fraction")
+    windowed = figure("windowed_fraction")
+    window = figure("window_tokens")
+    indexed = figure("index_fraction")
 
     def kept(context: Floats) -> Floats:
-        tokens: Floats = context - windowed * np.maximum(context - window, 0.0)
+        outside = np.maximum(context - window, 0.0)
+        tokens: Floats = context - windowed * outside
         return tokens
 
     def read(context: Floats) -> Floats:
         """Return the tokens read of a context: those attended to, and an indexer's share of each."""
-        tokens: Floats = np.minimum(context, of("attended_tokens")) + indexed * context
+        attended = np.minimum(context, figure("attended_tokens"))
+        tokens: Floats = attended + indexed * context
         return tokens
 
     attended = read(kept(0.5 * prompt))
-    prefill_s = of("prefill_s_per_token") * prompt * (1.0 - cached)
-    prefill_s += (
-        of("attention_s_per_token2") * prompt * attended * input_cv2 * (1.0 - cached * cached)
-    )
-    context = read(kept(prompt + 0.5 * output * output_cv2))
-    held = kept(prompt + output * of("reserved_output_fraction") * output_cv2)
-    room = of("kv_capacity_tokens") / held
+    prefill_s = figure("prefill_s_per_token") * prompt * (1.0 - cached)
+    attention_s = figure("attention_s_per_token2") * prompt * attended
+    prefill_s += attention_s * input_cv2 * (1.0 - cached * cached)
+    half_output = 0.5 * output * output_cv2
+    context = read(kept(prompt + half_output))
+    reserved = output * figure("reserved_output_fraction") * output_cv2
+    cache_tokens = kept(prompt + reserved)
+    room = figure("kv_capacity_tokens") / cache_tokens
+    context_s = figure("kv_s_per_token") * context
+    burst_steps = figure("ttft_burst_steps") * burst
+    arrival_steps = figure("ttft_arrival_steps") * (1.0 - burst)
     return _Terms(
         output,
-        of("accelerators"),
-        of("fixed_s"),
-        of("routed_s"),
-        of("log_expert_missed"),
-        of("sequence_s") + of("kv_s_per_token") * context + prefill_s / output,
+        figure("accelerators"),
+        figure("fixed_s"),
+        figure("routed_s"),
+        figure("log_expert_missed"),
+        figure("sequence_s") + context_s + prefill_s / output,
         prefill_s,
-        of("ttft_fixed_s") + of("ttft_prefill") * prefill_s,
-        of("ttft_burst") * burst * prefill_s * input_cv2,
+        figure("ttft_fixed_s") + figure("ttft_prefill") * prefill_s,
+        figure("ttft_burst") * burst * prefill_s * input_cv2,
         0.5 * prefill_s * input_cv2 * (1.0 - burst),
-        of("ttft_burst_steps") * burst + of("ttft_arrival_steps") * (1.0 - burst),
-        np.clip(room, 1.0, of("max_sequences")),
+        burst_steps + arrival_steps,
+        np.clip(room, 1.0, figure("max_sequences")),
         room >= 1.0,
     )
 
@@ -817,15 +928,16 @@ def _solved(
     *targets: FloatLike,
 ) -> OperatingPoint:
     """Return the operating points of all cases, one for each replica selected, each at its own target or all at one."""
+    # Cases that do not fit divide by zero on the way; they are overwritten below.
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         terms = _terms(replicas, replica, traffic)
-        wanted = (
-            np.broadcast_to(np.asarray(target, dtype=float), replica.shape) for target in targets
-        )
-        batch, tpot_s, ttft_s, concurrency = solve(terms, *wanted)
-        served = np.where(
-            terms.fits, batch, 0.0
-        )  # what does not fit serves nothing and answers never
+        target_columns = []
+        for target in targets:
+            column = np.asarray(target, dtype=float)
+            target_columns.append(np.broadcast_to(column, replica.shape))
+        batch, tpot_s, ttft_s, concurrency = solve(terms, *target_columns)
+        # What does not fit serves nothing and answers never.
+        served = np.where(terms.fits, batch, 0.0)
         rate = served / tpot_s
         return OperatingPoint(
             ttft_s=np.where(terms.fits, ttft_s, np.inf),

@@ -42,62 +42,79 @@ from planner.physics.replica import Lengths, ReplicaTimes, ServiceTerms
 CELLS = 256
 """Grid cells up to an objective."""
 _GRID = 9 * CELLS // 8
+"""Cells of a grid, an eighth of them beyond the objective."""
 _CELL = np.arange(_GRID)
 _FADED = 1e-6 ** (_CELL / _GRID)
 """rʲ: the 288th power of r is what is left of what comes back, and its 256th, 5e-6, costs no digit that shows."""
-_LONGEST = (
-    2.0 * CELLS
-)  # cells: a prefill that takes longer makes all behind it late, however long it is
-MOST_PROMPT_SHARE = (
-    0.98  # of a replica's time: beyond it a queue of prompts has no steady state within the hour
-)
-_MOST_BUSY = 0.88  # of a replica's time in steps with prompts, those steps' sequences included: held to the zoom
-_NEVER = 1e-17  # of requests
+_LONGEST = 2.0 * CELLS
+"""Cells: a prefill that takes longer makes all behind it late, however long it is."""
+MOST_PROMPT_SHARE = 0.98
+"""Of a replica's time: beyond it a queue of prompts has no steady state within the hour."""
+_MOST_BUSY = 0.88
+"""Of a replica's time in steps with prompts, those steps' sequences included: held to the zoom."""
+_NEVER = 1e-17
+"""Of requests."""
 _NO_BETTER = 0.6
 """Share of prompts, over the square of the time in prefill, that a router of many replicas sends behind another all the
 same: fitted to the zoom's routers at 70 to 125% of capacity, where without it half of what is late was missed."""
-_LOOKED_AT = 0.5  # of the first-token objective: up to it routers count requests, beyond it they look at waits
-_AVERAGED = (
-    0.74  # variance of a mean over one's own time of a quantity that forgets in that time, 2/e
-)
-_NORMAL_NODES = np.array([-2.857, -1.3556, 0.0, 1.3556, 2.857])  # Gauss–Hermite
+_LOOKED_AT = 0.5
+"""Of the TTFT objective: up to it routers count requests, beyond it they look at waits."""
+_AVERAGED = 0.74
+"""Variance of a mean over one's own time of a quantity that forgets in that time, 2/e."""
+_NORMAL_NODES = np.array([-2.857, -1.3556, 0.0, 1.3556, 2.857])
+"""Nodes of the Gauss–Hermite quadrature of five points."""
 _NORMAL_WEIGHTS = np.array([0.01126, 0.22208, 0.53333, 0.22208, 0.01126])
+"""Their weights."""
 
 
 def late_first(
-    times: ReplicaTimes, asked: ServiceTerms, rate: Floats, step_s: Floats, ttft_s: Floats
+    times: ReplicaTimes, terms: ServiceTerms, rate: Floats, step_s: Floats, ttft_s: Floats
 ) -> Floats:
     """Return the share of requests that miss each TTFT objective at each rate, shape (objectives, rates).
 
     Objectives may be the one asked for or stricter: they share its grid of waits. Waits that leave the first token
     within half the objective asked for are unseen by routers, which then send prompts behind others.
     """
-    looked_at_s = _LOOKED_AT * asked.ttft_s
-    taken_s = times.overhead_s + times.prefill_s + times.chunks * step_s[:, None]
-    cell_s = asked.ttft_s / CELLS
-    rows = (CELLS + 1) * np.arange(rate.size)[:, None]
-    over = waits_beyond(times, cell_s, rate, step_s)
+    looked_at_s = _LOOKED_AT * terms.ttft_s
+    # Own prefill, and as many steps as carry its chunks.
+    chunk_steps_s = times.chunks * step_s[:, None]
+    taken_s = times.overhead_s + times.prefill_s + chunk_steps_s
+    cell_s = terms.ttft_s / CELLS
+    # Where each rate's row begins in the flat table: take on one axis is faster than indexing on two.
+    numbers = np.arange(rate.size)[:, None]
+    rows = (CELLS + 1) * numbers
+    exceedance = waits_beyond(times, cell_s, rate, step_s)
 
     def waiting(slack_s: Floats) -> Floats:
         """Return the share of arrivals that wait longer than slacks of shape (rates, prompts); 1 for negative slack."""
         place = np.clip(slack_s / cell_s, 0.0, float(CELLS))
-        low = np.minimum(place.astype(np.intp), CELLS - 1)
+        # The last edge belongs to the last cell, so that there is a cell above each.
+        low = place.astype(np.intp)
+        np.minimum(low, CELLS - 1, out=low)
         place -= low
         low += rows
-        under = over.take(low)
-        above = over.take(low + 1)
-        return np.where(slack_s < 0.0, 1.0, np.clip(under + (above - under) * place, 0.0, 1.0))
+        lower = exceedance.take(low)
+        low += 1
+        upper = exceedance.take(low)
+        share = lower + (upper - lower) * place
+        np.clip(share, 0.0, 1.0, out=share)
+        return np.where(slack_s < 0.0, 1.0, share)
 
     late = np.empty((ttft_s.size, rate.size))
     if ttft_s.min() < looked_at_s:
         unseen = waiting(looked_at_s - taken_s)
-        behind = _sent_behind(asked, rate * times.mean_prefill_s)[:, None]
+        busy = rate * times.mean_prefill_s
+        behind = _sent_behind(terms, busy)[:, None]
     for number, objective_s in enumerate(ttft_s.tolist()):
         beyond = waiting(objective_s - taken_s)
-        likely = beyond > _NEVER**asked.alone  # a power takes as long as all else
-        missed = np.power(beyond, asked.pooled_replicas, out=np.zeros_like(beyond), where=likely)
+        # A power takes as long as all else, so it is taken only where it is not next to nothing.
+        likely = beyond > _NEVER**terms.alone
+        missed = np.zeros_like(beyond)
+        np.power(beyond, terms.pooled_replicas, out=missed, where=likely)
+        # Prompts that a router sends behind others although it sees them late: waits it does not look at.
         if objective_s < looked_at_s:
-            missed += behind * np.maximum(beyond - np.maximum(unseen, missed), 0.0)
+            late_unseen = beyond - np.maximum(unseen, missed)
+            missed += behind * np.maximum(late_unseen, 0.0)
         late[number] = missed @ times.prompt_weights
     return late
 
@@ -109,31 +126,49 @@ def waits_beyond(times: ReplicaTimes, cell_s: float, rate: Floats, step_s: Float
     prefills reach.
     """
     # Prompts computed together share a step: each brings 1 / (1 + λ·(E[S] + D)) of one, or as many as its chunks fill.
-    together = 1.0 / (1.0 + rate * (times.mean_prefill_s + step_s))
-    service_s = times.prefill_s + np.maximum(times.steps, together[:, None]) * step_s[:, None]
-    share = np.minimum(rate * (service_s @ times.prompt_weights), MOST_PROMPT_SHARE)[:, None]
+    prompts_a_step = 1.0 + rate * (times.mean_prefill_s + step_s)
+    step_share = 1.0 / prompts_a_step
+    steps = np.maximum(times.steps, step_share[:, None])
+    service_s = times.prefill_s + steps * step_s[:, None]
+    busy = rate * (service_s @ times.prompt_weights)
+    share = np.minimum(busy, MOST_PROMPT_SHARE)[:, None]
     service = np.minimum(service_s / cell_s, _LONGEST)
     cells = service.astype(np.intp)
-    ends = _histograms(cells, np.broadcast_to(times.prompt_weights, service.shape))
-    reached = np.maximum(1.0 - np.cumsum(ends, axis=1), 0.0)
-    reached += _histograms(cells, times.prompt_weights * (service - cells))
-    reached[:, 1:] = 0.5 * (
-        reached[:, 1:] + reached[:, :-1]
-    )  # a cell's mass lies in its middle, not at its edge
+    weights = np.broadcast_to(times.prompt_weights, service.shape)
+    ends = _histograms(cells, weights)
+    # Of each cell, what prefills cross whole, and then the part of a cell in which each ends.
+    reached = 1.0 - np.cumsum(ends, axis=1)
+    np.maximum(reached, 0.0, out=reached)
+    ended_parts = times.prompt_weights * (service - cells)
+    reached += _histograms(cells, ended_parts)
+    # A cell's mass lies in its middle, not at its edge.
+    in_two_cells = reached[:, 1:] + reached[:, :-1]
+    in_two_cells *= 0.5
+    reached[:, 1:] = in_two_cells
     reached[:, 0] *= 0.5
-    residual = reached / (service @ times.prompt_weights)[:, None]
-    steps = np.maximum(np.rint(step_s / cell_s), 1.0)[:, None]
-    under_way = (steps > _CELL) / steps
-    queue = (1.0 - share) / (1.0 - share * _transformed(residual))
-    return np.maximum(1.0 - _cumulated(queue * _transformed(under_way)), 0.0)
+    mean_service = service @ times.prompt_weights
+    residual = reached / mean_service[:, None]
+    # The step under way: a uniform share of it is left, over at least one cell.
+    step_cells = np.rint(step_s / cell_s)[:, None]
+    np.maximum(step_cells, 1.0, out=step_cells)
+    under_way = (step_cells > _CELL) / step_cells
+    # Pollaczek and Khinchine: the geometric sum of residuals in transforms.
+    geometric = 1.0 - share * _transformed(residual)
+    queue = (1.0 - share) / geometric
+    waits = _cumulated(queue * _transformed(under_way))
+    return np.maximum(1.0 - waits, 0.0)
 
 
 def _histograms(cells: Ints, weights: Floats) -> Floats:
     """Return the weight in each cell of a grid by row, shape (rows, grid), without weight beyond the grid."""
     count = cells.shape[0]
-    flat = np.minimum(cells, _GRID) + (_GRID + 1) * np.arange(count)[:, None]
-    mass = np.bincount(flat.ravel(), weights.ravel(), count * (_GRID + 1)).astype(float, copy=False)
-    return mass.reshape(count, _GRID + 1)[:, :-1]
+    # One bincount for all rows; a cell more in each holds what lies beyond the grid, and is cut off.
+    width = _GRID + 1
+    flat = np.minimum(cells, _GRID)
+    flat += width * np.arange(count)[:, None]
+    weight = np.bincount(flat.ravel(), weights.ravel(), count * width)
+    mass = weight.astype(float, copy=False)
+    return mass.reshape(count, width)[:, :-1]
 
 
 def _transformed(mass: Floats) -> Complexes:
@@ -143,56 +178,71 @@ def _transformed(mass: Floats) -> Complexes:
 
 def _cumulated(transform: Complexes) -> Floats:
     """Return the cumulative mass up to each cell, as far as the objective, shape (rows, cells + 1)."""
-    return np.asarray(
-        np.cumsum(fft.irfft(transform, _GRID)[:, : CELLS + 1] / _FADED[: CELLS + 1], axis=1)
-    )
+    edges = CELLS + 1
+    faded = fft.irfft(transform, _GRID)[:, :edges]
+    mass = faded / _FADED[:edges]
+    return np.asarray(np.cumsum(mass, axis=1))
 
 
-def late_tokens(times: ReplicaTimes, asked: ServiceTerms, batch: Floats, rate: Floats) -> Floats:
+def late_tokens(times: ReplicaTimes, terms: ServiceTerms, batch: Floats, rate: Floats) -> Floats:
     """Return the share of requests that miss the TPOT objective at each batch, shape (batches,)."""
-    return late_tokens_within(
-        times, asked, batch, rate, room_for_prefills(times, asked, batch, rate)
-    )
+    room = room_for_prefills(times, terms, batch, rate)
+    return late_tokens_within(times, terms, batch, rate, room)
 
 
 def late_tokens_within(
-    times: ReplicaTimes, asked: ServiceTerms, batch: Floats, rate: Floats, room: Floats
+    times: ReplicaTimes, terms: ServiceTerms, batch: Floats, rate: Floats, room: Floats
 ) -> Floats:
     """Return the share of requests that miss the TPOT objective, given :func:`room_for_prefills`."""
-    several = times.output_tokens > 1.0
-    if not several.any():
-        return np.zeros_like(batch)  # replies of one token have no time between tokens
-    window_s = (times.output_tokens[several] - 1.0) * asked.tpot_s
+    has_tokens_between = times.output_tokens > 1.0
+    if not has_tokens_between.any():
+        # Replies of one token have no time between tokens.
+        return np.zeros_like(batch)
+    tokens_between = times.output_tokens[has_tokens_between] - 1.0
+    window_s = tokens_between * terms.tpot_s
     mean_step_s = times.decode_s(np.maximum(batch, 1.0))
-    mean_s = mean_step_s / np.maximum(1.0 - rate * times.mean_prefill_s, 1e-6)
-    pace = np.minimum(mean_s / asked.tpot_s, 1.0)
-    others = np.maximum(1.0 - 1.0 / batch, 0.0)
-    arriving = rate * (asked.alone + (1.0 - asked.alone) * pace * others)
-    behind = prompts_behind(times, asked, rate, mean_step_s)
-    ended = 1.0 - asked.alone * (
-        1.0 - pace
-    )  # the share of those to come that come before the reply's end
-    within = _cumulated(_beside(times, window_s, arriving, behind, ended))
-    low = np.minimum(np.maximum(room.astype(np.intp), 0), CELLS - 1)
-    at = low + (CELLS + 1) * np.arange(batch.size)[:, None]
-    under = within.take(at)
-    above = within.take(at + 1)
-    replies = float(times.output_weights @ several)
-    inside = np.minimum(np.maximum(under + (above - under) * (room - low), 0.0), replies)
+    # Prompts that take all the time leave none to decode: a millionth stands for that.
+    decode_share = np.maximum(1.0 - rate * times.mean_prefill_s, 1e-6)
+    mean_s = mean_step_s / decode_share
+    pace = np.minimum(mean_s / terms.tpot_s, 1.0)
+    share_of_others = np.maximum(1.0 - 1.0 / batch, 0.0)
+    pooled = (1.0 - terms.alone) * pace * share_of_others
+    arriving = rate * (terms.alone + pooled)
+    behind = prompts_behind(times, terms, rate, mean_step_s)
+    # The share of those to come that come before the reply's end.
+    ended = 1.0 - terms.alone * (1.0 - pace)
+    transform = _beside(times, window_s, arriving, behind, ended)
+    cumulative = _cumulated(transform)
+    # Read at the room left, linear between cells; below zero there is none, and every reply is late.
+    low = np.maximum(room.astype(np.intp), 0)
+    np.minimum(low, CELLS - 1, out=low)
+    rows = (CELLS + 1) * np.arange(batch.size)[:, None]
+    cells = low + rows
+    lower = cumulative.take(cells)
+    upper = cumulative.take(cells + 1)
+    replies = float(times.output_weights @ has_tokens_between)
+    part_of_cell = room - low
+    inside = lower + (upper - lower) * part_of_cell
+    np.maximum(inside, 0.0, out=inside)
+    np.minimum(inside, replies, out=inside)
     # Beside chunks that fit into what steps leave of the objective no reply is late, however many there are.
-    inside = replies - (replies - inside) * times.slow_chunks(room * (asked.tpot_s / CELLS))
-    return np.asarray(np.where(room < 0.0, replies, replies - inside) @ _NORMAL_WEIGHTS)
+    room_s = room * (terms.tpot_s / CELLS)
+    slow_share = times.slow_chunks(room_s)
+    inside = replies - (replies - inside) * slow_share
+    late = np.where(room < 0.0, replies, replies - inside)
+    return np.asarray(late @ _NORMAL_WEIGHTS)
 
 
 def least_late_tokens(times: ReplicaTimes, room: Floats) -> Floats:
     """Return a lower bound on the share that misses TPOT, shape (batches,): decode steps alone exceed it."""
-    return np.asarray(
-        ((room < 0.0) @ _NORMAL_WEIGHTS) * float(times.output_weights @ (times.output_tokens > 1.0))
-    )
+    has_tokens_between = times.output_tokens > 1.0
+    replies = float(times.output_weights @ has_tokens_between)
+    too_slow = (room < 0.0) @ _NORMAL_WEIGHTS
+    return np.asarray(too_slow * replies)
 
 
 def room_for_prefills(
-    times: ReplicaTimes, asked: ServiceTerms, batch: Floats, rate: Floats
+    times: ReplicaTimes, terms: ServiceTerms, batch: Floats, rate: Floats
 ) -> Floats:
     """Return the part of the TPOT objective that decode steps leave for prefills, in cells, shape (batches, nodes).
 
@@ -200,11 +250,18 @@ def room_for_prefills(
     grid is its own objective's.
     """
     prompts = np.minimum(rate * times.mean_prefill_s, MOST_PROMPT_SHARE)
+    # A larger batch makes longer steps and so a larger batch: fluctuations are stretched by that feedback, which is
+    # bounded, since near saturation the linear law has no limit.
     step_s = times.decode_s(np.maximum(batch, 1.0))
-    stretch = np.maximum((1.0 - times.sequence_s * batch / step_s) * (1.0 - prompts), 0.1)
-    spread = np.sqrt(_AVERAGED * batch * asked.alone / stretch)
-    seen = np.maximum(batch[:, None] + asked.alone + spread[:, None] * _NORMAL_NODES, 1.0)
-    return (1.0 - times.decode_s(seen) / asked.tpot_s) * CELLS
+    steady = 1.0 - times.sequence_s * batch / step_s
+    stretch = np.maximum(steady * (1.0 - prompts), 0.1)
+    spread = np.sqrt(_AVERAGED * batch * terms.alone / stretch)
+    deviations = spread[:, None] * _NORMAL_NODES
+    # One's own sequence at least is there.
+    sequences = batch[:, None] + terms.alone + deviations
+    np.maximum(sequences, 1.0, out=sequences)
+    step_share = times.decode_s(sequences) / terms.tpot_s
+    return (1.0 - step_share) * CELLS
 
 
 def _beside(
@@ -225,78 +282,88 @@ def _beside(
     split = np.empty((2, *upper.shape))
     np.multiply(times.prompt_weights, upper, out=split[1])
     np.subtract(times.prompt_weights, split[1], out=split[0])
-    mass = np.bincount(cells, split.ravel(), window_s.size * _GRID).astype(float, copy=False)
+    weight = np.bincount(cells, split.ravel(), window_s.size * _GRID)
+    mass = weight.astype(float, copy=False)
     jumps = _transformed(mass.reshape(window_s.size, _GRID))
-    left = (1.0 - jumps.real).ravel()
-    turned = jumps.imag.ravel()
-    reply_s = np.repeat(window_s, jumps.shape[1])
-    fewer = -reply_s * left
-    half = 0.5 * reply_s * turned
-    weights = np.repeat(times.output_weights[times.output_tokens > 1.0], jumps.shape[1])
-    transform = np.empty((behind.size, jumps.shape[1]), dtype=complex)
-    for row, (rate, number, early) in enumerate(
-        zip(arriving.tolist(), behind.tolist(), ended.tolist(), strict=True)
-    ):
-        size = early * np.exp(rate * fewer)
+    frequencies = jumps.shape[1]
+    loss = (1.0 - jumps.real).ravel()
+    turn = jumps.imag.ravel()
+    reply_s = np.repeat(window_s, frequencies)
+    decay = -reply_s * loss
+    half = 0.5 * reply_s * turn
+    has_tokens_between = times.output_tokens > 1.0
+    weights = np.repeat(times.output_weights[has_tokens_between], frequencies)
+    transform = np.empty((behind.size, frequencies), dtype=complex)
+    replies = zip(arriving.tolist(), behind.tolist(), ended.tolist(), strict=True)
+    for row, (rate, number, early) in enumerate(replies):
+        size = early * np.exp(rate * decay)
         tangent = np.tan(rate * half)
         doubled = 2.0 / (1.0 + tangent * tangent)
         real = 1.0 - early + size * (doubled - 1.0)
         imaginary = size * doubled * tangent
-        across = 1.0 + number * left
-        along = number * turned
-        shrunk = weights / (across * across + along * along)
-        transform.real[row] = (
-            (shrunk * (across * real - along * imaginary)).reshape(jumps.shape).sum(axis=0)
-        )
-        transform.imag[row] = (
-            (shrunk * (across * imaginary + along * real)).reshape(jumps.shape).sum(axis=0)
-        )
+        real_part = 1.0 + number * loss
+        imaginary_part = number * turn
+        square = real_part * real_part + imaginary_part * imaginary_part
+        shrunk = weights / square
+        # The quotient of two complex numbers, weighted, and summed over replies.
+        product = shrunk * (real_part * real - imaginary_part * imaginary)
+        transform.real[row] = product.reshape(jumps.shape).sum(axis=0)
+        product = shrunk * (real_part * imaginary + imaginary_part * real)
+        transform.imag[row] = product.reshape(jumps.shape).sum(axis=0)
     return transform
 
 
 def prompts_behind(
-    times: ReplicaTimes, asked: ServiceTerms, rate: Floats, step_s: Floats
+    times: ReplicaTimes, terms: ServiceTerms, rate: Floats, step_s: Floats
 ) -> Floats:
     """Return the mean number of prompts queued behind a starting reply, shape (rates,): λ · (wait + prefill).
 
     Wait and prefill are Pollaczek and Khinchine's mean. A router that sees n replicas sends few behind others.
     """
     busy = np.minimum(rate * times.mean_prefill_s, MOST_PROMPT_SHARE)
-    stay_s = times.mean_prefill_s + 0.5 * rate * times.square_prefill_s2 / (1.0 - busy)
-    return np.asarray(rate * np.minimum(step_s + stay_s, asked.ttft_s) * _sent_behind(asked, busy))
+    wait_s = 0.5 * rate * times.square_prefill_s2 / (1.0 - busy)
+    stay_s = times.mean_prefill_s + wait_s
+    # Up to the objective: who waits longer is late by the first token already.
+    counted_s = np.minimum(step_s + stay_s, terms.ttft_s)
+    return np.asarray(rate * counted_s * _sent_behind(terms, busy))
 
 
-def _sent_behind(asked: ServiceTerms, busy: Floats) -> Floats:
+def _sent_behind(terms: ServiceTerms, busy: Floats) -> Floats:
     """Return the share of prompts that a router queues behind others on a replica, shape (rates,)."""
-    alone2 = asked.pooled_replicas**-2.0
-    return np.asarray(alone2 + (1.0 - alone2) * _NO_BETTER * busy**2)
+    alone2 = terms.pooled_replicas**-2.0
+    behind_others = (1.0 - alone2) * _NO_BETTER * busy**2
+    return np.asarray(alone2 + behind_others)
 
 
 _BATCHES = 14
 """Batches at which a curve is worked out, closer together where there are few."""
 _BETWEEN = 3
 """Points of a curve for each."""
-_POINTS = np.linspace(0.0, 1.0, _BETWEEN * _BATCHES + 1)[_BETWEEN:] ** 1.6
+_CURVE = np.linspace(0.0, 1.0, _BETWEEN * _BATCHES + 1)
+"""Even steps of a curve."""
+_POINTS = _CURVE[_BETWEEN:] ** 1.6
 """Batches of a curve over the largest, after that of a replica which is all but idle."""
 _WORKED_OUT = np.append(0, np.arange(1, _POINTS.size + 1, _BETWEEN))
 """Places in a curve, the idle batch first, at which it is worked out."""
 _REFUSED_SHARES = (0.0, 0.005, 0.01, 0.02, 0.03, 0.05, 0.08, 0.12, 0.2, 0.3, 0.45)
 """Shares of requests that an overloaded router may turn away, of which it takes the one that leaves most in time."""
-_LOADS = np.linspace(0.0, 1.0, 200)[
-    1:
-]  # batches over the largest between which a rate's batch is interpolated
+_LOADS = np.linspace(0.0, 1.0, 200)[1:]
+"""Batches over the largest between which a rate's batch is interpolated."""
 _REFUSED_POWER = 2.0
 """A prompt is refused in proportion to this power of its length: fitted to the zoom's routers at 110 to 200% load,
 where refused prompts are two to three times as long as the mean."""
-_STRICTER = np.concatenate([[1.0], np.geomspace(0.97, 0.25, 16)])
-"""First-token objectives over the one asked for, at which capacity is worked out where prompts are too long for it."""
-_IDLE_BATCH = 1e-3  # sequences of a replica with next to no load: what is late then is late at any
-_LEAST_LATE = 1e-9  # of requests: so that it has a logarithm
-_MOST_TOO_LONG = 0.5  # of requests: beyond it a replica does not serve the workload at all
+_STRICTER = np.append(1.0, np.geomspace(0.97, 0.25, 16))
+"""TTFT objectives over the one asked for, at which capacity is worked out where prompts are too long for it."""
+_IDLE_BATCH = 1e-3
+"""Sequences of a replica with next to no load: what is late then is late at any."""
+_LEAST_LATE = 1e-9
+"""Of requests: so that it has a logarithm."""
+_MOST_TOO_LONG = 0.5
+"""Of requests: beyond it a replica does not serve the workload at all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Curve:
+class MissCurve:
     """SLO miss share of one replica by load; arrays of shape (loads,), rising."""
 
     requests_per_s: Floats
@@ -315,118 +382,151 @@ class Curve:
     def slo_capacity_requests_per_s(self) -> float:
         """Return the rate of highest goodput: beyond it, more requests mean fewer within the SLO."""
         rates = np.linspace(0.0, self.requests_per_s[-1], 1000)
-        return float(
-            rates[
-                np.argmax(rates * (1.0 - np.interp(rates, self.requests_per_s, self.late_fraction)))
-            ]
-        )
+        late = np.interp(rates, self.requests_per_s, self.late_fraction)
+        goodput = rates * (1.0 - late)
+        return float(rates[np.argmax(goodput)])
 
     def at(self, requests_per_s: float) -> tuple[float, float]:
         """Return batch and mean time per token at a request rate."""
         batch = float(np.interp(requests_per_s, self.requests_per_s, self.batch))
-        return batch, float(np.interp(requests_per_s, self.requests_per_s, self.tpot_s))
+        tpot_s = float(np.interp(requests_per_s, self.requests_per_s, self.tpot_s))
+        return batch, tpot_s
+
+    def by_load(self) -> tuple[Floats, Floats]:
+        """Return loads over capacity and the miss share at each, from zero to the largest load."""
+        loads = self.requests_per_s / self.capacity_requests_per_s
+        late = np.append(self.too_long_fraction, self.late_fraction)
+        return np.append(0.0, loads), late
 
 
-def late_curve(times: ReplicaTimes, asked: ServiceTerms) -> Curve:
+def late_curve(times: ReplicaTimes, terms: ServiceTerms) -> MissCurve:
     """Return the SLO miss share by load, from an idle replica to the largest load it can carry.
 
     A replica that does not hold a sequence has all of them late.
     """
-    batch = _batches(times, asked)
-    too_long = float(too_long_fraction(times, asked.ttft_s))
+    batch = _batches(times, terms)
+    too_long = float(too_long_fraction(times, terms.ttft_s))
     rates = times.requests_per_s(batch)
-    objectives = _late_by_objective(times, asked, batch[_WORKED_OUT], batch)
+    objectives = _late_by_objective(times, terms, batch[_WORKED_OUT], batch)
+    # What keeps a stricter objective keeps this one: the largest of all capacities is this one's.
     capacity = 0.0
     for late in objectives:
-        allowed = _allowed(float(late[0]), asked.percentile)
-        capacity = max(capacity, float(np.interp(allowed, late, rates)) if allowed > 0.0 else 0.0)
-    return Curve(
+        allowed = _allowed(float(late[0]), terms.percentile)
+        if allowed > 0.0:
+            sustained = float(np.interp(allowed, late, rates))
+            capacity = max(capacity, sustained)
+    alone_share = max(terms.percentile, 1.0 - 0.5 * too_long)
+    return MissCurve(
         requests_per_s=rates,
         late_fraction=objectives[0],
         batch=batch,
         tpot_s=times.tpot_s(batch),
         capacity_requests_per_s=capacity,
         too_long_fraction=too_long,
-        alone_s=_quantile(
-            times.alone_s, times.prompt_weights, max(asked.percentile, 1.0 - 0.5 * too_long)
-        ),
+        alone_s=_quantile(times.alone_s, times.prompt_weights, alone_share),
     )
 
 
-def sustains_more(times: ReplicaTimes, asked: ServiceTerms, requests_per_s: float) -> bool:
+def sustains_more(times: ReplicaTimes, terms: ServiceTerms, requests_per_s: float) -> bool:
     """Return whether a replica's SLO capacity exceeds a rate, from only the curve's points around that rate."""
-    batch = _batches(times, asked)
+    batch = _batches(times, terms)
     rates = times.requests_per_s(batch)
-    at = np.interp([requests_per_s], rates, batch)
-    if requests_per_s >= rates[-1] or times.decode_s(at)[0] > asked.tpot_s:
+    if requests_per_s >= rates[-1]:
         return False
-    place = int(np.searchsorted(rates[_WORKED_OUT], requests_per_s, side="right"))
+    batch_at_rate = np.interp([requests_per_s], rates, batch)
+    # Steps that take too long by themselves need no distribution.
+    if times.decode_s(batch_at_rate)[0] > terms.tpot_s:
+        return False
+    worked_out_rates = rates[_WORKED_OUT]
+    place = int(np.searchsorted(worked_out_rates, requests_per_s, side="right"))
     low = int(_WORKED_OUT[max(place - 1, 0)])
     high = int(_WORKED_OUT[max(place, 1)])
-    idle = [0] if low else []  # what is late when idle says what may be
-    between = [*idle, *range(low, high + 1)]
-    late = _late_by_objective(times, asked, batch[[*idle, low, high]], batch[between])
-    allowed = [_allowed(float(row[0]), asked.percentile) for row in late]
-    return any(
-        np.interp(requests_per_s, rates[between], row) < most
-        for row, most in zip(late, allowed, strict=True)
-    )
+    # What is late on an idle replica says what may be late at all.
+    idle = [0] if low else []
+    points = [*idle, *range(low, high + 1)]
+    worked_out = batch[[*idle, low, high]]
+    for late in _late_by_objective(times, terms, worked_out, batch[points]):
+        allowed = _allowed(float(late[0]), terms.percentile)
+        if np.interp(requests_per_s, rates[points], late) < allowed:
+            return True
+    return False
 
 
-def most_rates(times: ReplicaTimes, tpot_s: float) -> Floats:
+def rate_bounds(times: ReplicaTimes, tpot_s: float) -> Floats:
     """Return rates that the SLO capacity of no replica exceeds, shape (replicas,): where steps alone take too long."""
     batch = _most_batch(times, tpot_s) * _LOADS
     rates = times.requests_per_s(batch)
-    is_beyond = (_busy(times, batch, rates) > _MOST_BUSY) | (times.decode_s(batch) > tpot_s)
+    is_busy = _busy(times, batch, rates) > _MOST_BUSY
+    is_slow = times.decode_s(batch) > tpot_s
+    is_beyond = is_busy | is_slow
+    # The largest batch ends the search where none is beyond.
     is_beyond[:, -1] = True
-    return np.asarray(np.where(is_beyond, rates, np.inf).min(axis=1))
+    rates_beyond = np.where(is_beyond, rates, np.inf)
+    return np.asarray(rates_beyond.min(axis=1))
 
 
-def _batches(times: ReplicaTimes, asked: ServiceTerms) -> Floats:
+def _batches(times: ReplicaTimes, terms: ServiceTerms) -> Floats:
     """Return the batches of a curve, from nearly idle to the largest worth evaluating."""
-    most = _most_batch(times, asked.tpot_s)
-    tried = most * _LOADS
-    busy = _busy(times, tried, times.requests_per_s(tried))
-    return np.append(_IDLE_BATCH, float(np.interp(_MOST_BUSY, busy, tried)) * _POINTS)
+    largest = _most_batch(times, terms.tpot_s)
+    trials = largest * _LOADS
+    rates = times.requests_per_s(trials)
+    busy = _busy(times, trials, rates)
+    most_batch = float(np.interp(_MOST_BUSY, busy, trials))
+    return np.append(_IDLE_BATCH, most_batch * _POINTS)
 
 
 def too_long_fraction(times: ReplicaTimes, ttft_s: float) -> Floats:
     """Return the share of requests whose own prompt takes longer than a TTFT objective on idle replicas."""
-    return np.asarray((times.alone_s > ttft_s) @ times.prompt_weights)
+    is_too_long = times.alone_s > ttft_s
+    return np.asarray(is_too_long @ times.prompt_weights)
 
 
 def _late_by_objective(
-    times: ReplicaTimes, asked: ServiceTerms, worked_out: Floats, batch: Floats
+    times: ReplicaTimes, terms: ServiceTerms, worked_out: Floats, batch: Floats
 ) -> list[Floats]:
     """Return the miss share by batch for the TTFT objective, and for stricter ones where prompts are too long.
 
     It is worked out at some batches, and interpolated between them in its logarithm, being all but exponential.
     """
-    too_long = float(too_long_fraction(times, asked.ttft_s))
-    ttft_s = asked.ttft_s * (
-        _STRICTER if too_long > 0.25 * (1.0 - asked.percentile) else _STRICTER[:1]
-    )
+    too_long = float(too_long_fraction(times, terms.ttft_s))
+    # Only where prompts too long take up a quarter of what may be late: each further objective costs a pass.
+    has_stricter = too_long > 0.25 * (1.0 - terms.percentile)
+    objectives = _STRICTER if has_stricter else _STRICTER[:1]
+    ttft_s = terms.ttft_s * objectives
     rate = times.requests_per_s(worked_out)
+    # A replica that does not hold one sequence has all of them late.
     late = np.ones((ttft_s.size, worked_out.size))
     if times.room >= 1.0:
-        first = late_first(times, asked, rate, times.decode_s(worked_out), ttft_s)
-        tokens = late_tokens(times, asked, worked_out, rate)
-        late = np.clip(1.0 - (1.0 - first) * (1.0 - tokens), _LEAST_LATE, 1.0)
-    logarithms = np.log(np.maximum.accumulate(late, axis=1))
-    rows = [np.asarray(np.exp(np.interp(batch, worked_out, row))) for row in logarithms]
-    return [np.maximum(rows[0], too_long), *rows[1:]]
+        step_s = times.decode_s(worked_out)
+        late_ttft = late_first(times, terms, rate, step_s, ttft_s)
+        late_tpot = late_tokens(times, terms, worked_out, rate)
+        in_time = (1.0 - late_ttft) * (1.0 - late_tpot)
+        late = np.clip(1.0 - in_time, _LEAST_LATE, 1.0)
+    # More load never makes fewer late: what falls is the error of the grids.
+    rising = np.maximum.accumulate(late, axis=1)
+    logarithms = np.log(rising)
+    rows = []
+    for row in logarithms:
+        log_late = np.interp(batch, worked_out, row)
+        rows.append(np.asarray(np.exp(log_late)))
+    rows[0] = np.maximum(rows[0], too_long)
+    return rows
 
 
 def _busy(times: ReplicaTimes, batch: Floats, rate: Floats) -> Floats:
     """Return the share of time in steps of at most a chunk that compute prompts, shape (batches,); it rises."""
-    return np.asarray(rate * (times.mean_prefill_s + times.mean_steps * times.decode_s(batch)))
+    steps_s = times.mean_steps * times.decode_s(batch)
+    return np.asarray(rate * (times.mean_prefill_s + steps_s))
 
 
 def _quantile(numbers: Floats, weights: Floats, share: float) -> float:
     """Return the weighted quantile: the smallest number with at least a share of the weight at or below it."""
     order = np.argsort(numbers)
-    place = int(np.searchsorted(np.cumsum(weights[order]), share - 1e-9))
-    return float(numbers[order][min(place, numbers.size - 1)])
+    # A share that is a sum of weights may fall a rounding short of the one it is.
+    cumulative = np.cumsum(weights[order])
+    place = int(np.searchsorted(cumulative, share - 1e-9))
+    place = min(place, numbers.size - 1)
+    return float(numbers[order][place])
 
 
 def _allowed(idle: float, percentile: float) -> float:
@@ -441,11 +541,13 @@ def _allowed(idle: float, percentile: float) -> float:
     """
     if idle > _MOST_TOO_LONG:
         return 0.0
-    return max(1.0 - percentile, 1.0 - (1.0 - idle) * (1.0 - 0.5 * (1.0 - percentile)))
+    allowed = 1.0 - percentile
+    in_time = (1.0 - idle) * (1.0 - 0.5 * allowed)
+    return max(allowed, 1.0 - in_time)
 
 
 def refusing(
-    times: ReplicaTimes, asked: ServiceTerms, requests_per_s: Floats
+    times: ReplicaTimes, terms: ServiceTerms, requests_per_s: Floats
 ) -> tuple[Floats, Floats]:
     """Return the shares rejected, and late of the admitted, at rates beyond capacity, both of shape (rates,).
 
@@ -459,21 +561,29 @@ def refusing(
     late = np.ones_like(requests_per_s)
     for share in _REFUSED_SHARES:
         missed = refused + (1.0 - refused) * late
-        tried = np.flatnonzero(missed > share)  # a larger share cannot do better elsewhere
-        if not tried.size:
+        # A larger share cannot do better than what is missed already.
+        open_rates = np.flatnonzero(missed > share)
+        if not open_rates.size:
             break
-        rest = times.weighted(thinning.left(share))
-        batches = np.maximum(_most_batch(rest, asked.tpot_s), 1e-9) * _LOADS
+        rest = times.weighted(thinning.admitted_weights(share))
+        # Above 0, so that rates rise and can be interpolated.
+        most_batch = _most_batch(rest, terms.tpot_s)
+        most_batch = np.maximum(most_batch, 1e-9)
+        batches = most_batch * _LOADS
         rates = rest.requests_per_s(batches)
-        rate = requests_per_s[tried] * (1.0 - share)
-        beyond = np.ones_like(rate)  # all of them, where more come than the replica takes at all
-        taken = np.flatnonzero(rate <= rates[-1])
-        worth = (missed[tried[taken]] - share) / (
-            1.0 - share
-        )  # late shares from which on this one is no better
-        beyond[taken] = _late(rest, asked, np.interp(rate[taken], rates, batches), worth)
-        better = share + (1.0 - share) * beyond < missed[tried]
-        refused[tried[better]], late[tried[better]] = share, beyond[better]
+        rate = requests_per_s[open_rates] * (1.0 - share)
+        # All of them are late where more come than the replica takes at all.
+        rest_late = np.ones_like(rate)
+        sustained = np.flatnonzero(rate <= rates[-1])
+        open_missed = missed[open_rates]
+        # Late shares from which on this share refused is no better than those before.
+        worth = (open_missed[sustained] - share) / (1.0 - share)
+        batch = np.interp(rate[sustained], rates, batches)
+        rest_late[sustained] = _late(rest, terms, batch, worth)
+        is_better = share + (1.0 - share) * rest_late < open_missed
+        better_rates = open_rates[is_better]
+        refused[better_rates] = share
+        late[better_rates] = rest_late[is_better]
     return refused, late
 
 
@@ -487,25 +597,32 @@ class Thinning:
     def __init__(self, lengths: Lengths) -> None:
         """Sort the prompts by length."""
         self._weights = lengths.prompt_weights
-        self._likely = (lengths.prompt_tokens / lengths.prompt_tokens.max()) ** _REFUSED_POWER
+        relative_length = lengths.prompt_tokens / lengths.prompt_tokens.max()
+        self._likely = relative_length**_REFUSED_POWER
         order = np.argsort(self._likely)
         rising = self._likely[order]
         weights = self._weights[order]
-        self._in_part = np.append(0.0, np.cumsum(weights * rising))
-        self._certain = np.append(np.cumsum(weights[::-1])[::-1], 0.0)
-        self._at_most = -(self._in_part[:-1] / rising + self._certain[:-1])  # rises with i
+        refused_in_part = np.cumsum(weights * rising)
+        self._in_part = np.append(0.0, refused_in_part)
+        # From each prompt to the longest: a reversed cumulative sum.
+        refused_whole = np.cumsum(weights[::-1])[::-1]
+        self._certain = np.append(refused_whole, 0.0)
+        # Negative, so that it rises with i, as searchsorted needs.
+        self._at_most = -(self._in_part[:-1] / rising + refused_whole)
 
-    def left(self, refused: float) -> Floats:
+    def admitted_weights(self, refused: float) -> Floats:
         """Return the weights of prompt lengths when a share of requests is rejected."""
         if refused == 0.0:
             return self._weights
-        first = int(np.searchsorted(self._at_most, -refused))
-        factor = (refused - self._certain[first]) / self._in_part[first]
-        left = self._weights * (1.0 - np.minimum(factor * self._likely, 1.0))
-        return np.asarray(left / left.sum())
+        certain_from = int(np.searchsorted(self._at_most, -refused))
+        in_part = refused - self._certain[certain_from]
+        factor = in_part / self._in_part[certain_from]
+        refused_shares = np.minimum(factor * self._likely, 1.0)
+        weights = self._weights * (1.0 - refused_shares)
+        return np.asarray(weights / weights.sum())
 
 
-def _late(times: ReplicaTimes, asked: ServiceTerms, batch: Floats, worth: Floats) -> Floats:
+def _late(times: ReplicaTimes, terms: ServiceTerms, batch: Floats, worth: Floats) -> Floats:
     """Return the SLO miss share at each batch, shape (batches,); 1 where it is not below ``worth``.
 
     Most rates beyond capacity are too many for certain at most shares refused, which steps alone tell, or tokens.
@@ -514,18 +631,23 @@ def _late(times: ReplicaTimes, asked: ServiceTerms, batch: Floats, worth: Floats
     if times.room < 1.0:
         return late
     rate = times.requests_per_s(batch)
-    room = room_for_prefills(times, asked, batch, rate)
-    rows = np.flatnonzero(
-        (_busy(times, batch, rate) <= _MOST_BUSY) & (least_late_tokens(times, room) < worth)
-    )
+    room = room_for_prefills(times, terms, batch, rate)
+    is_steady = _busy(times, batch, rate) <= _MOST_BUSY
+    is_worth = least_late_tokens(times, room) < worth
+    rows = np.flatnonzero(is_steady & is_worth)
     if rows.size:
-        tokens = late_tokens_within(times, asked, batch[rows], rate[rows], room[rows])
-        rows, tokens = rows[tokens < worth[rows]], tokens[tokens < worth[rows]]
+        open_batch = batch[rows]
+        open_rate = rate[rows]
+        late_tpot = late_tokens_within(times, terms, open_batch, open_rate, room[rows])
+        is_open = late_tpot < worth[rows]
+        rows = rows[is_open]
+        late_tpot = late_tpot[is_open]
     if rows.size:
-        first = late_first(
-            times, asked, rate[rows], times.decode_s(batch[rows]), np.array([asked.ttft_s])
-        )
-        late[rows] = 1.0 - (1.0 - first[0]) * (1.0 - tokens)
+        step_s = times.decode_s(batch[rows])
+        ttft_s = np.array([terms.ttft_s])
+        late_ttft = late_first(times, terms, rate[rows], step_s, ttft_s)
+        in_time = (1.0 - late_ttft[0]) * (1.0 - late_tpot)
+        late[rows] = 1.0 - in_time
     return late
 
 
@@ -534,8 +656,14 @@ def _most_batch(times: ReplicaTimes, tpot_s: float) -> Floats:
 
     Where memory ends, mean TPOT is 1.5 times the objective, or prompts take all but a fiftieth of the time.
     """
-    slow = (1.5 * tpot_s - times.fixed_s) / (times.sequence_s + times.mean_prefill_s / times.output)
+    sequence_s = times.sequence_s + times.mean_prefill_s / times.output
+    slow_batch = (1.5 * tpot_s - times.fixed_s) / sequence_s
     step_s = times.fixed_s + times.routed_s
+    # Where all prompts are cached no batch is too large for them.
     prefill_s = np.maximum(times.mean_prefill_s, 1e-12)
-    full = MOST_PROMPT_SHARE / (1.0 - MOST_PROMPT_SHARE) * times.output * step_s / prefill_s
-    return np.asarray(np.minimum(np.clip(slow, 1.0, np.maximum(times.most_batch, 1.0)), full))
+    prompts_to_steps = MOST_PROMPT_SHARE / (1.0 - MOST_PROMPT_SHARE)
+    full_batch = prompts_to_steps * times.output * step_s / prefill_s
+    # At least one sequence, whatever memory and objective say.
+    memory_batch = np.maximum(times.most_batch, 1.0)
+    batch = np.clip(slow_batch, 1.0, memory_batch)
+    return np.asarray(np.minimum(batch, full_batch))

@@ -84,7 +84,10 @@ class Verdict(NamedTuple):
     @property
     def share(self) -> float:
         """Share of replications that meet the target; NaN without any."""
-        return self.met / self.replications if self.replications else math.nan
+        # A sample size may be zero where no replication could be run.
+        if not self.replications:
+            return math.nan
+        return self.met / self.replications
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -95,25 +98,22 @@ class Verdict(NamedTuple):
     def status(self) -> Status:
         """MET or MISSED where the interval lies on one side of the confidence that is required, else INCONCLUSIVE."""
         low, high = self.interval
-        return (
-            "MET"
-            if low >= self.confidence
-            else "MISSED"
-            if high < self.confidence
-            else "INCONCLUSIVE"
-        )
+        if low >= self.confidence:
+            return "MET"
+        return "MISSED" if high < self.confidence else "INCONCLUSIVE"
 
     @property
     def settled_by(self) -> int | None:
         """Replications that would settle an inconclusive verdict at the same share; None where none of those would."""
+        if not self.replications:
+            return None
         for number in _SETTLING:
-            more = (
-                Verdict(round(self.share * number), number, self.confidence)
-                if self.replications
-                else self
-            )
-            if number > self.replications and more.status != "INCONCLUSIVE":
+            met = round(self.share * number)
+            larger = Verdict(met, number, self.confidence)
+            is_settled = larger.status != "INCONCLUSIVE"
+            if number > self.replications and is_settled:
                 return number
+        # A share next to the confidence itself stays open at any affordable number.
         return None
 
 
@@ -123,11 +123,24 @@ def _interval(met: int, replications: int) -> tuple[float, float]:
 
     The posterior of p = sin²θ has the density sin(θ)^(2·met) · cos(θ)^(2·missed) over θ from 0 to π/2.
     """
-    theta = np.linspace(0.0, math.pi / 2, 65_537)[1:-1]
-    log = 2 * met * np.log(np.sin(theta)) + 2 * (replications - met) * np.log(np.cos(theta))
-    below = np.cumsum(np.exp(log - log.max()))
-    low, high = np.sin(theta[np.searchsorted(below / below[-1], [1.0 - _BELIEF, _BELIEF])]) ** 2
-    return float(low) if met else 0.0, float(high) if met < replications else 1.0
+    # In the angle the density is finite at both ends, so that a plain sum will do. Logarithms keep powers in range.
+    grid = np.linspace(0.0, math.pi / 2, 65_537)
+    # Not the ends themselves, where a logarithm is infinite.
+    angle = grid[1:-1]
+    missed = replications - met
+    log_met = 2 * met * np.log(np.sin(angle))
+    log_missed = 2 * missed * np.log(np.cos(angle))
+    log_density = log_met + log_missed
+    # The highest density becomes 1: of the rest only what is next to nothing underflows.
+    density = np.exp(log_density - log_density.max())
+    cumulative = np.cumsum(density)
+    levels = [1.0 - _BELIEF, _BELIEF]
+    ends = np.searchsorted(cumulative / cumulative[-1], levels)
+    low, high = np.sin(angle[ends]) ** 2
+    # Without a success, or without a failure, that end is the bound itself.
+    lower_bound = float(low) if met else 0.0
+    upper_bound = float(high) if missed > 0 else 1.0
+    return lower_bound, upper_bound
 
 
 def targeted_shares(plan: Plan, missed: Floats, settled: Floats) -> Floats:
@@ -142,7 +155,10 @@ def targeted_shares(plan: Plan, missed: Floats, settled: Floats) -> Floats:
         settled = settled.sum(axis=1, keepdims=True)
     if plan.slo_target.per == "month":
         return attainment(missed, settled)
-    return attainment(np.cumsum(missed, axis=0), np.broadcast_to(settled.sum(axis=0), missed.shape))
+    missed_so_far = np.cumsum(missed, axis=0)
+    # The whole horizon's requests in every month: what is missed is spent from one budget.
+    all_settled = np.broadcast_to(settled.sum(axis=0), missed.shape)
+    return attainment(missed_so_far, all_settled)
 
 
 def lowest_share(plan: Plan, missed: Floats, settled: Floats) -> float:
@@ -150,10 +166,13 @@ def lowest_share(plan: Plan, missed: Floats, settled: Floats) -> float:
 
     That of a workload with an attainment of its own is as far from the common one as from its own.
     """
-    shares = targeted_shares(plan, missed, settled) + (
-        plan.slo_target.attainment - plan.slo_attainments
-    )
-    return math.nan if np.isnan(shares).all() else float(np.nanmin(shares))
+    # Shifted to the common attainment, so that one number compares all workloads.
+    to_common = plan.slo_target.attainment - plan.slo_attainments
+    shares = targeted_shares(plan, missed, settled) + to_common
+    # numpy warns of a minimum over nothing but NaN.
+    if np.isnan(shares).all():
+        return math.nan
+    return float(np.nanmin(shares))
 
 
 def judge(plan: Plan, missed: Floats, settled: Floats) -> SloResult:
@@ -167,20 +186,24 @@ def judge(plan: Plan, missed: Floats, settled: Floats) -> SloResult:
     if np.isnan(shares).all():
         return SloResult(shortfall_fraction=0.0, worst=None, first_missed=None)
 
-    def moment(month: int, of: int) -> Moment:
-        workload = None if plan.slo_target.scope == "fleet" else of
-        return Moment(
-            month=month, workload=workload, slo_attainment_fraction=float(shares[month, of])
-        )
+    def moment(month: int, column: int) -> Moment:
+        workload = None if plan.slo_target.scope == "fleet" else column
+        share = float(shares[month, column])
+        return Moment(month=month, workload=workload, slo_attainment_fraction=share)
 
-    month, of = (int(place) for place in np.unravel_index(np.nanargmax(short), shares.shape))
-    shortfall = float(short[month, of])
-    worst = moment(month, of)
+    # Of equal shortfalls the earliest month, and in it the first workload.
+    month, column = divmod(int(np.nanargmax(short)), shares.shape[1])
+    shortfall = float(short[month, column])
+    worst = moment(month, column)
     if shortfall < LEAST_SHORTFALL:
         return SloResult(shortfall_fraction=0.0, worst=worst, first_missed=None)
-    broken = short >= LEAST_SHORTFALL  # a comparison with NaN is false: nothing to serve
-    months = tuple(np.flatnonzero(broken.any(axis=1)).tolist())
-    missed_first = moment(months[0], int(np.nanargmax(short[months[0]])))
+    # A comparison with NaN is false: where nothing was to be served, nothing is missed.
+    is_missed = short >= LEAST_SHORTFALL
+    is_missed_month = is_missed.any(axis=1)
+    months = tuple(np.flatnonzero(is_missed_month).tolist())
+    # The workload that is furthest below its target in that month stands for it.
+    furthest = int(np.nanargmax(short[months[0]]))
+    missed_first = moment(months[0], furthest)
     return SloResult(
         shortfall_fraction=shortfall, worst=worst, first_missed=missed_first, missed_months=months
     )
@@ -191,12 +214,14 @@ def run_out(met_months: Floats, labels: Sequence[str]) -> dict[str, float]:
 
     ``met_months`` are the months before the first that is missed; NaN for a replication that could not be run.
     """
-    known = met_months[np.isfinite(met_months)].astype(np.intp)
-    counts = np.bincount(known, minlength=len(labels))
+    has_run = np.isfinite(met_months)
+    months = met_months[has_run].astype(np.intp)
+    # Replications that miss nothing have the number of months, beyond all labels.
+    counts = np.bincount(months, minlength=len(labels))
     return {
-        label: int(number) / known.size
-        for label, number in zip(labels, counts, strict=False)
-        if number
+        label: int(misses) / months.size
+        for label, misses in zip(labels, counts, strict=False)
+        if misses
     }
 
 
@@ -205,8 +230,10 @@ def past_mending(ceilings: Floats, attainment: float) -> dict[str, int]:
 
     ``ceilings`` are those of :data:`CEILINGS`, shape (2, replications); NaN where one could not be run.
     """
-    outages, either = (attainment - ceilings >= LEAST_SHORTFALL).sum(axis=1).tolist()
-    return {"site_outages": outages, "prompts_too_long": either - outages}
+    # A comparison with NaN is false, so that replications that could not be run count nowhere.
+    is_out_of_reach = attainment - ceilings >= LEAST_SHORTFALL
+    outages, outages_or_prompts = is_out_of_reach.sum(axis=1).tolist()
+    return {"site_outages": outages, "prompts_too_long": outages_or_prompts - outages}
 
 
 def shortfall_over(shortfalls: Floats, confidence: float) -> float:
@@ -215,11 +242,13 @@ def shortfall_over(shortfalls: Floats, confidence: float) -> float:
     That is the ⌈share · n⌉-th smallest of n shortfalls, the least that the promised share of replications does not
     exceed. Replications that could not be run are NaN and left out; NaN where there is none.
     """
-    known = np.sort(shortfalls[np.isfinite(shortfalls)])
-    if not known.size:
+    has_run = np.isfinite(shortfalls)
+    finite = np.sort(shortfalls[has_run])
+    if not finite.size:
         return math.nan
-    enough = math.ceil(confidence * known.size - 1e-9)  # 0.9 · 20 is 18, whatever its last digit
-    return float(known[max(enough, 1) - 1])
+    # 0.9 · 20 is 18, whatever its last digit.
+    rank = math.ceil(confidence * finite.size - 1e-9)
+    return float(finite[max(rank, 1) - 1])
 
 
 def met_months_over(met_months: Floats, confidence: float) -> float:

@@ -25,16 +25,17 @@ from planner.arrays import Floats
 from planner.errors import CapacityError
 from planner.physics.model_on_part import USABLE_FRACTION, MemoryFit
 from planner.physics.replica import ReplicaSpec
-from planner.plan.capacity import (
+from planner.plan.candidates import as_first_bought
+from planner.plan.choice import (
     Factors,
     Service,
     Services,
-    as_first_bought,
     build_services,
     capacity_table,
     served_by,
 )
-from planner.plan.plan import Deployment, Placement, Plan, Reuse, WorkloadPlan
+from planner.plan.plan import Deployment, Placement, Plan, WorkloadPlan
+from planner.plan.reuse import Reuse
 from planner.scenario.scenario import Scenario
 from planner.units import GB, SECONDS_PER_HOUR
 

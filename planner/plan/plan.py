@@ -2,36 +2,27 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date, timedelta
-from typing import Any, TypeVar
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.arrays import Floats, Ints
+from planner.arrays import Floats
 from planner.demand.plan import DemandPlan
 from planner.finance.financing import LeaseTerms
+from planner.finance.money_plan import ApiPlan, MoneyPlan, PriceBook, RentPlan
 from planner.finance.months import MonthGrid
 from planner.physics.power import NodePower
-from planner.plan import parts
-from planner.plan.parts import BurstTables, ProcessPlan
-from planner.scenario.scenario import Scenario, SloTarget
+from planner.plan.distributions import ThreePoint
+from planner.plan.expansion import ExpansionPlan
+from planner.plan.load_tables import LOAD_CELLS, MOST_LOAD, BurstTables
+from planner.plan.reliability import ReliabilityPlan
+from planner.plan.software import SoftwarePlan, TeamPlan
+from planner.scenario.scenario import SloTarget
 from planner.units import HOURS_PER_YEAR, MILLION
-
-LOAD_CELLS = 256
-"""Cells of a table by load up to :data:`MOST_LOAD`; between their edges it is interpolated."""
-MOST_LOAD = 2.0
-"""The load at which tables end, unless some cluster is offered more: then at the next multiple of it. What exceeds a
-cluster's own most is shed at once."""
-
-
-def load_grid(cells: int) -> Floats:
-    """Return the loads at the edges of a table's cells, shape (cells + 1,)."""
-    return np.asarray(np.arange(cells + 1) * (MOST_LOAD / LOAD_CELLS), dtype=np.float64)
-
 
 Prices = tuple[float, ...]
 """What a node costs: accelerators, host, network, storage."""
@@ -67,7 +58,7 @@ class WorkloadPlan:
     @property
     def cluster_order(self) -> tuple[int, ...]:
         """Return the clusters that can serve the workload, in routing order."""
-        return tuple(cluster for tier in self.cluster_tiers for cluster in tier)
+        return tuple(chain.from_iterable(self.cluster_tiers))
 
     @property
     def tokens_per_request(self) -> Floats:
@@ -91,13 +82,18 @@ class OrderPlan:
 
     placed_h: float
     lead_h: float
-    slip_h: parts.ThreePoint
+    slip_h: ThreePoint
     """Its lowest, most likely and highest."""
     deliveries: int
     interval_h: float
     acceptance_failure_fraction: float
     payments: tuple[PaymentPlan, ...] = ()
     """The rest is paid on delivery."""
+
+    @property
+    def earliest_h(self) -> float:
+        """Hour of the first delivery where nothing slips."""
+        return self.placed_h + self.lead_h + self.slip_h.low
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,16 +134,23 @@ class ClusterPlan:
     """Per node: accelerators after discount, host, network, storage."""
     owned: OwnedPlan | None = None
     """What is known of machines that are owned before the start; None where they are bought."""
-    rent: parts.RentPlan | None = None
+    rent: RentPlan | None = None
     """The contract of machines that are rented; their prices are zero."""
     lease: LeaseTerms | None = None
     """The finance lease of machines that are on the books without having been paid for."""
     leased_prices_usd: Prices | None = None
     """What a node that is leased, on whatever terms, costs new; None where its own prices say it."""
-    api: parts.ApiPlan | None = None
+    api: ApiPlan | None = None
     """The API that it stands for; None where it has machines."""
-    price_book: parts.PriceBook | None = None
+    price_book: PriceBook | None = None
     """What later orders of its accelerators cost; None where only the list price moves."""
+
+    @property
+    def earliest_h(self) -> float:
+        """First hour at which the cluster can be there: its order's without delay, or its stated date."""
+        if self.order is None:
+            return self.online_h or 0.0
+        return max(self.order.earliest_h, 0.0)
 
     @property
     def is_hosted(self) -> bool:
@@ -157,76 +160,39 @@ class ClusterPlan:
     @property
     def is_paid_by_the_hour(self) -> bool:
         """Whether the machines are rented by the hour and held as the load needs them."""
-        return (
-            self.rent is not None and self.rent.hourly is not None and self.rent.warm_nodes < np.inf
-        )
+        if self.rent is None or self.rent.hourly is None:
+            return False
+        # Infinitely many warm nodes are all of them, held whatever the load.
+        return self.rent.warm_nodes < np.inf
 
     @property
     def upkeep_prices_usd(self) -> Prices:
         """Return a node's prices when new, as the base of upkeep cost, also for leased machines."""
-        return self.prices_usd if self.leased_prices_usd is None else self.leased_prices_usd
+        # The prices of a leased node are what is owed for it, not what it costs new.
+        if self.leased_prices_usd is None:
+            return self.prices_usd
+        return self.leased_prices_usd
 
     @property
     def first_prices_usd(self) -> Prices:
         """Return a node's prices in the purchase that the plan itself states."""
-        return (
-            self.prices_usd
-            if self.owned is None or self.order is not None
-            else self.owned.prices_usd
-        )
+        # Owned machines may have cost something else than an order would today.
+        if self.owned is None or self.order is not None:
+            return self.prices_usd
+        return self.owned.prices_usd
 
     def order_prices_usd(self, order_h: float, nodes: int, list_factor: float) -> Prices:
         """Return a node's prices in a later order: list prices times the factor, quotes while valid."""
+        # The market moves list prices; a quote holds what it says while it is valid.
         prices = tuple(price * list_factor for price in self.prices_usd)
         if self.price_book is None:
             return prices
+        # Quotes are chosen by the day of the order, not of delivery.
         order_date = self.price_book.start + timedelta(hours=order_h)
         unit_usd = self.price_book.accelerator_usd(
             order_date, nodes * self.accelerators_per_node, list_factor
         )
         return unit_usd * self.accelerators_per_node, *prices[1:]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RulePlan:
-    """A rule that buys, rents or retires nodes once a condition has lasted some months, or by a forecast."""
-
-    when: str
-    threshold: float
-    target: float
-    """Load that an order by forecast brings the peak down to."""
-    months: int
-    watched: int
-    """Cluster whose utilisation counts."""
-    cluster: int
-    """Cluster that is enlarged or reduced."""
-    nodes: int
-    max_nodes: float
-    """Of the cluster at once; infinity for no ceiling."""
-    max_nodes_per_order: float
-    windows: tuple[int, ...]
-    """Months at whose ends it may act, counted from 1, rising."""
-    lead_h: float
-    slip_h: parts.ThreePoint | None
-    cooldown_months: int
-    forecast_months: int
-    """After the review; and the growth expected before any is seen."""
-    growth_per_year: float
-
-    @property
-    def forecasts(self) -> bool:
-        """Whether it orders up to a forecast; the others order a fixed number."""
-        return self.when == "forecast_load_above"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExpansionPlan:
-    """The monthly expansion review: its rules, budget and limits."""
-
-    rules: tuple[RulePlan, ...]
-    budget_usd: float
-    it_power_cap_kw: float
-    price_change_per_year: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -300,6 +266,40 @@ class ClusterSize:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SitePlan:
+    """Power, cooling and outages of the site, hour by hour."""
+
+    cap_kw: Floats | None
+    """Facility power that may be drawn, shape (hours,); None without a cap or curtailment."""
+    overhead_ratio: Floats
+    """(PUE − 1) by season, shape (hours,)."""
+    fixed_fraction: float
+    """Share of that overhead which does not fall with IT load."""
+    most_it_kw: float
+    """IT power that fits under the cap in the hottest hour of a year; infinity without a cap."""
+    rated_kw: float
+    """IT power for which the cooling is built: nodes that are there together at full load, or what the cap allows."""
+    block_h: Floats
+    """When each power block is energised, shape (blocks,)."""
+    block_kw: Floats
+    """IT power energised by then in all, shape (blocks,)."""
+    outages_per_year: float
+    outage_h: float
+    commissioning_crews: int
+    commissioning_h: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessPlan:
+    """A user's process that runs with the simulation."""
+
+    function: str
+    file: str
+    """Where its code is from; empty for an installed package's."""
+    source: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """All figures of a scenario that are the same in every replication."""
 
@@ -326,11 +326,11 @@ class Plan:
     """Workloads in the order in which they are served."""
     preferred_utilisation: float
     """Clusters are filled in order up to it; what is left is spread in proportion to what each has free."""
-    reliability: parts.ReliabilityPlan
-    software: parts.SoftwarePlan
-    site: parts.SitePlan
+    reliability: ReliabilityPlan
+    software: SoftwarePlan
+    site: SitePlan
     expansion: ExpansionPlan
-    money: parts.MoneyPlan
+    money: MoneyPlan
     slo_target: SloTarget
     warnings: tuple[str, ...]
     """What is hardly meant: contradictions that are not errors, with their numbers."""
@@ -359,12 +359,15 @@ class Plan:
         Crew hours are the vendor's factor · those of the failures, and f · repair / n for each domain of n nodes that
         fails f times an hour.
         """
+        # A provider's own crews mend hosted machines.
         factor = np.array([cluster.failure_multiplier for cluster in self.clusters])
         nodes = nodes * self.on_site
-        shared = sum(
-            d.per_year / HOURS_PER_YEAR * d.repair_h / d.nodes for d in self.reliability.domains
+        shared_h = sum(
+            domain.per_year / HOURS_PER_YEAR * domain.repair_h / domain.nodes
+            for domain in self.reliability.domains
         )
-        return float(nodes @ (factor * self.reliability.crew_h_per_node_h + shared)) / crews
+        crew_h_per_node_h = factor * self.reliability.crew_h_per_node_h + shared_h
+        return float(nodes @ crew_h_per_node_h) / crews
 
     def engineer_load(self, team: int, engineers: int) -> float:
         """Return the load of a team: Σ over stacks and models of incidents a year · mean hours each / hours a year.
@@ -373,38 +376,28 @@ class Plan:
         less, so this is the load were there no vendor.
         """
         hours = 0.0
-        for stack in (stack for stack in self.software.stacks if stack.team == team):
-            runs = np.any(self.software.stack_of == stack.name, axis=0)
-            models = {
-                workload.model
-                for workload, is_there in zip(self.workloads, runs, strict=True)
-                if is_there
-            }
+        for stack in self.software.stacks:
+            if stack.team != team:
+                continue
+            is_served = np.any(self.software.stack_of == stack.name, axis=0)
+            models = {self.workloads[w].model for w in np.flatnonzero(is_served)}
             for incident in stack.incidents:
-                work_h = (
-                    incident.difficulty(incident.fix_days.lognormal_mean) * self.software.engineer_h
-                )
-                stuck_per_year = (
-                    incident.per_upgrade
-                    * stack.upgrades_per_year
-                    * stack.rollback_impossible_fraction
-                )
-                often = len(models) * (incident.per_year + stuck_per_year)
-                hours += often * parts.TeamPlan.hours(work_h, engineers)
+                difficulty = incident.difficulty(incident.fix_days.lognormal_mean)
+                work_h = difficulty * self.software.engineer_h
+                upgrades = incident.per_upgrade * stack.upgrades_per_year
+                stuck_per_year = upgrades * stack.rollback_impossible_fraction
+                # Rates are by served model: each has its own incidents.
+                per_year = len(models) * (incident.per_year + stuck_per_year)
+                hours += per_year * TeamPlan.hours(work_h, engineers)
         return hours / HOURS_PER_YEAR
 
     @property
     def slo_attainments(self) -> Floats:
         """The attainment that each workload is held to, shape (workloads,), (1,) where all are held to one."""
         target = self.slo_target
-        return np.array(
-            [
-                target.attainment_of(load.name)
-                for load in self.workloads
-                if target.scope == "workload"
-            ]
-            or [target.attainment]
-        )
+        if target.scope != "workload":
+            return np.array([target.attainment])
+        return np.array([target.attainment_of(workload.name) for workload in self.workloads])
 
     @property
     def accelerators_per_node(self) -> Floats:
@@ -421,11 +414,15 @@ class Plan:
     @property
     def is_here(self) -> list[bool]:
         """Whether all that may serve a workload is on the own site, by workload."""
-        bought = {
-            w for cluster in self.clusters if cluster.api is not None for w in cluster.api.workloads
-        }
-        here = (bool(self.on_site[list(load.cluster_order)].all()) for load in self.workloads)
-        return [is_here and w not in bought for w, is_here in enumerate(here)]
+        apis = [cluster.api.workloads for cluster in self.clusters if cluster.api is not None]
+        has_api = set(chain.from_iterable(apis))
+        is_here = []
+        for w, workload in enumerate(self.workloads):
+            clusters = list(workload.cluster_order)
+            # A workload that nothing serves is nowhere else either.
+            is_own = bool(self.on_site[clusters].all())
+            is_here.append(is_own and w not in has_api)
+        return is_here
 
     @property
     def tokens_per_request(self) -> Floats:
@@ -434,113 +431,35 @@ class Plan:
 
     @property
     def request_tokens(self) -> Floats:
-        """Mean tokens of a request by kind (:data:`~planner.plan.parts.TOKEN_KINDS`), shape (months, workloads, 3)."""
-        columns = [
-            (
-                load.input_tokens * (1.0 - (h := load.cached_input_fraction)),
-                load.input_tokens * h,
-                load.output_tokens,
-            )
-            for load in self.workloads
-        ]
+        """Mean tokens of a request, shape (months, workloads, 3).
+
+        The last axis is the kinds of :data:`~planner.finance.money_plan.TOKEN_KINDS`.
+        """
+        columns = []
+        for workload in self.workloads:
+            cached = workload.cached_input_fraction
+            computed_tokens = workload.input_tokens * (1.0 - cached)
+            cached_tokens = workload.input_tokens * cached
+            columns.append((computed_tokens, cached_tokens, workload.output_tokens))
+        # From (workloads, kinds, months) to (months, workloads, kinds).
         return np.moveaxis(np.array(columns), 2, 0)
 
     def request_usd(self, price: Floats) -> Floats:
         """Return the price of a request, Σ tokens·price / 10⁶ over the kinds of tokens, shape (months, workloads)."""
-        return np.asarray((self.request_tokens * price).sum(axis=2) / MILLION, dtype=np.float64)
+        by_kind = self.request_tokens * price
+        return np.asarray(by_kind.sum(axis=2) / MILLION, dtype=np.float64)
 
     def api_request_usd(self, cluster: int) -> Floats:
         """Return what an API asks for a request, shape (months, workloads); 0 of what it may not serve."""
         api = self.clusters[cluster].api
-        return (
-            np.zeros(self.tokens_per_request.shape) if api is None else self.request_usd(api.prices)
-        )
+        if api is None:
+            return np.zeros(self.tokens_per_request.shape)
+        return self.request_usd(api.prices)
 
     @property
     def refusal_free_load(self) -> Floats:
         """Load below which fewer than a millionth of requests are rejected, shape (clusters, workloads)."""
-        cells = (self.refused_tables < 1e-6).sum(axis=2)  # tables rise with load
-        return np.asarray(np.maximum(cells - 1, 0) * (MOST_LOAD / LOAD_CELLS), dtype=np.float64)
-
-
-def on_site_kw(
-    clusters: Iterable[ClusterPlan], hours: int, kw: Callable[[ClusterPlan], float]
-) -> list[float]:
-    """Return the total power on site by a given figure per node, at each cluster's first hour and at the end.
-
-    A cluster is there from its first day, at the earliest, until it is retired.
-    """
-    here = [cluster for cluster in clusters if cluster.nodes and not cluster.is_hosted]
-    begins = [
-        max(o.placed_h + o.lead_h + o.slip_h.low, 0.0) if (o := c.order) else c.online_h or 0.0
-        for c in here
-    ]
-    return [
-        sum(
-            c.nodes * kw(c)
-            for c, begin_h in zip(here, begins, strict=True)
-            if begin_h <= at_h < c.retire_h
-        )
-        for at_h in (*begins, hours - 1.0)
-    ]
-
-
-def full_load_kw(clusters: Iterable[ClusterPlan], hours: int) -> float:
-    """Return the highest IT power of the machines on site at full load at any one time."""
-    return max(on_site_kw(clusters, hours, lambda cluster: cluster.node_power.full_kw))
-
-
-def facility_kw(plan: Plan, it: Floats, hours: slice | Ints) -> Floats:
-    """Return facility power, shape (hours,): IT + (PUE − 1)·s(h)·(f·rated + (1 − f)·IT).
-
-    s is the season, rated the IT power for which the cooling is built and f the share of overhead that does not fall
-    with load, so that PUE is the stated one at rated load in a mean season and rises as load falls.
-    """
-    overhead = plan.site.overhead_ratio[hours]
-    fixed = plan.site.fixed_fraction
-    power: Floats = it + overhead * (fixed * plan.site.rated_kw + (1.0 - fixed) * it)
-    return power
-
-
-def allowed_it_kw(plan: Plan, cap_kw: Floats, hours: slice | Ints) -> Floats:
-    """Return the IT power at which facility power meets the cap: the inverse of :func:`facility_kw`."""
-    overhead = plan.site.overhead_ratio[hours]
-    fixed = plan.site.fixed_fraction
-    allowed: Floats = (cap_kw - overhead * fixed * plan.site.rated_kw) / (
-        1.0 + overhead * (1.0 - fixed)
-    )
-    return np.maximum(allowed, 0.0)
-
-
-Kept = TypeVar("Kept")
-
-
-@functools.lru_cache(
-    maxsize=4096
-)  # a table is 2 kB and a workload's hours are 210 kB: some 100 MB at the very most
-def _place(*_key: Hashable) -> list[Any]:
-    """Return the cache slot of a key, empty at first; the least recently used slot is dropped first."""
-    return []
-
-
-class Reuse:
-    """A cache of figures that plans of one scenario have in common, computed once per process.
-
-    A study, a sweep or a notebook compiles the same scenario many times with a few figures changed. Most of a plan does
-    not depend on them: what a node sustains depends on models, parts and objectives, the hours of a week on a time
-    zone. Each part is kept under the figures that decide it, so whatever was compiled before, the plan is the same.
-    """
-
-    def __init__(self, stated: Scenario) -> None:
-        """Load the catalogue and the calibration, which no study can vary."""
-        self.catalog = stated.load_catalog()
-        self._file = stated.load_calibration()
-        self.calibration = self.once("calibration", self._file.calibration)
-
-    def once(self, key: Hashable, compute: Callable[[], Kept]) -> Kept:
-        """Return the cached result of a key for this catalogue and calibration, or compute it now."""
-        place = _place(id(self.catalog), id(self._file), key)
-        if not place:  # both are held beside it, so that their numbers are not given again; threads may compute twice
-            place.append((compute(), self.catalog, self._file))
-        kept: Kept = place[0][0]
-        return kept
+        # Tables rise with load, so the cells below the limit come first.
+        cells = (self.refused_tables < 1e-6).sum(axis=2)
+        cell_width = MOST_LOAD / LOAD_CELLS
+        return np.asarray(np.maximum(cells - 1, 0) * cell_width, dtype=np.float64)

@@ -82,18 +82,18 @@ def fates(
     busy: Floats,
     drag: Floats,
     throttled: Floats,
-) -> Fates:
+) -> NodeHoursByUse:
     """Return node-hours on site by use or cause of loss; the parts sum to ``present``.
 
     At work for nothing (``drag``) is part of at work, so working = busy − drag; without demand is what no other cause
     took. ``by_process`` is what users' processes took of those failed and of those at work, and the latter alone.
     """
-    taken, slowed = by_process
+    process_node_h, slowed = by_process
     return {
         "working": busy - drag,
-        "lost_to_failures": failed - (taken - slowed),
+        "lost_to_failures": failed - (process_node_h - slowed),
         "lost_to_software": drag - slowed,
-        "lost_to_processes": taken,
+        "lost_to_processes": process_node_h,
         "lost_to_outages": dark,
         "lost_to_power_cap": throttled,
         # Means over parts of hours may be a rounding apart; nothing is less than nothing.
@@ -101,7 +101,7 @@ def fates(
     }
 
 
-Fates = dict[str, Floats]
+NodeHoursByUse = dict[str, Floats]
 
 
 def failure_node_h(
@@ -123,8 +123,11 @@ def incident_node_h(drag: Floats, slowness: Floats) -> Floats:
     drag · s / Σ s, with s = −ln(speed) · part of the hour for which it is open, ``slowness`` of shape
     (incidents, hours): speeds multiply, so each incident has the share of the loss that it has of their logarithm.
     """
-    together = slowness.sum(axis=0)
-    per_slowness = np.divide(drag, together, out=np.zeros_like(drag), where=together > 0)
+    total_slowness = slowness.sum(axis=0)
+    # An hour without an open incident has nothing to divide.
+    per_slowness = np.divide(
+        drag, total_slowness, out=np.zeros_like(drag), where=total_slowness > 0
+    )
     return np.asarray(slowness * per_slowness, dtype=np.float64)
 
 
@@ -136,9 +139,10 @@ def usual_tokens_per_node_h(
     The mix gives each workload that the cluster can take the share of its nodes that demand asks for:
     Σ share · rate · tokens with share ∝ demand / rate. Rates have shape (clusters, workloads).
     """
-    can = requests_per_node_h > 0
+    is_served = requests_per_node_h > 0
+    # The nodes that each workload's demand asks for; none where the cluster cannot take it.
     nodes = np.divide(
-        demand, requests_per_node_h, out=np.zeros_like(requests_per_node_h), where=can
+        demand, requests_per_node_h, out=np.zeros_like(requests_per_node_h), where=is_served
     )
     return np.asarray(shares(nodes) * requests_per_node_h @ tokens_per_request, dtype=np.float64)
 
@@ -148,9 +152,9 @@ def machine_time(served_requests: Floats, requests_per_node_h: Floats) -> Floats
 
     Both have shape (months, clusters, workloads), of which rates may have one month for all.
     """
-    can = requests_per_node_h > 0
+    is_served = requests_per_node_h > 0
     return np.divide(
-        served_requests, requests_per_node_h, out=np.zeros_like(served_requests), where=can
+        served_requests, requests_per_node_h, out=np.zeros_like(served_requests), where=is_served
     )
 
 
@@ -159,9 +163,10 @@ def shares(*weights: Floats) -> Floats:
 
     Where the first are all zero the next decide, and where all are, everyone has the same. Shapes broadcast.
     """
-    *others, last = np.broadcast_arrays(*weights)
-    split = np.full(last.shape, 1.0 / last.shape[-1])
-    for table in (last, *reversed(others)):
+    *preferred, fallback = np.broadcast_arrays(*weights)
+    # Written from the last choice to the first: each overwrites where it has any weight.
+    split = np.full(fallback.shape, 1.0 / fallback.shape[-1])
+    for table in (fallback, *reversed(preferred)):
         total = table.sum(axis=-1, keepdims=True)
         np.divide(table, total, out=split, where=total > 0)
     return split

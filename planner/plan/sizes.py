@@ -17,17 +17,12 @@ from planner.arrays import Bools, Floats, Ints
 from planner.demand.bursts import Bursts, Lateness, shares_with_bursts
 from planner.demand.plan import DemandPlan, Rates
 from planner.elementwise import pad_edge
-from planner.plan.capacity import (
-    POOL_STEPS,
-    PREFERRED_UTILISATION,
-    Factors,
-    Services,
-    as_first_bought,
-    pooled_nodes,
-)
-from planner.plan.parts import LITTLE_LATE, BurstTables
+from planner.plan.candidates import POOL_STEPS, as_first_bought, pooled_nodes
+from planner.plan.choice import PREFERRED_UTILISATION, Factors, Services
+from planner.plan.load_tables import LITTLE_LATE, LOAD_CELLS, MOST_LOAD, BurstTables, load_grid
 from planner.plan.placement import figures_in_pools, laid_out
-from planner.plan.plan import LOAD_CELLS, MOST_LOAD, ClusterSize, Plan, Reuse, load_grid
+from planner.plan.plan import ClusterSize, Plan
+from planner.plan.reuse import Reuse
 from planner.scenario.scenario import Scenario
 from planner.units import SECONDS_PER_HOUR
 

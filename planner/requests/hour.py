@@ -18,8 +18,9 @@ from planner.engine.hourly import WindowInput, WindowResult
 from planner.engine.log import Streams
 from planner.errors import Problem, ScenarioError
 from planner.finance.present_value import ratio
+from planner.physics.coefficients import Calibration
 from planner.physics.replica import price_replicas
-from planner.plan.capacity import Services
+from planner.plan.choice import Services
 from planner.plan.placement import ROUNDING
 from planner.plan.plan import Plan
 from planner.plan.sizes import at_sizes
@@ -29,7 +30,8 @@ from planner.scenario.scenario import Scenario
 from planner.scenario.workload import Length, Workload
 from planner.units import SECONDS_PER_HOUR
 
-_ANY_LENGTH = 1 << 40  # tokens: no request is longer
+_ANY_LENGTH = 1 << 40
+"""Tokens: no request is longer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,114 +67,146 @@ class Hour:
 
 
 def window_of(
-    scenario: Scenario, plan: Plan, run: Run, at: datetime
+    scenario: Scenario, plan: Plan, run: Run, moment: datetime
 ) -> tuple[int, WindowInput, WindowResult]:
     """Return the hour of the horizon that contains a time, and its window; raise ScenarioError outside the horizon."""
     start = datetime.combine(plan.start, time())
-    hour = math.floor((at - start).total_seconds() / SECONDS_PER_HOUR)
+    elapsed_s = (moment - start).total_seconds()
+    hour = math.floor(elapsed_s / SECONDS_PER_HOUR)
     if not 0 <= hour < plan.hours:
-        last = start + timedelta(hours=plan.hours - 1)
-        message = f"{at:%Y-%m-%dT%H:%M} lies outside the horizon of {scenario.name}"
-        hint = f"from {start:%Y-%m-%dT%H:%M} to {last:%Y-%m-%dT%H:%M}"
+        end = start + timedelta(hours=plan.hours - 1)
+        message = f"{moment:%Y-%m-%dT%H:%M} lies outside the horizon of {scenario.name}"
+        hint = f"from {start:%Y-%m-%dT%H:%M} to {end:%Y-%m-%dT%H:%M}"
         raise ScenarioError(Problem(path="--at", message=message, hint=hint))
+    # Windows follow one another and cover the horizon: exactly one has the hour.
     windows = zip(run.inputs, run.windows, strict=True)
     return hour, *next(pair for pair in windows if pair[0].hours.start <= hour < pair[0].hours.stop)
 
 
-def hour_at(scenario: Scenario, plan: Plan, run: Run, services: Services, at: datetime) -> Hour:
-    """Return the hour that contains a time, as one replication simulated it."""
-    hour, given, window = window_of(scenario, plan, run, at)
-    plan = at_sizes(plan, given.sizes)
-    place = hour - window.first_hour
-    month = int(np.searchsorted(plan.month_edges_h, hour, side="right")) - 1
-    outages = run.shop.outages()  # in service when the hour begins
+def hour_at(scenario: Scenario, plan: Plan, run: Run, services: Services, moment: datetime) -> Hour:
+    """Return the hour that contains a moment, as one replication simulated it."""
+    hour, window_input, window = window_of(scenario, plan, run, moment)
+    # Clusters that a rule has resized have other layouts than the plan began with.
+    plan = at_sizes(plan, window_input.sizes)
+    column = hour - window.first_hour
+    months_begun = int(np.searchsorted(plan.month_edges_h, hour, side="right"))
+    month = months_begun - 1
+    nodes = _nodes_in_service(plan, run, hour)
+    for cluster in run.offers:
+        # Of what is rented by the hour, only what has started is there.
+        started_nodes = round(window_input.nodes[cluster, column])
+        nodes[cluster] = min(nodes[cluster], started_nodes)
+    if not np.any(nodes > 0.0):
+        next_nodes = _next_nodes(plan, run, hour)
+        message = f"no machine is in service at {moment:%Y-%m-%dT%H:%M}: {next_nodes}"
+        raise ScenarioError(Problem(path="--at", message=message))
+    # Nodes that the power cap throttles have no power, and carry no replica.
+    powered_nodes = np.maximum(nodes - window.throttled_nodes[:, column], 0.0)
+    fleet = _FleetHour(
+        scenario=scenario,
+        plan=plan,
+        window=window,
+        services=services,
+        column=column,
+        month=month,
+        nodes=powered_nodes,
+        speeds=_software_speeds(run, hour),
+    )
+    groups = fleet.replica_groups()
+    served = window.served_requests[:, :, column]
+    # Requests that go to another provider's API by contract: no machine of the fleet sees them.
+    is_elsewhere = [cluster.api is not None and cluster.api.serves_all for cluster in plan.clusters]
+    sent_elsewhere = served[is_elsewhere].sum(axis=0)
+    demand = window.demand_requests[:, column] - sent_elsewhere
+    served_here = served.sum(axis=0) - sent_elsewhere
+    lengths = tuple(fleet.lengths(w, groups) for w in range(len(plan.workloads)))
+    return Hour(
+        replica_groups=groups,
+        breakdowns=_breakdowns(run, hour),
+        demand_requests_per_s=demand / SECONDS_PER_HOUR,
+        backlog_requests=_backlog(plan, run, hour),
+        lengths=lengths,
+        served_fraction=ratio(served_here, demand),
+        late_fraction=ratio(window.late_requests[:, column], demand),
+        shed_fraction=ratio(window.shed_requests[:, column], demand),
+        utilisation_fraction=ratio(window.busy_nodes[:, column], window.nodes[:, column]),
+    )
+
+
+def _nodes_in_service(plan: Plan, run: Run, hour: int) -> Floats:
+    """Return the nodes in service when an hour begins, shape (clusters,)."""
     nodes = np.zeros(len(plan.clusters))
+    per_node = [cluster.accelerators_per_node for cluster in plan.clusters]
     for change in run.log.changes:
         if change.time_h <= hour:
-            nodes[change.cluster] += (
-                change.accelerators / plan.clusters[change.cluster].accelerators_per_node
-            )
-    for outage in outages:
+            nodes[change.cluster] += change.accelerators / per_node[change.cluster]
+    for outage in run.shop.outages():
         if outage.start_h <= hour < outage.end_h:
-            nodes[outage.cluster] -= (
-                outage.accelerators / plan.clusters[outage.cluster].accelerators_per_node
-            )
-    nodes = np.maximum(nodes, 0.0)
-    for c in run.offers:  # of what is rented by the hour, what is held and has started
-        nodes[c] = min(nodes[c], round(given.nodes[c, place]))
-    if not np.any(nodes > 0.0):
-        first = min((change.time_h for change in run.log.changes), default=math.inf)
-        later = "none is left" if first <= hour else "none comes"
-        if hour < first < plan.hours:
-            come = datetime.combine(plan.start, time()) + timedelta(hours=first)
-            later = f"the first come at {come:%Y-%m-%dT%H:%M}"
-        raise ScenarioError(
-            Problem(
-                path="--at", message=f"no machine is in service at {at:%Y-%m-%dT%H:%M}: {later}"
-            )
-        )
-    off = window.throttled_nodes[:, place]  # what the power cap takes has no power
-    logs: dict[
-        tuple[int, int], float
-    ] = {}  # of speed against day one, where software has changed it
+            nodes[outage.cluster] -= outage.accelerators / per_node[outage.cluster]
+    # A cluster that was retired with nodes in repair would have fewer than none.
+    return np.maximum(nodes, 0.0)
+
+
+def _next_nodes(plan: Plan, run: Run, hour: int) -> str:
+    """Return in words when a fleet without a node has its first."""
+    starts_h = (change.time_h for change in run.log.changes)
+    start_h = min(starts_h, default=math.inf)
+    if start_h <= hour:
+        return "none is left"
+    if start_h >= plan.hours:
+        return "none comes"
+    delivery = datetime.combine(plan.start, time()) + timedelta(hours=start_h)
+    return f"the first come at {delivery:%Y-%m-%dT%H:%M}"
+
+
+def _software_speeds(run: Run, hour: int) -> dict[tuple[int, int], float]:
+    """Return the speed of a cluster on a workload against day one, where software has changed it."""
+    log_speeds: dict[tuple[int, int], float] = {}
     for speed in run.log.speeds():
         if speed.time_h <= hour:
             pair = (speed.cluster, speed.workload)
-            logs[pair] = logs.get(pair, 0.0) + speed.log_factor
-    speeds = {pair: math.exp(factor) for pair, factor in logs.items()}
-    groups = _replica_groups(
-        scenario, plan, window, services, (place, month), np.maximum(nodes - off, 0.0), speeds
-    )
+            # Logarithms add where factors multiply: several releases may have come.
+            log_speeds[pair] = log_speeds.get(pair, 0.0) + speed.log_factor
+    return {pair: math.exp(log_speed) for pair, log_speed in log_speeds.items()}
 
-    def breakdown(
-        cluster: int | None, accelerators: int, start_h: float, end_h: float
-    ) -> Breakdown:
-        start_s, end_s = ((time_h - hour) * SECONDS_PER_HOUR for time_h in (start_h, end_h))
-        return Breakdown(cluster=cluster, accelerators=accelerators, start_s=start_s, end_s=end_s)
 
-    failing = [outage for outage in outages if hour < outage.start_h < hour + 1]
-    dark = [event for event in run.log.site if event.start_h < hour + 1 and event.end_h > hour]
-    breakdowns = [breakdown(o.cluster, o.accelerators, o.start_h, o.end_h) for o in failing]
-    breakdowns += [breakdown(None, 0, max(event.start_h, hour), event.end_h) for event in dark]
-    waiting = np.zeros(len(plan.workloads))  # arrived before the hour, neither served nor shed
-    for other in run.windows:
-        left = other.demand_requests - other.served_requests.sum(axis=0) - other.shed_requests
-        waiting += left[:, : max(hour - other.first_hour, 0)].sum(axis=1)
-    deferrable = np.array([workload.deadline_h > 0 for workload in plan.workloads])
-    lengths = []
-    for w, load in enumerate(plan.workloads):
-        # How long requests may be where it is served; where no replica stands for it, all are refused anyway.
-        serving = [group for group in groups if w in group.served]
-        specs = [services[plan.clusters[group.cluster].name, load.name].spec for group in serving]
-        context = min((float(spec.shape.max_context_tokens) for spec in specs), default=math.inf)
-        memory = min((group.times.kv_capacity_tokens for group in serving), default=math.inf)
-        lengths.append(
-            RequestLengths(
-                input_mean_tokens=float(load.input_tokens[month]),
-                output_mean_tokens=float(load.output_tokens[month]),
-                longest_tokens=math.floor(min(context, memory)) if serving else _ANY_LENGTH,
-                longest_is=f"{load.model} can attend to"
-                if context <= memory
-                else "one replica has memory for",
-            )
+def _breakdowns(run: Run, hour: int) -> tuple[Breakdown, ...]:
+    """Return the failures that begin within an hour, and the site's outages that reach into it, by time."""
+    breakdowns = [
+        Breakdown(
+            cluster=outage.cluster,
+            accelerators=outage.accelerators,
+            start_s=(outage.start_h - hour) * SECONDS_PER_HOUR,
+            end_s=(outage.end_h - hour) * SECONDS_PER_HOUR,
         )
-    served = window.served_requests[:, :, place]
-    apis = [cluster.api for cluster in plan.clusters]
-    sent = served[[api is not None and api.serves_all for api in apis]].sum(
-        axis=0
-    )  # no machine sees it
-    demand = window.demand_requests[:, place] - sent
-    return Hour(
-        replica_groups=groups,
-        breakdowns=tuple(sorted(breakdowns, key=lambda breakdown: breakdown.start_s)),
-        demand_requests_per_s=demand / SECONDS_PER_HOUR,
-        backlog_requests=np.where(deferrable, np.maximum(waiting, 0.0), 0.0),
-        lengths=tuple(lengths),
-        served_fraction=ratio(served.sum(axis=0) - sent, demand),
-        late_fraction=ratio(window.late_requests[:, place], demand),
-        shed_fraction=ratio(window.shed_requests[:, place], demand),
-        utilisation_fraction=ratio(window.busy_nodes[:, place], window.nodes[:, place]),
-    )
+        for outage in run.shop.outages()
+        # What failed before is not in service, and so not among the replicas.
+        if hour < outage.start_h < hour + 1
+    ]
+    breakdowns += [
+        Breakdown(
+            cluster=None,
+            accelerators=0,
+            start_s=(max(event.start_h, hour) - hour) * SECONDS_PER_HOUR,
+            end_s=(event.end_h - hour) * SECONDS_PER_HOUR,
+        )
+        for event in run.log.site
+        if event.start_h < hour + 1 and event.end_h > hour
+    ]
+    return tuple(sorted(breakdowns, key=lambda breakdown: breakdown.start_s))
+
+
+def _backlog(plan: Plan, run: Run, hour: int) -> Floats:
+    """Return the deferrable requests that arrived before an hour and were neither served nor shed."""
+    waiting = np.zeros(len(plan.workloads))
+    for window in run.windows:
+        served = window.served_requests.sum(axis=0)
+        queued = window.demand_requests - served - window.shed_requests
+        hours_past = max(hour - window.first_hour, 0)
+        waiting += queued[:, :hours_past].sum(axis=1)
+    is_deferrable = np.array([workload.deadline_h > 0 for workload in plan.workloads])
+    # Sums of differences may end a rounding below zero.
+    return np.where(is_deferrable, np.maximum(waiting, 0.0), 0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,161 +244,238 @@ class _Tenant:
     served: tuple[int, ...]
 
 
-def _replica_groups(
-    scenario: Scenario,
-    plan: Plan,
-    window: WindowResult,
-    services: Services,
-    at: tuple[int, int],
-    nodes: Floats,
-    speeds: Mapping[tuple[int, int], float],
-) -> tuple[ReplicaGroup, ...]:
-    """Return the replica groups in service in an hour, cluster by cluster.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _FleetHour:
+    """The fleet of one hour, and what the hourly model makes of it."""
 
-    ``nodes`` are those in service when it begins, shape (clusters,), and ``speeds`` those of a cluster on a workload
-    against day one, where software has changed them. Work that can wait goes with the layouts it shares; where the
-    hourly model gives a cluster nothing to do, the hour's demand says what it would need. Accelerators are those placed
-    where whole replicas count, else go by the work; models that share some have them by their work.
-    """
-    calibration = scenario.load_calibration().calibration()
-    placement = plan.placement
-    (hour, month) = at
-    table = plan.requests_per_node_h[:, :, month if plan.requests_per_node_h.shape[2] > 1 else 0]
-    groups: list[ReplicaGroup] = []
-    for c, cluster in enumerate(plan.clusters):
-        per_node = cluster.accelerators_per_node
-        tenants = _tenants(plan, services, c)
-        rates = [float(table[c, w]) * speeds.get((c, w), 1.0) for w in range(len(plan.workloads))]
+    scenario: Scenario
+    plan: Plan
+    window: WindowResult
+    services: Services
+    column: int
+    """The hour's, within the window."""
+    month: int
+    nodes: Floats
+    """In service and under power when the hour begins, shape (clusters,)."""
+    speeds: Mapping[tuple[int, int], float]
+    """Of a cluster on a workload against day one, where software has changed it."""
+
+    def replica_groups(self) -> tuple[ReplicaGroup, ...]:
+        """Return the replica groups in service, cluster by cluster."""
+        calibration = self.scenario.load_calibration().calibration()
+        groups: list[ReplicaGroup] = []
+        for c, cluster in enumerate(self.plan.clusters):
+            tenants = _tenants(self.plan, self.services, c)
+            rates = self._requests_per_node_h(c)
+            busy_nodes = self._busy_nodes(c, tenants, rates)
+            accelerators = float(self.nodes[c]) * cluster.accelerators_per_node
+            shares = self._accelerator_shares(c, tenants, busy_nodes, accelerators)
+            # Nodes are sums of fractions: a whole number of accelerators may come out a hair below.
+            whole_accelerators = math.floor(accelerators + ROUNDING)
+            counts = _whole_replicas(tenants, shares, whole_accelerators)
+            for tenant, busy, count in zip(tenants, busy_nodes, counts, strict=True):
+                if count:
+                    groups.append(self._group(c, tenant, count, busy, rates, calibration))
+        return tuple(groups)
+
+    def _requests_per_node_h(self, c: int) -> list[float]:
+        """Return what a node of a cluster serves in an hour, by workload, at the speed its software has now."""
+        by_month = self.plan.requests_per_node_h[c]
+        # A table that does not change over the months has one column for all.
+        month = self.month if by_month.shape[1] > 1 else 0
+        return [
+            float(rate) * self.speeds.get((c, w), 1.0) for w, rate in enumerate(by_month[:, month])
+        ]
+
+    def _busy_nodes(
+        self, c: int, tenants: Sequence[_Tenant], rates: Sequence[float]
+    ) -> list[float]:
+        """Return the nodes that the hourly model's work takes, by layout.
+
+        Where the model gives a cluster nothing to do, the hour's demand says what it would need.
+        """
+        workloads = self.plan.workloads
         busy = [0.0] * len(tenants)
-        served = window.served_requests[c, :, hour]
-        work = served if served.sum() > 0.0 else window.demand_requests[:, hour]
-        for w in sorted(range(len(plan.workloads)), key=lambda w: plan.workloads[w].deadline_h > 0):
+        served = self.window.served_requests[c, :, self.column]
+        work = served if served.sum() > 0.0 else self.window.demand_requests[:, self.column]
+        # Work that can wait comes last: it goes with the layouts it shares, by what they already have.
+        in_order = sorted(range(len(workloads)), key=lambda w: workloads[w].deadline_h > 0)
+        for w in in_order:
             homes = [place for place, tenant in enumerate(tenants) if w in tenant.served]
-            if homes and rates[w] > 0.0 and work[w] > 0.0:
-                weights = [busy[place] for place in homes]
-                weights = weights if sum(weights) else [1.0] * len(homes)
-                for place, weight in zip(homes, weights, strict=True):
-                    busy[place] += float(work[w]) / rates[w] * weight / sum(weights)
-        room = float(nodes[c]) * per_node
-        wanted = []
-        for place, tenant in enumerate(tenants):
-            if placement is None or not placement.placed[c]:
-                wanted.append(room * busy[place] / sum(busy) if sum(busy) > 0.0 else 0.0)
+            if not homes or rates[w] <= 0.0 or work[w] <= 0.0:
                 continue
+            weights = [busy[place] for place in homes]
+            if not sum(weights):
+                weights = [1.0] * len(homes)
+            for place, weight in zip(homes, weights, strict=True):
+                nodes_needed = float(work[w]) / rates[w]
+                busy[place] += nodes_needed * weight / sum(weights)
+        return busy
+
+    def _accelerator_shares(
+        self, c: int, tenants: Sequence[_Tenant], busy: Sequence[float], accelerators: float
+    ) -> list[float]:
+        """Return the accelerators of each layout: those placed where whole replicas count, else by the work."""
+        placement = self.plan.placement
+        if placement is None or not placement.placed[c]:
+            total = sum(busy)
+            # Without work no layout has a claim: the cluster stands idle.
+            return [accelerators * nodes / total if total > 0.0 else 0.0 for nodes in busy]
+        shares = []
+        for place, tenant in enumerate(tenants):
+            deployment = placement.deployments[tenant.deployment]
+            # Models that share accelerators have them by their work.
             sharing = [
-                busy[n] for n, other in enumerate(tenants) if other.deployment == tenant.deployment
+                nodes
+                for nodes, neighbour in zip(busy, tenants, strict=True)
+                if neighbour.deployment == tenant.deployment
             ]
             part = busy[place] / sum(sharing) if sum(sharing) > 0.0 else 1.0 / len(sharing)
-            replicas = float(window.replicas[tenant.deployment, hour])
-            wanted.append(
-                replicas
-                * placement.deployments[tenant.deployment].nodes_per_replica
-                * per_node
-                * part
+            replicas = float(self.window.replicas[tenant.deployment, self.column])
+            per_node = self.plan.clusters[c].accelerators_per_node
+            shares.append(replicas * deployment.nodes_per_replica * per_node * part)
+        # Of what is down when the hour begins all have less.
+        scale = min(accelerators / sum(shares), 1.0) if sum(shares) > 0.0 else 0.0
+        return [share * scale for share in shares]
+
+    def _group(
+        self,
+        c: int,
+        tenant: _Tenant,
+        replicas: int,
+        busy_nodes: float,
+        rates: Sequence[float],
+        calibration: Calibration,
+    ) -> ReplicaGroup:
+        """Return the replicas of one layout on one cluster."""
+        cluster = self.plan.clusters[c]
+        leader = self.plan.workloads[tenant.leader]
+        service = self.services[cluster.name, leader.name]
+        speed = service.speed * self.speeds.get((c, tenant.leader), 1.0)
+        # What accelerators that several models share do over what they do for one model alone.
+        deployed_speed = 1.0
+        if self.plan.placement is not None:
+            deployed_speed = self.plan.placement.deployments[tenant.deployment].speed
+        nodes_per_replica = tenant.accelerators / cluster.accelerators_per_node
+        # Requests an hour of a node, as requests a second of a replica.
+        share = nodes_per_replica / SECONDS_PER_HOUR * deployed_speed
+        prefill = None
+        if service.prefill is not None:
+            priced = price_replicas([service.prefill.spec], calibration)
+            prefill = PrefillStage(
+                times=StepTimes.of_replica(priced, 0, speed),
+                replicas=service.prefill.spec.accelerators / tenant.accelerators,
+                share=service.prefill.share,
+                transfer_s_per_token=service.prefill.transfer_s_per_token,
             )
-        if (
-            placement is not None and placement.placed[c]
-        ):  # of what is down when the hour begins all have less
-            scale = min(room / sum(wanted), 1.0) if sum(wanted) > 0.0 else 0.0
-            wanted = [accelerators * scale for accelerators in wanted]
-        counts = _whole_replicas(tenants, wanted, math.floor(room + ROUNDING))
-        for tenant, busy_nodes, count in zip(tenants, busy, counts, strict=True):
-            if not count:
-                continue
-            leader = plan.workloads[tenant.leader]
-            service = services[cluster.name, leader.name]
-            speed = service.speed * speeds.get((c, tenant.leader), 1.0)
-            # What accelerators do over what they do for one model alone.
-            deployed_speed = (
-                1.0 if placement is None else placement.deployments[tenant.deployment].speed
-            )
-            share = tenant.accelerators / per_node / SECONDS_PER_HOUR * deployed_speed
-            prefill = None
-            if service.prefill is not None:
-                prefill = PrefillStage(
-                    times=StepTimes.of(
-                        price_replicas([service.prefill.spec], calibration), 0, speed
-                    ),
-                    replicas=service.prefill.spec.accelerators / tenant.accelerators,
-                    share=service.prefill.share,
-                    transfer_s_per_token=service.prefill.transfer_s_per_token,
-                )
-            of = {w: services[cluster.name, plan.workloads[w].name] for w in tenant.served}
-            groups.append(
-                ReplicaGroup(
-                    cluster=c,
-                    model=leader.model,
-                    accelerators=tenant.accelerators,
-                    replicas_per_node=max(per_node // tenant.accelerators, 1),
-                    replicas=count,
-                    busy_nodes=busy_nodes,
-                    times=StepTimes.of(price_replicas([service.spec], calibration), 0, speed),
-                    prefill=prefill,
-                    served=tenant.served,
-                    pace_s={
-                        w: other.held_tpot_s / other.speed for w, other in of.items()
-                    },  # at its day-one speed
-                    capacity_requests_per_s={w: rates[w] * share for w in tenant.served},
-                )
-            )
-    return tuple(groups)
+        pace_s = {}
+        for w in tenant.served:
+            name = self.plan.workloads[w].name
+            own_service = self.services[cluster.name, name]
+            # Objectives do not move with software: the pace is that of day one.
+            pace_s[w] = own_service.admission_tpot_s / own_service.speed
+        priced = price_replicas([service.spec], calibration)
+        replicas_per_node = cluster.accelerators_per_node // tenant.accelerators
+        return ReplicaGroup(
+            cluster=c,
+            model=leader.model,
+            accelerators=tenant.accelerators,
+            replicas_per_node=max(replicas_per_node, 1),
+            replicas=replicas,
+            busy_nodes=busy_nodes,
+            times=StepTimes.of_replica(priced, 0, speed),
+            prefill=prefill,
+            served=tenant.served,
+            pace_s=pace_s,
+            capacity_requests_per_s={w: rates[w] * share for w in tenant.served},
+        )
+
+    def lengths(self, w: int, groups: Sequence[ReplicaGroup]) -> RequestLengths:
+        """Return how long the requests of a workload are, and may be where it is served."""
+        workload = self.plan.workloads[w]
+        serving = [group for group in groups if w in group.served]
+        context = math.inf
+        memory = math.inf
+        for group in serving:
+            name = self.plan.clusters[group.cluster].name
+            spec = self.services[name, workload.name].spec
+            model_context = float(spec.shape.max_context_tokens)
+            context = min(context, model_context)
+            memory = min(memory, group.times.kv_capacity_tokens)
+        is_context = context <= memory
+        room_tokens = math.floor(min(context, memory)) if serving else _ANY_LENGTH
+        return RequestLengths(
+            input_mean_tokens=float(workload.input_tokens[self.month]),
+            output_mean_tokens=float(workload.output_tokens[self.month]),
+            # Where no replica serves it, all its requests are refused, whatever their lengths.
+            longest_tokens=room_tokens,
+            limit=f"{workload.model} can attend to" if is_context else "one replica has memory for",
+        )
 
 
 def _tenants(plan: Plan, services: Services, cluster: int) -> list[_Tenant]:
     """Return the layouts in a cluster's deployments; deferrable work runs on any layout of its model."""
     tenants = []
-    for d, held in enumerate(plan.placement.deployments if plan.placement is not None else ()):
-        if held.cluster != cluster:
+    name = plan.clusters[cluster].name
+    deployments = plan.placement.deployments if plan.placement is not None else ()
+    for d, deployment in enumerate(deployments):
+        if deployment.cluster != cluster:
             continue
         layouts: dict[tuple[object, ...], list[int]] = {}
-        for w in sorted(held.workloads, key=lambda w: (plan.workloads[w].priority, w)):
-            if w not in held.waiting_speed:
-                load = plan.workloads[w]
-                service = services[plan.clusters[cluster].name, load.name]
-                layouts.setdefault(
-                    (load.model, service.spec.layout, service.prefill is None), []
-                ).append(w)
+        # The highest priority leads: its service says what a replica of the layout is.
+        by_priority = sorted(deployment.workloads, key=lambda w: (plan.workloads[w].priority, w))
+        for w in by_priority:
+            if w not in deployment.waiting_speed:
+                workload = plan.workloads[w]
+                service = services[name, workload.name]
+                layout = (workload.model, service.spec.layout, service.prefill is None)
+                layouts.setdefault(layout, []).append(w)
         for members in layouts.values():
             leader = plan.workloads[members[0]]
-            waiting = [w for w in held.waiting_speed if plan.workloads[w].model == leader.model]
-            served = tuple(sorted({*members, *waiting}))
-            size = services[plan.clusters[cluster].name, leader.name].tensor_parallel
+            deferrable = [
+                w for w in deployment.waiting_speed if plan.workloads[w].model == leader.model
+            ]
             tenants.append(
-                _Tenant(deployment=d, leader=members[0], accelerators=size, served=served)
+                _Tenant(
+                    deployment=d,
+                    leader=members[0],
+                    accelerators=services[name, leader.name].tensor_parallel,
+                    served=tuple(sorted({*members, *deferrable})),
+                )
             )
     return tenants
 
 
-def _whole_replicas(tenants: Sequence[_Tenant], wanted: Sequence[float], room: int) -> list[int]:
+def _whole_replicas(
+    tenants: Sequence[_Tenant], shares: Sequence[float], accelerators: int
+) -> list[int]:
     """Return the number of whole replicas per layout: rounded down, then one where none, then largest remainders.
 
     Of models that share accelerators each has one at the least: they take turns.
     """
-    exact = [
-        accelerators / tenant.accelerators
-        for accelerators, tenant in zip(wanted, tenants, strict=True)
-    ]
+    sizes = [tenant.accelerators for tenant in tenants]
+    exact = [share / size for share, size in zip(shares, sizes, strict=True)]
     counts = [math.floor(replicas + ROUNDING) for replicas in exact]
-    left = room - sum(
-        count * tenant.accelerators for count, tenant in zip(counts, tenants, strict=True)
-    )
+    used = sum(count * size for count, size in zip(counts, sizes, strict=True))
+    unused = accelerators - used
     deployments = [tenant.deployment for tenant in tenants]
-    for place in sorted(
+    # Layouts without a replica come first, then those that were rounded down by most.
+    order = sorted(
         range(len(tenants)), key=lambda place: (counts[place] > 0, counts[place] - exact[place])
-    ):
+    )
+    for place in order:
         takes_turns = counts[place] == 0 and deployments.count(deployments[place]) > 1
-        if exact[place] - counts[place] > ROUNDING and (
-            tenants[place].accelerators <= left or takes_turns
-        ):
+        has_remainder = exact[place] - counts[place] > ROUNDING
+        has_room = sizes[place] <= unused or takes_turns
+        if has_remainder and has_room:
             counts[place] += 1
-            left -= tenants[place].accelerators
+            unused -= sizes[place]
     return counts
 
 
 Ints = NDArray[np.int64]
-_MOST_BEYOND_FRACTION = (
-    0.05  # of drawn requests longer than the model's context, before it is an error
-)
+_MAX_BEYOND_FRACTION = 0.05
+"""Share of drawn requests that may be longer than the model's context, before it is an error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -384,14 +495,17 @@ class Arrivals:
 class ZoomWindow:
     """The minutes simulated: warm-up, the minutes measured, and those after."""
 
-    before: int
+    warm_up: int
+    """Minutes before those that count, until batches are as full as the hour keeps them."""
     minutes: int
-    after: int
+    """Minutes that count."""
+    drain: int
+    """Minutes after them, for their replies to end under the load they began in."""
 
     @property
     def all_minutes(self) -> int:
         """Total number of minutes simulated."""
-        return self.before + self.minutes + self.after
+        return self.warm_up + self.minutes + self.drain
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -402,7 +516,7 @@ class RequestLengths:
     output_mean_tokens: float
     longest_tokens: float
     """Prompt and output together that the model's context and one replica's memory hold."""
-    longest_is: str
+    limit: str
     """Which of the two that is, in words."""
 
 
@@ -420,23 +534,35 @@ def draw_arrivals(
     workload's own, by its name, and the minutes' factors do not depend on the share simulated.
     """
     requests_per_s, share = rates
-    factors = minute_factors(workload, requests_per_s, span, draw(f"zoom/{name}/minutes"))
+    # A stream for each purpose: another share of the fleet then draws other requests under the same bursts.
+    minutes_stream = draw(f"zoom/{name}/minutes")
+    factors = minute_factors(workload, requests_per_s, span, minutes_stream)
     generator = draw(f"zoom/{name}/arrivals")
-    counts = generator.poisson(requests_per_s * share * BURST_S * factors)
-    minute = np.repeat(np.arange(counts.size) - span.before, counts)
-    times_s = np.sort((minute + generator.random(minute.size)) * BURST_S)
+    expected = requests_per_s * share * BURST_S * factors
+    counts = generator.poisson(expected)
+    minutes = np.arange(counts.size) - span.warm_up
+    minute = np.repeat(minutes, counts)
+    # Within a minute arrivals are Poisson: their number drawn, their times are uniform.
+    within_minute = generator.random(minute.size)
+    times_s = np.sort((minute + within_minute) * BURST_S)
     generator = draw(f"zoom/{name}/lengths")
-    prompt = _drawn(workload.lengths.input, lengths.input_mean_tokens, times_s.size, generator)
-    output = _drawn(workload.lengths.output, lengths.output_mean_tokens, times_s.size, generator)
+    prompt = _draw_lengths(
+        workload.lengths.input, lengths.input_mean_tokens, times_s.size, generator
+    )
+    output = _draw_lengths(
+        workload.lengths.output, lengths.output_mean_tokens, times_s.size, generator
+    )
+    # A few beyond the limit are the tail of a fitted distribution, and are cut. More are a model that cannot serve it.
     beyond = prompt + output > lengths.longest_tokens
-    if times_s.size and beyond.mean() > _MOST_BEYOND_FRACTION:
+    if times_s.size and beyond.mean() > _MAX_BEYOND_FRACTION:
         message = f"{beyond.mean():.0%} of its requests are longer than the {lengths.longest_tokens:,.0f} tokens that "
-        raise ScenarioError(
-            Problem(path=f"workloads.{name}.lengths", message=message + lengths.longest_is)
-        )
+        path = f"workloads.{name}.lengths"
+        raise ScenarioError(Problem(path=path, message=message + lengths.limit))
+    # The output is cut to half first, so that a prompt of some length always remains.
     output = np.minimum(output, int(lengths.longest_tokens) // 2)
     prompt = np.minimum(prompt, int(lengths.longest_tokens) - output)
-    cached = np.floor(prompt * workload.prefix_cache_hit_fraction).astype(np.int64)
+    cached_tokens = np.floor(prompt * workload.prefix_cache_hit_fraction)
+    cached = cached_tokens.astype(np.int64)
     return Arrivals(
         times_s=times_s,
         prompt_tokens=prompt,
@@ -450,21 +576,27 @@ def minute_factors(
     workload: Workload, requests_per_s: float, span: ZoomWindow, generator: np.random.Generator
 ) -> Floats:
     """Return each minute's rate over the hour's, shape (minutes simulated,); measured minutes have mean 1."""
-    variance = (
-        workload.bursts.at(requests_per_s).minute_rate_cv ** 2 if requests_per_s > 0.0 else 0.0
-    )
+    all_equal = np.ones(span.all_minutes)
+    if requests_per_s <= 0.0:
+        return all_equal
+    variance = workload.bursts.at(requests_per_s).minute_rate_cv ** 2
     if variance <= 0.0:
-        return np.ones(span.all_minutes)
+        return all_equal
     factors = generator.gamma(1.0 / variance, variance, span.all_minutes)
-    mean = factors[span.before : span.before + span.minutes].mean()
-    return np.asarray(factors / mean if mean > 0.0 else np.ones(span.all_minutes))
+    # The hour's own demand is known: bursts move it between minutes, and not the sum.
+    measured = factors[span.warm_up : span.warm_up + span.minutes]
+    mean = measured.mean()
+    return np.asarray(factors / mean) if mean > 0.0 else all_equal
 
 
-def _drawn(length: Length, mean_tokens: float, size: int, generator: np.random.Generator) -> Ints:
+def _draw_lengths(
+    length: Length, mean_tokens: float, size: int, generator: np.random.Generator
+) -> Ints:
     """Draw lengths from a distribution scaled to a mean."""
-    tokens = length.distribution.at_scores(generator.standard_normal(size)) * (
-        mean_tokens / length.mean
-    )
+    scores = generator.standard_normal(size)
+    scale = mean_tokens / length.mean
+    tokens = length.distribution.at_scores(scores) * scale
+    # Whole tokens, and one at the least: an empty request is none.
     return np.maximum(np.rint(tokens), 1.0).astype(np.int64)
 
 
@@ -479,32 +611,42 @@ def replay(
     times_s = log.times_s - log.times_s[0]
     if not log.one_clock and log.clients is not None:
         # Every client's clock starts at zero: as nothing says when each began, they begin evenly over the minutes.
-        times_s = log.times_s + log.clients / (log.clients.max() + 1) * span.minutes * BURST_S
-    kept = np.flatnonzero(times_s < span.minutes * BURST_S)
-    kept = kept[np.argsort(times_s[kept], kind="stable")]
+        client_share = log.clients / (log.clients.max() + 1)
+        times_s = log.times_s + client_share * span.minutes * BURST_S
+    replayed = np.flatnonzero(times_s < span.minutes * BURST_S)
+    # Stable: requests of one time keep the order of the log.
+    order = np.argsort(times_s[replayed], kind="stable")
+    replayed = replayed[order]
+    # Thinned at random: bursts and sessions of the log stay what they are.
     if share < 1.0:
-        kept = kept[generator.random(kept.size) < share]
-    prompt = np.maximum(np.rint(log.input_tokens[kept]), 1.0)
-    output = np.maximum(np.rint(log.output_tokens[kept]), 1.0)
-    beyond = np.flatnonzero(prompt + output > lengths.longest_tokens)
+        is_simulated = generator.random(replayed.size) < share
+        replayed = replayed[is_simulated]
+    prompt = np.maximum(np.rint(log.input_tokens[replayed]), 1.0)
+    output = np.maximum(np.rint(log.output_tokens[replayed]), 1.0)
+    is_beyond = prompt + output > lengths.longest_tokens
+    beyond = np.flatnonzero(is_beyond)
     if beyond.size:
         longest = float((prompt + output)[beyond].max())
         message = (
-            f"{beyond.size} of {kept.size} requests are longer than the {lengths.longest_tokens:,.0f} tokens that "
-            f"{lengths.longest_is}; the longest has {longest:,.0f}"
+            f"{beyond.size} of {replayed.size} requests are longer than the {lengths.longest_tokens:,.0f} tokens that "
+            f"{lengths.limit}; the longest has {longest:,.0f}"
         )
-        raise ScenarioError(
-            Problem(path="--trace", message=message, hint="choose another model, or cut the log")
+        problem = Problem(
+            path="--trace", message=message, hint="choose another model, or cut the log"
         )
-    cached = np.zeros(kept.size)
+        raise ScenarioError(problem)
+    # The last token of a prompt is always computed: it gives the first of the reply.
+    cached = np.zeros(replayed.size)
     if log.cached_tokens is not None:
-        cached = np.minimum(log.cached_tokens[kept], prompt - 1.0)
-    minute = (times_s[kept] // BURST_S).astype(np.int64)
-    counts = np.bincount(minute, minlength=span.minutes)[: span.minutes].astype(np.float64)
+        cached = np.minimum(log.cached_tokens[replayed], prompt - 1.0)
+    minute = (times_s[replayed] // BURST_S).astype(np.int64)
+    by_minute = np.bincount(minute, minlength=span.minutes)[: span.minutes]
+    counts = by_minute.astype(np.float64)
+    factors = counts / counts.mean() if counts.sum() else np.ones(span.minutes)
     return Arrivals(
-        times_s=times_s[kept],
+        times_s=times_s[replayed],
         prompt_tokens=prompt.astype(np.int64),
         cached_tokens=np.maximum(cached, 0.0).astype(np.int64),
         output_tokens=output.astype(np.int64),
-        minute_factors=counts / counts.mean() if counts.sum() else np.ones(span.minutes),
+        minute_factors=factors,
     )

@@ -14,21 +14,21 @@ import heapq
 import math
 import operator
 from collections import deque
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import chain
+from typing import Any, NamedTuple
 
 import simpy
 
 from planner.requests.batching import PACE_FRACTION, YIELD_FRACTION, Replica, Request, StepTimes
 
-_RATE_MEMORY_S = (
-    30.0  # over which a pool's rate of finished requests, and what a group takes, are averaged
-)
-_LEAST_REMEMBERED = (
-    100.0  # requests, at least, of which a group's use is the mean: of few it says nothing
-)
-_DOWN = 1_000_000_000  # a load that no replica in service has
+_RATE_MEMORY_S = 30.0
+"""Seconds over which a pool's rate of finished requests, and what a group takes, are averaged."""
+_MIN_REMEMBERED = 100.0
+"""Requests, at least, of which a group's use is the mean: of few it says nothing."""
+_DOWN = 1_000_000_000
+"""A load that no replica in service has, so that the least loaded is never one that is down."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,63 +78,82 @@ class ReplicaPool:
         self.times = times
         served = list(held_s)
         slos = [router.slos[workload] for workload in served]
-        levels = range(1 + max((slo.level for slo in slos), default=0))
-        self.held_s = [
-            min((held_s[w] for w in served if router.slos[w].level <= most), default=math.inf)
-            for most in levels
-        ]
-        tightest_s = [
-            min((p.tpot_s for p in slos if p.level < most), default=math.inf) for most in levels
-        ]
-        self.pace_s = [YIELD_FRACTION * tpot_s for tpot_s in tightest_s]
+        lowest_level = max((slo.level for slo in slos), default=0)
+        self.held_s: list[float] = []
+        """By priority, the mean time per token that its requests and all above them are to keep."""
+        self.pace_s: list[float] = []
+        """By priority, the longest step that those above it allow: a fraction of their tightest objective."""
+        for level in range(1 + lowest_level):
+            # A priority shares each step with all above it, so the tightest of their paces is its
+            # own.
+            paces_s = [held_s[w] for w in served if router.slos[w].level <= level]
+            objectives_s = [slo.tpot_s for slo in slos if slo.level < level]
+            self.held_s.append(min(paces_s, default=math.inf))
+            self.pace_s.append(YIELD_FRACTION * min(objectives_s, default=math.inf))
         self.deferrable = [workload for workload in served if router.slos[workload].is_deferrable]
-        more = self._more if self.deferrable else None
+        pull_deferrable = self._pull_deferrable if self.deferrable else None
         self.prefill = prefill
         self.moving = 0
-        decoding = replicas
-        """Workers for prompts, if any, and the requests whose caches move."""
-        stages = [(times, None if prefill else more)] * replicas
+        """Requests whose caches move from a worker for prompts to a replica that decodes."""
+        worker_times = [times] * replicas
+        self.decoding = range(replicas)
+        """Places of the replicas that decode."""
+        self.entry = self.decoding
+        """Places of the replicas to which requests come."""
         if prefill is not None:
-            first = max(round(prefill.share * replicas / prefill.replicas), 1)
-            decoding = max(int(replicas - first * prefill.replicas), 1)
-            stages = stages[:decoding] + [(prefill.times, more)] * first
-        self.decoding = range(decoding)
-        self.entry = range(len(stages))[decoding if prefill else 0 :]
-        """Places of the replicas that decode, and of those to which requests come."""
+            workers = prefill.share * replicas / prefill.replicas
+            prefill_workers = max(round(workers), 1)
+            remaining = replicas - prefill_workers * prefill.replicas
+            decoders = max(int(remaining), 1)
+            worker_times = [times] * decoders + [prefill.times] * prefill_workers
+            self.decoding = range(decoders)
+            self.entry = range(decoders, decoders + prefill_workers)
+        # Deferrable work begins where all work does: with a prompt.
         self.replicas = [
-            Replica(router.env, of, self.pace_s, self._done, helps) for of, helps in stages
+            Replica(
+                router.env,
+                own_times,
+                self.pace_s,
+                self._done,
+                pull_deferrable if place in self.entry else None,
+            )
+            for place, own_times in enumerate(worker_times)
         ]
-        self.loads = [0] * len(stages)
+        self.loads = [0] * len(worker_times)
         """Requests of each replica, deferrable work left out."""
         self.places = {replica: place for place, replica in enumerate(self.replicas)}
         self.queue: list[Request] = []
-        self.up = len(stages)
+        self.up = len(worker_times)
         self._finish_rate = 0.0
         self._finished_s = router.env.now
 
     def offer(self, request: Request, slo: LatencySlo) -> bool:
         """Take a request, at once or in the queue; return False where admission control rejects it."""
+        # Of replicas with equally few requests the first: the choice needs no draw.
         place = self._least(self.entry)
         decoder = self._least(self.decoding) if self.prefill else place
-        is_up = max(self.loads[place], self.loads[decoder]) < _DOWN
+        busiest = max(self.loads[place], self.loads[decoder])
+        is_up = busiest < _DOWN
         ttft_s = self.replicas[place].expected_ttft_s(request) if is_up else math.inf
         if is_up and ttft_s > 0.5 * slo.ttft_s:
             # The fewest requests, but a long prompt among them: look at every replica, which is seldom needed.
-            up = [place for place in self.entry if self.loads[place] < _DOWN]
+            places_up = [place for place in self.entry if self.loads[place] < _DOWN]
             ttft_s, place = min(
-                (self.replicas[place].expected_ttft_s(request), place) for place in up
+                (self.replicas[place].expected_ttft_s(request), place) for place in places_up
             )
+        # Where one replica does both, the one with the shortest wait decodes too.
         if not self.prefill:
             decoder = place
         at_once = is_up and not self.queue and self._has_room(self.replicas[decoder], request)
         if slo.refuses:
             wait_s = self._transfer_s(request)
-            wait_s += (
-                0.0
-                if at_once
-                else (len(self.queue) + 1) / max(self._finish_rate, 1e-12) / PACE_FRACTION
-            )
-            if not is_up or wait_s + ttft_s > slo.ttft_s:
+            if not at_once:
+                # Its turn comes when those before it in the queue and itself have found a place.
+                places_needed = len(self.queue) + 1
+                finish_rate = max(self._finish_rate, 1e-12)
+                wait_s += places_needed / finish_rate / PACE_FRACTION
+            would_be_late = not is_up or wait_s + ttft_s > slo.ttft_s
+            if would_be_late:
                 return False
         if at_once:
             self._start(place, request)
@@ -150,8 +169,10 @@ class ReplicaPool:
     def _start(self, place: int, request: Request) -> None:
         """Give a request to a replica; a worker that only prefills computes its first token alone."""
         if not self.router.slos[request.workload].is_deferrable:
+            # Deferrable work does not count: it never keeps a request away.
             self.loads[place] += 1
         if place not in self.decoding:
+            # The prompt's step gives one token; the replica that decodes begins with the rest.
             request.left_tokens = 1
         self.replicas[place].take(request)
 
@@ -165,10 +186,12 @@ class ReplicaPool:
         self.moving += 1
         yield self.router.env.timeout(self._transfer_s(request))
         self.moving -= 1
+        # Its only token so far was the worker's: the client sees the first when the cache has moved.
         request.begin()
         request.first_token_s = request.finished_s = math.nan
         place = self._least(self.decoding)
         if self.loads[place] == _DOWN:
+            # Every replica that decodes is down, and with the last of them went the cache.
             self.router.offer(request)
             return
         request.prefilled_tokens = request.needed_tokens
@@ -187,28 +210,34 @@ class ReplicaPool:
                 self.loads[place] for place in self.entry if self.loads[place] < _DOWN
             )
             sequences += coming // len(self.decoding)
-        if sequences == 0 or sequences >= self.times.most_sequences:
-            return sequences == 0
+        if sequences == 0:
+            return True  # whatever its length: nobody is slowed by it
+        if sequences >= self.times.max_sequences:
+            return False
         if not self.router.slos[request.workload].refuses:
             return True
-        context = sum(replica.context_tokens[: level + 1]) + request.prompt_tokens
-        return self.times.decode_s(sequences + 1, context) <= self.held_s[
-            level
-        ] * replica.decoding_share(level)
+        held_context = sum(replica.context_tokens[: level + 1])
+        context = held_context + request.prompt_tokens
+        # Steps that carry prompts take their share of the time: what is left must do for decoding.
+        limit_s = self.held_s[level] * replica.decoding_share(level)
+        step_s = self.times.decode_s(sequences + 1, context)
+        return step_s <= limit_s
 
     def _done(self, replica: Replica, request: Request) -> None:
         """Count a finished request, and let its replica take the next from the queue."""
-        now = self.router.env.now
-        fading = math.exp((self._finished_s - now) / _RATE_MEMORY_S)
+        now_s = self.router.env.now
+        # Each finished request counts 1/τ and fades with τ: a mean rate over the last half minute or so.
+        fading = math.exp((self._finished_s - now_s) / _RATE_MEMORY_S)
+        # Written once per request, so that no list of past ones is kept.
         self._finish_rate = self._finish_rate * fading + 1.0 / _RATE_MEMORY_S
-        self._finished_s = now
+        self._finished_s = now_s
         place = self.places[replica]
         if not self.router.slos[request.workload].is_deferrable:
             self.loads[place] -= 1
         if place not in self.decoding:
             self.router.env.process(self._hand_over(request))
             return
-        self.router.finished(request)
+        self.router.count_finished(request)
         self._pull(place)
 
     def _pull(self, place: int) -> None:
@@ -217,37 +246,45 @@ class ReplicaPool:
         while self.queue and self._has_room(replica, self.queue[0]):
             request = heapq.heappop(self.queue)
             slo = self.router.slos[request.workload]
-            waited_s = self.router.env.now - request.arrived_s + self._transfer_s(request)
+            queued_s = self.router.env.now - request.arrived_s
+            waited_s = queued_s + self._transfer_s(request)
             entry = self._least(self.entry) if self.prefill else place
             is_up = self.loads[entry] < _DOWN
-            if slo.refuses and not (
-                is_up and waited_s + self.replicas[entry].expected_ttft_s(request) <= slo.ttft_s
-            ):
-                self.router.refuse(request)
-                continue
+            if slo.refuses:
+                ttft_s = self.replicas[entry].expected_ttft_s(request) if is_up else math.inf
+                if waited_s + ttft_s > slo.ttft_s:
+                    self.router.refuse(request)
+                    continue
             if not is_up:
+                # No worker for prompts is up: the request goes back, and a repair pulls it again.
                 heapq.heappush(self.queue, request)
                 return
             self._start(entry, request)
 
-    def _more(self, replica: Replica) -> bool:
+    def _pull_deferrable(self, replica: Replica) -> bool:
         """Give a replica that computes no prompt deferrable work, if any, while steps stay within the objectives."""
+        if replica.prefilling:
+            return False
         decoder = self.replicas[self._least(self.decoding)] if self.prefill else replica
-        for workload in self.deferrable if not replica.prefilling else ():
-            if waiting := self.router.deferred[workload]:
-                sequences = sum(decoder.requests) + 1
-                context = sum(decoder.context_tokens) + waiting[0].prompt_tokens
-                limit_s = decoder.allowed_s(waiting[0].level)
-                if (
-                    sequences <= self.times.most_sequences
-                    and self.times.decode_s(sequences, context) <= limit_s
-                ):
-                    self._start(self.places[replica], waiting.popleft())
-                    return True
+        sequences = sum(decoder.requests) + 1
+        if sequences > self.times.max_sequences:
+            return False
+        for workload in self.deferrable:
+            waiting = self.router.deferred[workload]
+            if not waiting:
+                continue
+            # It may fill a step only as far as the priorities above allow.
+            held_context = sum(decoder.context_tokens)
+            context = held_context + waiting[0].prompt_tokens
+            step_s = self.times.decode_s(sequences, context)
+            if step_s <= decoder.allowed_s(waiting[0].level):
+                self._start(self.places[replica], waiting.popleft())
+                return True
         return False
 
     def fail(self, place: int) -> None:
         """Take a replica out of service and route its requests again."""
+        # The site and a node of it may fail at the same time: once is enough.
         if self.loads[place] == _DOWN:
             return
         self.up -= 1
@@ -257,12 +294,14 @@ class ReplicaPool:
 
     def repair(self, place: int) -> None:
         """Put a replica back into service."""
+        # Another outage may have ended first and brought it back.
         if self.loads[place] != _DOWN:
             return
         self.up += 1
         self.loads[place] = 0
         replica = self.replicas[place]
         replica.is_up = True
+        # First what waits for the pool, then a look for deferrable work.
         self._pull(place)
         replica.wake()
 
@@ -274,7 +313,7 @@ class Group:
     pools: list[ReplicaPool]
     capacity_requests_per_s: Mapping[int, float]
     """By workload, what one replica sustains."""
-    taken: dict[int, float] = field(default_factory=dict)
+    recent_work: dict[int, float] = field(default_factory=dict)
     """By rank of workload, replicas that what it took lately keeps at work, times the seconds over which that fades."""
     faded_s: float = -math.inf
     allowed_use: float = 1.0
@@ -285,18 +324,24 @@ class Group:
     """Over which what it takes fades, τ: longer where requests are few."""
 
     def __post_init__(self) -> None:
-        slowest = min(
-            (rate for rate in self.capacity_requests_per_s.values() if rate > 0.0), default=math.inf
-        )
+        rates = [rate for rate in self.capacity_requests_per_s.values() if rate > 0.0]
+        slowest = min(rates, default=math.inf)
         replicas = sum(len(pool.replicas) for pool in self.pools)
-        self.memory_s = max(_RATE_MEMORY_S, _LEAST_REMEMBERED / (slowest * replicas))
+        # Long enough that about a hundred of the slowest requests fall into it.
+        requests_per_s = slowest * replicas
+        self.memory_s = max(_RATE_MEMORY_S, _MIN_REMEMBERED / requests_per_s)
+
+    def replicas(self) -> list[Replica]:
+        """Return the replicas of all its pools, in order."""
+        by_pool = [pool.replicas for pool in self.pools]
+        return list(chain.from_iterable(by_pool))
 
     def take(self, rank: int, workload: int, now_s: float) -> None:
         """Record that a request was taken: it occupies a replica for 1 / capacity seconds."""
         self._fade(now_s)
         capacity = self.capacity_requests_per_s[workload]
         work_s = 1.0 / capacity if capacity > 0.0 else 0.0
-        self.taken[rank] = self.taken.get(rank, 0.0) + work_s
+        self.recent_work[rank] = self.recent_work.get(rank, 0.0) + work_s
         self.work_s += work_s
 
     def use(self, rank: int, now_s: float, began_s: float) -> float:
@@ -305,20 +350,35 @@ class Group:
         What was taken t seconds ago counts e^(−t/τ), in all τ·(1 − e^(−T/τ)) seconds since the beginning, T ago.
         """
         self._fade(now_s)
-        up = sum([pool.up for pool in self.pools])
-        remembered_s = -math.expm1((began_s - now_s) / self.memory_s) * self.memory_s
-        taken = sum([part for other, part in self.taken.items() if other <= rank])
-        return taken / max(remembered_s, 1e-9) / up if up else math.inf
+        # Lists, not generators: this runs for every request and group.
+        replicas_up = sum([pool.up for pool in self.pools])
+        since_start = (began_s - now_s) / self.memory_s
+        remembered_s = -math.expm1(since_start) * self.memory_s
+        if not replicas_up:
+            return math.inf
+        # Just after the beginning nothing is remembered: a division by next to nothing is avoided.
+        work = sum([work for ranked, work in self.recent_work.items() if ranked <= rank])
+        return work / max(remembered_s, 1e-9) / replicas_up
 
     def _fade(self, now_s: float) -> None:
-        if self.faded_s == now_s:  # it is asked several times for each request
-            return
-        kept = math.exp((self.faded_s - now_s) / self.memory_s)
-        self.taken = {rank: kept * part for rank, part in self.taken.items()}
+        """Let what was taken fade up to now."""
+        if self.faded_s == now_s:
+            return  # each request looks several times
+        # Each finished request counts 1/τ and fades with τ: a mean rate over the last half minute or so.
+        fading = math.exp((self.faded_s - now_s) / self.memory_s)
+        self.recent_work = {rank: fading * work for rank, work in self.recent_work.items()}
         self.faded_s = now_s
 
 
-_use = operator.itemgetter(0)
+class _Offer(NamedTuple):
+    """A group that may take a request now."""
+
+    use: float
+    tier: int
+    group: Group
+
+
+_by_use = operator.itemgetter(0)
 
 
 @dataclass(slots=True)
@@ -332,14 +392,14 @@ class RequestRouter:
     preferred_use: float
     """Share of a group's replicas up to which it is offered work before the next."""
     groups: list[Group] = field(default_factory=list)
-    ways: dict[int, list[list[Group]]] = field(default_factory=dict)
+    tiers: dict[int, list[list[Group]]] = field(default_factory=dict)
     """By workload, the groups that may serve it, in the order of the policy; those that are alike together."""
     paid_tiers: dict[int, int] = field(default_factory=dict)
     """By workload, how many of those tiers are paid anyway; those after them are rented by the hour."""
     deferred: dict[int, deque[Request]] = field(default_factory=dict)
     arrived: int = 0
     refused: int = 0
-    done: int = 0
+    completed: int = 0
     on_end: Callable[[Request], None] = lambda _: None
     """Told of every request that is finished or refused."""
     began_s: float = field(init=False)
@@ -357,25 +417,27 @@ class RequestRouter:
     def offer(self, request: Request) -> None:
         """Route a request, or reject it."""
         slo = self.slos[request.workload]
-        tiers = self.ways[request.workload]
+        tiers = self.tiers[request.workload]
         if slo.is_deferrable:
             self.deferred.setdefault(request.workload, deque()).append(request)
-            pools = (pool for tier in tiers for group in tier for pool in group.pools)
-            idle = (
-                one
-                for pool in pools
-                for one in pool.replicas
-                if one.alarm is not None and one.is_up
-            )
-            if (replica := next(idle, None)) is not None:
-                replica.wake()
+            self._wake_idle(chain.from_iterable(tiers))
             return
         for group in self._in_order(request.workload, tiers):
-            pool = group.pools[int(request.lot * len(group.pools))]
+            # A request keeps its lot, and so its pool of a group, when it is offered again.
+            pool_index = int(request.lot * len(group.pools))
+            pool = group.pools[pool_index]
             if pool.offer(request, slo):
                 group.take(self.ranks[request.workload], request.workload, self.env.now)
                 return
         self.refuse(request)
+
+    def _wake_idle(self, groups: Iterable[Group]) -> None:
+        """Wake the first replica that sleeps, so that it helps itself to deferrable work."""
+        for group in groups:
+            for replica in group.replicas():
+                if replica.alarm is not None and replica.is_up:
+                    replica.wake()
+                    return
 
     def refuse(self, request: Request) -> None:
         """Reject a request."""
@@ -389,33 +451,41 @@ class RequestRouter:
         The first tier with a group below its preferred use has it, the least used of those; then whoever is least used.
         Machines rented by the hour come after what the others' waits allow.
         """
+        # One group, as most models have, needs no ranking.
         if len(tiers) <= 1 and sum(map(len, tiers)) <= 1:
             return tiers[0] if tiers else []
         rank = self.ranks[workload]
-        used = []
+        offers = []
         now_s = self.env.now
-        for at, tier in enumerate(tiers):
-            for group in tier:
-                use = group.use(rank, now_s, self.began_s)
-                used.append((use, use < self.preferred_use, at, group))
-        used.sort(key=_use)
-        first = min((row for row in used if row[1]), key=lambda row: row[2], default=used[0])
-        paid = self.paid_tiers.get(workload, len(tiers))
-        if first[2] >= paid:
-            first = next(
-                (row for row in used if row[2] < paid and row[0] < row[-1].allowed_use), first
-            )
-        return [first[-1], *(row[-1] for row in used if row is not first)]
+        for tier_index, tier in enumerate(tiers):
+            offers += [
+                _Offer(group.use(rank, now_s, self.began_s), tier_index, group) for group in tier
+            ]
+        # By use alone, and stable: of groups used alike the earlier tier stays first.
+        offers.sort(key=_by_use)
+        preferred = [offer for offer in offers if offer.use < self.preferred_use]
+        choice = min(preferred, key=lambda offer: offer.tier, default=offers[0])
+        paid_tiers = self.paid_tiers.get(workload, len(tiers))
+        if choice.tier >= paid_tiers:
+            # Before machines are rented, those that are paid anyway are filled as far as waits allow.
+            paid = [offer for offer in offers if offer.tier < paid_tiers]
+            with_room = [offer for offer in paid if offer.use < offer.group.allowed_use]
+            choice = with_room[0] if with_room else choice
+        others = (offer.group for offer in offers if offer is not choice)
+        return [choice.group, *others]
 
-    def finished(self, request: Request) -> None:
+    def count_finished(self, request: Request) -> None:
         """Count a finished request."""
-        self.done += 1
+        self.completed += 1
         self.on_end(request)
 
     @property
     def in_flight(self) -> int:
         """Number of requests arrived and neither finished nor rejected."""
         queued = sum(len(waiting) for waiting in self.deferred.values())
-        pools = [pool for group in self.groups for pool in group.pools]
-        inside = sum(sum(replica.requests) for pool in pools for replica in pool.replicas)
-        return queued + inside + sum(len(pool.queue) + pool.moving for pool in pools)
+        for group in self.groups:
+            in_replicas = sum(sum(replica.requests) for replica in group.replicas())
+            queued += in_replicas
+            in_pools = sum(len(pool.queue) + pool.moving for pool in group.pools)
+            queued += in_pools
+        return queued

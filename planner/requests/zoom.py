@@ -1,6 +1,6 @@
 """One hour, request by request: the fleet of that hour, or a sample of it, under its own traffic.
 
-A fleet of thousands of replicas sees millions of requests an hour. A sample takes a share of every stand's replicas and
+A fleet of thousands of replicas sees millions of requests an hour. A sample takes a share of every group's replicas and
 the same share of every workload's requests; its routers pool replicas as the scenario's do. What the sample leaves
 open is printed as an interval.
 """
@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,8 @@ from planner.engine.log import Streams, streams
 from planner.errors import ConservationError, Problem, ScenarioError
 from planner.plan.build import build_plan
 from planner.plan.placement import services_of
-from planner.plan.plan import Plan, Reuse
+from planner.plan.plan import Plan
+from planner.plan.reuse import Reuse
 from planner.plan.sizes import resized
 from planner.requests.batching import Request
 from planner.requests.hour import (
@@ -45,32 +47,35 @@ from planner.scenario.scenario import Scenario
 from planner.units import SECONDS_PER_HOUR
 from planner.validation import nearest
 
-DEFAULT_REQUESTS = 100_000
-LEAST_REPLICAS = 4
-"""Of the busiest stand in a sample: fewer pool worse than a real router does."""
-_TRIED_SHARES = 400
-_BEFORE_MINUTES = 1  # at least, until batches are as full as the hour keeps them
-_BEFORE_REPLIES = 3.0  # mean replies, for the same where they take longer
-_AFTER_MINUTES = (
-    4  # at least, for the longest replies of the last minute to end under the load they began in
-)
-_LONGEST = 0.99  # of replies, which end within those minutes at the pace promised
-_BACKLOG_HOURS = (
-    1.5  # of deferrable work that may lie ready: more than the hour can serve is not simulated
-)
+MIN_REPLICAS = 4
+"""Replicas of the busiest group in a sample: fewer pool worse than a real router does."""
+_CANDIDATE_SHARES = 400
+"""Shares of the fleet among which the sample is chosen to suit whole replicas."""
+_WARM_UP_MINUTES = 1
+"""At the least, until batches are as full as the hour keeps them."""
+_WARM_UP_REPLIES = 3.0
+"""Mean replies that the warm-up lasts, where they take longer."""
+_DRAIN_MINUTES = 4
+"""At the least, for the longest replies of the last minute to end under the load they began in."""
+_LONGEST_QUANTILE = 0.99
+"""Of replies, which end within the drain at the pace of their objective."""
+_BACKLOG_HOURS = 1.5
+"""Hours of deferrable work that may lie ready: more than the hour can serve is not simulated."""
+_BEFORE_ALL_S = 1e-6
+"""Seconds before the first arrival at which the backlog is offered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZoomRequest:
     """The time, length, seed and sample size of a zoom."""
 
-    at: datetime
+    start: datetime
     minutes: int = 60
     seed: int | None = None
     replication: int = 0
-    requests: int = DEFAULT_REQUESTS
+    requests: int = 100_000
     """About how many requests to simulate, of all workloads and from the minutes before those that count on: a larger
-    fleet is sampled, of whose busiest stand a few replicas are the least."""
+    fleet is sampled, of whose busiest group a few replicas are the least."""
     log: RequestLog | None = None
     """Requests to replay in the place of one workload's."""
     log_workload: str | None = None
@@ -84,12 +89,12 @@ class Zoom:
     scenario: Scenario
     plan: Plan
     hour: Hour
-    asked: ZoomRequest
+    request: ZoomRequest
     seed: int
     share: float
     """Of the fleet and its traffic that was simulated, but for models of few replicas: each has one."""
     replicas: tuple[int, ...]
-    """Simulated, by stand."""
+    """Simulated, by group."""
     slos: tuple[LatencySlo, ...]
     span: ZoomWindow
     arrivals: tuple[Arrivals, ...]
@@ -99,42 +104,43 @@ class Zoom:
     finished_s: tuple[Floats, ...]
     """By workload, when requests were finished in the minutes that count, whenever they arrived."""
     seconds: Floats
-    """Requests waiting, sequences running and share of cache in use at every second, shape (seconds, stands, 3)."""
+    """Requests waiting, sequences running and share of cache in use at every second, shape (seconds, groups, 3)."""
     utilisation_fraction: Floats
     """As the hour's, of what replicas were given to do and could not put off, shape (clusters,); NaN where none are."""
     counts: tuple[int, int, int, int]
     """Arrived, finished, refused and in flight at the end, those before and after the hour included."""
 
 
-def zoom(scenario: Scenario, asked: ZoomRequest) -> Zoom:
+def simulate_zoom(scenario: Scenario, request: ZoomRequest) -> Zoom:
     """Simulate one hour of one replication, request by request."""
     reuse = Reuse(scenario)
     plan = build_plan(scenario, reuse)
+    # The replicas' times are those by which the plan was compiled.
     services, _ = services_of(scenario, {}, reuse)
-    seed = plan.seed if asked.seed is None else asked.seed
-    run = run_plan(plan, seed, asked.replication)
-    for c, size in enumerate(window_of(scenario, plan, run, asked.at)[1].sizes):
-        if size >= 0:  # a rule has resized it, and its routers hold another pace
-            of_cluster = {
-                pair: service
-                for pair, service in services.items()
-                if pair[0] == plan.clusters[c].name
-            }
-            services |= resized(scenario, of_cluster, plan.sizes[c][size].nodes, {}, reuse)
-    return simulate_hour(
-        scenario, plan, hour_at(scenario, plan, run, services, asked.at), asked, seed
-    )
+    seed = plan.seed if request.seed is None else request.seed
+    run = run_plan(plan, seed, request.replication)
+    _, window_input, _ = window_of(scenario, plan, run, request.start)
+    for c, size in enumerate(window_input.sizes):
+        if size >= 0:
+            # A rule has resized the cluster, and its routers hold another pace.
+            name = plan.clusters[c].name
+            of_cluster = {pair: service for pair, service in services.items() if pair[0] == name}
+            nodes = plan.sizes[c][size].nodes
+            services |= resized(scenario, of_cluster, nodes, {}, reuse)
+    hour = hour_at(scenario, plan, run, services, request.start)
+    return simulate_hour(scenario, plan, hour, request, seed)
 
 
 def simulate_hour(
-    scenario: Scenario, plan: Plan, hour: Hour, asked: ZoomRequest, seed: int
+    scenario: Scenario, plan: Plan, hour: Hour, request: ZoomRequest, seed: int
 ) -> Zoom:
     """Simulate a given hour, request by request."""
     # Every request is kept to the end: looking for garbage among a million of them, again and again, takes a tenth.
     collects = gc.isenabled()
     gc.disable()
     try:
-        return _Simulation(scenario, plan, hour, asked, streams(seed, asked.replication)).run(seed)
+        draw = streams(seed, request.replication)
+        return _Simulation(scenario, plan, hour, request, draw).run(seed)
     finally:
         if collects:
             gc.enable()
@@ -144,232 +150,264 @@ class _Simulation:
     """One zoom in progress."""
 
     def __init__(
-        self, scenario: Scenario, plan: Plan, hour: Hour, asked: ZoomRequest, draw: Streams
+        self, scenario: Scenario, plan: Plan, hour: Hour, request: ZoomRequest, draw: Streams
     ) -> None:
         self.scenario = scenario
         self.plan = plan
         self.hour = hour
-        self.asked = asked
+        self.request = request
         self.draw = draw
-        self.slos = tuple(
-            LatencySlo(
-                name=load.name,
-                level=load.priority,
-                ttft_s=scenario.workloads[load.name].slo.ttft_s,
-                tpot_s=scenario.workloads[load.name].slo.tpot_s,
-                is_deferrable=load.deadline_h > 0,
-                refuses=scenario.workloads[load.name].admission == "reject",
-            )
-            for load in plan.workloads
-        )
+        self.slos = _latency_slos(scenario, plan)
         """What the router knows of each workload."""
-        before = _BEFORE_MINUTES
-        after = _AFTER_MINUTES
-        for slo, lengths in zip(self.slos, hour.lengths, strict=True):
-            if (
-                not slo.is_deferrable
-            ):  # a reply of thousands of tokens takes minutes, and fills batches as slowly
-                output = scenario.workloads[slo.name].lengths.output
-                longest = output.distribution.quantile(_LONGEST) / output.mean
-                mean_minutes = lengths.output_mean_tokens * slo.tpot_s / BURST_S
-                before = max(before, math.floor(_BEFORE_REPLIES * mean_minutes))
-                after = max(after, math.floor(longest * mean_minutes))
-        self.span = ZoomWindow(
-            before=0 if asked.log is not None else before, minutes=asked.minutes, after=after
-        )
-        self.env = simpy.Environment(initial_time=-self.span.before * BURST_S)
+        self.span = self._span()
+        self.measured_s = request.minutes * BURST_S
+        """Requests that arrive from 0 to here count."""
+        # Time 0 is the moment zoomed at: the warm-up lies before it.
+        self.env = simpy.Environment(initial_time=-self.span.warm_up * BURST_S)
         self.router = RequestRouter(
             self.env, self.slos, plan.by_priority, plan.preferred_utilisation
         )
-        coming = (
-            float(hour.demand_requests_per_s.sum())
-            * (self.span.before + self.span.minutes)
-            * BURST_S
+        minutes_before_end = self.span.warm_up + self.span.minutes
+        requests_per_s = float(hour.demand_requests_per_s.sum())
+        expected = requests_per_s * minutes_before_end * BURST_S
+        workloads = range(len(plan.workloads))
+        backlog = sum(map(self._backlog_requests, workloads))
+        self.share = self._sample_share(expected + backlog)
+        self.replicas = tuple(
+            max(round(self.share * group.replicas), 1) for group in hour.replica_groups
         )
-        every = range(len(plan.workloads))
-        planned = hour.replica_groups
-        self.share = self._sample_share(coming + sum(map(self._ready_requests, every)))
-        self.replicas = tuple(max(round(self.share * group.replicas), 1) for group in planned)
-        self.shares = [self.share] * len(every)
-        """Of each workload's traffic that is simulated: the share of its capacity. Of a model with few replicas one is
-        simulated at the least: with the fleet's share of its traffic it would idle."""
-        for w in every:
-            serving = [
-                (group, count)
-                for group, count in zip(planned, self.replicas, strict=True)
-                if w in group.served
-            ]
-            standing = sum(
-                group.capacity_requests_per_s[w] * group.replicas for group, _ in serving
-            )
-            simulated = sum(group.capacity_requests_per_s[w] * count for group, count in serving)
-            self.shares[w] = simulated / standing if standing > 0.0 else self.share
-        allowed = allowed_loads(plan, hour.demand_requests_per_s[:, np.newaxis] * SECONDS_PER_HOUR)[
-            :, 0
-        ]
-        self.groups: list[Group] = []
-        for group, count in zip(
-            planned, self.replicas, strict=True
-        ):  # in pools as the scenario's routers have them
-            size = {"cluster": count, "node": group.replicas_per_node, "replica": 1}[
-                scenario.router_pool
-            ]
-            pools = max(round(count / size), 1)
-            sizes = [count // pools + (place < count % pools) for place in range(pools)]
-            self.groups.append(
-                Group(
-                    pools=[
-                        ReplicaPool(self.router, group.times, n, group.pace_s, group.prefill)
-                        for n in sizes
-                    ],
-                    capacity_requests_per_s=group.capacity_requests_per_s,
-                    allowed_use=float(allowed[group.cluster]),
-                )
-            )
+        self.shares = [self._traffic_share(w) for w in workloads]
+        """Of each workload's traffic that is simulated."""
+        self.groups = self._build_groups()
         self.router.groups = self.groups
-        for w, load in enumerate(plan.workloads):
-            served = [
-                (at.cluster, group)
-                for at, group in zip(planned, self.groups, strict=True)
-                if w in at.served
-            ]
-            tiers = [
-                [group for c in tier for at, group in served if at == c]
-                for tier in load.cluster_tiers
-            ]
-            self.router.ways[w] = [groups for groups in tiers if groups]
-            self.router.paid_tiers[w] = sum(
-                bool(groups) for groups in tiers[: len(tiers) - load.rented_tiers]
-            )
-            self.router.deferred[w] = deque()
+        for w in workloads:
+            self._build_routes(w)
         self.open = 0
         """Requests that count and are neither finished nor refused, deferrable work left out."""
         self.all_ended = self.env.event()
         self.work_s = [0.0] * len(self.groups)
         """By group, what it took since the minutes that count began, in seconds of a replica at work."""
 
+    def _span(self) -> ZoomWindow:
+        """Return the minutes to simulate: a reply of thousands of tokens takes minutes, and fills batches as slowly."""
+        warm_up = _WARM_UP_MINUTES
+        drain = _DRAIN_MINUTES
+        for slo, lengths in zip(self.slos, self.hour.lengths, strict=True):
+            if slo.is_deferrable:
+                continue  # it may go on beyond the hour
+            output = self.scenario.workloads[slo.name].lengths.output
+            longest = output.distribution.quantile(_LONGEST_QUANTILE)
+            longest_ratio = longest / output.mean
+            reply_minutes = lengths.output_mean_tokens * slo.tpot_s / BURST_S
+            warm_up_minutes = math.floor(_WARM_UP_REPLIES * reply_minutes)
+            warm_up = max(warm_up, warm_up_minutes)
+            drain_minutes = math.floor(longest_ratio * reply_minutes)
+            drain = max(drain, drain_minutes)
+        if self.request.log is not None:
+            # A log begins with its first request: nothing is known of what came before.
+            warm_up = 0
+        return ZoomWindow(warm_up=warm_up, minutes=self.request.minutes, drain=drain)
+
     def _sample_share(self, expected_requests: float) -> float:
-        """Return the share of the fleet to simulate, chosen near the wanted one to suit whole replicas."""
-        wanted = self.asked.requests / expected_requests if expected_requests > 0.0 else 1.0
-        busiest = max(self.hour.replica_groups, key=lambda group: group.busy_nodes, default=None)
-        least = max(wanted, LEAST_REPLICAS / busiest.replicas if busiest is not None else 1.0)
-        if least >= 1.0:
+        """Return the share of the fleet to simulate, chosen near the requested one to suit whole replicas."""
+        groups = self.hour.replica_groups
+        if not groups:
             return 1.0
-        tried = np.linspace(least, min(1.3 * least, 1.0), _TRIED_SHARES)
-        replicas = np.array(
-            [group.replicas for group in self.hour.replica_groups], dtype=np.float64
-        )
-        weight = np.array([group.busy_nodes for group in self.hour.replica_groups])
-        exact = tried[:, None] * replicas
-        off = np.abs(np.maximum(np.rint(exact), 1.0) / exact - 1.0) @ (weight / weight.sum())
-        return float(tried[int(np.argmin(off))])
+        requested = self.request.requests / expected_requests if expected_requests > 0.0 else 1.0
+        busiest = max(groups, key=lambda group: group.busy_nodes)
+        # Of an idle fleet the first group stands for the busiest.
+        smallest = max(requested, MIN_REPLICAS / busiest.replicas)
+        if smallest >= 1.0:
+            return 1.0
+        # Up to three tenths more is simulated where replicas then round to nearly the same share of every group.
+        largest = min(1.3 * smallest, 1.0)
+        candidates = np.linspace(smallest, largest, _CANDIDATE_SHARES)
+        replicas = np.array([group.replicas for group in groups], dtype=np.float64)
+        weight = np.array([group.busy_nodes for group in groups])
+        exact = candidates[:, None] * replicas
+        rounded = np.maximum(np.rint(exact), 1.0)
+        # Errors count by the work of their group: an idle one may be off.
+        relative_error = np.abs(rounded / exact - 1.0)
+        error = relative_error @ (weight / weight.sum())
+        return float(candidates[int(np.argmin(error))])
+
+    def _traffic_share(self, w: int) -> float:
+        """Return the share of a workload's traffic to simulate: that of its capacity.
+
+        Of a model with few replicas one is simulated at the least: with the fleet's share of its traffic it would idle.
+        """
+        in_service = 0.0
+        simulated = 0.0
+        for group, count in zip(self.hour.replica_groups, self.replicas, strict=True):
+            if w in group.served:
+                capacity = group.capacity_requests_per_s[w]
+                in_service += capacity * group.replicas
+                simulated += group.capacity_requests_per_s[w] * count
+        return simulated / in_service if in_service > 0.0 else self.share
+
+    def _build_groups(self) -> list[Group]:
+        """Return the simulated replicas, in pools as the scenario's routers have them."""
+        requests_per_s = self.hour.demand_requests_per_s[:, np.newaxis]
+        demand_requests = requests_per_s * SECONDS_PER_HOUR
+        allowed_use = allowed_loads(self.plan, demand_requests)[:, 0]
+        groups = []
+        for planned, count in zip(self.hour.replica_groups, self.replicas, strict=True):
+            pool_sizes = {"cluster": count, "node": planned.replicas_per_node, "replica": 1}
+            pool_size = pool_sizes[self.scenario.router_pool]
+            pools = max(round(count / pool_size), 1)
+            # As even as whole replicas allow: the first pools have one more.
+            sizes = [count // pools + (place < count % pools) for place in range(pools)]
+            groups.append(
+                Group(
+                    pools=[
+                        ReplicaPool(
+                            self.router, planned.times, size, planned.pace_s, planned.prefill
+                        )
+                        for size in sizes
+                    ],
+                    capacity_requests_per_s=planned.capacity_requests_per_s,
+                    allowed_use=float(allowed_use[planned.cluster]),
+                )
+            )
+        return groups
+
+    def _build_routes(self, w: int) -> None:
+        """Tell the router which groups serve a workload, in the order of the scenario's policy."""
+        workload = self.plan.workloads[w]
+        by_cluster: dict[int, list[Group]] = {}
+        for planned, group in zip(self.hour.replica_groups, self.groups, strict=True):
+            if w in planned.served:
+                by_cluster.setdefault(planned.cluster, []).append(group)
+        tiers = [
+            list(chain.from_iterable(by_cluster.get(c, ()) for c in tier))
+            for tier in workload.cluster_tiers
+        ]
+        # Tiers without a replica in this hour are left out, of the paid ones too.
+        paid = tiers[: len(tiers) - workload.rented_tiers]
+        self.router.tiers[w] = [groups for groups in tiers if groups]
+        self.router.paid_tiers[w] = sum(bool(groups) for groups in paid)
+        self.router.deferred[w] = deque()
 
     def run(self, seed: int) -> Zoom:
         """Run the simulation of the hour and return its result."""
-        names = [load.name for load in self.plan.workloads]
-        replayed = self.asked.log_workload or names[0]
-        if self.asked.log is not None and replayed not in names:
+        arrivals = self._arrivals()
+        requests = self._requests(arrivals)
+        counted = [request for request in requests if self._counts(request.arrived_s)]
+        self.router.on_end = self._on_end
+        self.env.process(self._arrive(requests))
+        for breakdown in self.hour.breakdowns:
+            self.env.process(self._break(breakdown))
+        shape = (self.request.minutes * 60, len(self.groups), 3)
+        seconds = np.zeros(shape)
+        self.env.process(self._watch(seconds))
+        self.open = sum(not self.slos[request.workload].is_deferrable for request in counted)
+        end_s = (self.span.minutes + self.span.drain) * BURST_S
+        if self.open:
+            # Ends with the last request that counts, or with the drain where a queue never empties.
+            drained = self.env.timeout(end_s - self.env.now)
+            self.env.run(until=self.all_ended | drained)
+        if self.env.now < self.measured_s:
+            # All may have ended early, but every second of the hour is on record.
+            self.env.run(until=self.measured_s)
+        router = self.router
+        counts = (router.arrived, router.completed, router.refused, router.in_flight)
+        # Conservation: a request that got lost would pass for one in time.
+        if counts[0] != sum(counts[1:]):
+            raise ConservationError(
+                f"requests: {counts[0]} arrived, {counts[1:]} finished, refused or in flight"
+            )
+        finished_s = [list[float]() for _ in self.slos]
+        for request in requests:
+            if self._counts(request.finished_s):
+                finished_s[request.workload].append(request.finished_s)
+        return Zoom(
+            scenario=self.scenario,
+            plan=self.plan,
+            hour=self.hour,
+            request=self.request,
+            seed=seed,
+            share=self.share,
+            replicas=self.replicas,
+            slos=self.slos,
+            span=self.span,
+            arrivals=arrivals,
+            requests=tuple(counted),
+            finished_s=tuple(np.array(times_s) for times_s in finished_s),
+            seconds=seconds,
+            utilisation_fraction=self._utilisation(),
+            counts=counts,
+        )
+
+    def _counts(self, time_s: float) -> bool:
+        """Return whether a time lies in the minutes that count; not where there is none (NaN)."""
+        return 0.0 <= time_s < self.measured_s
+
+    def _arrivals(self) -> tuple[Arrivals, ...]:
+        """Return the requests of each workload: drawn, or one's replayed from a log."""
+        names = [slo.name for slo in self.slos]
+        log = self.request.log
+        replayed = self.request.log_workload or names[0]
+        if log is not None and replayed not in names:
             hint = nearest(replayed, names) or f"there are {', '.join(names)}"
             raise ScenarioError(
                 Problem(path="--workload", message=f"there is no workload {replayed!r}", hint=hint)
             )
         arrivals = []
-        for w, (name, lengths, share) in enumerate(
-            zip(names, self.hour.lengths, self.shares, strict=True)
-        ):
-            if self.asked.log is not None and name == replayed:
-                arrivals.append(
-                    replay(self.asked.log, lengths, self.span, share, self.draw(f"zoom/{name}/log"))
-                )
+        for w, name in enumerate(names):
+            lengths = self.hour.lengths[w]
+            share = self.shares[w]
+            if log is not None and name == replayed:
+                draws = self.draw(f"zoom/{name}/log")
+                arrivals.append(replay(log, lengths, self.span, share, draws))
             else:
-                rates = (float(self.hour.demand_requests_per_s[w]), share)
+                requests_per_s = float(self.hour.demand_requests_per_s[w])
+                rates = (requests_per_s, share)
                 workload = self.scenario.workloads[name]
                 arrivals.append(draw_arrivals(workload, rates, lengths, self.span, name, self.draw))
-        requests, counted = self._requests(arrivals)
-        self.router.on_end = self._on_end
-        self.env.process(self._arrive(requests))
-        for breakdown in self.hour.breakdowns:
-            self.env.process(self._break(breakdown))
-        seconds = np.zeros((self.asked.minutes * 60, len(self.groups), 3))
-        self.env.process(self._watch(seconds))
-        self.open = sum(not self.slos[request.workload].is_deferrable for request in counted)
-        end_s = (self.span.minutes + self.span.after) * BURST_S
-        if self.open:
-            self.env.run(until=self.all_ended | self.env.timeout(end_s - self.env.now))
-        if self.env.now < self.asked.minutes * BURST_S:
-            self.env.run(until=self.asked.minutes * BURST_S)
-        router = self.router
-        counts = (router.arrived, router.done, router.refused, router.in_flight)
-        if counts[0] != sum(counts[1:]):
-            raise ConservationError(
-                f"requests: {counts[0]} arrived, {counts[1:]} finished, refused or in flight"
-            )
-        # What the work taken in the minutes counted takes of each cluster's accelerators, by what the hourly model has
-        # them sustain, so that the two compare.
-        work, size = np.zeros((2, len(self.plan.clusters)))
-        for planned, count, work_s in zip(
-            self.hour.replica_groups, self.replicas, self.work_s, strict=True
-        ):
-            work[planned.cluster] += work_s * planned.accelerators
-            size[planned.cluster] += count * planned.accelerators * self.asked.minutes * BURST_S
-        utilisation = np.divide(work, size, out=np.full(size.size, np.nan), where=size > 0.0)
-        finished_s = [list[float]() for _ in names]
-        for request in requests:
-            if 0.0 <= request.finished_s < self.asked.minutes * BURST_S:
-                finished_s[request.workload].append(request.finished_s)
-        same = ("scenario", "plan", "hour", "asked", "share", "replicas", "slos", "span")
-        figures: dict[str, Any] = {name: getattr(self, name) for name in same}
-        return Zoom(
-            **figures,
-            seed=seed,
-            arrivals=tuple(arrivals),
-            requests=tuple(counted),
-            finished_s=tuple(np.array(ended_s) for ended_s in finished_s),
-            seconds=seconds,
-            utilisation_fraction=utilisation,
-            counts=counts,
-        )
+        return tuple(arrivals)
 
-    def _requests(self, arrivals: Sequence[Arrivals]) -> tuple[list[Request], list[Request]]:
-        """Return all requests in order of arrival, backlog first, and the measured ones among them.
+    def _requests(self, arrivals: Sequence[Arrivals]) -> list[Request]:
+        """Return all requests in order of arrival, backlog first.
 
         The backlog is deferrable work that lies ready when the simulation begins, with lengths of the hour's own.
         """
         rows = []
-        start_s = -self.span.before * BURST_S
-        for w, coming in enumerate(arrivals):
+        ready_s = -self.span.warm_up * BURST_S - _BEFORE_ALL_S
+        for w, arriving in enumerate(arrivals):
             level = self.slos[w].level
-            lot = self.draw(f"zoom/{self.plan.workloads[w].name}/lot").random(coming.times_s.size)
-            columns = (coming.prompt_tokens, coming.cached_tokens, coming.output_tokens)
-            lengths = list(zip(*(column.tolist() for column in columns), strict=True))
-            rows += [
-                (time_s, w, level, length, place)
-                for time_s, length, place in zip(
-                    coming.times_s.tolist(), lengths, lot.tolist(), strict=True
+            stream = self.draw(f"zoom/{self.slos[w].name}/lot")
+            lots = stream.random(arriving.times_s.size)
+            lengths = list(
+                zip(
+                    arriving.prompt_tokens.tolist(),
+                    arriving.cached_tokens.tolist(),
+                    arriving.output_tokens.tolist(),
+                    strict=True,
                 )
-            ]
-            ready = int(self._ready_requests(w) * self.shares[w]) if lengths else 0
-            rows += [
-                (start_s - 1e-6, w, level, lengths[n % len(lengths)], 0.0) for n in range(ready)
-            ]
+            )
+            times_s = arriving.times_s.tolist()
+            columns = zip(times_s, lengths, lots.tolist(), strict=True)
+            rows += [(time_s, w, level, length, lot) for time_s, length, lot in columns]
+            # Lengths are taken from the hour's own requests in turn; without any there is none to take.
+            ready = int(self._backlog_requests(w) * self.shares[w]) if lengths else 0
+            # Replicas help themselves to deferrable work, so that its lot is never read.
+            rows += [(ready_s, w, level, lengths[n % len(lengths)], 0.0) for n in range(ready)]
+        # Stable, by time and workload: requests of one workload at one time keep their order.
         rows.sort(key=lambda row: (row[0], row[1]))
-        requests = [
-            Request(n, w, level, time_s, length, lot)
-            for n, (time_s, w, level, length, lot) in enumerate(rows)
-        ]
-        return requests, [
-            one for one in requests if 0.0 <= one.arrived_s < self.asked.minutes * BURST_S
+        return [
+            Request(number, w, level, time_s, length, lot)
+            for number, (time_s, w, level, length, lot) in enumerate(rows)
         ]
 
-    def _ready_requests(self, w: int) -> float:
+    def _backlog_requests(self, w: int) -> float:
         """Return the fleet's backlog of deferrable requests, capped at what could be served."""
-        served = float(
-            np.nan_to_num(self.hour.served_fraction[w]) * self.hour.demand_requests_per_s[w]
-        )
-        most = _BACKLOG_HOURS * served * self.asked.minutes * BURST_S
-        return min(float(self.hour.backlog_requests[w]), most)
+        served_fraction = np.nan_to_num(self.hour.served_fraction[w])
+        served = float(served_fraction * self.hour.demand_requests_per_s[w])
+        servable = _BACKLOG_HOURS * served * self.request.minutes * BURST_S
+        return min(float(self.hour.backlog_requests[w]), servable)
 
     def _arrive(self, requests: Sequence[Request]) -> Generator[simpy.Event, Any, None]:
+        """Offer every request to the router when it arrives."""
         env = self.env
         arrive = self.router.arrive
         for request in requests:
@@ -379,52 +417,56 @@ class _Simulation:
 
     def _on_end(self, request: Request) -> None:
         """Count down the measured requests; end the simulation with the last."""
-        if (
-            not self.slos[request.workload].is_deferrable
-            and 0.0 <= request.arrived_s < self.asked.minutes * BURST_S
-        ):
-            self.open -= 1
-            if self.open == 0:
-                self.all_ended.succeed()
+        is_deferrable = self.slos[request.workload].is_deferrable
+        if is_deferrable or not self._counts(request.arrived_s):
+            return
+        self.open -= 1
+        if self.open == 0:
+            self.all_ended.succeed()
 
     def _watch(self, seconds: Floats) -> Generator[simpy.Event, Any, None]:
         """Record queue, batch and KV cache every second, and the work taken at the end."""
         if self.env.now < 0.0:
             yield self.env.timeout(-self.env.now)
-        before_s = [group.work_s for group in self.groups]
+        start_work_s = [group.work_s for group in self.groups]
         for second in range(seconds.shape[0]):
             for g, group in enumerate(self.groups):
-                waiting = running = cached = 0.0
-                for pool in group.pools:
-                    waiting += len(pool.queue)
-                    for replica in pool.replicas:
-                        waiting += len(replica.waiting) + len(replica.prefilling)
-                        running += replica.running
-                        cached += replica.cached_tokens
-                capacity = self.hour.replica_groups[g].times.kv_capacity_tokens * self.replicas[g]
+                waiting = sum(len(pool.queue) for pool in group.pools)
+                running = 0
+                cached = 0.0
+                for replica in group.replicas():
+                    waiting += len(replica.waiting) + len(replica.prefilling)
+                    running += replica.running
+                    cached += replica.cached_tokens
+                group_times = self.hour.replica_groups[g].times
+                capacity = group_times.kv_capacity_tokens * self.replicas[g]
                 seconds[second, g] = waiting, running, cached / capacity
             yield self.env.timeout(1.0)
+            # After every second, so that an hour that ends early has the work up to then.
             self.work_s = [
-                group.work_s - was for group, was in zip(self.groups, before_s, strict=True)
+                group.work_s - start_s
+                for group, start_s in zip(self.groups, start_work_s, strict=True)
             ]
 
-    def _break(self, breakdown: Breakdown) -> Generator[simpy.Event, Any, None]:
-        """Fail the simulated replicas that a breakdown hits, and bring them back after it.
+    def _utilisation(self) -> Floats:
+        """Return what the work taken in the minutes that count takes of each cluster's accelerators.
 
-        Which replicas a failing node carries is drawn by the nodes of each stand.
+        Work is weighed by what the hourly model has a replica sustain, so that the two compare.
         """
-        planned = self.hour.replica_groups
-        hit = list[tuple[ReplicaPool, int]]()
-        if breakdown.cluster is None:
-            for g, at in enumerate(planned):
-                hit += [] if self.plan.clusters[at.cluster].is_hosted else _places(self.groups[g])
-        elif there := [g for g, at in enumerate(planned) if at.cluster == breakdown.cluster]:
-            generator = self.draw(f"zoom/breakdown/{breakdown.cluster}/{breakdown.start_s:.3f}")
-            sizes = np.array([float(planned[g].replicas * planned[g].accelerators) for g in there])
-            g = there[int(generator.choice(len(there), p=sizes / sizes.sum()))]
-            first = int(generator.integers(planned[g].replicas))
-            count = max(breakdown.accelerators // planned[g].accelerators, 1)
-            hit = _places(self.groups[g])[first : first + count]
+        busy_s = np.zeros(len(self.plan.clusters))
+        available_s = np.zeros(len(self.plan.clusters))
+        groups = zip(self.hour.replica_groups, self.replicas, self.work_s, strict=True)
+        for planned, count, work_s in groups:
+            busy_s[planned.cluster] += work_s * planned.accelerators
+            accelerators = count * planned.accelerators
+            available_s[planned.cluster] += accelerators * self.measured_s
+        utilisation = np.full(available_s.size, np.nan)
+        np.divide(busy_s, available_s, out=utilisation, where=available_s > 0.0)
+        return utilisation
+
+    def _break(self, breakdown: Breakdown) -> Generator[simpy.Event, Any, None]:
+        """Fail the simulated replicas that a breakdown hits, and bring them back after it."""
+        hit = self._replicas_hit(breakdown)
         yield self.env.timeout(max(breakdown.start_s - self.env.now, 0.0))
         for pool, place in hit:
             pool.fail(place)
@@ -433,7 +475,56 @@ class _Simulation:
             for pool, place in hit:
                 pool.repair(place)
 
+    def _replicas_hit(self, breakdown: Breakdown) -> list[tuple[ReplicaPool, int]]:
+        """Return the pool and index of the simulated replicas that a breakdown hits.
+
+        Which replicas a failing node carries is drawn by the nodes of each group.
+        """
+        planned = self.hour.replica_groups
+        if breakdown.cluster is None:
+            on_site = [
+                g
+                for g, group in enumerate(planned)
+                if not self.plan.clusters[group.cluster].is_hosted
+            ]
+            return list(chain.from_iterable(_places(self.groups[g]) for g in on_site))
+        candidates = [g for g, group in enumerate(planned) if group.cluster == breakdown.cluster]
+        if not candidates:
+            return []
+        generator = self.draw(f"zoom/breakdown/{breakdown.cluster}/{breakdown.start_s:.3f}")
+        accelerators = [float(planned[g].replicas * planned[g].accelerators) for g in candidates]
+        sizes = np.array(accelerators)
+        shares = sizes / sizes.sum()
+        drawn = int(generator.choice(len(candidates), p=shares))
+        g = candidates[drawn]
+        # Drawn among all replicas of the fleet: one beyond the sample hits none that is simulated.
+        place = int(generator.integers(planned[g].replicas))
+        # A failure of less than one replica's accelerators still takes that replica down.
+        count = max(breakdown.accelerators // planned[g].accelerators, 1)
+        return _places(self.groups[g])[place : place + count]
+
+
+def _latency_slos(scenario: Scenario, plan: Plan) -> tuple[LatencySlo, ...]:
+    """Return priority, objectives and admission of each workload."""
+    slos = []
+    for planned in plan.workloads:
+        stated = scenario.workloads[planned.name]
+        slos.append(
+            LatencySlo(
+                name=planned.name,
+                level=planned.priority,
+                ttft_s=stated.slo.ttft_s,
+                tpot_s=stated.slo.tpot_s,
+                is_deferrable=planned.deadline_h > 0,
+                refuses=stated.admission == "reject",
+            )
+        )
+    return tuple(slos)
+
 
 def _places(group: Group) -> list[tuple[ReplicaPool, int]]:
     """Return the pool and index of each replica of a group, in order."""
-    return [(pool, place) for pool in group.pools for place in range(len(pool.replicas))]
+    places = []
+    for pool in group.pools:
+        places += [(pool, place) for place in range(len(pool.replicas))]
+    return places

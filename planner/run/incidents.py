@@ -8,35 +8,43 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from statistics import NormalDist
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from planner.arrays import Floats
 from planner.elementwise import in_hours
 from planner.engine.log import streams
-from planner.engine.software import launch_of
+from planner.engine.monthly import slowed_hours
+from planner.engine.software import SLOWEST, launch_of
+from planner.finance.accounting.booked_run import BookedRun
 from planner.finance.present_value import ratio
 from planner.plan import quantities
-from planner.plan.clusters import POLICIES, policy_days
-from planner.plan.parts import IncidentPlan, StackPlan, TeamPlan
 from planner.plan.plan import Plan
-from planner.run.monthly import slowed_hours
-from planner.run.simulate import RunResult
+from planner.plan.software import UPGRADE_POLICIES, IncidentPlan, StackPlan, TeamPlan, policy_days
 from planner.run.slo_misses import INCIDENT, lost_requests
 from planner.scenario.scenario import Scenario
 from planner.units import HOURS_PER_DAY, HOURS_PER_YEAR
 
 Pair = tuple[int, int]
-_ROWS = 128  # courses of releases and upgrades, each with its deviations and with their opposites
+_HISTORIES = 128
+"""Drawn histories of releases and upgrades, each with its deviations and with their opposites."""
 _ENDS = (" rolled back", " fixed", " done")
+"""How the kind of an event ends that is the end of an incident."""
+_FEWEST_UPGRADES = 2000.0
+"""Upgrades in a horizon beyond which none is drawn: nobody upgrades every few hours, and memory is finite."""
 
 
-Outlook = tuple[float, dict[str, tuple[float, float]]]
-"""Mean speed-up that upgrades bring over day one; by kind, the number of incidents and the share of speed they take."""
+class Outlook(NamedTuple):
+    """What is expected of the software of a cluster on a workload."""
+
+    speedup_fraction: float
+    """Mean speed-up that upgrades bring over day one."""
+    incidents: dict[str, tuple[float, float]]
+    """By kind, the number of incidents and the share of speed they take."""
 
 
 def outlooks(plan: Plan) -> dict[Pair, Outlook]:
@@ -45,61 +53,86 @@ def outlooks(plan: Plan) -> dict[Pair, Outlook]:
     Incidents are few and short, so none meets another or finds the engineers at work.
     """
     expected = dict[Pair, Outlook]()
-    hours = float(plan.hours)
-    software = plan.software
-    for stack in software.stacks:
-        pairs = np.argwhere(software.stack_of == stack.name).tolist()
-        alike = defaultdict[str, list[Pair]](list)
-        for c, w in pairs:  # many clusters have the same course on a model
-            figures = (
-                software.dated_log_gain,
-                software.roofline_log_gain,
-                software.wide_precision_factor,
-            )
-            key = (
-                plan.workloads[w].model,
-                software.clock_h[c],
-                *(float(figure[c, w]) for figure in figures),
-            )
-            alike[str(key)].append((c, w))
-        upgrades_h, levels = _courses(plan, stack, [same[0] for same in alike.values()])
-        spans_h = np.diff(np.minimum(upgrades_h + software.bake_h, hours), append=hours)
-        for pair, *others in alike.values():
-            of_model = [
-                (c, w) for c, w in pairs if plan.workloads[w].model == plan.workloads[pair[1]].model
-            ]
-            launch_h, excess, constant_h = launch_of(plan, stack, of_model)
-            there = (upgrades_h >= launch_h) & (upgrades_h < hours)
-            more = there * (
-                1.0 + excess * np.exp(-np.maximum(upgrades_h - launch_h, 0.0) / constant_h)
-            )
-            at_launch = 1.0 + excess if 0.0 <= launch_h < hours else 0.0
-            begun, ended = (
-                math.exp(-max(0.0, at_h - launch_h) / constant_h) for at_h in (0.0, hours)
-            )
-            years = (hours + excess * constant_h * (begun - ended)) / HOURS_PER_YEAR
-            given_up = -np.expm1(-np.maximum(np.diff(levels[pair], prepend=0.0), 0.0))
-            kinds = {}
-            for kind in stack.incidents:
-                fault_h, back, late_h = _of_an_upgrade(plan, stack, kind, pair)
-                odds = np.minimum(kind.per_upgrade * more, 1.0)
-                number = odds.sum(axis=-1).mean() + min(kind.per_upgrade * at_launch, 1.0)
-                gain_h = (
-                    (odds * given_up * np.maximum(back * spans_h - late_h, 0.0)).sum(axis=-1).mean()
-                )
-                lost_h = (
-                    number * fault_h
-                    + gain_h
-                    + kind.per_year * years * kind.mean_loss * _fix_h(plan, stack, kind)
-                )
-                kinds[kind.kind] = (float(number) + kind.per_year * years, float(lost_h) / hours)
-            speedup = float((np.expm1(levels[pair]) * spans_h).sum(axis=-1).mean()) / hours
-            expected |= dict.fromkeys([pair, *others], (speedup, kinds))
+    for stack in plan.software.stacks:
+        groups = _pair_groups(plan, stack)
+        leaders = [pairs[0] for pairs in groups]
+        upgrades_h, levels = _upgrade_histories(plan, stack, leaders)
+        for pairs in groups:
+            leader = pairs[0]
+            outlook = _outlook(plan, stack, leader, upgrades_h, levels[leader])
+            expected |= dict.fromkeys(pairs, outlook)
     return expected
 
 
-def _courses(plan: Plan, stack: StackPlan, pairs: list[Pair]) -> tuple[Floats, dict[Pair, Floats]]:
-    """Return drawn upgrades of a stack, and by pair the log speed that each brings, shape (2, courses, upgrades).
+def _pair_groups(plan: Plan, stack: StackPlan) -> list[list[Pair]]:
+    """Return the pairs on a stack in groups of one outlook: many clusters have the same history on a model."""
+    software = plan.software
+    groups = defaultdict[str, list[Pair]](list)
+    on_stack = np.argwhere(software.stack_of == stack.name)
+    for c, w in on_stack.tolist():
+        figures = (
+            plan.workloads[w].model,
+            software.clock_h[c],
+            float(software.dated_log_gain[c, w]),
+            float(software.roofline_log_gain[c, w]),
+            float(software.wide_precision_factor[c, w]),
+        )
+        groups[str(figures)].append((c, w))  # as text, in which NaN equals itself
+    return [*groups.values()]
+
+
+def _outlook(
+    plan: Plan, stack: StackPlan, pair: Pair, upgrades_h: Floats, levels: Floats
+) -> Outlook:
+    """Return what is expected of a pair over drawn upgrades and the log speed that each brings."""
+    hours = float(plan.hours)
+    model = plan.workloads[pair[1]].model
+    on_stack = np.argwhere(plan.software.stack_of == stack.name)
+    of_model = [(c, w) for c, w in on_stack.tolist() if plan.workloads[w].model == model]
+    launch = launch_of(plan, stack, of_model)
+    # Upgrades drawn after the end bring no incident.
+    multiplier = launch.incident_multiplier(upgrades_h) * (upgrades_h < hours)
+    launches_inside = 0.0 <= launch.launch_h < hours
+    at_launch = 1.0 + launch.excess if launches_inside else 0.0
+    # The further incidents of a young model fade with its age: what comes in the horizon is between two ages.
+    begin, end = (
+        math.exp(-max(0.0, time_h - launch.launch_h) / launch.constant_h) for time_h in (0.0, hours)
+    )
+    extra_h = launch.excess * launch.constant_h * (begin - end)
+    years = (hours + extra_h) / HOURS_PER_YEAR
+    # By the hours that each release serves, from the end of its bake to that of the next.
+    baked_h = np.minimum(upgrades_h + plan.software.bake_h, hours)
+    spans_h = np.diff(baked_h, append=hours)
+    # A roll-back gives up what the release gained over the one before it, if it gained anything.
+    level_changes = np.diff(levels, prepend=0.0)
+    gained = np.maximum(level_changes, 0.0)
+    given_up = -np.expm1(-gained)
+    incidents = {}
+    for kind in stack.incidents:
+        fault_h, back, late_h = _of_an_upgrade(plan, stack, kind, pair)
+        odds = np.minimum(kind.per_upgrade * multiplier, 1.0)
+        launch_odds = min(kind.per_upgrade * at_launch, 1.0)
+        mean_number = odds.sum(axis=-1).mean()
+        number = mean_number + launch_odds
+        # A release that is rolled back is given up until the next, but for the hours it still served.
+        hours_without = np.maximum(back * spans_h - late_h, 0.0)
+        gain_h = odds * given_up * hours_without
+        fix_h = _fix_h(plan, stack, kind)
+        anytime_h = kind.per_year * years * kind.mean_loss * fix_h
+        mean_gain_h = gain_h.sum(axis=-1).mean()
+        lost_h = number * fault_h + mean_gain_h + anytime_h
+        expected_number = float(number) + kind.per_year * years
+        lost_fraction = float(lost_h) / hours
+        incidents[kind.kind] = (expected_number, lost_fraction)
+    gain_by_release_h = np.expm1(levels) * spans_h
+    speedup_h = gain_by_release_h.sum(axis=-1).mean()
+    return Outlook(float(speedup_h) / hours, incidents)
+
+
+def _upgrade_histories(
+    plan: Plan, stack: StackPlan, pairs: list[Pair]
+) -> tuple[Floats, dict[Pair, Floats]]:
+    """Return drawn upgrades of a stack, and by pair the log speed that each brings, shape (2, histories, upgrades).
 
     As the simulation draws them, all at once; the second half has every release's deviation with the other sign, so
     that deviations cancel. Upgrades after the end are there, and are of no effect.
@@ -107,43 +140,56 @@ def _courses(plan: Plan, stack: StackPlan, pairs: list[Pair]) -> tuple[Floats, d
     draw = streams(plan.seed)(f"practice/{stack.name}")
     software = plan.software
     levels = dict[Pair, Floats]()
-    quantiles = [NormalDist().inv_cdf((place + 0.5) / _ROWS) for place in range(_ROWS)]
+    # One quantile of each rank, in a drawn order: the mean over histories is nearly the distribution's own.
+    ranks = (np.arange(_HISTORIES) + 0.5) / _HISTORIES
+    quantiles = [NormalDist().inv_cdf(rank) for rank in ranks.tolist()]
 
     def cadence(interval_h: float) -> Floats:
-        interval_h = max(
-            interval_h, plan.hours / 2000.0
-        )  # nobody upgrades every few hours, and memory is finite
-        steps = draw.random((_ROWS, int(2.0 * plan.hours / interval_h) + 2)) + 0.5
-        return np.asarray((np.cumsum(steps, axis=1) - 0.5) * interval_h, dtype=np.float64)
+        interval_h = max(interval_h, plan.hours / _FEWEST_UPGRADES)
+        # Steps are half an interval or longer, so twice as many as intervals reach the end for certain.
+        count = int(2.0 * plan.hours / interval_h) + 2
+        steps = draw.random((_HISTORIES, count)) + 0.5
+        # Half an interval earlier: the first is as likely at any hour of the first interval.
+        intervals = np.cumsum(steps, axis=1) - 0.5
+        times_h: Floats = intervals * interval_h
+        return times_h
 
-    out_h = (
-        cadence(HOURS_PER_YEAR / stack.releases_per_year)
-        if stack.releases_per_year
-        else np.zeros((_ROWS, 0))
-    )
-    deviations = (
-        draw.standard_normal(out_h.shape) * stack.release_sigma * np.array([[[1.0]], [[-1.0]]])
-    )
+    releases_h = np.zeros((_HISTORIES, 0))
+    if stack.releases_per_year:
+        releases_h = cadence(HOURS_PER_YEAR / stack.releases_per_year)
+    signs = np.array([[[1.0]], [[-1.0]]])
+    deviations = draw.standard_normal(releases_h.shape) * stack.release_sigma * signs
     gain_z = draw.permutation(quantiles)
     pace_z = draw.permutation(quantiles)
     upgrades_h = cadence(stack.upgrade_h)
-    newest = (out_h[:, None, :] <= upgrades_h[:, :, None]).sum(axis=2)[None]
+    is_out = releases_h[:, None, :] <= upgrades_h[:, :, None]
+    # How many releases are out at each upgrade: the newest one's number.
+    newest = is_out.sum(axis=2)[None]
     for c, w in pairs:
         dated = float(software.dated_log_gain[c, w])
         library = stack.maturity.get(software.architectures[w])
         reached = np.full(deviations.shape, dated)
         if library is not None:
-            most = np.log1p([[library.gain.lognormal_at(z)] for z in gain_z])
+            # A row for each history, which all of its releases share.
+            gain = np.log1p([[library.gain.lognormal_at(z)] for z in gain_z])
             months = np.array([[library.months.lognormal_at(z)] for z in pace_z])
-            times = (software.clock_h[c] + out_h) / np.maximum(months * HOURS_PER_YEAR / 12.0, 1e-9)
-            reached = np.minimum(most, deviations - most * np.expm1(-times))
-        of_model = [step for step in stack.steps if step.model in ("", plan.workloads[w].model)]
+            # A library that is mature at once has no months to divide by.
+            constants_h = np.maximum(months * HOURS_PER_YEAR / 12.0, 1e-9)
+            ages = (software.clock_h[c] + releases_h) / constants_h
+            # No release brings more than the library will ever gain.
+            matured = deviations - gain * np.expm1(-ages)
+            reached = np.minimum(gain, matured)
+        models = ("", plan.workloads[w].model)
+        of_model = [step for step in stack.steps if step.model in models]
         steps = sum(step.log_gain * (upgrades_h >= step.time_h) for step in of_model)
-        before = np.pad(
-            reached - dated, ((0, 0), (0, 0), (1, 0))
-        )  # before the first release nothing is gained
-        level = np.take_along_axis(before, newest, axis=2) + steps
-        levels[c, w] = np.minimum(level, float(software.roofline_log_gain[c, w]))
+        # Before the first release nothing is gained: a column of zeros.
+        # One ahead on the last axis, which is that of the releases.
+        gained = reached - dated
+        by_release = np.pad(gained, ((0, 0), (0, 0), (1, 0)))
+        level = np.take_along_axis(by_release, newest, axis=2) + steps
+        # No software is faster than the hardware.
+        ceiling = float(software.roofline_log_gain[c, w])
+        levels[c, w] = np.minimum(level, ceiling)
     return upgrades_h, levels
 
 
@@ -156,101 +202,117 @@ def _of_an_upgrade(
     rolled back, a loss L takes E[L·(c·min(D, B) + c²·R·1(D < B) + (D − B)⁺ + ((1 − s)·R + s·F)·1(D ≥ B))]. The hours
     until a roll-back are (D − B)⁺ + R where the release had spread, in which it is not given up yet.
     """
-    software, share, bake_h = plan.software, plan.software.canary_fraction, plan.software.bake_h
+    software = plan.software
+    share = software.canary_fraction
+    bake_h = software.bake_h
     rollback_h = software.rollback_h.lognormal_mean
     fix_h = _fix_h(plan, stack, kind)
     wide = 1.0
     stuck = stack.rollback_impossible_fraction
-    if kind.falsifies and not math.isnan(software.wide_precision_factor[pair]):
+    wide_factor = float(software.wide_precision_factor[pair])
+    if kind.falsifies and not math.isnan(wide_factor):
+        # Wrong output that a wider precision avoids is never rolled back: it runs wider until it is fixed.
         stuck = 1.0
-        wide = max(float(software.wide_precision_factor[pair]), 0.05)
+        wide = max(wide_factor, SLOWEST)
+    # A small loss is subtle whatever its kind: probability and mean loss below the bound.
     mild, mild_loss, _ = kind.loss.below(kind.subtle_below)
     if kind.most_loss < kind.subtle_below:
         mild = 1.0
         mild_loss = kind.mean_loss
+    # Probability and mean loss of what is noticed at once.
+    gross_fraction = 1.0 - kind.subtle_fraction
+    gross_loss = kind.mean_loss - mild_loss
+    gross = gross_fraction * np.array([1.0 - mild, gross_loss])
+    subtle = np.array([1.0, kind.mean_loss]) - gross
     # Of what is subtle and of what is gross: how likely, the mean loss times that, and when it is noticed.
-    gross = (1.0 - kind.subtle_fraction) * np.array([1.0 - mild, kind.mean_loss - mild_loss])
-    odds, loss = np.stack((np.array([1.0, kind.mean_loss]) - gross, gross), axis=1)
+    odds, loss = np.stack((subtle, gross), axis=1)
     noticed_h = (kind.subtle_detection_h, kind.detection_h)
+    # Noticed within the bake, it is still on the canary alone.
     caught, early_h, _ = np.array([detection_h.below(bake_h) for detection_h in noticed_h]).T
     spread = 1.0 - caught
-    beyond_h = (
-        np.array([detection_h.lognormal_mean for detection_h in noticed_h])
-        - early_h
-        - spread * bake_h
-    )
+    mean_h = np.array([detection_h.lognormal_mean for detection_h in noticed_h])
+    beyond_h = mean_h - early_h - spread * bake_h
     on_canary_h = early_h + spread * bake_h + caught * share * rollback_h
-    taken_h = loss @ (
-        share * on_canary_h + beyond_h + spread * ((1.0 - stuck) * rollback_h + stuck * fix_h)
-    )
-    taken_h += odds @ spread * fix_h * (1.0 - wide)
+    repair_h = (1.0 - stuck) * rollback_h + stuck * fix_h
+    fault_h = share * on_canary_h + beyond_h + spread * repair_h
+    lost_h = loss @ fault_h
+    lost_h += odds @ spread * fix_h * (1.0 - wide)
     back = odds @ (caught + spread * (1.0 - stuck))
     late_h = (1.0 - stuck) * odds @ (beyond_h + spread * rollback_h)
-    return float(taken_h), float(back), float(late_h)
+    return float(lost_h), float(back), float(late_h)
 
 
 def _fix_h(plan: Plan, stack: StackPlan, kind: IncidentPlan) -> float:
     """Return the mean hours of a fix within the run: the vendor's, or the engineers' of the clusters as stated."""
-    software, team = plan.software, plan.software.teams[stack.team]
-    there = (plan.clusters[c] for c in team.clusters)
-    engineers = team.engineers.number(
-        sum(cluster.nodes * cluster.accelerators_per_node for cluster in there)
-    )
+    software = plan.software
+    team = software.teams[stack.team]
+    clusters = (plan.clusters[c] for c in team.clusters)
+    accelerators = sum(cluster.nodes * cluster.accelerators_per_node for cluster in clusters)
+    engineers = team.engineers.number(accelerators)
     per_day = HOURS_PER_DAY * software.fix_time_multiplier
+    # Whoever is faster; without engineers of one's own there is only the vendor.
     if engineers:
-        per_day = min(
-            per_day, TeamPlan.hours(kind.difficulty(1.0) * software.engineer_h, engineers)
-        )
-    return per_day * kind.fix_days.mean_within(plan.hours / per_day)
+        work_h = kind.difficulty(1.0) * software.engineer_h
+        per_day = min(per_day, TeamPlan.hours(work_h, engineers))
+    # No incident lasts beyond the end of the run.
+    most_days = plan.hours / per_day
+    return per_day * kind.fix_days.mean_within(most_days)
 
 
 def practices(scenario: Scenario, plan: Plan) -> Iterator[tuple[str, Plan]]:
     """Yield a plan under each practice of upgrades: as planned, by each policy, and without what limits an incident."""
     software = plan.software
     catalog = scenario.load_catalog()
-    policies = {
-        policy: {"upgrade_h": policy_days(policy, catalog) * HOURS_PER_DAY} for policy in POLICIES
-    }
-    changes = {
-        "planned": dict[str, Any](),
-        **policies,
-        "no_rollback": {"rollback_impossible_fraction": 1.0},
-    }
+    changes: dict[str, dict[str, Any]] = {"planned": {}}
+    for policy in UPGRADE_POLICIES:
+        days = policy_days(policy, catalog)
+        changes[policy] = {"upgrade_h": days * HOURS_PER_DAY}
+    changes["no_rollback"] = {"rollback_impossible_fraction": 1.0}
     for practice, change in changes.items():
         stacks = tuple(replace(stack, **change) for stack in software.stacks)
-        yield practice, replace(plan, software=replace(software, stacks=stacks))
-    yield "no_canary", replace(plan, software=replace(software, canary_fraction=1.0, bake_h=0.0))
+        changed = replace(software, stacks=stacks)
+        yield practice, replace(plan, software=changed)
+    # Without a canary all of the stack takes a release at once, and nothing bakes.
+    no_canary = replace(software, canary_fraction=1.0, bake_h=0.0)
+    yield "no_canary", replace(plan, software=no_canary)
 
 
-def practice_rows(result: RunResult) -> list[tuple[Any, ...]]:
+def practice_rows(result: BookedRun) -> list[tuple[Any, ...]]:
     """One row per vendor and practice of upgrades: incidents, what they take, and what upgrades bring."""
     plan = result.plan
     rows = list[tuple[Any, ...]]()
-    usual = dict[str, float]()
-    for practice, tried in practices(result.scenario, plan):
-        expected = outlooks(tried)
+    planned = dict[str, float]()
+    """Capacity by vendor under the practice planned, which comes first."""
+    for practice, changed in practices(result.scenario, plan):
+        expected = outlooks(changed)
         for vendor in {plan.clusters[c].vendor for c, _ in expected}:
             pairs = [pair for pair in expected if plan.clusters[pair[0]].vendor == vendor]
-            sums = [
-                (*np.sum([*expected[pair][1].values(), (0.0, 0.0)], axis=0), expected[pair][0])
-                for pair in pairs
-            ]
-            number, lost, gained = (_weights(plan, pairs) @ np.array(sums)).tolist()
+            figures = []
+            for pair in pairs:
+                incidents = expected[pair].incidents.values()
+                # A row of zeros, since a stack may have no kind of incident to sum.
+                number, lost = np.sum([*incidents, (0.0, 0.0)], axis=0)
+                figures.append((number, lost, expected[pair].speedup_fraction))
+            means = _weights(plan, pairs) @ np.array(figures)
+            number, lost, gained = means.tolist()
             capacity = (1.0 + gained) * (1.0 - lost)
-            change = (
-                capacity / usual.setdefault(vendor, capacity) - 1.0
-            )  # the practice planned comes first
-            days = tried.software.stacks[0].upgrade_h / HOURS_PER_DAY
+            # The practice planned comes first, and sets what the others are held against.
+            planned_capacity = planned.setdefault(vendor, capacity)
+            change = capacity / planned_capacity - 1.0
+            # Inside the loop: a plan of APIs alone has no vendor's stack.
+            days = changed.software.stacks[0].upgrade_h / HOURS_PER_DAY
             rows.append((vendor, practice, days, number, lost, gained, change))
+    # Stable, so that the practices of a vendor keep their order.
     return sorted(rows, key=lambda row: str(row[0]))
 
 
 def _weights(plan: Plan, pairs: list[Pair]) -> Floats:
     """Return the weight of each pair in a vendor's or stack's mean: its cluster's nodes, or all alike without any."""
-    return quantities.shares(np.array([plan.clusters[c].nodes for c, _ in pairs], dtype=np.float64))
+    nodes = np.array([plan.clusters[c].nodes for c, _ in pairs], dtype=np.float64)
+    return quantities.shares(nodes)
 
 
-def _missed_per_node_h(result: RunResult) -> Floats:
+def _missed_per_node_h(result: BookedRun) -> Floats:
     """Return the requests missed for incidents per node-hour that these take away, shape (workloads, hours).
 
     What a workload misses in an hour is shared by the node-hours that incidents take away from it then; where they take
@@ -258,73 +320,104 @@ def _missed_per_node_h(result: RunResult) -> Floats:
     """
     plan = result.plan
     lost = lost_requests(result)
-    less = np.zeros((len(plan.workloads), plan.hours))
+    slowed_node_h = np.zeros((len(plan.workloads), plan.hours))
     for (_, w), hours, changes, share, _, node_h in slowed_hours(result.run):
-        less[w, hours] += node_h * share[[not change.process for change in changes]].sum(axis=0)
-    together = less.sum(axis=0)
+        # Processes of one's own slow machines too, and are no incidents.
+        is_incident = [not change.process for change in changes]
+        by_incidents = share[is_incident].sum(axis=0)
+        slowed_node_h[w, hours] += node_h * by_incidents
+    all_node_h = slowed_node_h.sum(axis=0)
     starts = plan.month_edges_h[:-1]
     months = plan.months.hour_periods
-    missed = np.where(together > 0.0, lost.hourly_to_incidents, 0.0)
-    some = np.add.reduceat(missed, starts, axis=1)
-    missed = np.where(
-        in_hours(some, months) > 0.0, missed, together
-    )  # what came of a backlog, in a later month
-    missed *= np.nan_to_num(
-        in_hours(ratio(lost.requests[INCIDENT].T, np.add.reduceat(missed, starts, axis=1)), months)
-    )
-    others = np.where(less > 0.0, 0.0, missed).sum(axis=0)
-    return np.nan_to_num(ratio(np.where(less > 0.0, missed, 0.0), less)) + np.nan_to_num(
-        ratio(others, together)
-    )
+    missed = np.where(all_node_h > 0.0, lost.hourly_to_incidents, 0.0)
+    # A month that misses only what came of an earlier backlog goes by node-hours.
+    monthly_missed = np.add.reduceat(missed, starts, axis=1)
+    has_misses = in_hours(monthly_missed, months) > 0.0
+    missed = np.where(has_misses, missed, all_node_h)
+    monthly_missed = np.add.reduceat(missed, starts, axis=1)
+    # Hours give the proportions, the month its sum, which has been evened out.
+    scale = ratio(lost.requests[INCIDENT].T, monthly_missed)
+    missed *= np.nan_to_num(in_hours(scale, months))
+    is_slowed = slowed_node_h > 0.0
+    own_missed = np.where(is_slowed, missed, 0.0)
+    crowded_missed = np.where(is_slowed, 0.0, missed)
+    by_own = ratio(own_missed, slowed_node_h)
+    by_others = ratio(crowded_missed.sum(axis=0), all_node_h)
+    return np.nan_to_num(by_own) + np.nan_to_num(by_others)
 
 
-def incident_rows(result: RunResult) -> list[tuple[Any, ...]]:
+def incident_rows(result: BookedRun) -> list[tuple[Any, ...]]:
     """One row per stack and kind of incident: how many, how long, what they took, and what was missed for them."""
-    plan, expected, settled = (
-        result.plan,
-        outlooks(result.plan),
-        float(result.settled_requests().sum()),
-    )
+    plan = result.plan
+    expected = outlooks(plan)
+    settled = float(result.settled_requests().sum())
     kind_of = dict[int, tuple[str, str]]()
+    """By number of an incident, its stack and kind."""
     spans_h = dict[int, list[float]]()
-    taken = defaultdict[tuple[str, str], Floats](lambda: np.zeros(2))
-    for event in sorted(result.run.log.software, key=lambda event: event.time_h):
-        if event.incident >= 0 and not event.process:
-            kind_of.setdefault(
-                event.incident, (str(plan.software.stack_of[event.pairs[0]]), event.kind)
-            )
-            span_h = spans_h.setdefault(event.incident, [event.time_h, plan.hours])
-            if event.kind.endswith(_ENDS):
-                span_h[1] = min(span_h[1], event.time_h)
-    per_node_h = _missed_per_node_h(result)
-    for (_, w), at, changes, share, worked, less in slowed_hours(result.run):
-        lost = share @ np.stack((worked, less * per_node_h[w, at]), axis=1)
-        for change, node_h_and_missed in zip(changes, lost, strict=True):
-            if not change.process:
-                taken[kind_of[change.incident]] += node_h_and_missed
-    rated = {
-        (str(plan.software.stack_of[pair]), kind)
-        for pair, (_, kinds) in expected.items()
-        for kind in kinds
-    }
+    events = sorted(result.run.log.software, key=lambda event: event.time_h)
+    for event in events:
+        # Bring-ups and the like have no number.
+        is_incident = event.incident >= 0 and not event.process
+        if not is_incident:
+            continue
+        pair = event.pairs[0]
+        stack = str(plan.software.stack_of[pair])
+        # Its first event has the plain name; later ones say how it went on.
+        kind_of.setdefault(event.incident, (stack, event.kind))
+        span_h = spans_h.setdefault(event.incident, [event.time_h, plan.hours])
+        if event.kind.endswith(_ENDS):
+            span_h[1] = min(span_h[1], event.time_h)
+    losses = _node_h_and_misses(result, kind_of)
+    kinds = set(kind_of.values())
+    # Kinds that are expected have a row even where none came.
+    for pair, outlook in expected.items():
+        stack = str(plan.software.stack_of[pair])
+        kinds |= {(stack, kind) for kind in outlook.incidents}
+    unrated = (math.nan, math.nan)
     rows = []
-    for stack, kind in sorted(rated | set(kind_of.values())):
+    for stack, kind in sorted(kinds):
         pairs = [pair for pair in expected if plan.software.stack_of[pair] == stack]
-        figures = np.array([expected[pair][1].get(kind, (math.nan, math.nan)) for pair in pairs])
-        by_model = dict(
-            zip((plan.workloads[w].model for _, w in pairs), figures[:, 0].tolist(), strict=True)
-        )
-        lengths = [
-            end_h - begin_h
-            for n, (begin_h, end_h) in spans_h.items()
-            if kind_of[n] == (stack, kind)
-        ]
-        node_h, missed = taken[stack, kind].tolist()
-        lost = float(_weights(plan, pairs) @ figures[:, 1])
-        vendor = plan.clusters[pairs[0][0]].vendor
-        number = sum(by_model.values())
-        share = missed / (settled or math.nan)
+        figures = np.array([expected[pair].incidents.get(kind, unrated) for pair in pairs])
+        models = [plan.workloads[w].model for _, w in pairs]
+        # Clusters of a model have its incidents together.
+        expected_numbers = figures[:, 0].tolist()
+        by_model = dict(zip(models, expected_numbers, strict=True))
+        numbers = [number for number in spans_h if kind_of[number] == (stack, kind)]
+        lengths_h = []
+        for number in numbers:
+            start_h, end_h = spans_h[number]
+            lengths_h.append(end_h - start_h)
+        node_h, missed = losses[stack, kind].tolist()
+        weights = _weights(plan, pairs)
+        lost = float(weights @ figures[:, 1])
         rows.append(
-            (vendor, stack, kind, len(lengths), number, sum(lengths), node_h, lost, missed, share)
+            (
+                plan.clusters[pairs[0][0]].vendor,
+                stack,
+                kind,
+                len(lengths_h),
+                sum(by_model.values()),
+                sum(lengths_h),
+                node_h,
+                lost,
+                missed,
+                missed / (settled or math.nan),
+            )
         )
     return sorted(rows)
+
+
+def _node_h_and_misses(
+    result: BookedRun, kind_of: Mapping[int, tuple[str, str]]
+) -> dict[tuple[str, str], Floats]:
+    """Return the node-hours that incidents took and the requests missed for them, by stack and kind."""
+    losses = defaultdict[tuple[str, str], Floats](lambda: np.zeros(2))
+    missed_per_node_h = _missed_per_node_h(result)
+    for (_, w), hours, changes, share, worked, slowed in slowed_hours(result.run):
+        missed = slowed * missed_per_node_h[w, hours]
+        taken = np.stack((worked, missed), axis=1)
+        by_change = share @ taken
+        for change, loss in zip(changes, by_change, strict=True):
+            if not change.process:
+                losses[kind_of[change.incident]] += loss
+    return losses

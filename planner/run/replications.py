@@ -16,12 +16,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from planner.arrays import Floats
+from planner.finance.accounting.measures import Figures, measures, revenue_usd, series_of, service
+from planner.finance.measure_names import DRAWS
 from planner.parallel import Begun
-from planner.run.measure_names import DRAWS
-from planner.run.measures import Figures, measures, revenue_usd, series_of, service
 from planner.run.simulate import RunResult, simulate_plan
 
-_BEYOND_FRACTION = 0.05  # left out on either side, where there are replications enough
+_TAIL_FRACTION = 0.05
+"""Left out on either side, where there are replications enough."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,16 +52,15 @@ class Replications:
     @property
     def coverage_fraction(self) -> float:
         """Probability that a further replication lies within an interval."""
-        return (self.number + 1 - 2 * _place(self.number)) / (self.number + 1)
+        ranks = self.number + 1
+        return (ranks - 2 * _place(self.number)) / ranks
 
     @property
     def words(self) -> str:
         """The coverage of an interval in words, for a sentence."""
-        return (
-            "nine of ten replications"
-            if self.number == DRAWS
-            else f"{self.coverage_fraction:.0%} of replications"
-        )
+        if self.number == DRAWS:
+            return "nine of ten replications"
+        return f"{self.coverage_fraction:.0%} of replications"
 
     def interval(self, name: str) -> Interval | None:
         """Return a figure's interval; None where a replication lacks the figure, or there is only one."""
@@ -68,44 +68,54 @@ class Replications:
 
     def difference(self, name: str, base: Replications) -> Interval | None:
         """Return the interval of a figure less another plan's, paired by replication."""
-        return interval_of(
-            [
-                a - b if a is not None and b is not None else None
-                for a, b in self._beside(name, base)
-            ]
-        )
+        differences: list[float | None] = []
+        for figure, base_figure in self._pairs(name, base):
+            if figure is None or base_figure is None:
+                differences.append(None)
+            else:
+                differences.append(figure - base_figure)
+        return interval_of(differences)
 
     def saving(self, name: str, base: Replications) -> Interval | None:
         """Return the interval of 1 − figure / the other plan's figure, paired by replication."""
-        return interval_of(
-            [1.0 - a / b if a is not None and b else None for a, b in self._beside(name, base)]
-        )
+        savings: list[float | None] = []
+        for figure, base_figure in self._pairs(name, base):
+            # Of a figure that is zero nothing can be saved.
+            if figure is None or not base_figure:
+                savings.append(None)
+            else:
+                savings.append(1.0 - figure / base_figure)
+        return interval_of(savings)
 
-    def _beside(self, name: str, base: Replications) -> list[tuple[float | None, float | None]]:
+    def _pairs(self, name: str, base: Replications) -> list[tuple[float | None, float | None]]:
         """Return a figure of this plan and of another, by replication."""
-        return [
-            (ours[name], other[name])
-            for ours, other in zip(self.figures, base.figures, strict=True)
-        ]
+        # Both plans meet the same failures and demand in a replication, so what they share cancels.
+        replications = zip(self.figures, base.figures, strict=True)
+        return [(figures[name], base_figures[name]) for figures, base_figures in replications]
 
 
 def _place(replications: int) -> int:
     """Return r: the r-th lowest and the r-th highest value bound the interval."""
-    return max(1, int((replications + 1) * _BEYOND_FRACTION + 1e-9))
+    # A hair above, so that 19 + 1 replications at a twentieth are one and not just below.
+    return max(1, int((replications + 1) * _TAIL_FRACTION + 1e-9))
 
 
 def interval_of(values: Sequence[float | None]) -> Interval | None:
     """Return the prediction interval from order statistics; None for fewer than two values, or where one is missing."""
-    known = sorted(value for value in values if value is not None)
-    if len(known) < 2 or len(known) < len(values):
+    figures = sorted(value for value in values if value is not None)
+    # A figure that one replication lacks has no order among the others.
+    if len(figures) < 2 or len(figures) < len(values):
         return None
-    place = _place(len(known))
-    return Interval(low=known[place - 1], high=known[-place])
+    place = _place(len(figures))
+    low = figures[place - 1]
+    return Interval(low=low, high=figures[-place])
 
 
 def ends_of(interval: Interval | None) -> tuple[float | None, float | None]:
     """Return both ends of an interval, or None for both."""
-    return (None, None) if interval is None else (interval.low, interval.high)
+    if interval is None:
+        return None, None
+    return interval.low, interval.high
 
 
 def figures_of(result: RunResult) -> Figures:
@@ -122,6 +132,8 @@ def months_of(result: RunResult) -> dict[str, Floats]:
     return months
 
 
+ReplicationFigures = tuple[Figures, dict[str, Floats], Sequence[int]]
+"""A replication's figures, its monthly series and the months that miss the SLO target."""
 IsEnough = Callable[[Sequence[Figures]], bool]
 """Says after each replication, in order, whether those so far are enough."""
 
@@ -137,27 +149,28 @@ def drawing(
     they draw. Results are looked at in the order of the replications, so who is first to finish changes nothing.
     """
 
-    def drawn(result: RunResult) -> tuple[Figures, dict[str, Floats], Sequence[int]]:
+    def figures_and_months(result: RunResult) -> ReplicationFigures:
         return figures_of(result), months_of(result), result.slo_result().missed_months
 
-    def again(replication: int) -> tuple[Figures, dict[str, Floats], Sequence[int]]:
-        return drawn(draw(replication))
+    def replicate(replication: int) -> ReplicationFigures:
+        return figures_and_months(draw(replication))
 
-    with Begun(
-        [functools.partial(again, replication) for replication in further], workers, ahead=DRAWS
-    ) as others:
+    tasks = [functools.partial(replicate, replication) for replication in further]
+    with Begun(tasks, workers, ahead=DRAWS) as replicas:
 
-        def together(result: RunResult, is_enough: IsEnough) -> Replications:
-            made = [drawn(result)]
-            for one in others.results():
-                made.append(one)
-                if is_enough([figures for figures, *_ in made]):
+        def collect(result: RunResult, is_enough: IsEnough) -> Replications:
+            collected = [figures_and_months(result)]
+            for replication in replicas.results():
+                collected.append(replication)
+                if is_enough([figures for figures, *_ in collected]):
                     break
-            figures, months, missed = zip(*made, strict=True)
-            monthly = {name: np.stack([by[name] for by in months]) for name in months[0]}
-            return Replications(figures=figures, monthly=monthly, missed_months=missed)
+            figures, months, missed_months = zip(*collected, strict=True)
+            monthly = {}
+            for name in months[0]:
+                monthly[name] = np.stack([series[name] for series in months])
+            return Replications(figures=figures, monthly=monthly, missed_months=missed_months)
 
-        yield together
+        yield collect
 
 
 def draw_again(
@@ -174,5 +187,6 @@ def draw_again(
         simulate_plan, result.scenario, result.plan, result.seed, processes=result.processes
     )
     further = range(result.replication + 1, result.replication + replications)
-    with drawing(draw, further, 1 if result.processes else workers) as together:
-        return together(result, is_enough)
+    # In this process alone where the user's own code runs.
+    with drawing(draw, further, 1 if result.processes else workers) as collect:
+        return collect(result, is_enough)

@@ -27,7 +27,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
@@ -37,11 +37,12 @@ from planner.engine.log import SpeedChange
 from planner.engine.rental import rent_by_hour
 from planner.engine.scan import steps_by_hour
 from planner.engine.window import Missed, missed_under
+from planner.finance.accounting.booked_run import BookedRun, per_run
 from planner.finance.present_value import ratio
 from planner.plan import quantities
 from planner.plan.attainment import CEILINGS, lowest_share
-from planner.plan.plan import LOAD_CELLS, MOST_LOAD, Plan
-from planner.run.simulate import RunResult, per_run
+from planner.plan.load_tables import LOAD_CELLS, MOST_LOAD
+from planner.plan.plan import Plan
 
 REASONS: Mapping[str, str] = {
     "process": "processes of one's own",
@@ -57,6 +58,8 @@ REASONS: Mapping[str, str] = {
 INCIDENT = [*REASONS].index("incident")
 LEAST_NAMED = 1e-5
 """Share of a workload's requests below which nothing is named."""
+_REASONS_NAMED = 3
+"""How many causes are named at most."""
 CAPACITY_CELL = int(LOAD_CELLS / MOST_LOAD)
 """Cell of the tables by load at which it is what nodes sustain at the objective."""
 
@@ -73,59 +76,65 @@ class Lost:
 
 
 @per_run
-def lost_requests(result: RunResult) -> Lost:
+def lost_requests(result: BookedRun) -> Lost:
     """Return the requests of a run missed by each cause."""
-    plan = result.plan
     rungs = _rungs(result)
     missed = np.stack([_missed_by_month(result, late_and_shed) for late_and_shed in rungs])
-    missed[5:] = np.where(
-        _outgrown(plan), missed[4], missed[5:]
-    )  # missed since no batch meets the objective
+    # Where no batch meets the objective, all that bursts leave is missed for that, and for neither room nor queues.
+    is_outgrown = _outgrown(result.plan)
+    missed[5:] = np.where(is_outgrown, missed[4], missed[5:])
+    # A rung that misses more than the one before, by work that moved, counts as missing the same.
     missed = np.minimum.accumulate(missed, axis=0)
-    requests = np.append(missed[:-1] - missed[1:], missed[-1:], axis=0)
-    fraction = np.nan_to_num(ratio(requests, result.settled_requests()))
-    hourly = np.maximum(rungs[INCIDENT] - rungs[INCIDENT + 1], 0.0).sum(axis=0)
+    # Each cause has what its removal saves; the last has all that is still missed.
+    saved = missed[:-1] - missed[1:]
+    requests = np.append(saved, missed[-1:], axis=0)
+    share = ratio(requests, result.settled_requests())
+    fraction = np.nan_to_num(share)
+    hourly_saved = rungs[INCIDENT] - rungs[INCIDENT + 1]
+    hourly = np.maximum(hourly_saved, 0.0).sum(axis=0)
     return Lost(fraction=fraction, requests=requests, hourly_to_incidents=hourly)
 
 
-def _rungs(result: RunResult) -> list[Floats]:
+def _rungs(result: BookedRun) -> list[Floats]:
     """Return the requests missed by the run, and with one more cause removed each time.
 
-    Requests late and shed, shape (2, workloads, hours) each.
+    Requests late and shed, shape (2, workloads, hours) each. A cause that the run does not have repeats the rung before
+    it: to evaluate the hours again takes as long as the run's own.
     """
     plan = result.plan
     inputs = result.run.inputs
     machines = result.run.node_hours
-    rungs = [
-        np.stack([joined(name, result.run.windows) for name in ("late_requests", "shed_requests")])
-    ]
+    windows = result.run.windows
+    late = joined("late_requests", windows)
+    shed = joined("shed_requests", windows)
+    rungs = [np.stack((late, shed))]
+    # Each rung starts from the inputs of the one before: causes are removed one after the other.
     if result.processes or plan.processes:
-        inputs = tuple(
-            _without_processes(result, given, nodes)
-            for given, nodes in zip(inputs, machines, strict=True)
-        )
-        rungs += _missed(plan, inputs, [_as_it_is])
+        pairs = zip(inputs, machines, strict=True)
+        inputs = tuple(_without_processes(result, window, nodes) for window, nodes in pairs)
+        rungs += _missed(plan, inputs, [_unchanged])
     else:
-        rungs += rungs
+        rungs += rungs[-1:]
     if plan.site.cap_kw is None:
         rungs += rungs[-1:]
     else:
-        inputs = tuple(replace(given, cap_kw=None) for given in inputs)
-        rungs += _missed(plan, inputs, [_as_it_is])
+        inputs = tuple(replace(window, cap_kw=None) for window in inputs)
+        rungs += _missed(plan, inputs, [_unchanged])
+    pairs = zip(inputs, machines, strict=True)
     inputs = tuple(
-        replace(given, nodes=nodes.present, lit_fraction=None)
-        for given, nodes in zip(inputs, machines, strict=True)
+        replace(window, nodes=nodes.present, lit_fraction=None) for window, nodes in pairs
     )
-    is_whole = not any(nodes.failed.any() or nodes.dark.any() for nodes in machines)
-    rungs += rungs[-1:] if is_whole else _missed(plan, inputs, [_as_it_is])
+    has_outages = any(nodes.failed.any() or nodes.dark.any() for nodes in machines)
+    if has_outages:
+        rungs += _missed(plan, inputs, [_unchanged])
+    else:
+        rungs += rungs[-1:]
     inputs = tuple(
-        replace(given, speed=_speed_without_incidents(given), incidents={}) for given in inputs
+        replace(window, speed=_speed_without_incidents(window), incidents={}) for window in inputs
     )
-    rungs += _missed(
-        plan,
-        inputs,
-        [_as_it_is, _without_bursts, _up_to_capacity, partial(_up_to_capacity, last_cell=0)],
-    )
+    idle_replicas = partial(_up_to_capacity, last_cell=0)
+    # These change tables alone, so one pass over the windows evaluates all four.
+    rungs += _missed(plan, inputs, [_unchanged, _without_bursts, _up_to_capacity, idle_replicas])
     for rung in rungs[6:]:
         rung[1] = 0.0  # had there been room, it would have been served, late as the rest
     return rungs
@@ -135,67 +144,85 @@ def _missed(
     plan: Plan, inputs: Iterable[WindowInput], changes: Sequence[Callable[[Plan], Plan]]
 ) -> list[Floats]:
     """Return the requests missed by consecutive windows under each change of the plan's tables."""
-    windows: list[Missed] = []
-    before: dict[str, Any] = {}
-    for given in inputs:
-        windows.append(missed_under(plan, replace(given, **before), changes))
-        before = {
-            "waiting_requests": windows[-1].waiting_requests,
-            "replicas_before": windows[-1].replicas_after,
-        }
-    return list(
-        np.stack([joined(name, windows) for name in ("late_requests", "shed_requests")], axis=1)
-    )
+    missed: list[Missed] = []
+    for run_window in inputs:
+        window = run_window
+        # What waits and what is resident at the start of a window follows from the one before, not from the run's.
+        if missed:
+            window = replace(
+                run_window,
+                waiting_requests=missed[-1].waiting_requests,
+                replicas_before=missed[-1].replicas_after,
+            )
+        missed.append(missed_under(plan, window, changes))
+    late = joined("late_requests", missed)
+    shed = joined("shed_requests", missed)
+    # The first axis has the changes, each with late and shed.
+    return [*np.stack((late, shed), axis=1)]
 
 
-def _speed_without_incidents(given: WindowInput) -> dict[tuple[int, int], Floats]:
+def _speed_without_incidents(window: WindowInput) -> dict[tuple[int, int], Floats]:
     """Return a window's speeds without the slowdown by open incidents."""
-    speeds = dict(given.speed)
-    for pair, slowed in given.incidents.items():
-        left = 1.0 - slowed.lost_fraction
-        speeds[pair] = speeds[pair].copy()
-        slow = speeds[pair][slowed.hours]
-        speeds[pair][slowed.hours] = np.divide(
-            slow, left, out=np.ones_like(slow), where=left > 1e-6
-        )
+    speeds = dict(window.speed)
+    for pair, loss in window.incidents.items():
+        remaining = 1.0 - loss.lost_fraction
+        # A copy: the window's own speeds are the run's.
+        speed = speeds[pair].copy()
+        slow = speed[loss.hours]
+        # What an incident stops altogether says nothing of the speed without it: that of day one.
+        full_speed = np.ones_like(slow)
+        np.divide(slow, remaining, out=full_speed, where=remaining > 1e-6)
+        speed[loss.hours] = full_speed
+        speeds[pair] = speed
     return speeds
 
 
-def _as_it_is(plan: Plan) -> Plan:
+def _unchanged(plan: Plan) -> Plan:
     return plan
 
 
-def _without_processes(result: RunResult, given: WindowInput, nodes: NodeHours) -> WindowInput:
+def _without_processes(result: BookedRun, window: WindowInput, machines: NodeHours) -> WindowInput:
     """Return a window's input without what the user's processes change."""
     plan = result.plan
     log = result.run.log
-    hours = given.nodes.shape[1]
-    demand = given.demand_requests - log.added_requests(
-        [load.name for load in plan.workloads], given.first_hour, hours
-    )
-    slowed = defaultdict[tuple[int, int], list[SpeedChange]](list)
-    speed = {**given.speed}
-    incidents = {**given.incidents}
+    hours = window.nodes.shape[1]
+    names = [load.name for load in plan.workloads]
+    # What a process takes away may be more than there was: below zero is none, further down.
+    added = log.added_requests(names, window.first_hour, hours)
+    demand = window.demand_requests - added
+    changes_of = defaultdict[tuple[int, int], list[SpeedChange]](list)
     for change in log.speeds():
         if change.process:
-            slowed[change.cluster, change.workload].append(change)
-    for pair, changes in slowed.items():
-        if (slow := incidents.get(pair)) is not None:
-            times, logs = (np.array([change[place] for change in changes]) for place in (0, 3))
-            factor = steps_by_hour(times, np.exp(np.cumsum(logs)), given.first_hour, hours)
-            speed[pair] = speed[pair] / factor
-            lost = 1.0 - (1.0 - slow.lost_fraction) / factor[slow.hours]
-            incidents[pair] = replace(slow, lost_fraction=lost)
-    lit = (
-        1.0
-        if given.lit_fraction is None
-        else np.where(plan.on_site[:, None] > 0.0, given.lit_fraction, 1.0)
-    )
-    cap_kw = None if plan.site.cap_kw is None else plan.site.cap_kw[given.hours]
-    there = given.nodes + nodes.taken * lit
-    demand = np.maximum(demand, 0.0)
+            changes_of[change.cluster, change.workload].append(change)
+    speed = {**window.speed}
+    incidents = {**window.incidents}
+    for pair, changes in changes_of.items():
+        loss = incidents.get(pair)
+        # Without a slowdown in this window there is nothing to undo.
+        if loss is None:
+            continue
+        times_h = np.array([change.time_h for change in changes])
+        log_factors = [change.log_factor for change in changes]
+        # Factors add up in logs: a level is the product of all changes so far.
+        levels = np.exp(np.cumsum(log_factors))
+        factor = steps_by_hour(times_h, levels, window.first_hour, hours)
+        speed[pair] = speed[pair] / factor
+        remaining = (1.0 - loss.lost_fraction) / factor[loss.hours]
+        incidents[pair] = replace(loss, lost_fraction=1.0 - remaining)
+    cap_kw = plan.site.cap_kw
+    # A node that a process took out would have been dark in a site outage as the rest.
+    lit: Floats | float = 1.0
+    if window.lit_fraction is not None:
+        on_site = plan.on_site[:, None] > 0.0
+        lit = np.where(on_site, window.lit_fraction, 1.0)
     return replace(
-        given, nodes=there, demand_requests=demand, cap_kw=cap_kw, speed=speed, incidents=incidents
+        window,
+        nodes=window.nodes + machines.taken_out * lit,
+        demand_requests=np.maximum(demand, 0.0),
+        # As planned: a process may have lowered it.
+        cap_kw=None if cap_kw is None else cap_kw[window.hours],
+        speed=speed,
+        incidents=incidents,
     )
 
 
@@ -204,8 +231,9 @@ def _without_bursts(plan: Plan) -> Plan:
     tables = plan.no_burst_tables
     if tables is None:
         return plan
+    late, refused = tables
     return replace(
-        plan, late_tables=tables[0], refused_tables=tables[1], no_burst_tables=None, burst_tables={}
+        plan, late_tables=late, refused_tables=refused, no_burst_tables=None, burst_tables={}
     )
 
 
@@ -214,31 +242,41 @@ def _up_to_capacity(plan: Plan, last_cell: int = CAPACITY_CELL) -> Plan:
 
     Beyond the first, every request finds an idle replica.
     """
-    even = _without_bursts(plan)
-    late = even.late_tables.copy()
+    without_bursts = _without_bursts(plan)
+    late = without_bursts.late_tables.copy()
+    # From that load on it is as late as there: room is no cause any more.
     late[..., last_cell:] = late[..., last_cell, None]
-    return replace(even, late_tables=late, refused_tables=np.zeros_like(late))
+    refused = np.zeros_like(late)
+    return replace(without_bursts, late_tables=late, refused_tables=refused)
 
 
-def _missed_by_month(result: RunResult, late_and_shed: Floats) -> Floats:
+def _missed_by_month(result: BookedRun, late_and_shed: Floats) -> Floats:
     """Return requests late, or shed and not served on rented accelerators, shape (months, workloads)."""
-    late, shed = late_and_shed
-    rented, _ = rent_by_hour(result.plan, shed, result.run.on_offer)
     starts = result.plan.month_edges_h[:-1]
-    by_month = [np.add.reduceat(requests, starts, axis=-1).T for requests in (late, shed, rented)]
-    return quantities.missed_requests(by_month[0], quantities.shed_requests(*by_month[1:]))
+
+    def by_month(requests: Floats) -> Floats:
+        return np.add.reduceat(requests, starts, axis=-1).T
+
+    late, shed = late_and_shed
+    # Rent follows what is shed hour by hour, so it comes before the months.
+    rented, _ = rent_by_hour(result.plan, shed, result.run.on_offer)
+    still_shed = quantities.shed_requests(by_month(shed), by_month(rented))
+    return quantities.missed_requests(by_month(late), still_shed)
 
 
 def _outgrown(plan: Plan) -> Bools:
     """Return the months in which no batch meets a workload's SLO on any cluster, shape (months or 1, workloads)."""
     columns = []
     for w, load in enumerate(plan.workloads):
-        unserved = np.all(plan.requests_per_node_h[list(load.cluster_order), w] <= 0.0, axis=0)
-        columns.append(unserved if load.overdue_share is None else load.overdue_share > 0.0)
-    return np.stack(np.broadcast_arrays(*columns), axis=-1)
+        rates = plan.requests_per_node_h[list(load.cluster_order), w]
+        is_unserved = np.all(rates <= 0.0, axis=0)
+        columns.append(is_unserved if load.overdue_share is None else load.overdue_share > 0.0)
+    # A workload whose requests do not change has one column for all months.
+    by_month = np.broadcast_arrays(*columns)
+    return np.stack(by_month, axis=-1)
 
 
-def lit_share(result: RunResult, offered: Plan | None = None) -> Floats:
+def lit_share(result: BookedRun, offered: Plan | None = None) -> Floats:
     """Return the share of each hour without a site outage, shape (workloads, hours).
 
     What can wait, or may be served on a provider's machines, is not lost to one. ``offered`` is the plan with all
@@ -247,58 +285,87 @@ def lit_share(result: RunResult, offered: Plan | None = None) -> Floats:
     plan = offered or result.plan
     lit = np.ones((len(plan.workloads), plan.hours))
     hours = np.arange(plan.hours, dtype=np.float64)
-    here = plan.is_here
-    urgent = [w for w, load in enumerate(plan.workloads) if not load.deadline_h and here[w]]
+    on_site = plan.is_here
+    urgent = [w for w, load in enumerate(plan.workloads) if not load.deadline_h and on_site[w]]
+    # What can wait is served later; only what cannot is lost.
     for outage in result.run.log.site:
         lit[urgent] -= quantities.open_fraction(hours, *outage)
     return lit
 
 
-def slo_ceilings(result: RunResult, offered: Plan | None = None) -> dict[str, float]:
+def slo_ceilings(result: BookedRun, offered: Plan | None = None) -> dict[str, float]:
     """Return the SLO attainment that no further node raises, by the names of :data:`CEILINGS`; NaN without requests.
 
     Each is the lowest that the SLO target is about, as if nothing else were missed: with site outages alone, less what
     burst rental serves of them, and with prompts too long for the objective on every cluster as well, which are all
     of a workload's in months in which no batch meets it.
     """
-    demand = np.concatenate([window.demand_requests for window in result.run.windows], axis=1)
+    demand = joined("demand_requests", result.run.windows)
     settled = result.settled_requests()
     dark = demand * (1.0 - lit_share(result, offered))
-    outages = _missed_by_month(result, np.stack((np.zeros_like(dark), dark)))
-    late = np.ones((1, 1))
+    nothing = np.zeros_like(dark)
+    # As if an outage shed it all: rental may serve some of that.
+    dark_requests = np.stack((nothing, dark))
+    outages = _missed_by_month(result, dark_requests)
+    late_share = np.ones((1, 1))
     for plan in (result.plan, offered or result.plan):
         assert plan.no_burst_tables is not None  # a compiled plan has them
-        tables = enumerate(load.cluster_order for load in plan.workloads)
-        idle = [plan.no_burst_tables[0, list(order), w, 0].min(initial=1.0) for w, order in tables]
-        late = np.minimum(late, np.where(_outgrown(plan), 1.0, idle))
-    both = outages + np.maximum(settled - outages, 0.0) * late
+        tables = plan.no_burst_tables
+        idle_late = []
+        for w, load in enumerate(plan.workloads):
+            # The first cell is an idle replica; the best cluster may serve all of a workload.
+            late = tables[0, list(load.cluster_order), w, 0]
+            idle_late.append(late.min(initial=1.0))
+        plan_late = np.where(_outgrown(plan), 1.0, idle_late)
+        late_share = np.minimum(late_share, plan_late)
+    in_light = np.maximum(settled - outages, 0.0)
+    with_long_prompts = outages + in_light * late_share
     return {
-        name: lowest_share(result.plan, by, settled)
-        for name, by in zip(CEILINGS, (outages, both), strict=True)
+        name: lowest_share(result.plan, missed, settled)
+        for name, missed in zip(CEILINGS, (outages, with_long_prompts), strict=True)
     }
 
 
-def worst_reasons(result: RunResult, most: int = 3) -> list[dict[str, str | float]]:
+class SloMiss(NamedTuple):
+    """A cause for which requests of a workload miss their SLO."""
+
+    workload: str
+    cause: str
+    """One of :data:`REASONS`."""
+    missed_fraction: float
+    """Of its requests over the run."""
+    worst_month: str
+    worst_missed_fraction: float
+    """Of its requests in that month."""
+
+
+def worst_reasons(result: BookedRun) -> list[SloMiss]:
     """Return the causes of the largest miss shares by workload over the run, each with its worst month.
 
     Nothing is named that takes less than one request in a hundred thousand.
     """
     lost = lost_requests(result)
     plan = result.plan
-    share = np.nan_to_num(ratio(lost.requests.sum(axis=1), result.settled_requests().sum(axis=0)))
-    reasons: list[dict[str, str | float]] = []
-    for place in np.argsort(-share, axis=None, kind="stable")[:most].tolist():
-        r, w = (int(index) for index in np.unravel_index(place, share.shape))
+    missed = lost.requests.sum(axis=1)
+    settled = result.settled_requests().sum(axis=0)
+    share = np.nan_to_num(ratio(missed, settled))
+    reasons = []
+    # Of equal shares the earlier cause comes first, so that the list does not depend on the sort.
+    order = np.argsort(-share, axis=None, kind="stable")
+    largest = order[:_REASONS_NAMED]
+    for cell in largest.tolist():
+        r, w = divmod(cell, len(plan.workloads))
         if share[r, w] < LEAST_NAMED:
             break  # those that follow take less
-        month = int(lost.fraction[r, :, w].argmax())
+        by_month = lost.fraction[r, :, w]
+        month = int(by_month.argmax())
         reasons.append(
-            {
-                "workload": plan.workloads[w].name,
-                "cause": [*REASONS][r],
-                "missed_fraction": float(share[r, w]),
-                "worst_month": plan.months.labels[month],
-                "worst_missed_fraction": float(lost.fraction[r, month, w]),
-            }
+            SloMiss(
+                workload=plan.workloads[w].name,
+                cause=[*REASONS][r],
+                missed_fraction=float(share[r, w]),
+                worst_month=plan.months.labels[month],
+                worst_missed_fraction=float(lost.fraction[r, month, w]),
+            )
         )
     return reasons

@@ -8,27 +8,32 @@ from pydantic import ConfigDict, Field, model_validator
 from planner.scenario.fields import (
     BelowOne,
     Fraction,
+    LifeMonths,
     NonNegative,
     Plausible,
     Positive,
+    PositiveFraction,
     Price,
     Spread,
+    Weeks,
     YearlyChange,
 )
 from planner.validation import Strict
 
+# From the cheapest offer known, spot, to the dearest, the newest part on demand.
 Rent = Annotated[Positive, Plausible.prior("rent_spot_h200", "rent_ondemand_b200")]
+# A module alone is the lowest price, a whole server's share the highest.
 AcceleratorPrice = Annotated[Price, Plausible.prior("gpu_module_price_mi325x", "capex_allin_b200")]
+# Rents have risen as fast as they fell: both directions are wide.
 RentChange = Annotated[
     YearlyChange,
     Plausible(-0.75, 0.9, "three-year rents rose by 21 to 81% from August 2025 to July 2026"),
 ]
-BookLife = Annotated[
-    int, Field(ge=1, le=240), Plausible(12, 96, "prior book_life, 3 to 6 years, and two beyond")
-]
+BookLife = Annotated[LifeMonths, Plausible(12, 96, "prior book_life, 3 to 6 years, and two beyond")]
 Residual = Annotated[
     Fraction, Plausible(0, 0.6, "priors resale_36m_amd 0.1 to resale_12m_nvidia 0.65")
 ]
+# Ten years at most: no provider offers longer, and a slip of years for months is caught.
 TermMonths = Annotated[int, Field(ge=1, le=120), Plausible(1, 60, "one month to five years")]
 
 
@@ -38,8 +43,11 @@ _APIS = "assumption: below the cheapest and above the dearest API"
 class TokenPrice(Strict):
     """Prices per million tokens that may change from year to year; the word api stands for the catalogue's."""
 
+    # An editor must offer the word as well as the mapping: the model itself only knows the latter.
     model_config = ConfigDict(
-        json_schema_extra=lambda s: s.update(anyOf=[{"type": s.pop("type")}, {"const": "api"}])
+        json_schema_extra=lambda schema: schema.update(
+            anyOf=[{"type": schema.pop("type")}, {"const": "api"}]
+        )
     )
 
     input_usd_per_million_tokens: Annotated[Price, Plausible(0.005, 200, _APIS)] | None = None
@@ -60,12 +68,14 @@ class TokenPrice(Strict):
     @model_validator(mode="before")
     @classmethod
     def _named(cls, stated: Any) -> Any:
+        # Prices left open are the catalogue's, so the word is a mapping that states none.
         return {} if stated == "api" else stated
 
     @model_validator(mode="after")
     def _cached_is_not_dearer(self) -> "TokenPrice":
         cached = self.cached_input_usd_per_million_tokens
         plain = self.input_usd_per_million_tokens
+        # No list asks more for what is already computed: two figures that changed places.
         if cached is not None and plain is not None and cached > plain:
             raise ValueError(
                 f"a cached prompt token at {cached:g} costs more than a fresh one at {plain:g}; swapped?"
@@ -115,17 +125,17 @@ class FinanceLease(Strict):
 
     kind: Literal["finance-lease"]
     """Finance lease, paid at the end of each of its months from the day the cluster comes online."""
-    rate_per_year: Annotated[float, Field(ge=0, le=1), Plausible.prior("lease_rate")]
+    rate_per_year: Annotated[Fraction, Plausible.prior("lease_rate")]
     """Nominal yearly rate implicit in the payments, a twelfth of it charged a month."""
     term_months: TermMonths = 36
     """Months of the lease. Default 36: 36 to 60 are offered."""
     at_end: Literal["buy", "return"] = "buy"
     """Whether the machines are bought out when the term ends and serve on, or go back and serve no longer. Default
     buy: a bargain price makes it sure."""
-    buy_out_fraction: Annotated[BelowOne, Plausible(0, 0.5, "assumption")] = 0.1
+    buy_out_fraction: Annotated[BelowOne, Plausible(0, 0.5)] = 0.1
     """Price of the buy-out as a share of what the machines cost; the payments cover the rest. Where they go back it is
     what the lessor counts on. Default 0.1: one dollar or 10% are offered."""
-    exit_fee_fraction: Annotated[Fraction, Plausible(0, 0.2, "assumption")] = 0.0
+    exit_fee_fraction: Annotated[Fraction, Plausible(0, 0.2)] = 0.0
     """Share of what is still owed that leaving before the term's end (retire) costs besides paying it off; machines
     that would be bought out are sold then, others go back. Default 0: no public figure was found."""
 
@@ -217,6 +227,7 @@ class Api(Strict):
     """Prompt and generated tokens that it takes at most. Default: as many as come."""
 
 
+# The tag decides which fields are allowed, so that an error names those of one kind alone.
 Contract = Annotated[
     Reserved | OperatingLease | FinanceLease | OnDemand | Spot | Api, Field(discriminator="kind")
 ]
@@ -227,12 +238,12 @@ ON_SITE = (OperatingLease, FinanceLease)
 class OrderPayment(Strict):
     """A deposit or milestone of an order: a share of its price paid on another day than delivery."""
 
-    fraction: Annotated[float, Field(gt=0, le=1), Plausible(0.01, 1, "a share")]
+    fraction: Annotated[PositiveFraction, Plausible(0.01, 1, "a share")]
     """Share of the price, of each shipment alike."""
     when: Literal["order", "delivery"] = "order"
     """What it is counted from: the day of the order, or that of each delivery, slips included. Default order: a
     deposit."""
-    weeks: Annotated[float, Field(ge=0, le=520), Plausible(0, 52, "assumption")] = 0.0
+    weeks: Annotated[Weeks, Plausible(0, 52)] = 0.0
     """Weeks after it. Default 0: on the day."""
 
 
@@ -241,15 +252,13 @@ class Order(Strict):
 
     placed: datetime.date
     """Day the order is placed; may lie before the start."""
-    lead_weeks: Annotated[float, Field(ge=0, le=520), Plausible(0.5, 104, "assumption")] = 16.0
-    """Promised weeks from order to the first delivery. Default 16: four months (assumption)."""
+    lead_weeks: Annotated[Weeks, Plausible(0.5, 104)] = 16.0
+    """Quoted weeks from order to the first delivery. Default 16: four months (assumption)."""
     slip_weeks: Spread = Spread(low=0, base=2, high=12)
     """Weeks by which the delivery may slip. Default 0 / 2 / 12: assumption; new parts slipped two quarters and more."""
-    deliveries: Annotated[int, Field(ge=1, le=100), Plausible(1, 52, "assumption")] = 1
+    deliveries: Annotated[int, Field(ge=1, le=100), Plausible(1, 52)] = 1
     """Number of equal shipments. Default 1: all at once."""
-    delivery_interval_weeks: Annotated[
-        float, Field(ge=0, le=520), Plausible(0.1, 52, "assumption")
-    ] = 4.0
+    delivery_interval_weeks: Annotated[Weeks, Plausible(0.1, 52)] = 4.0
     """Weeks between shipments. Default 4: a month."""
     acceptance_failure_fraction: Annotated[Fraction, Plausible.prior("deployment_doa_rate")] = 0.07
     """Share of nodes that fail acceptance and go through a hard repair first. Default 0.07: 9 of 128 H100 servers."""
@@ -259,7 +268,9 @@ class Order(Strict):
 
     @model_validator(mode="after")
     def _paid_once(self) -> "Order":
-        if (total := sum(payment.fraction for payment in self.payments)) > 1.0 + 1e-9:
+        total = sum(payment.fraction for payment in self.payments)
+        # Thirds in decimals add up to a little more than one.
+        if total > 1.0 + 1e-9:
             raise ValueError(
                 f"the payments are {total:.4g} of the price; together they are at most 1"
             )
@@ -286,14 +297,11 @@ class Owned(Strict):
 
     @model_validator(mode="after")
     def _book_within_cost(self) -> "Owned":
-        if (
-            self.cost_usd is not None
-            and self.book_value_usd is not None
-            and self.book_value_usd > self.cost_usd
-        ):
-            raise ValueError(
-                f"a book value of {self.book_value_usd:,.2f} is above the cost, {self.cost_usd:,.2f}"
-            )
+        cost = self.cost_usd
+        book_value = self.book_value_usd
+        # Books write down, never up: a higher value is a slip of one of the two.
+        if cost is not None and book_value is not None and book_value > cost:
+            raise ValueError(f"a book value of {book_value:,.2f} is above the cost, {cost:,.2f}")
         return self
 
 
@@ -304,7 +312,7 @@ class VolumeDiscount(Strict):
         int, Field(ge=1, le=10_000_000), Plausible(1, 200000, "the largest clusters announced")
     ]
     """Accelerators in one order from which it holds."""
-    discount_fraction: Annotated[BelowOne, Plausible(0.002, 0.6, "assumption")]
+    discount_fraction: Annotated[BelowOne, Plausible(0.002, 0.6)]
     """Share taken off the price."""
 
 
@@ -328,11 +336,9 @@ class PriceQuote(Strict):
 class ResalePoint(Strict):
     """Resale value of a used server (accelerators and host) at one age; between ages it falls at a constant ratio."""
 
-    age_months: Annotated[float, Field(gt=0, le=600), Plausible(1, 120, "assumption")]
+    age_months: Annotated[float, Field(gt=0, le=600), Plausible(1, 120)]
     """Months since it was delivered."""
-    fraction_of_new: Annotated[
-        float, Field(gt=0, le=1), Plausible(0.01, 1, "used is not dearer than new")
-    ]
+    fraction_of_new: Annotated[PositiveFraction, Plausible(0.01, 1, "used is not dearer than new")]
     """Price as a share of what it cost."""
 
 
@@ -381,9 +387,9 @@ class MeasuredAt(Strict):
 class Speculation(Strict):
     """Speculative decoding: a draft proposes tokens, one step of the model checks them all."""
 
-    drafted_tokens: Annotated[int, Field(ge=1, le=32), Plausible(1, 16, "assumption")]
+    drafted_tokens: Annotated[int, Field(ge=1, le=32), Plausible(1, 16)]
     """Tokens proposed per step."""
-    mean_acceptance_length: Annotated[float, Field(ge=1, le=33), Plausible(1, 8, "assumption")]
+    mean_acceptance_length: Annotated[float, Field(ge=1, le=33), Plausible(1, 8)]
     """Mean tokens a step yields, the certain one included; measure it on your own text (random tokens give half)."""
     use: Literal["always", "auto"] = "always"
     """Whether every workload decodes so, with a warning where that serves less, or those alone of which a node then
@@ -391,6 +397,7 @@ class Speculation(Strict):
 
     @model_validator(mode="after")
     def _not_more_than_checked(self) -> "Speculation":
+        # All drafts and the token that checking them yields: no step can give more.
         if self.mean_acceptance_length > self.drafted_tokens + 1:
             drafts = self.drafted_tokens
             raise ValueError(f"a step that checks {drafts} drafts yields at most {drafts + 1}")
@@ -486,7 +493,7 @@ class Cluster(Strict):
     """Price of one accelerator before discount. Default: the catalogue's, which must have one."""
     price_source: str = "stated in the scenario"
     """Where accelerator_price_usd comes from. Default: this file."""
-    discount_fraction: Annotated[BelowOne, Plausible(0, 0.6, "assumption")] = 0.0
+    discount_fraction: Annotated[BelowOne, Plausible(0, 0.6)] = 0.0
     """Discount on the accelerators. Default 0: list price until a quote says otherwise."""
     volume_discounts: Annotated[tuple[VolumeDiscount, ...], Field(max_length=100)] = ()
     """Further discounts by rising number of accelerators in one order. Default: none."""
@@ -513,10 +520,14 @@ class Cluster(Strict):
     def _without_machines(cls, raw: Any) -> Any:
         """Fill in that an API has no machines."""
         contract = raw.get("contract") if isinstance(raw, dict) else None
-        is_api = isinstance(contract, Api) or (
-            isinstance(contract, dict) and contract.get("kind") == "api"
-        )
-        return {"accelerator": "", "nodes": 0, **raw} if is_api else raw
+        # A mapping from a file, or a model where a scenario is made again from its parts.
+        kind = getattr(contract, "kind", "")
+        if isinstance(contract, dict):
+            kind = contract.get("kind")
+        if kind != "api":
+            return raw
+        # An API has no machines, and its file need not say so.
+        return {"accelerator": "", "nodes": 0, **raw}
 
     @property
     def is_api(self) -> bool:
@@ -525,44 +536,51 @@ class Cluster(Strict):
 
     @model_validator(mode="after")
     def _consistent(self) -> "Cluster":
-        if self.is_api and (self.accelerator or self.nodes):
-            raise ValueError("an API has no machines of yours: leave accelerator and nodes out")
-        if (
-            self.throughput_tokens_per_s_per_accelerator is not None
-            and self.throughput_measured_at is None
-        ):
-            raise ValueError(
-                "throughput_tokens_per_s_per_accelerator holds at the lengths it was measured at; state them, e.g. "
-                "throughput_measured_at: {input_tokens: 1024, output_tokens: 1024}"
-            )
-        if self.components is not None and self.contract is not None:
-            raise ValueError(
-                "components are of machines that are bought: leave them out under a contract"
-            )
-        stated = self.owned is not None and (
-            self.owned.book_value_usd,
-            self.owned.remaining_months,
-        ) != (None, None)
-        if self.components is not None and stated:
-            message = "a book value or life stated for owned machines is of all their parts: leave components out"
-            raise ValueError(message)
-        if self.contract is not None and (self.order is not None or self.owned is not None):
-            raise ValueError(
-                "a contract's machines are neither ordered nor owned: state online for its first day"
-            )
-        if sum(key is not None for key in (self.online, self.order, self.owned)) > 1:
-            raise ValueError(
-                "online, order and owned exclude each other: an order decides when the nodes come online, and what is "
-                "owned serves from the first day"
-            )
-        if (
-            self.throughput_tokens_per_s_per_accelerator is not None
-            and self.prefill_decode == "disaggregated"
-        ):
-            raise ValueError(
-                "a stated throughput is that of the whole cluster: leave prefill_decode out"
-            )
+        owned = self.owned
+        # A book value or life stated for all machines cannot be split by kind of part.
+        is_restated = owned is not None and (
+            owned.book_value_usd is not None or owned.remaining_months is not None
+        )
+        has_throughput = self.throughput_tokens_per_s_per_accelerator is not None
+        acquisitions = [self.online, self.order, owned]
         ages = [point.age_months for point in self.resale_curve]
-        if ages != sorted(set(ages)):
-            raise ValueError("the ages of resale_curve must rise from point to point")
+        contradictions = [
+            (
+                self.is_api and (self.accelerator or self.nodes),
+                "an API has no machines of yours: leave accelerator and nodes out",
+            ),
+            (
+                has_throughput and self.throughput_measured_at is None,
+                "throughput_tokens_per_s_per_accelerator holds at the lengths it was measured at; state them, e.g. "
+                "throughput_measured_at: {input_tokens: 1024, output_tokens: 1024}",
+            ),
+            (
+                self.components and self.contract,
+                "components are of machines that are bought: leave them out under a contract",
+            ),
+            (
+                self.components and is_restated,
+                "a book value or life stated for owned machines is of all their parts: leave components out",
+            ),
+            (
+                self.contract and (self.order or owned),
+                "a contract's machines are neither ordered nor owned: state online for its first day",
+            ),
+            (
+                acquisitions.count(None) < 2,
+                "online, order and owned exclude each other: an order decides when the nodes come online, and what is "
+                "owned serves from the first day",
+            ),
+            (
+                has_throughput and self.prefill_decode == "disaggregated",
+                "a stated throughput is that of the whole cluster: leave prefill_decode out",
+            ),
+            (
+                ages != sorted(set(ages)),
+                "the ages of resale_curve must rise from point to point",
+            ),
+        ]
+        for is_contradicted, message in contradictions:
+            if is_contradicted:
+                raise ValueError(message)
         return self

@@ -19,12 +19,19 @@ from planner.catalog.load import Catalog, load_catalog
 from planner.validation import Strict
 
 Fraction = Annotated[float, Field(ge=0, le=1)]
+PositiveFraction = Annotated[float, Field(gt=0, le=1)]
 BelowOne = Annotated[float, Field(ge=0, lt=1)]
 NonNegative = Annotated[float, Field(ge=0, le=1e12)]
 Positive = Annotated[float, Field(gt=0, le=1e12)]
 Price = Annotated[float, Field(ge=0, le=1e9)]
 Count = Annotated[int, Field(ge=1, le=1_000_000)]
+NodeCount = Annotated[int, Field(ge=1, le=100_000)]
+CrewCount = Annotated[int, Field(ge=1, le=10_000)]
 YearlyChange = Annotated[float, Field(gt=-1, le=10)]
+Weeks = Annotated[float, Field(ge=0, le=520)]
+"""Up to ten years."""
+LifeMonths = Annotated[int, Field(ge=1, le=240)]
+"""Up to twenty years, longer than any machine is kept."""
 
 PRIOR_STRETCH = 3.0
 """How far beyond a prior's low and high (P10 and P90) a figure is still taken as meant."""
@@ -40,7 +47,8 @@ class Plausible:
 
     low: float
     high: float
-    source: str
+    source: str = "assumption"
+    """Where the range comes from."""
     priors: tuple[str, ...] = ()
     """Priors of the catalogue that the range comes from, in place of ``low`` and ``high``."""
 
@@ -51,24 +59,29 @@ class Plausible:
 
     def range(self, catalog: Catalog) -> tuple[float, float]:
         """Return the lowest and the highest plausible number."""
+        # Priors are read late: a user's overlay may change them.
         if not self.priors:
             return self.low, self.high
         priors = [catalog.prior(name) for name in self.priors]
         low = min(prior.low for prior in priors) / PRIOR_STRETCH
-        return float(f"{low:.3g}"), max(prior.high for prior in priors) * PRIOR_STRETCH
+        high = max(prior.high for prior in priors) * PRIOR_STRETCH
+        # Three digits, since a third of a round figure is not round.
+        return float(f"{low:.3g}"), high
 
     def __get_pydantic_json_schema__(
         self, core: CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
         """Write the range into the JSON schema, for editors and the reference page."""
         low, high = self.range(load_catalog())
-        return {**handler(core), "x-plausible": {"low": low, "high": high, "source": self.source}}
+        plausible = {"low": low, "high": high, "source": self.source}
+        return {**handler(core), "x-plausible": plausible}
 
 
 SitePower = Annotated[
     Positive, Plausible(10, 2000000.0, "one node to the largest campuses announced, 2 GW")
 ]
 
+# Letters of any script, but no sign that a shell, a spreadsheet or a file system obeys.
 _NAME = re.compile(r"[^\W_][\w.-]{0,63}\Z")
 
 
@@ -100,7 +113,7 @@ EntryName = Annotated[Name, AfterValidator(_no_dot)]
 class PerThousand(Strict):
     """A whole number of people or spare parts that grows with the accelerators on site."""
 
-    per_1000_accelerators: Annotated[NonNegative, Plausible(0.02, 50, "assumption")]
+    per_1000_accelerators: Annotated[NonNegative, Plausible(0.02, 50)]
     """Engineers, crews or spares for every thousand accelerators."""
     rounding: Literal["nearest", "up", "down"] = "nearest"
     """How a part of one counts. Default nearest: a half is one."""
@@ -108,6 +121,7 @@ class PerThousand(Strict):
 
 def _shape(stated: object) -> str:
     """Return whether a number or a rate was written, so that errors refer to the right one."""
+    # By form, not by trial: a wrong number is then no wrong rate as well.
     return "rate" if isinstance(stated, dict | BaseModel) else "count"
 
 
@@ -119,11 +133,11 @@ NumberOrRate = Discriminator(_shape)
 class Spread(Strict):
     """A triangular distribution: lowest, most likely, highest."""
 
-    low: Annotated[float, Field(ge=0, le=1e6), Plausible(0, 104, "assumption")]
+    low: Annotated[float, Field(ge=0, le=1e6), Plausible(0, 104)]
     """Lowest, in the unit of the field."""
-    base: Annotated[float, Field(ge=0, le=1e6), Plausible(0, 104, "assumption")]
+    base: Annotated[float, Field(ge=0, le=1e6), Plausible(0, 104)]
     """Most likely, in the unit of the field."""
-    high: Annotated[float, Field(ge=0, le=1e6), Plausible(0, 104, "assumption")]
+    high: Annotated[float, Field(ge=0, le=1e6), Plausible(0, 104)]
     """Highest, in the unit of the field."""
 
     @model_validator(mode="after")

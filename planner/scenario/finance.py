@@ -9,6 +9,7 @@ from planner.scenario.fields import (
     BelowOne,
     Count,
     Fraction,
+    LifeMonths,
     NonNegative,
     Plausible,
     Positive,
@@ -31,6 +32,7 @@ class BurstRental(HourlyRental):
 
     @model_validator(mode="after")
     def _one_is_to_be_had(self) -> "BurstRental":
+        # Whole instances are rented: a ceiling below one means none, which is not what is written.
         if self.most_accelerators < self.accelerators_per_instance:
             size = self.accelerators_per_instance
             raise ValueError(
@@ -61,27 +63,26 @@ class Loan(Strict):
 
     share_of_purchases_fraction: Annotated[Fraction, Plausible.prior("loan_to_value")]
     """Share of each purchase that is lent; 0.5 to 0.8 is offered on new accelerators."""
-    rate_per_year: Annotated[float, Field(ge=0, le=1), Plausible.prior("loan_rate")]
+    rate_per_year: Annotated[Fraction, Plausible.prior("loan_rate")]
     """Nominal yearly rate, a twelfth of it charged a month."""
-    term_months: Annotated[
-        int, Field(ge=1, le=240), Plausible(12, 84, "five years a draw are usual")
-    ] = 60
+    term_months: Annotated[LifeMonths, Plausible(12, 84, "five years a draw are usual")] = 60
     """Months from a draw to its last payment, grace included. Default 60: five years, as filings have it."""
-    grace_months: Annotated[int, Field(ge=0, le=239), Plausible(0, 24, "assumption")] = 0
+    grace_months: Annotated[int, Field(ge=0, le=239), Plausible(0, 24)] = 0
     """Months in which only interest is paid. Default 0: repayment begins at once."""
     amortisation: Literal["annuity", "straight", "bullet"] = "annuity"
     """Equal payments, equal repayments, or all at the end. Default annuity: the usual equipment loan (assumption)."""
-    balloon_fraction: Annotated[BelowOne, Plausible(0, 0.5, "assumption")] = 0.0
+    balloon_fraction: Annotated[BelowOne, Plausible(0, 0.5)] = 0.0
     """Share of what is drawn that is left to the last payment. Default 0: none."""
-    fee_fraction: Annotated[BelowOne, Plausible(0, 0.05, "assumption")] = 0.0
+    fee_fraction: Annotated[BelowOne, Plausible(0, 0.05)] = 0.0
     """Share of what is drawn that the lender takes at once, an expense over the loan's life. Default 0: none is stated
     in public terms."""
-    least_cover_ratio: Annotated[Positive, Plausible(1, 2, "assumption")] | None = None
+    least_cover_ratio: Annotated[Positive, Plausible(1, 2)] | None = None
     """Covenant: least operating cash flow before interest over debt service in a fiscal quarter; less is a warning.
     Default: none."""
 
     @model_validator(mode="after")
     def _repaid_within_its_term(self) -> "Loan":
+        # Repayment needs one month at least, or the annuity would divide by none.
         if self.grace_months >= self.term_months:
             raise ValueError(
                 f"{self.grace_months} months of grace leave none of {self.term_months} to pay it back in"
@@ -98,19 +99,17 @@ class Finance(Strict):
         int, Field(ge=1, le=12), Plausible(1, 12, "a month of the year")
     ] = 1
     """Month in which fiscal years and their quarters begin, in the statements. Default 1: the calendar year."""
-    opening_cash_usd: Annotated[NonNegative, Plausible(1000, 1e11, "assumption")] = 0.0
+    opening_cash_usd: Annotated[NonNegative, Plausible(1000, 1e11)] = 0.0
     """Cash on the first day, in the balance sheet. Default 0: the owner pays as bills come."""
     books: Literal["us-gaap", "ifrs"] = "us-gaap"
     """Accounting standard of the statements; no measure but P&L cost moves with it. Default us-gaap: rent stays one
     even cost, and tax is US law."""
-    borrowing_rate_per_year: (
-        Annotated[float, Field(ge=0, le=1), Plausible.prior("loan_rate")] | None
-    ) = None
+    borrowing_rate_per_year: Annotated[Fraction, Plausible.prior("loan_rate")] | None = None
     """Nominal rate at which leases of rented machines are put on the balance sheet. Default: the loan's rate, or else
     discount_rate_per_year."""
-    receivable_days: Annotated[float, Field(ge=0, le=365), Plausible(0, 120, "assumption")] = 0.0
+    receivable_days: Annotated[float, Field(ge=0, le=365), Plausible(0, 120)] = 0.0
     """Days from sale to payment by customers. Default 0: paid as sold (cards, credits)."""
-    payable_days: Annotated[float, Field(ge=0, le=365), Plausible(0, 120, "assumption")] = 0.0
+    payable_days: Annotated[float, Field(ge=0, le=365), Plausible(0, 120)] = 0.0
     """Days from running costs to their payment, but for people and rent of machines. Default 0: paid at once."""
     depreciation_months: BookLife = 36
     """Book life; 48, 60 and 72 are common. Default 36: the horizon of the decision."""
@@ -134,7 +133,7 @@ class Finance(Strict):
     ] = 1.0
     """Factor on every resale curve, for what retires and for the end value. Default 1: the catalogue's curves (a study
     may draw it from the prior of the same name)."""
-    selling_cost_fraction: Annotated[BelowOne, Plausible(0, 0.3, "assumption")] = 0.0
+    selling_cost_fraction: Annotated[BelowOne, Plausible(0, 0.3)] = 0.0
     """Share of what used hardware fetches that selling it costs: broker, wiping, freight. Default 0: no figure is
     public; resale curves are what buyers paid, so state a broker's quote."""
     discount_rate_per_year: Annotated[YearlyChange, Plausible.prior("discount_rate")] = 0.1
@@ -159,33 +158,27 @@ class Finance(Strict):
         0.0
     )
     """Property tax a year on hardware, as a share of its book value. Default 0: exempt, as many states grant."""
-    operations_staff_per_1000_accelerators: Annotated[
-        NonNegative, Plausible(0.1, 100, "assumption")
-    ] = 1.0
+    operations_staff_per_1000_accelerators: Annotated[NonNegative, Plausible(0.1, 100)] = 1.0
     """Times 1,000 accelerators, people who run the site. Default 1: about that of a published campus of 300 people."""
-    operations_staff_usd_per_year: Annotated[Price, Plausible(20000, 600000, "assumption")] = (
-        150_000.0
-    )
+    operations_staff_usd_per_year: Annotated[Price, Plausible(20000, 600000)] = 150_000.0
     """Fully loaded cost of one of them. Default 150,000: assumption."""
-    repair_crew_usd_per_year: Annotated[Price, Plausible(20000, 2000000, "assumption")] = 0.0
+    repair_crew_usd_per_year: Annotated[Price, Plausible(20000, 2000000)] = 0.0
     """Cost of one of reliability.repair_crews, as many as there are. Default 0: inside operations_fraction_per_year."""
     licence_usd_per_accelerator_year: Annotated[
         Price, Plausible(10, 10000, "vendor suites list about 4,500")
     ] = 0.0
     """Software licences. Default 0: the open serving engines have none."""
-    people_escalator_per_year: (
-        Annotated[YearlyChange, Plausible(-0.05, 0.2, "assumption")] | None
-    ) = None
+    people_escalator_per_year: Annotated[YearlyChange, Plausible(-0.05, 0.2)] | None = None
     """Yearly rise of salaries, support and licences. Default: inflation_per_year."""
-    spare_part_price_fraction: Annotated[NonNegative, Plausible(0.05, 2, "assumption")] = 0.0
+    spare_part_price_fraction: Annotated[NonNegative, Plausible(0.05, 2)] = 0.0
     """Price of a spare part for the stock, as a share of an accelerator's. Default 0: inside operations."""
-    rma_usd_per_repair: Annotated[Price, Plausible(10, 20000, "assumption")] = 0.0
+    rma_usd_per_repair: Annotated[Price, Plausible(10, 20000)] = 0.0
     """Freight and handling of each hard failure's part. Default 0: inside operations."""
-    warranty_months: Annotated[int, Field(ge=0, le=240), Plausible(6, 96, "assumption")] = 36
+    warranty_months: Annotated[int, Field(ge=0, le=240), Plausible(6, 96)] = 36
     """Months in which the vendor replaces parts. Default 36: the usual server warranty (assumption)."""
-    replacement_price_fraction: Annotated[NonNegative, Plausible(0.05, 2, "assumption")] = 0.0
+    replacement_price_fraction: Annotated[NonNegative, Plausible(0.05, 2)] = 0.0
     """Price of a part after the warranty, as a share of an accelerator's. Default 0: inside operations."""
-    sla_objective_fraction: Annotated[Fraction, Plausible(0.5, 1, "assumption")] = 0.99
+    sla_objective_fraction: Annotated[Fraction, Plausible(0.5, 1)] = 0.99
     """Share of a month's tokens that must be in time. Default 0.99: two nines, as API contracts have (assumption)."""
     sla_credit_usd_per_million_tokens: Annotated[
         Price, Plausible(0.0005, 1000, "assumption: as token prices")
@@ -195,9 +188,7 @@ class Finance(Strict):
         Price, Plausible(1, 500, "assumption: above every carbon market")
     ] = 0.0
     """Price of operational emissions. Default 0: no price on them in most US states."""
-    carbon_change_per_year: Annotated[YearlyChange, Plausible(-0.5, 0.5, "assumption")] | None = (
-        None
-    )
+    carbon_change_per_year: Annotated[YearlyChange, Plausible(-0.5, 0.5)] | None = None
     """Yearly change of that price. Default: inflation_per_year."""
     service_life_months: Annotated[
         int,
@@ -205,9 +196,9 @@ class Finance(Strict):
         Plausible(24, 144, "prior book_life, 3 to 6 years, and twice that"),
     ] = 60
     """Life over which embodied emissions are spread. Default 60: book lives of large operators, 5 to 6 years."""
-    allocation: Literal["peak-responsibility", "by-use", "marginal"] = "peak-responsibility"
-    """Who pays for capacity in unit costs: those at work in the hours that size the fleet, all by use, or nobody; what
-    no workload bears is the reserve. Default peak-responsibility: work that fills idle hours sizes no fleet."""
+    allocation: Literal["peak-responsibility", "by-use"] = "peak-responsibility"
+    """Who pays for capacity in unit costs: those at work in the hours that size the fleet, or all by use; what no
+    workload bears is the reserve. Default peak-responsibility: work that fills idle hours sizes no fleet."""
     api_price: TokenPrice | None = None
     """What the tokens would cost from an API, for the break-even: prices, or api for the catalogue's price of each
     model. Default: no such offer."""
@@ -221,6 +212,7 @@ class Finance(Strict):
     @field_validator("end_value", mode="before")
     @classmethod
     def _no_book_value(cls, end_value: object) -> object:
+        # A choice of earlier scenarios: the message says what to write in its place.
         if end_value == "book":
             raise ValueError(
                 "book value is no longer an end value, since cash measures then move with accounting policy; write "
@@ -231,6 +223,7 @@ class Finance(Strict):
     @field_validator("currency", mode="before")
     @classmethod
     def _one_currency(cls, currency: object) -> object:
+        # The field exists so that a scenario in another currency is refused, not misread.
         if currency != "USD":
             raise ValueError(
                 "all prices are in US dollars (USD), since two currencies in one sum make no total; convert at one rate"

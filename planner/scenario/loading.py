@@ -3,7 +3,7 @@
 Precedence, from weakest to strongest, key by key:
 
 1. the defaults in the field reference,
-2. for a workload with a ``class``, the figures of that class,
+2. for a workload with a ``preset``, the figures of that preset,
 3. the file at the end of the ``extends`` chain, then each file that extends it, down to the one that was named,
 4. ``--set path=value``, in the order given; ``clusters.*.engine`` is that of every cluster, ``×2`` twice what stands
    there, and ``+3 months`` that much after the date that stands there.
@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from planner.catalog.load import workload_preset, workload_preset_names
-from planner.errors import Problem, ScenarioError
+from planner.errors import ScenarioError
 from planner.finance.months import add_months
 from planner.scenario.consistency import check_scenario
 from planner.scenario.scenario import Future, Scenario
@@ -38,9 +38,12 @@ from planner.yaml_io import (
     dotted,
     parse_document,
     read_document,
+    value_at,
+    with_value,
 )
 
 MAX_EXTENDS = 16
+"""Most files that one extends, and most files of a chain."""
 
 Source = str | os.PathLike[str] | Mapping[str, Any] | Scenario
 """What a scenario may be given as: a file, what would stand in one, or a scenario that was loaded before."""
@@ -52,11 +55,14 @@ def load_scenario(source: Source, overrides: Sequence[str] = ()) -> Scenario:
     ``overrides`` are ``dotted.path=value`` strings as ``--set`` takes them. Files that a dict names are relative to the
     current folder; overrides of a loaded scenario come after those it was loaded with.
     """
+    # A single text would otherwise be read letter by letter.
     overrides = (overrides,) if isinstance(overrides, str) else overrides
     if isinstance(source, Scenario):
         return source.laid_over(overrides) if overrides else source
     document = document_of(source)
-    if kind_of(document) == "study" and not isinstance(source, Mapping):
+    # Of a dict, validation says which keys are wrong: it has no file for another command.
+    is_file = not isinstance(source, Mapping)
+    if is_file and kind_of(document) == "study":
         hint = f"planner montecarlo {source} runs it, and planner validate checks it"
         raise ScenarioError(document.problem((), "is a study, not a scenario", hint))
     return scenario_from_document(document, overrides)
@@ -64,70 +70,79 @@ def load_scenario(source: Source, overrides: Sequence[str] = ()) -> Scenario:
 
 def kind_of(document: Document) -> Literal["scenario", "study"]:
     """Return whether a file is a study, which names scenarios, or a scenario, which states machines or traffic."""
+    # By its keys, not its name: files are called as their users like.
     keys = set(document.content) if isinstance(document.content, dict) else set()
-    return (
-        "study"
-        if "scenarios" in keys and not keys & {"workloads", "clusters", "extends"}
-        else "scenario"
-    )
+    states_plan = keys & {"workloads", "clusters", "extends"}
+    return "study" if "scenarios" in keys and not states_plan else "scenario"
 
 
 def document_of(source: str | os.PathLike[str] | Mapping[str, Any]) -> Document:
     """Read a scenario from a file or a dict, merged over the files it extends, unchecked."""
     if isinstance(source, Mapping):
-        read = document_of_mapping(source)
-        path = Path("dict")
-    else:
-        read = read_document(Path(source))
-        path = Path(source)
-    return _over_base(read, path, ())
+        # Relative to the current folder, as if the dict were a file in it.
+        document = document_of_mapping(source)
+        return _over_bases(document, Path("dict"), ())
+    path = Path(source)
+    return _over_bases(read_document(path), path, ())
 
 
 def scenario_from_document(document: Document, overrides: Sequence[str] = ()) -> Scenario:
     """Apply overrides to merged content, then validate it, also across fields."""
-    document.before, document.overrides = document.copy(), tuple(overrides)
-    for number, override in enumerate(
-        overrides, start=1
-    ):  # dotted.path=value, the value being YAML: [1, 2], {a: 1}
-        origin = f"--set #{number}"
-        path_text, equals, value_text = override.partition("=")
-        keys: KeyPath = tuple(path_text.strip().split("."))
-        if not equals or not all(keys):
-            message = f"{override!r} is not of the form dotted.path=value"
-            raise ScenarioError(
-                Problem(file=origin, message=message, hint="for example clusters.h200.nodes=80")
-            )
-        if keys == ("extends",):
-            message = "cannot be set: the file that a scenario extends is read before any --set"
-            raise ScenarioError(Problem(file=origin, path="extends", message=message))
-        value = parse_document(value_text, origin)
-        if not (paths := _matching(document.content, keys)):
-            raise ScenarioError(
-                Problem(
-                    file=origin, path=path_text.strip(), message="matches nothing in the scenario"
-                )
-            )
-        for path in paths:
-            _set(document, path, _related(document, path, value), origin)
+    document.without_overrides = document.copy()
+    document.overrides = tuple(overrides)
+    for number, override in enumerate(overrides, start=1):
+        _apply_override(document, override, f"--set #{number}")
+    # After the overrides: one may name a preset, and what the user states goes before it.
     lay_presets_under(document)
-    try:
-        scenario = validate(Scenario, document)
-    except ScenarioError as error:
-        sound = sound_part(Scenario, document) if isinstance(document.content, dict) else None
-        if (
-            sound is not None
-        ):  # what is wrong between its parts is said with what is wrong in themselves
-            sound._document = document
-            try:
-                check_scenario(sound)
-            except ScenarioError as further:
-                raise ScenarioError([*error.problems, *further.problems]) from None
-        raise
+    scenario = _validated(document)
     scenario._document = document
-    scenario._read = scenario_from_document
+    scenario._from_document = scenario_from_document
     check_scenario(scenario)
+    # Refused here, before any work, where the user has not allowed code.
     scenario.load_code()
     return with_catalog(scenario)
+
+
+def _apply_override(document: Document, override: str, origin: str) -> None:
+    """Lay ``dotted.path=value`` over a document; the value is YAML: ``[1, 2]``, ``{a: 1}``."""
+    path_text, equals, value_text = override.partition("=")
+    path_text = path_text.strip()
+    pattern: KeyPath = tuple(path_text.split("."))
+    if not equals or not all(pattern):
+        message = f"{override!r} is not of the form dotted.path=value"
+        raise ScenarioError(message, file=origin, hint="for example clusters.h200.nodes=80")
+    if pattern == ("extends",):
+        message = "cannot be set: the file that a scenario extends is read before any --set"
+        raise ScenarioError(message, file=origin, path="extends")
+    value = parse_document(value_text, origin)
+    paths = _matching(document.content, pattern)
+    if not paths:
+        raise ScenarioError("matches nothing in the scenario", file=origin, path=path_text)
+    for path in paths:
+        # Each by what is stated at its own path: ``×2`` doubles every one that matches.
+        absolute = _absolute(document, path, value)
+        _lay_value_over(document, path, absolute, origin)
+
+
+def _validated(document: Document) -> Scenario:
+    """Return a document as a scenario; raise one error with all that is wrong in its values and between them."""
+    try:
+        return validate(Scenario, document)
+    except ScenarioError as error:
+        if not isinstance(document.content, dict):
+            raise
+        # The sections without a fault are checked too, so that a user sees all problems at once.
+        sound = sound_part(Scenario, document)
+        if sound is None:
+            raise
+        # The checks name places in the user's files.
+        sound._document = document
+        try:
+            check_scenario(sound)
+        except ScenarioError as contradictions:
+            problems = [*error.problems, *contradictions.problems]
+            raise ScenarioError(problems) from None
+        raise
 
 
 def with_catalog(scenario: Scenario) -> Scenario:
@@ -135,318 +150,356 @@ def with_catalog(scenario: Scenario) -> Scenario:
     catalog = scenario.load_catalog()
     reliability = scenario.reliability
     software = scenario.software
-    vendors = catalog.vendors
     workloads = dict(scenario.workloads)
-    # The model's context is the longest length of workloads whose quantiles state none.
     for name, workload in workloads.items():
+        # The model's context is the longest length of workloads whose quantiles state none.
         longest = catalog.models[workload.model].max_context_tokens.value
-        tokens = workload.lengths
-        sides = {"input": tokens.input.within(longest), "output": tokens.output.within(longest)}
-        workloads[name] = workload.model_copy(update={"lengths": tokens.model_copy(update=sides)})
-    failures = {name: vendor.failure_multiplier.value for name, vendor in vendors.items()}
-    engineers = {name: vendor.engineers_per_800.value for name, vendor in vendors.items()}
-    incidents = {name: vendor.ratio("incident_multiplier") for name, vendor in vendors.items()}
-    maturing = {name: vendor.ratio("maturing_multiplier") for name, vendor in vendors.items()}
-    stuck = {
-        name: fact.base
-        for name, vendor in vendors.items()
-        if (fact := vendor.rollback_impossible_fraction)
+        lengths = workload.lengths
+        prompt = lengths.input.within(longest)
+        reply = lengths.output.within(longest)
+        bounded = lengths.model_copy(update={"input": prompt, "output": reply})
+        workloads[name] = workload.model_copy(update={"lengths": bounded})
+    failures = {}
+    engineers = {}
+    incidents = {}
+    speedups = {}
+    no_rollback = {}
+    for name, vendor in catalog.vendors.items():
+        failures[name] = vendor.failure_multiplier.value
+        engineers[name] = vendor.engineers_per_800.value
+        incidents[name] = vendor.ratio("incident_multiplier")
+        speedups[name] = vendor.ratio("maturing_multiplier")
+        if vendor.rollback_impossible_fraction:
+            no_rollback[name] = vendor.rollback_impossible_fraction.base
+    # What the user states for a vendor goes before the catalogue.
+    failures |= reliability.vendor_failure_multiplier
+    engineers |= software.engineers_per_800
+    no_rollback |= software.rollback_impossible_fraction
+    incidents |= software.vendor_incident_multiplier
+    speedups |= software.vendor_software_speedup_multiplier
+    failure_figures = {"vendor_failure_multiplier": failures}
+    software_figures = {
+        "engineers_per_800": engineers,
+        "rollback_impossible_fraction": no_rollback,
+        "vendor_incident_multiplier": incidents,
+        "vendor_software_speedup_multiplier": speedups,
     }
-    failing = {"vendor_failure_multiplier": failures | reliability.vendor_failure_multiplier}
-    by_vendor = {
-        "engineers_per_800": engineers | software.engineers_per_800,
-        "rollback_impossible_fraction": stuck | software.rollback_impossible_fraction,
-        "vendor_incident_multiplier": incidents | software.vendor_incident_multiplier,
-        "vendor_software_speedup_multiplier": maturing
-        | software.vendor_software_speedup_multiplier,
+    sections = {
+        "reliability": reliability.model_copy(update=failure_figures),
+        "software": software.model_copy(update=software_figures),
+        "workloads": workloads,
     }
-    update = {
-        "reliability": reliability.model_copy(update=failing),
-        "software": software.model_copy(update=by_vendor),
-    }
-    return scenario.model_copy(update={**update, "workloads": workloads})
+    return scenario.model_copy(update=sections)
 
 
-_PRESET_PATHS: dict[str, tuple[str, ...]] = {
-    **{
-        f"{side}_{what}_tokens": ("lengths", side, what)
-        for side in ("input", "output")
-        for what in ("mean", "p95")
-    },
-    "prefix_cache_hit_fraction": ("prefix_cache_hit_fraction",),
-    **{
-        name: ("load_profile", name)
-        for name in ("peak_to_mean", "trough_to_mean", "weekend_fraction")
-    },
-    **{f"noise_{name}": ("noise", name) for name in ("sigma", "correlation_h")},
-    "burst_index_of_dispersion": ("burst_index_of_dispersion",),
-    **{name: ("slo", name) for name in ("ttft_s", "tpot_s")},
-    **{name: (name,) for name in ("priority", "completion_window_h")},
+_PRESET_PATHS = {
+    "input_mean_tokens": "lengths.input.mean",
+    "input_p95_tokens": "lengths.input.p95",
+    "output_mean_tokens": "lengths.output.mean",
+    "output_p95_tokens": "lengths.output.p95",
+    "prefix_cache_hit_fraction": "prefix_cache_hit_fraction",
+    "peak_to_mean": "load_profile.peak_to_mean",
+    "trough_to_mean": "load_profile.trough_to_mean",
+    "weekend_fraction": "load_profile.weekend_fraction",
+    "noise_sigma": "noise.sigma",
+    "noise_correlation_h": "noise.correlation_h",
+    "burst_index_of_dispersion": "burst_index_of_dispersion",
+    "ttft_s": "slo.ttft_s",
+    "tpot_s": "slo.tpot_s",
+    "priority": "priority",
+    "completion_window_h": "completion_window_h",
 }
+"""Figures of a workload preset, each with the field of a workload that it stands in for."""
 
 
 def lay_presets_under(document: Document) -> None:
     """Fill in the fields that the user did not state, for each workload that names a preset."""
-    workloads = document.content.get("workloads") if isinstance(document.content, dict) else None
+    workloads = value_at(document.content, ("workloads",))
     if not isinstance(workloads, dict):
         return
     filled = dict(workloads)
     document.content = {**document.content, "workloads": filled}
     for name, stated in workloads.items():
-        if (
-            not isinstance(stated, dict)
-            or (preset := stated.get("preset")) not in workload_preset_names()
-        ):
-            continue
-        figures, filled[name], shape = (
-            workload_preset(preset),
-            dict(stated),
-            stated.get("load_profile"),
-        )
-        own_shape = isinstance(shape, dict) and {
-            "peak_to_mean",
-            "weekend_fraction",
-            "weekly_profile",
-        } & set(shape)
-        for field, path in _PRESET_PATHS.items():
-            value = figures.get(field)
-            if value is None or (path[0] == "load_profile" and own_shape):
-                continue  # a shape of one's own is taken whole: peak, trough and weekend belong together
-            if path[0] == "lengths" and value_at(stated, (*path[:-1], "quantiles")):
-                continue
-            if (
-                field == "completion_window_h"
-                and stated.get("priority", "deferrable") != "deferrable"
-            ):
-                continue
-            if field.endswith(
-                "p95_tokens"
-            ):  # the preset's spread is kept around a mean of the user's own
-                mean = figures[field.replace("p95", "mean")]
-                stated_mean = value_at(stated, (*path[:-1], "mean"))
-                usable = isinstance(stated_mean, int | float) and not isinstance(stated_mean, bool)
-                value = value / mean * float(stated_mean if usable else mean)
-            target = filled[name]
-            for key in path[:-1]:
-                below = target.get(key)
-                if below is not None and not isinstance(below, dict):
-                    break  # not a mapping: validation will say so
-                target[key] = target = dict(below or {})
-            else:
-                if path[-1] not in target:
-                    target[path[-1]] = value
-                    document.locations["workloads", name, *path] = Location(
-                        f"workload preset {preset}", None
-                    )
+        preset = value_at(stated, ("preset",))
+        if preset not in workload_preset_names():
+            continue  # no preset, or one that validation refuses
+        figures = workload_preset(preset)
+        for figure, field in _PRESET_PATHS.items():
+            path = tuple(field.split("."))
+            value = _preset_value(figures, figure, path, stated)
+            if value is not None and _is_open(stated, path):
+                filled[name] = with_value(filled[name], path, value)
+                place = Location(f"workload preset {preset}", None)
+                document.locations["workloads", name, *path] = place
 
 
-def value_at(content: Any, path: KeyPath | list[str], absent: object = None) -> Any:
-    """Return what the user wrote at a path, or ``absent``."""
+def _preset_value(
+    figures: Mapping[str, Any], figure: str, path: tuple[str, ...], stated: Mapping[str, Any]
+) -> Any:
+    """Return a preset's figure for a workload's field; None where what the user states rules it out."""
+    value = figures.get(figure)
+    if value is None:
+        return None
+    section = path[0]
+    if section == "load_profile":
+        # A load profile of one's own is taken whole: peak, trough and weekend belong together.
+        profile = stated.get("load_profile")
+        keys = set(profile) if isinstance(profile, dict) else set()
+        own_shape = keys & {"peak_to_mean", "weekend_fraction", "weekly_profile"}
+        return None if own_shape else value
+    side = path[:-1]
+    # Quantiles of one's own state the whole distribution.
+    if section == "lengths" and value_at(stated, (*side, "quantiles")):
+        return None
+    if section == "completion_window_h":
+        is_deferrable = stated.get("priority", "deferrable") == "deferrable"
+        return value if is_deferrable else None
+    if path[-1] == "p95":
+        # The preset's spread is kept around a mean of the user's own.
+        preset_mean = figures[figure.replace("p95", "mean")]
+        mean = value_at(stated, (*side, "mean"))
+        # In Python a bool is an int; in a scenario it is no number.
+        is_number = isinstance(mean, int | float) and not isinstance(mean, bool)
+        if not is_number:
+            mean = preset_mean
+        return value / preset_mean * float(mean)
+    return value
+
+
+def _is_open(content: Any, path: KeyPath) -> bool:
+    """Return whether a field is not stated and can be: what should be a mapping and is none is left to validation."""
+    # A section that is null or absent can be filled; one of another type is the user's mistake.
     for key in path:
-        content = content.get(key, absent) if isinstance(content, dict) else absent
-    return content
+        if content is None:
+            return True
+        if not isinstance(content, dict):
+            return False
+        if key not in content:
+            return True
+        content = content[key]
+    return False
 
 
-def _over_base(document: Document, path: Path, below: tuple[str, ...]) -> Document:
-    """Return the content of ``path`` merged over the files it extends."""
-    written = document.content.get("extends") if isinstance(document.content, dict) else None
-    if written is None:
+def _over_bases(document: Document, path: Path, chain: tuple[str, ...]) -> Document:
+    """Return a document merged over the files it extends; ``chain`` are the files that led to it."""
+    extends = value_at(document.content, ("extends",))
+    if extends is None:
         return document
-    names = written if isinstance(written, list | tuple) and written else [written]
-
-    def fail(message: str) -> ScenarioError:
-        return ScenarioError(document.problem(("extends",), message))
-
-    if not all(isinstance(name, str) for name in names) or len(names) > MAX_EXTENDS:
-        raise fail(f"must be a file name, or a list of up to {MAX_EXTENDS}")
-    chain = (*below, os.path.realpath(path))
-    layers: list[Document] = []
-    for base_path in (path.parent / name for name in names):
-        try:
-            is_there = base_path.exists()
-        except (OSError, ValueError):  # a name that no file can have: too long, a NUL in it
-            is_there = False
-        if not is_there:
-            raise fail(f"no such file: {base_path}")
-        circular = os.path.realpath(base_path) in chain
-        if circular or len(chain) > MAX_EXTENDS:
-            circle = " -> ".join(os.path.basename(part) for part in (*chain, str(base_path)))  # noqa: PTH119 - plain text
-            raise fail(
-                f"{'extends itself' if circular else f'extends more than {MAX_EXTENDS} deep'}: {circle}"
-            )
-        layers.append(_over_base(read_document(base_path), base_path, chain))
-        if not isinstance(layers[-1].content, dict):
-            raise ScenarioError(
-                Problem(file=str(base_path), line=1, message="expected a mapping of keys to values")
-            )
-    base, *over = layers
-    for layer in (*over, document):
+    # An empty list is refused with other values that are no names.
+    is_list = isinstance(extends, list | tuple) and extends
+    names = extends if is_list else [extends]
+    are_names = all(isinstance(name, str) for name in names)
+    if not are_names or len(names) > MAX_EXTENDS:
+        message = f"must be a file name, or a list of up to {MAX_EXTENDS}"
+        raise ScenarioError(document.problem(("extends",), message))
+    # Real paths, so that a circle through a symbolic link is seen.
+    chain = (*chain, os.path.realpath(path))
+    files = [path.parent / name for name in names]
+    # From the first, which the others change, to the document, which goes before all.
+    base, *layers = [_base(document, file, chain) for file in files]
+    for layer in (*layers, document):
         merge(base, layer)
+    return base
+
+
+def _base(document: Document, path: Path, chain: tuple[str, ...]) -> Document:
+    """Return a file that a document extends, merged over those that it extends itself."""
+    try:
+        exists = path.exists()
+    except (OSError, ValueError):  # a name that no file can have: too long, a NUL in it
+        exists = False
+    if not exists:
+        raise ScenarioError(document.problem(("extends",), f"no such file: {path}"))
+    is_circular = os.path.realpath(path) in chain
+    if is_circular or len(chain) > MAX_EXTENDS:
+        files = (*chain, str(path))
+        names = " -> ".join(os.path.basename(file) for file in files)  # noqa: PTH119 - plain text
+        extent = "itself" if is_circular else f"more than {MAX_EXTENDS} deep"
+        raise ScenarioError(document.problem(("extends",), f"extends {extent}: {names}"))
+    base = _over_bases(read_document(path), path, chain)
+    if not isinstance(base.content, dict):
+        raise ScenarioError("expected a mapping of keys to values", file=str(path), line=1)
     return base
 
 
 def merge(base: Document, layer: Document) -> None:
     """Merge one document over another in place: mappings merge, other values replace, null removes."""
-    gone: dict[KeyPath, bool] = {}
-    base.content = _merged(base.content, layer.content, (), gone)
-    stand = [
-        path
-        for path in base.locations
-        if not any(path[:end] in gone for end in range(len(path) + 1))
-    ]
-    base.locations = {path: base.locations[path] for path in stand}
-    base.locations |= {
-        path: place for path, place in layer.locations.items() if not gone.get(path, False)
+    removals: dict[KeyPath, bool] = {}
+    base.content = _merged(base.content, layer.content, (), removals)
+
+    def is_replaced(path: KeyPath) -> bool:
+        parents = [path[:end] for end in range(len(path) + 1)]
+        return any(parent in removals for parent in parents)
+
+    # The place of a value follows it: those of replaced values go, and a removed key leaves none.
+    base.locations = {
+        path: place for path, place in base.locations.items() if not is_replaced(path)
     }
+    for path, place in layer.locations.items():
+        is_removed = removals.get(path, False)
+        if not is_removed:
+            base.locations[path] = place
 
 
-def _merged(below: Any, above: Any, path: KeyPath, gone: dict[KeyPath, bool]) -> Any:
-    """Return ``above`` over ``below``; record replaced paths in ``gone``, and whether a null removed them."""
-    if not isinstance(above, dict) or not isinstance(below, dict):
-        gone[path] = False
-    if not isinstance(above, dict):
-        return above
-    result = dict(below) if isinstance(below, dict) else {}
-    for key, value in above.items():
+def _merged(base: Any, layer: Any, path: KeyPath, removals: dict[KeyPath, bool]) -> Any:
+    """Return ``layer`` over ``base``; record each replaced path, and whether a null removed it."""
+    # Only a mapping over a mapping merges; anything else takes the place of what was there.
+    is_mapping = isinstance(base, dict)
+    if not isinstance(layer, dict):
+        removals[path] = False
+        return layer
+    if not is_mapping:
+        removals[path] = False
+    result = dict(base) if is_mapping else {}
+    for key, value in layer.items():
         if value is None:
-            gone[(*path, key)] = True
+            # Also where there was nothing: a what-if may drop what only some of its bases have.
+            removals[*path, key] = True
             result.pop(key, None)
         else:
-            result[key] = _merged(result.get(key), value, (*path, key), gone)
+            result[key] = _merged(result.get(key), value, (*path, key), removals)
     return result
 
 
-def _set(document: Document, keys: KeyPath, value: Document, origin: str) -> None:
-    """Lay one value over a document."""
-    parent = _walk(document.content, keys[:-1])
-    if parent is not None and not isinstance(parent, dict):
-        # The part of the path that leads to something other than a mapping.
-        ends = (
-            end
-            for end in range(1, len(keys))
-            if not isinstance(_walk(document.content, keys[:end]), dict)
-        )
-        message = f"{dotted(keys[: next(ends)])} holds no keys"
-        raise ScenarioError(Problem(file=origin, path=dotted(keys), message=message))
-    layer: Any = copy.deepcopy(value.content)
-    for key in reversed(keys):
-        layer = {key: layer}
+def _lay_value_over(document: Document, path: KeyPath, value: Document, origin: str) -> None:
+    """Lay one value over a document; raise an error where its path leads through something other than a mapping."""
+    parents = [path[:end] for end in range(1, len(path))]
+    for parent in parents:
+        content = value_at(document.content, parent)
+        # What is not there yet is made; what is there must take keys.
+        if content is not None and not isinstance(content, dict):
+            message = f"{dotted(parent)} holds no keys"
+            raise ScenarioError(message, file=origin, path=dotted(path))
     place = Location(origin, None)
-    new = {keys[:end]: place for end in range(1, len(keys)) if keys[:end] not in document.locations}
-    merge(document, Document(layer, new | {(*keys, *path): place for path in value.locations}))
+    # A section that the override brings in is of the override too.
+    locations = {parent: place for parent in parents if parent not in document.locations}
+    locations |= {(*path, *inner): place for inner in value.locations}
+    # A copy: one override may be laid over several paths, which later ones change apart.
+    content = with_value(None, path, copy.deepcopy(value.content))
+    merge(document, Document(content, locations))
 
 
-_TIMES = re.compile(r"[×x] ?(\d{1,9}(?:\.\d{1,9})?)")
-_LATER = re.compile(r"([+-]\d{1,4}) (day|week|month)s?")
+_FACTOR = re.compile(r"[×x] ?(\d{1,9}(?:\.\d{1,9})?)")
+_DELAY = re.compile(r"([+-]\d{1,4}) (day|week|month)s?")
 
 
-def _related(document: Document, path: KeyPath, value: Document) -> Document:
-    """Return a value that is given by what is stated: ``×2`` times a number, ``+3 months`` after a date."""
-    text = value.content if isinstance(value.content, str) else ""
-    times = _TIMES.fullmatch(text)
-    later = _LATER.fullmatch(text)
-    if not (times or later):
+def _is_relative(value: object) -> bool:
+    """Return whether a value is given by what is stated: ``×2`` times a number, ``+3 months`` after a date."""
+    if not isinstance(value, str):
+        return False
+    return bool(_FACTOR.fullmatch(value) or _DELAY.fullmatch(value))
+
+
+def _absolute(document: Document, path: KeyPath, value: Document) -> Document:
+    """Return a value that is given by what is stated as the value it comes to; any other unchanged."""
+    if not _is_relative(value.content):
         return value
-    stated = _walk(document.content, path)
-    if stated is None or (times and isinstance(stated, int)):  # a default, or a rate such as 5
-        copied = document.copy()
-        lay_presets_under(copied)
-        scenario = validate(Scenario, copied)
-        scenario._document = copied
-        stated = value_at(scenario.model_dump(by_alias=True), path)
-        match path:
-            case ("clusters", name, "online") if stated is None:
-                stated = scenario.start
-            case ("clusters", name, "accelerator_price_usd") if stated is None:
-                price = scenario.load_catalog().accelerator(
-                    scenario.clusters[str(name)].accelerator
-                )
-                stated = price.accelerator_price_usd and price.accelerator_price_usd.value
+    text = value.content
+    factor = _FACTOR.fullmatch(text)
+    delay = _DELAY.fullmatch(text)
 
-    def related(before: Any) -> Any:
-        if isinstance(before, dict):
-            return {key: related(part) for key, part in before.items()}
-        if times and isinstance(before, int | float) and not isinstance(before, bool):
-            product = before * float(times[1])
-            return round(product) if isinstance(before, int) else product
-        if later and isinstance(before, datetime.date):
-            count = int(later[1])
-            days = {"day": 1, "week": 7}.get(later[2])
-            return (
-                before + datetime.timedelta(days=count * days)
-                if days
-                else add_months(before, count)
-            )
-        kind = "number" if times else "date"
+    def changed(stated: Any) -> Any:
+        if isinstance(stated, dict):
+            return {key: changed(part) for key, part in stated.items()}
+        is_number = isinstance(stated, int | float) and not isinstance(stated, bool)
+        if factor and is_number:
+            product = stated * float(factor[1])
+            # Half a node is none: whole numbers stay whole.
+            return round(product) if isinstance(stated, int) else product
+        if delay and isinstance(stated, datetime.date):
+            count = int(delay[1])
+            if delay[2] == "month":
+                return add_months(stated, count)
+            days = 7 * count if delay[2] == "week" else count
+            return stated + datetime.timedelta(days=days)
+        kind = "number" if factor else "date"
         message = f"{text!r} needs a {kind} to go by, and {dotted(path)} states none"
-        raise ScenarioError(
-            Problem(path=dotted(path), message=message, hint="give the value itself")
-        )
+        raise ScenarioError(message, path=dotted(path), hint="give the value itself")
 
-    return Document(related(stated), value.locations)
+    stated = value_at(document.content, path)
+    # A rate may be written as 5, and is no whole number all the same: the field decides.
+    is_ambiguous = factor and isinstance(stated, int)
+    if stated is None or is_ambiguous:
+        stated = _validated_value(document, path)
+    return Document(changed(stated), value.locations)
+
+
+def _validated_value(document: Document, path: KeyPath) -> Any:
+    """Return the value at a path as the scenario has it, with defaults and the catalogue's price."""
+    # On a copy: the overrides that come later still change this document.
+    copied = document.copy()
+    lay_presets_under(copied)
+    scenario = validate(Scenario, copied)
+    scenario._document = copied
+    value = value_at(scenario.model_dump(by_alias=True), path)
+    # Two defaults that no model states: they follow from the scenario and from the catalogue.
+    match path:
+        case ("clusters", _, "online") if value is None:
+            return scenario.start
+        case ("clusters", name, "accelerator_price_usd") if value is None:
+            accelerator = scenario.clusters[str(name)].accelerator
+            price = scenario.load_catalog().accelerator(accelerator).accelerator_price_usd
+            return price and price.value
+    return value
 
 
 SHARED = ("name", "description", "extends", "seed", "start", "horizon_months")
-"""What names a plan, and the months and the chance that plans which are compared have in common."""
+"""What names a plan, and the months and random numbers that plans which are compared have in common."""
 
 
-def under(scenario: Scenario, future: Future) -> tuple[Scenario | None, list[str]]:
+def plan_in_future(scenario: Scenario, future: Future) -> tuple[Scenario | None, list[str]]:
     """Return a plan in a future, None where that changes nothing of it, and the paths of the future that reach it."""
-    laid = []
     content = scenario.document.content
-    for path in future.set:
+    changes = {}
+    for path, value in future.set.items():
         keys = tuple(path.split("."))
-        if keys[0] in (*SHARED, "futures", "sizing"):
-            raise ScenarioError(
-                Problem(
-                    path=path, message="is what plans and futures share; a future cannot set it"
-                )
-            )
-        among = content.get(keys[0]) if keys[0] in ("clusters", "workloads") else None
-        if _matching(content, keys) and (
-            among is None or len(keys) == 1 or fnmatch.filter(among, keys[1])
-        ):
-            laid.append(path)
-    changes = {path: future.set[path] for path in laid}
-    return (scenario.with_(changes) if changes else None), laid
+        section = keys[0]
+        if section in (*SHARED, "futures", "sizing"):
+            message = "is what plans and futures share; a future cannot set it"
+            raise ScenarioError(message, path=path)
+        is_by_name = section in ("clusters", "workloads") and len(keys) > 1
+        names = fnmatch.filter(content[section], keys[1]) if is_by_name else ()
+        if is_by_name and not names:
+            continue  # a plan without such a cluster or workload is as stated
+        if _matching(content, keys):
+            changes[path] = value
+    changed = scenario.with_(changes) if changes else None
+    return changed, list(changes)
 
 
-def _matching(content: Any, keys: KeyPath) -> list[KeyPath]:
+def _matching(content: Any, pattern: KeyPath) -> list[KeyPath]:
     """Return the paths that a path stands for: ``*`` in a key is any part of the names there, as in a study."""
-    if not any("*" in str(key) for key in keys):
-        return [keys]
-    below = content if isinstance(content, dict) else {}
-    names = fnmatch.filter(below, str(keys[0])) if "*" in str(keys[0]) else [keys[0]]
-    return [(name, *rest) for name in names for rest in _matching(below.get(name), keys[1:])]
+    if not any("*" in str(key) for key in pattern):
+        return [pattern]
+    mapping = content if isinstance(content, dict) else {}
+    key = pattern[0]
+    # A key without * need not be there: an override may add it.
+    names = fnmatch.filter(mapping, str(key)) if "*" in str(key) else [key]
+    paths: list[KeyPath] = []
+    for name in names:
+        inner_paths = _matching(mapping.get(name), pattern[1:])
+        paths += [(name, *inner) for inner in inner_paths]
+    return paths
 
 
 def layer_of(document: Document) -> dict[str, Any]:
     """Return a document's overrides as an extending file would state them; later ones win, and nulls stay."""
-
-    def over(below: Any, above: Any) -> Any:
-        if not (isinstance(below, dict) and isinstance(above, dict)):
-            return above
-        return below | {key: over(below.get(key), value) for key, value in above.items()}
-
-    layer: Any = {}
+    layer: dict[str, Any] = {}
     for override in document.overrides:
-        pattern, _, text = override.partition("=")
-        for path in _matching(document.content, tuple(pattern.strip().split("."))):
-            value = parse_document(text, "--set").content
-            if isinstance(value, str) and (_TIMES.fullmatch(value) or _LATER.fullmatch(value)):
-                value = _walk(document.content, path)
-            for key in reversed(path):
-                value = {key: value}
-            layer = over(layer, value)
-    return layer  # type: ignore[no-any-return]  # a mapping over a mapping
+        path_text, _, value_text = override.partition("=")
+        pattern = tuple(path_text.strip().split("."))
+        for path in _matching(document.content, pattern):
+            value = parse_document(value_text, "--set").content
+            # The document holds what a relative value has come to.
+            if _is_relative(value):
+                value = value_at(document.content, path)
+            layer = _overlaid(layer, with_value(None, path, value))
+    return layer
 
 
-def _walk(content: Any, path: KeyPath) -> Any:
-    """Return the value at a path of keys; None where the path does not exist yet."""
-    for key in path:
-        if not isinstance(content, dict):
-            return content
-        content = content.get(key)
-        if content is None:
-            return None
-    return content
+def _overlaid(base: Any, layer: Any) -> Any:
+    """Return ``layer`` over ``base``, mappings merged and nulls kept."""
+    if not (isinstance(base, dict) and isinstance(layer, dict)):
+        return layer
+    overlaid = {key: _overlaid(base.get(key), value) for key, value in layer.items()}
+    return base | overlaid

@@ -1,7 +1,6 @@
 """The scenario: everything a user states about one future."""
 
 import datetime
-import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal
@@ -15,26 +14,32 @@ from planner.files import ALLOW_CODE
 from planner.scenario import fields
 from planner.scenario.cluster import Cluster
 from planner.scenario.fields import (
+    BelowOne,
+    Count,
+    CrewCount,
     EntryName,
     Fraction,
     Name,
+    NodeCount,
     NonNegative,
     Plausible,
     Positive,
+    PositiveFraction,
     Price,
     SitePower,
+    Weeks,
 )
 from planner.scenario.finance import Finance
 from planner.scenario.site import Site
 from planner.scenario.workload import Workload
 from planner.validation import Strict
-from planner.yaml_io import Document, KeyPath, parse_scalar
+from planner.yaml_io import Document, KeyPath, document_of_mapping, flow_text
 
 
 class FailureDomain(Strict):
     """A unit that fails as a whole and takes all its nodes down: a rack, a switch, a power feed, a cooling loop."""
 
-    nodes: Annotated[int, Field(ge=1, le=1_000_000), Plausible(1, 256, "assumption")] | None = None
+    nodes: Annotated[Count, Plausible(1, 256)] | None = None
     """Nodes behind each, neighbours by number within their cluster. Default: the catalogue's (rack_nodes and so on)."""
     failures_per_year: (
         Annotated[
@@ -73,8 +78,9 @@ class Firmware(Strict):
     """Hours for which a node is drained. Default: the catalogue's firmware_update_length."""
 
 
-Crews = Annotated[int, Field(ge=1, le=10_000), Plausible(1, 500, "assumption"), Tag("count")]
-Spares = Annotated[int, Field(ge=0, le=1_000_000), Plausible(1, 10_000, "assumption"), Tag("count")]
+# The tags name the branch of a union of a number and a rate, so that errors speak of the right one.
+Crews = Annotated[CrewCount, Plausible(1, 500), Tag("count")]
+Spares = Annotated[int, Field(ge=0, le=1_000_000), Plausible(1, 10_000), Tag("count")]
 
 
 class Reliability(Strict):
@@ -89,15 +95,13 @@ class Reliability(Strict):
         str, Annotated[NonNegative, Plausible.prior("node_failure_multiplier_amd")]
     ] = Field(default_factory=dict)
     """Factor on the rates of a vendor's nodes, e.g. {amd: 1.3}. Default: what the catalogue's vendors say."""
-    lemon_fraction: Annotated[float, Field(ge=0, lt=1), Plausible(0.001, 0.1, "assumption")] = 0.012
+    lemon_fraction: Annotated[BelowOne, Plausible(0.001, 0.1)] = 0.012
     """Share of nodes that fail chronically. Default 0.012: research clusters of 16,000 A100."""
-    lemon_multiplier: Annotated[float, Field(ge=1, le=1000), Plausible(1, 50, "assumption")] = 8.0
+    lemon_multiplier: Annotated[float, Field(ge=1, le=1000), Plausible(1, 50)] = 8.0
     """Their failure rate against a plain node's. Default 8: assumption; the fleet's mean rate is kept."""
-    early_life_multiplier: Annotated[float, Field(ge=1, le=100), Plausible(1, 10, "assumption")] = (
-        2.0
-    )
+    early_life_multiplier: Annotated[float, Field(ge=1, le=100), Plausible(1, 10)] = 2.0
     """Failure rate on the first day against later life. Default 2: assumption."""
-    early_life_months: Annotated[Positive, Plausible(0.1, 24, "assumption")] = 2.0
+    early_life_months: Annotated[Positive, Plausible(0.1, 24)] = 2.0
     """Months in which that excess falls to 1/e. Default 2: assumption."""
     soft_repair_h: Annotated[Positive, Plausible.prior("mttr_soft")] = 2.2
     """Mean time of a fault that a reset heals, without a technician. Default 2.2: Delta, H100."""
@@ -105,7 +109,7 @@ class Reliability(Strict):
     """Mean hands-on time of a fault healed on site without a part. Default 12: 4 to 24 h."""
     hard_repair_h: Annotated[Positive, Plausible.prior("mttr_hard")] = 60.0
     """Mean time of a fault that needs a part, once part and crew are there. Default 60: 24 to 120 h."""
-    repair_cv_ratio: Annotated[float, Field(ge=0, le=10), Plausible(0, 3, "assumption")] = 0.6
+    repair_cv_ratio: Annotated[float, Field(ge=0, le=10), Plausible(0, 3)] = 0.6
     """Standard deviation over mean of repair times (lognormal). Default 0.6: the published ranges as P10 to P90."""
     repair_crews: Annotated[Crews | fields.Rate, fields.NumberOrRate] = fields.PerThousand(
         per_1000_accelerators=2.0
@@ -119,7 +123,7 @@ class Reliability(Strict):
     Default 6.25 per 1,000: a published pool of 5% of nodes of eight."""
     spare_fraction: Annotated[Fraction, Plausible.prior("spare_pool")] | None = None
     """The same as a share of a cluster's nodes, as older scenarios state it, in place of spares. Default: spares."""
-    rma_weeks: Annotated[Positive, Plausible(0.2, 52, "assumption")] = 4.0
+    rma_weeks: Annotated[Positive, Plausible(0.2, 52)] = 4.0
     """Weeks until a used spare is replaced. Default 4: assumption."""
     failure_domains: Annotated[dict[EntryName, FailureDomain], Field(max_length=32)] = Field(
         default_factory=dict
@@ -130,9 +134,7 @@ class Reliability(Strict):
     """Windows in which nodes are drained for planned work; {} takes the catalogue's figures. Default: none."""
     firmware: Firmware | None = None
     """Rollouts that drain every node in turn; {} takes the catalogue's figures. Default: none."""
-    reserve_nodes: (
-        Annotated[int, Field(ge=1, le=1_000_000), Plausible(1, 1000, "assumption")] | None
-    ) = None
+    reserve_nodes: Annotated[Count, Plausible(1, 1000)] | None = None
     """The reserve for which the plan is made, 1 for N + 1: while so many nodes of a cluster are down, for whatever
     reason, planned work waits. Default: one, or reserve_fraction of the nodes if that is more."""
     reserve_fraction: Annotated[Fraction, Plausible.prior("spare_pool")] | None = None
@@ -141,38 +143,39 @@ class Reliability(Strict):
 
     def left_open(self) -> dict[KeyPath, str]:
         """Return the catalogue prior used for each figure of failure domains or planned work not stated."""
-        sections: list[tuple[KeyPath, BaseModel | None, dict[str, str]]] = [
-            (("maintenance",), self.maintenance, _MAINTENANCE),
-            (("firmware",), self.firmware, _FIRMWARE),
-        ]
-        if (self.maintenance or self.firmware) and self.reserve_nodes is None:
+        sections: list[tuple[KeyPath, BaseModel, dict[str, str]]] = []
+        if self.maintenance is not None:
+            sections.append((("maintenance",), self.maintenance, _MAINTENANCE_PRIORS))
+        if self.firmware is not None:
+            sections.append((("firmware",), self.firmware, _FIRMWARE_PRIORS))
+        # Only planned work waits for the reserve, and one of its two figures is enough.
+        if sections and self.reserve_nodes is None:
             sections.append(((), self, {"reserve_fraction": "spare_pool"}))
         for name, domain in self.failure_domains.items():
-            of = {
+            domain_priors = {
                 "nodes": f"{name}_nodes",
                 "failures_per_year": f"{name}_failure_rate",
                 "repair_h": f"{name}_repair",
             }
-            sections.append((("failure_domains", name), domain, of))
-        return {
-            (*path, key): prior
-            for path, stated, priors in sections
-            for key, prior in priors.items()
-            if stated is not None and getattr(stated, key) is None
-        }
+            sections.append((("failure_domains", name), domain, domain_priors))
+        priors: dict[KeyPath, str] = {}
+        for path, section, names in sections:
+            open_keys = [key for key in names if getattr(section, key) is None]
+            priors |= {(*path, key): names[key] for key in open_keys}
+        return priors
 
 
-_MAINTENANCE = {
+_MAINTENANCE_PRIORS = {
     "per_1000_node_days": "planned_interruption_rate",
     "length_h": "planned_interruption_length",
 }
-_FIRMWARE = {"rollouts_per_year": "firmware_rollouts", "length_h": "firmware_update_length"}
+_FIRMWARE_PRIORS = {"rollouts_per_year": "firmware_rollouts", "length_h": "firmware_update_length"}
 
 
 class ClusterChoice(Strict):
     """A cluster whose nodes and dates are to be sized; everything else is as the cluster states.
 
-    To choose between buying, leasing and reserving a part, name a cluster for each way.
+    To choose between buying, leasing and reserving a part, name a cluster for each contract.
     """
 
     dates: Annotated[tuple[datetime.date, ...], Field(max_length=60)] = ()
@@ -182,19 +185,16 @@ class ClusterChoice(Strict):
         int, Field(ge=0, le=100_000), Plausible(0, 25000, "the largest clusters announced")
     ] = 0
     """Fewest nodes over all dates. Default 0: it need not be bought."""
-    max_nodes: Annotated[
-        int, Field(ge=1, le=100_000), Plausible(1, 25000, "the largest clusters announced")
-    ] = 1000
+    max_nodes: Annotated[NodeCount, Plausible(1, 25000, "the largest clusters announced")] = 1000
     """Most nodes over all dates. Default 1,000: 8,000 accelerators, more than most sites have (assumption)."""
-    max_nodes_per_date: (
-        Annotated[int, Field(ge=1, le=100_000), Plausible(1, 25000, "as max_nodes")] | None
-    ) = None
+    max_nodes_per_date: Annotated[NodeCount, Plausible(1, 25000, "as max_nodes")] | None = None
     """Most nodes on one date: a vendor's allotment. Default: max_nodes."""
-    step_nodes: Annotated[int, Field(ge=1, le=10_000), Plausible(1, 256, "assumption")] = 4
+    step_nodes: Annotated[int, Field(ge=1, le=10_000), Plausible(1, 256)] = 4
     """Nodes that an order on a signal is a multiple of. Default 4: a rack of them (assumption)."""
 
     @model_validator(mode="after")
     def _ordered(self) -> "ClusterChoice":
+        # Else no plan would be feasible, and the search would end without saying why.
         if self.min_nodes > self.max_nodes:
             raise ValueError(
                 f"min_nodes, {self.min_nodes}, is more than max_nodes, {self.max_nodes}"
@@ -204,6 +204,7 @@ class ClusterChoice(Strict):
         return self
 
 
+# Each day is an option of the search, whose size grows with all of them together.
 OneOfDays = Annotated[tuple[datetime.date, ...], Field(min_length=1, max_length=60)]
 
 
@@ -224,7 +225,7 @@ class Sizing(Strict):
     """Clusters that may leave service and be sold, each on one of some days or not at all; of a cluster that is open,
     all that is bought of it. Default: none."""
     max_rented_accelerators: (
-        Annotated[int, Field(ge=8, le=1_000_000), Plausible(8, 100_000, "assumption")] | None
+        Annotated[int, Field(ge=8, le=1_000_000), Plausible(8, 100_000)] | None
     ) = None
     """Most accelerators that overflow rent may take, on the terms of finance.burst_rental; the ceiling is chosen, and
     none is a choice. Default: rent is as the scenario states it."""
@@ -240,19 +241,19 @@ class Sizing(Strict):
     none of it. Default: no limit."""
     it_power_cap_kw: SitePower | None = None
     """Most nameplate IT power of all nodes on site at once. Default: no limit beyond the site's own power."""
-    miss_cost_usd: Annotated[NonNegative, Plausible(1e-6, 100, "assumption")] | None = None
+    miss_cost_usd: Annotated[NonNegative, Plausible(1e-6, 100)] | None = None
     """What a request that misses its SLO costs, in today's money. Net present cost is then minimised with it, so that
     to own, to rent and to miss are one trade-off, and no confidence is held. Default: none; the SLO target is held."""
 
 
-Team = Annotated[int, Field(ge=0, le=100_000), Plausible(0, 2000, "assumption"), Tag("count")]
+Team = Annotated[int, Field(ge=0, le=100_000), Plausible(0, 2000), Tag("count")]
 Engineers = Annotated[Team | fields.Rate, fields.NumberOrRate]
 
 
-Incidents = Annotated[NonNegative, Plausible(0.05, 20, "assumption")]
+Incidents = Annotated[NonNegative, Plausible(0.05, 20)]
 Share = Annotated[Fraction, Plausible(0, 1, "a share")]
-Speedup = Annotated[NonNegative, Plausible(0.05, 5, "assumption")]
-OneTeam = Annotated[NonNegative, Plausible(0.1, 2000, "assumption"), Tag("count")]
+Speedup = Annotated[NonNegative, Plausible(0.05, 5)]
+OneTeam = Annotated[NonNegative, Plausible(0.1, 2000), Tag("count")]
 
 
 class SoftwareStep(Strict):
@@ -260,7 +261,7 @@ class SoftwareStep(Strict):
 
     date: datetime.date
     """Day of the release; a stack has it from its next upgrade on."""
-    gain_fraction: Annotated[float, Field(gt=-1, le=100), Plausible(-0.6, 3, "assumption")]
+    gain_fraction: Annotated[float, Field(gt=-1, le=100), Plausible(-0.6, 3)]
     """Throughput gained; negative is a loss. Never past the part's roofline."""
     vendor: str | None = None
     """Whose accelerators it concerns. Default: all."""
@@ -290,7 +291,7 @@ class Software(Strict):
     upgrade_days: Annotated[Positive, Plausible.prior("upgrade_interval_production")] | None = None
     """Mean days from one upgrade to the next; half to one and a half times as many pass. Default: as upgrade_policy
     says."""
-    canary_fraction: Annotated[float, Field(gt=0, le=1), Plausible.prior("canary_share")] = 0.1
+    canary_fraction: Annotated[PositiveFraction, Plausible.prior("canary_share")] = 0.1
     """Share of a stack's capacity that runs a release first; 1 upgrades all at once. What is noticed while it bakes
     never reaches the rest. Default 0.1: prior canary_share."""
     bake_h: Annotated[NonNegative, Plausible.prior("canary_bake")] = 2.0
@@ -308,24 +309,22 @@ class Software(Strict):
     """Engineers who mend incidents and bring models up, all paid for. A number is one team for every stack, in whole
     people; by vendor each has its own: {amd: 3, nvidia: {per_1000_accelerators: 0.5}}. The team works on one thing at a
     time, together. Default: by vendor, as engineers_per_800 says."""
-    engineers_per_800: dict[str, Annotated[NonNegative, Plausible(0.02, 40, "assumption")]] = Field(
+    engineers_per_800: dict[str, Annotated[NonNegative, Plausible(0.02, 40)]] = Field(
         default_factory=dict
     )
     """Engineers per 800 accelerators on site, rounded up, so one from the first machine on, by vendor, e.g. {amd: 2};
     engineers goes before it. Default: what the catalogue's vendors say."""
-    engineer_usd_per_year: Annotated[Price, Plausible(30000, 1500000, "assumption")] = 280_000.0
+    engineer_usd_per_year: Annotated[Price, Plausible(30000, 1500000)] = 280_000.0
     """Fully loaded cost of one engineer. Default 280,000: the source articles' figure."""
     support_contract: Literal["none", "standard", "premium"] = "standard"
     """Vendor support; a fix takes none 1.5, standard 1, premium 0.6 of the usual time. Default standard: assumption."""
-    support_usd_per_accelerator_year: (
-        Annotated[Price, Plausible(10, 10000, "assumption")] | None
-    ) = None
+    support_usd_per_accelerator_year: Annotated[Price, Plausible(10, 10000)] | None = None
     """What the contract costs. Default: none 0, standard 300, premium 900 (assumption)."""
-    fix_engineer_h: Annotated[Positive, Plausible(0.5, 2000, "assumption")] = 40.0
+    fix_engineer_h: Annotated[Positive, Plausible(0.5, 2000)] = 40.0
     """Engineer's hours that an incident of middling difficulty takes, at 40 a week; a harder one takes as many times
     more as the vendor's fix does. Whoever is done first, they or the vendor, ends it. Default 40: a working week
     (assumption)."""
-    hang_loss_fraction: Annotated[float, Field(ge=0, le=1), Plausible(0, 0.6, "assumption")] = 0.05
+    hang_loss_fraction: Annotated[Fraction, Plausible(0, 0.6)] = 0.05
     """Throughput lost to resets while a hang, or another incident that resets nodes, is unfixed, where the catalogue
     states no loss of its own. Default 0.05: assumption."""
 
@@ -347,13 +346,11 @@ class Rule(Strict):
     """What is watched of each month, as the timeline shows it: the cluster's utilisation, the share of tokens shed
     (what burst rental served is not), or the share of requests late or shed. Or forecast_load_above: the forecast peak
     of requests that cannot wait, in nodes of the cluster, over the nodes installed and on order."""
-    threshold_fraction: Annotated[float, Field(ge=0, le=1), Plausible(0.0001, 1, "assumption")]
+    threshold_fraction: Annotated[Fraction, Plausible(0.0001, 1)]
     """Where the rule bites."""
-    target_fraction: Annotated[float, Field(gt=0, le=1), Plausible(0.1, 1, "assumption")] | None = (
-        None
-    )
+    target_fraction: Annotated[PositiveFraction, Plausible(0.1, 1)] | None = None
     """Of forecast_load_above: an order brings the forecast load down to it. Default: threshold_fraction."""
-    months: Annotated[int, Field(ge=1, le=60), Plausible(1, 24, "assumption")] | None = None
+    months: Annotated[int, Field(ge=1, le=60), Plausible(1, 24)] | None = None
     """Months in a row that it must hold. Default: 2, one month may be chance; 1 of forecast_load_above, whose forecast
     has weighed them."""
     cluster: EntryName
@@ -367,14 +364,10 @@ class Rule(Strict):
     ]
     """Nodes bought or rented (or, under utilisation_below, retired or given back) each time; under forecast_load_above
     the step: an order is as many steps as the forecast needs."""
-    max_nodes: Annotated[int, Field(ge=1, le=100_000), Plausible(1, 25000, "as nodes")] | None = (
-        None
-    )
+    max_nodes: Annotated[NodeCount, Plausible(1, 25000, "as nodes")] | None = None
     """Ceiling: most nodes of the cluster at once, ordered ones included. Default: none, for budget and power have
     theirs."""
-    max_nodes_per_order: (
-        Annotated[int, Field(ge=1, le=100_000), Plausible(1, 25000, "as nodes")] | None
-    ) = None
+    max_nodes_per_order: Annotated[NodeCount, Plausible(1, 25000, "as nodes")] | None = None
     """Of forecast_load_above: most nodes of one order, such as a vendor's allotment. An order is cut to it and to what
     ceiling, budget and power allow, in whole steps. Default: no limit."""
     windows: (
@@ -382,29 +375,27 @@ class Rule(Strict):
     ) = "monthly"
     """When it may act: at every review, at that of every third month, or at the first review from each of some days on.
     Default monthly: at every review."""
-    lead_weeks: Annotated[float, Field(ge=0, le=520), Plausible(0.5, 104, "assumption")] = 16.0
+    lead_weeks: Annotated[Weeks, Plausible(0.5, 104)] = 16.0
     """Weeks from the decision to service. Default 16: four months (assumption)."""
     slip_weeks: fields.Spread | None = None
     """Weeks by which a delivery may slip, drawn for each order. Default: none."""
-    cooldown_months: Annotated[int, Field(ge=0, le=60), Plausible(1, 24, "assumption")] | None = (
-        None
-    )
+    cooldown_months: Annotated[int, Field(ge=0, le=60), Plausible(1, 24)] | None = None
     """Months before the same rule may act again. Default: 3, what was bought should arrive first; 0 of
     forecast_load_above, which counts what is on order."""
-    forecast_months: Annotated[int, Field(ge=1, le=120), Plausible(1, 36, "assumption")] | None = (
-        None
-    )
+    forecast_months: Annotated[int, Field(ge=1, le=120), Plausible(1, 36)] | None = None
     """Of forecast_load_above: months after the review for which it forecasts. Default: lead_weeks in whole months, and
     3 more until an order of the next quarter comes (assumption)."""
-    growth_per_year: Annotated[fields.YearlyChange, Plausible(-0.5, 5, "assumption")] = 0.0
+    growth_per_year: Annotated[fields.YearlyChange, Plausible(-0.5, 5)] = 0.0
     """Of forecast_load_above: growth expected before any is seen; weighs as six months of observations. Default 0: only
     what is seen counts."""
 
     @model_validator(mode="after")
     def _can_be_met(self) -> "Rule":
+        # The fields below have an effect on a forecast alone; consistency.py names them elsewhere.
         if not self.forecasts:
             return self
         target = self.threshold_fraction if self.target_fraction is None else self.target_fraction
+        # Above the threshold an order would leave the rule's own condition true, month after month.
         if not 0 < target <= self.threshold_fraction:
             raise ValueError(
                 f"target_fraction, {target:g}, must be above 0 and at most threshold_fraction, "
@@ -414,6 +405,7 @@ class Rule(Strict):
             raise ValueError(
                 f"months is 1 under forecast_load_above, not {self.months}: the forecast weighs them"
             )
+        # An order is made of whole steps: a cap below one would never let any through.
         if self.max_nodes_per_order is not None and self.max_nodes_per_order < self.nodes:
             raise ValueError(
                 f"max_nodes_per_order, {self.max_nodes_per_order}, is less than one step, {self.nodes}"
@@ -446,9 +438,7 @@ class Expansion(Strict):
     """Most that may be spent on expansion. Default: no limit."""
     it_power_cap_kw: SitePower | None = None
     """Most provisioned IT power after expansion. Default: no limit beyond the site's own power."""
-    price_change_per_year: Annotated[
-        float, Field(gt=-1, le=1), Plausible(-0.7, 0.5, "assumption")
-    ] = 0.0
+    price_change_per_year: Annotated[float, Field(gt=-1, le=1), Plausible(-0.7, 0.5)] = 0.0
     """Change of unit prices per year for later purchases, by the day of the order. Default 0: no trend is assumed."""
 
     def enlarging(self, cluster: str) -> list[Rule]:
@@ -471,7 +461,7 @@ class SloTarget(Strict):
     Tables, rankings and advice put what keeps it first, by cost; then what does not, by how far it falls short.
     """
 
-    attainment: Annotated[float, Field(gt=0, le=1), Plausible(0.5, 1, "assumption")] = 0.99
+    attainment: Annotated[PositiveFraction, Plausible(0.5, 1)] = 0.99
     """Least share of requests in time, above 0 and at most 1. Default 0.99: two nines, as API providers state
     (assumption)."""
     per: Literal["month", "horizon"] = "month"
@@ -480,9 +470,9 @@ class SloTarget(Strict):
     scope: Literal["workload", "fleet"] = "workload"
     """Whose requests are counted: each workload's, or all together. Default workload: a large one must not hide a
     small one."""
-    workloads: dict[EntryName, Annotated[float, Field(gt=0, le=1)]] = Field(default_factory=dict)
+    workloads: dict[EntryName, PositiveFraction] = Field(default_factory=dict)
     """Attainment of workloads that are held to another share, above 0 and at most 1. Default: none is."""
-    confidence: Annotated[float, Field(gt=0, lt=1), Plausible(0.5, 0.999, "assumption")] = 0.9
+    confidence: Annotated[float, Field(gt=0, lt=1), Plausible(0.5, 0.999)] = 0.9
     """Least share of replications that meet it, above 0 and below 1: no number of replications proves certainty.
     Default 0.9: nine in ten (assumption)."""
 
@@ -501,7 +491,7 @@ class OwnProcess(Strict):
 
 
 class Future(Strict):
-    """A way in which things may turn out otherwise than a plan states, and that no one decides."""
+    """What may turn out otherwise than a plan states, and that no one decides."""
 
     set: Annotated[dict[str, Any], Field(min_length=1, max_length=64)]
     """What is then otherwise, by dotted path, as ``--set`` takes it: ``"workloads.*.growth.per_year": ×2``. A plan that
@@ -566,9 +556,10 @@ class Scenario(Strict):
     futures: Annotated[dict[EntryName, Future], Field(max_length=32)] = Field(default_factory=dict)
     """Futures by name, in each of which ``planner compare`` and ``planner size`` run their plans. Default: none."""
 
+    # Not fields: what the user wrote stays out of dumps, hashes and comparisons.
     _document: Document = PrivateAttr(default_factory=lambda: Document({}))
-    _read: "Callable[[Document, Sequence[str]], Scenario] | None" = PrivateAttr(default=None)
-    """By what it was read, to be read again with more laid over it; None where it was not read."""
+    _from_document: "Callable[[Document, Sequence[str]], Scenario] | None" = PrivateAttr(None)
+    """What made it from a document, to make it again with more laid over it; None where it was not loaded."""
 
     @property
     def machines(self) -> dict[str, Cluster]:
@@ -580,7 +571,9 @@ class Scenario(Strict):
         """Hold workloads that state no percentile to the target's attainment, within what an objective may state."""
         for name, workload in self.workloads.items():
             if workload.slo.percentile is None:
-                share = min(max(self.slo_target.attainment_of(name), 0.5), 0.9999)
+                # A target of 1 has no percentile: the objective's own range bounds it.
+                attainment = self.slo_target.attainment_of(name)
+                share = min(max(attainment, 0.5), 0.9999)
                 slo = workload.slo.model_copy(update={"percentile": share})
                 self.workloads[name] = workload.model_copy(update={"slo": slo})
         return self
@@ -599,16 +592,21 @@ class Scenario(Strict):
         ``plan.with_({"clusters.h200.nodes": 80})`` names paths, ``plan.with_(horizon_months=12)`` keys of the first
         level. A mapping is laid over what is there, and None takes a key away.
         """
-        stated = {**(changes or {}), **sections}
-        return self.laid_over([f"{path}={_flow(value)}" for path, value in stated.items()])
+        # As a dict is read: NumPy's numbers are numbers, and 2026-01-31 is a date also as text.
+        stated = document_of_mapping({**(changes or {}), **sections}).content
+        overrides = [f"{path}={flow_text(value)}" for path, value in stated.items()]
+        return self.laid_over(overrides)
 
     def laid_over(self, overrides: Sequence[str]) -> "Scenario":
         """Return the scenario with ``--set`` strings applied, after those it was loaded with."""
-        if self._read is None or self._document.before is None:
+        document = self._document.without_overrides
+        if self._from_document is None or document is None:
             raise ScenarioError(
                 f"{self.name} was not loaded, so nothing can be laid over it; load it from a dict"
             )
-        return self._read(self._document.before.copy(), (*self._document.overrides, *overrides))
+        # All overrides are applied again, in order: a later one may replace an earlier one.
+        all_overrides = (*self._document.overrides, *overrides)
+        return self._from_document(document.copy(), all_overrides)
 
     def load_calibration(self) -> CalibrationFile:
         """Return the calibration of the throughput model that this scenario uses."""
@@ -620,46 +618,30 @@ class Scenario(Strict):
     def load_code(self) -> list[tuple[str, bytes]]:
         """Return the file of each of the user's processes and its content, which is read only where code is allowed."""
         code = []
+        is_allowed = bool(os.environ.get(ALLOW_CODE))
         for number, process in enumerate(self.processes):
+            if process.file is None:  # an installed package has it
+                code.append(("", b""))
+                continue
             place = ("processes", number, "file")
-            file = ""
-            content = b""
-            if process.file is not None:
-                if not (os.environ.get(ALLOW_CODE) or self._document.is_read(place, process.file)):
-                    hint = (
-                        f"--allow-code runs it, or {ALLOW_CODE}=1 in the environment: read it first"
-                    )
-                    raise ScenarioError(
-                        self._document.problem(place, f"{process.file} is code", hint)
-                    )
-                path, content = self._document.file_at(place, process.file)
-                file = str(path)
-            code.append((file, content))
+            # A study's workers find the file in the document: whoever began the study has allowed it.
+            if not (is_allowed or self._document.is_read(place, process.file)):
+                hint = f"--allow-code runs it, or {ALLOW_CODE}=1 in the environment: read it first"
+                raise ScenarioError(self._document.problem(place, f"{process.file} is code", hint))
+            path, content = self._document.file_at(place, process.file)
+            code.append((str(path), content))
         return code
 
     def states(self, section: str) -> bool:
         """Return whether the user wrote any part of a section."""
+        # A default has no location: only what a file, a preset or --set states.
         return any(path[:1] == (section,) for path in self._document.locations)
 
     def load_catalog(self) -> Catalog:
         """Return the catalogue that this scenario uses."""
+        # Read once with the scenario and kept in its document, so that workers have the same bytes.
         overlay = None
         if self.catalog.overlay is not None:
             path, content = self._document.file_at(("catalog", "overlay"), self.catalog.overlay)
             overlay = (str(path), content)
         return catalog_with(self.catalog.assumptions, overlay)
-
-
-def _flow(value: Any) -> str:
-    """Return a value as one line of YAML, as ``--set`` takes it."""
-    value = value.item() if hasattr(value, "item") and not getattr(value, "shape", ()) else value
-    if isinstance(value, Mapping):
-        return (
-            "{"
-            + ", ".join(f"{json.dumps(str(key))}: {_flow(part)}" for key, part in value.items())
-            + "}"
-        )
-    if isinstance(value, list | tuple | range):
-        return "[" + ", ".join(map(_flow, value)) + "]"
-    is_date = isinstance(parse_scalar(value) if isinstance(value, str) else value, datetime.date)
-    return str(value) if is_date else json.dumps(value)

@@ -28,6 +28,7 @@ def scenario_schema() -> dict[str, Any]:
         "title": "Scenario",
         "description": definitions[_SCENARIO].get("description", ""),
         "type": "object",
+        # A file that extends another may state any part; one that does not states a whole.
         "if": {"required": ["extends"], "properties": {"extends": {"type": ["string", "array"]}}},
         "then": {"$ref": f"{_PREFIX}{_CHANGE}{_SCENARIO}"},
         "else": {"$ref": f"{_PREFIX}{_SCENARIO}"},
@@ -35,18 +36,17 @@ def scenario_schema() -> dict[str, Any]:
     }
 
 
-def study_schema(headlines: Sequence[str]) -> dict[str, Any]:
-    """Return the schema of a study; ``headlines`` are the outputs allowed as objective."""
+def study_schema(objectives: Sequence[str]) -> dict[str, Any]:
+    """Return the schema of a study; ``objectives`` are the measures that may decide it."""
     study = Study.model_json_schema(by_alias=True)
     definitions = study.pop("$defs")
     _offer(definitions["Prior"], "prior", load_catalog().priors)
-    changed = definitions["StudyScenario"]["properties"]["set"]
-    reference = f"{_PREFIX}{_CHANGE}{_SCENARIO}"
-    definitions["StudyScenario"]["properties"]["set"] = {
-        "description": changed["description"],
-        "$ref": reference,
+    properties = definitions["StudyScenario"]["properties"]
+    properties["set"] = {
+        "description": properties["set"]["description"],
+        "$ref": f"{_PREFIX}{_CHANGE}{_SCENARIO}",
     }
-    study["properties"]["objective"]["enum"] = list(headlines)
+    study["properties"]["objective"]["enum"] = list(objectives)
     return {
         "$schema": _DIALECT,
         "$comment": WRITTEN_BY,
@@ -58,42 +58,50 @@ def study_schema(headlines: Sequence[str]) -> dict[str, Any]:
 def _definitions() -> dict[str, Any]:
     """Return the schemas of a scenario's parts, each as a whole and as a change."""
     schema = Scenario.model_json_schema(by_alias=True)
-    definitions: dict[str, Any] = {**schema.pop("$defs", {}), _SCENARIO: schema}
+    definitions: dict[str, Any] = schema.pop("$defs", {})
+    definitions[_SCENARIO] = schema
     catalog = load_catalog()
     _offer(definitions["Cluster"], "accelerator", catalog.accelerators)
-    engines = ("auto", *(stack.engine.value for stack in catalog.stacks.values()))
-    _offer(definitions["Cluster"], "engine", dict.fromkeys(engines))
+    engines = [stack.engine.value for stack in catalog.stacks.values()]
+    # An engine has a stack for each vendor: its name is offered once, in the catalogue's order.
+    _offer(definitions["Cluster"], "engine", dict.fromkeys(["auto", *engines]))
     _offer(definitions["Workload"], "model", catalog.models)
     _offer(definitions["Cluster"], "precision", catalog.precisions)
     _offer(definitions["Site"], "tariff", catalog.tariffs)
-    # In a workload a class may stand in for lengths, and a part of them may be stated.
+    # In a workload a preset may stand in for lengths, and a part of them may be stated.
     workload = definitions["Workload"]
     lengths = workload["properties"]["lengths"]
     definitions["PresetLengths"] = {
         "anyOf": [lengths, {**lengths, "$ref": f"{_PREFIX}{_CHANGE}TokenLengths"}]
     }
-    either = {"description": lengths["description"], "$ref": f"{_PREFIX}PresetLengths"}
+    preset_lengths = {"description": lengths["description"], "$ref": f"{_PREFIX}PresetLengths"}
     definitions["Workload"] = {
         **workload,
-        "properties": {**workload["properties"], "lengths": either},
+        "properties": {**workload["properties"], "lengths": preset_lengths},
         "required": [name for name in workload["required"] if name != "lengths"],
         "if": {"properties": {"preset": {"type": "string"}}, "required": ["preset"]},
         "else": {"required": ["lengths"], "properties": {"lengths": lengths}},
     }
-    return definitions | {
-        _CHANGE + name: _loosened(definition) for name, definition in definitions.items()
-    }
+    # Every definition twice: as a whole, and as a change that an extending file may make.
+    changes = {_CHANGE + name: _loosened(part) for name, part in definitions.items()}
+    return definitions | changes
 
 
 def _offer(definition: dict[str, Any], field: str, names: Iterable[str]) -> None:
     """Add the catalogue's names to a field as completions, still allowing those of a user's overlay."""
-    text = definition["properties"][field]
-    kept = {key: text[key] for key in ("description", "default", "title") if key in text}
-    optional = [part for part in text.get("anyOf", ()) if part == {"type": "null"}]
-    definition["properties"][field] = {
-        **kept,
-        "anyOf": [{"enum": list(names)}, {"type": "string"}, *optional],
-    }
+    schema = definition["properties"][field]
+    completions: list[dict[str, Any]] = [{"enum": list(names)}, {"type": "string"}]
+    is_optional = {"type": "null"} in schema.get("anyOf", ())
+    if is_optional:
+        completions.append({"type": "null"})
+    offered = {**_documentation(schema), "anyOf": completions}
+    definition["properties"][field] = offered
+
+
+def _documentation(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return what an editor shows of a field, which it reads at the top level alone."""
+    shown_keys = ("description", "default", "title")
+    return {key: schema[key] for key in shown_keys if key in schema}
 
 
 def _loosened(schema: Any) -> Any:
@@ -102,21 +110,20 @@ def _loosened(schema: Any) -> Any:
         return [_loosened(part) for part in schema]
     if not isinstance(schema, dict):
         return schema
-    loose = {}
+    loose: dict[str, Any] = {}
     for key, part in schema.items():
         match key:
+            # What makes a whole is not asked of a change; its tag may stand in the base.
             case "required" | "minProperties" | "discriminator" | "if" | "else":
                 continue
             case "$ref":
-                loose[key] = (
-                    part
-                    if part.startswith(_PREFIX + _CHANGE)
-                    else part.replace(_PREFIX, _PREFIX + _CHANGE)
-                )
+                name = part.removeprefix(_PREFIX).removeprefix(_CHANGE)
+                loose[key] = f"{_PREFIX}{_CHANGE}{name}"
             case "oneOf":  # without its tag a change may fit several alternatives
                 loose["anyOf"] = _loosened(part)
             case "properties":
-                loose[key] = {name: _or_null(_loosened(field)) for name, field in part.items()}
+                fields = {name: _loosened(field) for name, field in part.items()}
+                loose[key] = {name: _or_null(field) for name, field in fields.items()}
             case "additionalProperties" if isinstance(part, dict):
                 loose[key] = _or_null(_loosened(part))
             case "default" | "const" | "enum" | "examples":
@@ -127,8 +134,5 @@ def _loosened(schema: Any) -> Any:
 
 
 def _or_null(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema with null allowed, with the documentation at the top level for editors."""
-    kept: dict[str, Any] = {
-        key: schema[key] for key in ("description", "default", "title") if key in schema
-    }
-    return {**kept, "anyOf": [schema, {"type": "null"}]}
+    """Return the schema with null allowed."""
+    return {**_documentation(schema), "anyOf": [schema, {"type": "null"}]}

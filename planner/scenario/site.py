@@ -12,7 +12,9 @@ from planner.finance.financing import DiscountTier, Quote
 from planner.finance.tariffs import EnergyTariff, TariffWindow
 from planner.scenario.cluster import Cluster, VolumeDiscount
 from planner.scenario.fields import (
+    CrewCount,
     Fraction,
+    LifeMonths,
     NonNegative,
     Plausible,
     Positive,
@@ -25,6 +27,7 @@ from planner.validation import Strict
 Weekday = Literal["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
 Month = Annotated[int, Field(ge=1, le=12)]
 EnergyPrice = Annotated[float, Field(ge=0, le=10)]
+# Three times beyond the prior on both sides: tariffs fall, too.
 PowerRise = Annotated[
     YearlyChange, Plausible(-0.15, 0.3, "prior electricity_escalator 0 to 0.1, three times beyond")
 ]
@@ -105,7 +108,7 @@ class Curtailment(Strict):
         float, Field(gt=0, le=24), Plausible(0.25, 24, "the hours of a day")
     ] = 24.0
     """Hours of each day, from 16:00 UTC on when fewer than 24. Default 24: all day."""
-    cut_fraction: Annotated[Fraction, Plausible(0.01, 1, "assumption")]
+    cut_fraction: Annotated[Fraction, Plausible(0.01, 1)]
     """Share of the site's power cap, or of its provisioned power, that must not be drawn."""
 
 
@@ -139,9 +142,9 @@ class Site(Strict):
         ),
     ] = 1.3
     """Facility power over IT power at rated load. Default 1.3: new large colocation sites (Uptime)."""
-    pue_fixed_fraction: Annotated[Fraction, Plausible(0.02, 0.9, "assumption")] = 0.3
+    pue_fixed_fraction: Annotated[Fraction, Plausible(0.02, 0.9)] = 0.3
     """Share of the cooling and distribution load that does not fall with IT load. Default 0.3: assumption."""
-    pue_season_fraction: Annotated[float, Field(ge=0, le=1), Plausible(0, 0.6, "assumption")] = 0.1
+    pue_season_fraction: Annotated[Fraction, Plausible(0, 0.6)] = 0.1
     """Swing of that load between summer and winter. Default 0.1: assumption, temperate climate."""
     facility_power_cap_kw: SitePower | None = None
     """Most facility power the site may draw. At the cap, nodes are parked or clocked down, whichever serves more, and
@@ -173,25 +176,26 @@ class Site(Strict):
     ) = None
     """Yearly rise of that rent. Default: finance.inflation_per_year (CBRE saw +2 to +7% a year)."""
     colocation_term_months: Annotated[
-        int, Field(ge=1, le=240), Plausible(1, 180, "month to month to 15 years")
+        LifeMonths, Plausible(1, 180, "month to month to 15 years")
     ] = 1
     """Months for which space is contracted when machines take it; it is paid to their end, used or not, and then from
     month to month. Default 1: as long as machines are there."""
-    commissioning_crews: Annotated[int, Field(ge=1, le=10_000), Plausible(1, 200, "assumption")] = 4
+    commissioning_crews: Annotated[CrewCount, Plausible(1, 200)] = 4
     """Crews that install and accept ordered nodes. Default 4: assumption."""
-    commissioning_h_per_node: Annotated[NonNegative, Plausible(0.25, 200, "assumption")] = 6.0
+    commissioning_h_per_node: Annotated[NonNegative, Plausible(0.25, 200)] = 6.0
     """Crew hours to install and accept one node. Default 6: assumption."""
 
 
-def _tiers(of: tuple[VolumeDiscount, ...]) -> tuple[DiscountTier, ...]:
+def _tiers(discounts: tuple[VolumeDiscount, ...]) -> tuple[DiscountTier, ...]:
     return tuple(
-        DiscountTier(minimum_units=t.from_accelerators, discount_fraction=t.discount_fraction)
-        for t in of
+        DiscountTier(minimum_units=tier.from_accelerators, discount_fraction=tier.discount_fraction)
+        for tier in discounts
     )
 
 
 def standing_price(cluster: Cluster, list_price_usd: float) -> Quote:
     """Return the price of a cluster's accelerators where no dated quote is valid."""
+    # Volume discounts come on top, tier by tier, in the quote itself.
     discounted_usd = list_price_usd * (1.0 - cluster.discount_fraction)
     return Quote(
         name="list price", list_price_usd=discounted_usd, tiers=_tiers(cluster.volume_discounts)
@@ -215,9 +219,9 @@ def dated_quotes(cluster: Cluster) -> tuple[Quote, ...]:
 
 def window_zone(site: Site, tariff: CatalogTariff) -> str | None:
     """Return the time zone of time-of-use windows: the one stated, or that of the tariff's location."""
-    return site.electricity.timezone or (
-        tariff.timezone.value if tariff.timezone is not None else None
-    )
+    # An average over states has no clock of its own; windows are then in UTC.
+    tariff_zone = tariff.timezone.value if tariff.timezone is not None else None
+    return site.electricity.timezone or tariff_zone
 
 
 def tariff_of(site: Site, flat_usd_per_kwh: float) -> EnergyTariff:
@@ -235,6 +239,7 @@ def tariff_of(site: Site, flat_usd_per_kwh: float) -> EnergyTariff:
         for window in contract.windows
     )
     return EnergyTariff(
+        # A flat price is one window of all hours, so that the bill has one formula.
         windows=windows or (TariffWindow(name="flat", price_usd_per_kwh=flat_usd_per_kwh),),
         escalator_per_year=contract.escalator_per_year or 0.0,
         demand_charge_usd_per_kw_month=contract.demand_charge_usd_per_kw_month,

@@ -9,18 +9,21 @@ draw: every field it reaches, in every scenario that has it, gets the same draw.
 from __future__ import annotations
 
 import datetime
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, PrivateAttr, model_validator
 
+from planner.catalog.entries import Range
 from planner.errors import Problem, ScenarioError, raise_all
-from planner.scenario.fields import EntryName, Name
-from planner.scenario.loading import document_of, merge, scenario_from_document, value_at
+from planner.scenario.fields import EntryName, Name, NonNegative
+from planner.scenario.loading import document_of, merge, scenario_from_document
 from planner.scenario.scenario import Scenario
 from planner.validation import Strict, validate
-from planner.yaml_io import Document, KeyPath, Location, read_document
+from planner.yaml_io import Document, KeyPath, Location, read_document, value_at
 
+# Wide enough for every field; the field itself checks what is drawn.
 Number = Annotated[float, Field(ge=-1e15, le=1e15)]
 MOST_VALUES = 100_000
 """Values of a discrete or empirical distribution: eleven years of hours."""
@@ -35,8 +38,8 @@ class _Draw(Strict):
     the value."""
 
 
-class _Hump(_Draw):
-    """A distribution between two ends, with a most likely value."""
+class _ThreePoint(_Draw):
+    """A three-point estimate: two ends and a most likely value between them."""
 
     low: Number
     """Lowest, in the unit of the field."""
@@ -46,23 +49,25 @@ class _Hump(_Draw):
     """Highest, in the unit of the field."""
 
     @model_validator(mode="after")
-    def _ordered(self) -> _Hump:
-        if not (self.low <= self.mode <= self.high and self.low < self.high):
+    def _ordered(self) -> _ThreePoint:
+        # The mode may lie at an end; ends that meet would leave nothing to draw.
+        is_between = self.low <= self.mode <= self.high
+        if not is_between or self.low == self.high:
             raise ValueError(
                 f"low, mode, high must rise, not {self.low:g}, {self.mode:g}, {self.high:g}"
             )
         return self
 
 
-class Triangular(_Hump):
+class Triangular(_ThreePoint):
     """Rises straight to the most likely value and falls straight from it."""
 
     kind: Literal["triangular"]
     """Triangular."""
 
 
-class Pert(_Hump):
-    """A smooth hump between a lowest and a highest value: a beta distribution (Malcolm and others 1959)."""
+class Pert(_ThreePoint):
+    """A smooth peak between a lowest and a highest value: a beta distribution (Malcolm and others 1959)."""
 
     kind: Literal["pert"]
     """PERT."""
@@ -70,7 +75,25 @@ class Pert(_Hump):
     """How much the most likely value counts against the ends. Default 4: the classic PERT."""
 
 
-class Uniform(_Draw):
+class _Truncated(_Draw):
+    """A distribution with tails, which may be cut."""
+
+    low: Number | None = None
+    """Where the lower tail is cut, in the unit of the field. Default: nowhere."""
+    high: Number | None = None
+    """Where the upper tail is cut, in the unit of the field. Default: nowhere."""
+
+    @model_validator(mode="after")
+    def _cut_in_order(self) -> _Truncated:
+        if self.low is None or self.high is None:
+            return self
+        # Ends that meet would leave nothing to draw.
+        if not self.low < self.high:
+            raise ValueError(f"low must be below high, not {self.low:g} and {self.high:g}")
+        return self
+
+
+class Uniform(_Truncated):
     """A uniform distribution between two ends."""
 
     kind: Literal["uniform"]
@@ -80,29 +103,8 @@ class Uniform(_Draw):
     high: Number
     """Highest, in the unit of the field."""
 
-    @model_validator(mode="after")
-    def _ordered(self) -> Uniform:
-        if not self.low < self.high:
-            raise ValueError(f"low must be below high, not {self.low:g} and {self.high:g}")
-        return self
 
-
-class _Cut(_Draw):
-    """A distribution with tails, which may be cut."""
-
-    low: Number | None = None
-    """Where the lower tail is cut, in the unit of the field. Default: nowhere."""
-    high: Number | None = None
-    """Where the upper tail is cut, in the unit of the field. Default: nowhere."""
-
-    @model_validator(mode="after")
-    def _cut_in_order(self) -> _Cut:
-        if self.low is not None and self.high is not None and not self.low < self.high:
-            raise ValueError(f"low must be below high, not {self.low:g} and {self.high:g}")
-        return self
-
-
-class Normal(_Cut):
+class Normal(_Truncated):
     """The bell curve."""
 
     kind: Literal["normal"]
@@ -113,7 +115,7 @@ class Normal(_Cut):
     """Standard deviation, in the unit of the field."""
 
 
-class Lognormal(_Cut):
+class Lognormal(_Truncated):
     """A value whose logarithm is normal: factors, prices, durations."""
 
     kind: Literal["lognormal"]
@@ -124,7 +126,7 @@ class Lognormal(_Cut):
     """Standard deviation of the logarithm: 0.2 is about ±20%."""
 
 
-class Percentiles(_Cut):
+class Percentiles(_Truncated):
     """A smooth distribution through three percentiles (metalog, Keelin 2016) that stays within the field's range."""
 
     kind: Literal["percentiles"]
@@ -138,6 +140,7 @@ class Percentiles(_Cut):
 
     @model_validator(mode="after")
     def _ordered(self) -> Percentiles:
+        # A metalog through equal percentiles has no density there.
         if not self.p10 < self.p50 < self.p90:
             raise ValueError(
                 f"p10, p50, p90 must rise, not {self.p10:g}, {self.p50:g}, {self.p90:g}"
@@ -145,7 +148,7 @@ class Percentiles(_Cut):
         return self
 
 
-class Prior(_Cut):
+class Prior(_Truncated):
     """The catalogue's low, base and high figure, taken as P10, P50 and P90."""
 
     kind: Literal["prior"] = "prior"
@@ -164,20 +167,17 @@ class Discrete(_Draw):
         Field(min_length=2, max_length=MOST_VALUES),
     ]
     """What may happen."""
-    weights: (
-        Annotated[tuple[Annotated[float, Field(ge=0, le=1e12)], ...], Field(max_length=MOST_VALUES)]
-        | None
-    ) = None
+    weights: Annotated[tuple[NonNegative, ...], Field(max_length=MOST_VALUES)] | None = None
     """How likely each is, in any unit. Default: all the same."""
 
     @model_validator(mode="after")
     def _weighed(self) -> Discrete:
-        if self.weights is not None and (
-            len(self.weights) != len(self.values) or sum(self.weights) <= 0
-        ):
-            raise ValueError(
-                f"needs {len(self.values)} weights that are not all 0, not {len(self.weights)}"
-            )
+        weights = self.weights
+        if weights is None:
+            return self
+        count = len(self.values)
+        if len(weights) != count or sum(weights) <= 0:
+            raise ValueError(f"needs {count} weights that are not all 0, not {len(weights)}")
         return self
 
 
@@ -230,7 +230,7 @@ class Study(Strict):
     uncertain: Annotated[dict[str, Distribution], Field(max_length=96)] = Field(
         default_factory=dict
     )
-    """Distributions by dotted path. Default none: chance alone varies."""
+    """Distributions by dotted path. Default none: replications differ by their random events alone."""
     correlations: Annotated[tuple[Correlation, ...], Field(max_length=1000)] = ()
     """Rank correlations between inputs. Default none: inputs are independent unless stated."""
     throughput_error: bool = True
@@ -241,7 +241,7 @@ class Study(Strict):
     scramblings: Annotated[int, Field(ge=4, le=64)] = 8
     """Independent randomisations, from whose spread the intervals come. Default 8: a t-interval needs some."""
     detailed_replications: Annotated[int, Field(ge=16, le=1_000_000_000)] = 65_536
-    """Replications kept in detail, the first ones: their figures by month make the fans, and what drives the headline
+    """Replications kept in detail, the first ones: their figures by month make the fans, and what drives the objective
     is measured on them. Of those beyond, inputs and figures over the whole horizon are kept, a twelfth of the room.
     Default 65,536: 19 times in 20, no percentile of so many is off by more than half a point."""
     objective: str = "cost_per_million_tokens_usd"
@@ -270,45 +270,71 @@ def load_study(path: Path, overrides: tuple[str, ...] = ()) -> tuple[Study, dict
     """Return a study and its scenarios; ``overrides`` apply to every scenario as ``--set`` does to one."""
     document = read_document(path)
     notes: tuple[str, ...] = ()
-    written = document.content.keys() if isinstance(document.content, dict) else set()
-    if "scenarios" not in written and written & {"workloads", "clusters", "extends"}:
+    if _is_scenario(document):
         document, notes = _study_of_priors(path, overrides)
-    uncertain = document.content.get("uncertain") if isinstance(document.content, dict) else None
-    for entry in uncertain.values() if isinstance(uncertain, dict) else ():
-        if isinstance(entry, dict) and "prior" in entry:
-            entry.setdefault("kind", "prior")  # {prior: name} is enough
+    uncertain = value_at(document.content, ("uncertain",))
+    # What is no mapping is left to validation.
+    distributions = uncertain.values() if isinstance(uncertain, dict) else ()
+    for distribution in distributions:
+        if isinstance(distribution, dict) and "prior" in distribution:
+            distribution.setdefault("kind", "prior")  # {prior: name} is enough
     study = validate(Study, document)
     study._document = document
     study._notes = notes
     scenarios: dict[str, Scenario] = {}
     problems: list[Problem] = []
     for name, entry in study.scenarios.items():
-        try:  # its file with the study's changes and the command line's
+        try:
             file = path.parent / entry.extends
-            where = ("scenarios", name)
-            if not file.is_file():
-                raise ScenarioError(study.problem((*where, "extends"), f"no such file: {file}"))
-            base = document_of(file)
-            places = document.locations.items()
-            locations = {
-                key[3:]: place for key, place in places if key[:3] == (*where, "set") and key[3:]
-            }
-            changes = document.content["scenarios"][name].get("set") or {}
-            merge(base, Document({**changes, "name": name}, locations))
+            base = _changed_scenario(study, name, file)
             scenarios[name] = scenario_from_document(base, overrides)
         except ScenarioError as error:
-            problems += [problem for problem in error.problems if problem not in problems]
+            # Scenarios that extend one file share its problems.
+            unseen = [problem for problem in error.problems if problem not in problems]
+            problems += unseen
     raise_all(problems)
-    (first_name, first), *others = scenarios.items()
-    for name, other in others:
-        if (other.start, other.horizon_months) != (first.start, first.horizon_months):
+    _check_months(study, scenarios)
+    return study, scenarios
+
+
+def _is_scenario(document: Document) -> bool:
+    """Return whether a file that should be a study is a scenario, whose priors are then drawn."""
+    keys = set(document.content) if isinstance(document.content, dict) else set()
+    states_plan = bool(keys & {"workloads", "clusters", "extends"})
+    return states_plan and "scenarios" not in keys
+
+
+def _changed_scenario(study: Study, name: str, file: Path) -> Document:
+    """Return one of a study's scenario files with the study's changes, which keep their places in the study file."""
+    path = ("scenarios", name)
+    if not file.is_file():
+        message = f"no such file: {file}"
+        raise ScenarioError(study.problem((*path, "extends"), message))
+    base = document_of(file)
+    start = (*path, "set")
+    locations = {}
+    for key, place in study.document.locations.items():
+        # The mapping of changes itself has no place in the scenario: only what is below it.
+        if key[:3] == start and len(key) > 3:
+            locations[key[3:]] = place
+    changes = value_at(study.document.content, start) or {}
+    merge(base, Document({**changes, "name": name}, locations))
+    return base
+
+
+def _check_months(study: Study, scenarios: Mapping[str, Scenario]) -> None:
+    """Raise an error for scenarios that run over other months than the first."""
+    baseline_name, baseline = next(iter(scenarios.items()))
+    problems = []
+    months = (baseline.start, baseline.horizon_months)
+    for name, scenario in scenarios.items():
+        if (scenario.start, scenario.horizon_months) != months:
             message = (
-                f"runs {other.horizon_months} months from {other.start}, but {first_name} runs {first.horizon_months} "
-                f"from {first.start}; scenarios of one study share their months"
+                f"runs {scenario.horizon_months} months from {scenario.start}, but {baseline_name} runs "
+                f"{baseline.horizon_months} from {baseline.start}; scenarios of one study share their months"
             )
             problems.append(study.problem(("scenarios", name), message))
     raise_all(problems)
-    return study, scenarios
 
 
 def _study_of_priors(path: Path, overrides: tuple[str, ...]) -> tuple[Document, tuple[str, ...]]:
@@ -326,43 +352,60 @@ def _study_of_priors(path: Path, overrides: tuple[str, ...]) -> tuple[Document, 
         "what the scenario states is taken as known; what it leaves open is drawn from the catalogue's priors"
     ]
     for name, prior in catalog.priors.items():
-        clusters = [
-            cluster
-            for cluster, entry in scenario.machines.items()
-            if prior.accelerator in (None, entry.accelerator)
-            and prior.vendor in (None, catalog.accelerator(entry.accelerator).vendor.value)
-        ]
-        in_place = None if prior.unless is None else value_at(stated, prior.unless.split("."))
-        if prior.drawn_for is None or not clusters or in_place is not None:
+        field = prior.drawn_for
+        if field is None:
             continue
-        first, *rest = prior.drawn_for.split(".*.")
-        names = clusters if first == "clusters" else list(scenario.workloads) if rest else [""]
-        drawn = []
-        for (
-            owner
-        ) in names:  # what it has, has a use for (it is not zero), and does not itself state
-            field = prior.drawn_for.replace("*", owner).split(".")
-            if value_at(filled, field, absent=0) != 0 and (
-                prior.times_stated or value_at(stated, field) is None
-            ):
-                drawn.append(owner)
-        if drawn:
-            names_of = drawn[0] if len(drawn) == 1 else f"{{{','.join(drawn)}}}"
-            key = prior.drawn_for.replace("*", names_of)
+        # Some priors give way to another key that says the same.
+        if prior.unless and value_at(stated, prior.unless.split(".")) is not None:
+            continue
+        owners = []
+        for owner in _owners(prior, field, scenario):
+            keys = field.replace("*", owner).split(".")
+            # A field that the scenario does not have counts as zero: it has no use for a draw.
+            is_used = value_at(filled, keys, absent=0) != 0
+            is_open = prior.times_stated or value_at(stated, keys) is None
+            if is_used and is_open:
+                owners.append(owner)
+        if owners:
+            names = owners[0] if len(owners) == 1 else f"{{{','.join(owners)}}}"
+            key = field.replace("*", names)
             uncertain[key] = {"prior": name, "times_stated": prior.times_stated}
-            scale, factor = (
-                (prior.base, " times what is stated") if prior.times_stated else (1.0, "")
-            )
-            figures = " to ".join(
-                f"{float(f'{figure / scale:.3g}'):g}" for figure in (prior.low, prior.high)
-            )
-            notes.append(
-                f"{key} is drawn: {figures}{factor} (P10 to P90; {name}, grade {prior.grade})"
-            )
+            notes.append(f"{key} is drawn: {_range_text(prior)}; {name}, grade {prior.grade})")
     content = {
         "name": f"{scenario.name}-priors",
         "description": f"How sure is {scenario.name}? Drawn from the catalogue's priors.",
         "scenarios": {scenario.name.replace(".", "-"): {"extends": path.name}},
         "uncertain": uncertain,
     }
-    return Document(content, {(): Location(str(path), None)}), tuple(notes)
+    # It stands in no file, so that it has no line.
+    locations: dict[KeyPath, Location] = {(): Location(str(path), None)}
+    return Document(content, locations), tuple(notes)
+
+
+def _owners(prior: Range, field: str, scenario: Scenario) -> list[str]:
+    """Return the names that ``*`` in a prior's field may stand for: its clusters, all workloads, or one empty name.
+
+    A prior of an accelerator or a vendor of which the scenario has no machines has none.
+    """
+    catalog = scenario.load_catalog()
+    clusters = []
+    for name, cluster in scenario.machines.items():
+        # A prior without an accelerator or vendor is of all of them.
+        vendor = catalog.accelerator(cluster.accelerator).vendor.value
+        is_of_part = prior.accelerator in (None, cluster.accelerator)
+        if is_of_part and prior.vendor in (None, vendor):
+            clusters.append(name)
+    section, *keys = field.split(".*.")
+    if section == "clusters" or not clusters:
+        return clusters
+    return list(scenario.workloads) if keys else [""]
+
+
+def _range_text(prior: Range) -> str:
+    """Return the range of a prior in words, up to its name: of a factor, over the prior's base."""
+    scale = prior.base if prior.times_stated else 1.0
+    # Rounded to three digits first: of 1000 the plain format would make 1e+03.
+    ends = [float(f"{end / scale:.3g}") for end in (prior.low, prior.high)]
+    figures = " to ".join(f"{end:g}" for end in ends)
+    factor = " times what is stated" if prior.times_stated else ""
+    return f"{figures}{factor} (P10 to P90"

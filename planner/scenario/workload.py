@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import math
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
@@ -13,12 +12,21 @@ from planner.demand.bursts import Bursts
 from planner.demand.tokens import LengthDistribution
 from planner.errors import ScenarioError
 from planner.scenario.cluster import TokenPrice
-from planner.scenario.fields import BelowOne, EntryName, Plausible, Positive
+from planner.scenario.fields import (
+    BelowOne,
+    EntryName,
+    Fraction,
+    Plausible,
+    Positive,
+    PositiveFraction,
+    YearlyChange,
+)
 from planner.validation import Strict, choices
 
-_LEAST_REQUESTS_PER_S = 1e-9  # stands for none where they are divided by
+_LEAST_REQUESTS_PER_S = 1e-9
+"""Stands for none where traffic is divided by."""
 
-
+# A shrinking workload may lose almost all of itself, never more.
 GrowthRate = Annotated[
     float,
     Field(gt=-1, le=100),
@@ -36,7 +44,9 @@ class Compound(Strict):
 
 
 def _check_year(year: str) -> str:
-    if not (year.isdecimal() and len(year) == 4):
+    # Keys are text in YAML here: 26 would sort and compare as another year.
+    is_year = year.isdecimal() and len(year) == 4
+    if not is_year:
         raise ValueError("growth by year is keyed by calendar years, e.g. {2026: 0.6, 2027: 0.4}")
     return year
 
@@ -55,8 +65,11 @@ class GrowthByYear(Strict):
 
     def rate(self, year: int) -> float:
         """Return the growth per year of a calendar year."""
-        before = [stated for stated in self.per_year if int(stated) <= year]
-        return self.per_year[max(before) if before else min(self.per_year)]
+        # Four digits each, so that years sort as text.
+        past_years = [stated for stated in self.per_year if int(stated) <= year]
+        # Before the first stated year its rate holds already.
+        applicable_year = max(past_years, default=min(self.per_year))
+        return self.per_year[applicable_year]
 
 
 class Flat(Strict):
@@ -71,13 +84,11 @@ class SCurve(Strict):
 
     kind: Literal["s-curve"]
     """Logistic growth."""
-    ceiling_multiplier: Annotated[float, Field(gt=1, le=1e6), Plausible(1, 1000, "assumption")]
+    ceiling_multiplier: Annotated[float, Field(gt=1, le=1e6), Plausible(1, 1000)]
     """Where it saturates, as a multiple of day one."""
-    midpoint_years: Annotated[float, Field(gt=0, le=50), Plausible(0.1, 15, "assumption")]
+    midpoint_years: Annotated[float, Field(gt=0, le=50), Plausible(0.1, 15)]
     """Years until half the rise is behind, counted from the start."""
-    steepness_per_year: Annotated[float, Field(gt=0, le=100), Plausible(0.1, 30, "assumption")] = (
-        3.0
-    )
+    steepness_per_year: Annotated[float, Field(gt=0, le=100), Plausible(0.1, 30)] = 3.0
     """How sharp the rise is; an early midpoint that needs a sharper one gets ln 2 / midpoint_years.
     Default 3: most of it within two years."""
 
@@ -87,7 +98,7 @@ class Step(Strict):
 
     date: datetime.date
     """When it takes hold."""
-    multiplier: Annotated[float, Field(ge=0, le=1e6), Plausible(0.01, 1000, "assumption")]
+    multiplier: Annotated[float, Field(ge=0, le=1e6), Plausible(0.01, 1000)]
     """Traffic from then on, as a multiple of day one."""
 
 
@@ -117,7 +128,7 @@ Growth = Annotated[
 class Season(Strict):
     """A yearly seasonal wave."""
 
-    amplitude_fraction: Annotated[float, Field(ge=0, le=1), Plausible(0, 0.9, "assumption")]
+    amplitude_fraction: Annotated[Fraction, Plausible(0, 0.9)]
     """Height of the peak over the yearly mean."""
     peak_day: Annotated[float, Field(ge=1, le=366), Plausible(1, 366, "the days of a year")] = 335.0
     """Day of the year of the peak. Default 335: 1 December."""
@@ -128,7 +139,7 @@ class Holiday(Strict):
 
     date: datetime.date
     """Local date."""
-    multiplier: Annotated[float, Field(ge=0, le=100), Plausible(0.05, 10, "assumption")] = 0.6
+    multiplier: Annotated[float, Field(ge=0, le=100), Plausible(0.05, 10)] = 0.6
     """Traffic of that day over a plain one. Default 0.6: a weekend's level."""
 
 
@@ -143,9 +154,7 @@ class LoadProfile(Strict):
         Plausible(1, 12, "the workload classes have 1.17 to 2.99; beyond, assumption"),
     ] = 1.67
     """Busiest hour of the week over the week's mean. Default 1.67: chat traffic of a large cloud, one week of 2024."""
-    trough_to_mean: (
-        Annotated[float, Field(ge=0, le=1), Plausible(0, 1, "a trough is no peak")] | None
-    ) = None
+    trough_to_mean: Annotated[Fraction, Plausible(0, 1, "a trough is no peak")] | None = None
     """Quietest hour of the week over the week's mean. Default: what a smooth day implies."""
     weekend_fraction: Annotated[
         float,
@@ -192,64 +201,70 @@ class Length(Strict):
 
     @model_validator(mode="after")
     def _reachable(self) -> Length:
+        mean = self.stated_mean
         if self.quantiles:
-            if self.stated_mean is not None or self.p95 is not None:
-                stated = "mean" if self.stated_mean is not None else "p95"
-                raise ValueError(f"quantiles stand in place of mean and p95: leave out {stated}")
-            try:
-                shares = [float(share) for share in self.quantiles]
-            except ValueError:
-                wrong = next(share for share in self.quantiles if not _is_number(share))
-                raise ValueError(
-                    f"a quantile is that of a share of requests, such as 0.95, not {wrong!r}"
-                ) from None
-            if len(set(shares)) < len(shares):
-                raise ValueError("a quantile is stated twice")
-            try:
-                _ = self.distribution
-            except ScenarioError as error:
-                raise ValueError(str(error)) from None
-        elif self.stated_mean is None:
+            self._check_quantiles()
+        elif mean is None:
             raise ValueError("needs mean, or quantiles such as {0.5: 1020, 0.9: 3000, 0.99: 7400}")
         # A lognormal's p95 / mean is exp(1.645 s − s²/2): 1 at s = 0, at most exp(1.645²/2) = 3.87.
-        elif self.p95 is not None and not self.stated_mean <= self.p95 <= 3.86 * self.stated_mean:
+        elif self.p95 is not None and not mean <= self.p95 <= 3.86 * mean:
             raise ValueError(
-                f"p95 must lie between the mean and 3.86 times the mean ({self.stated_mean:g} to "
-                f"{3.86 * self.stated_mean:g}) for a lognormal, not {self.p95:g}; quantiles state any other"
+                f"p95 must lie between the mean and 3.86 times the mean ({mean:g} to {3.86 * mean:g}) "
+                f"for a lognormal, not {self.p95:g}; quantiles state any other"
             )
         return self
 
+    def _check_quantiles(self) -> None:
+        """Raise ValueError where quantiles contradict another field, one another, or have no share as key."""
+        if self.stated_mean is not None or self.p95 is not None:
+            stated = "mean" if self.stated_mean is not None else "p95"
+            raise ValueError(f"quantiles stand in place of mean and p95: leave out {stated}")
+        shares = set()
+        for share in self.quantiles:
+            try:
+                shares.add(float(share))
+            except ValueError:
+                raise ValueError(
+                    f"a quantile is that of a share of requests, such as 0.95, not {share!r}"
+                ) from None
+        # 0.9 and 0.90 are two keys and one share.
+        if len(shares) < len(self.quantiles):
+            raise ValueError("a quantile is stated twice")
+        try:
+            _ = self.distribution
+        except ScenarioError as error:
+            raise ValueError(str(error)) from None
+
+    # Plans cache curves by length; a model that holds a dict has no hash of its own.
     def __hash__(self) -> int:
-        return hash((self.stated_mean, self.p95, tuple(self.quantiles.items())))
+        quantiles = tuple(self.quantiles.items())
+        return hash((self.stated_mean, self.p95, quantiles))
 
     def within(self, longest_tokens: float) -> Length:
         """Return quantiles with a longest length where they state none; a lognormal unchanged."""
-        if not self.quantiles or any(float(share) == 1.0 for share in self.quantiles):
+        # Without an end the last line goes on for ever, beyond what the model accepts.
+        states_longest = any(float(share) == 1.0 for share in self.quantiles)
+        if not self.quantiles or states_longest:
             return self
-        return self.model_copy(update={"quantiles": {**self.quantiles, "1": float(longest_tokens)}})
+        quantiles = {**self.quantiles, "1": float(longest_tokens)}
+        return self.model_copy(update={"quantiles": quantiles})
 
     @property
     def distribution(self) -> LengthDistribution:
         """The distribution of lengths."""
         if self.stated_mean is None:
-            return LengthDistribution.from_quantiles(
-                {float(share): t for share, t in self.quantiles.items()}
-            )
-        return LengthDistribution.from_mean_p95(
-            self.stated_mean, self.p95 or 3.0 * self.stated_mean
-        )
+            quantiles = {float(share): tokens for share, tokens in self.quantiles.items()}
+            return LengthDistribution.from_quantiles(quantiles)
+        # A lognormal of 3.0 is about as wide as public chat logs.
+        p95 = self.p95 or 3.0 * self.stated_mean
+        return LengthDistribution.from_mean_p95(self.stated_mean, p95)
 
     @property
     def mean(self) -> float:
         """Mean number of tokens."""
-        return self.distribution.mean_tokens if self.stated_mean is None else self.stated_mean
-
-
-def _is_number(text: str) -> bool:
-    try:
-        return math.isfinite(float(text))
-    except ValueError:
-        return False
+        if self.stated_mean is not None:
+            return self.stated_mean
+        return self.distribution.mean_tokens
 
 
 class TokenLengths(Strict):
@@ -259,7 +274,7 @@ class TokenLengths(Strict):
     """Prompt length, cached part included."""
     output: Length
     """Generated length."""
-    growth_per_year: Annotated[float, Field(gt=-1, le=10), Plausible(-0.7, 3, "assumption")] = 0.0
+    growth_per_year: Annotated[YearlyChange, Plausible(-0.7, 3)] = 0.0
     """Growth of both lengths per year. Default 0: the mean prompt has grown, but by a change of workloads."""
 
 
@@ -283,9 +298,9 @@ class Spike(Strict):
 
     date: datetime.date
     """Day it begins."""
-    multiplier: Annotated[float, Field(ge=1, le=1000), Plausible(1, 50, "assumption")]
+    multiplier: Annotated[float, Field(ge=1, le=1000), Plausible(1, 50)]
     """Traffic at its height over plain traffic."""
-    decay_days: Annotated[float, Field(gt=0, le=1000), Plausible(0.1, 180, "assumption")] = 7.0
+    decay_days: Annotated[float, Field(gt=0, le=1000), Plausible(0.1, 180)] = 7.0
     """Days in which it falls to 1/e. Default 7: a week of attention."""
 
 
@@ -294,7 +309,7 @@ class Tenant(Strict):
 
     name: EntryName
     """Name of the customer; names its random stream."""
-    share_fraction: Annotated[float, Field(gt=0, le=1), Plausible(0.001, 1, "assumption")]
+    share_fraction: Annotated[PositiveFraction, Plausible(0.001, 1)]
     """Share of the workload's mean traffic."""
     mean_on_h: Annotated[Positive, Plausible(0.1, 17532, "minutes to two years: assumption")] = 72.0
     """Mean hours it stays on. Default 72: a working stretch (assumption)."""
@@ -314,15 +329,14 @@ class Objective(Strict):
     ] = 0.1
     """Mean time per output token of a reply, after its first. Default 0.1: ten tokens a second, faster than most people
     read."""
-    percentile: (
-        Annotated[float, Field(ge=0.5, le=0.9999), Plausible(0.8, 0.9999, "assumption")] | None
-    ) = None
+    percentile: Annotated[float, Field(ge=0.5, le=0.9999), Plausible(0.8, 0.9999)] | None = None
     """Share of requests that must keep both: a node's capacity is the largest rate at which they do.
     Default: slo_target.attainment, the share that the plan is held to."""
 
     @property
     def share(self) -> float:
         """The percentile, which a scenario gives every workload that states none."""
+        # The scenario's validator fills it in; a workload alone is never planned.
         assert self.percentile is not None
         return self.percentile
 
@@ -423,6 +437,7 @@ class Workload(Strict):
         if self.completion_window_h is not None and self.priority != "deferrable":
             raise ValueError("completion_window_h is for priority: deferrable")
         shares = sum(tenant.share_fraction for tenant in self.tenants)
+        # Thirds in decimals add up to a little more than one.
         if shares > 1 + 1e-9:
             raise ValueError(f"the tenants' shares add up to {shares:g}, more than the whole")
         return self
@@ -430,6 +445,7 @@ class Workload(Strict):
     @property
     def bursts(self) -> Bursts:
         """Variation of its requests from minute to minute, at the mean rate of day one."""
+        # A workload may be switched off by 0, and its bursts are still over its rate.
         rate = max(self.requests_per_s, _LEAST_REQUESTS_PER_S)
         index = self.burst_index_of_dispersion
         return Bursts(requests_per_s=rate, index_of_dispersion=index, scaling=self.burst_scaling)

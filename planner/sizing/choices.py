@@ -24,7 +24,8 @@ from planner.errors import Problem, ScenarioError
 from planner.finance.months import add_months
 from planner.plan.build import build_plan
 from planner.plan.clusters import order_date
-from planner.plan.plan import ClusterPlan, Plan, Reuse
+from planner.plan.plan import ClusterPlan, Plan
+from planner.plan.reuse import Reuse
 from planner.scenario.cluster import Cluster
 from planner.scenario.consistency import check_scenario
 from planner.scenario.loading import with_catalog

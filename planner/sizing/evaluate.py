@@ -20,11 +20,13 @@ import numpy as np
 
 from planner.arrays import Floats
 from planner.errors import ScenarioError
-from planner.finance.ledger import CAPEX_ACCOUNTS, Account, usd
+from planner.finance.accounting.measures import measures, present_cost_usd, running_factors
+from planner.finance.accounts import CAPEX_ACCOUNTS, Account
+from planner.finance.ledger import usd
 from planner.plan.attainment import LEAST_SHORTFALL, Verdict, targeted_shares
 from planner.plan.build import build_plan
-from planner.plan.plan import Plan, Reuse
-from planner.run.measures import measures, present_cost_usd, running_factors
+from planner.plan.plan import Plan
+from planner.plan.reuse import Reuse
 from planner.run.simulate import RunResult, simulate_plan
 from planner.run.slo_misses import slo_ceilings
 from planner.scenario.scenario import Scenario
@@ -34,8 +36,8 @@ from planner.studies.engines import Crew
 from planner.studies.inputs import UncertainInputs, changed
 from planner.studies.work import LinesWork, inputs_identity, scenario_identity
 
-Objective = Literal["net-present-cost", "levelised", "capital"]
-OBJECTIVES: tuple[Objective, ...] = ("net-present-cost", "levelised", "capital")
+Objective = Literal["net-present-cost", "levelised"]
+OBJECTIVES: tuple[Objective, ...] = ("net-present-cost", "levelised")
 Result = TypeVar("Result")
 DRAWS = 4096
 """Draws of the uncertain inputs over which the probability is averaged: its own error is then below half a point."""
@@ -200,9 +202,7 @@ class Evaluator:
         busy = monthly.busy_node_h.sum(axis=1)
         there = monthly.in_service_node_h.sum(axis=1)
         return SizingOutcome(
-            cost={"net-present-cost": cost + missed, "capital": capital, "levelised": levelised}[
-                self.trial.objective
-            ],
+            cost=levelised if self.trial.objective == "levelised" else cost + missed,
             net_present_cost_usd=cost,
             capital_usd=capital,
             overflow_usd=missed + api,

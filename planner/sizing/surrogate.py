@@ -31,9 +31,9 @@ from scipy.sparse import coo_array
 from scipy.special import log_ndtr, ndtr
 
 from planner.arrays import Bools, Floats, Ints
-from planner.engine.orders import forecast_peak, looks_to_h, order_up_to
+from planner.engine.orders import forecast_hour, forecast_peak, order_up_to
+from planner.finance.accounting.measures import running_factors
 from planner.plan.attainment import LEAST_SHORTFALL
-from planner.run.measures import running_factors
 from planner.sizing.choices import Counts, due_h
 from planner.sizing.evaluate import DRAWS, Run, SizingOutcome, Trial
 from planner.sizing.survey import BINS, Survey, mean_of, outage_misses, staffed_usd
@@ -235,7 +235,7 @@ class Surrogate:
         leaves_h = np.array(
             [leaves.get(cluster.name, cluster.retire_h) for cluster in plan.clusters]
         )
-        until_h = looks_to_h(plan, self._month(place), choices.forecast_months[which])
+        until_h = forecast_hour(plan, self._month(place), choices.forecast_months[which])
         counted = (self._due_h <= until_h) * (until_h < leaves_h) * worth  # replications, clusters
         installed = counted[:, self.standing] @ self._standing_nodes[self.standing]
         installed += (nodes * counted[:, self.column]).sum(axis=1)
@@ -586,16 +586,16 @@ class Surrogate:
 
     def _prices(self, leaving: Sequence[Sequence[Sequence[Survey]]]) -> None:
         """Set the mean cost of a node of every cluster, and what each day of retirement adds to it."""
-        is_capital = self.trial.objective == "capital"
-        name = "capital_usd" if is_capital else "node_usd"
-        self.node_usd = mean_of(self.surveys, self.weights, name)
+        self.node_usd = mean_of(self.surveys, self.weights, "node_usd")
         self.left_usd = []
         """By retirement and day, what leaving then adds to a node's cost, shape (clusters,)."""
         for days in leaving:
             few = len(days[0])
-            before = mean_of(self.surveys[:few], self.weights[:few], name)
-            self.left_usd.append([mean_of(day, self.weights[:few], name) - before for day in days])
-        self.busy_usd = mean_of(self.surveys, self.weights, "busy_usd") * (not is_capital)
+            before = mean_of(self.surveys[:few], self.weights[:few], "node_usd")
+            self.left_usd.append(
+                [mean_of(day, self.weights[:few], "node_usd") - before for day in days]
+            )
+        self.busy_usd = mean_of(self.surveys, self.weights, "busy_usd")
         self.weight = float(np.mean(self.weights))
 
     def overflow_usd(self, fleet: Floats) -> Floats:
@@ -631,11 +631,10 @@ class Surrogate:
         numbers = self._standing_nodes.copy()
         numbers[self.column] = nodes.mean(axis=0)
         cost = float(usd @ numbers) + self._discounts(numbers[self.column])
-        if self.trial.objective != "capital":
-            there = numbers[:, None] * self._mean_present * self._stays(counts)
-            cost += self.weight * staffed_usd(plan, there) + self._work_usd(fleet)
-            if self._rent_place >= 0 and any(counts[choices.rent]):
-                cost += self._rent_usd(fleet)
+        there = numbers[:, None] * self._mean_present * self._stays(counts)
+        cost += self.weight * staffed_usd(plan, there) + self._work_usd(fleet)
+        if self._rent_place >= 0 and any(counts[choices.rent]):
+            cost += self._rent_usd(fleet)
         return cost + float(self.overflow_usd(fleet).mean())
 
     def _discounts(self, nodes: Floats) -> float:
@@ -650,11 +649,7 @@ class Surrogate:
                     for n in (int(np.ceil(nodes[place])), reference[place])
                 )
                 price = sum(choices.node_prices_usd(place, reference[place]))
-                share = (
-                    self.node_usd[self.column[place]] / price
-                    if price and self.trial.objective != "capital"
-                    else 1.0
-                )
+                share = self.node_usd[self.column[place]] / price if price else 1.0
                 more += nodes[place] * (paid - of_reference) * min(share, 1.0)
         return more
 

@@ -14,27 +14,40 @@ import numpy as np
 
 from planner.arrays import Bools, Floats
 from planner.engine.log import streams
-from planner.engine.orders import peak_needs, worths
+from planner.engine.orders import node_values, peak_needs
+from planner.finance.accounting.measures import present_cost_usd, running_factors
+from planner.finance.accounts import Account, Driver
 from planner.finance.financing import yearly_cost_usd
-from planner.finance.ledger import Account
 from planner.plan.attainment import LEAST_SHORTFALL
-from planner.plan.parts import Headcount
 from planner.plan.plan import Plan
-from planner.run.measures import present_cost_usd, running_factors
+from planner.plan.staffing import Headcount
 from planner.run.simulate import RunResult
 from planner.run.slo_misses import lit_share, slo_ceilings
 from planner.sizing.choices import Counts
 from planner.sizing.evaluate import Changes, Evaluator, Trial
 from planner.units import HOURS_PER_YEAR
 
-WITH_LOAD = (
-    Account.ENERGY, Account.COOLING, Account.DEMAND_CHARGE, Account.CARBON, Account.SPARES, Account.RMA,
-    Account.SLA_CREDITS, Account.BURST_RENTAL, Account.API,
-)  # fmt: skip
-"""Accounts that depend on load, chance or the other nodes, so that they are no figure of a node."""
-WITH_HOURS = (Account.RENT, Account.SUPPORT_CONTRACTS, Account.LICENCES)
+
+def _driven_by(*drivers: Driver) -> tuple[Account, ...]:
+    """Return the accounts that are proportional to one of these quantities."""
+    return tuple(account for account in Account if account.driver in drivers)
+
+
+WITH_LOAD = _driven_by(
+    Driver.IT_ENERGY,
+    Driver.OVERHEAD_ENERGY,
+    Driver.FACILITY_ENERGY,
+    Driver.PEAK_POWER,
+    Driver.SPARE_PARTS,
+    Driver.FAILURES,
+    Driver.MISSED_TOKENS,
+    Driver.BURST_HOURS,
+    Driver.API_TOKENS,
+)
+"""Accounts that depend on load, replications or the other nodes, so that they are no figure of a node."""
+WITH_HOURS = _driven_by(Driver.RENTED_HOURS, Driver.ACCELERATORS)
 """Accounts that are paid for the hours held, where the machines are rented by the hour."""
-PEOPLE = (Account.SOFTWARE_ENGINEERS, Account.OPERATIONS_STAFF)
+PEOPLE = _driven_by(Driver.ENGINEERS, Driver.STAFF)
 """Accounts of people, who come whole."""
 _BIN_EDGES = (0.0, 0.005, 0.015, 0.04, 0.1, 0.25, 0.55, 1.0)
 """Shares of a month's hours, busiest first: narrow where an SLO target of one or two nines is decided."""
@@ -66,8 +79,6 @@ class Survey:
     What comes within a month is late for it, but for as much of it as the SLO target lets go."""
     node_usd: Floats
     """Present cost of one node without load and people, shape (clusters,)."""
-    capital_usd: Floats
-    """Price of one node, shape (clusters,)."""
     busy_usd: Floats
     """Present cost of an hour at work, shape (clusters, months)."""
     tokens: float
@@ -163,16 +174,13 @@ def survey(
         rates=rates * speed * available[:, None, None],
         present=present,
         node_usd=_standing_usd(result) / np.maximum(nodes, 1.0) + _idle_usd(plan, there_h, running),
-        capital_usd=np.array(
-            [0.0 if cluster.lease else sum(cluster.prices_usd) for cluster in plan.clusters]
-        ),
         busy_usd=_busy_usd(plan, running),
         tokens=float((result.tokens(monthly.demand_requests).sum(axis=1) * running).sum() / 1e6),
         ceilings=np.array([*slo_ceilings(result).values()]),
         peaks=np.array([peak_needs(plan, c, demand) for c in ordered]).reshape(
             len(ordered), months
         ),
-        worths=np.array([worths(plan, c, demand) for c in ordered]).reshape(
+        worths=np.array([node_values(plan, c, demand) for c in ordered]).reshape(
             len(ordered), len(plan.clusters)
         ),
         rent_rates=rent_rates,
@@ -275,7 +283,7 @@ def _busy_usd(plan: Plan, running: Floats) -> Floats:
     )
     busy_usd = (more_kw * plan.on_site)[:, None] * _energy_usd(plan, running)
     upkeep = plan.money.upkeep
-    yearly = upkeep.support_usd_per_accelerator_year + upkeep.licence_usd_per_accelerator_year
+    yearly = sum(upkeep.yearly_usd[account] for account in _driven_by(Driver.ACCELERATORS))
     month = yearly_cost_usd(
         np.ones((len(running), 1)), yearly, plan.months, upkeep.escalator_per_year
     )[:, 0]
@@ -297,14 +305,14 @@ def staffed_usd(plan: Plan, there: Floats) -> float:
     paid = np.zeros(there.shape[1])
     for team in plan.software.teams:
         if bought[list(team.clusters)].any():
-            paid += upkeep.engineer_usd_per_year * _numbers(
+            paid += upkeep.yearly_usd[Account.SOFTWARE_ENGINEERS] * _numbers(
                 team.engineers, accelerators[list(team.clusters)]
             )
     here = np.flatnonzero(plan.on_site)
     if bought[here].any():
         paid += upkeep.crew_usd_per_year * _numbers(plan.reliability.crews, accelerators[here])
         paid += (
-            upkeep.staff_usd_per_year
+            upkeep.yearly_usd[Account.OPERATIONS_STAFF]
             * upkeep.staff_per_accelerator
             * accelerators[here].sum(axis=0)
         )

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from planner.arrays import Bools, Floats, Ints
+from planner.finance.measure_names import FLEET
 from planner.finance.months import MonthGrid
 from planner.plan.attainment import CEILINGS, past_mending
-from planner.run.measure_names import FLEET
 from planner.studies import decision
 from planner.studies.decision import PERCENTILES, IntervalEstimate, PairwiseDecision, SloStanding
 from planner.studies.designs import Design, Integers, MonteCarlo
@@ -22,11 +22,12 @@ from planner.studies.distributions import is_numeric
 from planner.studies.prepare import Prepared
 from planner.studies.replicate import HEADLINES, needed_by, objective_names
 from planner.studies.runner import batch_size
-from planner.studies.sensitivity import Driver, flip, followed, importance
+from planner.studies.sensitivity import Driver, flip, importance, outputs_to_explain
 from planner.studies.store import Store, identity
 from planner.units import DOLLARS, MILLION, unit_of
 
 PER_MILLION_TOKENS = unit_of("cost_per_million_tokens_usd")
+"""Unit of an objective that is money per million tokens."""
 MOST_DROPPED = 0.01
 """Share of replications that could not be run above which a study warns: a tail of one in a hundred is then gone."""
 
@@ -62,11 +63,12 @@ class Finished:
     @property
     def detailed(self) -> int:
         """Number of replications stored with monthly figures, which are the first ones."""
-        return min(self.rows, self.store.joined.detailed)
+        return min(self.rows, self.store.detailed)
 
     def output(self, name: str, rows: int | None = None) -> Floats:
         """Return one headline output of the first rows (all by default), shape (rows, scenarios)."""
-        return self.store.joined.column(f"out:{name}", self.rows if rows is None else rows)
+        row_count = self.rows if rows is None else rows
+        return self.store.column(f"out:{name}", row_count)
 
     def by_scenario(self, name: str) -> Floats:
         """Return one headline output, shape (scenarios, rows)."""
@@ -74,41 +76,46 @@ class Finished:
 
     def input(self, name: str, rows: int | None = None) -> Floats:
         """Return the drawn values of one input in the first rows (all by default), shape (rows,)."""
-        return self.store.joined.column(f"in:{name}", self.rows if rows is None else rows)[:, 0]
+        row_count = self.rows if rows is None else rows
+        # An input is the same for all scenarios of a row: the first one's column says it.
+        values = self.store.column(f"in:{name}", row_count)
+        return values[:, 0]
 
     @property
-    def chance(self) -> Integers:
+    def replications(self) -> Integers:
         """Number of the simulation behind each row, shape (rows,): nested rows share theirs."""
-        return self.store.joined.column("chance", self.rows)[:, 0].astype(np.int64)
+        # The column keeps its older name, so that stored studies can still be read.
+        numbers = self.store.column("chance", self.rows)
+        return numbers[:, 0].astype(np.int64)
 
     def simulated(self, rows: int | None = None) -> Ints:
         """Return the places of the rows with a simulation of their own, among the first (all by default)."""
-        return np.unique(self.chance[:rows], return_index=True)[1]
+        # Of rows with one number, ``np.unique`` gives the place of the earliest.
+        _, places = np.unique(self.replications[:rows], return_index=True)
+        return places
 
     @property
     def driven(self) -> Ints:
         """Places of the rows that sensitivities are measured on: simulated, in detail, and no scenario failed."""
-        first = self.simulated(self.detailed)
-        return first[
-            np.isfinite(self.output(self.prepared.objective.name, self.detailed)[first]).all(axis=1)
-        ]
+        # Rows that share a simulation are no independent draws of what machines do.
+        simulated = self.simulated(self.detailed)
+        objective = self.output(self.prepared.objective.name, self.detailed)
+        is_sound = np.isfinite(objective[simulated]).all(axis=1)
+        return simulated[is_sound]
 
     def failures(self) -> list[Failure]:
         """Return the runs that failed."""
-        names = self.prepared.names
-        return [
-            Failure(row, names[which], message)
-            for row, which, message in self.store.joined.errors(self.rows)
-        ]
+        stored = self.store.failures(self.rows)
+        return [Failure(*failure) for failure in stored]
 
     def dropped(self) -> list[str]:
         """Return a message per scenario on its failed replications: how many, why, and their common inputs."""
         by_scenario: dict[str, list[Failure]] = {}
         for failure in self.failures():
-            by_scenario.setdefault(failure.scenario, []).append(failure)
-        numeric = [
-            drawn.name for drawn in self.prepared.inputs.entries if is_numeric(drawn.distribution)
-        ]
+            failures = by_scenario.setdefault(failure.scenario, [])
+            failures.append(failure)
+        entries = self.prepared.inputs.entries
+        numeric = [entry for entry in entries if is_numeric(entry.distribution)]
         lines = []
         for scenario, failures in by_scenario.items():
             lines.append(
@@ -116,90 +123,114 @@ class Finished:
                 f"({len(failures) / self.rows:.1%}) and are left out of its figures; the first is replication "
                 f"{failures[0].replication}: {failures[0].message}"
             )
-            kinds = Counter(
-                re.sub(r"[0-9][0-9.,e+-]*", "#", failure.message) for failure in failures
-            )
-            (_, often), *others = kinds.most_common()
-            if others:
-                lines.append(
-                    f"{often:,} of them fail in that or a like way, the others in {len(others)} more"
-                )
+            # Messages that differ in their numbers alone are of one kind.
+            messages = [failure.message for failure in failures]
+            kinds = Counter(re.sub(r"[0-9][0-9.,e+-]*", "#", message) for message in messages)
+            if len(kinds) > 1:
+                [(_, count)] = kinds.most_common(1)
+                rest = f"the others in {len(kinds) - 1} more"
+                lines.append(f"{count:,} of them fail in that or a like way, {rest}")
+            # The strongest of the inputs is named; several would mostly say the same.
+            failed_rows = [failure.replication for failure in failures]
             failed = np.zeros(self.rows, dtype=bool)
-            failed[[failure.replication for failure in failures]] = True
-            if told := [
-                apart for name in numeric if (apart := separation(name, self.input(name), failed))
-            ]:
-                lines.append(max(told)[1])
+            failed[failed_rows] = True
+            separations = []
+            for entry in numeric:
+                draws = self.input(entry.name)
+                separating = separation(entry.name, draws, failed)
+                if separating is not None:
+                    separations.append(separating)
+            if separations:
+                _, sentence = max(separations)
+                lines.append(sentence)
         return lines
 
     def statistics(self, names: Collection[str] = objective_names()) -> Iterator[Statistic]:
         """Yield mean, spread, percentiles and tail mean of the named outputs (default all) of every scenario."""
         scramblings = self.prepared.study.scramblings
-        for output in (output for output in HEADLINES if output.name in names):
-            for scenario, figures in zip(
-                self.prepared.names, self.by_scenario(output.name), strict=True
-            ):
-                if needed_by(output.name) and not np.isfinite(figures).any():
-                    continue  # nothing is sold, or nothing is there to hold it against
-                for statistic, figure in decision.spread_estimates(
+        for output in HEADLINES:
+            if output.name not in names:
+                continue
+            by_scenario = self.by_scenario(output.name)
+            for scenario, figures in zip(self.prepared.names, by_scenario, strict=True):
+                is_optional = bool(needed_by(output.name))
+                if is_optional and not np.isfinite(figures).any():
+                    continue  # nothing is sold, or there is no baseline to compare with
+                spread = decision.spread_estimates(
                     figures, scramblings, upper=output.lower_is_better
-                ):
-                    yield Statistic(scenario, output.name, statistic, figure)
+                )
+                for statistic, estimate in spread:
+                    yield Statistic(scenario, output.name, statistic, estimate)
 
     def bands(self, *, clusters: bool = False) -> Iterator[tuple[Any, ...]]:
         """Yield percentiles by month of every scenario's fleet, or of its clusters, from detailed replications."""
         labels = month_labels(self.prepared)
-        for output, cluster in (
-            one for one in self.store.setup.monthly if (one[1] != FLEET) == clusters
-        ):
-            named = [cluster] if clusters else []
-            for which, base in enumerate(self.prepared.scenarios):
-                if cluster == FLEET or cluster in base.scenario.clusters:
-                    table = self.store.joined.monthly(output, cluster, which)[: self.detailed]
-                    for label, rows in zip(labels, table.T, strict=True):
-                        known = rows[np.isfinite(rows)]
-                        spread = (
-                            decision.percentiles(known, PERCENTILES)
-                            if known.size
-                            else [np.nan] * len(PERCENTILES)
-                        )
-                        mean = float(known.mean()) if known.size else np.nan
-                        yield (base.name, output, *named, label, mean, *spread, known.size)
+        for output, cluster in self.store.setup.monthly:
+            is_of_cluster = cluster != FLEET
+            if is_of_cluster != clusters:
+                continue
+            for place, base in enumerate(self.prepared.scenarios):
+                # Scenarios of a study need not have the same clusters.
+                if clusters and cluster not in base.scenario.clusters:
+                    continue
+                key: tuple[str, ...] = (base.name, output)
+                if clusters:
+                    key = (*key, cluster)
+                months = self.store.monthly(output, cluster, place)
+                detailed = months[: self.detailed]
+                for label, figures in zip(labels, detailed.T, strict=True):
+                    finite = figures[np.isfinite(figures)]
+                    mean = np.nan
+                    spread = [np.nan] * len(PERCENTILES)
+                    # A month in which every replication failed keeps its row, with empty cells.
+                    if finite.size:
+                        mean = float(finite.mean())
+                        spread = decision.percentiles(finite, PERCENTILES)
+                    yield (*key, label, mean, *spread, finite.size)
 
     def decisions(self) -> list[PairwiseDecision]:
         """Return the pairwise comparisons of the scenarios on the objective."""
         objective = self.prepared.objective
-        figures = self.by_scenario(objective.name)
-        scramblings = self.prepared.study.scramblings
         return decision.decisions(
-            figures,
+            self.by_scenario(objective.name),
             self.prepared.names,
-            scramblings,
-            self._keeping(),
+            self.prepared.study.scramblings,
+            self._eligible(),
             lower_is_better=objective.lower_is_better,
         )
 
-    def _keeping(self) -> list[int]:
+    def _eligible(self) -> list[int]:
         """Return the places of the scenarios that meet their SLO target: the choice is among these."""
-        return [which for which, standing in enumerate(self.standings()) if standing.may_meet]
+        standings = enumerate(self.standings())
+        return [place for place, standing in standings if standing.may_meet]
 
-    def standings(self, every: int = 1, groups: int | None = None) -> list[SloStanding]:
-        """Return each scenario's result against its SLO target, from every ``every``-th row."""
+    def standings(self, step: int = 1, groups: int | None = None) -> list[SloStanding]:
+        """Return each scenario's result against its SLO target, from every ``step``-th row."""
         objective = self.prepared.objective
-        names = (objective.name, "slo_shortfall_fraction", "slo_met_months")
-        columns = [self.output(name)[::every].T for name in names]
-        chance = self.chance[::every]
-        columns[1:] = (decision.once(figures, chance) for figures in columns[1:])
-        groups = self.prepared.study.scramblings if groups is None else groups
-        judged = decision.standings(
-            columns, self.prepared.targeted, groups, lower_is_better=objective.lower_is_better
+        replications = self.replications[::step]
+
+        def service(name: str) -> Floats:
+            """Return a figure that no money moves, once for each simulation, shape (scenarios, rows)."""
+            figures = self.output(name)[::step]
+            return decision.of_simulations(figures.T, replications)
+
+        if groups is None:
+            groups = self.prepared.study.scramblings
+        costs = self.output(objective.name)[::step]
+        standings = decision.standings(
+            [costs.T, service("slo_shortfall_fraction"), service("slo_met_months")],
+            self.prepared.targeted,
+            groups,
+            lower_is_better=objective.lower_is_better,
         )
-        ceilings = np.stack(
-            [decision.once(self.output(name)[::every].T, chance) for name in CEILINGS], axis=1
-        )
-        past = map(past_mending, ceilings, [one.attainment for one in self.prepared.targeted])
+        # Ceilings tell replications that more nodes would save from those that nothing would.
+        by_ceiling = [service(name) for name in CEILINGS]
+        ceilings = np.stack(by_ceiling, axis=1)
+        attainments = [target.attainment for target in self.prepared.targeted]
+        causes = map(past_mending, ceilings, attainments)
         return [
-            standing._replace(past_mending=by) for standing, by in zip(judged, past, strict=True)
+            standing._replace(past_mending=by_cause)
+            for standing, by_cause in zip(standings, causes, strict=True)
         ]
 
     def drivers(self) -> Iterator[Driver]:
@@ -209,23 +240,28 @@ class Finished:
         and nested rows are no independent draws of what they share.
         """
         sound = self.driven
-        table = self.output(self.prepared.objective.name, self.detailed)[sound]
-        if len(table) < 2:
+        costs = self.output(self.prepared.objective.name, self.detailed)
+        objective = costs[sound]
+        # One row has no variance to share out.
+        if len(objective) < 2:
             return
         inputs = self.prepared.inputs.entries
-        values = {drawn.name: self.input(drawn.name, self.detailed)[sound] for drawn in inputs}
-        for scenario, against, output in followed(self.prepared.names, table):
-            for drawn in inputs:
-                for (method, measure), figures in importance(
-                    values[drawn.name], output, len(inputs)
-                ).items():
-                    yield Driver(scenario, against, method, drawn.name, measure, *figures)
-                if (
-                    against
-                    and is_numeric(drawn.distribution)
-                    and (at := flip(values[drawn.name], output)) is not None
-                ):
-                    yield Driver(scenario, against, "flip", drawn.name, "threshold", at)
+        values = {}
+        for entry in inputs:
+            detailed = self.input(entry.name, self.detailed)
+            values[entry.name] = detailed[sound]
+        outputs = outputs_to_explain(self.prepared.names, objective)
+        for scenario, rival, output in outputs:
+            for entry in inputs:
+                draws = values[entry.name]
+                by_measure = importance(draws, output, len(inputs))
+                for (method, measure), figures in by_measure.items():
+                    yield Driver(scenario, rival, method, entry.name, measure, *figures)
+                # Only a choice between two can flip, and only along a number.
+                if rival and is_numeric(entry.distribution):
+                    threshold = flip(draws, output)
+                    if threshold is not None:
+                        yield Driver(scenario, rival, "flip", entry.name, "threshold", threshold)
         yield from self.information()
 
     def information(self) -> Iterator[Driver]:
@@ -236,98 +272,119 @@ class Finished:
         money per token. What is known of a pair is the product of its own factor with those of its model and its part.
         """
         objective = self.prepared.objective
-        keeping = self._keeping()
-        errors = {
-            drawn.throughput_of: drawn.name
-            for drawn in self.prepared.inputs.entries
-            if drawn.throughput_of
-        }
-        first = self.simulated(self.detailed)
-        table = self.output(objective.name, self.detailed)[first][:, keeping]
-        if len(keeping) < 2 or not errors or not np.isfinite(table).all(axis=1).any():
+        entries = self.prepared.inputs.entries
+        errors = {}
+        for entry in entries:
+            if entry.throughput_of:
+                errors[entry.throughput_of] = entry.name
+        eligible = self._eligible()
+        simulated = self.simulated(self.detailed)
+        costs = self.output(objective.name, self.detailed)
+        table = costs[simulated][:, eligible]
+        is_without_choice = len(eligible) < 2 or not errors
+        # Without one row that all of them finished, there is no best scenario to start from.
+        if is_without_choice or not np.isfinite(table).all(axis=1).any():
             return
-        chosen = keeping[decision.choice(table, lower_is_better=objective.lower_is_better)]
-        millions = (
-            float(np.nanmean(self.output("served_tokens", self.detailed)[:, chosen])) / MILLION
-        )
-        usd = {DOLLARS: 1.0, PER_MILLION_TOKENS: millions}.get(objective.unit)
-        scramblings = self.prepared.study.scramblings
-        worths = []
+        # Worth is counted against what would be chosen without knowing more.
+        best = decision.choice(table, lower_is_better=objective.lower_is_better)
+        chosen = eligible[best]
+        served = self.output("served_tokens", self.detailed)
+        served_tokens = float(np.nanmean(served[:, chosen]))
+        factors = {DOLLARS: 1.0, PER_MILLION_TOKENS: served_tokens / MILLION}
+        measure = "worth_usd" if objective.unit in factors else "worth"
+        factor = factors.get(objective.unit, 1.0)
+        drivers = []
         for part, engine, model in errors:
             if not part or not model:
-                continue
-            terms = [
-                errors.get(key)
-                for key in ((part, engine, model), ("", engine, model), (part, engine, ""))
-            ]
-            known = np.sum(
-                [np.log(self.input(name, self.detailed)[first]) for name in terms if name], axis=0
-            )
+                continue  # of a model or a part alone: a term of its pairs' errors
+            # Factors multiply, so their logarithms add up to what is known of a pair.
+            of_pair = (part, engine, model)
+            of_model = ("", engine, model)
+            of_part = (part, engine, "")
+            logs = []
+            for key in (of_pair, of_model, of_part):
+                if key in errors:
+                    draws = self.input(errors[key], self.detailed)
+                    logs.append(np.log(draws[simulated]))
             worth = decision.worth_of_knowing(
-                known, table, scramblings, lower_is_better=objective.lower_is_better
+                np.sum(logs, axis=0),
+                table,
+                self.prepared.study.scramblings,
+                lower_is_better=objective.lower_is_better,
             )
-            factor, measure = (1.0, "worth") if usd is None else (usd, "worth_usd")
-            ends = (max(0.0, worth.low * factor), max(0.0, worth.high * factor))
+            # Knowing more is never worth less than nothing, whatever its interval says.
+            low = max(0.0, worth.low * factor)
+            high = max(0.0, worth.high * factor)
+            figures = (worth.value * factor, low, high)
             pair = f"throughput.{part}.{engine}.{model}"
             scenario = self.prepared.names[chosen]
-            worths.append(
-                Driver(scenario, "", "information", pair, measure, worth.value * factor, *ends)
-            )
-        yield from sorted(worths, key=lambda driver: -driver.value)
+            driver = Driver(scenario, "", "information", pair, measure, *figures)
+            drivers.append(driver)
+        yield from sorted(drivers, key=lambda driver: -driver.value)
 
     def convergence(self) -> Iterator[tuple[str, int, IntervalEstimate]]:
         """Yield the mean of each scenario's objective over a growing number of rows."""
         scramblings = self.prepared.study.scramblings
-        ends = np.unique(
-            np.geomspace(min(4 * scramblings, self.rows), self.rows, 24).astype(int)
-        ).tolist()
-        for name, column in zip(
-            self.prepared.names, self.by_scenario(self.prepared.objective.name), strict=True
-        ):
-            yield from (
-                (name, end, decision.mean_estimate(column[:end], scramblings)) for end in ends
-            )
+        # Fewer than four rows a randomisation have no interval worth a point.
+        fewest = min(4 * scramblings, self.rows)
+        # Equal ratios from point to point; small studies would otherwise have some counts twice.
+        steps = np.geomspace(fewest, self.rows, 24).astype(int)
+        counts = np.unique(steps).tolist()
+        objective = self.by_scenario(self.prepared.objective.name)
+        scenarios = zip(self.prepared.names, objective, strict=True)
+        for name, figures in scenarios:
+            for count in counts:
+                estimate = decision.mean_estimate(figures[:count], scramblings)
+                yield name, count, estimate
 
 
 def separation(name: str, values: Floats, failed: Bools) -> tuple[float, str] | None:
     """Return how well an input separates failed replications from the others, and a sentence; None below 0.3.
 
-    The strength is |P(input of a failed one > input of another) − ½|: Mann and Whitney's statistic, 0 for none and ½
-    for full.
+    The strength is |P(input of a failed one > input of another) − ½|: Mann and Whitney's statistic
+    (1947) over the number of pairs, 0 for none and ½ for full.
     """
-    values_failed = values[failed]
-    others = np.sort(values[~failed])
-    if not values_failed.size or not others.size:
+    of_failed = values[failed]
+    of_sound = np.sort(values[~failed])
+    if not of_failed.size or not of_sound.size:
         return None
-    below = np.searchsorted(others, values_failed, "left") + np.searchsorted(
-        others, values_failed, "right"
-    )
-    above = float(below.mean()) / (2.0 * others.size)
-    if abs(above - 0.5) < 0.3:
+    # A tie counts half: the mean of the values below and of those not above.
+    ranks_below = np.searchsorted(of_sound, of_failed, "left")
+    ranks_not_above = np.searchsorted(of_sound, of_failed, "right")
+    ranks = ranks_below + ranks_not_above
+    probability = float(ranks.mean()) / (2.0 * of_sound.size)
+    strength = abs(probability - 0.5)
+    if strength < 0.3:
         return None
-    if above > 0.5:
-        edge = float(np.percentile(values_failed, 5, method="lower"))
-        word = "at least"
-        among = float((others >= edge).mean())
+    # The edge is one of the failed values, so that the sentence is true of 95% of them or more.
+    if probability > 0.5:
+        edge = np.percentile(of_failed, 5, method="lower")
+        relation = "at least"
+        is_beyond = of_sound >= edge
     else:
-        edge = float(np.percentile(values_failed, 95, method="higher"))
-        word = "at most"
-        among = float((others <= edge).mean())
-    sentence = f"in 95% of them or more, {name} is {word} {edge:.4g}; so it is in {among:.0%} of the others"
-    return abs(above - 0.5), sentence
+        edge = np.percentile(of_failed, 95, method="higher")
+        relation = "at most"
+        is_beyond = of_sound <= edge
+    share = is_beyond.mean()
+    sentence = f"in 95% of them or more, {name} is {relation} {edge:.4g}"
+    return strength, f"{sentence}; so it is in {share:.0%} of the others"
 
 
 def month_labels(prepared: Prepared) -> tuple[str, ...]:
     """Return the labels of the scenarios' common months, such as 2026-01."""
     scenario = prepared.scenarios[0].scenario
-    return MonthGrid(start=scenario.start, horizon_months=scenario.horizon_months).labels
+    grid = MonthGrid(start=scenario.start, horizon_months=scenario.horizon_months)
+    return grid.labels
 
 
 def first_missed_month(prepared: Prepared, standing: SloStanding) -> str | None:
     """Return the first month in which too many replications miss the SLO target; None where it is met."""
     labels = month_labels(prepared)
-    broken = standing.shortfall_fraction > 0 and standing.met_months < len(labels)
-    return labels[int(standing.met_months)] if broken else None
+    is_short = standing.shortfall_fraction > 0
+    # Short over the run as a whole, with every month met, has no month to name.
+    if is_short and standing.met_months < len(labels):
+        return labels[int(standing.met_months)]
+    return None
 
 
 def open_store(
@@ -341,24 +398,21 @@ def open_store(
     """Return the store of a study, Monte Carlo unless another design is given, ready to be run."""
     setup = prepared.setup(design or prepared.montecarlo())
     batch = batch_size(len(setup.scenarios), setup.design.period)
-    store = Store(folder, setup, identity(prepared.study, setup, batch))
+    study_identity = identity(prepared.study, setup, batch)
+    store = Store(folder, setup, study_identity)
     store.open(resume=resume, restart=restart)
     return store
 
 
 def study_manifest(prepared: Prepared, store: Store, rows: int) -> dict[str, Any]:
     """Return the manifest of a finished study, with the number of detailed replications where not all are."""
-    detailed = store.joined.detailed
-    said = (
-        {"detailed": detailed}
-        if isinstance(store.setup.design, MonteCarlo) and detailed < rows
-        else {}
-    )
-    return {
+    manifest = {
         "kind": "study",
         "name": prepared.study.name,
         "objective": prepared.objective.name,
         "replications": rows,
-        **said,
-        "identity": store.identity,
     }
+    is_montecarlo = isinstance(store.setup.design, MonteCarlo)
+    if is_montecarlo and store.detailed < rows:
+        manifest["detailed"] = store.detailed
+    return {**manifest, "identity": store.identity}

@@ -10,13 +10,14 @@ import numpy as np
 from pydantic import BaseModel
 
 from planner.errors import ConservationError, Problem, ScenarioError, raise_all
+from planner.finance.accounting.measures import measures, series_of, sums_of
+from planner.finance.accounts import ACCOUNT_CODES, NOT_COST_ACCOUNTS, Account, View
 from planner.finance.bridge import CAUSES, ClusterSpending, Factors, Spending, bridge, dollar_bridge
-from planner.finance.ledger import ACCOUNT_CODES, NOT_COST_ACCOUNTS, Account, Dimension, View, usd
+from planner.finance.ledger import Dimension, usd
+from planner.finance.measure_names import AGAINST_BASELINE, DRAWS
 from planner.finance.present_value import ratio
 from planner.plan import quantities
 from planner.plan.build import build_plan
-from planner.run.measure_names import AGAINST_BASELINE, DRAWS
-from planner.run.measures import measures, series_of, sums_of
 from planner.run.replications import Replications, draw_again
 from planner.run.simulate import RunResult, counted_anew, simulate
 from planner.scenario.scenario import Scenario
@@ -32,7 +33,7 @@ class Comparison:
 
     results: tuple[RunResult, ...]
     baseline: int
-    """Position of the scenario that the others are held against."""
+    """Position of the scenario that the others are compared with."""
     figures: tuple[Figures, ...]
     """How each plan served, its measures, then those against the baseline (None for the baseline itself)."""
     bridges: tuple[tuple[dict[str, float], dict[str, float]] | None, ...]
@@ -40,8 +41,8 @@ class Comparison:
     nothing."""
     dollars: tuple[dict[str, int] | None, ...]
     """Accrued cost less the baseline's by cause, in cents; None where a run served nothing."""
-    chances: tuple[Replications, ...]
-    """Each plan drawn again, all under the same chance."""
+    replications: tuple[Replications, ...]
+    """Each plan drawn again, all under the same random numbers."""
     warnings: tuple[str, ...]
     futures: tuple[InFuture, ...] = ()
     """Each plan in each future, where there are any."""
@@ -52,11 +53,7 @@ class Comparison:
     @property
     def notes(self) -> tuple[str, ...]:
         """Notes on each plan that may be intended."""
-        return tuple(
-            f"{result.scenario.name}: {note}"
-            for result in self.results
-            for note in result.plan.notes
-        )
+        return _by_scenario(self.results, lambda result: result.plan.notes)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -65,32 +62,39 @@ class Comparison:
 
     def others(self, parts: Iterable[Part | None]) -> list[tuple[str, Part]]:
         """Return name and entry of each scenario other than the baseline that has an entry."""
-        named = enumerate(zip(self.names, parts, strict=True))
-        return [
-            (name, part)
-            for place, (name, part) in named
-            if part is not None and place != self.baseline
-        ]
+        by_name = dict(zip(self.names, parts, strict=True))
+        # Held against itself, the baseline would be a row of zeros.
+        del by_name[self.names[self.baseline]]
+        entries = by_name.items()
+        return [(name, part) for name, part in entries if part is not None]
 
 
-def find_baseline(scenarios: Sequence[Scenario], wanted: str | None) -> int:
+def _by_scenario(
+    results: Iterable[RunResult], lines: Callable[[RunResult], Iterable[str]]
+) -> tuple[str, ...]:
+    """Return lines on each plan, its name before each of them."""
+    named: list[str] = []
+    for result in results:
+        named += [f"{result.scenario.name}: {line}" for line in lines(result)]
+    return tuple(named)
+
+
+def find_baseline(scenarios: Sequence[Scenario], wanted_name: str | None) -> int:
     """Return the index of the baseline: the first scenario, unless another is named."""
     names = [scenario.name for scenario in scenarios]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        message = (
-            f"two scenarios are called {twice[0]!r}; their names tell them apart in every table"
-        )
-        raise ScenarioError(Problem(message=message, hint="give one another name"))
-    if wanted is None:
+    for name in sorted(names):
+        if names.count(name) > 1:
+            reason = "their names tell them apart in every table"
+            message = f"two scenarios are called {name!r}; {reason}"
+            problem = Problem(message=message, hint="give one another name")
+            raise ScenarioError(problem)
+    if wanted_name is None:
         return 0
-    if wanted not in names:
-        raise ScenarioError(
-            Problem(
-                message=f"no scenario is called {wanted!r}", hint=f"there are {', '.join(names)}"
-            )
-        )
-    return names.index(wanted)
+    if wanted_name not in names:
+        message = f"no scenario is called {wanted_name!r}"
+        hint = f"there are {', '.join(names)}"
+        raise ScenarioError(Problem(message=message, hint=hint))
+    return names.index(wanted_name)
 
 
 def check_comparable(scenarios: Sequence[Scenario], baseline: int) -> tuple[str, ...]:
@@ -98,57 +102,72 @@ def check_comparable(scenarios: Sequence[Scenario], baseline: int) -> tuple[str,
     base = scenarios[baseline]
     problems = []
     warnings = []
-    for other in scenarios:
-        if (other.start, other.horizon_months) != (base.start, base.horizon_months):
-            runs = f"{other.name} runs {other.horizon_months} months from {other.start}"
-            against = f"{base.name} {base.horizon_months} from {base.start}"
-            problems.append(
-                Problem(message=f"{runs}, {against}: months cannot be held against each other")
-            )
-        if other.workloads != base.workloads:
-            said = "costs per token are of different work"
-            warnings.append(f"{other.name} serves other traffic than {base.name}: {said}")
-        for names, what, consequence in (
-            (
-                BOOKS,
-                "keeps other books",
-                "accrued cost is not comparable; NPV, TCO and levelised cost are",
-            ),
-            (VALUATION, "is valued otherwise", "NPV, TCO and levelised cost are not comparable"),
-        ):
-            pairs = [
-                (name, getattr(other.finance, name), getattr(base.finance, name)) for name in names
-            ]
-            differing = [
-                f"{name} {_brief(here)} against {_brief(its)}"
-                for name, here, its in pairs
-                if here != its
-            ]
-            if differing:
-                warnings.append(
-                    f"{other.name} {what} than {base.name} ({', '.join(differing)}): {consequence}"
-                )
-        if any(
-            getattr(other.finance, name) != getattr(base.finance, name) for name in PRICE_OF_CAPITAL
-        ):
-            warnings.append(
-                f"{other.name} has another discount rate; savings are discounted at that of {base.name}"
-            )
+    for scenario in scenarios:
+        is_same_start = scenario.start == base.start
+        if not is_same_start or scenario.horizon_months != base.horizon_months:
+            period = f"{scenario.name} runs {scenario.horizon_months} months from {scenario.start}"
+            base_period = f"{base.name} {base.horizon_months} from {base.start}"
+            reason = "months cannot be held against each other"
+            problems.append(Problem(message=f"{period}, {base_period}: {reason}"))
+        if scenario.workloads != base.workloads:
+            traffic = f"{scenario.name} serves other traffic than {base.name}"
+            warnings.append(f"{traffic}: costs per token are of different work")
+        for settings, difference, consequence in _UNFAIR:
+            changed = []
+            for name, choice, base_choice in _choices(scenario, base, settings):
+                if choice != base_choice:
+                    changed.append(f"{name} {_brief(choice)} against {_brief(base_choice)}")
+            if changed:
+                differing = f"{scenario.name} {difference} than {base.name} ({', '.join(changed)})"
+                warnings.append(f"{differing}: {consequence}")
+        pairs = _choices(scenario, base, PRICE_OF_CAPITAL)
+        if any(choice != base_choice for _, choice, base_choice in pairs):
+            rate = f"{scenario.name} has another discount rate"
+            warnings.append(f"{rate}; savings are discounted at that of {base.name}")
     raise_all(problems)
     return tuple(warnings)
 
 
+def _choices(
+    scenario: Scenario, base: Scenario, settings: Sequence[str]
+) -> list[tuple[str, object, object]]:
+    """Return some settings of finance with what a scenario and the baseline state for them."""
+    finance = scenario.finance
+    base_finance = base.finance
+    return [(name, getattr(finance, name), getattr(base_finance, name)) for name in settings]
+
+
+BOOKS = (
+    "depreciation_months",
+    "depreciation_method",
+    "declining_balance_ratio",
+    "residual_fraction",
+    "residual_basis",
+)
+"""Choices of the books that move accrued cost and no cash."""
+CLUSTER_BOOKS = ("depreciation_months", "residual_fraction", "components")
+"""Those that a cluster may make for itself."""
 PRICE_OF_CAPITAL = ("discount_rate_per_year", "discount_rate_basis", "inflation_per_year")
+"""Settings of the rate at which savings are discounted."""
 VALUATION = ("end_value", "resale_multiplier", "cash_flow_timing", "tax")
 """Choices of what is owned at the end, of tax and of timing: they move NPV, and levelised cost with it."""
+_UNFAIR = (
+    (
+        BOOKS,
+        "keeps other books",
+        "accrued cost is not comparable; NPV, TCO and levelised cost are",
+    ),
+    (VALUATION, "is valued otherwise", "NPV, TCO and levelised cost are not comparable"),
+)
+"""Settings that make figures of two scenarios incomparable: what differs, and which figures."""
 
 
 def _brief(choice: object) -> str:
     """Return a setting as one line of text."""
     if isinstance(choice, BaseModel):
-        return (
-            "{" + ", ".join(f"{name}: {value}" for name, value in choice.model_dump().items()) + "}"
-        )
+        stated = choice.model_dump().items()
+        parts = [f"{name}: {value}" for name, value in stated]
+        return "{" + ", ".join(parts) + "}"
     return "none" if choice is None else str(choice)
 
 
@@ -162,50 +181,54 @@ def compare(
 ) -> Comparison:
     """Run every scenario under one seed, ``replications`` times, compare it with the baseline, and in futures."""
     futures = stated_futures(scenarios) if futures is None else futures
-    changed = plans_under(scenarios, futures)
-    common = scenarios[baseline].seed if seed is None else seed
+    # Before any run: a future that reaches nothing is an error.
+    plans = plans_under(scenarios, futures)
+    common_seed = scenarios[baseline].seed if seed is None else seed
     results = []
     for scenario in scenarios:
         progress(scenario.name)
-        results.append(simulate(scenario, seed=common))
-    chances = [draw_again(result, replications) for result in results]
-    compared = side_by_side(results, chances, baseline)
-    beside = (
-        in_futures([*zip(results, chances, strict=True)], futures, changed, progress)
-        if futures
-        else ()
-    )
-    return replace(compared, futures=beside)
+        results.append(simulate(scenario, seed=common_seed))
+    drawn_again = [draw_again(result, replications) for result in results]
+    comparison = side_by_side(results, drawn_again, baseline)
+    if not futures:
+        return comparison
+    stated = list(zip(results, drawn_again, strict=True))
+    results_in_futures = in_futures(stated, futures, plans, progress)
+    return replace(comparison, futures=results_in_futures)
 
 
 def side_by_side(
-    results: Sequence[RunResult], chances: Sequence[Replications], baseline: int = 0
+    results: Sequence[RunResult], replications: Sequence[Replications], baseline: int = 0
 ) -> Comparison:
-    """Return the comparison of runs under one seed; ``chances`` are the replications of each plan."""
-    warnings = check_comparable([result.scenario for result in results], baseline)
+    """Return the comparison of runs under one seed, each with its replications."""
+    scenarios = [result.scenario for result in results]
+    warnings = check_comparable(scenarios, baseline)
+    own_warnings = _by_scenario(results, lambda result: result.warnings)
     base = results[baseline]
-    factors = [factors_of(result) for result in results]
-    first = factors[baseline]
-    nothing = dict.fromkeys(measure.name for measure in AGAINST_BASELINE)
+    base_factors = factors_of(base)
+    nothing: Figures = dict.fromkeys(measure.name for measure in AGAINST_BASELINE)
+    figures = []
+    bridges: list[tuple[dict[str, float], dict[str, float]] | None] = []
+    for result, repeated in zip(results, replications, strict=True):
+        savings = nothing
+        if result is not base:
+            savings = against(result, base)
+        figures.append(repeated.figures[0] | savings)
+        factors = factors_of(result)
+        # Each scenario has its place here, also where there is no bridge to it.
+        bridges.append(None)
+        if base_factors and factors:
+            of_tokens = bridge(base_factors, factors)
+            of_output = bridge(base_factors, factors, output_only=True)
+            bridges[-1] = (of_tokens, of_output)
     return Comparison(
         results=tuple(results),
         baseline=baseline,
-        figures=tuple(
-            chance.figures[0] | (nothing if result is base else against(result, base))
-            for result, chance in zip(results, chances, strict=True)
-        ),
-        bridges=tuple(
-            (bridge(first, theirs), bridge(first, theirs, output_only=True))
-            if first and theirs
-            else None
-            for theirs in factors
-        ),
+        figures=tuple(figures),
+        bridges=tuple(bridges),
         dollars=tuple(dollars(result, base) for result in results),
-        chances=tuple(chances),
-        warnings=(
-            *warnings,
-            *(f"{r.scenario.name}: {warning}" for r in results for warning in r.warnings),
-        ),
+        replications=tuple(replications),
+        warnings=(*warnings, *own_warnings),
     )
 
 
@@ -213,11 +236,12 @@ def against(result: RunResult, base: RunResult) -> Figures:
     """Return a run's savings against the baseline run."""
     rate = base.plan.money.capital.discount_rate_per_year
     months = series_of(result)
-    other = series_of(base)
-    economic = months.economic - other.economic
-    cash = months.cash - other.cash
+    base_months = series_of(base)
+    economic = months.economic - base_months.economic
+    cash = months.cash - base_months.cash
+    flip = _flip(measures(result), measures(base))
     return {
-        "resale_flip_ratio": _flip(measures(result), measures(base)),
+        "resale_flip_ratio": flip,
         "saving_npv_usd": economic.net_present_value(rate),
         "saving_irr_per_year": economic.internal_rate(),
         "saving_payback_months": cash.payback_months(),
@@ -230,21 +254,29 @@ def _flip(figures: Mapping[str, float | None], base: Mapping[str, float | None])
 
     Levelised cost is a straight line in it, through what it is at 0 and at 1.
     """
-    names = [f"levelised_cost{which}_per_million_tokens_usd" for which in ("_without_resale", "")]
-    gaps = [
-        a - b
-        for name in names
-        if (a := figures[name]) is not None and (b := base[name]) is not None
-    ]
-    flip = float(ratio(gaps[0], gaps[0] - gaps[1])) if len(gaps) == len(names) else 0.0
+    gaps = []
+    for suffix in ("_without_resale", ""):
+        name = f"levelised_cost{suffix}_per_million_tokens_usd"
+        cost = figures[name]
+        base_cost = base[name]
+        if cost is None or base_cost is None:
+            return None
+        gaps.append(cost - base_cost)
+    without_resale, with_resale = gaps
+    flip = float(ratio(without_resale, without_resale - with_resale))
+    # Resale below zero is no market: there the order of the plans never turns.
     return flip if flip > 0.0 else None
 
 
 def factors_of(result: RunResult) -> Factors | None:
     """Return a run's cost factors; None where it served nothing, so that a token has no cost."""
     sums = sums_of(result).over_run()
+    # Hours lost to incidents are a cause of their own, not a lower throughput.
     working = sums.busy_h - sums.drag_h
-    if min(sums.served_tokens[0, -1], sums.served_output_tokens[0, -1], working[0, -1]) <= 0:
+    # In the tables of sums, row 0 is the run and the last column the fleet.
+    served_tokens = sums.served_tokens[0, -1]
+    served_output_tokens = sums.served_output_tokens[0, -1]
+    if min(served_tokens, served_output_tokens, working[0, -1]) <= 0:
         return None
     fleet = {
         "available_fraction": quantities.availability(sums.in_service_h, sums.on_site_h),
@@ -253,60 +285,53 @@ def factors_of(result: RunResult) -> Factors | None:
         "throughput_tokens": ratio(sums.served_tokens, working),
         "throughput_output_tokens": ratio(sums.served_output_tokens, working),
     }
-    causes = {  # accrued cost by the cause that each account names; all of it, or ConservationError
-        f"{cause}_usd": sum(
-            result.ledger.account_cents(account) for account in Account if account.cause == cause
-        )
-        for cause, factors in CAUSES.items()
-        if f"{cause}_usd" in factors
-    }
-    accrued = int(result.ledger.monthly_cents(View.ACCRUAL, leave_out=NOT_COST_ACCOUNTS).sum())
+    causes: dict[str, int] = {}
+    for cause, factors in CAUSES.items():
+        if f"{cause}_usd" in factors:
+            accounts = [account for account in Account if account.cause == cause]
+            cents = [result.ledger.account_cents(account) for account in accounts]
+            causes[f"{cause}_usd"] = sum(cents)
+    # Each account names its cause: all of the accrued cost is there, or a bridge would not close.
+    monthly_cents = result.ledger.monthly_cents(View.ACCRUAL, leave_out=NOT_COST_ACCOUNTS)
+    accrued = int(monthly_cents.sum())
     if sum(causes.values()) != accrued:
-        raise ConservationError(
-            f"the causes of a bridge hold {sum(causes.values())} cents, the ledger {accrued}"
-        )
-    return Factors(
-        **{
-            name: float(usd(cents)) / float(sums.on_site_h[0, -1]) for name, cents in causes.items()
-        },
-        **{name: float(figures[0, -1]) for name, figures in fleet.items()},
-    )
+        message = f"the causes of a bridge hold {sum(causes.values())} cents"
+        raise ConservationError(f"{message}, the ledger {accrued}")
+    on_site_h = float(sums.on_site_h[0, -1])
+    fleet_figures = {}
+    for name, total_cents in causes.items():
+        fleet_figures[name] = float(usd(total_cents)) / on_site_h
+    for name, figures in fleet.items():
+        fleet_figures[name] = float(figures[0, -1])
+    return Factors(**fleet_figures)
 
 
-BOOKS = (
-    "depreciation_months",
-    "depreciation_method",
-    "declining_balance_ratio",
-    "residual_fraction",
-    "residual_basis",
-)
-"""Choices of the books that move accrued cost and no cash."""
-CLUSTER_BOOKS = ("depreciation_months", "residual_fraction", "components")
-"""Those that a cluster may make for itself."""
 PAID_BY_KWH = (Account.ENERGY, Account.COOLING, Account.CARBON)
+"""Accounts that grow with the energy at the meter."""
 
 
 def dollars(result: RunResult, base: RunResult) -> dict[str, int] | None:
     """Return a run's accrued cost less the baseline's by cause, in cents; None where one of the two served nothing."""
-    scenario, other = (
-        result.scenario,
-        base.scenario,
-    )  # the same machines, hours and cash by the other's books
-    finance = scenario.finance.model_copy(
-        update={name: getattr(other.finance, name) for name in BOOKS}
-    )
+    # The same machines, hours and cash by the baseline's books.
+    scenario = result.scenario
+    base_finance = base.scenario.finance
+    books = {name: getattr(base_finance, name) for name in BOOKS}
+    finance = scenario.finance.model_copy(update=books)
     clusters = {}
     for name, cluster in scenario.clusters.items():
-        # Where the other scenario has no such cluster, none of its own choices remains: getattr of None is None.
-        books = {field: getattr(other.clusters.get(name), field, None) for field in CLUSTER_BOOKS}
+        # Where the baseline has no such cluster, none of its own choices remains: getattr of None is None.
+        base_cluster = base.scenario.clusters.get(name)
+        books = {field: getattr(base_cluster, field, None) for field in CLUSTER_BOOKS}
         clusters[name] = cluster.model_copy(update=books)
     restated = result
+    # Where the books are the same, the run as it is saves the time of counting it anew.
     if finance != scenario.finance or clusters != scenario.clusters:
-        plan = build_plan(scenario.model_copy(update={"finance": finance, "clusters": clusters}))
+        sections = {"finance": finance, "clusters": clusters}
+        plan = build_plan(scenario.model_copy(update=sections))
         restated = counted_anew(result, scenario, plan)
-    spent = spending_of(result)
     same_books = spending_of(restated)
-    return dollar_bridge(spending_of(base), same_books, spent.cents - same_books.cents)
+    by_books = spending_of(result).cents - same_books.cents
+    return dollar_bridge(spending_of(base), same_books, by_books)
 
 
 def spending_of(result: RunResult) -> Spending:
@@ -314,32 +339,47 @@ def spending_of(result: RunResult) -> Spending:
     sums = sums_of(result).over_run()
     monthly = result.monthly
     plan = result.plan
-    table = usd(result.ledger.totals_cents(Dimension.CLUSTER, Dimension.ACCOUNT, view=View.ACCRUAL))
-    table[:, [ACCOUNT_CODES[account] for account in NOT_COST_ACCOUNTS]] = 0.0
-    metered = table[:, [ACCOUNT_CODES[account] for account in PAID_BY_KWH]].sum(axis=1)
-    most = (monthly.present_node_h / plan.months.period_hours[:, None]).max(
-        axis=0
-    ) * plan.accelerators_per_node
+    ledger = result.ledger
+    cents = ledger.totals_cents(Dimension.CLUSTER, Dimension.ACCOUNT, view=View.ACCRUAL)
+    table = usd(cents)
+    # Income and tax are in the ledger, and no cost of a token.
+    not_cost = [ACCOUNT_CODES[account] for account in NOT_COST_ACCOUNTS]
+    table[:, not_cost] = 0.0
+    paid_by_kwh = [ACCOUNT_CODES[account] for account in PAID_BY_KWH]
+    metered = table[:, paid_by_kwh].sum(axis=1)
+    period_h = plan.months.period_hours[:, None]
+    nodes = monthly.present_node_h / period_h
+    # A cluster that grows or is sold counts with its largest month.
+    accelerators = nodes.max(axis=0) * plan.accelerators_per_node
     clusters = {}
-    elsewhere = float(table[-1].sum())
+    # The last row is what belongs to no cluster.
+    missed_usd = float(table[-1].sum())
     for c, cluster in enumerate(plan.clusters):
         hours = float(sums.on_site_h[0, c])
         kwh = float(sums.energy_kwh[0, c])
+        cost_usd = float(table[c].sum())
+        # Its cost has no hours to be spread over: it goes where no cluster's does.
         if hours <= 0:
-            elsewhere += float(table[c].sum())
+            missed_usd += cost_usd
             continue
-        by_kwh = float(metered[c]) if kwh > 0 else 0.0
+        energy_usd = 0.0
+        usd_per_kwh = 0.0
+        if kwh > 0:
+            energy_usd = float(metered[c])
+            usd_per_kwh = energy_usd / kwh
+        machines = float(accelerators[c])
         clusters[cluster.name] = ClusterSpending(
-            machines=float(most[c]),
-            hours=hours / float(most[c]),
-            usd_per_h=(float(table[c].sum()) - by_kwh) / hours,
+            machines=machines,
+            hours=hours / machines,
+            usd_per_h=(cost_usd - energy_usd) / hours,
             kwh_per_h=kwh / hours,
-            usd_per_kwh=by_kwh / kwh if kwh > 0 else 0.0,
+            usd_per_kwh=usd_per_kwh,
         )
     tokens = float(sums.served_tokens[0, -1])
+    total_cents = np.round(table.sum() * 100)
     return Spending(
-        cents=int(np.round(table.sum() * 100)),
+        cents=int(total_cents),
         tokens=tokens,
-        missed_usd_per_token=elsewhere / tokens if tokens > 0 else 0.0,
+        missed_usd_per_token=missed_usd / tokens if tokens > 0 else 0.0,
         clusters=clusters,
     )

@@ -4,8 +4,9 @@ Sobol points are not independent draws, so s/√n says nothing about their error
 made once for each of R independent randomisations; those R figures are independent, and Student's t with R − 1 degrees
 of freedom gives the interval about the estimate from all rows together (Owen 2013, chapter 17).
 
-Scenarios are compared row by row: row i of both has the same inputs and the same chance, so their difference is what
-the choice makes, not what luck makes. A figure of all scenarios has shape (scenarios, rows), NaN where a run failed.
+Scenarios are compared row by row: row i of all has the same inputs and the same random numbers, so
+their difference is what the choice makes, not what the draw makes (common random numbers; Law 2015,
+section 11.2). A figure of all scenarios has shape (scenarios, rows), NaN where a run failed.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from planner.plan.attainment import Verdict, met_months_over, shortfall_over
 from planner.studies.designs import Integers
 
 CONFIDENCE = 0.95
+"""Of every interval."""
 PERCENTILES = (5, 10, 50, 90, 95)
+"""Percentiles of every output that are reported."""
 FEWEST_BEYOND = 3.0
 """Fewest rows of one randomisation beyond a percentile for which an interval is given."""
 
@@ -48,18 +51,24 @@ class IntervalEstimate:
     @property
     def relative(self) -> float:
         """Half width over the figure's size."""
-        return self.half_width / abs(self.value) if self.value else float("nan")
+        # Nothing is relative to a figure of zero.
+        if not self.value:
+            return float("nan")
+        return self.half_width / abs(self.value)
 
 
 def half_width(replicates: Floats) -> float:
-    """Return half the t-interval of the mean of independent figures; NaN for fewer than two."""
+    """Return half the t-interval of the mean of independent figures, t · s / √n; NaN for fewer than two."""
     from scipy.special import stdtrit  # noqa: PLC0415 - a second that only who asks should wait for
 
-    known = replicates[np.isfinite(replicates)]
-    if known.size < 2:
+    finite = replicates[np.isfinite(replicates)]
+    if finite.size < 2:
         return float("nan")
-    quantile = float(stdtrit(known.size - 1, 0.5 + CONFIDENCE / 2.0))
-    return quantile * float(known.std(ddof=1)) / float(np.sqrt(known.size))
+    # Two-sided: half of what the interval leaves out lies beyond each end.
+    probability = 0.5 + CONFIDENCE / 2.0
+    quantile = float(stdtrit(finite.size - 1, probability))
+    sd = float(finite.std(ddof=1))
+    return quantile * sd / float(np.sqrt(finite.size))
 
 
 def estimates(
@@ -69,28 +78,38 @@ def estimates(
 
     Row i belongs to randomisation i modulo ``scramblings``; rows that failed are NaN and left out.
     """
-    known = _known(rows)
-    if known.size == 0:
+    finite = _finite(rows)
+    if finite.size == 0:
         return [IntervalEstimate(value=float("nan"))] * count
-    parts = [_known(rows[which::scramblings]) for which in range(scramblings)]
-    by_scrambling = np.array([figures(part) if part.size else [np.nan] * count for part in parts])
-    return [
-        IntervalEstimate(
-            value=value, half_width=half_width(by_scrambling[:, place]), completed=known.size
-        )
-        for place, value in enumerate(figures(known))
-    ]
+    by_scrambling = []
+    for scrambling in range(scramblings):
+        part = _finite(rows[scrambling::scramblings])
+        # A randomisation whose rows all failed has no figures; the interval does without it.
+        by_scrambling.append(figures(part) if part.size else [np.nan] * count)
+    widths = [half_width(values) for values in np.array(by_scrambling).T]
+    all_estimates = []
+    for value, width in zip(figures(finite), widths, strict=True):
+        estimate = IntervalEstimate(value=value, half_width=width, completed=finite.size)
+        all_estimates.append(estimate)
+    return all_estimates
 
 
-def _known(rows: Floats) -> Floats:
+def _finite(rows: Floats) -> Floats:
     """Return the rows that did not fail, without a copy where that is all of them."""
+    # Most studies have no failure, and a copy of a million rows takes longer than to look.
     finite = np.isfinite(rows)
-    return rows if rows.flags.c_contiguous and finite.all() else rows[finite]
+    is_whole = rows.flags.c_contiguous and finite.all()
+    return rows if is_whole else rows[finite]
 
 
 def mean_estimate(rows: Floats, scramblings: int) -> IntervalEstimate:
     """Return the mean and its interval."""
-    return estimates(rows, scramblings, lambda part: [float(part.mean())])[0]
+
+    def mean_of(part: Floats) -> list[float]:
+        return [float(part.mean())]
+
+    (mean,) = estimates(rows, scramblings, mean_of)
+    return mean
 
 
 def share_estimate(rows: Floats, scramblings: int) -> IntervalEstimate:
@@ -101,30 +120,40 @@ def share_estimate(rows: Floats, scramblings: int) -> IntervalEstimate:
     Lippman-Hand 1983).
     """
     share = mean_estimate(rows, scramblings)
-    count = int(np.isfinite(rows).sum())
+    count = int(np.count_nonzero(np.isfinite(rows)))
+    # Without an interval from the randomisations there is nothing to widen.
     if count == 0 or np.isnan(share.half_width):
         return share
-    widest = max(share.half_width, 0.5 * scramblings / count, 3.0 / count)
-    return IntervalEstimate(value=share.value, half_width=widest, completed=count)
+    half_a_count = 0.5 * scramblings / count
+    width = max(share.half_width, half_a_count, 3.0 / count)
+    return IntervalEstimate(value=share.value, half_width=width, completed=count)
 
 
 def percentile_estimate(rows: Floats, scramblings: int, percentile: float) -> IntervalEstimate:
     """Return a percentile and its interval; without an interval where too few rows lie beyond it."""
-    (quantile,) = estimates(rows, scramblings, lambda part: percentiles(part, (percentile,)))
-    return _where_enough(quantile, percentile, len(rows) / scramblings)
+
+    def percentile_of(part: Floats) -> list[float]:
+        return percentiles(part, (percentile,))
+
+    (quantile,) = estimates(rows, scramblings, percentile_of)
+    rows_of_one = len(rows) / scramblings
+    return _where_enough(quantile, percentile, rows_of_one)
 
 
 def _where_enough(quantile: IntervalEstimate, percentile: float, rows: float) -> IntervalEstimate:
     """Return a percentile, without its interval where ``rows`` rows have too few beyond it."""
-    if min(percentile, 100.0 - percentile) / 100.0 * rows < FEWEST_BEYOND:
+    # Of so few rows beyond it, a percentile's spread is that of one or two of them.
+    percents_beyond = min(percentile, 100.0 - percentile)
+    if percents_beyond / 100.0 * rows < FEWEST_BEYOND:
         return IntervalEstimate(value=quantile.value, completed=quantile.completed)
     return quantile
 
 
-def percentiles(rows: Floats, wanted: Sequence[float]) -> list[float]:
+def percentiles(rows: Floats, percents: Sequence[float]) -> list[float]:
     """Return percentiles whose error has median zero whatever the distribution (Hyndman and Fan 1996, type 8)."""
-    reached: list[float] = np.percentile(rows, wanted, method="median_unbiased").tolist()
-    return reached
+    quantiles = np.percentile(rows, percents, method="median_unbiased")
+    values: list[float] = quantiles.tolist()
+    return values
 
 
 def spread_estimates(
@@ -133,22 +162,33 @@ def spread_estimates(
     """Return mean, standard deviation, percentiles and the mean of the worst twentieth (CVaR 95%) by name."""
 
     def figures(part: Floats) -> list[float]:
+        # Percentiles and tail share one sort, which takes most of the time of a million rows.
         ordered = np.sort(part)
+        # At least one row, however few there are.
         count = max(1, round(0.05 * len(part)))
-        tail = float(ordered[-count:].mean() if upper else ordered[:count].mean())
-        sd = float(part.std(ddof=1)) if part.size > 1 else float("nan")
-        return [float(part.mean()), sd, *percentiles(ordered, PERCENTILES), tail]
+        tail = ordered[-count:] if upper else ordered[:count]
+        # One row has no spread; numpy would warn.
+        sd = float("nan")
+        if part.size > 1:
+            sd = float(part.std(ddof=1))
+        mean = float(part.mean())
+        worst = float(tail.mean())
+        return [mean, sd, *percentiles(ordered, PERCENTILES), worst]
 
-    names = ["mean", "sd", *(f"p{percentile}" for percentile in PERCENTILES), "cvar95"]
+    percentile_names = [f"p{percentile}" for percentile in PERCENTILES]
+    names = ["mean", "sd", *percentile_names, "cvar95"]
     spread = estimates(rows, scramblings, figures, len(names))
+    rows_of_one = len(rows) / scramblings
+    # The percentiles stand behind the mean and the standard deviation.
     for place, percentile in enumerate(PERCENTILES, start=2):
-        spread[place] = _where_enough(spread[place], percentile, len(rows) / scramblings)
+        spread[place] = _where_enough(spread[place], percentile, rows_of_one)
     return list(zip(names, spread, strict=True))
 
 
 def sound_rows(objective: Floats) -> Bools:
     """Return the rows in which no scenario failed, shape (rows,)."""
-    return np.asarray(np.isfinite(objective).all(axis=0))
+    is_sound = np.isfinite(objective).all(axis=0)
+    return np.asarray(is_sound)
 
 
 class PairwiseDecision(NamedTuple):
@@ -195,97 +235,126 @@ class SloStanding(NamedTuple):
         return self.verdict.status != "MISSED"
 
 
-def once(figures: Floats, chance: Integers) -> Floats:
+def of_simulations(figures: Floats, replications: Integers) -> Floats:
     """Return figures, shape (scenarios, rows), with NaN where an earlier row has the same simulation.
 
     Money moves no machine: a verdict counts each simulation once.
     """
-    first = np.unique(chance, return_index=True)[1]
-    return np.where(np.isin(np.arange(len(chance)), first), figures, np.nan)
+    _, simulated = np.unique(replications, return_index=True)
+    rows = np.arange(len(replications))
+    is_simulated = np.isin(rows, simulated)
+    return np.where(is_simulated, figures, np.nan)
 
 
 def standings(
-    columns: Sequence[Floats], asked: Sequence[Targeted], scramblings: int, *, lower_is_better: bool
+    columns: Sequence[Floats],
+    targeted: Sequence[Targeted],
+    scramblings: int,
+    *,
+    lower_is_better: bool,
 ) -> list[SloStanding]:
     """Return each scenario's result against its SLO target, and its probability of being best.
 
-    ``columns`` are the headline, shortfalls and months kept.
+    ``columns`` are the objective, the shortfalls and the months in which the target is met.
     """
     objective, shortfalls, months = columns
-    verdicts = [
-        Verdict(int((short == 0.0).sum()), int(np.isfinite(short).sum()), of.confidence)
-        for short, of in zip(shortfalls, asked, strict=True)
-    ]
-    keeping = [which for which, verdict in enumerate(verdicts) if verdict.status != "MISSED"]
+    verdicts = []
+    for shortfall, target in zip(shortfalls, targeted, strict=True):
+        is_met = shortfall == 0.0
+        met_replications = int(is_met.sum())
+        completed = int(np.isfinite(shortfall).sum())
+        verdicts.append(Verdict(met_replications, completed, target.confidence))
+    # A scenario that misses its target is cheaper for that alone: it is no rival.
+    eligible = [place for place, verdict in enumerate(verdicts) if verdict.status != "MISSED"]
     worse = _worse(objective, lower_is_better=lower_is_better)
     standings = []
-    for which, of in enumerate(asked):
+    for place, target in enumerate(targeted):
         best = IntervalEstimate(value=float("nan"))
-        if which in keeping:
-            best = share_estimate(_is_better(_excess(worse, which, keeping)), scramblings)
-        short = shortfall_over(shortfalls[which], of.confidence)
-        through = met_months_over(months[which], of.confidence)
-        standings.append(SloStanding(of.scenario, verdicts[which], short, through, best, {}))
+        if place in eligible:
+            is_best = _is_better(_excess(worse, place, eligible))
+            best = share_estimate(is_best, scramblings)
+        standing = SloStanding(
+            scenario=target.scenario,
+            verdict=verdicts[place],
+            shortfall_fraction=shortfall_over(shortfalls[place], target.confidence),
+            met_months=met_months_over(months[place], target.confidence),
+            best_fraction=best,
+            past_mending={},
+        )
+        standings.append(standing)
     return standings
 
 
 def _worse(objective: Floats, *, lower_is_better: bool) -> Floats:
     """Return the objective signed so that less is better, NaN in rows in which any scenario failed."""
-    return np.where(sound_rows(objective), objective if lower_is_better else -objective, np.nan)
+    signed = objective if lower_is_better else -objective
+    return np.where(sound_rows(objective), signed, np.nan)
 
 
-def _excess(worse: Floats, one: int, among: Sequence[int]) -> Floats:
-    """Return how much worse a scenario is than the best other of some; −∞ where it is alone, NaN if it failed."""
-    others = [other for other in among if other != one]
-    if not others:
-        return np.where(np.isnan(worse[one]), np.nan, -np.inf)
-    return np.asarray(worse[one] - worse[others].min(axis=0))
+def _excess(worse: Floats, place: int, rivals: Sequence[int]) -> Floats:
+    """Return how much worse a scenario is than the best of its rivals; −∞ where it is alone, NaN if it failed."""
+    rows = [rival for rival in rivals if rival != place]
+    headline = worse[place]
+    # Alone, it is the best of all in every row that it finished.
+    if not rows:
+        return np.where(np.isnan(headline), np.nan, -np.inf)
+    best_rival = worse[rows].min(axis=0)
+    return np.asarray(headline - best_rival)
 
 
 def _is_better(excess: Floats) -> Floats:
     """Return 1 where a scenario is better, 0.5 where both are equal, NaN where one failed."""
-    return np.where(np.isnan(excess), np.nan, (excess < 0.0) + 0.5 * (excess == 0.0))
+    wins = (excess < 0.0) + 0.5 * (excess == 0.0)
+    # NaN compares as neither, and would count as a loss.
+    return np.where(np.isnan(excess), np.nan, wins)
 
 
 def decisions(
     objective: Floats,
     names: tuple[str, ...],
     scramblings: int,
-    keeping: Sequence[int],
+    eligible: Sequence[int],
     *,
     lower_is_better: bool,
 ) -> list[PairwiseDecision]:
     """Return the comparisons of all scenarios by the objective, which is NaN where a run failed.
 
-    Each is held against each other; of more than two that meet their SLO target, whose places are ``keeping``, each
-    also against the best of all others of them.
+    Each is compared with each other; of more than two that meet their SLO target, whose places are
+    ``eligible``, each also with the best of all others of them.
     """
     worse = _worse(objective, lower_is_better=lower_is_better)
     pairs = []
-    for one, name in enumerate(names):
-        held = [
-            (against, worse[one] - worse[other])
-            for other, against in enumerate(names)
-            if other != one
-        ]
-        if len(keeping) > 2 and one in keeping:
-            held.append(("", _excess(worse, one, keeping)))
-        for against, excess in held:  # by how much it is worse, row by row
-            better = share_estimate(_is_better(excess), scramblings)
-            difference = mean_estimate(excess if lower_is_better else -excess, scramblings)
-            regret = np.where(np.isnan(excess), np.nan, np.maximum(excess, 0.0))
-            regrets = (
-                mean_estimate(regret, scramblings),
-                percentile_estimate(regret, scramblings, 95),
+    for place, name in enumerate(names):
+        # By how much the scenario is worse, row by row.
+        excesses = {}
+        for rival, rival_name in enumerate(names):
+            if rival != place:
+                excesses[rival_name] = worse[place] - worse[rival]
+        # Of two, the best of all others is the other one, which stands there already.
+        if len(eligible) > 2 and place in eligible:
+            excesses[""] = _excess(worse, place, eligible)
+        for rival_name, excess in excesses.items():
+            # Maximum keeps NaN, so a failed row has no regret rather than none.
+            regret = np.maximum(excess, 0.0)
+            difference = excess if lower_is_better else -excess
+            decision = PairwiseDecision(
+                scenario=name,
+                against=rival_name,
+                probability_better=share_estimate(_is_better(excess), scramblings),
+                mean_difference=mean_estimate(difference, scramblings),
+                mean_regret=mean_estimate(regret, scramblings),
+                p95_regret=percentile_estimate(regret, scramblings, 95),
             )
-            pairs.append(PairwiseDecision(name, against, better, difference, *regrets))
+            pairs.append(decision)
     return pairs
 
 
 def choice(objective: Floats, *, lower_is_better: bool) -> int:
     """Return the scenario with the best mean over rows without failures; ``objective`` has shape (rows, scenarios)."""
-    means = objective[np.isfinite(objective).all(axis=1)].mean(axis=0)
-    return int(np.argmin(means) if lower_is_better else np.argmax(means))
+    is_sound = np.isfinite(objective).all(axis=1)
+    means = objective[is_sound].mean(axis=0)
+    best = np.argmin(means) if lower_is_better else np.argmax(means)
+    return int(best)
 
 
 _DEGREE = 3
@@ -293,31 +362,46 @@ _DEGREE = 3
 
 
 def worth_of_knowing(
-    known: Floats, objective: Floats, scramblings: int, *, lower_is_better: bool
+    figure: Floats, objective: Floats, scramblings: int, *, lower_is_better: bool
 ) -> IntervalEstimate:
     """Return the value of knowing one figure before the choice, in the unit of the objective.
 
     The expected value of partial perfect information, E[max_d E(u_d | θ)] − max_d E(u_d), by regression on the study's
     own rows (Strong, Oakley and Brennan 2014): how far each scenario lies behind the chosen one follows θ, here
-    ``known`` of shape (rows,), by a cubic; where it is expected ahead, it is chosen instead. The cubic of each
+    ``figure`` of shape (rows,), by a cubic; where it is expected ahead, it is chosen instead. The cubic of each
     randomisation's rows is fitted to the others', so that noise does not pass for knowledge: what is reported was
     gained on rows that the rule had not seen.
     """
-    sound = np.isfinite(objective).all(axis=1) & np.isfinite(known)
-    fold = (np.arange(len(objective)) % scramblings)[sound]
+    is_complete = np.isfinite(objective).all(axis=1)
+    sound = is_complete & np.isfinite(figure)
+    # Folds are counted before failed rows are left out: a row stays in its randomisation.
+    rows = np.arange(len(objective))
+    fold = (rows % scramblings)[sound]
+    folds = np.unique(fold)
+    figure = figure[sound]
     worse = (objective if lower_is_better else -objective)[sound]
-    if len(np.unique(fold)) < 2 or len(worse) < 4 * (_DEGREE + 1) or np.ptp(known[sound]) == 0.0:
+    # Four rows for each coefficient of the cubic are the least that a fit is trusted with.
+    fewest = 4 * (_DEGREE + 1)
+    is_too_few = len(folds) < 2 or len(worse) < fewest
+    if is_too_few or np.ptp(figure) == 0.0:
         return IntervalEstimate(value=0.0, completed=len(worse))
-    behind = worse - worse[:, [choice(worse, lower_is_better=True)]]
-    score = (known[sound] - known[sound].mean()) / known[sound].std()
+    chosen = choice(worse, lower_is_better=True)
+    behind = worse - worse[:, [chosen]]
+    # Powers of a figure far from zero would leave the fit no digits.
+    distance = figure - figure.mean()
+    score = distance / figure.std()
     basis = np.vander(score, _DEGREE + 1)
-    gained = np.zeros(len(worse))
-    for part in np.unique(fold):
-        inside = fold == part
-        rule, *_ = np.linalg.lstsq(basis[~inside], behind[~inside], rcond=None)
-        picked = np.argmin(basis[inside] @ rule, axis=1)
-        gained[inside] = -behind[inside, picked]
-    parts = np.array([gained[fold == part].mean() for part in np.unique(fold)])
-    return IntervalEstimate(
-        value=max(0.0, float(gained.mean())), half_width=half_width(parts), completed=len(worse)
-    )
+    gain = np.zeros(len(worse))
+    for held_out in folds:
+        inside = fold == held_out
+        outside = ~inside
+        rule, *_ = np.linalg.lstsq(basis[outside], behind[outside], rcond=None)
+        expected = basis[inside] @ rule
+        picked = np.argmin(expected, axis=1)
+        gain[inside] = -behind[inside, picked]
+    # Folds are the randomisations, so their means are independent.
+    means = [gain[fold == part].mean() for part in folds]
+    width = half_width(np.array(means))
+    # Noise may make the rule lose; knowledge itself is never worth less than nothing.
+    value = max(0.0, float(gain.mean()))
+    return IntervalEstimate(value=value, half_width=width, completed=len(worse))

@@ -1,7 +1,8 @@
 """Study designs: the inputs and random seed of each row, and the sampling points in the unit cube.
 
-A row is one set of inputs, in the unit cube, and one number from which the simulation draws all its chance. Rows can be
-asked for in any order and any portion, so workers need no more than the design and a range.
+A row is one set of inputs, in the unit cube, and one replication number, from which the simulation
+draws its random streams. Rows can be asked for in any order and any portion, so workers need no more
+than the design and a range.
 
 Inputs that are money alone move no machine. Rows that differ in nothing else share one simulation: those of a tornado,
 of Saltelli that move such an input, and the further draws of a nested Monte Carlo study.
@@ -25,11 +26,13 @@ from planner.scenario.study import Sampling
 
 Integers = NDArray[np.int64]
 LOW = 0.1
+"""Where one-at-a-time studies put an input below its median: P10, as the trade does."""
 HIGH = 0.9
-"""The probabilities between which one-at-a-time studies move: P10 and P90, as the trade does."""
+"""And above it: P90."""
 _BLOCK: dict[Sampling, int] = {"sobol": 128, "plain": 16}
 """Points made together: scrambling Sobol's takes longer than making them by the hundred; scipy wants powers of two."""
 _BITS = 32
+"""Of a Sobol point's coordinate, as scipy counts them: points repeat after 2³²."""
 PILOT = 256
 """Rows of a Monte Carlo study that show how much of the variance is money's, at least."""
 MAX_DIMENSIONS = 21201
@@ -48,22 +51,26 @@ class PointSet:
     def points(self, replications: Integers) -> Floats:
         """Return the points of some replications, shape (replications, dimensions)."""
         points = np.empty((len(replications), self.dimensions))
-        scrambling = replications % self.scramblings
+        scramblings = replications % self.scramblings
         index = replications // self.scramblings
         size = _BLOCK[self.sampling]
-        for which, block in {*zip(scrambling.tolist(), (index // size).tolist(), strict=True)}:
-            asked = (scrambling == which) & (index // size == block)
-            points[asked] = _block(self.sampling, self.dimensions, self.seed, which, block)[
-                index[asked] % size
-            ]
+        blocks = index // size
+        # A block takes long to make and a point of it nothing: each block is asked for once.
+        needed = set(zip(scramblings.tolist(), blocks.tolist(), strict=True))
+        for scrambling, block in needed:
+            is_inside = (scramblings == scrambling) & (blocks == block)
+            block_points = _block(self.sampling, self.dimensions, self.seed, scrambling, block)
+            places = index[is_inside] % size
+            points[is_inside] = block_points[places]
         return points
 
 
 def _generator(seed: int, *place: int) -> np.random.Generator:
     """Return the generator of one randomisation, independent of the simulation's, which are keyed by replication."""
-    return np.random.Generator(
-        np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(2**31, *place)))
-    )
+    # The first number keeps these apart from the simulation's: no replication has so high a one.
+    key = (2**31, *place)
+    sequence = np.random.SeedSequence(seed, spawn_key=key)
+    return np.random.Generator(np.random.PCG64(sequence))
 
 
 @functools.lru_cache(maxsize=128)
@@ -75,15 +82,19 @@ def _block(sampling: Sampling, dimensions: int, seed: int, scrambling: int, bloc
     """
     size = _BLOCK[sampling]
     if sampling == "plain":
-        index = range(block * size, (block + 1) * size)
-        return np.stack([_generator(seed, scrambling, 2, i).random(dimensions) for i in index])
+        begin = block * size
+        # A generator for each point, so that a point does not depend on the size of its block.
+        generators = [_generator(seed, scrambling, 2, i) for i in range(begin, begin + size)]
+        return np.stack([generator.random(dimensions) for generator in generators])
     from scipy.stats import qmc  # noqa: PLC0415 - takes most of a second, which only a study should wait for
 
-    engine = qmc.Sobol(dimensions, bits=_BITS, rng=_generator(seed, scrambling, 0))
+    generator = _generator(seed, scrambling, 0)
+    engine = qmc.Sobol(dimensions, bits=_BITS, rng=generator)
     if block:  # scipy cannot go forward by nothing
         engine.fast_forward(block * size)
     # The middle of each point's cell: never 0, where a quantile is infinite.
-    return engine.random(size) + 2.0 ** -(_BITS + 1)
+    half_a_cell = 2.0 ** -(_BITS + 1)
+    return engine.random(size) + half_a_cell
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,26 +113,28 @@ class MonteCarlo:
     @property
     def pilot(self) -> int:
         """Rows that have a replication each, whatever comes after: whole batches of all randomisations."""
-        return math.lcm(self.points.scramblings, 16) * -(
-            -PILOT // math.lcm(self.points.scramblings, 16)
-        )
+        step = math.lcm(self.points.scramblings, 16)
+        return step * math.ceil(PILOT / step)
 
-    def rows(self, first: int, last: int) -> tuple[Floats, Integers]:
+    def rows(self, start: int, stop: int) -> tuple[Floats, Integers]:
         """Return the points and replication numbers of a range of rows."""
-        rows = np.arange(first, last)
+        rows = np.arange(start, stop)
         scramblings = self.points.scramblings
-        block, place = np.divmod(rows - self.pilot, scramblings * self.draws)
-        replications = np.where(
-            rows < self.pilot, rows, self.pilot + block * scramblings + place % scramblings
-        )
+        rows_per_block = scramblings * self.draws
+        # Before the pilot's end these are negative, and not used.
+        block, place = np.divmod(rows - self.pilot, rows_per_block)
+        nested = self.pilot + block * scramblings + place % scramblings
+        replications = np.where(rows < self.pilot, rows, nested)
         return self.points.points(replications), replications
 
-    def money_points(self, first: int, last: int) -> Floats:
+    def money_points(self, start: int, stop: int) -> Floats:
         """Return the points of a range of rows at which money is drawn: after the pilot those of a set of its own."""
+        rows = np.arange(start, stop)
         # Another seed, which no study states: its points are independent of the machines'.
-        rows = np.arange(first, last)
-        other = replace(self.points, seed=self.points.seed + 2**64)
-        return np.where(rows[:, None] < self.pilot, self.points.points(rows), other.points(rows))
+        seed = self.points.seed + 2**64
+        money = replace(self.points, seed=seed)
+        is_pilot = rows[:, None] < self.pilot
+        return np.where(is_pilot, self.points.points(rows), money.points(rows))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,16 +143,15 @@ class Listed:
 
     listed: Floats
     """Shape (rows, inputs)."""
-    first_chance: int
-    """Replications number of the first row; the others follow."""
+    first_replication: int
+    """Replication number of the first row; the others follow."""
     name: str = "listed"
     period: int = 1
 
-    def rows(self, first: int, last: int) -> tuple[Floats, Integers]:
+    def rows(self, start: int, stop: int) -> tuple[Floats, Integers]:
         """Return the points and replication numbers of a range of rows."""
-        return self.listed[first:last], np.arange(
-            self.first_chance + first, self.first_chance + last
-        )
+        replications = self.first_replication + np.arange(start, stop)
+        return self.listed[start:stop], replications
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,13 +166,17 @@ class OneAtATime:
         """Rows per replication."""
         return 1 + 2 * self.inputs
 
-    def rows(self, first: int, last: int) -> tuple[Floats, Integers]:
+    def rows(self, start: int, stop: int) -> tuple[Floats, Integers]:
         """Return rows in the order base, input 1 low, input 1 high, input 2 low, ..., then the next replication."""
-        index = np.arange(first, last)
+        index = np.arange(start, stop)
         place = index % self.period
+        # 0.5 of every input is its median.
         points = np.full((len(index), self.inputs), 0.5)
+        # Place 0 is the base; of the others, two follow each other for each input.
         moved = np.flatnonzero(place)
-        points[moved, (place[moved] - 1) // 2] = np.where(place[moved] % 2 == 1, LOW, HIGH)
+        moved_input = (place[moved] - 1) // 2
+        is_low = place[moved] % 2 == 1
+        points[moved, moved_input] = np.where(is_low, LOW, HIGH)
         return points, index // self.period
 
 
@@ -168,7 +184,7 @@ class OneAtATime:
 class Saltelli:
     """Two independent samples A and B, and A with one input, or the replication, from B (Saltelli and others 2010).
 
-    Replications counts as one more input, so that its share of the variance is seen beside the others'.
+    The replication counts as one more input, so that its share of the variance is seen beside the others'.
     """
 
     points: PointSet
@@ -185,19 +201,23 @@ class Saltelli:
         """Rows per point: A, B, one for each input, one for the replication."""
         return self.inputs + 3
 
-    def rows(self, first: int, last: int) -> tuple[Floats, Integers]:
+    def rows(self, start: int, stop: int) -> tuple[Floats, Integers]:
         """Return rows in the order A, B, A with input 1 of B, ..., A with the replication of B, then the next point."""
-        index = np.arange(first, last)
+        index = np.arange(start, stop)
         base = index // self.period
         place = index % self.period
-        both = self.points.points(base)
-        a = both[:, : self.inputs]
-        b = both[:, self.inputs :]
-        points = np.where((place == 1)[:, np.newaxis], b, a)
-        swapped = np.flatnonzero((place >= 2) & (place < self.period - 1))
-        points[swapped, place[swapped] - 2] = b[swapped, place[swapped] - 2]
-        from_b = (place == 1) | (place == self.period - 1)
-        return points, 2 * base + from_b
+        samples = self.points.points(base)
+        a = samples[:, : self.inputs]
+        b = samples[:, self.inputs :]
+        is_b = place == 1
+        is_last = place == self.period - 1
+        points = np.where(is_b[:, np.newaxis], b, a)
+        # The rows between: places 0 and 1 are A and B, the last is A with the replication of B.
+        swapped = np.flatnonzero((place >= 2) & ~is_last)
+        swapped_input = place[swapped] - 2
+        points[swapped, swapped_input] = b[swapped, swapped_input]
+        # Even replication numbers are those of A, odd ones those of B.
+        return points, 2 * base + (is_b | is_last)
 
 
 Design = MonteCarlo | Listed | OneAtATime | Saltelli

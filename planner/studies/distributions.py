@@ -21,6 +21,7 @@ from planner.scenario import study as language
 TAIL = 1e-6
 """Where an endless tail is cut: no study of feasible size sees one in a million."""
 _LN_9 = float(np.log(9.0))
+"""logit(0.9), by which percentiles P10 and P90 set a metalog."""
 
 _Formula = (
     language.Triangular | language.Pert | language.Uniform | language.Normal | language.Lognormal
@@ -30,45 +31,53 @@ Resolved = _Formula | language.Percentiles | language.Discrete
 
 def quantile(distribution: Resolved, probability: Floats) -> Floats:
     """Return quantiles in the shape of ``probability``; for words and dates, their list indices."""
-    u = np.clip(np.asarray(probability, dtype=np.float64), TAIL, 1.0 - TAIL)
+    probabilities = np.asarray(probability, dtype=np.float64)
+    u = np.clip(probabilities, TAIL, 1.0 - TAIL)
     match distribution:
         case language.Triangular(low=low, mode=mode, high=high):
             # Two half parabolas that meet at the mode.
-            rising = low + np.sqrt(u * (high - low) * (mode - low))
-            falling = high - np.sqrt((1.0 - u) * (high - low) * (high - mode))
-            return np.where(u < (mode - low) / (high - low), rising, falling)
+            width = high - low
+            rising = low + np.sqrt(u * width * (mode - low))
+            falling = high - np.sqrt((1.0 - u) * width * (high - mode))
+            share_below_mode = (mode - low) / width
+            return np.where(u < share_below_mode, rising, falling)
         case language.Pert(low=low, mode=mode, high=high, weight=weight):
             # The beta distribution with α = 1 + w (mode − low) / width, β = 1 + w (high − mode) / width.
             from scipy.special import betaincinv  # noqa: PLC0415 - only where a study asks for it
 
-            alpha = 1.0 + weight * (mode - low) / (high - low)
-            beta = 1.0 + weight * (high - mode) / (high - low)
-            return np.asarray(low + (high - low) * betaincinv(alpha, beta, u), dtype=np.float64)
+            width = high - low
+            alpha = 1.0 + weight * (mode - low) / width
+            beta = 1.0 + weight * (high - mode) / width
+            draws = low + width * betaincinv(alpha, beta, u)
+            return np.asarray(draws, dtype=np.float64)
         case language.Uniform(low=low, high=high):
             return low + u * (high - low)
         case language.Normal(mean=mean, sd=sd, low=lowest, high=highest):
             return _cut_normal(u, mean, sd, lowest, highest)
         case language.Lognormal(median=median, sigma=sigma, low=lowest, high=highest):
-            cuts = (
-                None if cut is None or cut <= 0.0 else float(np.log(cut))
-                for cut in (lowest, highest)
-            )
-            return np.exp(_cut_normal(u, float(np.log(median)), sigma, *cuts))
+            # A normal distribution of logarithms, and so are its cuts.
+            log_low = _log_cut(lowest)
+            log_high = _log_cut(highest)
+            log_median = float(np.log(median))
+            return np.exp(_cut_normal(u, log_median, sigma, log_low, log_high))
         case language.Percentiles():
             return _metalog(u, distribution)
         case language.Discrete(values=values):
-            weights = (
-                np.ones(len(values))
-                if distribution.weights is None
-                else np.array(distribution.weights)
-            )
+            # Without weights all values are equally likely.
+            weights = np.array(distribution.weights or [1.0] * len(values))
             edges = np.cumsum(weights) / weights.sum()
-            place = np.minimum(np.searchsorted(edges, u, side="right"), len(edges) - 1)
-            return (
-                np.array(values, dtype=np.float64)[place]
-                if is_numeric(distribution)
-                else place.astype(np.float64)
-            )
+            place = np.searchsorted(edges, u, side="right")
+            # The last edge may round to less than the largest u.
+            place = np.minimum(place, len(edges) - 1)
+            if is_numeric(distribution):
+                numbers = np.array(values, dtype=np.float64)
+                return numbers[place]
+            return place.astype(np.float64)
+
+
+def _log_cut(cut: float | None) -> float | None:
+    """Return the logarithm of a cut; a cut at or below 0 cuts nothing off: no lognormal variable is there."""
+    return float(np.log(cut)) if cut and cut > 0.0 else None
 
 
 def is_numeric(distribution: Resolved) -> bool:
@@ -81,39 +90,44 @@ def is_numeric(distribution: Resolved) -> bool:
     )
 
 
-def value_of(distribution: Resolved, drawn: float) -> float | int | bool | str | datetime.date:
+def value_of(distribution: Resolved, draw: float) -> float | int | bool | str | datetime.date:
     """Return the value of a draw: the number itself, or the word or date at that index."""
     if isinstance(distribution, language.Discrete) and not is_numeric(distribution):
-        return distribution.values[round(drawn)]
-    return float(drawn)
+        return distribution.values[round(draw)]
+    return float(draw)
 
 
 def is_smooth(distribution: language.Percentiles) -> bool:
     """Return whether the metalog through these percentiles is monotone, and so a distribution."""
     low = distribution.low
     high = distribution.high
-    if (low is not None and low >= distribution.p10) or (
-        high is not None and high <= distribution.p90
-    ):
+    # A percentile at or beyond a bound has no logarithm to be fitted.
+    if low is not None and low >= distribution.p10:
         return False
-    grid = np.concatenate(
-        [
-            np.geomspace(TAIL, 0.01, 200),
-            np.linspace(0.01, 0.99, 400),
-            1 - np.geomspace(0.01, TAIL, 200),
-        ]
-    )
-    return bool(np.all(np.diff(_metalog_exponent(grid, distribution)) >= 0.0))
+    if high is not None and high <= distribution.p90:
+        return False
+    # Fine in the tails, where a metalog turns round if it does at all.
+    tail = np.geomspace(TAIL, 0.01, 200)
+    middle = np.linspace(0.01, 0.99, 400)
+    grid = np.concatenate([tail, middle, 1 - tail[::-1]])
+    steps = np.diff(_metalog_exponent(grid, distribution))
+    return bool(np.all(steps >= 0.0))
 
 
 def _cut_normal(u: Floats, mean: float, sd: float, low: float | None, high: float | None) -> Floats:
     """Return quantiles of a normal distribution, truncated where stated."""
     from scipy.special import ndtr, ndtri  # noqa: PLC0415 - only where a study asks for it
 
-    below = 0.0 if low is None else float(ndtr((low - mean) / sd))
-    above = 1.0 if high is None else float(ndtr((high - mean) / sd))
-    drawn = ndtri(np.clip(below + u * (above - below), 1e-300, 1.0 - 1e-16))
-    return np.asarray(mean + sd * drawn, dtype=np.float64)
+    lowest = 0.0
+    highest = 1.0
+    if low is not None:
+        lowest = float(ndtr((low - mean) / sd))
+    if high is not None:
+        highest = float(ndtr((high - mean) / sd))
+    inside = lowest + u * (highest - lowest)
+    # Cuts far out in one tail may round to 0 or 1, whose scores are infinite.
+    scores = ndtri(np.clip(inside, 1e-300, 1.0 - 1e-16))
+    return np.asarray(mean + sd * scores, dtype=np.float64)
 
 
 def _metalog(u: Floats, distribution: language.Percentiles) -> Floats:
@@ -123,18 +137,24 @@ def _metalog(u: Floats, distribution: language.Percentiles) -> Floats:
     exponent = _metalog_exponent(u, distribution)
     match distribution.low, distribution.high:
         case None, None:
-            return exponent
+            draws = exponent
         case low, None:
-            return np.asarray(low + np.exp(exponent), dtype=np.float64)
+            draws = low + np.exp(exponent)
         case None, high:
-            return np.asarray(high - np.exp(-exponent), dtype=np.float64)
+            draws = high - np.exp(-exponent)
         case low, high:
-            return np.asarray(low + (high - low) * expit(exponent), dtype=np.float64)
+            draws = low + (high - low) * expit(exponent)
+    return np.asarray(draws, dtype=np.float64)
 
 
 def _metalog_exponent(u: Floats, distribution: language.Percentiles) -> Floats:
-    """Return a₁ + a₂ logit(u) + a₃ (u − ½) logit(u) through the three transformed percentiles."""
-    points = np.array([distribution.p10, distribution.p50, distribution.p90])
+    """Return a₁ + a₂ logit(u) + a₃ (u − ½) logit(u) through the three transformed percentiles.
+
+    With z the transformed P10, P50 and P90 and logit(0.9) = ln 9: a₁ = z₅₀,
+    a₂ = (z₉₀ − z₁₀) / (2 ln 9), a₃ = (z₉₀ + z₁₀ − 2 z₅₀) / (0.8 ln 9).
+    """
+    percentiles = (distribution.p10, distribution.p50, distribution.p90)
+    points = np.array(percentiles)
     match distribution.low, distribution.high:
         case None, None:
             z = points
@@ -144,20 +164,25 @@ def _metalog_exponent(u: Floats, distribution: language.Percentiles) -> Floats:
             z = -np.log(high - points)
         case low, high:
             z = np.log((points - low) / (high - points))
-    slope = (z[2] - z[0]) / (2.0 * _LN_9)
-    skew = (z[2] + z[0] - 2.0 * z[1]) / (0.8 * _LN_9)
+    z10, z50, z90 = z
+    slope = (z90 - z10) / (2.0 * _LN_9)
+    skew = (z90 + z10 - 2.0 * z50) / (0.8 * _LN_9)
     logit = np.log(u / (1.0 - u))
-    return np.asarray(z[1] + slope * logit + skew * (u - 0.5) * logit, dtype=np.float64)
+    exponent = z50 + slope * logit + skew * (u - 0.5) * logit
+    return np.asarray(exponent, dtype=np.float64)
 
 
 def score_correlation(ranks: Floats) -> Floats:
     """Return the normal scores' correlations for a matrix of rank correlations."""
-    return np.asarray(2.0 * np.sin(np.pi * ranks / 6.0), dtype=np.float64)
+    correlations = 2.0 * np.sin(np.pi * ranks / 6.0)
+    return np.asarray(correlations, dtype=np.float64)
 
 
 def is_valid(ranks: Floats) -> bool:
     """Return whether inputs with these rank correlations can exist under the copula."""
-    return bool(np.linalg.eigvalsh(score_correlation(ranks)).min() >= -1e-9)
+    eigenvalues = np.linalg.eigvalsh(score_correlation(ranks))
+    # Perfect correlations have an eigenvalue of zero, which rounding may put below it.
+    return bool(eigenvalues.min() >= -1e-9)
 
 
 def nearest_valid(ranks: Floats) -> Floats:
@@ -168,15 +193,22 @@ def nearest_valid(ranks: Floats) -> Floats:
     """
     target = score_correlation(ranks)
     correction = np.zeros_like(target)
+    # It converges by a constant factor a turn: 500 are enough for the digits that are shown.
     for _ in range(500):
         reduced = target - correction
         values, vectors = np.linalg.eigh(reduced)
-        projected = (vectors * np.maximum(values, 0.0)) @ vectors.T
+        # Onto the cone: negative eigenvalues become zero.
+        raised = np.maximum(values, 0.0)
+        projected = (vectors * raised) @ vectors.T
         correction = projected - reduced
         target = projected.copy()
         np.fill_diagonal(target, 1.0)
-    scores = target * (1.0 - 1e-3) + np.eye(len(target)) * 1e-3
-    return np.asarray(6.0 / np.pi * np.arcsin(np.clip(scores, -1.0, 1.0) / 2.0), dtype=np.float64)
+    independent = np.eye(len(target))
+    scores = target * (1.0 - 1e-3) + independent * 1e-3
+    # Rounding may leave the diagonal a hair above 1, of which there is no arcsine.
+    scores = np.clip(scores, -1.0, 1.0)
+    valid_ranks = 6.0 / np.pi * np.arcsin(scores / 2.0)
+    return np.asarray(valid_ranks, dtype=np.float64)
 
 
 def factor(ranks: Floats) -> Floats:
@@ -185,11 +217,17 @@ def factor(ranks: Floats) -> Floats:
     It leaves inputs without correlations as they are, and unlike Cholesky's factor it takes perfect correlations.
     """
     values, vectors = np.linalg.eigh(score_correlation(ranks))
-    return np.asarray((vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T, dtype=np.float64)
+    # Rounding may leave an eigenvalue of zero just below it, where it has no root.
+    roots = np.sqrt(np.maximum(values, 0.0))
+    symmetric_root = (vectors * roots) @ vectors.T
+    return np.asarray(symmetric_root, dtype=np.float64)
 
 
 def correlate(points: Floats, mixing: Floats) -> Floats:
     """Return points of the unit cube, shape (points, inputs), moved to have the given correlations."""
     from scipy.special import ndtr, ndtri  # noqa: PLC0415 - only where inputs are correlated
 
-    return np.asarray(ndtr(ndtri(np.clip(points, 1e-12, 1.0 - 1e-12)) @ mixing.T), dtype=np.float64)
+    # The ends of the cube have infinite scores, which no mixing keeps apart.
+    scores = ndtri(np.clip(points, 1e-12, 1.0 - 1e-12))
+    mixed = ndtr(scores @ mixing.T)
+    return np.asarray(mixed, dtype=np.float64)

@@ -30,9 +30,11 @@ Piece = tuple[Any, ...]
 PIECE = "replications {} to {}"
 """A study's piece of work, for messages."""
 LOCAL_DASK = "local-dask"
+"""In place of an address: a Dask cluster of our own on this machine."""
 MAX_LOSSES = 3
 """Workers that may die on one piece of work before all of it ends."""
 _CONNECT_S = 10
+"""How long a scheduler may take to answer."""
 _WORKERS_S = 60
 """How long a cluster may take to have its first worker; one that grows with its work starts with none."""
 _COUNT_EVERY_S = 10.0
@@ -63,19 +65,21 @@ class Workforce(NamedTuple):
 
 def workforce(workers: int | None, scheduler: str | None) -> Workforce:
     """Return the workers of a study: one process per core by default."""
-    if scheduler is not None and scheduler != LOCAL_DASK and "://" not in scheduler:
-        raise ScenarioError(
-            f"--scheduler must be an address such as tcp://10.0.0.5:8786, or local-dask: {scheduler!r}"
-        )
+    is_address = scheduler is None or "://" in scheduler
+    if not is_address and scheduler != LOCAL_DASK:
+        example = "an address such as tcp://10.0.0.5:8786, or local-dask"
+        raise ScenarioError(f"--scheduler must be {example}: {scheduler!r}")
     return Workforce(workers=workers or cores(), scheduler=scheduler)
 
 
 def replicators(setup: Setup, batches: int, force: Workforce) -> Crew[Replicator]:
     """Return the workers of a study with a number of batches of rows, for :meth:`Replicator.run`."""
-    os.environ.setdefault(
-        "OPENBLAS_NUM_THREADS", "1"
-    )  # one thread per worker: our matrices are small
-    count = force.workers if force.scheduler else min(force.workers, batches)
+    # One thread per worker: our matrices are small, and all cores have a worker.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    # A cluster has the workers it has; of our own, none is started for nothing.
+    count = force.workers
+    if not force.scheduler:
+        count = min(count, batches)
     return Crew(Replicator, setup, count, force.scheduler)
 
 
@@ -84,88 +88,106 @@ class Crew(Generic[Subject]):
 
     def __init__(
         self,
-        make: Callable[[Any], Subject],
-        given: object,
+        factory: Callable[[Any], Subject],
+        argument: object,
         count: int,
         scheduler: str | None = None,
     ) -> None:
         """Create the subject here and in ``count`` worker processes; with one, the work is done here."""
-        self.subject = make(given)
+        self.subject = factory(argument)
         self.count = count
-        self._payload = pickle.dumps((make, given))
-        self._cluster = None if scheduler is None else _Cluster(self._payload, count, scheduler)
+        self._payload = pickle.dumps((factory, argument))
+        self._cluster: _Cluster | None = None
+        if scheduler is not None:
+            self._cluster = _Cluster(self._payload, count, scheduler)
         self._pool: concurrent.futures.ProcessPoolExecutor | None = None
-        self._life: list[Connection] = []
+        self._lifeline: list[Connection] = []
+        """A pipe through which nothing is sent: only we hold its writing end, so it closes with us."""
 
     def map(
-        self, work: Callable[..., Result], arguments: Sequence[Piece], named: str = "their work"
+        self, work: Callable[..., Result], arguments: Sequence[Piece], label: str = "their work"
     ) -> Iterator[Result]:
         """Yield the results of a function on the subject and each argument, in order."""
         early: dict[int, Result] = {}
         due = 0
-        for place, result in self.unordered(work, arguments, named):
+        for place, result in self.unordered(work, arguments, label):
             early[place] = result
+            # Results that come early wait here until all before them have come.
             while due in early:
                 yield early.pop(due)
                 due += 1
 
     def unordered(
-        self, work: Callable[..., Result], arguments: Sequence[Piece], named: str = "their work"
+        self, work: Callable[..., Result], arguments: Sequence[Piece], label: str = "their work"
     ) -> Iterator[tuple[int, Result]]:
-        """Yield index and result of each piece as it finishes; ``named`` describes a piece in messages."""
-        todo = deque(range(len(arguments)))
-        losses = 0
-        is_started = self._pool is not None or self._cluster is not None
-        if (len(arguments) == 1 and not is_started) or (self.count == 1 and self._cluster is None):
-            yield from enumerate(work(self.subject, *piece) for piece in arguments)
-            return
+        """Yield index and result of each piece as it finishes; ``label`` describes a piece in messages."""
+        # To start a process takes longer than one piece of work.
+        is_single = len(arguments) == 1 and self._pool is None
         if self._cluster is not None:
-            yield from self._cluster.unordered(work, arguments, named)
-            return
-        while todo:
-            flying: dict[concurrent.futures.Future[Result], int] = {}
+            yield from self._cluster.unordered(work, arguments, label)
+        elif self.count == 1 or is_single:
+            yield from enumerate(work(self.subject, *piece) for piece in arguments)
+        else:
+            yield from self._by_processes(work, arguments, label)
+
+    def _by_processes(
+        self, work: Callable[..., Result], arguments: Sequence[Piece], label: str
+    ) -> Iterator[tuple[int, Result]]:
+        """Yield index and result of each piece as a worker process finishes it; begin anew where one dies."""
+        waiting = deque(range(len(arguments)))
+        losses = 0
+        while waiting:
+            running: dict[concurrent.futures.Future[Result], int] = {}
             try:
-                if (
-                    self._pool is None
-                ):  # each process is a fork of a small server that has read the code
-                    context: Any = multiprocessing.get_context("forkserver")
-                    context.set_forkserver_preload([__name__])
-                    self._life = list(
-                        context.Pipe(duplex=False)
-                    )  # nothing is ever sent: only we hold the writing end
-                    self._pool = concurrent.futures.ProcessPoolExecutor(
-                        self.count,
-                        mp_context=context,
-                        initializer=_join,
-                        initargs=(self._payload, self._life[0]),
+                pool = self._processes()
+                while waiting or running:
+                    # Two pieces a process: the next is there when one ends, and few are lost with it.
+                    while waiting and len(running) < 2 * self.count:
+                        place = waiting[0]
+                        future = pool.submit(_call, work, arguments[place])
+                        running[future] = place
+                        # Only now: a pool that refuses it leaves the piece among the waiting.
+                        waiting.popleft()
+                    finished, _ = concurrent.futures.wait(
+                        running, return_when=concurrent.futures.FIRST_COMPLETED
                     )
-                while todo or flying:
-                    while todo and len(flying) < 2 * self.count:
-                        flying[self._pool.submit(_call, work, arguments[todo[0]])] = todo[0]
-                        todo.popleft()
-                    done, _ = concurrent.futures.wait(
-                        flying, return_when=concurrent.futures.FIRST_COMPLETED
-                    )
-                    for future in done:
+                    for future in finished:
                         result = future.result()
                         losses = 0
-                        yield flying.pop(future), result
-            except BrokenProcessPool:  # start anew with what is not finished
+                        yield running.pop(future), result
+            except BrokenProcessPool:
+                # Nobody knows which piece killed its worker: all that are not finished go back.
                 losses += 1
-                todo.extendleft(sorted(flying.values(), reverse=True))
+                unfinished = sorted(running.values(), reverse=True)
+                waiting.extendleft(unfinished)
                 self._end_processes()
                 if losses >= MAX_LOSSES:
-                    told = f"worker processes die before they finish {named.format(*arguments[todo[0]])}"
-                    raise PlannerError(
-                        f"{told}; is there enough memory for --workers of them?"
-                    ) from None
+                    arguments_of_piece = arguments[waiting[0]]
+                    piece = label.format(*arguments_of_piece)
+                    message = f"worker processes die before they finish {piece}"
+                    hint = "is there enough memory for --workers of them?"
+                    raise PlannerError(f"{message}; {hint}") from None
+
+    def _processes(self) -> concurrent.futures.ProcessPoolExecutor:
+        """Return the worker processes, each a fork of a small server that has read the code."""
+        if self._pool is None:
+            context: Any = multiprocessing.get_context("forkserver")
+            context.set_forkserver_preload([__name__])
+            self._lifeline = list(context.Pipe(duplex=False))
+            self._pool = concurrent.futures.ProcessPoolExecutor(
+                self.count,
+                mp_context=context,
+                initializer=_start_worker,
+                initargs=(self._payload, self._lifeline[0]),
+            )
+        return self._pool
 
     def _end_processes(self) -> None:
         if self._pool is not None:
             self._pool.shutdown(wait=True, cancel_futures=True)
             self._pool = None
-        while self._life:
-            self._life.pop().close()
+        while self._lifeline:
+            self._lifeline.pop().close()
 
     def close(self) -> None:
         """Stop the worker processes, or disconnect from the cluster."""
@@ -174,26 +196,29 @@ class Crew(Generic[Subject]):
             self._cluster.close()
 
 
-_joined: dict[str, Any] = {}  # of a worker process: what its crew works on
+_worker = threading.local()
+"""Of a worker: what it works on, and the hash of the payload that this was made of."""
 
 
-def _join(payload: bytes, life: Connection) -> None:
+def _start_worker(payload: bytes, lifeline: Connection) -> None:
     """Initialise a worker process: it ignores Ctrl-C and exits when its parent does."""
 
     def end_with_parent() -> None:
         with contextlib.suppress(EOFError, OSError):
-            life.recv_bytes()  # until the parent's end of the pipe is closed
+            lifeline.recv_bytes()  # until the parent's end of the pipe is closed
         os._exit(1)
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=end_with_parent, daemon=True).start()
-    make, given = pickle.loads(payload)
-    _joined["subject"] = make(given)
-    gc.freeze()  # what is there now stays
+    # A daemon, so that a worker whose work is done need not wait for its parent.
+    watch = threading.Thread(target=end_with_parent, daemon=True)
+    watch.start()
+    factory, argument = pickle.loads(payload)
+    _worker.subject = factory(argument)
+    gc.freeze()  # what is there now stays: the collector need not look at it again
 
 
 def _call(work: Callable[..., Result], piece: Piece) -> Result:
-    return work(_joined["subject"], *piece)
+    return work(_worker.subject, *piece)
 
 
 class _Cluster:
@@ -206,12 +231,12 @@ class _Cluster:
             import distributed  # noqa: PLC0415 - as above
             from distributed.utils import silence_logging_cmgr  # noqa: PLC0415 - as above
         except ImportError:
-            raise ScenarioError(
-                "--scheduler needs Dask: pip install 'datacenter-planner[dask]'"
-            ) from None
+            hint = "pip install 'datacenter-planner[dask]'"
+            raise ScenarioError(f"--scheduler needs Dask: {hint}") from None
         self._stack = contextlib.ExitStack()
         if scheduler == LOCAL_DASK:
-            self._stack.enter_context(dask.config.set(_QUIET))
+            quiet = dask.config.set(_QUIET)
+            self._stack.enter_context(quiet)
             local = distributed.LocalCluster(
                 host=_LOOPBACK,
                 n_workers=workers,
@@ -220,105 +245,116 @@ class _Cluster:
                 worker_dashboard_address=f"{_LOOPBACK}:0",
                 silence_logs=50,
             )
-            client = distributed.Client(self._stack.enter_context(local))
+            local = self._stack.enter_context(local)
+            client = distributed.Client(local)
         else:
-            self._stack.enter_context(
-                silence_logging_cmgr(logging.CRITICAL)
-            )  # what a user can mend is raised
+            # What a user can mend is raised; Dask would log it, with tracebacks, besides.
+            silence = silence_logging_cmgr(logging.CRITICAL)
+            self._stack.enter_context(silence)
             try:
                 client = distributed.Client(scheduler, timeout=f"{_CONNECT_S}s")
             except (OSError, TimeoutError, ValueError) as error:
                 self.close()
-                reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-                raise ScenarioError(f"no Dask scheduler answers at {scheduler}: {reason}") from None
+                lines = str(error).splitlines() or [type(error).__name__]
+                message = f"no Dask scheduler answers at {scheduler}: {lines[0]}"
+                raise ScenarioError(message) from None
         self.client = self._stack.enter_context(client)
         self.address = self.client.scheduler.address
         self.payload = payload
         self.digest = hashlib.sha256(payload).hexdigest()
-        self._give()
+        self._send_payload()
         try:
             self.client.wait_for_workers(1, timeout=_WORKERS_S)
         except TimeoutError:
             self.close()
-            raise ScenarioError(
-                f"the Dask cluster at {self.address} has no workers after {_WORKERS_S} s"
-            ) from None
+            message = f"the Dask cluster at {self.address} has no workers after {_WORKERS_S} s"
+            raise ScenarioError(message) from None
 
-    def _give(self) -> None:
+    def _send_payload(self) -> None:
         """Submit the payload as a task's result, which Dask recomputes where its worker is lost."""
-        self.given = self.client.submit(bytes, self.payload, key=f"study-{self.digest}")
+        # Keyed by its content, so that studies on one cluster do not take each other's.
+        key = f"study-{self.digest}"
+        self.sent_payload = self.client.submit(bytes, self.payload, key=key)
+
+    def _threads(self) -> int:
+        """Return how many pieces the cluster works on at a time."""
+        threads = sum(self.client.nthreads().values())
+        # A cluster may for a moment have lost all its workers.
+        return max(int(threads), 1)
 
     def unordered(
-        self, work: Callable[..., Result], arguments: Sequence[Piece], named: str
+        self, work: Callable[..., Result], arguments: Sequence[Piece], label: str
     ) -> Iterator[Any]:
         """Yield index and result of each piece; a task holds some seconds of pieces, two tasks per thread."""
         import distributed  # noqa: PLC0415 - the optional extra [dask]
 
-        todo = deque(range(len(arguments)))
+        waiting = deque(range(len(arguments)))
         losses = Counter[int]()
-        flying: dict[Any, list[int]] = {}
+        running: dict[Any, list[int]] = {}
         queue = distributed.as_completed()
-        landed: Sequence[tuple[int, Result]] = ()
+        finished: Sequence[tuple[int, Result]] = ()
         piece_s = _TASK_S  # unknown yet: the first tasks are of one piece
-        threads = 1
-        counted_s = -_COUNT_EVERY_S
+        threads = self._threads()
+        counted_s = time.monotonic()
         while True:
             if time.monotonic() - counted_s > _COUNT_EVERY_S:
-                threads = max(sum(self.client.nthreads().values()), 1)
+                threads = self._threads()
                 counted_s = time.monotonic()
-            if self.given.cancelled():  # by a connection that was lost and found again
-                self._give()
+            if self.sent_payload.cancelled():  # by a connection that was lost and found again
+                self._send_payload()
+            pieces_in_time = int(_TASK_S / max(piece_s, 1e-3))
             # The last tasks are small again, so that no worker waits long for another's.
-            count = max(1, min(int(_TASK_S / max(piece_s, 1e-3)), len(todo) // (4 * threads)))
-            while todo and len(flying) < max(_QUEUED, 2 * threads):
-                places = [todo.popleft() for _ in range(min(count, len(todo)))]
+            pieces_left = len(waiting) // (4 * threads)
+            pieces_per_task = max(1, min(pieces_in_time, pieces_left))
+            most_running = max(_QUEUED, 2 * threads)
+            while waiting and len(running) < most_running:
+                count = min(pieces_per_task, len(waiting))
+                places = [waiting.popleft() for _ in range(count)]
                 pieces = [arguments[place] for place in places]
                 future = self.client.submit(
-                    _work, self.given, self.digest, work, pieces, pure=False
+                    _work, self.sent_payload, self.digest, work, pieces, pure=False
                 )
-                flying[future] = places
+                running[future] = places
                 queue.add(future)
-            yield from landed  # while the cluster has its next tasks
-            if not flying:
+            yield from finished  # while the cluster has its next tasks
+            if not running:
                 return
             future = next(queue)
-            places = flying.pop(future)
-            landed = ()
+            places = running.pop(future)
+            finished = ()
             try:
                 results, piece_s = future.result()
-                landed = list(zip(places, results, strict=True))
+                finished = list(zip(places, results, strict=True))
             except (ImportError, AttributeError, TypeError, pickle.UnpicklingError) as error:
-                message = (
-                    f"the Dask workers cannot run a study: {error}; install this planner there"
-                )
-                raise ScenarioError(message) from None
+                message = f"the Dask workers cannot run a study: {error}"
+                raise ScenarioError(f"{message}; install this planner there") from None
             except (distributed.KilledWorker, concurrent.futures.CancelledError, OSError) as error:
                 if self.client.status != "running":
-                    message = f"the Dask scheduler at {self.address} is gone; finished replications are stored"
-                    raise ScenarioError(Problem(message=message, hint="add --resume")) from None
+                    message = f"the Dask scheduler at {self.address} is gone"
+                    message = f"{message}; finished replications are stored"
+                    problem = Problem(message=message, hint="add --resume")
+                    raise ScenarioError(problem) from None
                 losses.update(places)
                 if losses[places[0]] >= MAX_LOSSES:
-                    raise PlannerError(
-                        f"Dask workers die on {named.format(*arguments[places[0]])}: {error}"
-                    ) from None
-                todo.extendleft(reversed(places))
+                    arguments_of_piece = arguments[places[0]]
+                    piece = label.format(*arguments_of_piece)
+                    raise PlannerError(f"Dask workers die on {piece}: {error}") from None
+                waiting.extendleft(reversed(places))
 
     def close(self) -> None:
         """Disconnect from the cluster."""
         self._stack.close()
 
 
-_thread = threading.local()
-
-
 def _work(
     payload: bytes, digest: str, work: Callable[..., Result], pieces: list[Piece]
 ) -> tuple[list[Result], float]:
     """Run pieces on a Dask worker; return their results and the time per piece."""
-    if getattr(_thread, "digest", None) != digest:
-        make, given = pickle.loads(payload)
-        _thread.subject = make(given)
-        _thread.digest = digest
+    if getattr(_worker, "digest", None) != digest:
+        factory, argument = pickle.loads(payload)
+        _worker.subject = factory(argument)
+        _worker.digest = digest
     begin_s = time.monotonic()
-    results = [work(_thread.subject, *piece) for piece in pieces]
-    return results, (time.monotonic() - begin_s) / len(pieces)
+    results = [_call(work, piece) for piece in pieces]
+    elapsed_s = time.monotonic() - begin_s
+    return results, elapsed_s / len(pieces)

@@ -22,7 +22,7 @@ from planner.plan.attainment import Verdict
 from planner.run.replications import Replications, draw_again
 from planner.run.simulate import RunResult, simulate
 from planner.scenario.fields import EntryName
-from planner.scenario.loading import under
+from planner.scenario.loading import plan_in_future
 from planner.scenario.scenario import Future, Scenario
 from planner.studies.remedy import Remedy, find_remedy
 from planner.validation import Strict, validate
@@ -51,24 +51,26 @@ class InFuture:
     future: str
     weight: float | None
     result: RunResult
-    chance: Replications
+    replications: Replications
     remedy: Remedy | None = None
     """Nodes that would meet the SLO target there; None where it is met, or more of no cluster would."""
 
     @property
     def verdict(self) -> Verdict:
         """Whether the plan meets its SLO target in the future, by its replications there."""
-        met = sum(figures["slo_shortfall_fraction"] == 0.0 for figures in self.chance.figures)
-        return Verdict.of(self.result.scenario, met, self.chance.number)
+        met_replications = 0
+        for figures in self.replications.figures:
+            met_replications += figures["slo_shortfall_fraction"] == 0.0
+        return Verdict.of(self.result.scenario, met_replications, self.replications.number)
 
 
 def load_futures(file: Path) -> Futures:
     """Return the futures that a file names."""
     document = read_document(file)
     if isinstance(document.content, dict):
-        stated = (
-            {"futures": document.content.get("futures")} if "futures" in document.content else {}
-        )
+        # A scenario's other sections are no part of what is read here.
+        sections = document.content.items()
+        stated = {key: part for key, part in sections if key == "futures"}
         document = Document(stated, document.locations)
     return validate(_FuturesFile, document).futures
 
@@ -78,84 +80,86 @@ def stated_futures(scenarios: Sequence[Scenario]) -> Futures:
     stated: dict[str, Future] = {}
     for scenario in scenarios:
         for name, future in scenario.futures.items():
+            # The table has one column for a future: two meanings would mix in it.
             if stated.setdefault(name, future) != future:
                 message = "is another future in another of these plans"
-                raise ScenarioError(
-                    scenario.document.problem(("futures", name), message, "give it another name")
-                )
+                hint = "give it another name"
+                problem = scenario.document.problem(("futures", name), message, hint)
+                raise ScenarioError(problem)
     return stated
 
 
 def plans_under(scenarios: Sequence[Scenario], futures: Futures) -> Plans:
     """Return each plan in each future; None where nothing of it is otherwise than stated. Raise all problems."""
     problems = []
-    made = dict[str, list[Scenario | None]]()
+    plans = dict[str, list[Scenario | None]]()
     for name, future in futures.items():
-        made[name] = []
+        plans[name] = []
         reached: set[str] = set()
         for scenario in scenarios:
             try:
-                changed, paths = under(scenario, future)
+                changed, paths = plan_in_future(scenario, future)
             except ScenarioError as error:
                 lead = f"in the future {name!r} of {scenario.name}"
-                problems += [
-                    Problem(path=p.path, message=f"{lead}: {p.message}", hint=p.hint)
-                    for p in error.problems
-                ]
+                for problem in error.problems:
+                    message = f"{lead}: {problem.message}"
+                    problems.append(Problem(path=problem.path, message=message, hint=problem.hint))
                 continue
             reached.update(paths)
-            made[name].append(changed)
-        nowhere = f"the future {name!r} reaches nothing in any of the plans"
+            plans[name].append(changed)
+        # A plan that could not be changed may be the one that a path reaches.
         if not problems:
-            problems += [
-                Problem(path=path, message=nowhere) for path in future.set if path not in reached
-            ]
+            message = f"the future {name!r} reaches nothing in any of the plans"
+            unreached = [path for path in future.set if path not in reached]
+            problems += [Problem(path=path, message=message) for path in unreached]
     raise_all(problems)
-    return made
+    return plans
 
 
 def in_futures(
     stated: Sequence[tuple[RunResult, Replications]],
     futures: Futures,
-    made: Plans,
+    plans: Plans,
     progress: Callable[[str], object] = lambda _: None,
 ) -> tuple[InFuture, ...]:
     """Run plans in every future, as often as each was drawn as stated; with nodes that would meet a missed target.
 
-    ``made`` are the plans in the futures, as :func:`plans_under` has them.
+    ``plans`` are those in the futures, as :func:`plans_under` has them.
     """
     cells = []
-    for name, scenarios in {AS_STATED: [None] * len(stated), **made}.items():
+    # The future as stated comes first, and needs no new run.
+    all_plans = {AS_STATED: [None] * len(stated), **plans}
+    for name, scenarios in all_plans.items():
         weight = futures[name].weight if name in futures else None
-        for (base, drawn), scenario in zip(stated, scenarios, strict=True):
-            result = base
-            chance = drawn
+        for (result, replications), scenario in zip(stated, scenarios, strict=True):
+            plan_name = result.scenario.name
             if scenario is not None:
-                progress(f"{base.scenario.name}, {name}")
-                result = simulate(scenario, base.seed)
-                chance = draw_again(result, drawn.number)
-            cells.append(
-                InFuture(
-                    scenario=base.scenario.name,
-                    future=name,
-                    weight=weight,
-                    result=result,
-                    chance=chance,
-                )
+                progress(f"{plan_name}, {name}")
+                result = simulate(scenario, result.seed)  # noqa: PLW2901 - in the future
+                replications = draw_again(result, replications.number)  # noqa: PLW2901 - as above
+            cell = InFuture(
+                scenario=plan_name,
+                future=name,
+                weight=weight,
+                result=result,
+                replications=replications,
             )
+            cells.append(cell)
     missed = [place for place, cell in enumerate(cells) if cell.verdict.status == "MISSED"]
     if missed:
         progress("more nodes where the SLO target is missed")
-    remedies = shared([functools.partial(_remedied, cells[place]) for place in missed])
+    # Each search is a second or two of runs: long enough to be shared out.
+    searches = [functools.partial(_remedy_in, cells[place]) for place in missed]
+    remedies = shared(searches)
     for place, remedy in zip(missed, remedies, strict=True):
         cells[place] = dataclasses.replace(cells[place], remedy=remedy)
     return tuple(cells)
 
 
-def _remedied(cell: InFuture) -> Remedy | None:
+def _remedy_in(cell: InFuture) -> Remedy | None:
     """Return the nodes that would meet the SLO target of a plan in a future."""
-    hardest = np.argsort(
-        [-(figures["slo_shortfall_fraction"] or 0.0) for figures in cell.chance.figures],
-        kind="stable",
-    )
-    return find_remedy(cell.result, cell.chance.number, lambda _: None, hardest.tolist())
+    figures = cell.replications.figures
+    shortfalls = [figure["slo_shortfall_fraction"] or 0.0 for figure in figures]
+    # The hardest replications first: a number of nodes that fails there need not be run elsewhere.
+    hardest = np.argsort(-np.array(shortfalls), kind="stable")
+    return find_remedy(cell.result, cell.replications.number, lambda _: None, hardest.tolist())

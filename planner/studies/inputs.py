@@ -11,6 +11,7 @@ import csv
 import fnmatch
 import functools
 import io
+import itertools
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -22,24 +23,29 @@ from pydantic import ValidationError
 from planner.arrays import Floats
 from planner.catalog.load import shape_of
 from planner.errors import PlannerError, Problem, ScenarioError, raise_all
-from planner.physics.coefficients import groups_of
-from planner.plan.capacity import Service, build_services, options
-from planner.plan.plan import Reuse
+from planner.physics.coefficients import Uncertainty, groups_of
+from planner.plan.candidates import engine_options
+from planner.plan.choice import Service, build_services
+from planner.plan.reuse import Reuse
 from planner.scenario import study as language
-from planner.scenario.consistency import check_scenario, far_off, mark_at
+from planner.scenario.consistency import check_scenario
 from planner.scenario.loading import SHARED, with_catalog
+from planner.scenario.plausibility import implausibility, plausible_range
 from planner.scenario.scenario import Scenario
 from planner.studies import distributions
 from planner.studies.distributions import TAIL, Resolved, is_numeric, is_smooth, quantile, value_of
 from planner.validation import choices, frozen, nearest
-from planner.yaml_io import KeyPath, at, dotted, parse_scalar, replaced
+from planner.yaml_io import KeyPath, dotted, parse_scalar, value_at, with_value
 
 FIXED = (*SHARED, "catalog", "calibration")
 """What a study cannot vary: the months that scenarios share, and the catalogue and the calibration that compiled parts
 are kept by."""
 ERROR_PREFIX = "throughput_error"
-_NORMAL_80 = 1.2815515655446004  # a normal variable lies within this many standard deviations eight times in ten
-_MOST_TRIED = 1000  # of a long list of names, its ends and some between: each takes a validation of the whole scenario
+"""How the name of an input begins that is an error of the throughput model."""
+_NORMAL_80 = 1.2815515655446004
+"""A normal variable lies within this many standard deviations eight times in ten."""
+_MOST_TRIED = 1000
+"""Names of a long list that are tried: each takes a validation of the whole scenario."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,17 +75,18 @@ class UncertainInputs:
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the inputs in column order."""
-        return tuple(drawn.name for drawn in self.entries)
+        return tuple(entry.name for entry in self.entries)
 
     def drawn(self, points: Floats) -> Floats:
         """Return the inputs' values at points of the unit cube, both of shape (points, inputs)."""
         if self.mixing is not None:
             points = distributions.correlate(points, self.mixing)
-        columns = [
-            quantile(uncertain.distribution, points[:, place])
-            for place, uncertain in enumerate(self.entries)
-        ]
-        return np.stack(columns, axis=1) if columns else np.zeros((len(points), 0))
+        columns = zip(self.entries, points.T, strict=True)
+        values = [quantile(entry.distribution, column) for entry, column in columns]
+        # Nothing to stack where nothing is uncertain.
+        if not values:
+            return np.zeros((len(points), 0))
+        return np.stack(values, axis=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,36 +104,39 @@ class Stated:
 def stated(name: str, scenario: Scenario) -> Stated:
     """Return a scenario prepared for changes by a study."""
     content = frozen(scenario.document.content)
-    return Stated(
-        name=name, scenario=scenario, content=content, dump=scenario.model_dump(by_alias=True)
-    )
+    dump = scenario.model_dump(by_alias=True)
+    return Stated(name=name, scenario=scenario, content=content, dump=dump)
 
 
 def changed(
-    base: Stated, which: int, inputs: UncertainInputs, values: Floats
+    base: Stated, place: int, inputs: UncertainInputs, values: Floats
 ) -> tuple[Scenario, dict[tuple[str, str, str], float]]:
     """Return a scenario with every input's value set, and the throughput factors, which are not scenario fields."""
     content = base.content
     factors: dict[tuple[str, str, str], float] = {}
-    for uncertain, drawn in zip(inputs.entries, values, strict=True):
+    draws = zip(inputs.entries, values.tolist(), strict=True)
+    for uncertain, draw in draws:
         if uncertain.throughput_of is not None:
-            factors[uncertain.throughput_of] = float(drawn)
+            factors[uncertain.throughput_of] = draw
             continue
-        for path in uncertain.targets[which]:
-            content = replaced(
-                content, path, new_value(uncertain, at(base.dump, path), float(drawn))
-            )
+        for path in uncertain.targets[place]:
+            stated_value = value_at(base.dump, path)
+            value = new_value(uncertain, stated_value, draw)
+            content = with_value(content, path, value)
     scenario = Scenario.model_validate(content)
+    # Files that the scenario names were read when the study began, and are not read again.
     scenario._document = base.scenario.document
     return with_catalog(scenario), factors
 
 
-def new_value(uncertain: UncertainInput, before: Any, drawn: float) -> Any:
+def new_value(uncertain: UncertainInput, stated_value: Any, draw: float) -> Any:
     """Return a field's value for a draw; whole numbers stay whole."""
-    value = value_of(uncertain.distribution, drawn)
+    value = value_of(uncertain.distribution, draw)
     if uncertain.times_stated and isinstance(value, int | float):
-        value = before * value
-    if type(before) is int and isinstance(value, float):
+        value = stated_value * value
+    # By type, not isinstance: true and false are integers too.
+    is_whole = type(stated_value) is int
+    if is_whole and isinstance(value, float):
         return round(value)
     return value
 
@@ -136,89 +146,112 @@ def reach(pattern: str, stated: dict[str, Any]) -> list[KeyPath]:
 
     ``{a,b}`` stands for either name, and what is stated by year for all its years.
     """
-    if (choice := re.search(r"\{([^{}]*)\}", pattern)) is not None:
-        before = pattern[: choice.start()]
-        after = pattern[choice.end() :]
-        return [
-            path
-            for name in choice[1].split(",")
-            for path in reach(f"{before}{name.strip()}{after}", stated)
-        ]
-    paths: list[KeyPath] = []
-    for path, held in _walk(tuple(pattern.split(".")), stated, ()):
-        by_year = isinstance(held, dict) and held and all(str(key).isdecimal() for key in held)
-        paths += [(*path, year) for year in held] if by_year else [path]
-    return paths
+    if alternatives := re.search(r"\{([^{}]*)\}", pattern):
+        prefix = pattern[: alternatives.start()]
+        suffix = pattern[alternatives.end() :]
+        paths: list[KeyPath] = []
+        for name in alternatives[1].split(","):
+            paths += reach(f"{prefix}{name.strip()}{suffix}", stated)
+        return paths
+    keys = tuple(pattern.split("."))
+    fields: list[KeyPath] = []
+    for path, content in _walk(keys, stated, ()):
+        # What is stated by year is one figure to its user: all its years are drawn alike.
+        years = list(content) if isinstance(content, dict) else []
+        are_years = all(str(key).isdecimal() for key in years)
+        # Nothing at all is no list of years.
+        if years and are_years:
+            fields += [(*path, year) for year in years]
+        else:
+            fields.append(path)
+    return fields
 
 
-def _walk(rest: tuple[str, ...], content: Any, path: KeyPath) -> Iterator[tuple[KeyPath, Any]]:
-    if not rest:
+def _walk(keys: tuple[str, ...], content: Any, path: KeyPath) -> Iterator[tuple[KeyPath, Any]]:
+    """Yield the paths below some content that match keys, each with what it holds."""
+    if not keys:
         yield path, content
         return
+    key, *rest = keys
+    matches: list[str | int] = []
     if isinstance(content, dict):
-        for key in fnmatch.filter(content, rest[0]):
-            yield from _walk(rest[1:], content[key], (*path, key))
-    elif isinstance(content, tuple | list) and rest[0].isdigit() and int(rest[0]) < len(content):
-        yield from _walk(rest[1:], content[int(rest[0])], (*path, int(rest[0])))
+        matches += fnmatch.filter(content, key)
+    elif _is_place(key, content):
+        matches.append(int(key))
+    deeper_keys = tuple(rest)
+    for match in matches:
+        yield from _walk(deeper_keys, content[match], (*path, match))
+
+
+def _is_place(key: str, content: Any) -> bool:
+    """Return whether a key of a path is the number of an entry of a list."""
+    is_list = isinstance(content, tuple | list)
+    return is_list and key.isdigit() and int(key) < len(content)
 
 
 def bounds(path: KeyPath) -> tuple[float | None, float | None]:
     """Return the lowest and highest number a scenario's field allows, None where there is no limit."""
     schema = _SCENARIO_SCHEMA()
-    fields = list(_alternatives(schema, schema["$defs"]))
+    nodes = _alternatives(schema, schema["$defs"])
     for key in path:
-        below = (
-            node["properties"].get(key)
-            if "properties" in node
-            else node.get("additionalProperties") or node.get("items")
-            for node in fields
-        )
-        fields = [
-            part
-            for node in below
-            if isinstance(node, dict)
-            for part in _alternatives(node, schema["$defs"])
-        ]
-    low = [
-        float(node[side])
-        for node in fields
-        for side in ("minimum", "exclusiveMinimum")
-        if side in node
-    ]
-    high = [
-        float(node[side])
-        for node in fields
-        for side in ("maximum", "exclusiveMaximum")
-        if side in node
-    ]
-    return max(low, default=None), min(high, default=None)
+        children: list[dict[str, Any]] = []
+        for node in nodes:
+            # Names of workloads and clusters are free, so their schema has no properties.
+            child = node.get("additionalProperties") or node.get("items")
+            if "properties" in node:
+                child = node["properties"].get(key)
+            if isinstance(child, dict):
+                children += _alternatives(child, schema["$defs"])
+        nodes = children
+    ends: dict[str, list[float]] = {"low": [], "high": []}
+    for node in nodes:
+        # An open end counts as a closed one: a draw never lies exactly on it.
+        for side, limits in _LIMITS.items():
+            if side in node:
+                ends[limits].append(float(node[side]))
+    return max(ends["low"], default=None), min(ends["high"], default=None)
 
 
 _SCENARIO_SCHEMA = functools.cache(Scenario.model_json_schema)
+_LIMITS = {
+    "minimum": "low",
+    "exclusiveMinimum": "low",
+    "maximum": "high",
+    "exclusiveMaximum": "high",
+}
+"""Keywords of JSON Schema for the ends of a number's range."""
 
 
-def _alternatives(node: dict[str, Any], definitions: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield a node of a JSON schema and all its alternatives."""
-    yield node
-    named = [definitions[node["$ref"].rpartition("/")[2]]] if "$ref" in node else []
-    for part in (*named, *node.get("anyOf", ()), *node.get("oneOf", ()), *node.get("allOf", ())):
-        yield from _alternatives(part, definitions)
+def _alternatives(node: dict[str, Any], definitions: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return a node of a JSON schema and all its alternatives."""
+    parts: list[dict[str, Any]] = []
+    for keyword in ("anyOf", "oneOf", "allOf"):
+        parts += node.get(keyword, ())
+    if "$ref" in node:
+        name = node["$ref"].rpartition("/")[2]
+        parts.append(definitions[name])
+    nodes = [node]
+    for part in parts:
+        nodes += _alternatives(part, definitions)
+    return nodes
 
 
 def resolve_inputs(study: language.Study, scenarios: Mapping[str, Stated]) -> UncertainInputs:
     """Return every input with its fields and distribution; raise one ScenarioError with all problems."""
     problems: list[Problem] = []
     inputs: list[UncertainInput] = []
-    for name, written in study.uncertain.items():
+    for name, distribution in study.uncertain.items():
         try:
-            inputs.append(_resolve(study, scenarios, name, written))
+            uncertain = _resolve(study, scenarios, name, distribution)
+            inputs.append(uncertain)
         except ScenarioError as error:
             problems += error.problems
     if study.throughput_error:
         inputs += _throughput_errors(scenarios)
     mixing = None
+    names = [entry.name for entry in inputs]
     try:
-        mixing = mixing_of(study, [entry.name for entry in inputs])
+        mixing = mixing_of(study, names)
     except ScenarioError as error:
         problems += error.problems
     raise_all(problems)
@@ -229,188 +262,222 @@ def _resolve(
     study: language.Study,
     scenarios: Mapping[str, Stated],
     name: str,
-    written: language.Distribution,
+    distribution: language.Distribution,
 ) -> UncertainInput:
     """Return one input with its fields, after checking its extremes on every scenario."""
-    where: KeyPath = ("uncertain", name)
-    if name.split(".", maxsplit=1)[0] in FIXED:
-        raise ScenarioError(
-            study.problem(where, f"a study cannot vary {name.split('.', maxsplit=1)[0]}")
-        )
-    targets = tuple(tuple(reach(name, base.dump)) for base in scenarios.values())
-    reached = [
-        (base, path)
-        for base, paths in zip(scenarios.values(), targets, strict=True)
-        for path in paths
-    ]
-    if not reached:
-        hint = "write paths as for --set"
-        parts = name.split(".")
-        for depth in range(len(parts), 0, -1):  # the nearest key at the level where it goes astray
-            answer = (
-                _walk(tuple(parts[: depth - 1]), base.dump, ()) for base in scenarios.values()
-            )
-            known = {
-                str(key)
-                for held in answer
-                for _, content in held
-                if isinstance(content, dict)
-                for key in content
-            }
-            if known:
-                hint = nearest(parts[depth - 1], known) or f"there are {choices(known)}"
-                break
-        raise ScenarioError(study.problem(where, "no scenario of the study has this field", hint))
-    for base, path in reached:
-        before = at(base.dump, path)
-        if isinstance(before, dict | tuple):
-            raise ScenarioError(study.problem(where, f"{dotted(path)} is a section, not a value"))
-        if written.times_stated and (
-            isinstance(before, bool) or not isinstance(before, int | float)
-        ):
+    location: KeyPath = ("uncertain", name)
+    # Scenarios share their months, and compiled parts are kept by catalogue and calibration.
+    section, *_ = name.split(".")
+    if section in FIXED:
+        raise ScenarioError(study.problem(location, f"a study cannot vary {section}"))
+    targets = []
+    fields: list[tuple[Stated, KeyPath]] = []
+    for base in scenarios.values():
+        paths = reach(name, base.dump)
+        targets.append(tuple(paths))
+        fields += [(base, path) for path in paths]
+    if not fields:
+        message = "no scenario of the study has this field"
+        hint = _nearest_key(name, scenarios)
+        raise ScenarioError(study.problem(location, message, hint))
+    for base, path in fields:
+        stated_value = value_at(base.dump, path)
+        if isinstance(stated_value, dict | tuple):
+            message = f"{dotted(path)} is a section, not a value"
+            raise ScenarioError(study.problem(location, message))
+        if distribution.times_stated and not _is_number(stated_value):
             message = f"{dotted(path)} of {base.name} states no number for times_stated to multiply"
-            raise ScenarioError(study.problem(where, message))
-    if isinstance(written, language.Empirical):
-        written = _empirical(study, written, where)
-    if isinstance(written, language.Prior):
-        written = _prior(study, written, where, reached[0][0].scenario)
-    if isinstance(written, language.Percentiles):  # bounded by the range of their field
-        low, high = bounds(reached[0][1]) if not written.times_stated else (0.0, None)
-        low = low if written.low is None else written.low
-        high = high if written.high is None else written.high
-        if low is not None and low >= written.p10 and written.low is None:
-            low = None  # the field's own limit says what is wrong better than a curve that cannot be drawn
-        if high is not None and high <= written.p90 and written.high is None:
-            high = None
-        written = written.model_copy(update={"low": low, "high": high})
-        if not is_smooth(written):
-            message = (
-                f"no smooth distribution has percentiles {written.p10:g}, {written.p50:g}, {written.p90:g} "
-                f"between {'-∞' if low is None else f'{low:g}'} and {'∞' if high is None else f'{high:g}'}"
-            )
-            raise ScenarioError(study.problem(where, message, "try kind: triangular or pert"))
-    made = UncertainInput(
-        name=name, distribution=written, times_stated=written.times_stated, targets=targets
+            raise ScenarioError(study.problem(location, message))
+    # Priors and bounds are those of the first field: a path reaches fields of one kind.
+    base, path = fields[0]
+    if isinstance(distribution, language.Empirical):
+        distribution = _empirical(study, distribution, location)
+    if isinstance(distribution, language.Prior):
+        distribution = _prior(study, distribution, location, base.scenario)
+    if isinstance(distribution, language.Percentiles):
+        distribution = _bounded(study, distribution, location, path)
+    uncertain = UncertainInput(
+        name=name,
+        distribution=distribution,
+        times_stated=distribution.times_stated,
+        targets=tuple(targets),
     )
-    _try_extremes(study, scenarios, made)
-    return made
+    _try_extremes(study, scenarios, uncertain)
+    return uncertain
+
+
+def _is_number(value: object) -> bool:
+    """Return whether a value is a number; true and false are none."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _nearest_key(name: str, scenarios: Mapping[str, Stated]) -> str:
+    """Return a hint on a path that no scenario has: the nearest key at the level where it goes astray."""
+    keys = name.split(".")
+    # From the end on: the longest part of the path that leads somewhere.
+    for depth in reversed(range(len(keys))):
+        names: set[str] = set()
+        prefix = tuple(keys[:depth])
+        for base in scenarios.values():
+            for _, content in _walk(prefix, base.dump, ()):
+                if isinstance(content, dict):
+                    names |= set(map(str, content))
+        if names:
+            return nearest(keys[depth], names) or f"there are {choices(names)}"
+    return "write paths as for --set"
+
+
+def _bounded(
+    study: language.Study, stated: language.Percentiles, location: KeyPath, path: KeyPath
+) -> language.Percentiles:
+    """Return percentiles bounded by the range of their field, where they state no bounds of their own."""
+    low, high = bounds(path)
+    # What multiplies a stated value has no limit but zero.
+    if stated.times_stated:
+        low = 0.0
+        high = None
+    # Where a percentile lies beyond the field's own limit, that limit says what is wrong better
+    # than a curve that cannot be drawn.
+    is_below = low is not None and low >= stated.p10
+    is_above = high is not None and high <= stated.p90
+    if stated.low is not None or is_below:
+        low = stated.low
+    if stated.high is not None or is_above:
+        high = stated.high
+    limits = {"low": low, "high": high}
+    percentiles = stated.model_copy(update=limits)
+    if not is_smooth(percentiles):
+        figures = f"{stated.p10:g}, {stated.p50:g}, {stated.p90:g}"
+        lowest = "-∞" if low is None else f"{low:g}"
+        highest = "∞" if high is None else f"{high:g}"
+        message = f"no smooth distribution has percentiles {figures} between {lowest} and {highest}"
+        problem = study.problem(location, message, "try kind: triangular or pert")
+        raise ScenarioError(problem)
+    return percentiles
 
 
 def _prior(
-    study: language.Study, written: language.Prior, where: KeyPath, scenario: Scenario
+    study: language.Study, stated: language.Prior, location: KeyPath, scenario: Scenario
 ) -> language.Percentiles:
     """Return a prior from the catalogue of the first scenario that has the field."""
-    catalog = scenario.load_catalog()
-    if written.prior not in catalog.priors:
-        hint = (
-            nearest(written.prior, catalog.priors) or f"the catalogue has {choices(catalog.priors)}"
-        )
-        raise ScenarioError(
-            study.problem((*where, "prior"), f"unknown prior {written.prior!r}", hint)
-        )
-    prior = catalog.priors[written.prior]
-    scale = prior.base if written.times_stated else 1.0
-    figures = f"{prior.low:g}, {prior.base:g}, {prior.high:g}"
-    if not prior.low < prior.base < prior.high or scale == 0.0:
-        message = f"prior {written.prior} ({figures}) has no spread on both sides of its base"
-        raise ScenarioError(
-            study.problem((*where, "prior"), message, "state a distribution of your own")
-        )
-    p10, p50, p90 = (figure / scale for figure in (prior.low, prior.base, prior.high))
-    low = written.low
-    high = written.high
-    times = written.times_stated
+    location = (*location, "prior")
+    priors = scenario.load_catalog().priors
+    if stated.prior not in priors:
+        hint = nearest(stated.prior, priors) or f"the catalogue has {choices(priors)}"
+        message = f"unknown prior {stated.prior!r}"
+        raise ScenarioError(study.problem(location, message, hint))
+    prior = priors[stated.prior]
+    scale = prior.base if stated.times_stated else 1.0
+    is_spread = prior.low < prior.base < prior.high
+    # A base of zero has no factors around it.
+    if not is_spread or scale == 0.0:
+        figures = f"{prior.low:g}, {prior.base:g}, {prior.high:g}"
+        message = f"prior {stated.prior} ({figures}) has no spread on both sides of its base"
+        hint = "state a distribution of your own"
+        raise ScenarioError(study.problem(location, message, hint))
     return language.Percentiles(
-        kind="percentiles", p10=p10, p50=p50, p90=p90, low=low, high=high, times_stated=times
+        kind="percentiles",
+        p10=prior.low / scale,
+        p50=prior.base / scale,
+        p90=prior.high / scale,
+        low=stated.low,
+        high=stated.high,
+        times_stated=stated.times_stated,
     )
 
 
 def _empirical(
-    study: language.Study, written: language.Empirical, where: KeyPath
+    study: language.Study, stated: language.Empirical, location: KeyPath
 ) -> language.Discrete:
     """Return the observed values of a file, which are equally likely."""
-    path, content = study.document.file_at((*where, "file"), written.file)
+    place = (*location, "file")
+    path, content = study.document.file_at(place, stated.file)
+    file = str(path)
+    column = stated.column
     values: list[float] = []
     problems: list[Problem] = []
     try:
-        reader = csv.DictReader(io.StringIO(content.decode("utf-8-sig"), newline=""))
-        if written.column not in (reader.fieldnames or ()):
-            hint = (
-                nearest(written.column, reader.fieldnames or ())
-                or f"it has {choices(reader.fieldnames or ())}"
-            )
-            raise ScenarioError(
-                Problem(file=str(path), line=1, message=f"no column {written.column!r}", hint=hint)
-            )
+        # A mark at the start, as spreadsheets write it, is no part of the first column's name.
+        text = content.decode("utf-8-sig")
+        reader = csv.DictReader(io.StringIO(text, newline=""))
+        names = reader.fieldnames or ()
+        if column not in names:
+            hint = nearest(column, names) or f"it has {choices(names)}"
+            message = f"no column {column!r}"
+            problem = Problem(file=file, line=1, message=message, hint=hint)
+            raise ScenarioError(problem)
         for row in reader:
-            value = parse_scalar((row[written.column] or "").strip())
-            if (
-                isinstance(value, bool)
-                or not isinstance(value, int | float)
-                or not np.isfinite(value)
-            ):
-                message = f"{written.column} must be a finite number, not {row[written.column]!r}"
-                problems.append(Problem(file=str(path), line=reader.line_num, message=message))
-            else:
+            # A short line has no cell there.
+            cell = row[column] or ""
+            value = parse_scalar(cell.strip())
+            if _is_number(value) and np.isfinite(value):
                 values.append(float(value))
+                continue
+            message = f"{column} must be a finite number, not {row[column]!r}"
+            problem = Problem(file=file, line=reader.line_num, message=message)
+            problems.append(problem)
     except (UnicodeDecodeError, csv.Error) as error:
-        problems.append(Problem(file=str(path), message=f"cannot be read as CSV: {error}"))
-    if not problems and not 2 <= len(values) <= language.MOST_VALUES:
+        message = f"cannot be read as CSV: {error}"
+        problems.append(Problem(file=file, message=message))
+    is_usable = 2 <= len(values) <= language.MOST_VALUES
+    if not problems and not is_usable:
         message = f"needs 2 to {language.MOST_VALUES:,} values, has {len(values):,}"
-        problems.append(Problem(file=str(path), message=message))
+        problems.append(Problem(file=file, message=message))
+    # Of a wrong file every line is wrong; twenty of them say so.
     raise_all(problems[:20])
-    return language.Discrete(
-        kind="discrete", values=tuple(sorted(values)), times_stated=written.times_stated
-    )
+    ordered = tuple(sorted(values))
+    return language.Discrete(kind="discrete", values=ordered, times_stated=stated.times_stated)
+
+
+def _extremes(distribution: Resolved) -> Floats:
+    """Return the draws at which a field would reject a distribution, if it does at all."""
+    if not isinstance(distribution, language.Discrete):
+        ends = np.array([TAIL, 1.0 - TAIL])
+        return quantile(distribution, ends)
+    if is_numeric(distribution):
+        # A field's range lets through all between two values that it lets through.
+        values = np.array(distribution.values, dtype=np.float64)
+        return np.array([values.min(), values.max()])
+    # Each name is tried, or of a long list some that are spread over it.
+    count = len(distribution.values)
+    tried = np.linspace(0, count - 1, min(count, _MOST_TRIED))
+    return tried.round()
 
 
 def _try_extremes(
-    study: language.Study, scenarios: Mapping[str, Stated], made: UncertainInput
+    study: language.Study, scenarios: Mapping[str, Stated], uncertain: UncertainInput
 ) -> None:
     """Raise an error for a distribution whose ends (or listed values) its field would reject."""
-    distribution = made.distribution
-    tried = quantile(distribution, np.array([TAIL, 1.0 - TAIL]))
-    if isinstance(distribution, language.Discrete):
-        last = len(distribution.values) - 1
-        tried = (
-            np.arange(last + 1.0)
-            if last < _MOST_TRIED
-            else np.linspace(0, last, _MOST_TRIED).round()
-        )
-        if is_numeric(distribution):
-            known = np.array(distribution.values, dtype=np.float64)
-            tried = np.array(
-                [known.min(), known.max()]
-            )  # a field's range lets through all between two that it does
-    alone = UncertainInputs(entries=(made,), mixing=None)
+    distribution = uncertain.distribution
+    is_listed = isinstance(distribution, language.Discrete)
+    hint = None if is_listed else "cut it with low and high, or narrow it"
+    inputs = UncertainInputs(entries=(uncertain,), mixing=None)
     problems: dict[Problem, None] = {}
-    for which, base in enumerate(scenarios.values()):
-        for drawn in tried if made.targets[which] else ():
-            path = made.targets[which][0]
-            value = new_value(made, at(base.dump, path), float(drawn))
-            shown = f"{value:.4g}" if isinstance(value, float) else str(value)
+    for place, base in enumerate(scenarios.values()):
+        if not uncertain.targets[place]:
+            continue
+        path = uncertain.targets[place][0]
+        stated_value = value_at(base.dump, path)
+        for draw in _extremes(distribution).tolist():
+            value = new_value(uncertain, stated_value, draw)
+            text = f"{value:.4g}" if isinstance(value, float) else str(value)
             try:
-                scenario, _ = changed(base, which, alone, np.array([drawn]))
+                scenario, _ = changed(base, place, inputs, np.array([draw]))
                 if not is_numeric(distribution):  # a name or a date may contradict another field
                     check_scenario(scenario)
             except ValidationError as error:
-                reason = error.errors(include_url=False)[0]["msg"].replace(
-                    "Input should be", "must be"
-                )
+                reason = error.errors(include_url=False)[0]["msg"]
+                # In the words of this program, whose messages say "must be".
+                reason = reason.replace("Input should be", "must be")
                 reason = reason.removeprefix("Value error, ")
-                message = f"reaches {shown}, which {dotted(path)} does not allow: {reason}"
+                message = f"reaches {text}, which {dotted(path)} does not allow: {reason}"
             except PlannerError as error:
-                message = f"reaches {shown}: {str(error).splitlines()[0]}"
+                message = f"reaches {text}: {str(error).splitlines()[0]}"
             else:
                 continue
-            hint = (
-                None
-                if isinstance(distribution, language.Discrete)
-                else "cut it with low and high, or narrow it"
-            )
-            problems[study.problem(("uncertain", made.name), message, hint)] = None
-    if problems:
-        raise ScenarioError(list(problems))
+            problem = study.problem(("uncertain", uncertain.name), message, hint)
+            problems[problem] = None
+    raise_all(list(problems))
 
 
 def far_ends(
@@ -419,16 +486,25 @@ def far_ends(
     """Return, by input, a warning where P10 or P90 lies outside its field's plausible range."""
     warnings: dict[str, str] = {}
     for uncertain in inputs.entries:
-        numeric = uncertain.throughput_of is None and is_numeric(uncertain.distribution)
-        for drawn in quantile(uncertain.distribution, np.array([0.1, 0.9])) if numeric else ():
-            for base, targets in zip(scenarios.values(), uncertain.targets, strict=True):
-                for path in targets:
-                    mark = mark_at(base.scenario, path)
-                    value = new_value(uncertain, at(base.dump, path), float(drawn))
-                    if mark and (said := far_off(path, value, mark, base.scenario.load_catalog())):
-                        warnings[uncertain.name] = str(
-                            study.problem(("uncertain", uncertain.name), *said)
-                        )
+        # An error of the throughput model has no field, and a name no range.
+        is_of_model = uncertain.throughput_of is not None
+        if is_of_model or not is_numeric(uncertain.distribution):
+            continue
+        p10_and_p90 = np.array([0.1, 0.9])
+        draws = quantile(uncertain.distribution, p10_and_p90).tolist()
+        bases = enumerate(scenarios.values())
+        for draw, (place, base) in itertools.product(draws, bases):
+            for path in uncertain.targets[place]:
+                limits = plausible_range(base.scenario, path)
+                if limits is None:
+                    continue
+                stated_value = value_at(base.dump, path)
+                value = new_value(uncertain, stated_value, draw)
+                catalog = base.scenario.load_catalog()
+                warning = implausibility(path, value, limits, catalog)
+                if warning:
+                    problem = study.problem(("uncertain", uncertain.name), *warning)
+                    warnings[uncertain.name] = str(problem)
     return warnings
 
 
@@ -440,45 +516,61 @@ def _throughput_errors(scenarios: Mapping[str, Stated]) -> list[UncertainInput]:
     """
     spreads: dict[tuple[str, str, str], tuple[float, float]] = {}
     for base in scenarios.values():
-        reuse = Reuse(base.scenario)
-        services: Mapping[tuple[str, str], Service] = {}
-        with contextlib.suppress(
-            ScenarioError
-        ):  # a workload that nothing serves is told where its plan is built
-            services, _ = build_services(base.scenario, reuse, {})
-        for cluster_name, cluster in base.scenario.machines.items():
-            for workload_name, workload in base.scenario.workloads.items():
-                first = options(cluster, workload, reuse.catalog)[0]
-                engine = first.engine
-                if service := services.get((cluster_name, workload_name)):
-                    doubt = service.doubt
-                    engine = service.spec.engine
-                else:  # not served as stated: some replication's figures may let it
-                    shape = shape_of(workload.model, reuse.catalog)
-                    groups = groups_of(
-                        shape.measured_as, cluster.accelerator, engine, str(first.precision)
-                    )
-                    doubt = reuse.calibration.doubt(groups, shape.experts > 0)
-                if doubt is None:
-                    continue
-                for key, sigma, lag in (
-                    ((cluster.accelerator, engine, workload.model), doubt.pair, doubt.lag),
-                    (("", engine, workload.model), doubt.model, 0.0),
-                    ((cluster.accelerator, engine, ""), doubt.part, 0.0),
-                ):
-                    before = spreads.get(key, (0.0, 0.0))
-                    spreads[key] = max(before[0], sigma), max(before[1], lag)
+        for of_pair, uncertainty in _pair_errors(base.scenario):
+            accelerator, engine, model = of_pair
+            of_model = ("", engine, model)
+            of_part = (accelerator, engine, "")
+            # Only a pair lags: software may be missing for it, not for a model or a part as such.
+            for key, sigma, lag in (
+                (of_pair, uncertainty.pair, uncertainty.lag),
+                (of_model, uncertainty.model, 0.0),
+                (of_part, uncertainty.part, 0.0),
+            ):
+                # Clusters of one pair may differ in layout: the least certain one counts.
+                widest_sigma, widest_lag = spreads.get(key, (0.0, 0.0))
+                spreads[key] = (max(widest_sigma, sigma), max(widest_lag, lag))
     errors = []
     for key, (sigma, lag) in spreads.items():
         if sigma <= 0.0:
             continue
         error: Resolved = language.Lognormal(kind="lognormal", median=1.0, sigma=sigma)
         if lag:  # wider towards slow: software may be missing
-            slow, fast = np.exp(_NORMAL_80 * np.array([-np.hypot(sigma, lag), sigma])).tolist()
+            deviations = np.array([-np.hypot(sigma, lag), sigma])
+            slow, fast = np.exp(_NORMAL_80 * deviations).tolist()
             error = language.Percentiles(kind="percentiles", p10=slow, p50=1.0, p90=fast, low=0.0)
-        name = ".".join([ERROR_PREFIX, *filter(None, key)])
-        errors.append(UncertainInput(name=name, distribution=error, throughput_of=key))
+        parts = filter(None, key)
+        name = ".".join([ERROR_PREFIX, *parts])
+        uncertain = UncertainInput(name=name, distribution=error, throughput_of=key)
+        errors.append(uncertain)
     return errors
+
+
+def _pair_errors(scenario: Scenario) -> Iterator[tuple[tuple[str, str, str], Uncertainty]]:
+    """Yield each pair of accelerator and model in use, with its engine and the error of its throughput."""
+    reuse = Reuse(scenario)
+    services: Mapping[tuple[str, str], Service] = {}
+    # A workload that nothing serves is reported where its plan is built.
+    with contextlib.suppress(ScenarioError):
+        services, _ = build_services(scenario, reuse, {})
+    machines = scenario.machines.items()
+    pairs = itertools.product(machines, scenario.workloads.items())
+    for (cluster_name, cluster), (workload_name, workload) in pairs:
+        service = services.get((cluster_name, workload_name))
+        if service is not None:
+            engine = service.spec.engine
+            uncertainty = service.uncertainty
+        else:  # not served as stated: some replication's figures may let it
+            option = engine_options(cluster, workload, reuse.catalog)[0]
+            engine = option.engine
+            shape = shape_of(workload.model, reuse.catalog)
+            precision = str(option.precision)
+            groups = groups_of(shape.measured_as, cluster.accelerator, engine, precision)
+            is_mixture = shape.experts > 0
+            uncertainty = reuse.calibration.uncertainty(groups, is_mixture)
+        # Without public measurements of anything like it there is no error to state.
+        if uncertainty is not None:
+            pair = (cluster.accelerator, engine, workload.model)
+            yield pair, uncertainty
 
 
 def mixing_of(study: language.Study, names: list[str]) -> Floats | None:
@@ -489,33 +581,39 @@ def mixing_of(study: language.Study, names: list[str]) -> Floats | None:
     problems: list[Problem] = []
     pairs: dict[tuple[int, int], int] = {}
     for number, entry in enumerate(study.correlations):
-        where: KeyPath = ("correlations", number)
+        location: KeyPath = ("correlations", number)
         unknown = [name for name in entry.between if name not in names]
         for name in unknown:
             hint = nearest(name, names) or f"there are {choices(names)}"
-            problems.append(study.problem(where, f"{name!r} is not an input", hint))
+            message = f"{name!r} is not an input"
+            problems.append(study.problem(location, message, hint))
         if unknown:
             continue
-        first, second = sorted(names.index(name) for name in entry.between)
-        if first == second:
-            problems.append(study.problem(where, f"{entry.between[0]} is correlated with itself"))
-        elif (first, second) in pairs:
-            problems.append(
-                study.problem(where, f"the pair is already at correlations[{pairs[first, second]}]")
-            )
+        # Either order of the two names is the same pair.
+        row, column = sorted(names.index(name) for name in entry.between)
+        if row == column:
+            message = f"{entry.between[0]} is correlated with itself"
+            problems.append(study.problem(location, message))
+        elif (row, column) in pairs:
+            message = f"the pair is already at correlations[{pairs[row, column]}]"
+            problems.append(study.problem(location, message))
         else:
-            pairs[first, second] = number
-            ranks[first, second] = ranks[second, first] = entry.rank
+            pairs[row, column] = number
+            ranks[row, column] = entry.rank
+            ranks[column, row] = entry.rank
     raise_all(problems)
-    if not distributions.is_valid(ranks):
-        near = distributions.nearest_valid(ranks)
-        for (first, second), number in pairs.items():
-            asked = ranks[first, second]
-            valid = near[first, second]
-            if abs(valid - asked) > 2e-3:
-                both = f"{names[first]} and {names[second]}"
-                message = f"{both} cannot have rank correlation {asked:g} with the others"
-                hint = f"the nearest valid matrix has {np.trunc(valid * 1000) / 1000:g}"
-                problems.append(study.problem(("correlations", number), message, hint))
-        raise ScenarioError(problems)
-    return distributions.factor(ranks)
+    if distributions.is_valid(ranks):
+        return distributions.factor(ranks)
+    valid = distributions.nearest_valid(ranks)
+    for (row, column), number in pairs.items():
+        # Less is what the search for the nearest matrix moved by itself.
+        moved_by = abs(valid[row, column] - ranks[row, column])
+        if moved_by > 2e-3:
+            pair = f"{names[row]} and {names[column]}"
+            message = f"{pair} cannot have rank correlation {ranks[row, column]:g} with the others"
+            # Towards zero: rounded up, it might again be invalid.
+            nearest_rank = np.trunc(valid[row, column] * 1000) / 1000
+            hint = f"the nearest valid matrix has {nearest_rank:g}"
+            problem = study.problem(("correlations", number), message, hint)
+            problems.append(problem)
+    raise ScenarioError(problems)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from planner.errors import Problem, ScenarioError, raise_all
 from planner.plan.build import build_plan
-from planner.plan.contradictions import hardly_meant
+from planner.plan.contradictions import all_warnings
+from planner.scenario.scenario import Scenario
 from planner.scenario.study import Study, load_study
 from planner.studies.decision import Targeted
 from planner.studies.designs import (
@@ -49,7 +50,8 @@ class Prepared:
     @property
     def objective(self) -> Output:
         """The output by which scenarios are ranked."""
-        return HEADLINES[objective_names().index(self.study.objective)]
+        place = objective_names().index(self.study.objective)
+        return HEADLINES[place]
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -58,18 +60,22 @@ class Prepared:
 
     def place_of(self, name: str | None) -> int:
         """Return the index of the scenario with a name, the first where none is given."""
-        if name is not None and name not in self.names:
+        if name is None:
+            return 0
+        if name not in self.names:
             hint = nearest(name, self.names) or f"there are {choices(self.names)}"
             raise ScenarioError(f"the study has no scenario {name!r} ({hint})")
-        return 0 if name is None else self.names.index(name)
+        return self.names.index(name)
 
     @property
     def targeted(self) -> tuple[Targeted, ...]:
-        """Each scenario, and what it is held to."""
-        targets = ((base.name, base.scenario.slo_target) for base in self.scenarios)
-        return tuple(
-            Targeted(name, target.attainment, target.confidence) for name, target in targets
-        )
+        """Each scenario, and its SLO target."""
+        targeted = []
+        for base in self.scenarios:
+            slo_target = base.scenario.slo_target
+            target = Targeted(base.name, slo_target.attainment, slo_target.confidence)
+            targeted.append(target)
+        return tuple(targeted)
 
     def setup(self, design: Design) -> Setup:
         """Return the setup that is sent to workers."""
@@ -81,30 +87,40 @@ class Prepared:
             detailed_rows=self.study.detailed_replications,
             code=code_sha256(),
         )
-        return replace(setup, money=Replicator(setup).redrawn()) if design.period > 1 else setup
+        if design.period == 1:
+            return setup
+        # Rows of a tornado or of Saltelli that move money alone share a simulation.
+        money = Replicator(setup).redrawn()
+        return replace(setup, money=money)
 
     def montecarlo(self) -> MonteCarlo:
         """Return the design of a Monte Carlo study."""
-        return MonteCarlo(points=self._points(len(self.inputs)))
+        points = self._points(len(self.inputs))
+        return MonteCarlo(points=points)
 
     def design(self, method: str) -> MonteCarlo | OneAtATime | Saltelli:
         """Return the design of a method."""
         if method not in _DESIGNED:
             return self.montecarlo()
         count = len(self.inputs)
-        if self.inputs.mixing is not None and _DESIGNED[method]:
-            words = "are defined for independent inputs; planner montecarlo says what drives correlated ones"
-            raise ScenarioError(
-                self.study.problem(("correlations",), f"{_DESIGNED[method]} {words}")
-            )
+        is_correlated = self.inputs.mixing is not None
+        if is_correlated and _DESIGNED[method]:
+            message = f"{_DESIGNED[method]} are defined for independent inputs"
+            hint = "planner montecarlo says what drives correlated ones"
+            problem = self.study.problem(("correlations",), f"{message}; {hint}")
+            raise ScenarioError(problem)
         if not count:
             message = f"nothing is uncertain, so there is nothing for {method} to vary"
-            raise ScenarioError(self.study.problem(("uncertain",), message))
+            problem = self.study.problem(("uncertain",), message)
+            raise ScenarioError(problem)
         if method == "tornado":
             return OneAtATime(inputs=count)
-        return Saltelli(points=self._points(2 * count))
+        # A Sobol point of twice the dimensions is a point of A beside one of B.
+        points = self._points(2 * count)
+        return Saltelli(points=points)
 
     def _points(self, dimensions: int) -> PointSet:
+        # scipy would raise the same as a ValueError in the middle of a worker.
         if dimensions > MAX_DIMENSIONS:
             raise ScenarioError(
                 f"{dimensions} dimensions of inputs; there are Sobol points for {MAX_DIMENSIONS}"
@@ -120,58 +136,63 @@ class Prepared:
 def prepare(path: Path, overrides: Sequence[str] = (), seed: int | None = None) -> Prepared:
     """Read and check a study; ``overrides`` apply to every scenario, ``seed`` replaces the study's."""
     study, scenarios = load_study(path, tuple(overrides))
-    if study.objective not in objective_names():
-        hint = (
-            nearest(study.objective, objective_names()) or f"there are {choices(objective_names())}"
-        )
-        raise ScenarioError(
-            study.problem(("objective",), f"unknown output {study.objective!r}", hint)
-        )
-    if key := needed_by(study.objective):
-        *loads, field = key.removeprefix("finance.").split(".")
-        places = {
-            name: one.workloads.values() if loads else [one.finance]
-            for name, one in scenarios.items()
-        }
-        without = [
-            name
-            for name, parts in places.items()
-            if all(getattr(part, field) is None for part in parts)
-        ]
-        if without:
-            message = (
-                f"{study.objective} has no meaning in {', '.join(without)}: {key} is not stated"
-            )
-            raise ScenarioError(
-                study.problem(("objective",), message, f"state {key}, or another headline")
-            )
-    bases = {name: stated(name, scenario) for name, scenario in scenarios.items()}
+    _check_objective(study, scenarios)
+    bases = {}
+    for name, scenario in scenarios.items():
+        bases[name] = stated(name, scenario)
     warnings: list[str] = []
     problems: list[Problem] = []
-    for (
-        name,
-        base,
-    ) in bases.items():  # one that cannot be planned as stated would fail in all its runs
+    # A scenario that cannot be planned as stated would fail in all its runs.
+    for name, base in bases.items():
         try:
-            warnings += [
-                f"{name}: {said}" for said in hardly_meant(base.scenario, build_plan(base.scenario))
-            ]
+            plan = build_plan(base.scenario)
+            remarks = all_warnings(base.scenario, plan)
+            warnings += [f"{name}: {remark}" for remark in remarks]
         except ScenarioError as error:
-            problems += [
-                replace(problem, message=f"{problem.message} (scenario {name})")
-                for problem in error.problems
-            ]
+            for problem in error.problems:
+                message = f"{problem.message} (scenario {name})"
+                problems.append(replace(problem, message=message))
     try:
         inputs = resolve_inputs(study, bases)
     except ScenarioError as error:
+        # What is wrong with inputs and scenarios is said at once.
         raise ScenarioError([*error.problems, *problems]) from None
     raise_all(problems)
+    # From here on workers have the files that were read, and no others.
     for base in bases.values():
         base.scenario.document.is_sealed = True
+    end_warnings = far_ends(study, bases, inputs).values()
     return Prepared(
         study=study,
         scenarios=tuple(bases.values()),
         inputs=inputs,
         seed=study.seed if seed is None else seed,
-        warnings=(*warnings, *far_ends(study, bases, inputs).values()),
+        warnings=(*warnings, *end_warnings),
     )
+
+
+def _check_objective(study: Study, scenarios: Mapping[str, Scenario]) -> None:
+    """Raise an error for an objective that is no output, or that has no meaning in a scenario."""
+    names = objective_names()
+    objective = study.objective
+    if objective not in names:
+        hint = nearest(objective, names) or f"there are {choices(names)}"
+        message = f"unknown output {objective!r}"
+        raise ScenarioError(study.problem(("objective",), message, hint))
+    key = needed_by(objective)
+    if not key:
+        return
+    # Keys are of finance, or workloads.*.token_price, which any workload may state.
+    stated_key = key.removeprefix("finance.")
+    *workloads, field = stated_key.split(".")
+    meaningless = []
+    for name, scenario in scenarios.items():
+        sections = scenario.workloads.values() if workloads else [scenario.finance]
+        settings = [getattr(section, field) for section in sections]
+        if all(setting is None for setting in settings):
+            meaningless.append(name)
+    if meaningless:
+        message = f"{objective} has no meaning in {', '.join(meaningless)}: {key} is not stated"
+        hint = f"state {key}, or another headline"
+        problem = study.problem(("objective",), message, hint)
+        raise ScenarioError(problem)

@@ -14,10 +14,10 @@ from typing import NamedTuple
 import numpy as np
 
 from planner.errors import CapacityError, ScenarioError
+from planner.finance.accounting.measures import measures
 from planner.plan.attainment import Verdict
 from planner.plan.build import build_plan
 from planner.plan.plan import Plan
-from planner.run.measures import measures
 from planner.run.simulate import RunResult, simulate_plan
 from planner.scenario.scenario import Scenario
 
@@ -48,6 +48,82 @@ _HARDEST = 3
 """Replications beyond those that may miss, the hardest, in which nodes are sought before all of them confirm."""
 
 
+class _Enlargement:
+    """More nodes of one cluster, and what they do; each number of nodes is planned and run once."""
+
+    def __init__(self, result: RunResult, cluster: str, allowed_misses: int) -> None:
+        self.result = result
+        self.cluster = cluster
+        self.stated_nodes = result.scenario.clusters[cluster].nodes
+        self.allowed_misses = allowed_misses
+        # The searches below ask for the same numbers again and again.
+        self.plan = functools.cache(self._plan)
+        self.misses = functools.cache(self._misses)
+        self.added_usd = functools.cache(self._added_usd)
+
+    def _plan(self, nodes: int) -> tuple[Scenario, Plan] | None:
+        """Return the plan with additional nodes, or None where it is impossible."""
+        override = f"clusters.{self.cluster}.nodes={self.stated_nodes + nodes}"
+        try:
+            scenario = self.result.scenario.laid_over([override])
+            return scenario, build_plan(scenario)
+        except (ScenarioError, CapacityError):
+            return None
+
+    def _run(self, plan: tuple[Scenario, Plan], replication: int) -> RunResult:
+        """Run a plan in a replication, counted from the run's own."""
+        result = self.result
+        number = result.replication + replication
+        return simulate_plan(*plan, result.seed, number, result.processes)
+
+    def _misses(self, nodes: int, replications: tuple[int, ...]) -> int:
+        """Return in how many replications additional nodes are too few, as far as that matters."""
+        plan = self.plan(nodes)
+        # A plan that cannot be built misses in all of them, and so beyond what may.
+        if plan is None:
+            return len(replications) + self.allowed_misses
+        misses = 0
+        for replication in replications:
+            slo_result = self._run(plan, replication).slo_result()
+            misses += not slo_result.is_met
+            # Each run takes a second: how many more would miss decides nothing.
+            if misses > self.allowed_misses:
+                break
+        return misses
+
+    def is_enough(self, nodes: int, replications: tuple[int, ...]) -> bool:
+        """Return whether additional nodes miss the target in no more replications than may."""
+        misses = self.misses(nodes, replications)
+        return bool(misses <= self.allowed_misses)
+
+    def _added_usd(self, nodes: int) -> float:
+        """Return what additional nodes add to net present cost."""
+        plan = self.plan(nodes)
+        if plan is None:
+            return math.inf
+        npv_usd = measures(self.result)["npv_usd"] or 0.0
+        larger = measures(self._run(plan, 0))
+        larger_npv_usd = larger["npv_usd"] or 0.0
+        return npv_usd - larger_npv_usd
+
+    def fewest_nodes(self, hardest: tuple[int, ...], limit: int) -> int:
+        """Return the fewest nodes, up to a limit, that are enough in the hardest replications."""
+        too_few = 0
+        sufficient = 1
+        # Double until it is enough, so that any number is met after a few runs.
+        while sufficient < limit and not self.is_enough(sufficient, hardest):
+            too_few = sufficient
+            sufficient = min(2 * sufficient, limit)
+        # Halve what lies between; where even the limit is too few there is nothing to halve.
+        while sufficient - too_few > 1 and self.is_enough(sufficient, hardest):
+            middle = (too_few + sufficient) // 2
+            if self.is_enough(middle, hardest):
+                sufficient = middle
+            else:
+                too_few = middle
+        return sufficient
+
+
 def find_remedy(
     result: RunResult,
     replications: int,
@@ -67,80 +143,48 @@ def find_remedy(
     allowed = 0
     while Verdict.of(scenario, replications - allowed - 1, replications).status == "MET":
         allowed += 1
-    order = tuple(dict.fromkeys((*hardest, *range(replications))))
+    # The hardest first, then all others, each of them once.
+    numbers = (*hardest, *range(replications))
+    order = tuple(dict.fromkeys(numbers))
+    hard = order[: allowed + _HARDEST]
     best: Remedy | None = None
     labels = result.plan.months.labels
-    there_h = result.monthly.present_node_h
+    # What works most is what most is known of.
     busy_h = result.monthly.busy_node_h[worst.month]
-    for place in np.argsort(
-        -busy_h, kind="stable"
-    ).tolist():  # what works most is what most is known of
-        cluster = result.plan.clusters[place]
-        present_h = there_h[:, place]
+    busiest = np.argsort(-busy_h, kind="stable")
+    for place in busiest.tolist():
+        name = result.plan.clusters[place].name
+        present_h = result.monthly.present_node_h[:, place]
         if present_h[worst.month] <= 0.0:
             continue  # sold or not there yet: more of it would be neither
-        comes = labels[int(np.argmax(present_h > 0.0))]
-        progress(f"trying more nodes of {cluster.name}")
-        name, stated = cluster.name, scenario.clusters[cluster.name].nodes
-
-        @functools.cache
-        def larger(
-            more: int, name: str = name, stated: int = stated
-        ) -> tuple[Scenario, Plan] | None:
-            """Return the plan with additional nodes, or None where it is impossible."""
-            try:
-                made = scenario.laid_over([f"clusters.{name}.nodes={stated + more}"])
-                return made, build_plan(made)
-            except (ScenarioError, CapacityError):
-                return None
-
-        @functools.cache
-        def missed(more: int, places: tuple[int, ...]) -> int:
-            """Return in how many replications ``more`` additional nodes are too few, as far as that matters."""
-            if (plan := larger(more)) is None:
-                return len(places) + allowed
-            count = 0
-            for place in places:
-                drawn = simulate_plan(
-                    *plan, result.seed, result.replication + place, result.processes
-                )
-                count += not drawn.slo_result().is_met
-                if count > allowed:
-                    break
-            return count
-
-        @functools.cache
-        def added_usd(more: int) -> float:
-            """Return what ``more`` additional nodes add to net present cost."""
-            if (plan := larger(more)) is None:
-                return math.inf
-            drawn = simulate_plan(*plan, result.seed, result.replication, result.processes)
-            return (measures(result)["npv_usd"] or 0.0) - (measures(drawn)["npv_usd"] or 0.0)
-
-        few = order[: allowed + _HARDEST]
-        most = MOST_TIMES * max(stated, 1)
-        if best is not None:  # no more than cost less than what is known to meet it
-            most = min(most, int(best.net_present_cost_usd / max(added_usd(1), 1e-9)))
-            if most < 1 or missed(most, few) > allowed:
+        progress(f"trying more nodes of {name}")
+        larger = _Enlargement(result, name, allowed)
+        limit = MOST_TIMES * max(larger.stated_nodes, 1)
+        if best is not None:
+            # No more nodes than cost less than what is known to meet the target.
+            added_usd = max(larger.added_usd(1), 1e-9)  # a node that costs nothing sets no limit
+            limit = min(limit, int(best.net_present_cost_usd / added_usd))
+            if limit < 1 or not larger.is_enough(limit, hard):
                 continue
-        too_few = 0
-        enough = 1
-        while missed(enough, few) > allowed and enough < most:
-            too_few = enough
-            enough = min(2 * enough, most)
-        while enough - too_few > 1 and missed(enough, few) <= allowed:
-            middle = (too_few + enough) // 2
-            too_few, enough = (
-                (middle, enough) if missed(middle, few) > allowed else (too_few, middle)
-            )
-        while (count := missed(enough, order)) > allowed and enough < most:
-            enough += max(1, enough // 16)
-        if count <= allowed and (best is None or added_usd(enough) < best.net_present_cost_usd):
-            month = labels[worst.month]
-            accelerator = scenario.clusters[name].accelerator
-            met = replications - count
-            added = added_usd(enough)
+        nodes = larger.fewest_nodes(hard, limit)
+        # Steps of a sixteenth: one node at a time, a large cluster would take hundreds of runs.
+        while nodes < limit and not larger.is_enough(nodes, order):
+            nodes += max(1, nodes // 16)
+        if not larger.is_enough(nodes, order):
+            continue
+        cost_usd = larger.added_usd(nodes)
+        if best is None or cost_usd < best.net_present_cost_usd:
+            first_month = int(np.argmax(present_h > 0.0))
+            misses = larger.misses(nodes, order)
             best = Remedy(
-                name, accelerator, enough, stated + enough, comes, month, added, met, replications
+                cluster=name,
+                accelerator=scenario.clusters[name].accelerator,
+                nodes=nodes,
+                nodes_in_all=larger.stated_nodes + nodes,
+                from_month=labels[first_month],
+                month=labels[worst.month],
+                net_present_cost_usd=cost_usd,
+                slo_met_replications=replications - misses,
+                replications=replications,
             )
     return best

@@ -13,14 +13,15 @@ from pydantic import ValidationError
 
 from planner.arrays import Floats
 from planner.errors import PlannerError, Problem, ScenarioError, printable
+from planner.finance.accounting.measures import measures, observed, revenue_usd, series_of, service
+from planner.finance.measure_names import DEFINITIONS, FLEET, HIGHER_IS_BETTER, MEASURES, SeriesKey
 from planner.finance.months import MonthGrid
-from planner.plan.build import build_plan, repriced, same_machines
-from planner.plan.plan import Plan, Reuse
-from planner.run.measure_names import DEFINITIONS, FLEET, HIGHER_IS_BETTER, MEASURES
-from planner.run.measures import measures, observed, revenue_usd, series_of, service
+from planner.plan.build import build_plan
+from planner.plan.plan import Plan
+from planner.plan.repricing import repriced, same_machines
+from planner.plan.reuse import Reuse
 from planner.run.simulate import RunResult, counted_anew, simulate_plan
 from planner.run.slo_misses import slo_ceilings
-from planner.scenario.actuals import Seen
 from planner.scenario.scenario import Scenario
 from planner.studies.designs import Design, MonteCarlo
 from planner.studies.distributions import TAIL
@@ -29,8 +30,8 @@ from planner.units import decimals_of, unit_of
 from planner.version import code_sha256
 
 NOT_RUN = "not run: "
-"""How the message of a run begins that failed for want of memory, a file or a network: a study that is resumed tries
-it again."""
+"""How the message of a run begins that failed for want of memory, a file or a network: a study that
+is resumed tries it again."""
 
 
 class Output(NamedTuple):
@@ -43,35 +44,35 @@ class Output(NamedTuple):
     decimals: int
 
 
-def _output(name: str) -> Output:
-    """Return a registered figure as an output of a study."""
-    return Output(
-        name,
-        unit_of(name) or "",
-        DEFINITIONS[name],
-        name not in HIGHER_IS_BETTER,
-        decimals_of(name),
+def _outputs(*names: str) -> tuple[Output, ...]:
+    """Return registered figures as outputs of a study."""
+    return tuple(
+        Output(
+            name=name,
+            unit=unit_of(name) or "",
+            description=DEFINITIONS[name],
+            lower_is_better=name not in HIGHER_IS_BETTER,
+            decimals=decimals_of(name),
+        )
+        for name in names
     )
 
 
-_FIRST = """
-cost_per_million_tokens_usd cost_per_million_output_tokens_usd levelised_cost_per_million_tokens_usd cost_usd tco_usd
-capex_usd cash_usd npv_usd served_tokens shed_fraction slo_attainment_fraction slo_attainment_lowest_fraction
-slo_shortfall_fraction slo_met_months slo_ceiling_outages_fraction slo_ceiling_fraction utilisation_fraction
-availability_fraction energy_kwh
+_SERVICE = """
+cost_per_million_tokens_usd cost_per_million_output_tokens_usd levelised_cost_per_million_tokens_usd
+cost_usd tco_usd capex_usd cash_usd npv_usd served_tokens shed_fraction slo_attainment_fraction
+slo_attainment_lowest_fraction slo_shortfall_fraction slo_met_months slo_ceiling_outages_fraction
+slo_ceiling_fraction utilisation_fraction availability_fraction energy_kwh
 """
-HEADLINES = tuple(
-    _output(name)
-    for name in dict.fromkeys([*_FIRST.split(), *(measure.name for measure in MEASURES)])
-)
+"""Figures that stand before the other measures."""
+_HEADLINE_NAMES = [*_SERVICE.split(), *(measure.name for measure in MEASURES)]
+# A name that is in both lists keeps its earlier place.
+HEADLINES = _outputs(*dict.fromkeys(_HEADLINE_NAMES))
 """Figures over the whole horizon, in column order: how a plan serves, and every measure."""
-CLUSTER_MONTHLY = tuple(_output(name) for name in ("cost_usd", "served_tokens", "revenue_usd"))
+CLUSTER_MONTHLY = _outputs("cost_usd", "served_tokens", "revenue_usd")
 """Figures by month of the fleet and of each cluster, in column order."""
 MONTHLY = (
-    *(
-        _output(name)
-        for name in ("utilisation_fraction", "cost_per_million_tokens_usd", "spend_usd")
-    ),
+    *_outputs("utilisation_fraction", "cost_per_million_tokens_usd", "spend_usd"),
     *CLUSTER_MONTHLY,
 )
 """Figures by month, in column order."""
@@ -84,7 +85,8 @@ def objective_names() -> tuple[str, ...]:
 
 def needed_by(name: str) -> str:
     """Return the key that a measure requires; empty where it requires none."""
-    return next((measure.needs for measure in MEASURES if measure.name == name), "")
+    needs = {measure.name: measure.needs for measure in MEASURES}
+    return needs.get(name, "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,8 +99,8 @@ class Setup:
     design: Design
     detailed_rows: int
     """Rows that are kept with their months; of a batch that begins below it, all are."""
-    seen: tuple[Seen, ...] = ()
-    """Series that are kept by month in place of the study's own, where months that happened are held against them."""
+    seen: tuple[SeriesKey, ...] = ()
+    """Actual series, whose planned counterparts are kept by month in place of the study's own."""
     money: tuple[int, ...] = ()
     """Places of the inputs that move no machine: rows that differ in nothing else share a simulation."""
     code: str = ""
@@ -106,66 +108,79 @@ class Setup:
 
     @property
     def months(self) -> int:
-        """Number of calendar months of the scenarios; one more than the horizon where it starts within a month."""
-        first = self.scenarios[0].scenario
-        return MonthGrid(start=first.start, horizon_months=first.horizon_months).period_count
+        """Number of calendar months; one more than the horizon where it starts within a month."""
+        scenario = self.scenarios[0].scenario
+        grid = MonthGrid(start=scenario.start, horizon_months=scenario.horizon_months)
+        return grid.period_count
 
     def nested(self, money: tuple[int, ...], draws: int) -> Setup:
         """Return a Monte Carlo study in which a simulation after the pilot carries several draws of money."""
         if draws == 1:
             return self
+        # Other designs know from the start which rows share a simulation.
         assert isinstance(self.design, MonteCarlo)
-        return replace(self, money=money, design=replace(self.design, draws=draws))
+        design = replace(self.design, draws=draws)
+        return replace(self, money=money, design=design)
 
-    def values(self, first: int, last: int) -> tuple[Floats, NDArray[np.int64]]:
+    def values(self, start: int, stop: int) -> tuple[Floats, NDArray[np.int64]]:
         """Return the inputs' values and the replication numbers of a range of rows."""
-        points, chance = self.design.rows(first, last)
-        inputs = self.inputs if self.design.period == 1 else replace(self.inputs, mixing=None)
+        points, replications = self.design.rows(start, stop)
+        inputs = self.inputs
+        # One-at-a-time and Saltelli designs move inputs alone, as if they were independent.
+        if self.design.period > 1:
+            inputs = replace(inputs, mixing=None)
         values = inputs.drawn(points)
-        money = [*self.money]
-        if isinstance(self.design, MonteCarlo) and money:
-            values[:, money] = inputs.drawn(self.design.money_points(first, last))[:, money]
-        return values, chance
+        if self.money and isinstance(self.design, MonteCarlo):
+            columns = list(self.money)
+            money = inputs.drawn(self.design.money_points(start, stop))
+            values[:, columns] = money[:, columns]
+        return values, replications
 
-    def is_detailed(self, first: int) -> bool:
+    def is_detailed(self, start: int) -> bool:
         """Return whether the batch that begins with a row is stored with monthly figures."""
-        return first < self.detailed_rows
+        return start < self.detailed_rows
 
     @property
     def monthly(self) -> tuple[tuple[str, str], ...]:
         """Figures stored by month, each with a cluster or the fleet; no revenue where nothing is sold."""
-        sold = any(
-            load.token_price is not None
-            for base in self.scenarios
-            for load in base.scenario.workloads.values()
-        )
-        clusters = dict.fromkeys(name for base in self.scenarios for name in base.scenario.clusters)
-        every = [(output.name, FLEET) for output in MONTHLY]
-        every += [(output.name, cluster) for cluster in clusters for output in CLUSTER_MONTHLY]
-        return tuple((name, cluster) for name, cluster in every if sold or name != "revenue_usd")
+        figures = [(output.name, FLEET) for output in MONTHLY]
+        clusters: dict[str, None] = {}
+        is_sold = False
+        for base in self.scenarios:
+            clusters |= dict.fromkeys(base.scenario.clusters)
+            workloads = base.scenario.workloads.values()
+            prices = [workload.token_price for workload in workloads]
+            is_sold |= any(price is not None for price in prices)
+        for cluster in clusters:
+            figures += [(output.name, cluster) for output in CLUSTER_MONTHLY]
+        # A column of empty cells would look as if revenue had been lost.
+        if not is_sold:
+            figures = [figure for figure in figures if figure[0] != "revenue_usd"]
+        return tuple(figures)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rows:
     """Finished rows of a design, in order."""
 
-    first: int
-    chance: NDArray[np.int64]
-    """Shape (rows,)."""
+    start: int
+    """Number of the earliest row."""
+    replications: NDArray[np.int64]
+    """Number from which each row's simulation draws its random streams, shape (rows,)."""
     inputs: Floats
     """Values drawn, shape (rows, inputs)."""
     headlines: Floats
     """Shape (rows, scenarios, outputs); NaN where a run failed."""
     monthly: Floats
-    """Shape (rows, scenarios, outputs, months); the outputs of a study, none beyond the rows that are kept in detail,
-    or the series that its setup asks for."""
+    """Shape (rows, scenarios, outputs, months); the outputs of a study, none beyond the rows that are
+    kept in detail, or the series that its setup asks for."""
     errors: tuple[tuple[int, int, str], ...]
     """Row, scenario and message of each run that failed."""
 
     @property
-    def last(self) -> int:
-        """One past the last row's index."""
-        return self.first + len(self.chance)
+    def stop(self) -> int:
+        """Number of the row after the latest."""
+        return self.start + len(self.replications)
 
 
 class Replicator:
@@ -176,126 +191,157 @@ class Replicator:
         self.setup = setup
         self._reuse: list[Reuse | None] = [None] * len(setup.scenarios)
 
-    def run(self, first: int, last: int, money: tuple[int, ...] = (), draws: int = 1) -> Rows:
+    def run(self, start: int, stop: int, money: tuple[int, ...] = (), draws: int = 1) -> Rows:
         """Run a range of rows, nested where there are several ``draws``; a run that fails is recorded."""
+        # The pilot decides on draws, so they come with the piece, not with the setup.
         setup = self.setup.nested(money, draws)
         if setup.code and setup.code != code_sha256():
-            raise ScenarioError(
-                Problem(
-                    message="a worker has another planner than this one", hint="install the same"
-                )
-            )
-        values, chance = setup.values(first, last)
-        shape = (last - first, len(setup.scenarios))
+            message = "a worker has another planner than this one"
+            problem = Problem(message=message, hint="install the same")
+            raise ScenarioError(problem)
+        values, replications = setup.values(start, stop)
+        shape = (stop - start, len(setup.scenarios))
+        # NaN until a run fills its place: what stays so is a run that failed.
         figures = np.full((*shape, len(HEADLINES)), np.nan)
-        kept = setup.monthly if setup.is_detailed(first) else ()
-        monthly = np.full((*shape, len(setup.seen) or len(kept), setup.months), np.nan)
+        monthly_names = setup.monthly if setup.is_detailed(start) else ()
+        series = len(setup.seen) or len(monthly_names)
+        monthly = np.full((*shape, series, setup.months), np.nan)
         errors = []
-        shared: dict[bytes, list[int]] = {}
-        for row, physical in enumerate(np.delete(values, setup.money, axis=1)):
-            shared.setdefault(chance[row].tobytes() + physical.tobytes(), []).append(row)
-        for which, rows in itertools.product(range(len(setup.scenarios)), shared.values()):
+        # Rows with the same replication and the same inputs but money share a simulation.
+        sharing: dict[bytes, list[int]] = {}
+        physical_values = np.delete(values, setup.money, axis=1)
+        for row, physical in enumerate(physical_values):
+            # Bytes, as a key, are the same for the same numbers and nothing else.
+            key = replications[row].tobytes() + physical.tobytes()
+            rows_of_key = sharing.setdefault(key, [])
+            rows_of_key.append(row)
+        scenarios = range(len(setup.scenarios))
+        for scenario, rows in itertools.product(scenarios, sharing.values()):
             simulated: RunResult | None = None
+            # Ceilings take longer than all other figures, and rows that share a simulation share them.
             ceilings: dict[str, float] = {}
             for row in rows:
                 try:
-                    result = self.simulate(which, values[row], int(chance[row]), simulated)
+                    replication = int(replications[row])
+                    result = self.simulate(scenario, values[row], replication, simulated)
                     simulated = simulated or result
                     if setup.seen:
-                        monthly[row, which] = observed(result, setup.seen)
+                        monthly[row, scenario] = observed(result, setup.seen)
                         continue
                     ceilings = ceilings or slo_ceilings(result)  # which no money moves
-                    figures[row, which] = headlines(result, ceilings)
-                    if kept:
-                        monthly[row, which] = monthly_series(result, kept)
-                except ValidationError as error:
-                    said = error.errors(include_url=False)[0]
-                    message = f"{'.'.join(map(str, said['loc']))}: {said['msg']}"
-                    errors.append((first + row, which, printable(message)))
-                except Exception as error:
-                    begin = (
-                        NOT_RUN if isinstance(error, MemoryError | OSError | ImportError) else ""
-                    )
-                    message = f"{begin}{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
-                    errors.append((first + row, which, printable(message)))
-        failed = tuple(sorted(errors))
+                    figures[row, scenario] = headlines(result, ceilings)
+                    if monthly_names:
+                        monthly[row, scenario] = monthly_series(result, monthly_names)
+                except Exception as error:  # one failed run must not end the study
+                    message = _failure_message(error)
+                    errors.append((start + row, scenario, message))
         return Rows(
-            first=first,
-            chance=chance,
+            start=start,
+            replications=replications,
             inputs=values,
             headlines=figures,
             monthly=monthly,
-            errors=failed,
+            errors=tuple(sorted(errors)),
         )
 
     def simulate(
-        self, which: int, values: Floats, chance: int, shared: RunResult | None = None
+        self, scenario: int, values: Floats, replication: int, shared: RunResult | None = None
     ) -> RunResult:
         """Run one scenario with one set of inputs in one replication; ``shared`` has all of them but money."""
-        scenario, plan = self._compiled(which, values, None if shared is None else shared.plan)
+        shared_plan = None if shared is None else shared.plan
+        changed_scenario, plan = self._compiled(scenario, values, shared_plan)
         if shared is None:
-            return simulate_plan(scenario, plan, self.setup.seed, chance)
-        return counted_anew(shared, scenario, plan)
+            return simulate_plan(changed_scenario, plan, self.setup.seed, replication)
+        return counted_anew(shared, changed_scenario, plan)
 
     def _compiled(
-        self, which: int, values: Floats, shared: Plan | None = None
+        self, scenario: int, values: Floats, shared: Plan | None = None
     ) -> tuple[Scenario, Plan]:
         """Return one scenario with one set of inputs, and its plan; ``shared`` has all of it but money."""
-        scenario, factors = changed(self.setup.scenarios[which], which, self.setup.inputs, values)
-        if (reuse := self._reuse[which]) is None:
-            reuse = self._reuse[which] = Reuse(self.setup.scenarios[which].scenario)
-            build_plan(
-                self.setup.scenarios[which].scenario, reuse
-            )  # spaces the tables, always alike
-        return scenario, build_plan(scenario, reuse, factors) if shared is None else repriced(
-            shared, scenario, reuse
-        )
+        base = self.setup.scenarios[scenario]
+        uncertain = self.setup.inputs
+        changed_scenario, factors = changed(base, scenario, uncertain, values)
+        reuse = self._reuse[scenario]
+        if reuse is None:
+            reuse = Reuse(base.scenario)
+            self._reuse[scenario] = reuse
+            # The stated plan spaces the tables that all others share, so a row's figures do not
+            # depend on which row its worker ran before it.
+            build_plan(base.scenario, reuse)
+        if shared is not None:
+            return changed_scenario, repriced(shared, changed_scenario, reuse)
+        return changed_scenario, build_plan(changed_scenario, reuse, factors)
 
     def redrawn(self) -> tuple[int, ...]:
         """Return the places of the inputs that are money alone: whatever they are, the machines do the same.
 
-        Each is moved alone to both its ends, all others at their medians, and the compiled plans are compared; then
-        those that passed are moved together. An input that is correlated with one that moves machines, or with such a
-        one, is none of them.
+        Each is moved alone to both its ends, all others at their medians, and the compiled plans are
+        compared; then those that passed are moved together. An input that is correlated with one
+        that moves machines, or with such a one, is none of them.
         """
         inputs = replace(self.setup.inputs, mixing=None)
         scenarios = range(len(self.setup.scenarios))
-        median = inputs.drawn(np.full((1, len(inputs)), 0.5))[0]
+        medians = np.full((1, len(inputs)), 0.5)
+        median = inputs.drawn(medians)[0]
+        plans = []
+        for scenario in scenarios:
+            _, plan = self._compiled(scenario, median)
+            plans.append(plan)
 
         def is_still(places: list[int]) -> bool:
-            """Return whether no machine moves where inputs at some places are at one end or the other by turns."""
+            """Return whether no machine moves where these inputs are at one end or the other by turns."""
             points = np.full((2, len(inputs)), 0.5)
-            turn = np.arange(2)[:, None] + np.arange(len(places))
+            ends = np.arange(2)[:, None]
+            turn = ends + np.arange(len(places))
+            # By turns: inputs that cancel at the same end do not at opposite ones.
             points[:, places] = np.where(turn % 2, TAIL, 1.0 - TAIL)
-            reached = [
-                which
-                for which in scenarios
-                if any(inputs.entries[place].targets[which] for place in places)
-            ]
+            draws = inputs.drawn(points)
+            targets = [inputs.entries[place].targets for place in places]
+            # A scenario without any of their fields has the plan that it had.
+            reached = [place for place in scenarios if any(paths[place] for paths in targets)]
             try:
-                pairs = itertools.product(reached, inputs.drawn(points))
-                return all(
-                    same_machines(plans[which], self._compiled(which, values)[1])
-                    for which, values in pairs
-                )
+                for scenario, values in itertools.product(reached, draws):
+                    _, plan = self._compiled(scenario, values)
+                    if not same_machines(plans[scenario], plan):
+                        return False
             except (PlannerError, ValidationError):
+                # An end that gives no plan says nothing of the machines: it is simulated.
                 return False
+            return True
 
-        plans = [self._compiled(which, median)[1] for which in scenarios]
-        money = {
-            place
-            for place, one in enumerate(inputs.entries)
-            if not one.throughput_of and is_still([place])
-        }
-        mixing = (
-            np.eye(len(inputs)) if self.setup.inputs.mixing is None else self.setup.inputs.mixing
-        )
-        linked = np.abs(mixing @ mixing.T) > 1e-9
-        while tied := {
-            place for place in money if linked[place, list({*range(len(inputs))} - money)].any()
-        }:
-            money -= tied
-        return tuple(sorted(money)) if is_still(sorted(money)) else ()
+        entries = enumerate(inputs.entries)
+        # An error of throughput always moves machines.
+        candidates = [place for place, entry in entries if not entry.throughput_of]
+        money = {place for place in candidates if is_still([place])}
+        mixing = self.setup.inputs.mixing
+        if mixing is not None:
+            correlations = mixing @ mixing.T
+            # Rounding leaves a little between inputs that are not correlated.
+            linked = np.abs(correlations) > 1e-9
+            # Each turn takes at least one input away, so this ends.
+            while True:
+                all_places = range(len(inputs))
+                physical = [place for place in all_places if place not in money]
+                tied = {place for place in money if linked[place, physical].any()}
+                if not tied:
+                    break
+                money -= tied
+        places = sorted(money)
+        # Together they may do what none does alone, such as cross a budget.
+        return tuple(places) if is_still(places) else ()
+
+
+def _failure_message(error: Exception) -> str:
+    """Return one line on why a run failed; marked where it may succeed another time."""
+    if isinstance(error, ValidationError):
+        # One is enough for a line; the first is of the field that stands first.
+        problem = error.errors(include_url=False)[0]
+        return printable(f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}")
+    may_succeed = isinstance(error, MemoryError | OSError | ImportError)
+    mark = NOT_RUN if may_succeed else ""
+    # Some errors have no text at all.
+    lines = str(error).splitlines() or [""]
+    return printable(f"{mark}{type(error).__name__}: {lines[0]}")
 
 
 def headlines(result: RunResult, ceilings: Mapping[str, float] | None = None) -> Floats:
@@ -303,32 +349,32 @@ def headlines(result: RunResult, ceilings: Mapping[str, float] | None = None) ->
 
     ``ceilings`` are those of a run that differs in money alone, where they are known.
     """
-    tokens = float(series_of(result).tokens.sum())
-    figures = {
-        **measures(result),
-        **service(result),
-        **(ceilings or slo_ceilings(result)),
-        "served_tokens": tokens,
-    }
-    return np.array([figures[name] for name in objective_names()], dtype=np.float64)
+    ceilings = ceilings or slo_ceilings(result)
+    figures = {**measures(result), **service(result), **ceilings}
+    tokens = series_of(result).tokens
+    figures["served_tokens"] = float(tokens.sum())
+    in_order = [figures[name] for name in objective_names()]
+    return np.array(in_order, dtype=np.float64)
 
 
-def monthly_series(result: RunResult, kept: Sequence[tuple[str, str]]) -> Floats:
+def monthly_series(result: RunResult, names: Sequence[tuple[str, str]]) -> Floats:
     """Return monthly figures of clusters and the fleet, shape (figures, months).
 
     NaN where there is nothing to divide, and where a run has no such cluster.
     """
     series = series_of(result)
-    spent = np.full((result.plan.months.period_count, len(result.plan.clusters) + 1), np.nan)
+    clusters = [cluster.name for cluster in result.plan.clusters]
+    # The fleet stands behind its clusters.
+    shape = (result.plan.months.period_count, len(clusters) + 1)
+    unknown = np.full(shape, np.nan)
+    spent = unknown.copy()
     spent[:, -1] = -series.cash_flow_usd
-    figures = series.sums.figures() | {"spend_usd": spent, "revenue_usd": revenue_usd(result)}
-    places = {cluster.name: place for place, cluster in enumerate(result.plan.clusters)} | {
-        FLEET: -1
-    }
-    nothing = np.full(result.plan.months.period_count, np.nan)
-    return np.stack(
-        [
-            figures[name][:, places[cluster]] if cluster in places else nothing
-            for name, cluster in kept
-        ]
-    )
+    figures = series.sums.figures()
+    figures = figures | {"spend_usd": spent, "revenue_usd": revenue_usd(result)}
+    columns = {name: place for place, name in enumerate(clusters)}
+    columns[FLEET] = -1
+    chosen = []
+    for name, cluster in names:
+        table = figures[name] if cluster in columns else unknown
+        chosen.append(table[:, columns.get(cluster, 0)])
+    return np.stack(chosen)

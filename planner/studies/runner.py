@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import re
 from collections.abc import Callable, Sequence
@@ -25,19 +26,25 @@ from planner.studies.decision import (
 from planner.studies.designs import MonteCarlo
 from planner.studies.engines import PIECE, Crew, Workforce, replicators
 from planner.studies.replicate import Replicator, objective_names
-from planner.studies.sensitivity import followed
+from planner.studies.sensitivity import outputs_to_explain
 from planner.studies.store import Store
 
 EVALUATIONS_PER_BATCH = 16
 """Runs in one batch: about half a second, so that sending and storing cost little."""
 _FEWEST_PER_SCRAMBLING = 32
+"""Rows per randomisation before a study may end: the spread of fewer is not to be trusted."""
 SIMULATION_WORK = 8.0
 """Work of a simulation over that of counting its money, on the reference plan: 125 ms and 15."""
-_CHECK_EVERY = 16
-"""Rows per randomisation between two looks at the interval; looks are at fixed places, whoever finishes first."""
-_LOOK_AGAIN = 0.05
-"""Share of the rows so far between two looks, where that is more: so the looks of a long study cost little."""
-_WRITTEN = re.compile(r"(?:(mean|best|p(\d{1,2}(?:\.\d+)?))\s*=)?\s*([0-9.eE+-]+)\s*(%?)")
+_LARGEST_ERROR_RATIO = 1.25
+"""A standard error with nested draws over that of as many simulations, at most."""
+_LOOK_EVERY = 16
+"""Rows per randomisation between two looks at the interval; looks are at fixed places, whoever
+finishes first."""
+_LOOK_SHARE = 0.05
+"""Share of the rows so far between two looks, where that is more: so the looks of a long study cost
+little."""
+_UNTIL = re.compile(r"(?:(mean|best|p(\d{1,2}(?:\.\d+)?))\s*=)?\s*([0-9.eE+-]+)\s*(%?)")
+"""Figure, percentile, number and percent sign of a stopping rule."""
 
 
 class Until(NamedTuple):
@@ -51,24 +58,25 @@ class Until(NamedTuple):
     @classmethod
     def read(cls, text: str) -> Until:
         """Read ``0.5%``, ``0.005``, ``p90=2%`` or ``best=1%``."""
-        written = _WRITTEN.fullmatch(text.strip())
-        try:
-            share = float(written[3]) / (100.0 if written[4] else 1.0) if written else 0.0
-        except ValueError:
-            share = 0.0
-        if written is None or not 0.0 < share < 1.0 or (written[2] and float(written[2]) == 0.0):
-            raise ScenarioError(
-                f"--until takes a share such as 0.5%, p90=2% or best=1%, not {text!r}"
-            )
-        return cls(share, written[1] or "mean")
+        if rule := _UNTIL.fullmatch(text.strip()):
+            figure, percentile, number, percent = rule.groups()
+            # The pattern lets through numbers such as 1e, which float() refuses.
+            with contextlib.suppress(ValueError):
+                share = float(number) / (100.0 if percent else 1.0)
+                is_share = 0.0 < share < 1.0
+                is_percentile = percentile is None or float(percentile) > 0.0
+                if is_share and is_percentile:
+                    return cls(share, figure or "mean")
+        raise ScenarioError(f"--until takes a share such as 0.5%, p90=2% or best=1%, not {text!r}")
 
     def words(self) -> str:
         """Return the figure's name for use in a sentence."""
-        return {"mean": "the mean", "best": "P(best)"}.get(self.figure, self.figure.upper())
+        by_figure = {"mean": "the mean", "best": "P(best)"}
+        return by_figure.get(self.figure, self.figure.upper())
 
-    def width(self, reached: IntervalEstimate) -> float:
+    def width(self, estimate: IntervalEstimate) -> float:
         """Return the half width that is compared with the limit."""
-        return reached.half_width if self.figure == "best" else reached.relative
+        return estimate.half_width if self.figure == "best" else estimate.relative
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,29 +89,35 @@ class Goal:
     until: Until | None = None
     """When the study may end early; None: run all rows."""
     targeted: tuple[Targeted, ...] = ()
-    """Each scenario and what it is held to: whom P(best) counts among."""
+    """Each scenario and its SLO target: P(best) counts among those that meet it."""
     lower_is_better: bool = True
 
     @property
     def columns(self) -> tuple[str, ...]:
         """Return the names of the outputs that the stopping rule reads."""
-        if self.until is not None and self.until.figure == "best":
+        is_of_best = self.until is not None and self.until.figure == "best"
+        # What is best is chosen among those that meet their target, so it needs that too.
+        if is_of_best:
             return (self.objective, "slo_shortfall_fraction", "slo_met_months")
         return (self.objective,)
 
     def estimate(self, columns: Sequence[Floats]) -> IntervalEstimate:
         """Return the figure of the stopping rule and its interval, from the outputs that ``columns`` names."""
-        if self.until is None or self.until.figure == "mean":
-            return mean_estimate(columns[0][0], self.scramblings)
-        if self.until.figure != "best":
-            return percentile_estimate(
-                columns[0][0], self.scramblings, float(self.until.figure.removeprefix("p"))
-            )
-        judged = standings(
+        figure = "mean" if self.until is None else self.until.figure
+        # The first scenario of the first column: its headline.
+        headline = columns[0][0]
+        if figure == "mean":
+            return mean_estimate(headline, self.scramblings)
+        if figure != "best":
+            percentile = float(figure.removeprefix("p"))
+            return percentile_estimate(headline, self.scramblings, percentile)
+        scenarios = standings(
             columns, self.targeted, self.scramblings, lower_is_better=self.lower_is_better
         )
-        known = [one.best_fraction for one in judged if one.may_meet]
-        return max(known, key=lambda reached: reached.value, default=IntervalEstimate(value=np.nan))
+        # A scenario that misses its target has no share; where all do, nothing is estimated.
+        shares = [standing.best_fraction for standing in scenarios if standing.may_meet]
+        nothing = IntervalEstimate(value=np.nan)
+        return max(shares, key=lambda estimate: estimate.value, default=nothing)
 
 
 class Progress(NamedTuple):
@@ -120,28 +134,40 @@ Watch = Callable[[Progress], None]
 
 def batch_size(scenarios: int, period: int = 1) -> int:
     """Return the number of rows in a batch: a power of two of a design's periods, whose rows share simulations."""
-    return period << max(0, (EVALUATIONS_PER_BATCH // (scenarios * period)).bit_length() - 1)
+    # A power of two: so batches of any size end where those of a smaller one do.
+    periods = EVALUATIONS_PER_BATCH // (scenarios * period)
+    doublings = max(0, periods.bit_length() - 1)
+    return period << doublings
 
 
 def money_share(money: Floats, objective: Floats) -> float:
     """Return the least share of variance that money explains of any scenario's objective, or of their differences.
 
-    Adjusted R² of a linear fit on the rows; ``money`` has shape (rows, inputs), ``objective`` (rows, scenarios). What
-    money does together with other inputs counts as theirs, so the share is rather too low.
+    Adjusted R² of a linear fit on the rows, 1 − (SS_res / (n − 1 − p)) / (SS_tot / (n − 1)) (Ezekiel
+    1930); ``money`` has shape (rows, inputs), ``objective`` (rows, scenarios). What money does
+    together with other inputs counts as theirs, so the share is rather too low.
     """
     sound = np.isfinite(objective).all(axis=1)
-    wanted = (figures for *_, figures in followed(("",) * objective.shape[1], objective[sound]))
-    output = np.array(
-        [figures - figures.mean() for figures in wanted if figures.size and np.ptp(figures) > 0.0]
-    )
-    free = int(sound.sum()) - 1 - money.shape[1]
-    if free <= 0 or not len(output):
+    rows = int(sound.sum())
+    names = ("",) * objective.shape[1]
+    explained = outputs_to_explain(names, objective[sound])
+    outputs = [figures for *_, figures in explained]
+    # Scenarios that differ in nothing have no variance to explain.
+    varying = [figures for figures in outputs if figures.size and np.ptp(figures) > 0.0]
+    degrees = rows - 1 - money.shape[1]
+    # With as many inputs as rows any output is explained.
+    if degrees <= 0 or not varying:
         return 0.0
-    basis = money[sound] - money[sound].mean(axis=0)
-    left = output.T - basis @ np.linalg.lstsq(basis, output.T, rcond=None)[0]
-    return float(
-        np.min(1.0 - (left**2).sum(axis=0) / free * (sound.sum() - 1) / (output**2).sum(axis=1))
-    )
+    centred = [figures - figures.mean() for figures in varying]
+    output = np.array(centred)
+    sound_money = money[sound]
+    basis = sound_money - sound_money.mean(axis=0)
+    fit, *_ = np.linalg.lstsq(basis, output.T, rcond=None)
+    residual = output.T - basis @ fit
+    squares = (residual**2).sum(axis=0)
+    total_squares = (output**2).sum(axis=1)
+    unexplained = squares / degrees * (rows - 1) / total_squares
+    return float(np.min(1.0 - unexplained))
 
 
 def draws_for(share: float) -> int:
@@ -151,33 +177,38 @@ def draws_for(share: float) -> int:
     (f + (1 − f) k) / n and take n (c / k + 1): their product is least at k² = c f / (1 − f). The first is at most
     1.25² / n besides, so that no standard error of the mean is more than a quarter above that of n simulations.
     """
+    # At a share of 1 the best number of draws would have no end.
     share = min(max(share, 0.0), 0.99)
-    best = np.sqrt(SIMULATION_WORK * share / (1.0 - share))
-    return max(1, int(min(best, (1.25**2 - share) / (1.0 - share))))
+    unshared = 1.0 - share
+    cheapest = np.sqrt(SIMULATION_WORK * share / unshared)
+    largest = (_LARGEST_ERROR_RATIO**2 - share) / unshared
+    draws = int(min(cheapest, largest))
+    return max(1, draws)
 
 
-def _money(store: Store, goal: Goal, pilot: int) -> tuple[tuple[int, ...], int]:
+def _money_draws(store: Store, goal: Goal, pilot: int) -> tuple[tuple[int, ...], int]:
     """Return the inputs that are money alone and, by the rows of the pilot, their draws a simulation; note both."""
     inputs = store.setup.inputs.names
     money = Replicator(store.setup).redrawn()
     if not money:
         return (), 1
     store.flush()
-    names = ("replication", *(f"in:{inputs[place]}" for place in money), f"out:{goal.objective}")
+    columns = [f"in:{inputs[place]}" for place in money]
+    names = (*columns, f"out:{goal.objective}")
     table = pa.concat_tables(store.tables(0, pilot, names))
-    figures = np.array([table.column(name) for name in names[1:]]).reshape(
-        len(money) + 1, pilot, -1
-    )
-    share = money_share(figures[:-1, :, 0].T, figures[-1])
+    stored_columns = [table.column(name) for name in names]
+    stored = np.array(stored_columns)
+    # By column, row and scenario; the objective is the last column.
+    figures = stored.reshape(len(names), pilot, -1)
+    # All scenarios of a row have the same inputs: those of one are enough.
+    values = figures[:-1, :, 0]
+    share = money_share(values.T, figures[-1])
     draws = draws_for(share)
-    does = (
-        f"each simulation after the {pilot}th carries {draws} draws"
-        if draws > 1
-        else "every one is simulated"
-    )
-    store.notes.append(
-        f"{len(money)} of {len(inputs)} inputs move no machine: {share:.0%} of the variance, so {does}"
-    )
+    consequence = "every one is simulated"
+    if draws > 1:
+        consequence = f"each simulation after the {pilot}th carries {draws} draws"
+    counts = f"{len(money)} of {len(inputs)} inputs move no machine"
+    store.notes.append(f"{counts}: {share:.0%} of the variance, so {consequence}")
     return money, draws
 
 
@@ -187,100 +218,147 @@ class _Looks:
     def __init__(self, goal: Goal, batch: int) -> None:
         self.goal = goal
         self.batch = batch
+        self.scenarios = 1
         # Only P(best) looks at more than the first scenario.
-        self.scenarios = slice(0, len(goal.targeted) if len(goal.columns) > 1 else 1)
-        self.values = np.full(
-            (-(-goal.rows // batch) * batch, len(goal.columns), self.scenarios.stop), np.nan
-        )
-        self.known = np.zeros(len(self.values) // batch, dtype=bool)
+        if len(goal.columns) > 1:
+            self.scenarios = len(goal.targeted)
+        batches = -(-goal.rows // batch)
+        self.rows = batches * batch
+        """Rows in whole batches: what is run, though some at the end may not be asked for."""
+        shape = (self.rows, len(goal.columns), self.scenarios)
+        self.values = np.full(shape, np.nan)
+        self.finished = np.zeros(batches, dtype=bool)
         """By batch."""
-        self._end = self._looked = 0
         self.interval: IntervalEstimate | None = None
+        self._end = 0
+        """Rows finished without a gap."""
+        self._looked = 0
+        """Rows of the latest look."""
 
-    def add(self, first: int, values: Floats) -> None:
+    def add(self, start: int, values: Floats) -> None:
         """Add the outputs of consecutive rows, shape (rows, columns, scenarios), in whole batches."""
-        last = first + len(values)
-        self.values[first:last] = values[:, :, self.scenarios]
-        self.known[first // self.batch : -(-last // self.batch)] = True
+        stop = start + len(values)
+        # A batch beyond the rows asked for is run whole, and looked at as well.
+        self.values[start:stop] = values[:, :, : self.scenarios]
+        first_batch = start // self.batch
+        # Rounded up: the last batch of a finished study may have been cut short.
+        end_batch = -(-stop // self.batch)
+        self.finished[first_batch:end_batch] = True
+
+    def has(self, start: int, stop: int) -> bool:
+        """Return whether a range of whole batches is finished."""
+        first_batch = start // self.batch
+        end_batch = stop // self.batch
+        batches = self.finished[first_batch:end_batch]
+        return bool(batches.all())
 
     def end(self) -> int | None:
         """Look once enough rows are finished; return the number of rows at which the study may end, or None."""
-        while (
-            self._end < len(self.values) and self.known[self._end // self.batch]
-        ):  # each batch is passed once
+        # Each batch is passed once, so that a study of a million rows is not searched at each.
+        while self._end < self.rows and self.finished[self._end // self.batch]:
             self._end += self.batch
-        until = self.goal.until
-        step = self.goal.scramblings * _CHECK_EVERY
-        while (
-            looked := self._looked + step * max(1, int(_LOOK_AGAIN * self._looked / step))
-        ) <= self._end:
-            self._looked = looked
-            self.interval = self.goal.estimate(list(self.values[:looked].transpose(1, 2, 0)))
-            enough = looked >= _FEWEST_PER_SCRAMBLING * self.goal.scramblings
-            if until is not None and enough and until.width(self.interval) <= until.share:
-                return looked
-        return None
+        scramblings = self.goal.scramblings
+        step = scramblings * _LOOK_EVERY
+        while True:
+            share_of_rows = _LOOK_SHARE * self._looked
+            steps = max(1, int(share_of_rows / step))
+            rows = self._looked + step * steps
+            if rows > self._end:
+                return None
+            self._looked = rows
+            # A look needs rows last, since estimates go along them.
+            columns = self.values[:rows].transpose(1, 2, 0)
+            self.interval = self.goal.estimate(list(columns))
+            until = self.goal.until
+            is_too_few = rows < _FEWEST_PER_SCRAMBLING * scramblings
+            if until is None or is_too_few:
+                continue
+            if until.width(self.interval) <= until.share:
+                return rows
 
 
 def run_rows(store: Store, goal: Goal, force: Workforce, watch: Watch | None = None) -> int:
     """Run the missing rows of a design and consolidate the store; return the study's number of rows.
 
-    The rows after a pilot wait for its end, since it says how they are drawn. With ``until``, the study ends at the
-    first look where the interval is narrow enough: looks are at fixed numbers of rows, so the end does not depend on
-    who ran what.
+    The rows after a pilot wait for its end, since it says how they are drawn. With ``until``, the
+    study ends at the first look where the interval is narrow enough: looks are at fixed numbers of
+    rows, so the end does not depend on who ran what.
     """
+    # Rows that were finished are never thrown away without a word.
     store.check_extends(goal.rows)
     looks = _Looks(goal, store.batch)
-    batch = store.batch
-    end = None
-    names = [f"out:{name}" for name in goal.columns]
-    places = [objective_names().index(name) for name in goal.columns]
-    total = len(looks.values)
     design = store.setup.design
-    months = -(-store.setup.detailed_rows // batch) * batch
-    pilot = min(design.pilot, total) if isinstance(design, MonteCarlo) else total
+    # Only Monte Carlo has a pilot; other designs are run in one go.
+    pilot = looks.rows
+    if isinstance(design, MonteCarlo):
+        pilot = min(design.pilot, pilot)
     with contextlib.ExitStack() as stack:
+        # Also where the study is interrupted: what is finished is on the disk.
         stack.callback(store.flush)
-        crew: Crew[Replicator] | None = None
-        for begin, stop in ((0, pilot), (pilot, total)):
-            if end is not None or begin == stop:
-                break
-            money, draws = _money(store, goal, pilot) if begin else ((), 1)
-            for table in store.tables(begin, stop, ("replication", *names)):
-                stored = [
-                    table.column(name).to_numpy().reshape(-1, len(store.setup.scenarios))
-                    for name in names
-                ]
-                looks.add(table.column("replication")[0].as_py(), np.stack(stored, axis=1))
-            # A simulation and all its draws are one piece of work.
-            size = math.lcm(goal.scramblings * draws, batch) if draws > 1 else batch
+
+        @functools.cache
+        def crew() -> Crew[Replicator]:
+            """Return as many workers as the whole study can use, not its pilot; none before they are needed."""
+            workers = replicators(store.setup, len(looks.finished), force)
+            return stack.enter_context(contextlib.closing(workers))
+
+        def run(start: int, stop: int, money: tuple[int, ...] = (), draws: int = 1) -> int | None:
+            """Run what is missing of a range; return the number of rows at which the study may end, or None."""
+            _add_stored(looks, store, start, stop)
             end = looks.end()
-            edges = sorted({*range(begin, stop, size), min(max(begin, months), stop), stop})
-            missing = [
-                piece
-                for piece in pairwise(edges)
-                if not looks.known[slice(*np.array(piece) // batch)].all()
-            ]
-            if end is not None or not missing:
-                continue
-            if crew is None:  # as many as the whole study can use
-                crew = stack.enter_context(
-                    contextlib.closing(replicators(store.setup, len(looks.known), force))
-                )
+            missing = _missing(looks, store, start, stop, draws)
             pieces = [(*piece, money, draws) for piece in missing]
-            for _, part in crew.unordered(Replicator.run, pieces, PIECE):
-                store.write(part)
-                looks.add(part.first, part.headlines[:, :, places].transpose(0, 2, 1))
+            if end is not None or not pieces:
+                return end
+            columns = [objective_names().index(name) for name in goal.columns]
+            for _, rows in crew().unordered(Replicator.run, pieces, PIECE):
+                store.write(rows)
+                figures = rows.headlines[:, :, columns]
+                looks.add(rows.start, figures.transpose(0, 2, 1))
                 end = looks.end()
                 if watch is not None:
-                    done = int(looks.known.sum()) * batch
-                    watch(
-                        Progress(
-                            done=min(done, goal.rows), total=goal.rows, interval=looks.interval
-                        )
-                    )
+                    batches = int(looks.finished.sum())
+                    # The last batch may have more rows than were asked for.
+                    finished_rows = min(batches * store.batch, goal.rows)
+                    progress = Progress(finished_rows, goal.rows, looks.interval)
+                    watch(progress)
                 if end is not None:
                     break
+            return end
+
+        end = run(0, pilot)
+        # A study that may end within its pilot needs no further draws.
+        if end is None and pilot < looks.rows:
+            money, draws = _money_draws(store, goal, pilot)
+            end = run(pilot, looks.rows, money, draws)
     rows = goal.rows if end is None else end
     store.consolidate(rows)
     return rows
+
+
+def _add_stored(looks: _Looks, store: Store, start: int, stop: int) -> None:
+    """Show the looks what is stored of a range of rows."""
+    names = tuple(f"out:{name}" for name in looks.goal.columns)
+    scenarios = len(store.setup.scenarios)
+    for table in store.tables(start, stop, ("replication", *names)):
+        columns = [table.column(name).to_numpy() for name in names]
+        figures = [column.reshape(-1, scenarios) for column in columns]
+        first_row = table.column("replication")[0].as_py()
+        looks.add(first_row, np.stack(figures, axis=1))
+
+
+def _missing(
+    looks: _Looks, store: Store, start: int, stop: int, draws: int
+) -> list[tuple[int, int]]:
+    """Return the pieces of work in a range of rows that are not finished."""
+    batch = store.batch
+    size = batch
+    # A simulation and all its draws are one piece of work.
+    if draws > 1:
+        size = math.lcm(looks.goal.scramblings * draws, batch)
+    # A piece lies on one side of the border behind which rows have no months.
+    detailed_batches = -(-store.setup.detailed_rows // batch)
+    border = min(max(start, detailed_batches * batch), stop)
+    edges = {*range(start, stop, size), border, stop}
+    pieces = pairwise(sorted(edges))
+    return [piece for piece in pieces if not looks.has(*piece)]

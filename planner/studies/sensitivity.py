@@ -14,7 +14,7 @@ from planner.studies.designs import Integers, OneAtATime, Saltelli
 from planner.studies.prepare import Prepared
 
 CHANCE = "chance"
-"""What a run draws itself: failures, incidents, demand noise, delivery slips."""
+"""The replication as an input, in tables: failures, incidents, demand noise, delivery slips."""
 BINS = 10
 """Equal-count bins of an input: deciles, as the trade's tornado has them."""
 
@@ -51,87 +51,122 @@ def importance(
     from scipy.special import fdtri  # noqa: PLC0415 - only where a study asks for it
 
     bins = bin_of(values)
-    means = np.array([output[bins == which].mean() for which in range(bins.max() + 1)])
     counts = np.bincount(bins)
-    # ε², the correlation ratio less its bias: (SS_between − (k − 1) MS_within) / SS_total (Kelley 1935).
-    total = float(((output - output.mean()) ** 2).sum())
-    left = len(output) - len(means)
+    means = _bin_means(bins, output)
+    degrees_between = len(means) - 1
+    degrees_within = len(output) - len(means)
     share = 0.0
-    variance_noise = 1.0
-    apart = len(means) - 1
-    if apart > 0 and left > 0:
-        idle = float(fdtri(apart, left, 1.0 - 0.01 / inputs))
-        variance_noise = (idle - 1.0) * apart / (idle * apart + left)
-    if total > 0.0 and left > 0:
-        between = float((counts * (means - output.mean()) ** 2).sum())
-        within = (total - between) / left
-        share = float(np.clip((between - apart * within) / total, 0.0, 1.0))
+    noise_share = 1.0
+    if degrees_between > 0 and degrees_within > 0:
+        quantile = 1.0 - 0.01 / inputs
+        idle = float(fdtri(degrees_between, degrees_within, quantile))
+        idle_between = idle * degrees_between
+        noise_share = (idle - 1.0) * degrees_between / (idle_between + degrees_within)
+    # ε², the correlation ratio less its bias: (SS_between − (k − 1) MS_within) / SS_total (Kelley 1935).
+    mean = output.mean()
+    total = float(((output - mean) ** 2).sum())
+    # A constant output has no variance to share out.
+    if total > 0.0 and degrees_within > 0:
+        squares_between = counts * (means - mean) ** 2
+        sum_between = float(squares_between.sum())
+        mean_square_within = (total - sum_between) / degrees_within
+        share = (sum_between - degrees_between * mean_square_within) / total
+    # Less its bias, the share of an idle input may lie below zero.
+    first_order = float(np.clip(share, 0.0, 1.0))
+    correlation = spearman(values, output)
     low = float(means.min())
     high = float(means.max())
     return {
         ("conditional-mean", "swing"): (high - low, low, high),
-        ("rank-correlation", "spearman"): (spearman(values, output),),
-        ("variance-share", "first_order"): (share,),
-        ("variance-share", "noise_level"): (variance_noise,),
+        ("rank-correlation", "spearman"): (correlation,),
+        ("variance-share", "first_order"): (first_order,),
+        ("variance-share", "noise_level"): (noise_share,),
     }
+
+
+def _bin_means(bins: Integers, figures: Floats) -> Floats:
+    """Return the mean of figures in each bin."""
+    # Every bin up to the highest has rows, so no mean is of nothing.
+    numbers = range(bins.max() + 1)
+    means = [figures[bins == number].mean() for number in numbers]
+    return np.array(means)
 
 
 def bin_of(values: Floats) -> Integers:
     """Return each row's bin, 0 to at most 9: equal counts, or one bin per value for ten values or fewer."""
+    # Discrete inputs have few values, and bins of equal counts would cut through one of them.
     distinct, place = np.unique(values, return_inverse=True)
     if len(distinct) <= BINS:
         return np.asarray(place, dtype=np.int64)
+    # A stable sort: ties fall into bins in row order, the same on every machine.
     order = np.argsort(values, kind="stable")
+    ranks = np.arange(len(values))
     bins = np.empty(len(values), dtype=np.int64)
-    bins[order] = np.arange(len(values)) * BINS // len(values)
+    bins[order] = ranks * BINS // len(values)
     return bins
 
 
-def spearman(first: Floats, second: Floats) -> float:
-    """Return the rank correlation; 0 where either is constant."""
+def spearman(values: Floats, output: Floats) -> float:
+    """Return Spearman's rank correlation, that of Pearson between ranks; 0 where either is constant."""
     from scipy.stats import rankdata  # noqa: PLC0415 - only where a study asks for it
 
-    a = rankdata(first) - 1.0
-    b = rankdata(second) - 1.0
+    # From zero on: smaller numbers lose fewer digits in the sums.
+    a = rankdata(values) - 1.0
+    b = rankdata(output) - 1.0
     spread = a.std() * b.std()
-    return float(np.mean((a - a.mean()) * (b - b.mean())) / spread) if spread > 0 else 0.0
+    if spread <= 0:
+        return 0.0
+    a_distance = a - a.mean()
+    b_distance = b - b.mean()
+    covariance = np.mean(a_distance * b_distance)
+    return float(covariance / spread)
 
 
 def flip(values: Floats, difference: Floats) -> float | None:
     """Return the input value at which the mean of a difference changes sign; None where it does not.
 
-    Means are taken in the ten bins and joined by straight lines. A change counts only where the difference follows the
-    input by more than noise, and between bins whose means are three standard errors from zero, so that chance alone
-    flips no decision.
+    Means are taken in the ten bins and joined by straight lines. A change counts only where the
+    difference follows the input by more than noise, and between bins whose means are three standard
+    errors from zero, so that noise alone flips no decision.
     """
-    if abs(spearman(values, difference)) * np.sqrt(len(values)) < 4.0:
+    # The rank correlation of independent figures has a standard error of about 1 / √n.
+    correlation = abs(spearman(values, difference))
+    if correlation * np.sqrt(len(values)) < 4.0:
         return None
     bins = bin_of(values)
-    count = bins.max() + 1
-    centre = np.array([values[bins == which].mean() for which in range(count)])
-    mean = np.array([difference[bins == which].mean() for which in range(count)])
-    error = np.array(
-        [difference[bins == which].std() / np.sqrt((bins == which).sum()) for which in range(count)]
-    )
-    for left, right in itertools.pairwise(np.flatnonzero(np.abs(mean) > 3.0 * error)):
-        if mean[left] * mean[right] < 0.0:
-            crossing = left
+    centre = _bin_means(bins, values)
+    mean = _bin_means(bins, difference)
+    numbers = range(len(mean))
+    deviations = [difference[bins == number].std() for number in numbers]
+    error = np.array(deviations) / np.sqrt(np.bincount(bins))
+    is_certain = np.abs(mean) > 3.0 * error
+    certain_bins = np.flatnonzero(is_certain)
+    for low, high in itertools.pairwise(certain_bins):
+        if mean[low] * mean[high] < 0.0:
+            # Bins between the two may be near zero: the line crosses it after one of them.
+            crossing = low
             while mean[crossing] * mean[crossing + 1] > 0.0:
                 crossing += 1
-            share = mean[crossing] / (mean[crossing] - mean[crossing + 1])
-            return float(centre[crossing] + share * (centre[crossing + 1] - centre[crossing]))
+            low_mean = mean[crossing]
+            share = low_mean / (low_mean - mean[crossing + 1])
+            distance = centre[crossing + 1] - centre[crossing]
+            return float(centre[crossing] + share * distance)
     return None
 
 
-def followed(names: tuple[str, ...], objective: Floats) -> list[tuple[str, str, Floats]]:
+def outputs_to_explain(names: tuple[str, ...], objective: Floats) -> list[tuple[str, str, Floats]]:
     """Return the outputs to explain: each scenario's objective, and the first's less each other's.
 
-    The headline has shape (rows, scenarios); each part has the scenario's name, the other's or none, and the figures.
+    The objective has shape (rows, scenarios); each part has the scenario's name, the other's or none, and the figures.
     """
-    alone = [(name, "", objective[:, which]) for which, name in enumerate(names)]
-    return alone + [
-        (names[0], names[k], objective[:, 0] - objective[:, k]) for k in range(1, len(names))
-    ]
+    outputs = []
+    for name, figures in zip(names, objective.T, strict=True):
+        outputs.append((name, "", figures))
+    base = objective[:, 0]
+    for rival in range(1, len(names)):
+        difference = base - objective[:, rival]
+        outputs.append((names[0], names[rival], difference))
+    return outputs
 
 
 Measures = dict[str, IntervalEstimate]
@@ -141,31 +176,33 @@ Measures = dict[str, IntervalEstimate]
 def tornado(design: OneAtATime, output: Floats) -> list[Measures]:
     """Return each input's bar from the output of each row: the output at its P10 and P90, all others at their median.
 
-    Means are over chances, intervals of the change.
+    Means are over replications, intervals of the change.
     """
-    by_chance = output[: len(output) // design.period * design.period].reshape(-1, design.period)
-    by_chance = by_chance[np.isfinite(by_chance).all(axis=1)]
-    base = by_chance[:, 0]
+    periods = len(output) // design.period
+    # Rows of a replication that was begun and not finished are left out.
+    complete = output[: periods * design.period]
+    by_replication = complete.reshape(-1, design.period)
+    # A replication with one failed row has no complete set of changes.
+    is_sound = np.isfinite(by_replication).all(axis=1)
+    by_replication = by_replication[is_sound]
+    base = by_replication[:, 0]
 
-    def at(column: int) -> IntervalEstimate:
-        change = by_chance[:, column] - base
-        return IntervalEstimate(
-            value=float(base.mean() + change.mean()), half_width=half_width(change)
-        )
+    def moved(column: int) -> IntervalEstimate:
+        change = by_replication[:, column] - base
+        value = float(base.mean() + change.mean())
+        width = half_width(change)
+        return IntervalEstimate(value=value, half_width=width)
 
+    base_mean = float(base.mean())
     bars: list[Measures] = []
     for place in range(design.inputs):
-        low = at(1 + 2 * place)
-        high = at(2 + 2 * place)
-        swing = IntervalEstimate(value=abs(high.value - low.value))
-        bars.append(
-            {
-                "base": IntervalEstimate(value=float(base.mean())),
-                "at_p10": low,
-                "at_p90": high,
-                "swing": swing,
-            }
-        )
+        # The base is column 0; each input has two columns behind it.
+        low = moved(1 + 2 * place)
+        high = moved(2 + 2 * place)
+        distance = abs(high.value - low.value)
+        swing = IntervalEstimate(value=distance)
+        middle = IntervalEstimate(value=base_mean)
+        bars.append({"base": middle, "at_p10": low, "at_p90": high, "swing": swing})
     return bars
 
 
@@ -176,59 +213,63 @@ def sobol_indices(design: Saltelli, output: Floats) -> list[Measures]:
     (Saltelli and others 2010). Total, the share that would remain, on average, if all but this input were known: half
     the mean of (f(A) − f(AB))² over the variance (Jansen 1999). Intervals are from the independent randomisations.
     """
-    table = output[: len(output) // design.period * design.period].reshape(-1, design.period)
+    periods = len(output) // design.period
+    complete = output[: periods * design.period]
+    table = complete.reshape(-1, design.period)
     scramblings = design.points.scramblings
-    parts = [table[which::scramblings] for which in range(scramblings)]
-    by_scrambling = np.array([_indices(part) for part in parts if len(part)])
-    pooled = _indices(table)
+    parts = [table[scrambling::scramblings] for scrambling in range(scramblings)]
+    # A short study may not have reached every randomisation.
+    indices = [_indices(part) for part in parts if len(part)]
+    by_scrambling = np.array(indices)
     results: list[Measures] = []
-    for place in range(design.inputs + 1):
-        both = zip(pooled[:, place], by_scrambling[:, :, place].T, strict=True)
-        first, total = (
-            IntervalEstimate(value=float(value), half_width=half_width(parts))
-            for value, parts in both
-        )
-        results.append({"first_order": first, "total": total})
+    for place, pooled in enumerate(_indices(table).T):
+        measures_of_input = {}
+        for order, measure in enumerate(("first_order", "total")):
+            width = half_width(by_scrambling[:, order, place])
+            value = float(pooled[order])
+            measures_of_input[measure] = IntervalEstimate(value=value, half_width=width)
+        results.append(measures_of_input)
     return results
 
 
 def _indices(table: Floats) -> Floats:
     """Return first-order and total indices, shape (2, inputs + 1), from the outputs of A, B and the mixed samples."""
-    table = table[np.isfinite(table).all(axis=1)]
+    is_sound = np.isfinite(table).all(axis=1)
+    table = table[is_sound]
+    mixed_samples = table.shape[1] - 2
+    # One row has no variance.
     if len(table) < 2:
-        return np.full((2, table.shape[1] - 2), np.nan)
+        return np.full((2, mixed_samples), np.nan)
+    # The first-order estimate has less noise about zero; no index depends on the mean.
     table = table - table[:, :2].mean()
     a = table[:, :1]
     b = table[:, 1:2]
     mixed = table[:, 2:]
     variance = float(table[:, :2].var())
+    # Where nothing moves the output, no input explains any of it.
     if variance <= 0.0:
-        return np.zeros((2, mixed.shape[1]))
-    first = (b * (mixed - a)).mean(axis=0) / variance
-    total = 0.5 * ((a - mixed) ** 2).mean(axis=0) / variance
-    return np.stack([first, total])
+        return np.zeros((2, mixed_samples))
+    products = b * (mixed - a)
+    squares = (a - mixed) ** 2
+    first_order = products.mean(axis=0) / variance
+    total = 0.5 * squares.mean(axis=0) / variance
+    return np.stack([first_order, total])
 
 
 def measures(
     prepared: Prepared, design: OneAtATime | Saltelli, objective: Floats
 ) -> Iterator[Driver]:
     """Yield a design's sensitivities of each scenario's objective, and of the first's less each other's."""
-    for scenario, against, output in followed(prepared.names, objective):
+    names = (*prepared.inputs.names, CHANCE)
+    outputs = outputs_to_explain(prepared.names, objective)
+    for scenario, rival, output in outputs:
         match design:
             case OneAtATime():
-                measured = tornado(design, output)
+                by_input = tornado(design, output)
             case Saltelli():
-                measured = sobol_indices(design, output)
-        names = (*prepared.inputs.names, CHANCE)  # Sobol's alone have chance
-        for name, by_measure in zip(names, measured, strict=False):
+                by_input = sobol_indices(design, output)
+        # Sobol's indices alone have one for the replication: a tornado ends before it.
+        for name, by_measure in zip(names, by_input, strict=False):
             for measure, figure in by_measure.items():
-                yield Driver(
-                    scenario,
-                    against,
-                    design.name,
-                    name,
-                    measure,
-                    figure.value,
-                    figure.low,
-                    figure.high,
-                )
+                ends = (figure.value, figure.low, figure.high)
+                yield Driver(scenario, rival, design.name, name, measure, *ends)

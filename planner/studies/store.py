@@ -1,14 +1,19 @@
-"""The result store: shards while a study runs, consolidated files when it is finished.
+"""The result store of a study: Parquet files of finished rows, read alike while it runs and after it.
 
-A shard holds batches of rows as they were finished. It is written by one process, synced to the disk and renamed into
-place when it is whole; its name ends in the hash of its bytes, and within it stands whose study it belongs to. So what
-a killed study, a failing disk or another study left is known for what it is when it is read: a shard that does not
-match its name, its study or its row numbers is set aside, and its rows are run again.
+While a study runs, a shard holds batches of rows in the order in which they finished. One process
+writes it, syncs it to the disk and renames it into place when it is whole. Its name ends in a
+checksum of its bytes and of the study's identity, so a shard that a failing disk or another study
+left is found when it is read: it is set aside, and its rows are run again.
 
-At the end all rows are laid in their order into files that are read a row group at a time: the same bytes whichever
-worker ran what, and however often the study was interrupted. The first ones, kept in detail, make
-``replications.parquet``. Those beyond, without their months, make ``replications_further.parquet``: a file of its own,
-since a month that is not there takes as much memory as one that is once it is read.
+At the end all rows are laid in their order into files with row groups of fixed size: the same bytes
+whichever worker ran what, and however often the study was interrupted. The first rows, kept in
+detail, make ``replications.parquet``. Those beyond, without their months, make
+``replications_further.parquet``: a file of its own, since a month that is not there takes as much
+memory as one that is once it is read.
+
+A pyarrow dataset reads such files, but it neither keeps the order of rows nor limits how far it
+reads ahead (half a gigabyte in a study of 64,000 replications). So the store knows in which row
+group each batch lies, and reads one row group at a time.
 """
 
 from __future__ import annotations
@@ -17,19 +22,20 @@ import functools
 import io
 import itertools
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from planner.arrays import Floats
 from planner.errors import Problem, ScenarioError
 from planner.files import MANIFEST, Staged, check_target, read_json, replace_synced, sha256_of
-from planner.run.measure_names import FLEET
+from planner.finance.measure_names import FLEET
 from planner.scenario.study import Study
 from planner.studies.replicate import HEADLINES, NOT_RUN, Rows, Setup
 from planner.studies.work import (
@@ -43,34 +49,40 @@ from planner.studies.work import (
 )
 
 SINGLE = "replications.parquet"
+"""File of the rows with months; of all rows, unless a study keeps few in detail."""
 FURTHER = "replications_further.parquet"
-_TOLD_APART = {"description", "objective", "scenarios", "detailed_replications"}
-"""Keys of a study that do not decide its rows, or that stand beside its hash."""
+"""File of the rows without months."""
 SHARD_ROWS = 512
-"""Replications that fill a shard; eight times as many where they have no months."""
-_WITHOUT_MONTHS = 8
+"""Replications that fill a shard with months."""
+_SHARD_ROWS_WITHOUT_MONTHS = 8 * SHARD_ROWS
+"""Replications that fill a shard without months."""
 _SHARD_S = 5.0
+"""A shard is written before it is full after this many seconds: what a kill can cost."""
 _SHARD_SHARE = 0.1
-"""A shard is written before it is full after this many seconds, or this share of the time since the study was opened:
-what a kill can cost, and a bound on the number of small shards."""
-_TABLES_KEPT = 8
+"""Or after this share of the time since the study was opened, which bounds the small shards."""
+_SHARDS_IN_MEMORY = 8
+"""Shards kept read while rows are laid in order: neighbours hold each other's batches."""
 _ROW_GROUP = 2048
-"""Fixed, so that the bytes do not depend on who ran what."""
-_FURTHER_GROUP = 32_768
-"""Without months a row takes a tenth: groups of sixteen times the rows, whose description is read with every column."""
-_WRITING: dict[str, Any] = {"use_dictionary": ["scenario", "error"]}
-"""How columns are written: drawn numbers hardly ever repeat, and to look for it takes six times as long as to write."""
+"""Table rows of a row group with months, at most."""
+_FURTHER_ROW_GROUP = 32_768
+"""Table rows of a row group without months: a row takes a tenth of the bytes."""
+_WRITER_OPTIONS: dict[str, Any] = {"use_dictionary": ["scenario", "error"]}
+"""Drawn numbers hardly ever repeat, and to look for it takes six times as long as to write them."""
+_NOT_IN_STUDY_HASH = {"description", "objective", "scenarios", "detailed_replications"}
+"""Keys of a study that do not decide its rows, or that stand beside its hash."""
 
 
 def identity(study: Study, setup: Setup, batch: int) -> Identity:
-    """Return the parts that must agree for stored rows to belong to a study, whatever the number of rows."""
+    """Return what must agree for stored rows to belong to a study, whatever the number of rows."""
+    scenarios = {base.name: base.scenario for base in setup.scenarios}
+    stated = study.model_dump(mode="json", exclude=_NOT_IN_STUDY_HASH)
     return {
-        **scenario_identity({base.name: base.scenario for base in setup.scenarios}),
+        **scenario_identity(scenarios),
         "design": plain(setup.design),
         "seed": setup.seed,
         "batch": batch,
         "detailed": setup.detailed_rows,
-        "study": digest_of(study.model_dump(mode="json", exclude=_TOLD_APART)),
+        "study": digest_of(stated),
         "inputs": inputs_identity(setup.inputs),
     }
 
@@ -82,359 +94,356 @@ def month_column(name: str, cluster: str) -> str:
 
 def schema_of(setup: Setup, *, detailed: bool) -> pa.Schema:
     """Return the columns of the store, for rows with or without monthly figures."""
-    fields = [
-        pa.field("replication", pa.int64()),
-        pa.field("scenario", pa.string()),
-        pa.field("chance", pa.int64()),
-    ]
-    fields += [pa.field(f"in:{name}", pa.float64()) for name in setup.inputs.names]
-    fields += [pa.field(f"out:{output.name}", pa.float64()) for output in HEADLINES]
+    number = pa.float64()
+    whole = pa.int64()
+    text = pa.string()
+    fields = [("replication", whole), ("scenario", text), ("chance", whole)]
+    fields += [(f"in:{name}", number) for name in setup.inputs.names]
+    fields += [(f"out:{output.name}", number) for output in HEADLINES]
     for name, cluster in setup.monthly if detailed else ():
         # Clusters are many: half the digits of a float hold a percentile to the dollar.
-        number = pa.float64() if cluster == FLEET else pa.float32()
-        fields.append(pa.field(month_column(name, cluster), pa.list_(number, setup.months)))
-    return pa.schema([*fields, pa.field("error", pa.string())])
+        month = number if cluster == FLEET else pa.float32()
+        column = month_column(name, cluster)
+        months = pa.list_(month, setup.months)
+        fields.append((column, months))
+    fields.append(("error", text))
+    return pa.schema(fields)
 
 
 def table_of(setup: Setup, batches: Sequence[Rows]) -> pa.Table:
     """Return batches as one table, one row per replication and scenario, all with or all without months."""
-    detailed = setup.is_detailed(batches[0].first)
+    detailed = setup.is_detailed(batches[0].start)
     scenarios = len(setup.scenarios)
     schema = schema_of(setup, detailed=detailed)
-    numbers = np.concatenate([np.arange(rows.first, rows.last) for rows in batches])
-    inputs = np.concatenate([rows.inputs for rows in batches])
-    headlines = np.concatenate([rows.headlines for rows in batches])
-    monthly = np.concatenate([rows.monthly for rows in batches]) if detailed else np.empty(0)
-    failed = {
-        (row, scenario): message for rows in batches for row, scenario, message in rows.errors
-    }
+    ranges = [np.arange(batch.start, batch.stop) for batch in batches]
+    rows = np.concatenate(ranges)
+    replications = np.concatenate([batch.replications for batch in batches])
+    inputs = np.concatenate([batch.inputs for batch in batches])
+    headlines = np.concatenate([batch.headlines for batch in batches])
+    table_rows = len(rows) * scenarios
+    # Most rows have no error: the list is made whole, and few places are filled.
+    messages: list[str | None] = [None] * table_rows
+    places = {row: place for place, row in enumerate(rows.tolist())}
+    for batch in batches:
+        for row, scenario, message in batch.errors:
+            place = places[row] * scenarios + scenario
+            messages[place] = message
+    names = [base.name for base in setup.scenarios]
     columns: list[Any] = [
-        np.repeat(numbers, scenarios),
-        [base.name for base in setup.scenarios] * len(numbers),
-        np.repeat(np.concatenate([rows.chance for rows in batches]), scenarios),
-        *(np.repeat(inputs[:, place], scenarios) for place in range(len(setup.inputs))),
-        *(headlines[:, :, place].ravel() for place in range(len(HEADLINES))),
-        *(
-            pa.FixedSizeListArray.from_arrays(
-                pa.array(
-                    monthly[:, :, place].ravel(),
-                    type=schema.field(month_column(*which)).type.value_type,
-                ),
-                setup.months,
-            )
-            for place, which in enumerate(setup.monthly if detailed else ())
-        ),
-        [failed.get((row, which)) for row in numbers.tolist() for which in range(scenarios)],
+        np.repeat(rows, scenarios),
+        names * len(rows),
+        np.repeat(replications, scenarios),
     ]
-    return pa.table(
-        [pa.array(column, type=field.type) for column, field in zip(columns, schema, strict=True)],
-        schema,
-    )
+    columns += [np.repeat(values, scenarios) for values in inputs.T]
+    # Copies in row order: a transposed view would be read column by column at every scenario.
+    for place in range(len(HEADLINES)):
+        figures = headlines[:, :, place]
+        columns.append(figures.ravel())
+    if detailed:
+        monthly = np.concatenate([batch.monthly for batch in batches])
+        for place, figure in enumerate(setup.monthly):
+            field = schema.field(month_column(*figure))
+            figures = monthly[:, :, place]
+            months = pa.array(figures.ravel(), type=field.type.value_type)
+            # Each cell is a list of all months, which fits in one flat array.
+            cells = pa.FixedSizeListArray.from_arrays(months, setup.months)
+            columns.append(cells)
+    columns.append(messages)
+    typed = zip(columns, schema.types, strict=True)
+    arrays = [pa.array(column, type=kind) for column, kind in typed]
+    return pa.table(arrays, schema)
 
 
-class Joined:
-    """The consolidated files of a finished study's replications, in row order."""
+class _Location(NamedTuple):
+    """Where a batch of rows lies on the disk."""
 
-    def __init__(self, paths: Sequence[Path], setup: Setup) -> None:
-        """Open the files' metadata."""
-        self.paths = paths
-        self.setup = setup
-        self.scenarios = len(setup.scenarios)
-        rows = [int(pq.read_metadata(path).num_rows) // self.scenarios for path in paths] or [0]
-        self.rows, self.detailed = sum(rows), rows[0]
-        """Replications, and those that have months, the first ones."""
-
-    def tables(
-        self, first: int, last: int, columns: Sequence[str] | None = None
-    ) -> Iterator[pa.Table]:
-        """Yield a range of whole replications, about one row group at a time.
-
-        Arrow's own iterator reads far ahead, half a gigabyte in a study of 64,000 replications.
-        """
-        begin = 0  # the row group's first row among all
-        left: list[pa.Table] = []
-        for path in self.paths:
-            with pq.ParquetFile(path) as file:
-                for group in range(file.num_row_groups):
-                    count = file.metadata.row_group(group).num_rows
-                    low = max(first * self.scenarios - begin, 0)
-                    high = min(last * self.scenarios - begin, count)
-                    begin += count
-                    if low < high:
-                        table = file.read_row_group(
-                            group, columns=None if columns is None else list(columns)
-                        )
-                        table = pa.concat_tables([*left, table.slice(low, high - low)])
-                        # A group may end within a replication: three scenarios do not divide its rows.
-                        cut = len(table) // self.scenarios * self.scenarios
-                        left = [table.slice(cut)] if cut < len(table) else []
-                        yield table.slice(0, cut)
-
-    def column(self, name: str, rows: int | None = None) -> Floats:
-        """Return a column of the first rows (all by default), shape (rows, scenarios)."""
-        parts = [
-            table.column(name).to_numpy()
-            for table in self.tables(0, self.rows if rows is None else rows, [name])
-        ]
-        return np.concatenate(parts).reshape(-1, self.scenarios)
-
-    def monthly(self, name: str, cluster: str, scenario: int) -> Floats:
-        """Return a monthly figure of one scenario's fleet or cluster, shape (detailed rows, months)."""
-        shape = (-1, self.scenarios, self.setup.months)
-        lists = (
-            table.column(0)
-            for table in self.tables(0, self.detailed, [month_column(name, cluster)])
-        )
-        flat = (
-            column.combine_chunks().flatten().to_numpy(zero_copy_only=False) for column in lists
-        )
-        return np.concatenate(
-            [part.reshape(shape)[:, scenario].astype(np.float64) for part in flat]
-        )
-
-    def errors(self, rows: int) -> Iterator[tuple[int, int, str]]:
-        """Yield row, scenario and message of each failed run, in order."""
-        first = 0
-        for table in self.tables(0, rows, ["error"]):
-            for place in np.flatnonzero(table.column("error").is_valid().to_numpy()).tolist():
-                row, scenario = divmod(first + place, self.scenarios)
-                yield row, scenario, table.column("error")[place].as_py()
-            first += len(table)
-
-    def parts(self, rows: int) -> Iterator[pa.Table]:
-        """Yield all replications in order without monthly figures, at most ``rows`` table rows at a time."""
-        for table in self.tables(0, self.rows, schema_of(self.setup, detailed=False).names):
-            for first in range(0, len(table), rows):
-                yield table.slice(first, rows)
+    path: Path
+    row_group: int
+    offset: int
+    """Table row of the row group at which the batch begins."""
 
 
 class Store(Work):
     """The result folder of one study."""
 
-    def __init__(self, folder: Path, setup: Setup, who: Identity) -> None:
+    def __init__(self, folder: Path, setup: Setup, study_identity: Identity) -> None:
         """Set the folder; nothing is read or written yet."""
-        super().__init__(folder, "study", who)
+        super().__init__(folder, "study", study_identity)
         self.setup = setup
-        self.batch: int = who["batch"]
-        self._digest = digest_of(who)
-        self.joined = Joined((), setup)
-        """All rows, once they are joined or where they were before; none while there are shards alone."""
-        self._homes: dict[int, Path] = {}
-        """The file that holds each batch, by its number; of joined rows the first of their files."""
-        self._waiting: list[Rows] = []
-        self._opened_s = self._written_s = time.monotonic()
+        self.batch: int = study_identity["batch"]
+        self.rows = 0
+        """Replications of a finished study; 0 while there are shards alone."""
+        self.detailed = 0
+        """Those of them that have months, the first ones."""
         self.staged: Staged
-        """The folder in the making, once rows are joined."""
-        self._read = functools.lru_cache(maxsize=_TABLES_KEPT)(self._checked_shard)
+        """The folder in the making, once rows are laid in order."""
+        self._scenarios = len(setup.scenarios)
+        self._table_rows = self.batch * self._scenarios
+        """Table rows of a batch."""
+        self._digest = digest_of(study_identity).encode()
+        self._locations: dict[int, _Location] = {}
+        """Where each stored batch lies, by its number."""
+        self._unwritten: list[Rows] = []
+        self._opened_s = time.monotonic()
+        self._written_s = self._opened_s
+        keep_shards = functools.lru_cache(maxsize=_SHARDS_IN_MEMORY)
+        self._read_shard = keep_shards(self._checked_shard)
+        # There are two files at most, and both are read by turns.
+        self._file = functools.lru_cache(maxsize=2)(pq.ParquetFile)
 
     def open(self, *, resume: bool, restart: bool) -> None:
         """Prepare the folder: new, resumed, or cleared of an earlier study."""
         super().open(resume=resume, restart=restart)
-        if resume and self.finished_identity() == self.identity:
-            intact, damaged = self._finished_files()
-            if damaged is not None:
-                self.notes.append(f"{damaged} is damaged; its replications are run again")
-            self.joined = Joined(intact, self.setup)
-            batches = self.joined.rows // self.batch  # a last batch that was cut short is run again
-            self._homes = dict.fromkeys(range(batches), intact[0]) if intact else {}
-            for row, _, message in self.joined.errors(batches * self.batch):
-                if message.startswith(NOT_RUN):
-                    self._homes.pop(row // self.batch, None)
-        for path in sorted(self.shards.glob("*.parquet")) if resume else ():
+        if not resume:
+            return
+        if self.finished_identity() == self.identity:
+            self._locate_finished(self._intact_files())
+            # A last batch that was cut short is run again.
+            self._locations.pop(self.rows // self.batch, None)
+        columns = ("replication", "error")
+        for path in sorted(self.shards.glob("*.parquet")):
             try:
-                table = self._read(path, ("replication", "error"))
+                self._locate_shard(path, self._read_shard(path, columns))
             except ValueError as error:
                 path.replace(path.with_name(f"{path.name}.bad"))
-                self.notes.append(
-                    f"{path} {error}; it is set aside, and its replications are run again"
-                )
-                continue
-            said = zip(
-                table.column("replication").to_pylist(),
-                table.column("error").to_pylist(),
-                strict=True,
-            )
-            again = {
-                row // self.batch for row, message in said if (message or "").startswith(NOT_RUN)
-            }
-            self._homes |= dict.fromkeys(
-                (n for n in self._numbers_in(table).tolist() if n not in again), path
-            )
+                note = f"{path} {error}; it is set aside, and its replications are run again"
+                self.notes.append(note)
+        # What failed for want of memory, a file or a network may succeed this time.
+        for row, _, message in list(self.failures()):
+            if message.startswith(NOT_RUN):
+                self._locations.pop(row // self.batch, None)
 
-    def _finished_files(self) -> tuple[list[Path], Path | None]:
-        """Return a finished study's intact files, and the first one whose hash is not the manifest's."""
-        listed = read_json(self.folder / MANIFEST).get("files")
-        sums = listed if isinstance(listed, dict) else {}
+    def _intact_files(self) -> list[Path]:
+        """Return a finished study's files up to the first one whose hash is not the manifest's."""
+        manifest = read_json(self.folder / MANIFEST)
+        sums = manifest.get("files")
         intact: list[Path] = []
-        for path in (
-            self.folder / name for name in (SINGLE, FURTHER) if name in sums or name == SINGLE
-        ):
+        for name in (SINGLE, FURTHER):
+            path = self.folder / name
+            # A study that keeps all its rows in detail has no second file.
+            if name == FURTHER and not path.exists():
+                continue
             try:
-                if sha256_of(path) != sums.get(path.name):
-                    return intact, path
+                is_intact = isinstance(sums, dict) and sha256_of(path) == sums.get(name)
             except OSError:
-                return intact, path
+                is_intact = False
+            if not is_intact:
+                self.notes.append(f"{path} is damaged; its replications are run again")
+                break
             intact.append(path)
-        return intact, None
+        return intact
 
-    def _numbers_in(self, shard: pa.Table) -> NDArray[np.int64]:
-        """Return the batch numbers of a shard, in order."""
-        firsts = shard.column("replication").to_numpy()[:: self.batch * len(self.setup.scenarios)]
-        return np.asarray(firsts // self.batch, dtype=np.int64)
+    def _locate_finished(self, paths: Iterable[Path]) -> None:
+        """Note where rows lie in the files of a finished study, whose row groups are whole batches."""
+        self._locations.clear()
+        self.rows = 0
+        for path in paths:
+            metadata = self._file(path).metadata
+            number = self.rows // self.batch
+            for group in range(metadata.num_row_groups):
+                group_rows = metadata.row_group(group).num_rows
+                for offset in range(0, group_rows, self._table_rows):
+                    self._locations[number] = _Location(path, group, offset)
+                    number += 1
+            self.rows += metadata.num_rows // self._scenarios
+            if path.name == SINGLE:
+                self.detailed = self.rows
+
+    def _locate_shard(self, path: Path, table: pa.Table) -> None:
+        """Note where rows lie in a shard, which is one row group of whole batches."""
+        # Every batch is whole, so each of this many table rows begins one.
+        rows = table.column("replication").to_numpy()
+        numbers = rows[:: self._table_rows] // self.batch
+        for place, number in enumerate(numbers.tolist()):
+            offset = place * self._table_rows
+            self._locations[number] = _Location(path, 0, offset)
+
+    def _checksum(self, content: bytes) -> str:
+        """Return the checksum in a shard's name, which no shard of another study has."""
+        return short_sum(self._digest + content)
 
     def _checked_shard(self, path: Path, columns: tuple[str, ...] | None = None) -> pa.Table:
-        """Return a shard, or some of its columns; raise ValueError where it is damaged or of another study."""
+        """Return a shard, or some of its columns; raise ValueError where it is not as it was written."""
         content = path.read_bytes()
-        if short_sum(content) != path.stem.rpartition("-")[2]:
-            raise ValueError("is damaged")
-        try:
-            file = pq.ParquetFile(io.BytesIO(content))
-            schema = file.schema_arrow
-            table = file.read(columns=None if columns is None else list(columns))
-        except (OSError, pa.ArrowException):
-            raise ValueError("is no shard") from None
-        if (schema.metadata or {}).get(b"study") != self._digest.encode():
-            raise ValueError("belongs to another study")
-        numbers = self._numbers_in(table)
-        rows = (numbers[:, None] * self.batch + np.arange(self.batch)).ravel()
-        detailed = {self.setup.is_detailed(number * self.batch) for number in numbers.tolist()}
-        if (
-            not np.array_equal(
-                table.column("replication").to_numpy(), np.repeat(rows, len(self.setup.scenarios))
-            )
-            or np.any(np.diff(rows, prepend=-1) < 1)
-            or len(detailed) > 1
-            or not schema.equals(schema_of(self.setup, detailed=True in detailed))
-        ):
-            raise ValueError("does not hold whole batches of rows")
-        return table
+        _, _, stated_sum = path.stem.rpartition("-")
+        if self._checksum(content) != stated_sum:
+            raise ValueError("is damaged, or belongs to another study")
+        file = pq.ParquetFile(io.BytesIO(content))
+        return file.read(columns=columns and list(columns))
 
     def check_extends(self, rows: int) -> None:
         """Raise an error where a finished study would end with fewer replications than it has."""
-        if self.joined.rows > rows:
+        if self.rows > rows:
             self.close()
-            message = f"holds {self.joined.rows:,} finished replications, more than the {rows:,} requested"
+            message = f"holds {self.rows:,} finished replications, more than the {rows:,} requested"
             hint = "ask for more, or leave out --resume to begin anew"
-            raise ScenarioError(Problem(file=str(self.folder), message=message, hint=hint))
+            raise self.refusal(message, hint)
 
     def finished(self) -> NDArray[np.int64]:
         """Return the numbers of the stored batches, in order."""
-        return np.array(sorted(self._homes), dtype=np.int64)
+        return np.array(sorted(self._locations), dtype=np.int64)
 
     def write(self, rows: Rows) -> None:
         """Add whole batches, and write a shard when enough rows wait or have waited long enough."""
-        self._waiting.append(rows)
-        now = time.monotonic()
-        longest_s = min(_SHARD_S, _SHARD_SHARE * (now - self._opened_s))
-        full = (
-            SHARD_ROWS
-            if self.setup.is_detailed(self._waiting[0].first)
-            else _WITHOUT_MONTHS * SHARD_ROWS
-        )
-        if (
-            sum(part.last - part.first for part in self._waiting) >= full
-            or now - self._written_s >= longest_s
-        ):
+        self._unwritten.append(rows)
+        now_s = time.monotonic()
+        open_s = now_s - self._opened_s
+        longest_s = min(_SHARD_S, _SHARD_SHARE * open_s)
+        # Rows with months take ten times the memory: fewer of them fill a shard.
+        earliest = self._unwritten[0].start
+        is_detailed = self.setup.is_detailed(earliest)
+        full = SHARD_ROWS if is_detailed else _SHARD_ROWS_WITHOUT_MONTHS
+        waiting_rows = sum(part.stop - part.start for part in self._unwritten)
+        if waiting_rows >= full or now_s - self._written_s >= longest_s:
             self.flush()
 
     def flush(self) -> None:
         """Write waiting batches to the disk as a shard, or as two where some have months."""
-        waiting = sorted(self._waiting, key=lambda rows: rows.first)
-        self._waiting = []
-        for _, alike in itertools.groupby(
-            waiting, key=lambda rows: self.setup.is_detailed(rows.first)
-        ):
-            batches = list(alike)
-            content = io.BytesIO()
-            table = table_of(self.setup, batches).replace_schema_metadata({"study": self._digest})
-            pq.write_table(table, content, **_WRITING)
-            path = self.shards / f"{batches[0].first:08d}-{short_sum(content.getvalue())}.parquet"
+        # Workers finish in any order; a shard in row order is read in long runs.
+        waiting = sorted(self._unwritten, key=lambda rows: rows.start)
+        self._unwritten = []
+        # Rows with and without months have other columns, and so a shard each.
+        by_detail = itertools.groupby(waiting, lambda rows: self.setup.is_detailed(rows.start))
+        for _, group in by_detail:
+            batches = list(group)
+            table = table_of(self.setup, batches)
+            target = io.BytesIO()
+            pq.write_table(table, target, **_WRITER_OPTIONS)
+            content = target.getvalue()
+            path = self.shards / f"{batches[0].start:08d}-{self._checksum(content)}.parquet"
             try:
-                replace_synced(path, content.getvalue())
+                replace_synced(path, content)
             except OSError as error:
                 raise self.unwritable(error) from None
-            self._homes |= dict.fromkeys(self._numbers_in(table).tolist(), path)
+            self._locate_shard(path, table)
             self._written_s = time.monotonic()
 
     def tables(
-        self, first: int, last: int, columns: tuple[str, ...] | None = None
+        self, start: int, stop: int, columns: tuple[str, ...] | None = None
     ) -> Iterator[pa.Table]:
-        """Yield the stored rows of a range in order, in pieces that are consecutive within one file.
+        """Yield the stored rows of a range in order, in pieces that follow each other in one row group."""
+        first_batch = start // self.batch
+        end_batch = -(-stop // self.batch)  # rounded up: the last may be asked for in part
+        numbers = range(first_batch, end_batch)
+        stored = [number for number in numbers if number in self._locations]
 
-        ``columns``, all unless given, must have the number of the replication among them.
-        """
-        scenarios = len(self.setup.scenarios)
-        batch = self.batch
-        wanted = [
-            number
-            for number in sorted(self._homes)
-            if first < (number + 1) * batch and number * batch < last
-        ]
-        # Batches that follow each other have the same distance from their places in the list.
-        runs = itertools.groupby(
-            enumerate(wanted), key=lambda at: (self._homes[at[1]], at[1] - at[0])
-        )
-        for (path, _), run in runs:
-            numbers = [number for _, number in run]
-            low = max(first, numbers[0] * batch)
-            high = min(last, (numbers[-1] + 1) * batch)
-            if path in self.joined.paths:
-                yield from self.joined.tables(low, high, columns)
-                continue
-            try:
-                table = self._read(path, columns)
-            except ValueError as error:
-                problem = Problem(
-                    file=str(path),
-                    message=str(error),
-                    hint="add --resume to run its replications again",
-                )
-                raise ScenarioError(problem) from None
-            before = int(np.searchsorted(self._numbers_in(table), numbers[0])) * batch
-            yield table.slice(
-                (before + low - numbers[0] * batch) * scenarios, (high - low) * scenarios
-            )
+        def neighbours(number: int) -> tuple[Path, int, int]:
+            """Return what batches have in common that follow each other in one row group."""
+            path, row_group, offset = self._locations[number]
+            return path, row_group, offset - number * self._table_rows
+
+        # A run of batches is one slice: batch by batch, a million rows would take minutes.
+        for (path, row_group, origin), group in itertools.groupby(stored, neighbours):
+            batches = list(group)
+            # Of the first and the last batch only what is asked for.
+            low = max(start, batches[0] * self.batch)
+            stop_batch = batches[-1] + 1
+            high = min(stop, stop_batch * self.batch)
+            if path.parent == self.shards:
+                table = self._shard_rows(path, columns)
+            else:
+                file = self._file(path)
+                table = file.read_row_group(row_group, columns=columns and list(columns))
+            first_row = origin + low * self._scenarios
+            table_rows = (high - low) * self._scenarios
+            yield table.slice(first_row, table_rows)
+
+    def _shard_rows(self, path: Path, columns: tuple[str, ...] | None) -> pa.Table:
+        """Return a shard that was sound when the study was opened; raise an error where it is no longer."""
+        try:
+            return self._read_shard(path, columns)
+        except ValueError as error:
+            hint = "add --resume to run its replications again"
+            problem = Problem(file=str(path), message=str(error), hint=hint)
+            raise ScenarioError(problem) from None
+
+    def column(self, name: str, rows: int | None = None) -> Floats:
+        """Return a column of a finished study's first rows (all by default), shape (rows, scenarios)."""
+        stop = self.rows if rows is None else rows
+        tables = self.tables(0, stop, (name,))
+        parts = [table.column(name).to_numpy() for table in tables]
+        return np.concatenate(parts).reshape(-1, self._scenarios)
+
+    def monthly(self, name: str, cluster: str, scenario: int) -> Floats:
+        """Return a monthly figure of one scenario's fleet or cluster, shape (detailed rows, months)."""
+        shape = (-1, self._scenarios, self.setup.months)
+        parts = []
+        column = month_column(name, cluster)
+        for table in self.tables(0, self.detailed, (column,)):
+            months = table.column(0).combine_chunks().flatten()
+            figures = months.to_numpy(zero_copy_only=False).reshape(shape)
+            # A copy of one scenario's months, so that those of all others are let go at once.
+            parts.append(figures[:, scenario].astype(np.float64))
+        return np.concatenate(parts)
+
+    def failures(self, rows: int | None = None) -> Iterator[tuple[int, str, str]]:
+        """Yield row, scenario and message of each failed run of the first rows, all by default, in order."""
+        names = ("replication", "scenario", "error")
+        if rows is None:
+            batches = max(self._locations, default=-1) + 1
+            rows = batches * self.batch
+        for table in self.tables(0, rows, names):
+            is_failed = pc.is_valid(table.column("error"))
+            failed = table.filter(is_failed)
+            columns = [failed.column(name).to_pylist() for name in names]
+            yield from zip(*columns, strict=True)
+
+    def samples(self, table_rows: int) -> Iterator[pa.Table]:
+        """Yield a finished study in order without monthly figures, some table rows at a time."""
+        schema = schema_of(self.setup, detailed=False)
+        names = tuple(schema.names)
+        for table in self.tables(0, self.rows, names):
+            for start in range(0, len(table), table_rows):
+                yield table.slice(start, table_rows)
 
     def consolidate(self, rows: int) -> None:
         """Write the first rows of all shards into files of the folder that will replace this one."""
         self.flush()
-        detailed = min(rows, -(-self.setup.detailed_rows // self.batch) * self.batch)
-        ranges = {SINGLE: (0, detailed), FURTHER: (detailed, rows)}
-        written = [name for name, (first, last) in ranges.items() if name == SINGLE or first < last]
+        # A batch that begins below the detailed rows is stored with its months as a whole.
+        batches = -(-self.setup.detailed_rows // self.batch)
+        detailed = min(rows, batches * self.batch)
         try:
             self.staged = Staged(self.folder)
-            for name in written:
-                schema = schema_of(self.setup, detailed=name == SINGLE)
-                size = _ROW_GROUP if name == SINGLE else _FURTHER_GROUP
-                with pq.ParquetWriter(self.staged.path / name, schema, **_WRITING) as writer:
-                    held = schema.empty_table()
-                    for table in self.tables(*ranges[name]):
-                        held = pa.concat_tables([held, table])
-                        while len(held) >= size:
-                            writer.write_table(
-                                held.slice(0, size).combine_chunks(), row_group_size=size
-                            )
-                            held = held.slice(size)
-                    if len(held):
-                        writer.write_table(held.combine_chunks(), row_group_size=size)
-                self.staged.add(name)
+            self._write_in_order(SINGLE, 0, detailed, _ROW_GROUP)
+            if detailed < rows:
+                self._write_in_order(FURTHER, detailed, rows, _FURTHER_ROW_GROUP)
         except OSError as error:
             self.discard()
             raise self.unwritable(error) from None
-        self.joined = Joined([self.staged.path / name for name in written], self.setup)
-        self._homes.clear()
-        self._read.cache_clear()
+        # The shards are no longer read, and their memory is needed for what follows.
+        self._read_shard.cache_clear()
+        self._file.cache_clear()
+        self._locate_finished(self.staged.path / name for name in self.staged.sums)
+
+    def _write_in_order(self, name: str, start: int, stop: int, row_group: int) -> None:
+        """Write a range of rows in order into a file of the new folder.
+
+        Row groups are whole batches, so that a batch lies in one of them. Their size is fixed, so
+        that the bytes do not depend on who ran what.
+        """
+        # A batch of many scenarios may be larger than a row group: then it is one.
+        batches = max(1, row_group // self._table_rows)
+        step = batches * self.batch
+        schema = schema_of(self.setup, detailed=name == SINGLE)
+        with pq.ParquetWriter(self.staged.path / name, schema, **_WRITER_OPTIONS) as writer:
+            for begin in range(start, stop, step):
+                end = min(begin + step, stop)
+                group = pa.concat_tables(self.tables(begin, end))
+                writer.write_table(group.combine_chunks())
+        self.staged.add(name)
 
     def commit(self, manifest: dict[str, Any]) -> None:
         """Replace this folder, shards included, with the new one, and release the lock."""
-        check_target(
-            self.folder, work=True
-        )  # what somebody laid into it in the meantime is not swept away
+        # What somebody laid into the folder in the meantime is not swept away.
+        check_target(self.folder, work=True)
         try:
             self.staged.commit(manifest)
         except OSError as error:
             raise self.unwritable(error) from None
-        self.joined = Joined([self.folder / path.name for path in self.joined.paths], self.setup)
+        # Open files would stay those of the staged folder, and their names are gone.
+        self._file.cache_clear()
+        names = [name for name in (SINGLE, FURTHER) if name in self.staged.sums]
+        self._locate_finished(self.folder / name for name in names)
         self.close()
 
     def discard(self) -> None:

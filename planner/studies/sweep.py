@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from planner.errors import Problem, ScenarioError, raise_all, refuse
 from planner.plan.build import build_plan
-from planner.plan.contradictions import hardly_meant
+from planner.plan.contradictions import all_warnings
 from planner.plan.plan import Plan
 from planner.run.replications import figures_of
 from planner.run.simulate import simulate_plan
@@ -33,6 +33,7 @@ SECONDS_PER_POINT = 0.1
 MOST_VALUES = 10_000_000
 """Values of one axis beyond which it is not even listed."""
 FORM = "path=start:stop:step or path=a,b,c"
+"""Of ``--vary``, for messages."""
 
 
 class SweepAxis(NamedTuple):
@@ -47,17 +48,17 @@ def axis_text(path: str, values: Iterable[object]) -> str:
     """Return a key and its Python values in the form that ``--vary`` takes."""
     if isinstance(values, str):
         return f"{path}={values}"
-    return f"{path}=" + ",".join(_written(value) for value in values)
+    texts = [_written(value) for value in values]
+    return f"{path}={','.join(texts)}"
 
 
 def _written(value: object) -> str:
     """Return a value as one line of YAML."""
-    if isinstance(value, str):  # quoted only where it would be read as something else than text
-        return (
-            value
-            if parse_scalar(value) == value and not set(value) & set(",:[]{}'\"#&*")
-            else json.dumps(value)
-        )
+    if isinstance(value, str):
+        is_text = parse_scalar(value) == value
+        # Quoted only where it would be read as something else than text.
+        is_plain = is_text and not set(value) & set(",:[]{}'\"#&*")
+        return value if is_plain else json.dumps(value)
     if isinstance(value, bool | list | tuple | dict | None):
         return json.dumps(value)
     return str(value)
@@ -67,32 +68,15 @@ def parse_axis(text: str) -> SweepAxis:
     """Read one ``--vary``: a range with its end included, or a list."""
     path, equals, values = text.partition("=")
     path = path.strip()
-    if not equals or not path or not values.strip():
+    values = values.strip()
+    if not equals or not path or not values:
         raise _refused(text, f"is not of the form {FORM}")
-    if values.count(":") == 2 and not values.strip().startswith(("[", "{", '"', "'")):
-        try:
-            start, stop, step = (Decimal(bound.strip()) for bound in values.split(":"))
-        except InvalidOperation:
-            raise _refused(
-                text, "has a range whose start, stop and step are not all numbers"
-            ) from None
-        if not all(number.is_finite() for number in (start, stop, step)):
-            raise _refused(text, "has a range that is not finite")
-        if step == 0 or (stop - start) * step < 0:
-            raise _refused(text, "has a range whose step never reaches its stop")
-        count = int((stop - start) / step) + 1  # in exact decimals
-        if count > MOST_VALUES:
-            raise _refused(text, f"has {count:,} values; a sweep of that many points would not end")
-        return SweepAxis(path=path, values=tuple(f"{start + step * k:f}" for k in range(count)))
-    parts = [""]
-    depth = 0
-    for sign in values:  # split at commas that are outside brackets
-        depth += (sign in "[{") - (sign in "]}")
-        if sign == "," and depth == 0:
-            parts.append("")
-        else:
-            parts[-1] += sign
-    listed = tuple(part.strip() for part in parts)
+    # Times such as "10:30:00" are quoted, and a list or a mapping may hold colons.
+    is_quoted = values.startswith(("[", "{", '"', "'"))
+    if values.count(":") == 2 and not is_quoted:
+        numbers = _range_values(text, values)
+        return SweepAxis(path=path, values=numbers)
+    listed = _listed_values(values)
     if not all(listed):
         raise _refused(text, "has an empty value")
     if len(set(listed)) != len(listed):
@@ -100,23 +84,56 @@ def parse_axis(text: str) -> SweepAxis:
     return SweepAxis(path=path, values=listed)
 
 
+def _range_values(text: str, values: str) -> tuple[str, ...]:
+    """Return the values of a range start:stop:step, its end included, in exact decimals."""
+    try:
+        # Decimals: 0.1 added ten times is 1, so that a range ends where it says.
+        bounds = [Decimal(bound.strip()) for bound in values.split(":")]
+    except InvalidOperation:
+        message = "has a range whose start, stop and step are not all numbers"
+        raise _refused(text, message) from None
+    if not all(bound.is_finite() for bound in bounds):
+        raise _refused(text, "has a range that is not finite")
+    start, stop, step = bounds
+    width = stop - start
+    if step == 0 or width * step < 0:
+        raise _refused(text, "has a range whose step never reaches its stop")
+    count = int(width / step) + 1
+    # Refused before they are listed, which alone would take all memory.
+    if count > MOST_VALUES:
+        raise _refused(text, f"has {count:,} values; a sweep of that many points would not end")
+    return tuple(f"{start + step * place:f}" for place in range(count))
+
+
+def _listed_values(values: str) -> tuple[str, ...]:
+    """Return the values of a list, split at commas that are outside brackets."""
+    parts = [""]
+    depth = 0
+    for sign in values:
+        # A list or a mapping may be one value, commas within it and all.
+        depth += (sign in "[{") - (sign in "]}")
+        if sign == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += sign
+    return tuple(part.strip() for part in parts)
+
+
 def _refused(text: str, message: str) -> ScenarioError:
-    return ScenarioError(
-        Problem(
-            message=f"--vary {text!r} {message}", hint="for example clusters.h200.nodes=0:128:16"
-        )
-    )
+    hint = "for example clusters.h200.nodes=0:128:16"
+    message = f"--vary {text!r} {message}"
+    return ScenarioError(Problem(message=message, hint=hint))
 
 
 def parse_axes(texts: Sequence[str]) -> tuple[SweepAxis, ...]:
     """Read every ``--vary``."""
     axes = tuple(parse_axis(text) for text in texts)
-    paths = [axis.path for axis in axes]
-    if len(set(paths)) != len(paths):
-        twice = next(path for path in paths if paths.count(path) > 1)
-        raise ScenarioError(
-            Problem(message=f"{twice} is varied twice", hint="list all its values in one --vary")
-        )
+    paths = Counter(axis.path for axis in axes)
+    for path, count in paths.items():
+        if count > 1:
+            message = f"{path} is varied twice"
+            hint = "list all its values in one --vary"
+            raise ScenarioError(Problem(message=message, hint=hint))
     return axes
 
 
@@ -132,15 +149,15 @@ def check_size(axes: Sequence[SweepAxis], *, confirmed: bool) -> None:
         hours = points * SECONDS_PER_POINT / 3600.0
         sizes = " × ".join(f"{len(axis.values):,}" for axis in axes)
         message = f"the sweep has {sizes} = {points:,} points: about {hours:,.0f} h of computing"
-        raise ScenarioError(
-            Problem(message=message, hint="take larger steps, or add --yes to go on")
-        )
+        hint = "take larger steps, or add --yes to go on"
+        raise ScenarioError(Problem(message=message, hint=hint))
 
 
 def number_of(value: str) -> float | int | None:
     """Return an axis value as a number, or None where it is not one."""
-    read = parse_scalar(value)
-    return read if isinstance(read, int | float) and not isinstance(read, bool) else None
+    number = parse_scalar(value)
+    is_number = isinstance(number, int | float) and not isinstance(number, bool)
+    return number if is_number else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,7 +178,10 @@ def check_values(scenario: Source, axes: Sequence[SweepAxis]) -> None:
     """Raise an error for an unknown key or an invalid value, before any run."""
     problems: list[Problem] = []
     for axis in axes:
-        for value in dict.fromkeys((axis.values[0], axis.values[-1], *axis.values[1 : 1 + 50])):
+        # Both ends and some between: a field's range lets through all that lies between two of them.
+        ends = (axis.values[0], axis.values[-1])
+        values_between = axis.values[1:51]
+        for value in dict.fromkeys((*ends, *values_between)):
             try:
                 load_scenario(scenario, [f"{axis.path}={value}"])
             except ScenarioError as error:
@@ -172,12 +192,13 @@ def check_values(scenario: Source, axes: Sequence[SweepAxis]) -> None:
 def check_warnings(scenario: Source, axes: Sequence[SweepAxis]) -> None:
     """Raise an error for the first combination with a warning, before any run."""
     base = load_scenario(scenario)
-    for values in itertools.product(*(axis.values for axis in axes)):
+    grid = [axis.values for axis in axes]
+    for values in itertools.product(*grid):
         try:
             loaded, plan = _plan(base, axes, values)
         except ScenarioError:  # a row of the answer says why it is no scenario
             continue
-        refuse(hardly_meant(loaded, plan), strict=True)
+        refuse(all_warnings(loaded, plan), strict=True)
 
 
 def sweep(
@@ -193,18 +214,20 @@ def sweep(
     The scenario's files are read once, before the first point: what is edited meanwhile changes none of them.
     """
     base = load_scenario(scenario)
-    known = {} if work is None else dict(work.kept)
-    combinations = list(itertools.product(*(axis.values for axis in axes)))
-    missing = [values for values in combinations if values not in known]
-    with contextlib.closing(
-        Crew(tuple, (base, tuple(axes), seed), min(workers, max(len(missing), 1)))
-    ) as crew:
-        for point in crew.map(_point, [(values,) for values in missing]):
-            progress(len(known))
-            known[point.values] = point
+    points = {} if work is None else dict(work.points)
+    axis_values = [axis.values for axis in axes]
+    combinations = list(itertools.product(*axis_values))
+    missing = [(values,) for values in combinations if values not in points]
+    grid = (base, tuple(axes), seed)
+    # No more workers than points; one even where nothing is missing.
+    count = min(workers, max(len(missing), 1))
+    with contextlib.closing(Crew(tuple, grid, count)) as crew:
+        for point in crew.map(_point, missing):
+            progress(len(points))
+            points[point.values] = point
             if work is not None:
                 work.write(dataclasses.asdict(point))
-    return tuple(known[values] for values in combinations)
+    return tuple(points[values] for values in combinations)
 
 
 def _point(
@@ -216,9 +239,12 @@ def _point(
         loaded, plan = _plan(base, axes, values)
         result = simulate_plan(loaded, plan, plan.seed if seed is None else seed)
     except ScenarioError as error:
-        return SweepPoint(values=values, figures=None, problem=str(error).splitlines()[0])
-    warnings = tuple(hardly_meant(loaded, plan))
-    return SweepPoint(values=values, figures=figures_of(result), problem="", warnings=warnings)
+        # A combination that is no scenario is a row of the answer, which says why.
+        problem = str(error).splitlines()[0]
+        return SweepPoint(values=values, figures=None, problem=problem)
+    warnings = tuple(all_warnings(loaded, plan))
+    figures = figures_of(result)
+    return SweepPoint(values=values, figures=figures, problem="", warnings=warnings)
 
 
 class SweepWork(LinesWork):
@@ -233,38 +259,41 @@ class SweepWork(LinesWork):
         seed: int,
     ) -> None:
         """Set the folder; nothing is read or written yet."""
-        who = {
+        identity = {
             **scenario_identity({scenario.name: scenario}),
             "vary": {axis.path: list(axis.values) for axis in axes},
             "overrides": list(overrides),
             "seed": seed,
         }
-        super().__init__(folder, "sweep", who)
-        self.kept: dict[tuple[str, ...], SweepPoint] = {}
-        """Points that were done before, by their values."""
+        super().__init__(folder, "sweep", identity)
+        self.points: dict[tuple[str, ...], SweepPoint] = {}
+        """Points of an interrupted sweep, by their values."""
 
     def open(self, *, resume: bool, restart: bool) -> None:
         """Lock the folder, and read the points of an interrupted sweep."""
         super().open(resume=resume, restart=restart)
         for line in self.lines:
-            lists = {name: tuple(line[name]) for name in ("values", "warnings")}
-            self.kept[lists["values"]] = SweepPoint(**line | lists)
+            # JSON has lists for tuples.
+            values = tuple(line["values"])
+            warnings = tuple(line["warnings"])
+            stored = {**line, "values": values, "warnings": warnings}
+            self.points[values] = SweepPoint(**stored)
 
 
 def warnings_of_points(points: Sequence[SweepPoint]) -> list[str]:
     """Return the distinct warnings of all points, each with the number of points concerned."""
-    counts = Counter(warning for point in points for warning in point.warnings)
-    return [
-        f"{warning} ({count:,} of {len(points):,} combinations)"
-        for warning, count in counts.items()
-    ]
+    counts: Counter[str] = Counter()
+    for point in points:
+        counts.update(point.warnings)
+    combinations = f"{len(points):,} combinations"
+    return [f"{warning} ({count:,} of {combinations})" for warning, count in counts.items()]
 
 
 def _plan(
     base: Scenario, axes: Sequence[SweepAxis], values: tuple[str, ...]
 ) -> tuple[Scenario, Plan]:
     """Return the scenario and plan of one combination."""
-    loaded = load_scenario(
-        base, [f"{axis.path}={value}" for axis, value in zip(axes, values, strict=True)]
-    )
+    pairs = zip(axes, values, strict=True)
+    overrides = [f"{axis.path}={value}" for axis, value in pairs]
+    loaded = load_scenario(base, overrides)
     return loaded, build_plan(loaded)

@@ -1,1 +1,1 @@
-"""The live page: a scenario's knobs beside its report, on this machine alone."""
+"""The live page: a scenario's settings beside its report, on this machine alone."""

@@ -2,22 +2,22 @@
 (() => {
   const $ = (id) => document.getElementById(id);
   const tab = crypto.randomUUID();
-  let move = 0, shown = null, knobs = null, isNew = false, gesture = null, under = null;
+  let move = 0, shown = null, settings = null, isNew = false, gesture = null, under = null;
 
-  // The page is its address: scenario, what is turned, plans and futures of the grid. So back, forward, reload and a
+  // The page is its address: scenario, what is changed, plans and futures of the grid. So back, forward, reload and a
   // second tab need nothing else.
   const of = $("controls").dataset.of, isFuture = (path) => path.startsWith("future.");
   const list = (text) => { try { const made = JSON.parse(text); return Array.isArray(made) ? made : []; } catch { return []; } };
   const read = () => {
     const query = new URLSearchParams(location.search);
-    const set = new Map(query.getAll("set").map((turn) => [turn.slice(0, turn.indexOf("=")), turn.slice(turn.indexOf("=") + 1)]));
+    const set = new Map(query.getAll("set").map((change) => [change.slice(0, change.indexOf("=")), change.slice(change.indexOf("=") + 1)]));
     return { set, plans: query.getAll("plan").map(list), futures: query.getAll("future").map(list) };
   };
-  const words = (turned) => [...turned].map(([path, text]) => path + "=" + text);
+  const words = (changes) => [...changes].map(([path, text]) => path + "=" + text);
   const write = (state, name = of) => {
     const query = new URLSearchParams();
     if (document.querySelector("#gallery")) query.append("of", name);
-    for (const turn of words(state.set)) query.append("set", turn);
+    for (const change of words(state.set)) query.append("set", change);
     for (const plan of state.plans) query.append("plan", JSON.stringify(plan));
     for (const future of state.futures) query.append("future", JSON.stringify(future));
     return location.pathname + (query.size ? "?" + query : "");
@@ -59,7 +59,7 @@
     place.classList.remove("old");
     document.dispatchEvent(new Event("planner:redrawn"));
   };
-  // Knobs keep their place while one of them is held; they are put up anew where a plan has others.
+  // Settings keep their place while one of them is held; they are put up anew where a plan has others.
   const setControls = (held) => {
     const form = $("controls");
     if (held.controls && held.form !== form.dataset.form) {
@@ -71,9 +71,9 @@
       if (focused && $(focused)) $(focused).focus();
     }
     const sliders = new Map([...form.querySelectorAll("input[type=range]")].map((one) => [one.dataset.path, one]));
-    for (const [path, value, placeholder] of held.knobs) {
+    for (const [path, value, placeholder] of held.settings) {
       if (path === gesture) continue;
-      const box = $("knob-" + path), slider = sliders.get(path);
+      const box = $("setting-" + path), slider = sliders.get(path);
       if (box.value !== value) box.value = value;
       if (box.type === "number" && box.placeholder !== placeholder) box.placeholder = placeholder;
       if (slider && slider.value !== (value || placeholder)) slider.value = value || placeholder;
@@ -86,11 +86,11 @@
     const chip = (key, one, text) => {
       const item = document.createElement("li"), button = document.createElement("button");
       Object.assign(button, { type: "button", textContent: text + " ✕", ariaLabel: "Remove " + text });
-      button.addEventListener("click", () => change({ [key]: shown[key].filter((other) => !same(one, other)) }));
+      button.addEventListener("click", () => update({ [key]: shown[key].filter((other) => !same(one, other)) }));
       item.append(button);
       return item;
     };
-    const plain = (turns) => turns.map((turn) => turn.replace(/^[a-z]+\./, "").replace("=", " ").replaceAll(/[._]/g, (dot, at, all) => (/\d/.test(all[at - 1]) && /\d/.test(all[at + 1]) ? dot : " "))).join(", ");
+    const plain = (changes) => changes.map((change) => change.replace(/^[a-z]+\./, "").replace("=", " ").replaceAll(/[._]/g, (dot, at, all) => (/\d/.test(all[at - 1]) && /\d/.test(all[at + 1]) ? dot : " "))).join(", ");
     $("kept").replaceChildren(...state.plans.map((one) => chip("plans", one, [one[0], plain(one.slice(1))].filter(Boolean).join(": "))), ...state.futures.map((one) => chip("futures", one, plain(one))));
   };
 
@@ -110,8 +110,8 @@
       isNew = false;
       $("others").classList.add("old");
       swap($("first"), answer.parts);
-      knobs = answer;
-      setControls(knobs);
+      settings = answer;
+      setControls(settings);
       $("line").innerHTML = answer.line;
       settle(state);
       fail(told);
@@ -133,7 +133,7 @@
       fail(error.message);
       $("status").textContent = "the plan before stands";
       if (!shown) return told || show({ set: new Map(), plans: [], futures: [] }, error.message);
-      setControls(knobs);
+      setControls(settings);
       $("status").dataset.move = number;
       drawGrid(asking(shown), signal).catch(() => {});
     } finally {
@@ -156,36 +156,36 @@
     $("status").dataset.drawn = asked("").move;
   };
 
-  const turn = (path, text, held) => {
+  const change = (path, text, held) => {
     const state = { ...shown, set: new Map(shown.set) };
     state.set.set(path, text);
     if (!held || gesture !== path) isNew = true; // a slider that is dragged is one step of undo
     gesture = held ? path : null;
     show(state);
   };
-  const turned = (control) => control.dataset.written.replace("%", control.value === "" ? "null" : control.value);
+  const valueOf = (control) => control.dataset.template.replace("%", control.value === "" ? "null" : control.value);
   $("controls").addEventListener("input", (event) => {
     const control = event.target;
     if (control.type !== "range") return;
-    $("knob-" + control.dataset.path).value = control.value;
-    turn(control.dataset.path, turned(control), true);
+    $("setting-" + control.dataset.path).value = control.value;
+    change(control.dataset.path, valueOf(control), true);
   });
   $("controls").addEventListener("change", (event) => {
     const control = event.target;
-    if (control.id === "add") return control.value && turn(control.value.slice(0, control.value.indexOf("=")), control.value.slice(control.value.indexOf("=") + 1));
+    if (control.id === "add") return control.value && change(control.value.slice(0, control.value.indexOf("=")), control.value.slice(control.value.indexOf("=") + 1));
     if (control.type === "range") { gesture = null; return; }
     if (control.required && control.value === "") { fail(control.labels[0].textContent + " needs a number"); return; }
-    turn(control.dataset.path, turned(control));
+    change(control.dataset.path, valueOf(control));
   });
   $("controls").addEventListener("submit", (event) => event.preventDefault());
 
-  const change = (more) => { isNew = true; show({ ...shown, ...more }); };
+  const update = (more) => { isNew = true; show({ ...shown, ...more }); };
   $("undo").addEventListener("click", () => { if (depth()) history.back(); });
-  const parted = (wanted) => words(shown.set).filter((turn) => isFuture(turn) === wanted);
+  const parted = (wanted) => words(shown.set).filter((change) => isFuture(change) === wanted);
   const added = (all, one) => (all.some((other) => same(one, other)) ? all : [...all, one]);
-  $("keep").addEventListener("click", () => change({ plans: added(shown.plans, [of, ...parted(false)]) }));
+  $("keep").addEventListener("click", () => update({ plans: added(shown.plans, [of, ...parted(false)]) }));
   $("future").addEventListener("click", () =>
-    change({ futures: added(shown.futures, parted(true)), set: new Map([...shown.set].filter(([path]) => !isFuture(path))) }));
+    update({ futures: added(shown.futures, parted(true)), set: new Map([...shown.set].filter(([path]) => !isFuture(path))) }));
   for (const link of document.querySelectorAll("#gallery a"))
     link.addEventListener("click", (event) => { event.preventDefault(); location.assign(write({ ...shown, set: new Map() }, link.dataset.of)); });
   const ask = (id, what) => $(id).addEventListener("click", async () => {

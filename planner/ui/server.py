@@ -31,13 +31,15 @@ from starlette.routing import Mount, Route
 
 from planner.errors import PlannerError, Problem, ScenarioError
 from planner.output.html import section_html
-from planner.ui import desk as page
-from planner.ui.desk import SHARED, Desk, Turns, turns_of
+from planner.ui.page import controls_update, live_policy, page_html
+from planner.ui.workbench import SHARED_PAGE, PlanKey, Workbench, latest_changes
 
 HOST = "127.0.0.1"
-MOST_BYTES = 100_000
-_MOST_TABS = 1000
-SAFE = {
+MAX_BYTES = 100_000
+"""Length of a request that the page would send at most."""
+_MAX_TABS = 1000
+"""Tabs whose latest change is remembered."""
+SAFE_HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
@@ -51,16 +53,18 @@ class SupersededError(Exception):
 
 
 Text = Annotated[str, Field(max_length=200)]
-Words = Annotated[tuple[Annotated[str, Field(max_length=300)], ...], AfterValidator(turns_of)]
-_TEXT = "a text of 200 characters at most"
-_WORDS = "a list of path=value, each of 300 characters at most"
-_MUST = {
+Words = Annotated[tuple[Annotated[str, Field(max_length=300)], ...], AfterValidator(latest_changes)]
+_TEXT_RULE = "a text of 200 characters at most"
+_LISTS_RULE = "a list of at most 8 lists of words"
+_FIELD_RULES = {
     "move": "a whole number from 0 on",
-    "plan": _WORDS,
+    "plan": "a list of path=value, each of 300 characters at most",
     "part": "answer, rest or grid",
     "stop": "true or false",
+    "plans": _LISTS_RULE,
+    "futures": _LISTS_RULE,
 }
-_MUST |= dict.fromkeys(("plans", "futures"), "a list of at most 8 lists of words")
+"""What a field of a request must be; any other is a text."""
 
 
 class TabRequest(BaseModel, frozen=True, strict=True):
@@ -69,182 +73,207 @@ class TabRequest(BaseModel, frozen=True, strict=True):
     tab: Text = ""
     move: Annotated[int, Field(ge=0, lt=2**53)] = 0
     plan: Words = ()
-    """The scenario's name, then what is turned; the first scenario as stated where nothing is."""
+    """The scenario's name, then its changes; the first scenario as stated where there is nothing."""
     plans: Annotated[tuple[Words, ...], Field(max_length=8)] = ()
     """Plans that were added to the grid."""
     futures: Annotated[tuple[Words, ...], Field(max_length=8)] = ()
-    """Futures that were added to it, as turns."""
+    """Futures that were added to it, as changes."""
     part: Literal["answer", "rest", "grid"] = "answer"
     stop: bool = False
     """Whether a sizing is to end."""
     name: Text = ""
     """Name of what is to be written, where something is."""
     form: Text = ""
-    """The controls that the tab shows, by their name."""
+    """The controls that the tab shows, by their hash."""
 
 
-def asked_of(body: bytes) -> TabRequest:
+def read_request(body: bytes) -> TabRequest:
     """Return a request from its body, or raise an HTTP error."""
     try:
         return TabRequest.model_validate_json(body)
     except ValidationError as error:
-        wrong = error.errors()[0]
-        if wrong["type"] == "json_invalid":
-            raise HTTPException(400, "the request is not JSON") from None
-        if not wrong["loc"]:
-            raise HTTPException(400, "the request is not a JSON object") from None
-        raise HTTPException(
-            400, f"{wrong['loc'][0]} must be {_MUST.get(str(wrong['loc'][0]), _TEXT)}"
-        ) from None
+        # The first is enough: the page sends none of these.
+        problem = error.errors()[0]
+    if problem["type"] == "json_invalid":
+        raise HTTPException(400, "the request is not JSON")
+    if not problem["loc"]:
+        raise HTTPException(400, "the request is not a JSON object")
+    field = str(problem["loc"][0])
+    rule = _FIELD_RULES.get(field, _TEXT_RULE)
+    raise HTTPException(400, f"{field} must be {rule}")
 
 
 def _plain(status: int, sentence: str) -> Response:
-    return PlainTextResponse(
-        sentence, status, headers={**SAFE, "Content-Security-Policy": "default-src 'none'"}
-    )
+    headers = {**SAFE_HEADERS, "Content-Security-Policy": "default-src 'none'"}
+    return PlainTextResponse(sentence, status, headers=headers)
 
 
-async def _answer(work: Callable[[], dict[str, Any]]) -> Response:
+async def _respond(work: Callable[[], dict[str, Any]]) -> Response:
     """Return the response of work run in a thread; planner errors become their messages."""
     try:
-        return JSONResponse(await anyio.to_thread.run_sync(work), headers=SAFE)
+        content = await anyio.to_thread.run_sync(work)
+        return JSONResponse(content, headers=SAFE_HEADERS)
     except SupersededError:
         return _plain(409, "a newer move came")
     except PlannerError as error:
         return _plain(422, str(error))
-    except Exception as error:  # our fault: told on the page, which stays as it was
-        return _plain(
-            500, f"the planner failed, which is a fault of its own: {type(error).__name__}: {error}"
-        )
+    except Exception as error:  # our fault: printed on the page, which stays as it was
+        message = "the planner failed, which is a fault of its own"
+        return _plain(500, f"{message}: {type(error).__name__}: {error}")
 
 
 class Live:
     """The request handlers of the live page."""
 
-    def __init__(self, desk: Desk) -> None:
-        """Take the desk whose plans are shown."""
-        self.desk = desk
+    def __init__(self, workbench: Workbench) -> None:
+        """Take the workbench whose plans are shown."""
+        self.workbench = workbench
         self._latest: OrderedDict[str, int] = OrderedDict()
+        """The newest move of each tab."""
         self.is_ending = False
 
     async def page(self, request: Request) -> Response:
         """Return the page's HTML; its script reads the rest of the address."""
         try:
-            html = page.page(self.desk, request.query_params.get("of", ""))
+            name = request.query_params.get("of", "")
+            scenario = self.workbench.stated(name)
         except PlannerError as error:
             return _plain(404, str(error))
-        return HTMLResponse(html, headers={**SAFE, "Content-Security-Policy": page.live_policy()})
+        # Before the first plan: the script asks for it when the page is there.
+        scenarios = list(self.workbench.scenarios.values())
+        html = page_html(scenario, scenarios)
+        headers = {**SAFE_HEADERS, "Content-Security-Policy": live_policy()}
+        return HTMLResponse(html, headers=headers)
 
     async def show(self, request: Request) -> Response:
         """Return a part of a plan as HTML: its answer, the rest of its report, or plans by futures."""
-        asked = asked_of(await request.body())
-        self._latest[asked.tab] = max(asked.move, self._latest.pop(asked.tab, 0))
-        while len(self._latest) > _MOST_TABS:
+        tab_request = read_request(await request.body())
+        tab = tab_request.tab
+        # A request may come after a newer one of its tab: the newer stays the latest.
+        latest = self._latest.pop(tab, 0)
+        self._latest[tab] = max(tab_request.move, latest)
+        # The tab that was silent longest goes first.
+        while len(self._latest) > _MAX_TABS:
             self._latest.popitem(last=False)
-        return await _answer(lambda: self._part(asked))
+        return await _respond(lambda: self._part(tab_request))
 
-    def _part(self, asked: TabRequest) -> dict[str, Any]:
+    def _part(self, request: TabRequest) -> dict[str, Any]:
         def check() -> None:
-            if self.is_ending or asked.move < self._latest.get(asked.tab, 0):
+            latest = self._latest.get(request.tab, 0)
+            if self.is_ending or request.move < latest:
                 raise SupersededError
 
-        plans = self._plans(asked)
-        plan = self.desk.plan(plans[0], check)
-        if asked.part == "rest":
-            return {"parts": page.rest(self.desk, plan, check)}
-        shown: dict[str, Any] = {}
-        if asked.part == "grid":
-            before = plan.drawn
-            section, left = self.desk.grid(plans, asked.futures, check)
-            shown = {"grid": section_html(section), "left": left}
-            if plan.drawn is before and left:  # the answer is as it was
-                return shown
-        parts = page.answer(self.desk, plans, check)
+        plans = self._plans(request)
+        plan_run = self.workbench.plan(plans[0], check)
+        if request.part == "rest":
+            return {"parts": self.workbench.rest(plan_run, check)}
+        grid: dict[str, Any] = {}
+        if request.part == "grid":
+            earlier = plan_run.replications
+            section, missing = self.workbench.grid(plans, request.futures, check)
+            grid = {"grid": section_html(section), "left": missing}
+            # The answer is sent again when it has got its intervals, and with the last cell.
+            if plan_run.replications is earlier and missing:
+                return grid
         return {
-            "parts": parts,
-            "line": page.line(self.desk, plan),
-            **shown,
-            **page.held(plan.knobs, asked.form),
+            "parts": self.workbench.answer(plans, check),
+            "line": self.workbench.line(plan_run),
+            **grid,
+            **controls_update(plan_run.settings, request.form),
         }
 
-    def _plans(self, asked: TabRequest) -> list[Turns]:
+    def _plans(self, request: TabRequest) -> list[PlanKey]:
         """Return the plan that is shown, then those added to the grid."""
-        shown = asked.plan or (next(iter(self.desk.scenarios)),)
-        return list(dict.fromkeys([shown, *(plan for plan in asked.plans if plan)]))
+        # A page opened without a query shows the first scenario as stated.
+        plan = request.plan or (self.workbench.stated("").name,)
+        added = [added_plan for added_plan in request.plans if added_plan]
+        # Each once: the plan shown may have been added to the grid too.
+        return list(dict.fromkeys([plan, *added]))
 
     async def save(self, request: Request) -> Response:
         """Write a what-if file."""
-        asked = asked_of(await request.body())
-        return await _answer(
-            lambda: {"said": f"saved as {self.desk.save(self._plans(asked)[0], asked.name)}"}
-        )
+        tab_request = read_request(await request.body())
+
+        def write() -> dict[str, Any]:
+            plan = self._plans(tab_request)[0]
+            path = self.workbench.save(plan, tab_request.name)
+            return {"said": f"saved as {path}"}
+
+        return await _respond(write)
 
     async def share(self, request: Request) -> Response:
         """Write the page as one file, and return its address."""
-        asked = asked_of(await request.body())
+        tab_request = read_request(await request.body())
+        name = tab_request.name
 
-        def written() -> dict[str, Any]:
-            path = self.desk.share(self._plans(asked), asked.futures, asked.name)
-            return {"said": f"shared as {path}", "href": f"folder/{asked.name}/{SHARED}"}
+        def write() -> dict[str, Any]:
+            plans = self._plans(tab_request)
+            path = self.workbench.share(plans, tab_request.futures, name)
+            return {"said": f"shared as {path}", "href": f"folder/{name}/{SHARED_PAGE}"}
 
-        return await _answer(written)
+        return await _respond(write)
 
     async def size(self, request: Request) -> Response:
         """Begin or stop a sizing where a name or a stop is given, and return what there is of it."""
-        asked = asked_of(await request.body())
+        tab_request = read_request(await request.body())
 
-        def begun() -> dict[str, Any]:
-            if asked.stop and self.desk.sizing is not None:
-                self.desk.sizing.process.terminate()
-            elif asked.name:
-                self.desk.size(self._plans(asked)[0], asked.name)
-            return self.desk.sized()
+        def begin_or_stop() -> dict[str, Any]:
+            if tab_request.stop and self.workbench.sizing is not None:
+                self.workbench.sizing.process.terminate()
+            elif tab_request.name:
+                plan = self._plans(tab_request)[0]
+                self.workbench.size(plan, tab_request.name)
+            return self.workbench.sizing_state()
 
-        return await _answer(begun)
+        return await _respond(begin_or_stop)
 
     async def file(self, request: Request) -> Response:
         """Return a file of a sizing, or a page, written here; each has its own content policy."""
-        path = self.desk.file(request.path_params["name"], request.path_params["file"])
+        parameters = request.path_params
+        path = self.workbench.find_file(parameters["name"], parameters["file"])
         if path is None:
             return _plain(404, "no such file was written from this page")
-        return FileResponse(path, headers=SAFE)
+        return FileResponse(path, headers=SAFE_HEADERS)
 
 
-def build_app(desk: Desk, token: str, port: int) -> tuple[Starlette, Live]:
+def build_app(workbench: Workbench, token: str, port: int) -> tuple[Starlette, Live]:
     """Return the web application, and the handlers of its page, behind a check of host, token and origin.
 
     The guard lets in what comes from this page alone: its host, its token, its origin, and no more than it would send.
     """
-    live = Live(desk)
+    live = Live(workbench)
+    # Browsers may show either name of this machine.
     hosts = {f"{HOST}:{port}", f"localhost:{port}"}
 
-    async def guard(request: Request, answer: RequestResponseEndpoint) -> Response:
-        headers, size = request.headers, request.headers.get("content-length", "")
+    async def guard(request: Request, respond: RequestResponseEndpoint) -> Response:
+        headers = request.headers
         if headers.get("host") not in hosts:  # a name that somebody else's DNS leads here
             return _plain(403, "this server answers on 127.0.0.1 alone")
-        if (origin := headers.get("origin")) and origin.removeprefix("http://") not in hosts:
+        origin = headers.get("origin")
+        if origin and origin.removeprefix("http://") not in hosts:
             return _plain(403, "this server answers its own page alone")
-        if not secrets.compare_digest(request.url.path.split("/")[1].encode(), token.encode()):
+        # Compared in constant time, so that no answer's delay tells how much of a guess is right.
+        guess = request.url.path.split("/")[1]
+        if not secrets.compare_digest(guess.encode(), token.encode()):
             return _plain(403, "the address lacks its token: open the one that planner ui printed")
-        if request.method == "POST" and not headers.get("content-type", "").startswith(
-            "application/json"
-        ):
-            return _plain(415, "send JSON")
-        is_short = size.isdigit() and int(size) <= MOST_BYTES and "transfer-encoding" not in headers
-        if request.method == "POST" and not is_short:
-            return _plain(
-                413, f"a request says how long it is, and is {MOST_BYTES:,} bytes at most"
-            )
-        return await answer(request)
+        if request.method == "POST":
+            content_type = headers.get("content-type", "")
+            if not content_type.startswith("application/json"):
+                return _plain(415, "send JSON")
+            size = headers.get("content-length", "")
+            is_short = size.isdigit() and int(size) <= MAX_BYTES
+            # A chunked body may be longer than it says.
+            if not is_short or "transfer-encoding" in headers:
+                rule = f"a request says how long it is, and is {MAX_BYTES:,} bytes at most"
+                return _plain(413, rule)
+        return await respond(request)
 
-    async def refused(_: Request, error: Exception) -> Response:
-        status, detail = (
-            (error.status_code, error.detail)
-            if isinstance(error, HTTPException)
-            else (500, "failed")
-        )
-        said = {404: "there is no such page", 405: "not this way: changes are POSTed"}
-        return _plain(status, said.get(status, detail))
+    async def refuse(_: Request, error: Exception) -> Response:
+        if not isinstance(error, HTTPException):
+            return _plain(500, "failed")
+        sentences = {404: "there is no such page", 405: "not this way: changes are POSTed"}
+        sentence = sentences.get(error.status_code, error.detail)
+        return _plain(error.status_code, sentence)
 
     routes = [
         Route("/", live.page),
@@ -257,7 +286,7 @@ def build_app(desk: Desk, token: str, port: int) -> tuple[Starlette, Live]:
     app = Starlette(
         routes=[Mount(f"/{token}", routes=routes)],
         middleware=[Middleware(BaseHTTPMiddleware, dispatch=guard)],
-        exception_handlers={HTTPException: refused},
+        exception_handlers={HTTPException: refuse},
     )
     return app, live
 
@@ -268,36 +297,41 @@ def listen(port: int) -> socket.socket:
         return socket.create_server((HOST, port))
     except OSError as error:
         message = f"port {port} cannot be used: {os.strerror(error.errno or 0)}"
-        raise ScenarioError(
-            Problem(message=message, hint="leave --port out to take any that is free")
-        ) from None
+        hint = "leave --port out to take any that is free"
+        raise ScenarioError(Problem(message=message, hint=hint)) from None
 
 
 def serve(
-    desk: Desk, listening: socket.socket, say: Callable[[str], None], *, browser: bool
+    workbench: Workbench,
+    listening: socket.socket,
+    print_address: Callable[[str], None],
+    *,
+    browser: bool,
 ) -> None:
-    """Serve until Ctrl-C; ``say`` is called with the address."""
+    """Serve until Ctrl-C; ``print_address`` is called with the address."""
     port = listening.getsockname()[1]
     token = secrets.token_urlsafe(24)
-    app, live = build_app(desk, token, port)
+    app, live = build_app(workbench, token, port)
     address = f"http://{HOST}:{port}/{token}/"
 
     class Server(uvicorn.Server):
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)
-            say(address)
-            if browser:  # by a file of one's own: what a command line holds, everybody on the machine may read
-                start.write(f'<meta http-equiv="refresh" content="0; url={address}">')
-                start.flush()
-                webbrowser.open(Path(start.name).as_uri())
+            print_address(address)
+            if browser:
+                # The browser is led there by a file for its owner alone: what a command line
+                # holds, everybody on the machine may read.
+                redirect.write(f'<meta http-equiv="refresh" content="0; url={address}">')
+                redirect.flush()
+                webbrowser.open(Path(redirect.name).as_uri())
 
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-            live.is_ending = True
-            if desk.sizing is not None:
-                desk.sizing.process.terminate()
+            live.is_ending = True  # runs under way end at their next check
+            if workbench.sizing is not None:
+                workbench.sizing.process.terminate()
             await super().shutdown(sockets)
 
-    settings = uvicorn.Config(
+    config = uvicorn.Config(
         app,
         log_level="error",
         lifespan="off",
@@ -306,10 +340,8 @@ def serve(
         timeout_graceful_shutdown=2,
     )
     try:
-        with tempfile.NamedTemporaryFile(
-            "w", suffix=".html", encoding="utf-8"
-        ) as start:  # for its owner alone
-            Server(settings).run(sockets=[listening])
+        with tempfile.NamedTemporaryFile("w", suffix=".html", encoding="utf-8") as redirect:
+            Server(config).run(sockets=[listening])
     except KeyboardInterrupt:  # uvicorn raises it anew once all is shut down
         pass
     finally:

@@ -9,11 +9,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from planner.answers.actuals import actuals_summary, input_rows
-from planner.reforecast import (
-    COST,
-    FORECAST,
-    ActualsReview,
+from planner.actuals.actuals_summary import actuals_summary, input_table
+from planner.actuals.months import Actuals, ActualsMapping, FiguresFile
+from planner.actuals.reforecast import (
     Forecast,
     NormalScores,
     PlanRuns,
@@ -22,13 +20,14 @@ from planner.reforecast import (
     effective,
     fit_linear,
     importance_weights,
-    prior,
     reforecast,
+    standard_normal,
     weighted_quantiles,
 )
-from planner.run.measures import observed
+from planner.actuals.review import COST, FORECAST, ActualsReview
+from planner.finance.accounting.measures import observed
+from planner.finance.measure_names import FLEET, SeriesKey
 from planner.run.simulate import simulate
-from planner.scenario.actuals import FLEET, Actuals, ActualsMapping, FiguresFile, Seen
 from planner.studies.engines import Workforce
 from planner.studies.prepare import Prepared, prepare
 from planner.studies.replicate import Replicator
@@ -64,7 +63,7 @@ MONTHS = 6
 ERROR = 0.02
 SEEN = (
     *(
-        Seen("cluster", "b200", name)
+        SeriesKey("cluster", "b200", name)
         for name in (
             "availability_fraction",
             "utilisation_fraction",
@@ -72,8 +71,8 @@ SEEN = (
             "lost_to_software_node_h",
         )
     ),
-    Seen("cluster", FLEET, "demand_tokens"),
-    Seen("account", FLEET, "rent"),
+    SeriesKey("cluster", FLEET, "demand_tokens"),
+    SeriesKey("account", FLEET, "rent"),
 )
 EVERY = tuple(dict.fromkeys((*SEEN, *FORECAST)))
 
@@ -101,7 +100,7 @@ def _seen_of(truth: Floats, generator: np.random.Generator) -> Actuals:
 
 def _cases(prepared: Prepared, cases: Sequence[int], rows: int) -> Floats:
     """Return truth, old P5, P50, P95, new P5, P50, P95 of the remaining cost for hidden truths, shape (cases, 7)."""
-    plan = PlanRuns(prepared=prepared, which=0, seen=EVERY, force=Workforce())
+    plan = PlanRuns(prepared=prepared, scenario_index=0, keys=EVERY, force=Workforce())
     old = plan.run(prepared.montecarlo(), rows)
     replicator = Replicator(prepared.setup(prepared.montecarlo()))
     found = []
@@ -112,7 +111,7 @@ def _cases(prepared: Prepared, cases: Sequence[int], rows: int) -> Floats:
         forecast = reforecast(plan, old, _seen_of(truth, np.random.default_rng(case)))
         place = EVERY.index(COST)
         before = old.monthly[:, place, MONTHS:].sum(axis=1)
-        after = forecast.new.monthly[:, place, MONTHS:].sum(axis=1)
+        after = forecast.posterior.monthly[:, place, MONTHS:].sum(axis=1)
         bands = (
             weighted_quantiles(before, np.ones(rows), ends),
             weighted_quantiles(after, forecast.weights, ends),
@@ -154,9 +153,9 @@ def test_the_linear_model_gives_the_conjugate_posterior() -> None:
     target = Target(figures=np.array([7.0]), error_variance=np.array([4.0]))
     assert model.posterior(target).mean == pytest.approx([8 / 9], abs=0.01)
     assert model.posterior(target).covariance == pytest.approx(np.array([[5 / 9]]), abs=0.005)
-    for drawn_from in (prior(1), NormalScores(mean=np.array([1.5]), covariance=np.eye(1))):
-        drawn = drawn_from.drawn(generator, 200_000)
-        weights = importance_weights(drawn, model, target, drawn_from)
+    for proposal in (standard_normal(1), NormalScores(mean=np.array([1.5]), covariance=np.eye(1))):
+        drawn = proposal.draw(generator, 200_000)
+        weights = importance_weights(drawn, model, target, proposal)
         assert float(weights @ drawn[:, 0]) == pytest.approx(8 / 9, abs=0.01)
         assert float(weights @ (drawn[:, 0] - 8 / 9) ** 2) == pytest.approx(5 / 9, abs=0.01)
 
@@ -218,14 +217,14 @@ def test_inputs_that_move_the_forecast_sum_to_its_headline(tmp_path: Path) -> No
         weights = generator.dirichlet(np.ones(16))
         informed = generator.random(inputs) < 0.5
         forecast = Forecast(
-            old=old, new=new, weights=weights, rounds=1, unused={}, informed=informed
+            prior=old, posterior=new, weights=weights, rounds=1, unused={}, informed=informed
         )
-        rent = {Seen("account", FLEET, "rent"): generator.lognormal(9, 1, MONTHS)}
+        rent = {SeriesKey("account", FLEET, "rent"): generator.lognormal(9, 1, MONTHS)}
         held = ActualsReview(
             result=result,
             prepared=prepared,
             actuals=Actuals(months=months, series=rent, mapping=mapping, notes=()),
-            seen=EVERY,
+            keys=EVERY,
             budget=observed(result, EVERY),
             interval=np.zeros((2, count, 12)),
             accounts=(),
@@ -233,11 +232,11 @@ def test_inputs_that_move_the_forecast_sum_to_its_headline(tmp_path: Path) -> No
             paid_usd=generator.normal(0, 1e3, 12),
         )
         summary = actuals_summary(held)
-        ends = summary["remaining_cost_usd"]
-        assert round(sum(row["moved_usd"] for row in input_rows(held).records()), 2) == round(
-            ends["posterior"]["mean"] - ends["prior"]["mean"], 2
+        ends = summary.remaining_cost_usd
+        assert round(sum(row["moved_usd"] for row in input_table(held).records()), 2) == round(
+            ends.posterior.mean - ends.prior.mean, 2
         )
-        moved = summary["moved_by_usd"]
+        moved = summary.moved_by_usd
         assert {name for name in prepared.inputs.names if name in moved} <= set(
             np.array(prepared.inputs.names)[informed].tolist()
         )

@@ -13,20 +13,19 @@ import yaml
 
 from planner.answers.comparison import (
     COMPARISON_TABLES,
-    comparison_rows,
     comparison_summary,
-    comparison_table,
-    sweep_description,
-    sweep_rows,
-    sweep_text,
+    comparison_text,
     write_comparison,
-    write_sweep,
 )
+from planner.answers.json_records import fields_json
 from planner.answers.run import PLAN_COLUMNS
+from planner.answers.summaries import ComparisonSummary
+from planner.answers.sweep import sweep_description, sweep_rows, sweep_text, write_sweep
 from planner.answers.tables import TABLES, by_scenario
 from planner.finance.bridge import CAUSES
-from planner.output.tables import ColumnKind, CsvFormat
-from planner.run.measure_names import MEASURES
+from planner.finance.measure_names import MEASURES
+from planner.output.folder import Contents
+from planner.output.tables import ColumnKind
 from planner.scenario.loading import load_scenario
 from planner.studies.compare import Comparison, compare
 from planner.studies.sweep import SweepPoint, parse_axes, sweep
@@ -117,38 +116,24 @@ def test_months_sum_to_the_measures(comparison: Comparison, tmp_path: Path) -> N
         )
 
 
-def test_spreadsheets_with_a_decimal_comma_are_served(
-    comparison: Comparison, tmp_path: Path
-) -> None:
-    write_comparison(
-        comparison, tmp_path / "out", form=CsvFormat(decimal_comma=True, byte_order_mark=True)
-    )
-    content = (tmp_path / "out" / "comparison.csv").read_bytes()
-    assert content.startswith(b"\xef\xbb\xbf")
-    first = rows(tmp_path / "out" / "comparison.csv", ";")[0]
-    assert first["scenario"] == comparison_rows(comparison).texts("scenario")[0]
-    assert "," in first["value"]
-    package = json.loads((tmp_path / "out" / "datapackage.json").read_text())
-    assert package["resources"][0]["dialect"]["delimiter"] == ";"
-
-
 def test_the_printed_table_fits_a_terminal(comparison: Comparison) -> None:
-    lines = comparison_table(comparison).splitlines()
+    lines = comparison_text(comparison).splitlines()
     assert all(len(line) <= 80 for line in lines)
     table = next(place for place, line in enumerate(lines) if line.startswith("scenario"))
     assert [line.split()[0] for line in lines[table + 2 : table + 4]] == [
         "small",
         "tiny",
     ]  # the cheaper first
-    assert "against tiny, by cause" in comparison_table(comparison, verbose=True)
+    assert "against tiny, by cause" in comparison_text(comparison, verbose=True)
 
 
 def test_the_summary_says_the_same(comparison: Comparison) -> None:
-    content = comparison_summary(comparison)
-    assert content["baseline"] == "tiny"
-    assert set(content["scenarios"]) == {"tiny", "small"}
-    assert list(content["bridge_per_million_tokens_usd"]["small"]) == list(CAUSES)
-    assert json.dumps(content)
+    summary = comparison_summary(comparison)
+    assert summary.baseline == "tiny"
+    assert set(summary.scenarios) == {"tiny", "small"}
+    assert list(summary.bridge_per_million_tokens_usd["small"]) == list(CAUSES)
+    content = json.loads(json.dumps(fields_json(summary)))
+    assert ComparisonSummary.read(Contents(manifest={}, tables={}, summary=content)) == summary
 
 
 def test_axes_are_numbers_where_all_their_values_are() -> None:
@@ -163,13 +148,12 @@ def test_the_table_is_tidy(write: Write, tmp_path: Path) -> None:
     path = write()
     axes = parse_axes(["clusters.h200.nodes=0:4:2", "finance.residual_fraction=0.1,0.25"])
     points = sweep(load_scenario(path, ["horizon_months=1", "clusters.mi325x=null"]), axes)
-    for form in (CsvFormat(), CsvFormat(decimal_comma=True)):
-        write_sweep(load_scenario(path), axes, points, tmp_path / "out", {"seed": 1}, form)
-        written = rows(tmp_path / "out" / "sweep.csv", form.separator)
-        assert [row["clusters.h200.nodes"] for row in written] == ["0", "0", "2", "2", "4", "4"]
-        assert written[1]["finance.residual_fraction"] == f"0{form.decimal_mark}25"
-        assert written[0]["cost_per_million_tokens_usd"] == ""  # no machines, no tokens
-        assert written[-1]["cost_per_million_tokens_usd"]
+    write_sweep(load_scenario(path), axes, points, tmp_path / "out", {"seed": 1})
+    written = rows(tmp_path / "out" / "sweep.csv")
+    assert [row["clusters.h200.nodes"] for row in written] == ["0", "0", "2", "2", "4", "4"]
+    assert written[1]["finance.residual_fraction"] == "0.25"
+    assert written[0]["cost_per_million_tokens_usd"] == ""  # no machines, no tokens
+    assert written[-1]["cost_per_million_tokens_usd"]
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
     assert manifest["vary"] == {
         "clusters.h200.nodes": ["0", "2", "4"],

@@ -9,10 +9,9 @@ import pytest
 
 from planner.answers.comparison import write_comparison
 from planner.answers.run import write_run
+from planner.finance.accounts import NOT_COST_ACCOUNTS, Account, View
 from planner.finance.bridge import account_bridge
-from planner.finance.ledger import NOT_COST_ACCOUNTS, Account, View
 from planner.run.simulate import simulate
-from planner.run.tables import CHARGES
 from planner.scenario.loading import load_scenario
 from planner.studies.compare import compare
 from tests.conftest import TINY
@@ -138,16 +137,6 @@ def test_focus_has_the_ledgers_cash_and_accrual_to_the_cent(files: dict[str, pd.
     assert not focus.duplicated(
         ["SubAccountName", "ChargePeriodStart", "ResourceId", "ServiceName"]
     ).any()
-
-
-def test_every_account_of_cost_has_a_charge_category() -> None:
-    costs = [
-        one
-        for one in Account
-        if one.views & (View.CASH | View.ACCRUAL) and one not in NOT_COST_ACCOUNTS
-    ]
-    assert all(str(one) in CHARGES or str(one.category) in CHARGES for one in costs)
-    assert set(CHARGES) <= {str(one) for one in Account} | {str(one.category) for one in Account}
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.12])

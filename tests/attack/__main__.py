@@ -1,4 +1,4 @@
-"""``make attack``: spoiled inputs, kills at file operations, flipped bits, two writers, a worker's stale folder.
+"""``make attack``: spoiled inputs, kills at file operations, flipped bits.
 
 Each part prints what it did and what it found: tracebacks, silent wrongs (an answer that differs from the undisturbed
 one while the command says that all is well) and losses (earlier results out of sight, or work that cannot go on). The
@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.attack.parts import Findings, flip_bits, kill_often, stale_worker, two_writers
+from tests.attack.parts import Findings, flip_bits, kill_often
 
 ROOT = Path(__file__).parents[2]
 
@@ -29,38 +29,25 @@ def main() -> int:
     )
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--flips", type=int, default=100)
-    parser.add_argument("--writers", type=int, default=10, help="pairs of writers into one folder")
     parser.add_argument("--seed", type=int, default=1)
     chosen = parser.parse_args()
-    chance = random.Random(chosen.seed)
+    generator = random.Random(chosen.seed)
     findings = Findings()
     parts: dict[str, Callable[[Path], str]] = {
-        "kills": lambda place: kill_often(place, chosen.kills, chance, findings),
-        "flipped bits": lambda place: flip_bits(place, chosen.flips, chance, findings),
-        "two writers": lambda place: two_writers(place, chosen.writers, findings),
-        "a worker's stale folder": lambda place: stale_worker(place, findings),
+        "kills": lambda place: kill_often(place, chosen.kills, generator, findings),
+        "flipped bits": lambda place: flip_bits(place, chosen.flips, generator, findings),
     }
     for name, part in parts.items():
         begun = time.monotonic()
         with tempfile.TemporaryDirectory(prefix="planner-attack-") as place:
-            told = part(Path(place))
-        print(f"{name}: {told} ({time.monotonic() - begun:.0f} s)", flush=True)
-    for found in findings.all():
-        print(found, file=sys.stderr)
+            summary = part(Path(place))
+        print(f"{name}: {summary} ({time.monotonic() - begun:.0f} s)", flush=True)
+    for finding in findings.all():
+        print(finding, file=sys.stderr)
     print(findings.summary(), flush=True)
     failed = bool(findings.all())
     if chosen.fuzz:
-        journal = ROOT / "build" / "fuzz.json"
-        journal.parent.mkdir(exist_ok=True)
-        command = [
-            sys.executable,
-            "-m",
-            "tests.fuzz",
-            "--count",
-            str(chosen.fuzz),
-            "--journal",
-            str(journal),
-        ]
+        command = [sys.executable, "-m", "tests.fuzz", "--count", str(chosen.fuzz)]
         failed |= subprocess.run(command, cwd=ROOT, check=False).returncode != 0
     return int(failed)
 

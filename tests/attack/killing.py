@@ -10,7 +10,17 @@ from typing import Any
 
 from planner import files
 
-OPERATIONS = ("unlink", "replace", "rename", "rmdir", "mkdir", "fsync", "ftruncate", "pwrite")
+OPERATIONS = (
+    "unlink",
+    "replace",
+    "rename",
+    "rmdir",
+    "mkdir",
+    "fsync",
+    "ftruncate",
+    "pwrite",
+    "link",
+)
 KILLED = 86
 FAILED = 87
 """Exit codes of a process that was killed where it should be, and of one that failed otherwise."""
@@ -69,4 +79,4 @@ def _arm(after: int, taken: list[int], *, exchange: bool) -> None:
 
     for name in OPERATIONS:
         setattr(os, name, step(getattr(os, name)))
-    files.exchange = step(files.exchange) if exchange else lambda one, other: False
+    files.exchange = step(files.exchange) if exchange else lambda path, partner: False

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import hashlib
 import importlib
@@ -10,11 +9,8 @@ import json
 import os
 import random
 import shutil
-import signal
-import subprocess
 import sys
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -34,7 +30,7 @@ scramblings: 4
 """
 LOADED = (
     "planner.cli.app",
-    "planner.answers.actuals",
+    "planner.actuals.actuals_answer",
     "planner.answers.run",
     "planner.answers.size",
     "planner.answers.study",
@@ -44,7 +40,7 @@ LOADED = (
     "planner.studies.sweep",
     "planner.studies.analysis",
     "planner.sizing.size",
-    "planner.reforecast",
+    "planner.actuals.reforecast",
     "pyarrow.parquet",
     "scipy.special",
 )
@@ -146,7 +142,7 @@ def tried(
     return killed_at(lambda: call(place, words), after, exchange=exchange)
 
 
-def kill_often(place: Path, count: int, chance: random.Random, findings: Findings) -> str:
+def kill_often(place: Path, count: int, generator: random.Random, findings: Findings) -> str:
     """Kill commands at random file operations, over earlier results and over none, and let them go on."""
     corpus(place)
     told = []
@@ -158,11 +154,11 @@ def kill_often(place: Path, count: int, chance: random.Random, findings: Finding
         wanted = [*words, "--out", "wanted", "--seed", "2"]
         operations = operations_of(functools.partial(call, place, wanted))
         for _ in range(share):
-            after = chance.randrange(operations)
-            exchange = chance.random() < 0.7
+            after = generator.randrange(operations)
+            exchange = generator.random() < 0.7
             where = f"{name} killed at operation {after} of {operations}, exchange {exchange}"
             shutil.rmtree(place / "o", ignore_errors=True)
-            with_earlier = chance.random() < 0.7
+            with_earlier = generator.random() < 0.7
             if with_earlier:
                 shutil.copytree(place / "earlier", place / "o")
             out = [*words, "--out", "o", "--seed", "2"]
@@ -202,7 +198,7 @@ def _go_on(place: Path, words: Sequence[str], where: str, findings: Findings) ->
         findings.lost.append(f"{where}: left {strays}")
 
 
-def flip_bits(place: Path, count: int, chance: random.Random, findings: Findings) -> str:
+def flip_bits(place: Path, count: int, generator: random.Random, findings: Findings) -> str:
     """Turn single bits round in the files of stopped and of finished studies, and let them go on."""
     corpus(place)
     words = COMMANDS["montecarlo"][0]
@@ -212,15 +208,15 @@ def flip_bits(place: Path, count: int, chance: random.Random, findings: Findings
     shutil.copytree(place / "o", place / "stopped")
     endings = {"mended": 0, "refused": 0}
     for _ in range(count):
-        is_stopped = chance.random() < 0.5
+        is_stopped = generator.random() < 0.5
         shutil.rmtree(place / "o")
         shutil.copytree(place / ("stopped" if is_stopped else "wanted"), place / "o")
         within = sorted(
             path for path in (place / "o").rglob("*") if path.is_file() and path.stat().st_size
         )
-        path = chance.choice(within)
+        path = generator.choice(within)
         content = bytearray(path.read_bytes())
-        content[chance.randrange(len(content))] ^= 1 << chance.randrange(8)
+        content[generator.randrange(len(content))] ^= 1 << generator.randrange(8)
         path.write_bytes(content)
         endings[_resumed(place, out, f"a bit of {path.relative_to(place)}, {after}", findings)] += 1
     return f"{count}, of which {endings['mended']} mended and {endings['refused']} refused with a message"
@@ -242,99 +238,3 @@ def _resumed(place: Path, words: Sequence[str], where: str, findings: Findings) 
     if answers(place / "o") != answers(place / "wanted") or faults_of(place / "o"):
         findings.silent_wrongs.append(f"{where}: gone on to another answer")
     return "mended"
-
-
-def started(place: Path, words: Sequence[str]) -> subprocess.Popen[str]:
-    """Start the command line as a process of its own."""
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join((str(ROOT), os.environ.get("PYTHONPATH", ""))),
-    }
-    command = [sys.executable, "-m", "planner.cli.app", *words]
-    return subprocess.Popen(
-        command,
-        cwd=place,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-def two_writers(place: Path, count: int, findings: Findings) -> str:
-    """Let two studies of different seeds write into one folder at the same time."""
-    corpus(place)
-    words = COMMANDS["montecarlo"][0]
-    for seed in ("1", "2"):
-        assert not tried(place, [*words, "--out", f"wanted{seed}", "--seed", seed])
-    refused = 0
-    for number in range(count):
-        shutil.rmtree(place / "o", ignore_errors=True)
-        both = [started(place, [*words, "--out", "o", "--seed", seed]) for seed in ("1", "2")]
-        ended = [(process.communicate(timeout=LIMIT_S)[1], process.returncode) for process in both]
-        for said, code in ended:
-            refused += code == 2 and "is being written by process" in said
-            if "Traceback" in said or code not in (0, 2):
-                findings.tracebacks.append(f"two writers {number}: {code}: {said[-400:]}")
-        good = [
-            answers(place / f"wanted{place_ + 1}")
-            for place_, (_, code) in enumerate(ended)
-            if code == 0
-        ]
-        if not good or answers(place / "o") not in good or faults_of(place / "o"):
-            findings.silent_wrongs.append(f"two writers {number}: the folder is neither's: {ended}")
-    return f"{count} pairs, {refused} refused while the other wrote"
-
-
-@contextlib.contextmanager
-def _dask(place: Path, stale: Path) -> Iterator[str]:
-    """Start a scheduler, and a worker that stands in another folder."""
-    file = place / "scheduler.json"
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join((str(ROOT), os.environ.get("PYTHONPATH", ""))),
-    }
-    quiet = {"env": environment, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    dask = [sys.executable, "-m", "dask"]
-    words = [
-        *dask,
-        "scheduler",
-        "--host",
-        "127.0.0.1",
-        "--port",
-        "0",
-        "--scheduler-file",
-        str(file),
-        "--no-dashboard",
-    ]
-    processes = [subprocess.Popen(words, cwd=place, **quiet)]  # type: ignore[call-overload]
-    try:
-        end = time.monotonic() + 60
-        while not (file.exists() and file.read_text()):
-            assert time.monotonic() < end, "no scheduler"
-            time.sleep(0.1)
-        address = json.loads(file.read_text())["address"]
-        words = [*dask, "worker", address, "--nthreads", "1", "--no-nanny", "--no-dashboard"]
-        processes.append(subprocess.Popen(words, cwd=stale, **quiet))  # type: ignore[call-overload]
-        yield address
-    finally:
-        for process in processes:
-            process.send_signal(signal.SIGKILL)
-            process.wait()
-
-
-def stale_worker(place: Path, findings: Findings) -> str:
-    """Run a study on a Dask worker whose folder holds another version of the files that the study names."""
-    corpus(place)
-    (place / "stale").mkdir()
-    (place / "stale" / "growth.csv").write_text("date,multiplier\n2026-01-01,7\n")
-    (place / "stale" / "tiny.yaml").write_text(TINY)
-    words = COMMANDS["montecarlo"][0]
-    assert not tried(place, [*words, "--out", "wanted"])
-    with _dask(place, place / "stale") as address:
-        process = started(place, [*words, "--out", "o", "--scheduler", address])
-        said = process.communicate(timeout=LIMIT_S)[1]
-        code = process.returncode
-    if code or answers(place / "o") != answers(place / "wanted"):
-        findings.silent_wrongs.append(f"stale worker: {code}: {said[-400:]}")
-    return "the same bytes as without it"

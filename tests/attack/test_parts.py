@@ -10,10 +10,14 @@ import pytest
 from tests.attack import parts
 
 
-def test_a_command_that_is_killed_once_goes_on_to_its_answer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("command", "kills"), [("run", 5), pytest.param("montecarlo", 5, marks=pytest.mark.prove)]
+)
+def test_a_command_that_is_killed_goes_on_to_its_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, kills: int
 ) -> None:
-    monkeypatch.setattr(parts, "COMMANDS", {"run": parts.COMMANDS["run"]})
+    monkeypatch.setattr(parts, "COMMANDS", {command: parts.COMMANDS[command]})
     findings = parts.Findings()
-    assert parts.kill_often(tmp_path, 1, random.Random(1), findings).startswith("1 of run (")
-    assert findings.summary() == "0 tracebacks, 0 silent wrongs, 0 lost"
+    summary = parts.kill_often(tmp_path, kills, random.Random(1), findings)
+    assert summary.startswith(f"{kills} of {command} (")
+    assert findings.all() == []

@@ -22,15 +22,12 @@ from planner.run.simulate import simulate_plan
 from planner.scenario.loading import load_scenario
 from tests.benchmarks.lines import figure, least_ms
 from tests.benchmarks.monthly_sheet import monthly_sheet
-from tests.benchmarks.naive_simpy import NaiveFleet
 from tests.benchmarks.waiting import REFERENCE
 
 MONTHS = (1, 12, 36, 120)
 WIDE_MONTHS = 3
-"""Horizon on which clusters and workloads are multiplied: the SimPy loop walks every hour of every pair."""
+"""Horizon on which clusters and workloads are multiplied: larger plans would take minutes."""
 PAIRS = ((4, 4), (16, 4), (64, 4), (4, 16), (4, 64), (16, 16), (64, 64))
-_MOST_WALKED = 256
-"""Pairs of cluster and workload that the SimPy loop is run on: the largest plan would take it minutes."""
 FIXED_MS = 6.0
 """Most that a replication may take whatever its horizon."""
 RULES = (
@@ -69,24 +66,16 @@ class Cost(NamedTuple):
     what: str
     replication: float
     noise: float
-    simpy: float
-    """NaN where it is not run."""
     sheet: float
 
     def line(self) -> str:
         """Return its row of the table."""
-        ratios = (
-            self.replication / self.noise,
-            self.simpy / self.replication,
-            self.replication / self.sheet,
-        )
-        cells = "".join(f"{'-' if math.isnan(ratio) else f'{ratio:,.1f}':>13}" for ratio in ratios)
+        ratios = (self.replication / self.noise, self.replication / self.sheet)
+        cells = "".join(f"{ratio:>13,.1f}" for ratio in ratios)
         return f"{self.what:<30}{self.replication:>13,.1f}{cells}"
 
 
-HEAD = (
-    f"{'plan':<30}{'replication':>13}{'noise draws':>13}{'SimPy / it':>13}{'it / sheet':>13}   ms"
-)
+HEAD = f"{'plan':<30}{'replication':>13}{'noise draws':>13}{'it / sheet':>13}   ms"
 
 
 def noise_draw(plan: Plan) -> Callable[[], object]:
@@ -96,7 +85,7 @@ def noise_draw(plan: Plan) -> Callable[[], object]:
     return lambda: generator.standard_normal(shape)
 
 
-def cost_of(what: str, stated: dict[str, object], *changes: str, is_walked: bool = True) -> Cost:
+def cost_of(what: str, stated: dict[str, object], *changes: str) -> Cost:
     """Measure one plan: the mean over three replications, with their ledger, of the least of two runs of each."""
     scenario = load_scenario(stated, changes)
     plan = build_plan(scenario)
@@ -106,7 +95,6 @@ def cost_of(what: str, stated: dict[str, object], *changes: str, is_walked: bool
         what=what,
         replication=statistics.mean(least_ms(run, 2) for run in runs),
         noise=least_ms(noise_draw(plan), 9),
-        simpy=least_ms(lambda: NaiveFleet(plan, 1).run(), 1) if is_walked else math.nan,
         sheet=least_ms(lambda: monthly_sheet(plan), 2),
     )
 
@@ -125,18 +113,13 @@ def growth_lines() -> Iterator[str]:
         yield months[count].line()
     for count in MONTHS[-2:]:
         changes = (f"horizon_months={count}", RULES)
-        rules[count] = cost_of(f"{count} months with rules", grown(), *changes, is_walked=False)
+        rules[count] = cost_of(f"{count} months with rules", grown(), *changes)
         yield rules[count].line()
-    tenfold = cost_of(
-        "36 months, ten times as large", grown(times=10), "horizon_months=36", is_walked=False
-    )
+    tenfold = cost_of("36 months, ten times as large", grown(times=10), "horizon_months=36")
     yield tenfold.line()
     for pair in PAIRS:
         what = "{} clusters x {} workloads".format(*pair)
-        is_walked = math.prod(pair) <= _MOST_WALKED
-        pairs[pair] = cost_of(
-            what, grown(*pair), f"horizon_months={WIDE_MONTHS}", is_walked=is_walked
-        )
+        pairs[pair] = cost_of(what, grown(*pair), f"horizon_months={WIDE_MONTHS}")
         yield pairs[pair].line()
     yield ""
     one_ms = months[1].replication

@@ -60,7 +60,7 @@ def pace(
             if len(done) in (_WARM, len(pieces) - _SPARE):
                 clocks.append(_cpu_s())
     before, after = clocks
-    timed = sum(len(rows.chance) for rows in done[_WARM : len(pieces) - _SPARE])
+    timed = sum(len(rows.replications) for rows in done[_WARM : len(pieces) - _SPARE])
     return (
         first_s,
         sum(after[process] - before.get(process, 0.0) for process in after) / timed,
@@ -108,7 +108,7 @@ def study_lines(noise_ms: float) -> Iterator[str]:
         *pairwise([0, 1, 2, *range(size, pilot + size, size)])
     ]  # each worker begins with a single row
     start_s, plain_s, done = pace(setup, pieces, None)
-    rows = sorted(done, key=lambda part: part.first)
+    rows = sorted(done, key=lambda part: part.start)
     inputs, headlines = (
         np.concatenate(parts)
         for parts in zip(*((r.inputs, r.headlines) for r in rows), strict=True)

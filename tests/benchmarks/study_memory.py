@@ -35,22 +35,22 @@ def made_up(setup: Setup, batches: Iterable[tuple[int, int]]) -> Iterator[Rows]:
     rows = begin[1] - begin[0]
     shape = (rows, len(setup.scenarios))
     base = Rows(
-        first=0,
-        chance=np.arange(rows),
+        start=0,
+        replications=np.arange(rows),
         inputs=setup.inputs.drawn(generator.random((rows, len(setup.inputs)))),
         headlines=generator.lognormal(size=(*shape, len(HEADLINES))),
         monthly=generator.lognormal(size=(*shape, len(setup.monthly), setup.months)),
         errors=(),
     )
-    for first, last in itertools.chain([begin], ahead):
+    for start, stop in itertools.chain([begin], ahead):
         factor = generator.lognormal(sigma=0.2)
         yield dataclasses.replace(
             base,
-            first=first,
-            chance=np.arange(first, last),
+            start=start,
+            replications=np.arange(start, stop),
             inputs=base.inputs * factor,
             headlines=base.headlines * factor,
-            monthly=base.monthly * factor if setup.is_detailed(first) else base.monthly[:, :, :0],
+            monthly=base.monthly * factor if setup.is_detailed(start) else base.monthly[:, :, :0],
         )
 
 

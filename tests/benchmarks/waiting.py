@@ -17,8 +17,8 @@ import psutil
 
 from planner.run.simulate import simulate
 from planner.scenario.loading import load_scenario
-from planner.ui import desk as page
-from planner.ui.desk import Desk
+from planner.ui.page import controls_hash, controls_update
+from planner.ui.workbench import Workbench
 from tests.benchmarks.lines import figure
 from tests.benchmarks.memory import COMMAND, ENVIRONMENT, ROOT, peak_of
 
@@ -74,16 +74,16 @@ def _simulate_ms() -> tuple[float, float]:
 
 def move_ms(path: str, values: Iterable[object]) -> float:
     """Return the median of the server's processor time from a move of the live page to its answer."""
-    desk = Desk([load_scenario(REFERENCE)])
+    workbench = Workbench([load_scenario(REFERENCE)])
     times = []
-    desk.begin()  # the page has shown the stated plan before anybody turns a knob
+    workbench.run_first_plan()  # the page has shown the stated plan before any change
     for value in values:
         start = time.thread_time()
-        turned = ("mixed-fleet", f"{path}={value}")
-        plan = desk.plan(turned)
-        page.answer(desk, [turned])
-        page.held(plan.knobs, page.form_of(plan.knobs))
-        page.line(desk, plan)
+        changed = ("mixed-fleet", f"{path}={value}")
+        plan = workbench.plan(changed)
+        workbench.answer([changed])
+        controls_update(plan.settings, controls_hash(plan.settings))
+        workbench.line(plan)
         times.append((time.thread_time() - start) * 1e3)
     return statistics.median(times)
 

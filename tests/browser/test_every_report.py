@@ -9,7 +9,7 @@ import pytest
 
 from tests.browser.chromium import Browser
 from tests.browser.conftest import KINDS
-from tests.browser.test_report_page import CONTRAST, faults, printed_pages
+from tests.browser.test_report_page import CONTRAST, faults
 
 ORDER = (
     *(
@@ -79,15 +79,6 @@ def test_text_can_be_read(opened: Browser, scheme: str) -> None:
 def test_a_phone_needs_no_sideways_scrolling(opened: Browser) -> None:
     opened.resize(390, 844, mobile=True)
     assert opened.evaluate("document.documentElement.scrollWidth") <= 390
-
-
-def test_it_prints_as_two_pages(opened: Browser) -> None:
-    """Its memo with one chart; a zoom and actuals, which decide nothing, print whole."""
-    if opened.evaluate('document.querySelector(".memo")'):
-        assert 1 <= printed_pages(opened) <= 2
-        assert opened.evaluate('document.querySelectorAll(".memo svg").length') == 1
-    else:
-        assert printed_pages(opened) <= 6
 
 
 @pytest.mark.parametrize(("width", "height"), [(1440, 900), (1024, 900)])

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import statistics
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,11 +14,11 @@ import uvicorn
 import yaml
 
 from planner.scenario.loading import load_scenario
-from planner.ui.desk import Desk
 from planner.ui.server import build_app, listen
+from planner.ui.workbench import Workbench
 from tests.browser.chromium import Browser
 from tests.browser.test_report_page import CONTRAST, faults
-from tests.conftest import ROOT, TINY
+from tests.conftest import TINY
 
 MOVES = 'Number(document.getElementById("status").dataset.move || 0)'
 NODES = "clusters.h200.nodes"
@@ -50,12 +47,12 @@ class Page:
         return str(self.run(f"document.getElementById({element!r}).textContent"))
 
     def value(self, path: str) -> str:
-        return str(self.run(f'document.getElementById("knob-{path}").value'))
+        return str(self.run(f'document.getElementById("setting-{path}").value'))
 
     def turn(self, path: str, value: str, kind: str = "change", selector: str = "") -> None:
         """Give a control another value, as a user's change of it does, and wait for what comes of it."""
         moves = self.run(MOVES)
-        found = json.dumps(selector or f'[id="knob-{path}"]')
+        found = json.dumps(selector or f'[id="setting-{path}"]')
         self.run(
             f"(() => {{ const one = document.querySelector({found}); one.value = {json.dumps(value)};"
             f" one.dispatchEvent(new Event({kind!r}, {{ bubbles: true }})); }})()"
@@ -101,9 +98,9 @@ def _served(files: list[Path], outputs: Path) -> Iterator[str]:
     listening = listen(0)
     token = "token"
     port = listening.getsockname()[1]
-    desk = Desk([load_scenario(one) for one in files], outputs)
-    desk.begin()
-    app, _ = build_app(desk, token, port)
+    workbench = Workbench([load_scenario(one) for one in files], outputs)
+    workbench.run_first_plan()
+    app, _ = build_app(workbench, token, port)
     server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off"))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
@@ -385,12 +382,14 @@ def test_every_control_of_the_page_makes_another_plan(live: Page) -> None:
         "per": "horizon",
     }
     paths = live.run(
-        '[...document.querySelectorAll("[id^=knob-][data-path]")].map(one => [one.dataset.path, one.type])'
+        '[...document.querySelectorAll("[id^=setting-][data-path]")].map(one => [one.dataset.path, one.type])'
     )
     for path, kind in paths:
         live.open()
         field = path.rpartition(".")[2]
-        value = live.value(path) or live.run(f'document.getElementById("knob-{path}").placeholder')
+        value = live.value(path) or live.run(
+            f'document.getElementById("setting-{path}").placeholder'
+        )
         if kind == "date":
             text = "2026-02-20"
         elif kind.startswith("select"):
@@ -406,28 +405,3 @@ def test_every_control_of_the_page_makes_another_plan(live: Page) -> None:
         live.turn(path, text)
         assert [turn.partition("=")[0] for _, turn in live.state] == [path], live.text("failed")
         assert path in live.text("first"), live.text("failed")
-
-
-@pytest.mark.prove
-def test_moves_are_redrawn_in_time_on_the_reference_scenario(
-    browser: Browser, tmp_path: Path
-) -> None:
-    """Median from the change of a control to the answer painted: 200 ms, and 400 ms where traffic changes."""
-    if os.getloadavg()[0] > 0.5 * (os.cpu_count() or 1):
-        pytest.skip(
-            "the machine is busy with something else: a wait would be its own, not the page's"
-        )
-    for address in _served([ROOT / "scenarios" / "mixed-fleet.yaml"], tmp_path):
-        page = Page(browser, address)
-        page.open()
-        for path, values, most_ms in (
-            (NODES, range(49, 60), 200),
-            ("workloads.chat.growth.per_year", [0.6 + n / 100 for n in range(1, 12)], 400),
-        ):
-            taken = []
-            for value in values:
-                page.turn(path, f"{value:g}")
-                taken.append(float(page.run('document.getElementById("status").dataset.first')))
-                time.sleep(0.1)
-            print(path, sorted(taken))
-            assert statistics.median(taken) <= most_ms, (path, sorted(taken))

@@ -201,17 +201,6 @@ def test_an_open_degree_saturates_at_the_best(tmp_path: Path) -> None:
     assert check.predicted.iloc[0] == pytest.approx(check.predicted.iloc[1:].max())
 
 
-@pytest.mark.prove
-def test_a_million_rows_just_work(tmp_path: Path) -> None:
-    path = write_table(tmp_path / "t.csv", {}, {"tp": "4"})
-    lines = path.read_text().splitlines()
-    path.write_text(
-        "\n".join([lines[0], *(lines[1:] * 100_000)]) + "\n"
-    )  # 200,000 here keeps the suite quick
-    check = _check(path)
-    assert summary(check)["predicted"] == 400_000
-
-
 def test_the_shipped_table_is_the_public_one(shipped: pd.DataFrame) -> None:
     names = (
         "throughput_measured.csv", "throughput_measured_2.csv", "throughput_measured_amd.csv",

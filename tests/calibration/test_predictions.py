@@ -50,12 +50,6 @@ def _prepared(path: Path, *changes: dict[str, str]):  # type: ignore[no-untyped-
     return frame, prepare(frame, load_catalog())
 
 
-def test_equal_deployments_are_resolved_once(tmp_path: Path) -> None:
-    _, rows = _prepared(tmp_path, {}, {"concurrency": "32"}, {"tp": "4"}, {})
-    assert len(rows.deployments) == 2
-    assert list(rows.deployment) == [0, 0, 1, 0]
-
-
 def test_concurrency_without_tp_is_per_accelerator(tmp_path: Path) -> None:
     _, rows = _prepared(
         tmp_path, {"accelerator": "H100", "precision": "bf16", "tp": "", "concurrency": "10"}
@@ -133,14 +127,6 @@ def test_an_objective_without_a_load_is_met(tmp_path: Path) -> None:
     assert found["tpot_s"][1] == pytest.approx(0.05, rel=2e-3)
     assert found["ttft_s"][2] <= 2.0
     assert np.all(found["tokens_per_s_per_accelerator"] > 0)
-
-
-def test_rows_with_a_reason_are_not_predicted(tmp_path: Path) -> None:
-    _, rows = _prepared(tmp_path, {"model": "nothing"}, {}, {"output_tokens": ""})
-    found = predict_rows(rows, SHIPPED)
-    assert list(np.isnan(found["tpot_s"])) == [True, False, True]
-    assert rows.reasons[0].startswith("unknown model")
-    assert rows.reasons[1] == ""
 
 
 def test_the_fit_sees_what_the_check_predicts(tmp_path: Path) -> None:
@@ -406,7 +392,7 @@ def test_effects_scale_first_tokens_of_clients_and_nothing_else() -> None:
         np.testing.assert_array_equal(with_effects[name], without[name])
     follows = np.array([bool(row) for row in row_labels])
     assert follows.any()
-    assert not follows[(rows.is_open | rows.is_apart)].any()
+    assert not follows[(rows.is_open | rows.is_disaggregated)].any()
 
 
 def test_clients_that_wait_for_a_place_follow_no_recipe() -> None:

@@ -12,7 +12,7 @@ import csv
 
 import pytest
 
-from tests.calibration.probe_rows import CATALOG, LLAMA_70B, SHAPES, ProbeRow, StackShape, read_rows
+from tests.calibration.probe_rows import CATALOG, SHAPES, ProbeRow, StackShape, read_rows
 
 LIMIT_W = 700.0
 MAXIMUM_CLOCK_MHZ = 1980.0
@@ -42,40 +42,6 @@ def _number(cell: float | None) -> float:
 
 def _steps(rows: list[ProbeRow]) -> list[tuple[ProbeRow, StackShape]]:
     return [(row, SHAPES[row.model]) for row in rows if row.model is not None]
-
-
-def test_the_whole_programme_was_measured_on_one_board_on_one_day(rows: list[ProbeRow]) -> None:
-    counts = {phase: len(_only(rows, phase)) for phase in dict.fromkeys(row.phase for row in rows)}
-    assert counts == {"idle": 1, "copy": 1, "read": 1, "gemm": 5, "decode": 22, "prefill": 8}
-    origins = {(row.device, row.date, row.torch_version, row.driver_version) for row in rows}
-    assert origins == {
-        ("NVIDIA H200", "2026-11-15", "2.11.0+cu130", "driver 580.159.04, CUDA 13.0")
-    }
-
-
-def test_only_what_an_h200_cannot_do_was_skipped(rows: list[ProbeRow]) -> None:
-    skipped = [row for row in rows if (row.note or "").startswith("skipped")]
-    assert [(row.phase, row.model, row.precision, row.batch) for row in skipped] == [
-        ("gemm", None, "fp4", None),
-        ("decode", "llama-3.1-70b", "fp8_e4m3fn", 256),
-    ]
-    assert all(row.step_ms is None and row.board_power_w is None for row in skipped)
-    # The cache of the second: 256 sequences of 1,024 tokens beside 71 GB of weights, in 141 GB.
-    cache_bytes = LLAMA_70B.layers * LLAMA_70B.kv_bytes(256 * 1024)
-    assert cache_bytes + LLAMA_70B.layers * LLAMA_70B.layer_weights > 141e9
-
-
-def test_every_layer_of_both_models_was_resident(measured: list[ProbeRow]) -> None:
-    for row, shape in _steps(measured):
-        assert (row.layers, row.layers_measured) == (shape.layers, shape.layers)
-        assert shape.layers * _number(row.layer_ms) < _number(row.step_ms)
-
-
-def test_decode_ran_from_graphs(measured: list[ProbeRow]) -> None:
-    assert {row.note for row in _only(measured, "decode")} == {
-        "fused attention, graph",
-        "attention by products, graph",
-    }
 
 
 def test_nothing_beats_the_datasheet(measured: list[ProbeRow]) -> None:

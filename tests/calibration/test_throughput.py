@@ -37,16 +37,6 @@ def test_the_pareto_front_falls() -> None:
     assert throughput == sorted(throughput)  # type: ignore[type-var]
 
 
-def test_published_precision_is_the_default() -> None:
-    (oss, *_) = _evaluate(models=["gpt-oss-120b"])
-    assert oss["precision"] == "fp4"
-
-
-def test_the_fewest_accelerators_that_hold_the_context_are_taken() -> None:
-    (short, *_) = _evaluate(precisions=["bf16"])
-    assert short["tp"] == 2
-
-
 def test_what_cannot_be_is_told_at_once() -> None:
     with pytest.raises(ScenarioError) as caught:
         _evaluate(input_tokens=[0], output_tokens=[-1], cached_fraction=2.0)

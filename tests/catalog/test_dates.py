@@ -87,9 +87,3 @@ def test_dates_are_read_as_they_are_written() -> None:
         datetime.date(2024, 6, 30),
     }
     assert not list(days_named("H100 at 2,026 USD, issue #2025, zone1970.tab"))
-
-
-def test_a_source_that_is_older_is_refused() -> None:
-    assert max(days_named("InferenceX constants.ts, August 2025 survey")) < datetime.date(
-        2026, 4, 3
-    )

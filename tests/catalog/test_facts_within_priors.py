@@ -9,10 +9,9 @@ import pytest
 from pydantic import BaseModel
 
 from planner.catalog.load import load_catalog
-from planner.scenario.cluster import Cluster
 from planner.scenario.fields import Plausible
-from planner.scenario.finance import Finance
 from planner.scenario.scenario import Scenario
+from tests.contracts.test_language import models
 
 CATALOG = load_catalog()
 PARTS = [part for part in CATALOG.accelerators if f"capex_allin_{part.lower()}" in CATALOG.priors]
@@ -44,10 +43,6 @@ def test_a_parts_figures_lie_within_their_priors(part: str) -> None:
         assert known.low <= figure <= known.high, (prior, figure)
 
 
-def test_the_three_parts_of_the_decision_are_held_to_it() -> None:
-    assert {"MI325X", "H200", "B200"} <= set(PARTS)
-
-
 def defaults(model: type[BaseModel]) -> Iterator[tuple[str, float, tuple[str, ...]]]:
     """Yield a model's numeric defaults whose plausible range is a prior's, with the priors."""
 
@@ -68,30 +63,7 @@ def defaults(model: type[BaseModel]) -> Iterator[tuple[str, float, tuple[str, ..
             yield f"{model.__name__}.{name}", float(field.default), tuple(known)
 
 
-def models(model: type[BaseModel], seen: set[type[BaseModel]]) -> set[type[BaseModel]]:
-    """Return a model and all that its fields are made of."""
-
-    def walk(annotation: Any) -> None:
-        if (
-            isinstance(annotation, type)
-            and issubclass(annotation, BaseModel)
-            and annotation not in seen
-        ):
-            models(annotation, seen)
-        for part in get_args(annotation):
-            walk(part)
-
-    seen.add(model)
-    for field in model.model_fields.values():
-        walk(field.annotation)
-    return seen
-
-
-DEFAULTS = [
-    found
-    for model in sorted(models(Scenario, set()), key=lambda m: m.__name__)
-    for found in defaults(model)
-]
+DEFAULTS = [found for model in models(Scenario) for found in defaults(model)]
 
 
 @pytest.mark.parametrize(
@@ -102,15 +74,6 @@ def test_a_default_lies_within_the_priors_it_is_held_to(
 ) -> None:
     known = [CATALOG.prior(prior) for prior in priors]
     assert min(prior.low for prior in known) <= default <= max(prior.high for prior in known), path
-
-
-def test_the_walk_finds_the_defaults() -> None:
-    assert {Cluster, Finance} <= models(Scenario, set())
-    assert "Finance.discount_rate_per_year" in {path for path, _, _ in DEFAULTS}
-
-
-def test_every_prior_has_the_date_of_its_data() -> None:
-    assert not [name for name, prior in CATALOG.priors.items() if prior.date is None]
 
 
 @pytest.mark.parametrize("part", ["h100", "h200", "b200", "b300"])

@@ -117,24 +117,6 @@ def test_actuals_write_variances_and_a_forecast(planner: Planner, tmp_path: Path
     assert (out / "report.html").read_text() == report
 
 
-def test_bad_months_are_refused_and_nothing_is_written(planner: Planner, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    for books, said in (
-        (BOOKS + "energy,2026-02,1\n", "is there twice"),
-        (BOOKS + "enrgy,2026-02,1\n", "unknown account 'enrgy'"),
-        (BOOKS + "energy,2027-02,1\n", "outside the plan"),
-        (BOOKS.replace("2026-01", "2026-03"), "2026-01 missing"),
-    ):
-        seen = _folder(tmp_path, books)
-        planner("actuals", str(tmp_path / "plan.yaml"), str(seen), "--out", str(out)).refused(
-            said, "books.csv"
-        )
-        assert not out.exists()
-    planner("actuals", str(tmp_path / "plan.yaml"), str(tmp_path / "nowhere")).refused(
-        "no such file"
-    )
-
-
 def test_a_run_s_folder_stands_for_its_scenario(planner: Planner, tmp_path: Path) -> None:
     seen = _folder(tmp_path)
     out = tmp_path / "run"

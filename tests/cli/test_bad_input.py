@@ -33,30 +33,6 @@ CHANGES = [
         id="misspelt section",
     ),
     pytest.param(
-        "nodes: 4",
-        "nodes: many",
-        ["tiny.yaml:12: clusters.h200.nodes: must be a whole number, not 'many'"],
-        id="wrong type",
-    ),
-    pytest.param(
-        "nodes: 4",
-        "nodes: '4'",
-        ["tiny.yaml:12: clusters.h200.nodes: must be a whole number, not '4'"],
-        id="number in quotes",
-    ),
-    pytest.param(
-        "nodes: 4",
-        "nodes: true",
-        ["tiny.yaml:12: clusters.h200.nodes: must be a whole number, not true"],
-        id="truth for a number",
-    ),
-    pytest.param(
-        "nodes: 4",
-        "nodes: [4]",
-        ["tiny.yaml:12: clusters.h200.nodes: must be a whole number, not a list"],
-        id="list for a number",
-    ),
-    pytest.param(
         "horizon_months: 3",
         "horizon_months: 3\nslo_target: {attainment: 99, confidence: 0}",
         [
@@ -70,48 +46,6 @@ CHANGES = [
         "horizon_months: 3\nslo_target: {per: week}",
         ["tiny.yaml:4: slo_target.per: must be one of 'month' or 'horizon', not 'week'"],
         id="SLO target of a week",
-    ),
-    pytest.param(
-        "nodes: 4",
-        "nodes:",
-        ["tiny.yaml:12: clusters.h200.nodes: must be a whole number, not nothing"],
-        id="no value",
-    ),
-    pytest.param(
-        "nodes: 4",
-        "nodes: -4",
-        ["tiny.yaml:12: clusters.h200.nodes: must be greater than or equal to 0, not -4"],
-        id="negative count",
-    ),
-    pytest.param(
-        "nodes: 4",
-        "nodes: 1" + "0" * 50,
-        ["tiny.yaml:12: clusters.h200.nodes: must be less than or equal to 100000"],
-        id="huge count",
-    ),
-    pytest.param(
-        "nodes: 4",
-        "nodes: 1" + "0" * 9000,
-        ["tiny.yaml:12: clusters.h200.nodes: must be a whole number, not '1000"],
-        id="monstrous count",
-    ),
-    pytest.param(
-        "requests_per_s: 5",
-        "requests_per_s: .nan",
-        ["tiny.yaml:7: workloads.chat.requests_per_s: must be a finite number"],
-        id="NaN",
-    ),
-    pytest.param(
-        "requests_per_s: 5",
-        "requests_per_s: .inf",
-        ["tiny.yaml:7: workloads.chat.requests_per_s: must be a finite number"],
-        id="infinity",
-    ),
-    pytest.param(
-        "requests_per_s: 5",
-        "requests_per_s: 1e999",
-        ["tiny.yaml:7: workloads.chat.requests_per_s: must be a finite number"],
-        id="overflow",
     ),
     pytest.param(
         "accelerator: H200",
@@ -134,30 +68,6 @@ CHANGES = [
         "online: 2025-12-31",
         ["tiny.yaml:16: clusters.mi325x.online: 2025-12-31 is before the start"],
         id="date before the start",
-    ),
-    pytest.param(
-        "online: 2026-02-01",
-        "online: 2026-02-30",
-        ["tiny.yaml:16: clusters.mi325x.online: must be a date, YYYY-MM-DD"],
-        id="no such day",
-    ),
-    pytest.param(
-        "horizon_months: 3",
-        "horizon_months: 3\nname: again",
-        ["tiny.yaml:4: duplicate key name, first on line 1"],
-        id="duplicate key",
-    ),
-    pytest.param(
-        "horizon_months: 3",
-        "horizon_months: 3\n? [a]\n: b",
-        ["tiny.yaml:4: a key must be a plain word"],
-        id="list as key",
-    ),
-    pytest.param(
-        "horizon_months: 3",
-        "horizon_months: 3\n1: b\ntrue: c\nnull: d",
-        ["tiny.yaml:4: 1: unknown key", "tiny.yaml:5: true: unknown", "tiny.yaml:6: null: unknown"],
-        id="numbers and truths as keys",
     ),
     pytest.param(
         "name: tiny",
@@ -193,12 +103,6 @@ CHANGES = [
         id="controls as key",
     ),
     pytest.param(
-        "name: tiny", "name: &x [*x]", ["tiny.yaml:1: *x refers to itself"], id="anchor in itself"
-    ),
-    pytest.param(
-        "name: tiny", "name: !!python/name:os.system x", ["tiny.yaml:1: the tag"], id="python tag"
-    ),
-    pytest.param(
         "name: tiny",
         "name: tiny\nextends: nowhere.yaml",
         ["tiny.yaml:2: extends: no such file"],
@@ -219,24 +123,12 @@ CHANGES = [
 ]
 
 WHOLE = [
-    pytest.param("", ["tiny.yaml:1: is empty"], id="empty"),
-    pytest.param("- a\n- b\n", ["tiny.yaml:1: holds a list; expected a mapping"], id="list"),
-    pytest.param("hello", ["tiny.yaml:1: holds 'hello'"], id="words"),
     pytest.param(BOMB, ["values once aliases are expanded"], id="alias bomb"),
-    pytest.param("[" * 100_000, ["tiny.yaml:1: nested more than 32 deep"], id="deep nesting"),
     pytest.param(
         bytes(range(256)) * 4,
         ["tiny.yaml:2: is not UTF-8 text (byte 128), so not YAML"],
         id="binary",
     ),
-    pytest.param(
-        b"name: tiny\nstart: \0\n",
-        ["tiny.yaml:2: not valid YAML: the character U+0000 is not text"],
-        id="NUL",
-    ),
-    pytest.param("name: 'tiny\n", ["tiny.yaml:", "not valid YAML"], id="open quote"),
-    pytest.param("name: tiny\n\tstart: x\n", ["tiny.yaml:2: not valid YAML"], id="tab"),
-    pytest.param("a: 1\n---\nb: 2\n", ["tiny.yaml:2: a second document"], id="two documents"),
     pytest.param(
         "{}",
         ["tiny.yaml:1: name: is required", "start: is required", "workloads: is", "clusters: is"],
@@ -281,21 +173,6 @@ def test_a_model_that_does_not_fit(
     )
 
 
-def test_a_file_of_100_mb(planner: Planner, tmp_path: Path) -> None:
-    with (tmp_path / "tiny.yaml").open("wb") as stream:
-        stream.truncate(100_000_000)
-    refused_everywhere(
-        planner, tmp_path, "tiny.yaml: is 100,000,000 bytes; a file may have 4,000,000"
-    )
-
-
-def test_a_missing_file_and_a_folder(planner: Planner, tmp_path: Path) -> None:
-    (tmp_path / "tidy.yaml").touch()
-    refused_everywhere(planner, tmp_path, "tiny.yaml: no such file (did you mean tidy.yaml?)")
-    (tmp_path / "tiny.yaml").mkdir()
-    refused_everywhere(planner, tmp_path, "tiny.yaml: is a folder, not a file")
-
-
 def test_an_unwritable_folder(planner: Planner, write: Write, tmp_path: Path) -> None:
     write()
     (tmp_path / "file").write_text("mine")
@@ -326,33 +203,6 @@ def test_all_problems_of_all_files_come_in_one_message(
     assert len(lines) == 6
     assert all(line.startswith("error: ") for line in lines)
     assert [line.split()[1][0] for line in lines] == ["a", "a", "a", "b", "c", "d"]
-
-
-@pytest.mark.parametrize(
-    ("override", "part"),
-    [
-        (
-            "garbage",
-            "--set #1: 'garbage' is not of the form dotted.path=value (for example clusters.h200.nodes=80)",
-        ),
-        ("=", "is not of the form"),
-        ("clusters.h200.nodes=[", "--set #1:2: not valid YAML"),
-        (
-            "clusters.h200.nodes=-1",
-            "--set #1: clusters.h200.nodes: must be greater than or equal to 0, not -1",
-        ),
-        ("clusters.h200.\x1b[2J=1", "--set #1: clusters.h200.\\x1b[2J: unknown key"),
-        ("clusters.h200.nodes=\x1b[2J", "--set #1:1: not valid YAML: the character U+001B"),
-        ("extends=x.yaml", "--set #1: extends: cannot be set"),
-    ],
-)
-def test_set_garbage(
-    planner: Planner, write: Write, tmp_path: Path, override: str, part: str
-) -> None:
-    write()
-    before = sorted(tmp_path.rglob("*"))
-    planner("run", "tiny.yaml", "--set", override).refused(part)
-    assert sorted(tmp_path.rglob("*")) == before
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from planner.demand.shape import weekly_profile
 from planner.scenario.loading import load_scenario
 from planner.scenario.workload import Workload
 from tests.conftest import Planner
 from tests.demand.shared_traces import trace
-
-WEEK = np.array(weekly_profile(peak_to_mean=1.9, weekend_fraction=0.5)) * 600
 
 
 def log_file(folder: Path, hours: float = 1.0) -> Path:
@@ -26,32 +23,9 @@ def log_file(folder: Path, hours: float = 1.0) -> Path:
     return folder / "requests.csv"
 
 
-def rate_file(folder: Path, weeks: int) -> Path:
-    dates = np.datetime64("2026-01-05T00:00:00") + np.arange(168 * weeks) * np.timedelta64(1, "h")
-    rows = "".join(f"{d},{r}\n" for d, r in zip(dates, np.tile(WEEK, weeks), strict=True))
-    (folder / "rate_per_min.csv").write_text(f"timestamp,api\n{rows}")
-    return folder / "rate_per_min.csv"
-
-
 def written(folder: Path, name: str) -> Workload:
     (load,) = load_scenario(folder / f"{name}.yaml").workloads.values()
     return load
-
-
-def test_a_log_is_a_workload_with_its_errors_beside_it(planner: Planner, tmp_path: Path) -> None:
-    told = planner("init", "a", "--from", f"mine={log_file(tmp_path)}", "--model", "llama-3.1-8b")
-    assert told.code == 0, told.err
-    assert "lengths.input.quantiles" in told.out
-    assert "assumed: preset chat, not visible in" in told.out
-    load = load_scenario(tmp_path / "a.yaml").workloads["mine"]
-    assert load.model == "llama-3.1-8b"
-    assert load.requests_per_s == pytest.approx(2000 / 3600, rel=0.01)
-    assert load.lengths.input.mean == pytest.approx(np.exp(6.5 + 0.7**2 / 2), rel=0.1)
-    assert load.lengths.input.distribution.quantile(0.5) == pytest.approx(np.exp(6.5), rel=0.1)
-    text = (tmp_path / "a.yaml").read_text(encoding="utf-8")
-    assert "standard error" in text
-    assert "preset: chat  # assumed: " in text
-    assert "ttft_s: 2  # assumed: preset chat, your SLO is in no file" in text
 
 
 def test_json_carries_every_figure_and_where_it_is_from(planner: Planner, tmp_path: Path) -> None:
@@ -65,33 +39,6 @@ def test_json_carries_every_figure_and_where_it_is_from(planner: Planner, tmp_pa
     }
     assert "assumed" not in figures["lengths.input.quantiles"]["remark"]
     assert "0.5" in figures["lengths.input.quantiles"]["value"]
-
-
-def test_hourly_rates_give_a_weekly_profile_and_a_log_the_rest(
-    planner: Planner, tmp_path: Path
-) -> None:
-    rates = str(rate_file(tmp_path, 2))
-    log = str(log_file(tmp_path))
-    assert planner("init", "rates", "--from", rates).code == 0
-    assert planner("init", "log", "--from", log).code == 0
-    assert planner("init", "both", "--from", f"api={log}", "--from", f"api={rates}").code == 0
-    alone, logged, both = (written(tmp_path, name) for name in ("rates", "log", "both"))
-    assert alone.requests_per_s == both.requests_per_s == pytest.approx(10.0, rel=1e-3)
-    for load in (alone, both):
-        np.testing.assert_allclose(load.load_profile.weekly_profile or (), WEEK / 600, atol=5e-4)
-    assert both.lengths == logged.lengths
-    assert both.burst_index_of_dispersion == logged.burst_index_of_dispersion
-
-
-def test_a_daily_peak_is_raised_to_the_weeks(planner: Planner, tmp_path: Path) -> None:
-    day = 1.0 + 0.2 * np.cos(2 * np.pi * np.arange(24) / 24)
-    (tmp_path / "rps.csv").write_text(
-        "hour,x\n" + "".join(f"{h},{day[h % 24]}\n" for h in range(72))
-    )
-    assert planner("init", "a", "--from", "rps.csv", "--preset", "code-completion").code == 0
-    assert written(tmp_path, "a").load_profile.peak_to_mean == pytest.approx(
-        1.2 * 7 / 5.65, rel=1e-3
-    )
 
 
 @pytest.mark.parametrize(
@@ -111,13 +58,6 @@ def test_bad_options_are_one_message(
 ) -> None:
     planner("init", "a", "--from", str(log_file(tmp_path)), *extra).refused(message)
     assert not (tmp_path / "a.yaml").exists()
-
-
-def test_rates_without_a_unit_need_the_rate(planner: Planner, tmp_path: Path) -> None:
-    (tmp_path / "load.csv").write_text("hour,x\n" + "".join(f"{h},1\n" for h in range(72)))
-    planner("init", "a", "--from", "load.csv").refused("state --requests-per-s")
-    assert planner("init", "a", "--from", "load.csv", "--requests-per-s", "5").code == 0
-    assert written(tmp_path, "a").requests_per_s == 5.0
 
 
 @pytest.mark.parametrize(

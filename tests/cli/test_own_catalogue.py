@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from planner.catalog.load import load_catalog, shape_of
+from planner.catalog.load import load_catalog
 from planner.catalog.own import model_entry
 from tests.benchmarks.tables import write_table
 from tests.conftest import Planner, WriteScenario
@@ -121,28 +120,6 @@ def test_an_own_part_and_model_and_their_measurement_end_in_a_run(
     assert "NEXT-1" in kept.out or "next" in kept.out
 
 
-def test_overlay_is_taken_by_commands_of_scenarios(
-    planner: Planner, write: WriteScenario, tmp_path: Path
-) -> None:
-    write()
-    told = planner(
-        "catalog",
-        "add-accelerator",
-        "X1",
-        "--like",
-        "H200",
-        "--overlay",
-        "own.yaml",
-        "--set=source=a guess",
-    )
-    assert told.code == 0
-    change = ("--set", "clusters.h200.accelerator=X1", "--set", "horizon_months=2")
-    planner("run", "tiny.yaml", "-n", "1", *change).refused("X1")
-    assert planner("run", "tiny.yaml", "-n", "1", *change, "--overlay", "own.yaml").code == 0
-    manifest = json.loads((tmp_path / "outputs" / "tiny" / "manifest.json").read_text())
-    assert "catalog.overlay=own.yaml" in manifest["command"]
-
-
 def test_an_overlay_is_extended_and_its_comments_stay(
     planner: Planner, write: WriteScenario, tmp_path: Path
 ) -> None:
@@ -191,18 +168,3 @@ def test_what_is_no_configuration_is_refused(
         ""
     )
     assert not (tmp_path / "own.yaml").exists()
-
-
-def test_a_shape_of_ones_own_is_priced_as_the_shipped_one(
-    planner: Planner, write: WriteScenario
-) -> None:
-    write(json.dumps(CONFIGS["deepseek-v3"]), "config.json")
-    assert (
-        planner(
-            "catalog", "add-model", "config.json", "--name", "own", "--overlay", "own.yaml"
-        ).code
-        == 0
-    )
-    ours = shape_of("own", load_catalog(overlay=Path("own.yaml")))
-    shipped = shape_of("deepseek-v3", load_catalog())
-    assert dataclasses.replace(ours, name="deepseek-v3") == shipped

@@ -14,9 +14,9 @@ import pytest
 from scipy import stats
 
 import planner as library
-from planner.answers import judgement
-from planner.answers.run import is_settled
-from planner.run.measures import Figures
+from planner.answers.ranking import SHORTFALL
+from planner.answers.run_summary import is_settled
+from planner.finance.accounting.measures import Figures
 from planner.run.replications import Replications, figures_of
 from tests.conftest import TINY, Planner, WriteScenario
 
@@ -59,12 +59,6 @@ def test_one_draw_has_no_interval(planner: Planner, write: WriteScenario, tmp_pa
     )
     assert pd.read_csv(tmp_path / "out" / "measures.csv").low.isna().all()
     assert json.loads((tmp_path / "out" / "summary.json").read_text())["replications"] is None
-
-
-def test_no_draw_at_all_is_refused(planner: Planner, write: WriteScenario) -> None:
-    outcome = planner("run", write(), "--replications", "0")
-    assert outcome.code == 2
-    assert "--replications" in outcome.err
 
 
 def test_a_comparison_holds_draw_against_draw(
@@ -134,7 +128,7 @@ def test_a_run_stops_where_its_interval_is_narrow_whoever_draws(
     scenario = library.load(path)
     drawn = [figures_of(library.simulate(scenario, replication=number)) for number in range(38)]
     costs = [row["npv_usd"] or 0.0 for row in drawn]
-    short = [row[judgement.SHORTFALL] for row in drawn]
+    short = [row[SHORTFALL] for row in drawn]
     limit = 1.01 * half_share(costs[:38])
     assert half_share(costs[:19]) > limit  # or it would stop there
 
@@ -153,18 +147,19 @@ def test_a_run_stops_where_its_interval_is_narrow_whoever_draws(
         )
 
     assert status(38) != "INCONCLUSIVE"
+    monkeypatch.setattr("planner.api.SETTLED_COST_FRACTION", limit)
     for cores in (1, 3):
         monkeypatch.setattr("planner.parallel.cores", lambda cores=cores: cores)
-        folder = library.run(path, tmp_path / str(cores), replications=500, until=limit).folder
+        folder = library.run(path, tmp_path / str(cores), replications=500).folder
         assert json.loads((folder / "manifest.json").read_text())["replications"] == 38
-    library.run(path, tmp_path / "stated", replications=38, until=limit)
+    library.run(path, tmp_path / "stated", replications=38)
     for path in (tmp_path / "stated").iterdir():
         assert (tmp_path / "1" / path.name).read_bytes() == (
             tmp_path / "3" / path.name
         ).read_bytes(), path.name
         assert (tmp_path / "1" / path.name).read_bytes() == path.read_bytes(), path.name
     command = json.loads((tmp_path / "1" / "manifest.json").read_text())["command"]
-    assert command[-4:] == ["--replications", "38", "--until", str(limit)]
+    assert command[-2:] == ["--replications", "38"]
 
 
 def test_replications_settle_what_is_met_or_missed_and_narrow(write: WriteScenario) -> None:
@@ -175,7 +170,7 @@ def test_replications_settle_what_is_met_or_missed_and_narrow(write: WriteScenar
         costs = -1e6 * (1.0 + spread * np.linspace(-1.0, 1.0, number))
         shortfalls = [0.0 if place < met else 0.1 for place in range(number)]
         rows: list[Figures] = [
-            {**base, "npv_usd": float(cost), judgement.SHORTFALL: short}
+            {**base, "npv_usd": float(cost), SHORTFALL: short}
             for cost, short in zip(costs, shortfalls, strict=True)
         ]
         return Replications(figures=tuple(rows))
@@ -188,10 +183,3 @@ def test_replications_settle_what_is_met_or_missed_and_narrow(write: WriteScenar
     assert not is_settled(result, of(19, 19, 0.02), 0.999 * wide), (
         "the cost is not known well enough"
     )
-
-
-@pytest.mark.parametrize("until", ["p90=1%", "0", "much"])
-def test_a_run_stops_at_a_share_of_its_mean_alone(
-    planner: Planner, write: WriteScenario, until: str
-) -> None:
-    planner("run", write(), "--until", until, "--out", "o").refused("--until")

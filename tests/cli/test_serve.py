@@ -57,7 +57,7 @@ def test_it_prints_its_address_answers_there_and_ends_with_ctrl_c(
             f"{address}show", json.dumps({"set": []}).encode(), {"Content-Type": "application/json"}
         )
         with urllib.request.urlopen(asked, timeout=60) as answer:
-            assert ["clusters.h200.nodes", "5", ""] in json.load(answer)["knobs"]
+            assert ["clusters.h200.nodes", "5", ""] in json.load(answer)["settings"]
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
     finally:

@@ -69,7 +69,7 @@ def test_montecarlo_writes_what_it_promises(planner: Planner, study: Path, tmp_p
 def test_samples_are_written_where_they_are_asked_for_or_few(
     planner: Planner, study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(study_folder, "USUAL_SAMPLES", 7)
+    monkeypatch.setattr(study_folder, "MAX_SAMPLES", 7)
     for asked, written in (((), False), (("--samples",), True), (("--no-samples",), False)):
         folder = tmp_path / "-".join(("o", *asked))
         done = planner(
@@ -90,13 +90,6 @@ def test_samples_are_written_where_they_are_asked_for_or_few(
         package = json.loads((folder / "datapackage.json").read_text())
         assert ("samples.csv" in {resource["path"] for resource in package["resources"]}) == written
     assert planner("report", str(folder), "-q").code == 0
-
-
-def test_json(planner: Planner, study: Path) -> None:
-    done = planner("montecarlo", study, "-n", "4", "--workers", "1", "--no-charts", "--json")
-    summary = json.loads(done.out)
-    assert summary["replications"] == 4
-    assert set(summary["scenarios"]) == {"both", "nvidia"}
 
 
 def test_replay_gives_the_run_behind_a_sample(
@@ -125,62 +118,7 @@ def test_replay_gives_the_run_behind_a_sample(
     )
 
 
-@pytest.mark.parametrize(
-    ("method", "size", "measure"),
-    [
-        ("tornado", "4", "at_p90"),
-        pytest.param("sobol", "8", "total", marks=pytest.mark.prove),
-    ],
-)
-def test_sensitivity_by_new_runs(
-    planner: Planner, study: Path, tmp_path: Path, method: str, size: str, measure: str
-) -> None:
-    study.write_text(f"{SMALL}throughput_error: false\n")
-    done = planner("sensitivity", study, "--method", method, "-n", size, "--workers", "1")
-    assert done.code == 0, done
-    assert f"results in outputs/small-{method}" in done.out
-    table = rows(tmp_path / "outputs" / f"small-{method}" / "sensitivity.csv")
-    own = [
-        row
-        for row in table
-        if row["measure"] == measure and row["scenario"] == "both" and not row["against"]
-    ]
-    inputs = {row["input"] for row in own}
-    assert {"workloads.*.requests_per_s", "clusters.h200.accelerator_price_usd"} <= inputs
-    assert ("chance" in inputs) == (method == "sobol")
-    assert {row["against"] for row in table} == {"", "nvidia"}
-
-
-@pytest.mark.parametrize(
-    ("options", "parts"),
-    [
-        (("--until", "half"), ("--until", "0.5%")),
-        (("--until", "200%"), ("--until",)),
-        (("--scheduler", "127.0.0.1:8786"), ("--scheduler", "tcp://")),
-        (("--set", "clusters.h200.nodse=3"), ("unknown key", "nodes")),
-        (("-n", "0"), ()),
-    ],
-)
-def test_bad_options(
-    planner: Planner, study: Path, options: tuple[str, ...], parts: tuple[str, ...]
-) -> None:
-    done = planner("montecarlo", study, *options)
-    assert done.code == 2
-    assert "Traceback" not in done.err
-    assert all(part in done.err for part in parts), done.err
-
-
 def test_replay_of_an_unknown_scenario(planner: Planner, study: Path) -> None:
     planner("replay", study, "--replication", "1", "--scenario", "nvida").refused(
         "did you mean nvidia?"
     )
-
-
-def test_a_decimal_comma_is_kept_through_the_tables(
-    planner: Planner, study: Path, tmp_path: Path
-) -> None:
-    arguments = ("-n", "4", "--workers", "1", "--no-charts", "-q", "--decimal-comma", "--bom")
-    assert planner("montecarlo", study, *arguments).code == 0
-    raw = (tmp_path / "outputs" / "small" / "samples.csv").read_bytes()
-    assert raw.startswith(b"\xef\xbb\xbfreplication;scenario;")
-    assert raw.count(b"\xef\xbb\xbf") == 1

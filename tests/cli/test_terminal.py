@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import inspect
 import io
 import json
 import os
@@ -17,10 +16,8 @@ from typing import Any
 import pytest
 import typer.main
 
-from planner import api
-from planner.cli.app import GROUPS, _name, app
-from planner.cli.plans import OPTIONS
-from planner.cli.terminal import paint, show_stage
+from planner.cli.app import GROUPS, app, command_name
+from planner.cli.terminal import paint, print_stage
 
 Planner = Callable[..., Any]
 Write = Callable[..., Path]
@@ -54,13 +51,6 @@ def run_on_a_terminal(arguments: list[str], folder: Path, **environment: str) ->
     return written.decode("utf-8", "replace")
 
 
-def test_a_run_fits_eighty_columns(planner: Planner, write: Write) -> None:
-    write()
-    outcome = planner("run", "tiny.yaml", "-v")
-    assert outcome.code == 0
-    assert max(len(line) for line in outcome.out.splitlines()) <= 80
-
-
 def test_long_names_and_a_long_horizon_fit_eighty_columns(
     planner: Planner, write: Write, tiny: str
 ) -> None:
@@ -71,12 +61,6 @@ def test_long_names_and_a_long_horizon_fit_eighty_columns(
     outcome = planner("run", "tiny.yaml", "-v", "-n", "2")
     assert outcome.code == 0, outcome.err
     assert max(len(line) for line in outcome.out.splitlines()) <= 80
-
-
-def test_a_pipe_gets_no_colour(planner: Planner) -> None:
-    outcome = planner("run", "nowhere.yaml")
-    assert outcome.code == 2
-    assert "\x1b" not in outcome.err
 
 
 class Terminal(io.StringIO):
@@ -103,11 +87,6 @@ def test_a_terminal_gets_colour_unless_it_is_refused(
             assert painted or paint("error:", "red") == "error:"
 
 
-def test_paint_leaves_a_file_alone() -> None:
-    with contextlib.redirect_stderr(io.StringIO()):
-        assert paint("error:", "red") == "error:"
-
-
 def test_a_terminal_without_utf8_gets_plain_letters(write: Write, tmp_path: Path) -> None:
     write()
     environment = {**os.environ, "PYTHONIOENCODING": "ascii", "LC_ALL": "C"}
@@ -129,7 +108,9 @@ def test_every_command_has_json_or_a_reason() -> None:
 
 def test_the_help_names_every_command_once_in_a_whole_sentence(planner: Planner) -> None:
     grouped = [
-        (_name(command), said) for members in GROUPS.values() for command, said in members.items()
+        (command_name(command), said)
+        for members in GROUPS.values()
+        for command, said in members.items()
     ]
     group = typer.main.get_command(app)
     known = [name for name, command in group.commands.items() if not command.hidden]  # type: ignore[attr-defined]
@@ -139,26 +120,6 @@ def test_the_help_names_every_command_once_in_a_whole_sentence(planner: Planner)
         assert f"{name} " in told
         assert sentence in told  # on one line of 80 columns, and not cut off
         assert sentence.endswith(".")
-
-
-@pytest.mark.parametrize(
-    "function",
-    [api.run, api.compare, api.sweep, api.study, api.replay, api.size, api.actuals],
-    ids=lambda f: f.__name__,
-)
-def test_every_parameter_of_a_function_is_an_option_with_the_same_default(
-    function: Callable[..., Any],
-) -> None:
-    parameters = inspect.signature(function).parameters
-    assert set(parameters) - set(OPTIONS) <= {"progress", "watch", "first", "processes"}
-    if function is api.study:  # montecarlo and sensitivity, each with a part of its options
-        return
-    command = typer.main.get_command(app).commands[function.__name__]  # type: ignore[attr-defined]
-    for option in command.params:
-        if option.name in parameters and not option.required:
-            assert option.default == (parameters[option.name].default or option.default), (
-                option.name
-            )
 
 
 def test_quiet_says_nothing(planner: Planner, write: Write, tmp_path: Path) -> None:
@@ -204,17 +165,6 @@ def test_the_shell_completes_commands(tmp_path: Path, typed: str, wanted: list[s
     assert sorted(done.stdout.split()) == wanted
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_the_completion_script_is_offered(tmp_path: Path, shell: str) -> None:
-    environment = {**os.environ, "_PLANNER_COMPLETE": f"source_{shell}"}
-    done = subprocess.run(
-        [str(Path(sys.executable).with_name("planner"))], capture_output=True, text=True, cwd=tmp_path, env=environment,
-        check=False,
-    )  # fmt: skip
-    assert "complete" in done.stdout
-    assert "planner" in done.stdout
-
-
 def test_a_terminal_sees_the_stage_in_one_line_that_is_gone_at_the_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -226,11 +176,11 @@ def test_a_terminal_sees_the_stage_in_one_line_that_is_gone_at_the_end(
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setenv("COLUMNS", "30")
     for text in ("simulating tiny, 3 months", "2 of 19 replications, NPC $1.00M", ""):
-        show_stage(text)
+        print_stage(text)
     lines = terminal.getvalue().split("\r\x1b[K")
     assert lines == ["", "simulating tiny, 3 months", "2 of 19 replications, NPC $1.", ""]
     pipe = io.StringIO()
     monkeypatch.setattr(sys, "stderr", pipe)
     for text in ("simulating tiny, 3 months", "2 of 19 replications", ""):
-        show_stage(text)
+        print_stage(text)
     assert pipe.getvalue() == "simulating tiny, 3 months\n"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from planner.finance.ledger import Account
-from planner.run.measures import measures
+from planner.finance.accounting.measures import measures
+from planner.finance.accounts import Account
 from planner.run.simulate import simulate
 from planner.scenario.loading import load_scenario
 from planner.studies.compare import compare

@@ -92,12 +92,6 @@ def test_more_load_never_misses_less(
     assert np.all(np.diff(late + refused) >= -1e-9)
 
 
-def test_counts_of_a_minute_have_the_stated_dispersion() -> None:
-    counts = np.random.default_rng(3).poisson(36.0 * 60.0 * _factors(36.0)[:4000])
-    assert counts.var() / counts.mean() == pytest.approx(12.0, rel=4 * math.sqrt(2 / 4000))
-    assert Bursts(requests_per_s=36.0).minute_rate_cv == pytest.approx(math.sqrt(11 / 2160))
-
-
 @pytest.mark.parametrize("times", [0.1, 1.0, 10.0])
 def test_bursts_of_many_users_even_out_and_those_of_one_client_do_not(times: float) -> None:
     """n independent users have n times the variance and the mean of one: 1 / √n of its variation."""
@@ -108,11 +102,3 @@ def test_bursts_of_many_users_even_out_and_those_of_one_client_do_not(times: flo
     assert grown.index_of_dispersion == 9.0
     assert grown.minute_rate_cv == pytest.approx(users.minute_rate_cv / math.sqrt(times))
     assert client.at(6.0 * times).minute_rate_cv == client.minute_rate_cv == users.minute_rate_cv
-
-
-@pytest.mark.parametrize("dispersion", [50.0, 1e3, 1e5])
-def test_a_trickle_with_any_variation_has_a_share(dispersion: float) -> None:
-    for rate in (1e-3, 1e-12, 5e-324):
-        bursts = Bursts(requests_per_s=rate, index_of_dispersion=dispersion)
-        for share in shares_with_bursts(SHARP, bursts, np.linspace(0.0, 1.0, 11)):
-            assert np.all((share >= 0.0) & (share <= 1.0))

@@ -45,28 +45,6 @@ def test_offsets_agree_with_the_library_asked_hour_by_hour(name: str) -> None:
     assert utc_offset_s(horizon, name).tolist() == _offset_hour_by_hour(horizon, name)
 
 
-def test_daylight_saving_skips_and_repeats_an_hour_of_the_week() -> None:
-    horizon = Horizon(
-        start=date(2026, 3, 29), hours=24
-    )  # Berlin springs forward at 01:00 UTC, a Sunday
-    hours = local_hour_index(horizon, "Europe/Berlin") % 24
-    assert hours[:3].tolist() == [1, 3, 4]
-    horizon = Horizon(start=date(2026, 10, 25), hours=24)  # and falls back at 01:00 UTC
-    assert (local_hour_index(horizon, "Europe/Berlin") % 24)[:3].tolist() == [2, 2, 3]
-
-
-def test_hour_of_week_starts_on_monday() -> None:
-    horizon = Horizon(start=date(2026, 1, 5), hours=168)  # a Monday
-    assert (local_hour_index(horizon, "UTC") % 168).tolist() == list(range(168))
-
-
-def test_half_hour_zone_takes_the_hour_it_overlaps_most() -> None:
-    horizon = Horizon(
-        start=date(2026, 1, 5), hours=1
-    )  # 05:30 to 06:30 in Kolkata: its middle is 06:00
-    assert (local_hour_index(horizon, "Asia/Kolkata") % 24).tolist() == [6]
-
-
 @settings(deadline=None, max_examples=30)
 @given(st.dates(date(1975, 1, 1), date(2035, 1, 1)), st.sampled_from(ZONES))
 def test_local_day_matches_the_library(day: date, name: str) -> None:
@@ -84,12 +62,6 @@ def test_local_day_matches_the_library(day: date, name: str) -> None:
     ]
 
 
-def test_hours_and_dates_of_a_horizon() -> None:
-    horizon = Horizon(start=date(2026, 1, 1), hours=48)
-    assert horizon.hour_of(date(2026, 1, 3)) == 48.0
-    assert horizon.hour_of(date(2025, 12, 31)) == -24.0
-
-
 def test_bad_zone_names_the_nearest() -> None:
     with pytest.raises(ScenarioError, match="did you mean 'Europe/Berlin'"):
         zone("Europe/Berlim")
@@ -97,13 +69,6 @@ def test_bad_zone_names_the_nearest() -> None:
         zone("../../etc/passwd")
     with pytest.raises(ScenarioError, match="no time zone"):
         zone("")
-
-
-def test_hours_of_a_zone_are_shared_and_locked() -> None:
-    hours = local_hour_index(Horizon(start=date(2026, 1, 1), hours=24), "UTC")
-    assert hours is local_hour_index(Horizon(start=date(2026, 1, 1), hours=24), "UTC")
-    with pytest.raises(ValueError, match="read-only"):
-        hours[0] = 1
 
 
 def test_a_name_is_a_zone_as_the_machine_s_own_list_has_it() -> None:

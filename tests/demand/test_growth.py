@@ -110,28 +110,9 @@ def test_changing_growth_multiplies_the_spans_at_their_own_rates() -> None:
     )
 
 
-@given(st.floats(-0.9, 10.0), st.lists(st.floats(1.0, 90_000.0), max_size=5, unique=True))
-def test_rates_that_do_not_change_are_compound_growth(rate: float, begins_h: list[float]) -> None:
-    begins = tuple(sorted(begins_h))
-    same = ChangingGrowth(per_year=(rate,) * (len(begins) + 1), begins_h=begins)
-    expected = hourly_growth(CompoundGrowth(per_year=rate), 87_672)
-    np.testing.assert_allclose(hourly_growth(same, 87_672), expected, rtol=1e-9)
-
-
 def test_two_steps_on_one_day_are_refused() -> None:
     with pytest.raises(ScenarioError, match="two steps at hour 5"):
         StepGrowth(steps=((1.0, 2.0), (5.0, 1.0), (5.0, 2.0)))
-
-
-@pytest.mark.parametrize(
-    "growth",
-    [
-        CompoundGrowth(per_year=0.5),
-        SCurveGrowth(ceiling_multiple=3, midpoint_years=1, steepness_per_year=3),
-    ],
-)
-def test_growth_keeps_the_shape_of_its_hours(growth: Growth) -> None:
-    assert growth_multiplier(growth, np.zeros((3, 2))).shape == (3, 2)
 
 
 @pytest.mark.parametrize("hours", [1, 23, 24, 25, 26_304])

@@ -40,13 +40,6 @@ def test_noise_is_what_a_linear_filter_gives(
     )
 
 
-def test_a_longer_horizon_does_not_change_the_hours_before() -> None:
-    noise = LognormalNoise(sigma=0.2, correlation_h=6.0)
-    short = lognormal_noise(noise, 1000, np.random.default_rng(5))
-    long = lognormal_noise(noise, 26_280, np.random.default_rng(5))
-    np.testing.assert_allclose(long[:1000], short, rtol=1e-12)
-
-
 def test_mean_is_one_at_every_hour_and_correlation_is_as_asked() -> None:
     noise = LognormalNoise(sigma=0.4, correlation_h=5.0)
     runs = np.array(
@@ -61,15 +54,6 @@ def test_mean_is_one_at_every_hour_and_correlation_is_as_asked() -> None:
         assert abs(np.arctanh(got) - np.arctanh(np.exp(-lag / 5.0))) * np.sqrt(3997) < 4
     assert logs[:, 0].std() == pytest.approx(0.4, rel=4 / np.sqrt(2 * 4000))
     assert logs[:, 59].std() == pytest.approx(0.4, rel=4 / np.sqrt(2 * 4000))
-
-
-def test_no_correlation_is_white_and_no_sigma_is_one() -> None:
-    generator = np.random.default_rng(1)
-    white = np.log(lognormal_noise(LognormalNoise(sigma=0.3), 20_000, generator))
-    assert abs(np.corrcoef(white[1:], white[:-1])[0, 1]) * np.sqrt(20_000) < 4
-    np.testing.assert_array_equal(
-        lognormal_noise(LognormalNoise(sigma=0.0, correlation_h=3.0), 10, generator), 1.0
-    )
 
 
 def test_spike_is_the_integral_over_each_hour() -> None:
@@ -133,7 +117,3 @@ def test_long_run_on_fraction_and_number_of_switches_follow_renewal_theory() -> 
     )
     first = runs[:, 0]
     assert abs(first.mean() - 0.75) / (first.std(ddof=1) / np.sqrt(300)) < 4
-
-
-def test_tenant_never_off_is_always_on() -> None:
-    np.testing.assert_array_equal(on_off_fraction(5.0, 0.0, 10, np.random.default_rng(0)), 1.0)

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import date
@@ -11,8 +10,6 @@ import pytest
 
 from planner.demand.plan import (
     CompoundGrowth,
-    DemandPlan,
-    LaunchSpike,
     LognormalNoise,
     TenantStream,
     WorkloadDemand,
@@ -83,13 +80,6 @@ def test_another_workload_tenant_or_order_never_shifts_a_draw() -> None:
     np.testing.assert_allclose(extended[: HORIZON.hours], together, rtol=1e-12)
 
 
-def test_same_replication_repeats_and_another_differs() -> None:
-    plan = build_demand_plan([CHAT], HORIZON)
-    first = hourly_requests_per_s(plan, _streams(1))
-    np.testing.assert_array_equal(first, hourly_requests_per_s(plan, _streams(1)))
-    assert not np.allclose(first, hourly_requests_per_s(plan, _streams(2)))
-
-
 def test_doubling_the_rate_doubles_every_hour() -> None:
     one = hourly_requests_per_s(build_demand_plan([CHAT], HORIZON), _streams(5))
     two = hourly_requests_per_s(
@@ -98,51 +88,7 @@ def test_doubling_the_rate_doubles_every_hour() -> None:
     np.testing.assert_allclose(two, 2.0 * one, rtol=1e-12)
 
 
-def test_no_demand_is_no_demand() -> None:
-    plan = build_demand_plan([replace(CHAT, requests_per_s=0.0)], HORIZON)
-    np.testing.assert_array_equal(hourly_requests_per_s(plan, _streams(0)), 0.0)
-
-
-def test_a_spike_multiplies_the_expectation() -> None:
-    spiked = build_demand_plan(
-        [replace(CODE, spikes=(LaunchSpike(hour_h=48, multiple=3, decay_days=7),))], HORIZON
-    )
-    ratio = (
-        spiked.expected_requests_per_s[0]
-        / build_demand_plan([CODE], HORIZON).expected_requests_per_s[0]
-    )
-    assert ratio[47] == 1.0
-    assert ratio[48] == pytest.approx(3.0, rel=0.01)
-
-
-def test_a_plan_cannot_be_written_to() -> None:
-    plan = build_demand_plan([CODE], HORIZON)
-    with pytest.raises(ValueError, match="read-only"):
-        plan.expected_requests_per_s[0, 0] = 1.0
-
-
 def test_two_tenants_of_one_name_are_refused() -> None:
     twice = TenantStream(name="t", share_fraction=0.3, mean_on_h=1, mean_off_h=1)
     with pytest.raises(ScenarioError, match=r"workloads.x: two tenants named 't'"):
         WorkloadDemand(name="x", requests_per_s=1.0, tenants=(twice, twice))
-
-
-def _best_s(call: Callable[[], object], repeats: int) -> float:
-    best = np.inf
-    for _ in range(repeats):
-        began = time.process_time()
-        call()
-        best = min(best, time.process_time() - began)
-    return best
-
-
-def test_a_replication_costs_little_more_than_its_random_numbers() -> None:
-    """Three years, four workloads: 2.4 times the bare draw on a quiet machine; the bound leaves room for a busy one."""
-    horizon = Horizon(start=date(2026, 1, 1), hours=26_280)
-    plan: DemandPlan = build_demand_plan(
-        [replace(CODE, name=f"w{i}", shape=SHAPE) for i in range(4)], horizon
-    )
-    generator = np.random.default_rng(0)
-    bare_s = _best_s(lambda: generator.standard_normal((26_280, 4)), 20)
-    whole_s = _best_s(lambda: hourly_requests_per_s(plan, lambda _: generator), 20)
-    assert whole_s < 4.0 * bare_s

@@ -55,13 +55,6 @@ def test_trough_is_met_exactly_too(peak: float, trough: float, weekend: float) -
     assert _summary(profile) == pytest.approx((peak, trough, weekend, 1.0), rel=1e-9)
 
 
-def test_peak_falls_on_the_asked_hour() -> None:
-    week = np.array(weekly_profile(peak_to_mean=2.0, weekend_fraction=0.5, peak_hour=9)).reshape(
-        7, 24
-    )
-    assert (week.argmax(axis=1) == 9).all()
-
-
 @pytest.mark.parametrize(
     ("column", "peak", "weekend", "trough"),
     [("azure2024_conv", 1.67, 0.57, 0.47), ("azure2024_code", 2.99, 0.325, 0.10)],
@@ -87,15 +80,6 @@ def test_mean_over_a_week_is_one_in_every_zone() -> None:
         assert factor.max() == pytest.approx(1.8, rel=1e-12)
 
 
-def test_local_peak_moves_by_an_hour_in_utc_over_daylight_saving() -> None:
-    shape = Shape(
-        weekly_profile=weekly_profile(peak_to_mean=1.8, peak_hour=14), timezone="America/New_York"
-    )
-    winter = shape_factor(shape, Horizon(start=date(2026, 1, 7), hours=24)).argmax()
-    summer = shape_factor(shape, Horizon(start=date(2026, 7, 8), hours=24)).argmax()
-    assert (int(winter), int(summer)) == (19, 18)
-
-
 def test_season_has_mean_one_and_peaks_on_its_day() -> None:
     flat = weekly_profile(peak_to_mean=1.0)
     shape = Shape(weekly_profile=flat, season=SeasonalWave(amplitude_fraction=0.2, peak_day=32))
@@ -114,20 +98,6 @@ def test_holiday_takes_its_local_day_only() -> None:
     factor = shape_factor(shape, Horizon(start=date(2026, 1, 1), hours=72))
     np.testing.assert_allclose(factor[15:39], 0.25)  # Tokyo is nine hours ahead
     np.testing.assert_allclose(np.delete(factor, np.s_[15:39]), 1.0)
-
-
-def test_holiday_outside_the_horizon_changes_nothing() -> None:
-    shape = Shape(
-        weekly_profile=weekly_profile(peak_to_mean=1.0),
-        holidays=((date(2030, 1, 1), 0.0), (date(2020, 1, 1), 0.0)),
-    )
-    np.testing.assert_array_equal(
-        shape_factor(shape, Horizon(start=date(2026, 1, 1), hours=48)), 1.0
-    )
-
-
-def test_own_profile_is_scaled_to_mean_one() -> None:
-    assert np.mean(normalised_profile(list(range(168)))) == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.blocks import blocks, steps
-from tests.docs.carrying_out import carry_out, makefile_recipes, shown
+from tests.docs.carrying_out import carry_out
 from tests.docs.refresh import refreshed
 
 PAGE = """\
@@ -81,17 +81,6 @@ def test_steps_are_what_a_reader_does() -> None:
     ]
 
 
-def test_output_belongs_to_the_command_above_it() -> None:
-    first, quiet, *_ = steps(PAGE)
-    assert first.output is not None
-    assert shown(first.output) == ("one", "two")
-    assert quiet.output is None
-
-
-def test_lines_are_counted_as_an_editor_counts_them() -> None:
-    assert PAGE.splitlines()[steps(PAGE)[4].line - 1] == "   $ cat saved.yaml"
-
-
 def test_carrying_out_gives_both_streams_and_keeps_names(tmp_path: Path) -> None:
     outcomes = list(carry_out(PAGE, tmp_path))
     assert [outcome.printed for outcome in outcomes] == [
@@ -145,14 +134,6 @@ def test_make_is_followed_to_planner_and_no_further(tmp_path: Path) -> None:
     assert run.printed[1].startswith("planner ")
     assert (test.exit_code, test.is_compared) == (0, False)
     assert (missing.exit_code, missing.printed) == (2, ("the Makefile has no target tset",))
-
-
-def test_recipes_are_read_by_target() -> None:
-    assert makefile_recipes(MAKEFILE) == {
-        "run": ["$(BIN)/planner --version"],
-        "test": ["$(BIN)/planner --version", "$(BIN)/pytest"],
-        "installed": ["touch $@"],
-    }
 
 
 @pytest.mark.parametrize(

@@ -194,20 +194,6 @@ def test_the_files_that_the_tutorial_shows_are_those_that_ship() -> None:
     assert shown == shipped
 
 
-def test_docs_have_no_thrown_away_messages() -> None:
-    assert [page.name for page in pages() if "/dev/null" in _text(page)] == []
-
-
-def test_readme_shows_the_two_commands_first() -> None:
-    commands = [step.content for step in steps(_text(ROOT / "README.md"))]
-    assert commands[:2] == ["make run", "make test"]
-
-
-def test_docs_have_their_four_parts() -> None:
-    for part in ("tutorial", "how-to", "explanation", "reference"):
-        assert list((ROOT / "docs" / part).glob("*.md")), part
-
-
 def test_make_targets_are_phony_so_that_a_file_of_that_name_does_not_hide_them() -> None:
     makefile = _text(ROOT / "Makefile")
     phony = re.search(r"^\.PHONY: (.*)$", makefile, re.MULTILINE)
@@ -254,3 +240,13 @@ def test_design_page_names_every_package() -> None:
     design = _text(ROOT / "docs" / "explanation" / "design.md")
     packages = [path.parent.name for path in (ROOT / "planner").glob("*/__init__.py")]
     assert not [name for name in packages if f"`planner.{name}`" not in design]
+
+
+def test_contributing_names_files_that_are_there_and_a_test_of_each_folder() -> None:
+    text = _text(ROOT / "CONTRIBUTING.md")
+    named = re.findall(r"`((?:planner|tests|docs)/[\w./-]+)(?:::(\w+))?", text)
+    for path, test in named:
+        assert (ROOT / path).exists(), path
+        assert f"def {test}" in _text(ROOT / path) if test else True, (path, test)
+    folders = {path.parent.relative_to(ROOT).parts[1] for path in ROOT.glob("tests/*/test_*.py")}
+    assert {path.split("/")[1] for path, test in named if test} == folders

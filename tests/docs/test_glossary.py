@@ -16,7 +16,7 @@ GLOSSARY = (ROOT / "docs" / "reference" / "glossary.md").read_text(encoding="utf
 EXPLAINED = set(re.findall(r"^\| `([^`]+)` \| [^|]+ \| [^|]+ \|$", GLOSSARY, re.MULTILINE))
 LAYOUTS = {"text_table", "plain_table"}
 """The functions that lay a table out for a terminal."""
-PRINTING = ("answers", "cli", "onramp", "calibration")
+PRINTING = ("answers", "cli", "onramp", "calibration", "requests", "actuals")
 RULE = re.compile(r"^-+(?:  -+)+$")
 OF_THE_PLAN = re.compile(r"\d{4}-\d{2} to \d{4}-\d{2}|.+\..+")
 """Headings that are the plan's own: its months, and the keys that a sweep varies."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -17,11 +16,3 @@ def test_a_notebook_shows_what_its_cells_give(notebook: Path, tmp_path: Path) ->
     assert notebook.read_text(encoding="utf-8") == written(
         executed(notebook, tmp_path / "checkout")
     ), "python -m tests.docs.refresh puts what the cells give now into the notebook"
-
-
-def test_the_frontier_of_two_inputs_takes_eight_lines() -> None:
-    (notebook,) = [path for path in notebooks() if path.stem == "sweep-two-inputs"]
-    cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
-    first = next(cell for cell in cells if cell["cell_type"] == "code")
-    assert any("frontier()" in line for line in first["source"])
-    assert len(first["source"]) <= 8

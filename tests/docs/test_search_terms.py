@@ -53,16 +53,3 @@ def is_found(term: str, text: str) -> bool:
 @pytest.mark.parametrize("term", TERMS)
 def test_a_search_for_a_term_of_the_trade_finds_a_page(term: str) -> None:
     assert is_found(term, searched())
-
-
-def test_a_search_can_fail() -> None:
-    text = searched()
-    assert not is_found("flux capacitor", text)
-    assert not is_found("TC", text)  # of TCO, which is there
-
-
-def test_a_comment_in_a_code_block_is_no_heading() -> None:
-    assert headings("# Title\n\n```yaml\n# saved.yaml\nname: x\n```\n\n## Part\n") == [
-        "Title",
-        "Part",
-    ]

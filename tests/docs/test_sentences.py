@@ -155,19 +155,3 @@ def test_prose_is_what_is_neither_code_nor_table_nor_heading() -> None:
     ]
     assert sentences(page) == [*expected, "Next"]
     assert unused_words(page) == []
-
-
-def test_a_long_page_and_a_word_of_our_own_are_found() -> None:
-    long = "word " * 30 + "end."
-    assert percentile_90([words(one) for one in sentences(f"{long}\n\nShort one.\n")]) == 31
-    assert percentile_90([1] * 9 + [40]) == 1
-    assert percentile_90([1] * 8 + [40] * 2) == 40
-    assert unused_words("That is luck, and\nnot told apart.\n") == ["luck", "told", "told apart"]
-    assert unused_words("Plucky, in-time and `in time`.\n") == []
-
-
-def test_an_abbreviation_ends_no_sentence() -> None:
-    assert sentences("Cost incl. Capital charge is higher, e.g. `x` here. Done.\n") == [
-        "Cost incl. Capital charge is higher, e.g. `code` here.",
-        "Done.",
-    ]

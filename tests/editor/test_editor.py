@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from planner.onramp.first_scenario import starter_text
 from planner.scenario.schema import SCHEMA_FILE, scenario_schema, study_schema
 from planner.studies.replicate import objective_names
 from tests.conftest import ROOT, Planner
@@ -117,42 +116,3 @@ def test_keys_and_values_are_completed(server: LanguageServer, text: str, wanted
 )
 def test_a_study_is_completed(server: LanguageServer, text: str, wanted: set[str]) -> None:
     assert wanted <= set(offered(server, STUDY_LINE + text))
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "part"),
-    [
-        ("priority: interactive", "priority: urgent", "deferrable"),
-        ("horizon_months: 36", "horizon_months: 3.5", "integer"),
-        ("accelerator: H200", "accelerator: [H200]", "MI325X"),
-        ("peak_to_mean", "peak_to_meen", "peak_to_meen"),
-    ],
-)
-def test_a_wrong_value_is_marked_where_it_stands(
-    server: LanguageServer, before: str, after: str, part: str
-) -> None:
-    text = starter_text("x").replace(before, after, 1)
-    found = server.open(written(server, text))
-    line = next(i for i, written_line in enumerate(text.splitlines()) if after in written_line)
-    assert any(part in one["message"] and one["range"]["start"]["line"] == line for one in found), (
-        found
-    )
-
-
-def test_a_part_from_an_overlay_is_not_called_wrong(server: LanguageServer) -> None:
-    text = (
-        starter_text("x")
-        .replace("accelerator: H200", "accelerator: NEXT-1")
-        .replace("us-ohio", "our-site")
-    )
-    assert problems(server, text) == []
-
-
-def test_a_study_is_checked(server: LanguageServer) -> None:
-    text = (
-        STUDY_LINE
-        + "name: s\nscenarios: {a: {extends: a.yaml, set: {site: {tarif: x}}}}\nobjective: profit\n"
-    )
-    said = " | ".join(problems(server, text))
-    assert "tarif" in said
-    assert "npv_usd" in said

@@ -7,11 +7,18 @@ from typing import Any
 
 import numpy as np
 
+from planner.finance.accounts import Account
 from planner.finance.depreciation import ResaleCurve
 from planner.finance.financing import Books
+from planner.finance.money_plan import (
+    CapitalPlan,
+    MarketPlan,
+    MoneyPlan,
+    PowerPricePlan,
+    UpkeepPlan,
+)
 from planner.finance.months import MonthGrid
 from planner.finance.present_value import CashFlowTiming
-from planner.plan.parts import CapitalPlan, MarketPlan, MoneyPlan, PowerPricePlan, UpkeepPlan
 from tests.finance.flat import flat_tariff
 
 
@@ -27,7 +34,6 @@ def money_plan(grid: MonthGrid, clusters: int, **changes: Any) -> MoneyPlan:
             end_value="market",
             discount_rate_per_year=0.1,
             timing=CashFlowTiming.MID_MONTH,
-            inflation_per_year=0.0,
             fiscal_year_start_month=1,
             opening_cash_usd=0.0,
             books=Books.US_GAAP,
@@ -50,14 +56,16 @@ def money_plan(grid: MonthGrid, clusters: int, **changes: Any) -> MoneyPlan:
             service_life_months=60.0,
         ),
         "upkeep": UpkeepPlan(
-            operations_fraction_per_year=0.03,
-            insurance_fraction_per_year=0.0,
-            engineer_usd_per_year=280_000.0,
+            yearly_usd={
+                Account.MAINTENANCE: 0.03,
+                Account.INSURANCE: 0.0,
+                Account.SOFTWARE_ENGINEERS: 280_000.0,
+                Account.OPERATIONS_STAFF: 150_000.0,
+                Account.SUPPORT_CONTRACTS: 300.0,
+                Account.LICENCES: 0.0,
+            },
             staff_per_accelerator=0.0,
-            staff_usd_per_year=150_000.0,
             crew_usd_per_year=0.0,
-            support_usd_per_accelerator_year=300.0,
-            licence_usd_per_accelerator_year=0.0,
             escalator_per_year=0.0,
             part_usd=np.zeros(clusters),
             rma_usd=0.0,

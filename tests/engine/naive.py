@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 
 from planner.engine.hourly import WindowInput, WindowResult
-from planner.plan.plan import Plan, allowed_it_kw
+from planner.plan.plan import Plan
+from planner.plan.site import allowed_it_kw
 
 Floats = NDArray[np.float64]
 

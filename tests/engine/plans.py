@@ -10,21 +10,16 @@ from typing import Any
 import numpy as np
 
 from planner.demand.plan import DemandPlan, LognormalNoise
+from planner.finance.money_plan import HourlyTerms
 from planner.finance.months import MonthGrid
 from planner.physics.power import NodePower
-from planner.plan.parts import (
-    CausePlan,
-    Headcount,
-    HourlyTerms,
-    IncidentPlan,
-    ReliabilityPlan,
-    SitePlan,
-    SoftwarePlan,
-    StackPlan,
-    TeamPlan,
-    ThreePoint,
-)
-from planner.plan.plan import LOAD_CELLS, ClusterPlan, ExpansionPlan, OrderPlan, Plan, WorkloadPlan
+from planner.plan.distributions import ThreePoint
+from planner.plan.expansion import ExpansionPlan
+from planner.plan.load_tables import LOAD_CELLS
+from planner.plan.plan import ClusterPlan, OrderPlan, Plan, SitePlan, WorkloadPlan
+from planner.plan.reliability import CausePlan, ReliabilityPlan
+from planner.plan.software import IncidentPlan, SoftwarePlan, StackPlan, TeamPlan
+from planner.plan.staffing import Headcount
 from planner.scenario.scenario import SloTarget
 from tests.engine.money import money_plan
 
@@ -116,7 +111,7 @@ def reliability_plan(**changes: Any) -> ReliabilityPlan:
     if isinstance(crews := changes.get("crews"), int):
         changes["crews"] = Headcount(fixed=crews)
     if (fraction := changes.pop("spare_fraction", None)) is not None:
-        changes["spares"] = Headcount(per_node=fraction, least=int(fraction > 0))
+        changes["spares"] = Headcount(per_node=fraction, minimum=int(fraction > 0))
     plain = ReliabilityPlan(
         causes=(cause_plan(per_node_h=0.0),),
         lemon_fraction=0.0,

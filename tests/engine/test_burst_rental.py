@@ -17,7 +17,7 @@ from planner.engine.driver import Simulation, run_plan
 from planner.engine.log import streams
 from planner.engine.rental import rent_by_hour, rent_for_shed
 from planner.errors import ScenarioError
-from planner.plan.parts import BurstPlan
+from planner.finance.money_plan import BurstPlan
 from planner.scenario.loading import load_scenario
 from tests.engine.plans import hourly_terms
 from tests.engine.worlds import BASE, merged, plan_of
@@ -73,26 +73,6 @@ def walked(
     return served, billed
 
 
-def test_an_instance_is_billed_from_when_it_is_asked_for_until_a_hold_after_it_was_last_needed() -> (
-    None
-):
-    """Five accelerators are two instances of four. They start an hour later; none is to be had in hours 6 and 7."""
-    wanted = [0, 5, 5, 0, 3, 0, 4, 9, 9, 9, 0, 0, 0, 0]
-    offers = [1, 1, 1, 1, 1, 1, 0, 0, 1, 1, 1, 1, 1, 1]
-    served, billed = rented(burst_plan(startup_h=1, hold_h=3), wanted, offers)
-    assert (billed / 4).tolist() == [0, 2, 2, 2, 2, 1, 1, 1, 3, 3, 3, 3, 0, 0]
-    assert served.tolist() == [0, 0, 5, 0, 3, 0, 4, 4, 4, 9, 0, 0, 0, 0]
-
-
-def test_what_starts_at_once_alone_and_for_an_hour_is_todays_to_the_next_whole_accelerator() -> (
-    None
-):
-    wanted = [0.0, 2.5, 0.25, 0.0, 9.75]
-    served, billed = rented(burst_plan(accelerators_per_instance=1, most_accelerators=6.0), wanted)
-    assert served.tolist() == [0.0, 2.5, 0.25, 0.0, 6.0]
-    assert billed.tolist() == [0.0, 3.0, 1.0, 0.0, 6.0]
-
-
 def test_what_no_accelerator_serves_is_not_rented_for() -> None:
     """A workload that has outgrown its objective: nothing is served of it, whether or not something is shed."""
     burst = burst_plan(
@@ -142,12 +122,6 @@ def test_held_instances_are_those_of_a_walk_and_cost_no_less_than_they_serve(
     cut_served, cut_billed = rented(burst, wanted[:part], offers[:part])
     assert cut_billed.tolist() == billed[:part].tolist()
     assert cut_served.tolist() == pytest.approx(served[:part].tolist())
-
-
-def test_no_load_costs_nothing() -> None:
-    served, billed = rented(burst_plan(hold_h=24, startup_h=2), np.zeros(100), [1] * 100)
-    assert not served.any()
-    assert not billed.any()
 
 
 @pytest.mark.parametrize(("share", "gap_days"), [(0.21, 6.5), (0.7, 1.5), (0.04, 24.0)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from planner.plan.parts import BurstTables
+from planner.plan.load_tables import BurstTables
 from tests.plan.burst_rates import at_rate
 
 CELLS = np.arange(5.0)
@@ -41,30 +41,4 @@ def test_beyond_the_ends_it_is_as_at_them() -> None:
     assert longer.added.shape == (2, 3, 9)
     assert longer.read(0, place, longer.between(requests)) == pytest.approx(
         [32.0, 32.0, 8.0, 8.0, 32.0]
-    )
-
-
-def test_hours_count_from_the_load_at_which_bursts_of_their_rate_begin_to_tell() -> None:
-    between = TABLES.between(np.array([100.0, 150.0, 200.0, 400.0, 400.0]))
-    assert TABLES.adding(0, np.array([0.5, 0.0, 1.0, 2.0, 2.5]), between).tolist() == [0, 4]
-    assert TABLES.adding(1, np.full(5, 3.0), between).tolist() == [0, 1, 2]
-    # Some are refused by bursts where these are borne, or at the cluster's own load without any.
-    bursts_at = np.array([3.0, 0.0, 0.0, 3.0, 0.0])
-    assert TABLES.refusing(np.array([3.5, 3.0, 3.6, 3.5, 4.0]), bursts_at, between).tolist() == [
-        0,
-        2,
-        4,
-    ]
-
-
-def test_some_hours_read_as_they_do_among_all() -> None:
-    requests = np.array([100.0, 130.0, 240.0, 390.0])
-    place = np.array([1.0, 2.0, 3.0, 3.5])
-    shares = TABLES.read(0, place, TABLES.between(requests))
-    some = np.array([1, 3])
-    assert TABLES.read(0, place[some], TABLES.between(requests).part(some)) == pytest.approx(
-        shares[some]
-    )
-    assert TABLES.read(0, place, TABLES.between(requests).part(slice(None))) == pytest.approx(
-        shares
     )

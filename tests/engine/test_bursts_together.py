@@ -12,7 +12,8 @@ import pytest
 from planner.arrays import Floats
 from planner.engine.hourly import WindowInput
 from planner.engine.window import evaluate_window
-from planner.plan.plan import LOAD_CELLS, Plan, load_grid
+from planner.plan.load_tables import LOAD_CELLS, load_grid
+from planner.plan.plan import Plan
 from tests.engine.plans import cluster_plan, make_plan, workload_plan
 
 LOADS = load_grid(LOAD_CELLS)

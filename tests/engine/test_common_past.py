@@ -114,7 +114,6 @@ def past_of(*changes: dict[str, Any]) -> Past:
         simulation.run([0, plan.hours])
     else:
         simulation.env.run(until=plan.hours)
-        simulation.shop.work_until(plan.hours)
     return Past(simulation.log, simulation.shop.outages(), simulation.demand_requests)
 
 

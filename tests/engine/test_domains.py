@@ -18,7 +18,7 @@ from planner.engine import processes
 from planner.engine.log import Outage
 from planner.engine.processes import SimulationContext
 from planner.errors import ScenarioError
-from planner.plan.parts import DomainPlan, PlannedWork
+from planner.plan.reliability import DomainPlan, PlannedWork
 from planner.run.simulate import run_engine
 from planner.scenario.loading import load_scenario
 from planner.scenario.study import load_study
@@ -244,12 +244,6 @@ def test_windows_of_evaluation_change_nothing() -> None:
     once, weekly = (run_engine(plan, 3, window_h=window_h) for window_h in (None, 168))
     assert len(once[0].windows) == 1
     assert_same_months(once[1], weekly[1])
-
-
-def test_nothing_stated_is_nothing_done() -> None:
-    plain = plan_of().reliability
-    assert (plain.domains, plain.maintenance, plain.firmware) == ((), None, None)
-    assert processes.stated(plain) == {}
 
 
 def test_the_catalogue_stands_for_what_is_left_open() -> None:

@@ -10,10 +10,10 @@ import pytest
 
 from planner.engine.driver import Simulation, run_plan
 from planner.engine.log import ChangeLog, streams
-from planner.engine.supply import MonthFigures, Review
-from planner.plan.build import build_plan
-from planner.plan.parts import RentPlan
-from planner.plan.plan import Plan, RulePlan
+from planner.engine.review import MonthFigures, Review
+from planner.finance.money_plan import RentPlan
+from planner.plan.expansion import RulePlan
+from planner.plan.plan import Plan
 from planner.run.simulate import RunResult, run_engine, simulate
 from planner.scenario.loading import load_scenario
 from tests.engine.plans import cluster_plan, expansion_plan, hourly_terms, make_plan, workload_plan
@@ -92,23 +92,11 @@ def test_other_things_may_be_watched(when: str, figures: dict[str, float]) -> No
     assert reviewed(plan, [0.99, 0.99]).bought == []
 
 
-def test_the_budget_is_not_exceeded() -> None:
-    """A node costs 265,000: two purchases of two fit into 1.2 million, the third does not."""
-    plan = plan_with(rule(cooldown_months=0), budget_usd=1_200_000.0)
-    assert len(reviewed(plan, [0.9] * 12).bought) == 2
-
-
 def test_later_purchases_cost_what_prices_have_become_by_the_day_of_the_order() -> None:
     """Ordered after January and February, 59 days; that they come ten months later changes no price agreed then."""
     plan = plan_with(rule(lead_h=7300.0), price_change_per_year=-0.2)
     (_, _, _, price_usd) = reviewed(plan, [0.9, 0.9]).bought[0]
     assert price_usd == pytest.approx(0.8 ** (59 * 24 / 8766.0) * plan.clusters[0].prices_usd[0])
-
-
-def test_the_power_envelope_is_not_exceeded() -> None:
-    """Ten nodes of 10 kW, then 20 kW at a time up to 150: two purchases."""
-    plan = plan_with(rule(cooldown_months=0), it_power_cap_kw=150.0)
-    assert len(reviewed(plan, [0.9] * 12).bought) == 2
 
 
 def test_retired_nodes_give_their_room_in_the_envelope_back() -> None:
@@ -138,23 +126,6 @@ def test_in_a_run_the_review_buys_after_the_months_and_the_lead() -> None:
     assert [(change.time_h, change.accelerators) for change in added] == [(second + 506.0, 16)]
     assert monthly.present_node_h[4, 0] == pytest.approx(12 * 744)
     assert run.log.purchases[-1].nodes == 2
-
-
-def test_in_a_run_idle_nodes_leave_at_the_end_of_the_month() -> None:
-    idle = rule(when="utilisation_below", threshold=0.2, nodes=4, months=1, cooldown_months=0)
-    plan = make_plan([cluster_plan(nodes=10)], months=4, expansion=expansion_plan(rules=(idle,)))
-    run, monthly = run_engine(plan, 1)
-    gone = [
-        (change.time_h, change.accelerators)
-        for change in run.log.changes
-        if change.kind == "retired"
-    ]
-    edges = plan.month_edges_h.tolist()
-    assert gone == [
-        (edges[1], -32),
-        (edges[2], -32),
-    ]  # 10, 6, and at two the one busy node is half the fleet
-    assert monthly.present_node_h[3, 0] == pytest.approx(2 * 720)
 
 
 def test_what_is_shed_counts_in_tokens_as_it_is_documented() -> None:
@@ -281,20 +252,6 @@ def test_no_review_moves_anything_before_its_months_its_rest_and_its_lead(
     month, _, lead_h = until.partition("+")
     expected = np.inf if until == "never" else float(plan.month_edges_h[int(month)]) + float(lead_h)
     assert review.unmoved_until_h() == expected
-
-
-def test_a_rule_that_there_is_no_power_for_moves_nothing() -> None:
-    """Ten nodes and two more are 12 of what each may draw; a second two are not."""
-    cluster = make_plan(months=12).clusters[0]
-    plan = plan_with(rule(), it_power_cap_kw=13 * cluster.nameplate_kw)
-    review = Review(plan, Recorder(), NO_DEMAND)  # type: ignore[arg-type]
-    assert review.unmoved_until_h() == float(plan.month_edges_h[2]) + 100.0
-    for _ in range(2):
-        review.close_month(
-            MonthFigures(utilisation={cluster.name: 0.9}, shed_fraction=0.0, missed_fraction=0.0)
-        )
-    assert review.ordered == [12]
-    assert review.unmoved_until_h() == np.inf
 
 
 BUYS = {"when": "utilisation_above", "threshold_fraction": 0.02, "cluster": "h200", "nodes": 1}
@@ -436,23 +393,3 @@ def test_a_cluster_that_a_rule_resizes_serves_as_one_of_the_size_it_has_come_to(
         last = getattr(grown, name)[-1]
         wanted = getattr(always, name)[-1]
         assert last.tolist() == pytest.approx(wanted.tolist(), rel=relative)
-
-
-def test_sizes_are_worked_out_up_to_where_more_nodes_change_nothing() -> None:
-    """A small model has eight replicas on its first node, and no long waits; a rule that buys nothing has no sizes."""
-    rule = {"when": "utilisation_above", "threshold_fraction": 0.9, "cluster": "h200", "nodes": 1}
-    few = {**GROWING, "clusters": {"h200": STATED | {"nodes": 1}}, "expansion": {"rules": [rule]}}
-    (sizes,) = build_plan(load_scenario(few)).sizes.values()
-    assert [size.nodes for size in sizes] == [1, 2, 4, 8, 16]
-    speeds = [float(size.speed[0]) for size in sizes]
-    assert speeds[0] == 1.0
-    for size, speed in zip(sizes, speeds, strict=True):
-        stated = load_scenario({**few, "clusters": {"h200": STATED | {"nodes": size.nodes}}})
-        alone = build_plan(load_scenario({**few, "expansion": {}})).requests_per_node_h
-        assert build_plan(stated).requests_per_node_h == pytest.approx(alone * speed)
-    small = {"chat": {**GROWING["workloads"]["chat"], "model": "llama-3.1-8b"}}
-    assert not build_plan(load_scenario({**few, "workloads": small})).sizes
-    assert not build_plan(load_scenario({**few, "router_pool": "node"})).sizes
-    assert not build_plan(
-        load_scenario({**few, "expansion": {"rules": [{**rule, "max_nodes": 1}]}})
-    ).sizes

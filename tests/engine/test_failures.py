@@ -11,8 +11,8 @@ from scipy import stats
 
 from planner.engine.failures import HARD, MEDIUM, SOFT, Failures, draw_failures, draw_interruptions
 from planner.engine.log import streams
+from planner.finance.money_plan import RentPlan
 from planner.plan.contradictions import expected_failures
-from planner.plan.parts import RentPlan
 from tests.engine.plans import cause_plan, cluster_plan, make_plan, reliability_plan
 
 HOURS = 20_000.0
@@ -159,14 +159,6 @@ def test_causes_severities_and_groups_come_in_their_shares() -> None:
     assert stats.chi2_contingency(table).pvalue > 1e-4
 
 
-def test_losing_one_accelerator_of_an_amd_node_loses_the_node() -> None:
-    plan = reliability_plan(causes=(cause_plan(per_node_h=1e-2),))
-    cluster = cluster_plan(nodes=50, vendor="amd", group_accelerators=8)
-    assert set(
-        draw_failures(plan, cluster, np.zeros(50), 0, HOURS, streams(1), "a").group.tolist()
-    ) == {-1}
-
-
 def test_repairs_have_their_means_and_spread() -> None:
     causes = (cause_plan(per_node_h=1e-2, soft_fraction=0.4, medium_fraction=0.3),)
     plan = reliability_plan(causes=causes)
@@ -178,11 +170,3 @@ def test_repairs_have_their_means_and_spread() -> None:
         error = mean_h * 0.6 / math.sqrt(repair_h.size)
         assert abs(repair_h.mean() - mean_h) < 4 * error
         assert repair_h.std() / repair_h.mean() == pytest.approx(0.6, rel=0.05)
-
-
-def test_no_causes_no_failures() -> None:
-    plan = reliability_plan(causes=(cause_plan(per_node_h=0.0),))
-    assert (
-        draw_failures(plan, cluster_plan(), np.zeros(10), 0, HOURS, streams(1), "a").time_h.size
-        == 0
-    )

@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.engine.driver import Course, Simulation, run_plan
+from planner.engine.driver import Simulation, run_plan
+from planner.engine.histories import StepFunction
 from planner.engine.hourly import NodeHours
 from planner.engine.log import streams
-from planner.plan.parts import MaturityPlan
 from planner.plan.plan import Plan
+from planner.plan.software import MaturityPlan
 from tests.engine.plans import (
     cause_plan,
     certain,
@@ -38,14 +39,14 @@ def test_a_course_by_windows_is_the_course_at_once(
     times = sorted(t for t, _ in pairs)
     levels = [level for _, level in pairs]
     known = list(zip(times, levels, strict=True))
-    course = Course(1.0)
+    course = StepFunction(1.0)
     for first, last in itertools.pairwise([0, *sorted(cuts), 61]):
         here = [step for step in known if first <= step[0] < last]
-        course.go_on([time_h for time_h, _ in here], [level for _, level in here])
-        before = Course(1.0)
-        before.go_on(times, levels)
+        course.start_window([time_h for time_h, _ in here], [level for _, level in here])
+        before = StepFunction(1.0)
+        before.start_window(times, levels)
         assert course.by_hour(first, last).tolist() == before.by_hour(first, last).tolist()
-        assert course.has_moved(last) == before.has_moved(last)
+        assert course.has_stepped(last) == before.has_stepped(last)
 
 
 def troubled(**changes: Any) -> Plan:

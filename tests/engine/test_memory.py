@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from planner.engine.driver import keep_memory
+from planner.engine.memory import keep_memory
 
 PAGES_TOUCHED_BY_A_THREAD = """
 import resource, threading
 import numpy as np
-from planner.engine.driver import fetch_memory
+from planner.engine.memory import fetch_memory
 
 def touch():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
@@ -55,7 +55,7 @@ def test_a_thread_finds_what_was_fetched_before_or_another_has_freed(
 WITHOUT_ROOM = """
 import resource
 from pathlib import Path
-from planner.engine.driver import keep_memory
+from planner.engine.memory import keep_memory
 
 told = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
 used_bytes = 1024 * int(told["VmData"].split()[0])

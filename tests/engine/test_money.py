@@ -6,7 +6,7 @@ import datetime
 import pytest
 
 from planner.finance.financing import DiscountTier, Quote
-from planner.plan.parts import PriceBook
+from planner.finance.money_plan import PriceBook
 from tests.engine.plans import cluster_plan
 
 START = datetime.date(2026, 1, 1)

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.finance.ledger import ACCOUNT_ORDER, Account, Dimension
-from planner.plan.plan import facility_kw
-from planner.run.monthly import Monthly
+from planner.engine.monthly import Monthly
+from planner.finance.accounts import ACCOUNT_ORDER, Account
+from planner.finance.ledger import Dimension
+from planner.plan.site import facility_kw
 from planner.run.simulate import RunResult, run_engine, simulate, simulate_plan
 from tests.engine.worlds import (
     BASE,
@@ -213,58 +214,6 @@ def test_two_orders_at_once_do_not_depend_on_the_file_either() -> None:
         )
 
 
-def test_a_change_in_one_cluster_leaves_traffic_and_other_failures_alone() -> None:
-    """Common random numbers: same traffic, same failures drawn elsewhere, same incidents on the other stack."""
-    crews = {"reliability": {"repair_crews": 4}}  # or more nodes would have more of them
-    one = plan_of(crews)
-    other = plan_of(crews, {"clusters": {"mi325x": {"nodes": 6}}})
-    (run, _), (changed, _) = run_engine(one, 7), run_engine(other, 7)
-    for before, after in zip(run.windows, changed.windows, strict=True):
-        assert np.array_equal(before.demand_requests, after.demand_requests)
-
-    def failures(which: Any) -> list[tuple[float, int, str]]:
-        shop = which.shop
-        return [
-            (outage.start_h, outage.node, outage.cause)
-            for outage in shop.outages()
-            if outage.cluster == 0
-        ]
-
-    assert failures(run) == failures(changed)
-    assert len(failures(run)) > 10
-    speeds = [
-        [c for c in which.log.speeds() if c.cluster == 0 and "fixed" not in c.kind]
-        for which in (run, changed)
-    ]
-    assert [(c.time_h, c.log_factor) for c in speeds[0]] == [
-        (c.time_h, c.log_factor) for c in speeds[1]
-    ]
-    assert speeds[0]
-
-
-def test_an_unrelated_stream_changes_nothing() -> None:
-    """A tenant, a workload or an order draws from streams of its own."""
-    third = {
-        "model": "llama-3.1-8b",
-        "requests_per_s": 0,
-        "lengths": {"input": {"mean": 10}, "output": {"mean": 10}},
-    }
-    third["tenants"] = [{"name": "big", "share_fraction": 0.5}]
-    plain = plan_of()
-    more = plan_of({"workloads": {"third": third}})
-    (_, one), (_, other) = run_engine(plain, 3), run_engine(more, 3)
-    np.testing.assert_allclose(other.served_requests[:, :, :2], one.served_requests, rtol=1e-9)
-    np.testing.assert_allclose(other.failed_node_h, one.failed_node_h, rtol=1e-12)
-
-
-def test_replications_differ_and_can_be_rerun_alone() -> None:
-    plan = plan_of()
-    runs = [run_engine(plan, 1, replication)[1] for replication in (0, 1, 17)]
-    assert not np.array_equal(runs[0].demand_requests, runs[1].demand_requests)
-    assert np.array_equal(runs[2].demand_requests, run_engine(plan, 1, 17)[1].demand_requests)
-    assert np.array_equal(runs[2].failed_node_h, run_engine(plan, 1, 17)[1].failed_node_h)
-
-
 def doubled(*changes: dict[str, Any]) -> dict[str, Any]:
     whole = merged(BASE, *changes)
     for workload in whole["workloads"].values():
@@ -277,24 +226,6 @@ def doubled(*changes: dict[str, Any]) -> dict[str, Any]:
 def cost_per_token(result: RunResult) -> float:
     served = result.tokens(result.monthly.served_requests).sum()
     return float(result.cost_cents().sum() / 100 / served)
-
-
-@pytest.mark.parametrize("routing", ["cheapest-marginal", "proportional"])
-def test_double_fleet_and_demand_cost_the_same_per_token(routing: str) -> None:
-    """Exact without failures, with one model, where routers pool a node's replicas.
-
-    Two models hold whole replicas, whose rounding does not double; routers that pool a cluster's keep more in time.
-    """
-    one_model = {"workloads": {"nightly": {"model": "llama-3.1-8b"}}}
-    unstaffed = {"software": {"engineers": 0}}  # one engineer is one, of however many machines
-    quiet = merged(QUIET, {"routing": routing, "router_pool": "node", **one_model}, unstaffed)
-    one = simulate(scenario_of(quiet))
-    two = simulate(scenario_of(doubled(quiet)))
-    np.testing.assert_allclose(
-        two.monthly.served_requests, 2 * one.monthly.served_requests, rtol=1e-9, atol=1e-6
-    )
-    np.testing.assert_allclose(two.monthly.facility_kwh, 2 * one.monthly.facility_kwh, rtol=1e-9)
-    assert cost_per_token(two) == pytest.approx(cost_per_token(one), rel=1e-7)  # cents are whole
 
 
 def test_with_failures_double_fleet_and_demand_cost_the_same_on_average() -> None:

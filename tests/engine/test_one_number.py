@@ -13,10 +13,10 @@ import pandas as pd
 import pytest
 
 from planner.engine import driver
-from planner.engine.supply import MonthFigures, Review
+from planner.engine.review import MonthFigures, Review
+from planner.finance.accounting.measures import series_of, service
+from planner.finance.accounts import NOT_COST_ACCOUNTS, Account, View
 from planner.finance.bridge import CAUSES, Factors
-from planner.finance.ledger import NOT_COST_ACCOUNTS, Account, View
-from planner.run.measures import series_of, service
 from planner.run.replications import figures_of
 from planner.run.simulate import RunResult, simulate
 from planner.scenario.loading import load_scenario
@@ -168,12 +168,6 @@ def test_the_review_sees_what_the_timeline_shows(seen: Seen) -> None:
     assert 0.001 < shed.min() < missed.max() < 1
 
 
-def test_days_and_hours_have_the_months_figures_under_rental(seen: Seen) -> None:
-    for fleet in (seen.result.timeline_daily(), seen.result.timeline_hourly()):
-        for name in ("demand_tokens", "served_tokens", "shed_tokens", "energy_kwh"):
-            assert fleet[name].sum() == pytest.approx(seen.fleet[name].sum(), rel=1e-9), name
-
-
 def test_a_study_s_months_are_the_timeline_s(seen: Seen) -> None:
     names = [output.name for output in MONTHLY]
     kept = [(name, "fleet") for name in names] + [("cost_usd", "h200"), ("served_tokens", "h200")]
@@ -201,29 +195,6 @@ def test_requests_in_time_are_those_of_the_workloads(seen: Seen) -> None:
     assert service(seen.result)["slo_attainment_fraction"] == pytest.approx(
         1 - (late + refused - rented) / (served + refused)
     )
-
-
-def test_workloads_and_what_none_bears_sum_to_the_fleet_to_the_cent(seen: Seen) -> None:
-    cents = (seen.workloads["cost_usd"] * 100).round(6)
-    assert (cents == cents.round()).all()
-    others = seen.result.unit_economics().query("line != 'workload'")
-    by_month = cents.groupby(seen.workloads["month"]).sum()
-    by_month += (others["cost_usd"] * 100).round().groupby(others["month"]).sum()
-    assert by_month.tolist() == (seen.fleet["cost_usd"] * 100).round().tolist()
-
-
-def test_the_fleet_is_the_clusters_and_the_site(seen: Seen) -> None:
-    """In the ledger ``site`` is what no cluster has; ``fleet``, the whole, is no row of it."""
-    ledger = seen.result.ledger_table()
-    assert set(ledger["cluster"]) == {"h200", "mi325x", "site"}
-    shared = ledger[ledger["cluster"] == "site"]
-    assert set(shared["account"]) == {"sla_credits", "burst_rental", "revenue", "tax_cash", "tax_deferred",
-                                      "tax_on_end_value", "balance_sheet"}  # fmt: skip
-    costs = ledger[
-        ~ledger["account"].isin(["revenue", "tax_cash", "tax_deferred"])
-    ]  # as ledger.csv is described
-    cost = (costs.groupby("month")["amount_usd"].sum() * 100).round()
-    assert cost.tolist() == (seen.fleet["cost_usd"] * 100).round().tolist()
 
 
 def test_break_even_use_is_of_accelerators(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from typing import Any
 
 import numpy as np
@@ -12,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.engine import orders
-from planner.engine.driver import Simulation, run_plan
+from planner.engine.driver import Simulation
 from planner.engine.log import streams
-from planner.engine.supply import MonthFigures, Review
+from planner.engine.review import MonthFigures, Review
 from planner.errors import ScenarioError
-from planner.plan.parts import ThreePoint
+from planner.plan.distributions import ThreePoint
 from planner.plan.plan import Plan
+from planner.run.events import events
 from planner.run.simulate import run_engine, simulate
-from planner.run.tables import events
 from planner.scenario.loading import load_scenario
 from tests.engine.plans import cluster_plan, expansion_plan, make_plan, order_plan, workload_plan
 from tests.engine.test_expansion import Recorder, rule
@@ -64,10 +63,10 @@ def test_a_node_is_worth_what_it_does_of_the_first_months_requests_that_both_ser
     requests[:, 744:] = [[1e6], [0.0], [0.0]]  # what comes later moves nothing
     a = 1 / 100 + 3 / 50
     b = 1 / 200 + 3 / 200
-    assert orders.worths(plan, 0, requests).tolist() == pytest.approx([1.0, a / b, 3.0, 0.0])
-    assert orders.worths(plan, 3, requests).tolist() == [0.0, 0.0, 0.0, 1.0]
+    assert orders.node_values(plan, 0, requests).tolist() == pytest.approx([1.0, a / b, 3.0, 0.0])
+    assert orders.node_values(plan, 3, requests).tolist() == [0.0, 0.0, 0.0, 1.0]
     assert (
-        orders.worths(plan, 1, np.stack([requests, 7.0 * requests])).tolist()
+        orders.node_values(plan, 1, np.stack([requests, 7.0 * requests])).tolist()
         == [pytest.approx([b / a, 1.0, 1.5, 0.0])] * 2
     )
 
@@ -183,11 +182,11 @@ def test_installed_is_what_is_due_and_not_yet_gone_by_the_month_forecast() -> No
     assert [by(hour) for hour in (380.0, 399.0, 400.0)] == [7007.0, 7007.0, 7060.0]
     many = orders.installed_nodes(plan, 400.0, np.stack([bought, bought + 1.0]), gone, worth)
     assert many.tolist() == [7060.0, 8071.0]
-    assert orders.looks_to_h(make_plan(months=3), 1, 2) == float(
+    assert orders.forecast_hour(make_plan(months=3), 1, 2) == float(
         make_plan(months=3).month_edges_h[3]
     )
     assert (
-        orders.looks_to_h(make_plan(months=3), 2, 3)
+        orders.forecast_hour(make_plan(months=3), 2, 3)
         == float(make_plan(months=3).month_edges_h[3]) + 2 * 730.5
     )
 
@@ -277,60 +276,6 @@ GROWS = {
          "windows": "quarterly", "max_nodes_per_order": 4},
     ]},
 }  # fmt: skip
-
-
-def test_a_run_orders_what_the_functions_say_of_its_demand() -> None:
-    """Two rules on two accelerators that count for each other; one leaves on a day, and orders slip."""
-    plan = plan_of(GROWS)
-    run = run_plan(plan, 4)
-    requests = np.concatenate([window.demand_requests for window in run.windows], axis=-1)
-    bought = np.zeros(len(plan.clusters))
-    placed = []
-    for month in range(1, 13):
-        for of in plan.expansion.rules:
-            if month not in of.windows:
-                continue
-            by_h = orders.looks_to_h(plan, month, of.forecast_months)
-            peaks = orders.peak_needs(plan, of.cluster, requests)[:month]
-            nodes = orders.order_up_to(
-                orders.forecast_peak(peaks, of.forecast_months, of.growth_per_year),
-                orders.installed_nodes(
-                    plan, by_h, bought, np.zeros(len(plan.clusters)), orders.worths(plan, of.cluster, requests)
-                ),
-                of.threshold, of.target, of.nodes, of.max_nodes_per_order,
-            )  # fmt: skip
-            if nodes:
-                bought[of.cluster] += nodes
-                placed.append(
-                    (float(plan.month_edges_h[month]), plan.clusters[of.cluster].name, int(nodes))
-                )
-    told = [(note.time_h, note.cluster, int(note.text.split()[0])) for note in run.log.notes]
-    assert told == placed
-    assert len(placed) > 4
-    assert len({name for _, name, _ in placed}) == 2
-
-
-def test_months_with_orders_by_forecast_may_be_evaluated_together() -> None:
-    plan = plan_of(GROWS)
-    together = run_plan(plan, 1)
-    apart = Simulation(plan, streams(1, 0)).run(plan.month_edges_h[1:].tolist())
-    short = run_plan(plan, 1, window_h=500)
-    assert len(together.windows) < len(apart.windows) < len(short.windows)
-    assert all(
-        one.sizes != other.sizes for one, other in itertools.pairwise(together.inputs)
-    )  # no other cuts
-    for other in (apart, short):
-        assert together.log.changes == other.log.changes
-        assert together.log.purchases == other.log.purchases
-        assert together.log.notes == other.log.notes
-    for name in ("served_requests", "shed_requests", "late_requests", "it_kw"):
-        one, other_one = (
-            np.concatenate([getattr(w, name) for w in run.windows], axis=-1)
-            for run in (together, apart)
-        )
-        np.testing.assert_allclose(
-            one, other_one, rtol=1e-7, atol=1e-9 * float(other_one.max()) + 1e-9, err_msg=name
-        )
 
 
 @pytest.mark.parametrize("until", [3, 7])

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from planner.engine.hourly import WindowInput, WindowResult, residence
-from planner.engine.replicas import HourlyReplacement, _stretches, place_window, whole_nodes
+from planner.engine.replicas import place_window, whole_nodes
 from planner.engine.window import evaluate_window
-from planner.plan.parts import RentPlan
+from planner.finance.money_plan import RentPlan
 from planner.plan.placement import with_placement
-from planner.plan.plan import Deployment, Placement, Plan, facility_kw
+from planner.plan.plan import Deployment, Placement, Plan
+from planner.plan.site import facility_kw
 from tests.engine.naive import Naive, assert_same
 from tests.engine.plans import cluster_plan, demand_plan, hourly_terms, make_plan, workload_plan
 from tests.engine.test_window import Recipe, built, either, scale, served_tokens, sites, window_of
@@ -289,42 +290,6 @@ def test_an_hour_whose_need_passes_what_is_placed_loads_what_it_needs() -> None:
     assert result.nodes.tolist() == [[4, 4, 4]]
 
 
-def test_what_an_hour_leaves_over_goes_where_the_review_would_have_it() -> None:
-    """Of ten nodes the review gives 3 and 7; an hour of 5 nodes' chat leaves code the rest, though it asks for half."""
-    plan = two_models(
-        10, [deployment(0, (0,), load_h=0.0), deployment(0, (1,))], chat=1.7, code=5.1
-    )
-    demand = np.array([[3600.0, 5 * 3600.0], [1800.0, 1800.0]])
-    result = evaluate_window(plan, window_of(plan, demand, np.full((1, 2), 10.0)))
-    assert result.replicas.tolist() == [[3, 5], [7, 5]]
-
-
-def test_the_review_places_for_the_highest_hour_or_the_mean_of_what_can_wait() -> None:
-    work = [
-        workload_plan("chat"),
-        *(workload_plan(f"in-{h}-h", priority=2, deadline_h=h) for h in (9, 1)),
-    ]
-    plan = make_plan(workloads=work, preferred_utilisation=0.8)
-    expected = plan.demand.expected_requests_per_s.copy()
-    expected[:, 7] = 1.0 + plan.hours  # mean 2
-    plan = dataclasses.replace(
-        plan, demand=dataclasses.replace(plan.demand, expected_requests_per_s=expected)
-    )
-    placement = with_placement(plan, [deployment(0, (w,)) for w in range(3)]).placement
-    assert placement is not None
-    assert placement.review_requests[:, 0] == pytest.approx(
-        [(1 + plan.hours) * 4500, 2 * 4500, 2 * 4500]
-    )
-
-
-def test_what_is_placed_is_placed_anew_in_the_hours_in_which_something_changes() -> None:
-    nodes = np.array([[4.0, 4.0, 3.0, 3.0, 3.0], [9.0] * 5])
-    rate = np.array([[1.0, 1.0, 1.0, 1.0, 0.5]])
-    first, stretch = _stretches(nodes, rate, np.ones((3, 1)))
-    assert first.tolist() == [0, 2, 4]
-    assert stretch.tolist() == [0, 0, 1, 1, 2]
-
-
 def test_a_model_that_nobody_asks_for_takes_no_room() -> None:
     """Neither as one of three, nor where it would leave one alone, which any share of a cluster may serve."""
     work = [workload_plan(name) for name in ("chat", "code", "other")]
@@ -338,43 +303,6 @@ def test_a_model_that_nobody_asks_for_takes_no_room() -> None:
     alone = two_models(1, [deployment(0, (0,)), deployment(0, (1,))], chat=0.0)
     assert alone.placement is not None
     assert alone.placement.placed == (False,)
-
-
-def test_models_whose_smallest_replica_is_smaller_are_held_first() -> None:
-    """Chat takes one node of the first cluster or three of the second, code two of the first, which has two."""
-    clusters = [cluster_plan("a", nodes=2), cluster_plan("b", nodes=3)]
-    work = [workload_plan("chat", [0, 1]), workload_plan("code", [0]), workload_plan("other", [1])]
-    held = [
-        deployment(0, (0,)),
-        deployment(0, (1,), 2.0),
-        deployment(1, (0,), 3.0),
-        deployment(1, (2,)),
-    ]
-    plan = with_placement(make_plan(clusters, work, requests_per_s=[0.5] * 3), held)
-    assert plan.placement is not None
-    assert plan.placement.placed == (True, True)
-    result = evaluate_window(
-        plan, window_of(plan, np.full((3, 1), 1800.0), np.array([[2.0], [3.0]]))
-    )
-    assert result.replicas[:2, 0].tolist() == [2, 0]
-
-
-def test_a_cluster_that_stands_by_does_so_for_all() -> None:
-    """All of it had held the model that comes first, while the other's bursts found two replicas elsewhere."""
-    clusters = [cluster_plan("a", nodes=8), cluster_plan("b", nodes=4)]
-    work = [workload_plan("chat", [0, 1]), workload_plan("code", [0, 1])]
-    held = [deployment(c, (w,)) for c in (0, 1) for w in (0, 1)]
-    plan = with_placement(make_plan(clusters, work, requests_per_s=[1.0, 3.0]), held)
-    demand = np.array([[3600.0], [3 * 3600.0]])
-    result = evaluate_window(plan, window_of(plan, demand, np.array([[8.0], [4.0]])))
-    assert result.replicas[:, 0].tolist() == [
-        2,
-        6,
-        1,
-        3,
-    ]  # the first carries both, a quarter and three quarters
-    few = evaluate_window(plan, window_of(plan, demand, np.array([[8.0], [2.0]])))
-    assert few.replicas[2:, 0].tolist() == [1, 1]  # half a node is none, and there is one for each
 
 
 def test_every_model_of_a_priority_is_held_before_any_is_held_twice() -> None:
@@ -394,78 +322,6 @@ def test_every_model_of_a_priority_is_held_before_any_is_held_twice() -> None:
         plan, window_of(plan, np.array([[5 * 3600.0], [360.0]]), np.full((1, 1), 2.0))
     )
     assert result.replicas.tolist() == [[2], [0]]
-
-
-def test_an_hour_places_for_what_loading_takes_of_it() -> None:
-    """Chat of 4.6 nodes takes five, and of those that load for a fifth of the hour six, of which 4.8 serve."""
-    for load_h, replicas in ((0.0, 5), (0.2, 6)):
-        plan = two_models(
-            10, [deployment(0, (0,), load_h=load_h), deployment(0, (1,))], chat=0.5, code=8.0
-        )
-        result = evaluate_window(
-            plan, window_of(plan, np.array([[4.6], [0.5]]) * 3600.0, np.full((1, 1), 10.0))
-        )
-        assert result.replicas[0].tolist() == [replicas]
-
-
-def test_an_hour_that_would_lose_work_to_loading_the_review_is_placed_for_its_own() -> None:
-    """Of four nodes the review gives each model two, and a replica loads for half an hour.
-
-    After an hour of chat alone, two nodes' worth of code finds one in the review's two replicas, and two in four. The
-    hour after is looked at again: all of chat is then to be loaded. An hour that the review carries has the review's,
-    and so has one that would lose less than a hundredth.
-    """
-    plan = two_models(4, [deployment(0, (0,), load_h=0.5), deployment(0, (1,), load_h=0.5)])
-    chat = [4.0, 0.0, 2.0, 0.5, 4.0, 0.0, 4.0, 0.0]
-    code = [0.0, 2.0, 0.0, 0.5, 0.0, 1.005, 0.0, 1.02]
-    demand = np.array([chat, code]) * 3600.0
-    before = np.array([4.0, 0.0])
-    result = evaluate_window(
-        plan, window_of(plan, demand, np.full((1, 8), 4.0), replicas_before=before)
-    )
-    assert result.replicas[:, :6].tolist() == [[4, 0, 4, 2, 4, 2], [0, 4, 0, 2, 0, 2]]
-    assert result.served_requests[0, 0, :4].tolist() == pytest.approx(demand[0, :4].tolist())
-    assert result.served_requests[0, 1, :6].tolist() == pytest.approx(
-        [*demand[1, :5].tolist(), 3600.0]
-    )
-    assert result.served_requests[0, 1, 7] == pytest.approx(demand[1, 7])
-    alone = window_of(plan, demand[:, 1:2], np.full((1, 1), 4.0), replicas_before=before)
-    assert evaluate_window(plan, alone).replicas.tolist() == [
-        [0],
-        [4],
-    ]  # and the first hour of a window too
-
-
-def test_work_leaves_a_cluster_to_others_that_have_no_other() -> None:
-    """Chat is offered the first cluster first, on which alone code is served: it goes to the second where both fit so.
-
-    Nobody makes way beyond that: of five nodes' worth on four, chat has its three.
-    """
-    clusters = [cluster_plan("a", nodes=2), cluster_plan("b", nodes=2)]
-    work = [workload_plan("chat", [0, 1]), workload_plan("code", [0])]
-    held = [deployment(0, (0,), load_h=0.0), deployment(0, (1,), load_h=0.0), deployment(1, (0,))]
-    for priorities in ((0, 0), (0, 1)):
-        named = [
-            dataclasses.replace(each, priority=priority)
-            for each, priority in zip(work, priorities, strict=True)
-        ]
-        plan = with_placement(make_plan(clusters, named, requests_per_s=[1.0, 0.5]), held)
-        for chat, replicas in ((2.0, [0, 2]), (3.0, [1, 1])):
-            window = window_of(plan, np.array([[chat], [2.0]]) * 3600.0, np.full((2, 1), 2.0))
-            result = evaluate_window(plan, window)
-            assert result.replicas[:2, 0].tolist() == replicas
-            assert result.served_requests[:, 0].sum() == pytest.approx(chat * 3600.0)
-            assert result.served_requests[:, 1].sum() == pytest.approx((4.0 - chat) * 3600.0)
-
-
-def test_a_model_that_is_hardly_asked_for_has_a_replica_before_another_has_two() -> None:
-    """A request of code in two hours, beside chat for two nodes, of which there are two."""
-    plan = two_models(2, [deployment(0, (0,), load_h=0.0), deployment(0, (1,), load_h=0.0)])
-    result = evaluate_window(
-        plan, window_of(plan, np.array([[7200.0], [0.5]]), np.full((1, 1), 2.0))
-    )
-    assert result.replicas.tolist() == [[1], [1]]
-    assert result.served_requests[0, 1].tolist() == pytest.approx([0.5])
 
 
 def test_what_idles_in_pools_of_others_goes_before_machines_by_the_hour() -> None:
@@ -488,47 +344,6 @@ def test_what_idles_in_pools_of_others_goes_before_machines_by_the_hour() -> Non
     at = {d: pool for pool, d in enumerate(placement.pool_deployment) if d is not None}
     assert (chat.cluster_tiers, chat.rented_tiers) == (((at[0],), (at[2],)), 1)
     assert (batch.cluster_tiers, batch.rented_tiers) == (((at[1],), (at[0],), (at[3],)), 1)
-
-
-def test_nobody_makes_way_for_others_of_his_own_priority() -> None:
-    """Of chat and code, and of what comes after both: less is left of one, of one at the other's cost, of the third."""
-    work = [workload_plan("chat"), workload_plan("code"), workload_plan("other", priority=1)]
-    placement = with_placement(
-        make_plan(workloads=work), [deployment(0, (w,)) for w in range(3)]
-    ).placement
-    assert placement is not None
-    nothing = np.zeros((3, 1))
-    hours = HourlyReplacement(placement, {}, nothing[:1], nothing, nothing)
-    before = np.array(
-        [[2.0, 0.0, 5.0], [2.0, 0.0, 5.0], [2.0, 0.0, 5.0], [2.0, 0.0, 5.0], [2.0, 0.0, 5.0]]
-    ).T
-    after = np.array(
-        [[1.0, 0.0, 5.0], [1.0, 0.5, 5.0], [1.0, 0.0, 9.0], [2.0, 0.0, 4.0], [3.0, 0.0, 0.0]]
-    ).T
-    assert hours._is_less(after, before).tolist() == [True, False, True, True, False]
-    assert not hours._is_less(before, before).any()
-
-
-def test_what_is_held_stays_where_work_routed_in_another_order_fits_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Of 100 requests 50 find no room in the first order and none is left in the second: nothing is loaded for them."""
-    work = [workload_plan("chat", [0, 1]), workload_plan("code", [0])]
-    clusters = [cluster_plan("a", nodes=2), cluster_plan("b", nodes=2)]
-    held = [deployment(0, (0,)), deployment(0, (1,)), deployment(1, (0,))]
-    placement = with_placement(make_plan(clusters, work), held).placement
-    assert placement is not None
-    hours = HourlyReplacement(
-        placement, {}, np.full((2, 1), 2.0), np.full((2, 1), 100.0), np.full((2, 1), 100.0)
-    )
-    assert len(hours.orders) == 2
-    for lost, kept in (([50.0, 0.0], True), ([50.0, 50.0], False)):  # by order
-        tried = iter([*lost, 50.0, 0.0])  # what is held in both orders, and what is placed in both
-        monkeypatch.setattr(hours, "_left", lambda *_, left=tried: np.array([[0.0], [next(left)]]))
-        monkeypatch.setattr(hours, "_placed", lambda *_: np.array([[0.0], [2.0], [2.0]]))
-        stands = np.array([[1.0], [1.0], [2.0]])
-        best = hours._best(np.zeros(1, dtype=np.intp), stands.copy(), stands)
-        assert np.array_equal(best, stands) == kept
 
 
 def serves_less_with_more(seed: int) -> bool:
@@ -630,21 +445,6 @@ def test_requests_for_fine_tunes_that_are_held_nowhere_are_shed() -> None:
         assert result.demand_requests.sum() == load * 3600
 
 
-def test_where_one_cluster_serves_any_share_no_fine_tune_is_held_nowhere() -> None:
-    """Four replicas hold all fine-tunes: the first cluster has one node, the second has room for all."""
-    clusters = [cluster_plan("a", nodes=1), cluster_plan("b", nodes=1000)]
-    held = [deployment(c, (0,), least_replicas=4) for c in range(2)]
-    plan = with_placement(
-        make_plan(clusters, [workload_plan("tuned", [0, 1])], requests_per_s=[2.0]), held
-    )
-    assert plan.placement is not None
-    assert plan.placement.placed == (True, True)
-    result = evaluate_window(
-        plan, window_of(plan, np.full((1, 1), 7200.0), np.array([[1.0], [1000.0]]))
-    )
-    assert result.shed_requests.sum() == 0.0
-
-
 def test_a_node_out_for_part_of_an_hour_keeps_its_model() -> None:
     plan = two_models(2, [deployment(0, (0,)), deployment(0, (1,))])
     result = evaluate_window(
@@ -652,23 +452,6 @@ def test_a_node_out_for_part_of_an_hour_keeps_its_model() -> None:
     )
     assert result.replicas.tolist() == [[1, 1, 1], [1, 1, 1]]
     assert result.loading_nodes.sum() == 0.0
-
-
-def test_a_large_cluster_is_placed_as_a_small_one_is() -> None:
-    """A thousand nodes hold a hundred times the replicas of ten, for a hundred times the work."""
-    replicas = []
-    for nodes in (10, 1000):
-        work = [workload_plan(name) for name in ("chat", "code")]
-        rates = [0.3 * nodes, 0.1 * nodes]
-        plan = make_plan([cluster_plan(nodes=nodes)], work, requests_per_s=rates)
-        plan = with_placement(plan, [deployment(0, (0,)), deployment(0, (1,))])
-        assert plan.placement is not None
-        assert plan.placement.placed == (True,)
-        demand = np.array(rates)[:, None] * 3600
-        result = evaluate_window(plan, window_of(plan, demand, np.full((1, 1), float(nodes))))
-        assert result.shed_requests.sum() == 0.0
-        replicas.append(result.replicas[:, 0] / nodes)
-    np.testing.assert_allclose(replicas[0], replicas[1], atol=0.1)  # a replica of ten
 
 
 def test_one_model_alone_is_counted_in_whole_replicas_of_its_highest_hour() -> None:

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from planner.plan.parts import ThreePoint
-from planner.plan.plan import LOAD_CELLS, MOST_LOAD
+from planner.plan.distributions import ThreePoint
+from planner.plan.load_tables import LOAD_CELLS, MOST_LOAD
 from tests.engine.plans import (
     cluster_plan,
     incident_plans,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from planner.plan.parts import ThreePoint
-from planner.plan.plan import full_load_kw
+from planner.plan.distributions import ThreePoint
+from planner.plan.site import full_load_kw
 from tests.engine.plans import cluster_plan, node_power, order_plan
 
 

@@ -12,10 +12,8 @@ import pytest
 import simpy
 
 from planner.engine.processes import Process, SimulationContext
-from planner.engine.repair_shop import RepairShopProcess
 from planner.errors import ScenarioError
 from planner.run.simulate import run_engine, simulate
-from tests.engine.plans import cluster_plan, reliability_plan
 from tests.engine.worlds import QUIET, assert_same_months, plan_of, scenario_of
 
 Steps = Generator[simpy.Event, Any, None]
@@ -36,7 +34,7 @@ def drain(world: SimulationContext) -> Steps:
 
 
 def test_a_process_that_does_nothing_changes_nothing() -> None:
-    """The fast kernel without it, the shop inside the clock with it: the same outages, months and money."""
+    """The same outages and months as without it, though its run is evaluated month by month."""
     for change in (
         {},
         {"clusters": {"h200": {"retire": "2026-02-10"}}, "reliability": {"spare_fraction": 0.1}},
@@ -110,17 +108,6 @@ def test_a_process_sees_the_last_month_and_orders_and_retires_by_it() -> None:
     assert seen[1] == 1
     assert [purchase.nodes for purchase in result.run.log.purchases] == [4, 3, 2]
     assert [c.accelerators for c in result.run.log.changes if c.kind == "retired"] == [-8]
-
-
-def test_the_reserve_is_a_share_of_the_nodes_that_are_still_there() -> None:
-    """Of ten nodes four have left."""
-    env = simpy.Environment()
-    shop = RepairShopProcess(env, reliability_plan(), (cluster_plan(nodes=10),))
-    shop.admit(0, np.zeros(10))
-    env.run(until=5.0)
-    assert shop.count(0) == len(shop.nodes(0)) == 10
-    shop.drop(0, 0, 4, 5.0)
-    assert shop.count(0) == len(shop.nodes(0)) == 6
 
 
 def test_random_numbers_are_its_own() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,10 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from planner.engine.allocation import _rents
 from planner.engine.hourly import WindowInput, WindowResult
 from planner.engine.window import evaluate_window
-from planner.plan.parts import RentPlan
+from planner.finance.money_plan import RentPlan
 from planner.plan.plan import Plan
 from tests.engine.plans import cluster_plan, hourly_terms, make_plan, workload_plan
 from tests.engine.test_window import Recipe, built, scale
@@ -24,24 +22,6 @@ _BY_THE_HOUR = RentPlan(
     usd_per_accelerator_h=np.full(1, 3.0), hourly=hourly_terms(), is_hosted=True
 )
 _NODE_REQUESTS = 3600.0  # of a node in an hour
-
-
-def test_only_rent_that_is_paid_by_the_hour_makes_work_dearer_on_a_cluster() -> None:
-    """Hours at 3 and 6 dollars are in a ratio of two; what is reserved, or owned, is paid whether it works or not."""
-
-    def rented(name: str, usd: float, **terms: Any) -> Any:
-        return cluster_plan(
-            name, rent=RentPlan(usd_per_accelerator_h=np.full(1, usd), is_hosted=True, **terms)
-        )
-
-    hourly = [
-        rented("dear", 6.0, hourly=hourly_terms()),
-        rented("cheap", 3.0, hourly=hourly_terms(), warm_nodes=2),
-    ]
-    always = rented("always held", 1.0, hourly=hourly_terms(), warm_nodes=math.inf)
-    plan = make_plan([cluster_plan("owned"), rented("reserved", 2.0), always, *hourly])
-    assert _rents(plan).tolist() == [0.0, 0.0, 0.0, 2.0, 1.0]
-    assert _rents(make_plan([cluster_plan("owned")])).tolist() == [0.0]
 
 
 def batch_beside_chat(

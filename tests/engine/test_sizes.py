@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 import pytest
 
-from planner.plan.parts import BurstTables
-from planner.plan.plan import LOAD_CELLS, ClusterSize
+from planner.plan.load_tables import LOAD_CELLS
+from planner.plan.plan import ClusterSize
 from planner.plan.sizes import at_sizes
 from tests.engine.plans import cluster_plan, make_plan
 from tests.engine.worlds import merged, plan_of
@@ -47,41 +45,6 @@ def test_a_resized_cluster_has_the_figures_of_its_size_and_the_others_their_own(
     if resized.no_burst_tables is not None:
         assert resized.no_burst_tables[:, 1, 0, -1].tolist() == [0.3, 0.3]
     assert at_sizes(plan, (-1, -1)) is plan
-
-
-def test_a_plan_is_worked_out_once_at_each_size() -> None:
-    """Its windows and replications ask again and again; another plan has sizes of its own."""
-    one, other = (
-        make_plan([cluster_plan("a")], sizes={0: (size(LOAD_CELLS, late),)}) for late in (0.3, 0.6)
-    )
-    assert at_sizes(one, (0,)) is at_sizes(one, (0,))
-    assert [at_sizes(plan, (0,)).late_tables[0, 0, 0] for plan in (one, other, one)] == [
-        0.3,
-        0.6,
-        0.3,
-    ]
-
-
-def test_what_bursts_add_by_rate_is_that_of_the_size_on_as_long_a_table() -> None:
-    def by_rate(share: float, cells: int) -> BurstTables:
-        added = np.full((2, 3, cells + 1), share)
-        return BurstTables(
-            first_requests=3600.0, added=added, calm_cells=np.zeros((2, 3)), even_cells=0.0
-        )
-
-    longer = LOAD_CELLS + 5
-    sized = dataclasses.replace(size(longer, 0.3), burst_tables={0: by_rate(0.2, longer)})
-    plan = make_plan(
-        [cluster_plan("a"), cluster_plan("b")],
-        no_burst_tables=np.zeros((2, 2, 1, LOAD_CELLS + 1)),
-        burst_tables={(0, 0): by_rate(0.1, LOAD_CELLS), (1, 0): by_rate(0.4, LOAD_CELLS)},
-        sizes={1: (sized,)},
-    )
-    resized = at_sizes(plan, (-1, 0)).burst_tables
-    assert {pair: of.added.shape for pair, of in resized.items()} == {
-        (c, 0): (2, 3, longer + 1) for c in range(2)
-    }
-    assert [resized[c, 0].added[0, 0, -1] for c in range(2)] == [0.1, 0.2]
 
 
 def test_the_pools_of_a_resized_cluster_have_the_figures_of_its_size() -> None:

@@ -7,9 +7,6 @@ import itertools
 import numpy as np
 
 from planner.engine.log import streams
-from planner.run.simulate import simulate
-from planner.scenario.loading import load_scenario
-from tests.conftest import WriteScenario
 
 
 def test_a_stream_is_the_same_whenever_it_is_asked_for() -> None:
@@ -33,20 +30,3 @@ def test_streams_are_not_correlated() -> None:
     correlation = np.corrcoef(rows) - np.eye(20)
     assert np.abs(correlation).max() < 4.5 / np.sqrt(20_000)
     assert abs(rows.mean()) < 4.5 / np.sqrt(rows.size)
-
-
-def test_plans_of_one_traffic_share_what_is_drawn_of_it(write: WriteScenario) -> None:
-    tiny = write()
-    stated = load_scenario(tiny)
-    more = load_scenario(tiny, ["clusters.h200.nodes=5"])
-    first = simulate(stated, seed=3)
-    second = simulate(more, seed=3)
-    assert second.run.inputs[0].demand_requests.base is first.run.inputs[0].demand_requests.base
-    assert not first.run.inputs[0].demand_requests.flags.writeable
-    for other in (
-        simulate(more, seed=4),
-        simulate(load_scenario(tiny, ["workloads.chat.requests_per_s=31"]), seed=3),
-    ):
-        assert not np.array_equal(
-            other.run.inputs[0].demand_requests, first.run.inputs[0].demand_requests
-        )

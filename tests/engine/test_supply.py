@@ -13,7 +13,7 @@ import simpy
 from planner.engine.log import ChangeLog, streams
 from planner.engine.repair_shop import RepairShop
 from planner.engine.supply import Supply
-from planner.plan.parts import Headcount, ThreePoint
+from planner.plan.distributions import ThreePoint
 from planner.plan.plan import Plan
 from planner.run.simulate import run_engine
 from tests.engine.plans import (
@@ -48,21 +48,6 @@ def test_a_cluster_with_a_date_is_there_on_that_date() -> None:
     assert deliveries(plan) == [(100.0, "a", 5)]
     _, monthly = run_engine(plan, 1)
     assert monthly.present_node_h.sum() == pytest.approx(5 * (744 - 100))
-
-
-def test_a_cluster_of_no_nodes_is_never_there() -> None:
-    plan = make_plan([cluster_plan("a", nodes=0), cluster_plan("b", nodes=3)])
-    assert deliveries(plan) == [(0.0, "b", 3)]
-    assert deliveries(make_plan([cluster_plan("a", nodes=0)])) == []
-
-
-def test_crews_come_with_the_nodes_that_need_them() -> None:
-    """One for every 80 accelerators begun: with the first, eleventh and twenty-first node of 8, by count of each."""
-    plan = reliability_plan(crews=Headcount(per_accelerator=1 / 80, rounding="up"))
-    shop = RepairShop(plan, (cluster_plan(nodes=25),))
-    assert shop.staff(0, 100.0 + np.arange(25.0))[0] == [100.0, 110.0, 120.0]
-    shop.on_site = [5]
-    assert shop.staff(0, 100.0 + np.arange(25.0))[0] == [105.0, 115.0]
 
 
 def test_an_order_arrives_after_its_lead_and_is_commissioned_by_crews() -> None:
@@ -161,7 +146,7 @@ def test_dated_retirement_takes_everything_and_its_outages() -> None:
 def supply_of(plan: Plan) -> Supply:
     env = simpy.Environment()
     log = ChangeLog()
-    supply = Supply(env, plan, RepairShop(plan.reliability, plan.clusters), log, streams(1))
+    supply = Supply(env, plan, RepairShop(env, plan.reliability, plan.clusters), log, streams(1))
     supply.start()
     return supply
 
@@ -176,20 +161,6 @@ def test_only_what_has_arrived_can_be_retired() -> None:
     assert supply.retire(0, 4) == 0
     supply.env.run(until=600)
     assert supply.retire(0, 9) == 3
-
-
-def test_what_is_retired_gives_its_power_to_what_waits() -> None:
-    """Five ten-kilowatt nodes of which two have power: as those leave, the next two serve, then the last."""
-    site = site_plan(744, block_h=np.array([0.0]), block_kw=np.array([20.0]))
-    supply = supply_of(make_plan([cluster_plan(nodes=5)], site=site))
-    supply.env.run(until=100)
-    assert supply.retire(0, 2) == 2
-    supply.env.run(until=200)
-    assert supply.retire(0, 9) == 2
-    assert [(c.time_h, c.accelerators // 8) for c in supply.log.changes] == [
-        (0.0, 2), (100.0, -2), (100.0, 2), (200.0, -2), (200.0, 1)
-    ]  # fmt: skip
-    assert [(p.time_h, p.nodes) for p in supply.log.purchases] == [(0.0, 5)]
 
 
 def test_power_of_a_cluster_that_leaves_serves_another() -> None:
@@ -224,9 +195,8 @@ def test_those_first_in_are_first_out() -> None:
     reliability = reliability_plan(causes=(cause_plan(per_node_h=1 / 20),))
     supply = supply_of(make_plan([cluster_plan(nodes=4)], reliability=reliability))
     supply.env.run(until=200)
-    supply.shop.work_until(200)
     assert supply.retire(0, 3) == 3
-    supply.shop.work_until(744)
+    supply.env.run(until=744)
     later = {outage.node for outage in supply.shop.outages() if outage.start_h > 200}
     assert later == {3}
     assert all(outage.end_h <= 200 for outage in supply.shop.outages() if outage.node < 3)

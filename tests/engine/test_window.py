@@ -9,17 +9,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from planner.engine.allocation import Demand, _speeds
-from planner.engine.dispatch import Room, routes_of
-from planner.engine.hourly import SpeedLoss, WindowInput, WindowResult
+from planner.engine.hourly import SpeedLoss, WindowInput
 from planner.engine.scan import defer
 from planner.engine.window import beyond_share, evaluate_window, missed_under
-from planner.plan.parts import SitePlan
-from planner.plan.plan import LOAD_CELLS, MOST_LOAD, Plan, facility_kw
+from planner.plan.load_tables import LOAD_CELLS, MOST_LOAD
+from planner.plan.plan import Plan, SitePlan
+from planner.plan.site import facility_kw
 from tests.engine.naive import Naive, assert_same
 from tests.engine.plans import cluster_plan, make_plan, node_power, site_plan, workload_plan
 
@@ -151,46 +150,6 @@ def test_thousands_of_sites_are_served_as_a_linear_program_would(recipe: Recipe)
     check(recipe)
 
 
-@settings(max_examples=20)
-@given(either, st.integers(1, 29))
-def test_two_windows_are_one(recipe: Recipe, cut: int) -> None:
-    plan, window = built(recipe)
-    hours = window.nodes.shape[1]
-    assume(cut < hours)
-    whole = evaluate_window(plan, window)
-
-    def part(first: int, last: int, waiting: tuple[Floats, ...]) -> WindowResult:
-        piece = dataclasses.replace(
-            window,
-            first_hour=first,
-            demand_requests=window.demand_requests[:, first:last],
-            nodes=window.nodes[:, first:last],
-            speed={pair: series[first:last] for pair, series in window.speed.items()},
-            lit_fraction=None if window.lit_fraction is None else window.lit_fraction[first:last],
-            cap_kw=None if window.cap_kw is None else window.cap_kw[first:last],
-            waiting_requests=waiting,
-        )
-        return evaluate_window(plan, piece)
-
-    early = part(0, cut, window.waiting_requests)
-    late = part(cut, hours, early.waiting_requests)
-    for name in (
-        "served_requests",
-        "shed_requests",
-        "busy_nodes",
-        "throttled_nodes",
-        "it_kw",
-        "facility_kw",
-    ):
-        joined = np.concatenate([getattr(early, name), getattr(late, name)], axis=-1)
-        tolerance = (
-            1e-3 if name.endswith("kw") else 1e-6 * scale(plan, window)
-        )  # power is read from a table
-        np.testing.assert_allclose(
-            joined, getattr(whole, name), atol=tolerance, rtol=1e-6, err_msg=name
-        )
-
-
 @settings(max_examples=30)
 @given(sites(capped=True))
 def test_power_stays_under_the_cap(recipe: Recipe) -> None:
@@ -224,25 +183,6 @@ def test_nothing_is_made_or_lost(recipe: Recipe) -> None:
     ):
         assert array.min() >= -1e-6
     assert np.all(result.busy_nodes + result.throttled_nodes <= window.nodes + 1e-9)
-
-
-def test_interactive_work_comes_before_standard_and_deferrable() -> None:
-    work = [
-        workload_plan("batch", priority=2, deadline_h=4),
-        workload_plan("standard", priority=1),
-        workload_plan("chat", priority=0),
-    ]
-    plan = make_plan([cluster_plan(nodes=2)], work)
-    demand = np.array([[3600.0] * 5, [5400.0] * 5, [5400.0] * 5])  # in nodes: 1, 1.5, 1.5 of 2
-    result = evaluate_window(plan, window_of(plan, demand, np.full((1, 5), 2.0)))
-    served = result.served_requests[0] / 3600
-    assert served[2] == pytest.approx([1.5] * 5)
-    assert served[1] == pytest.approx([0.5] * 5)
-    assert served[0] == pytest.approx([0.0] * 5)
-    assert result.shed_requests[0] == pytest.approx(
-        [0, 0, 0, 0, 3600]
-    )  # the first hour's work, four hours late
-    assert result.waiting_requests[0] == pytest.approx([3600] * 4)
 
 
 def test_work_spills_to_the_next_cluster_before_the_first_is_full() -> None:
@@ -413,22 +353,6 @@ def test_what_arrives_in_the_dark_is_not_offered_later() -> None:
     assert result.shed_requests.sum() == pytest.approx(18_000.0)
 
 
-def test_capped_hours_push_deferrable_work_on_hour_by_hour() -> None:
-    """A cap that binds for a day: the backlog is worked off hour by hour at what power allows."""
-    work = [workload_plan("batch", priority=2, deadline_h=48)]
-    cap = np.full(744, 100.0)
-    cap[:24] = 40.0
-    site = site_plan(744, 1, overhead_ratio=np.zeros(744), cap_kw=cap)
-    plan = make_plan([cluster_plan()], work, site=site)
-    demand = np.zeros((1, 30))
-    demand[0, 0] = 20 * 3600.0
-    result = evaluate_window(plan, window_of(plan, demand, np.full((1, 30), 10.0)))
-    each = 10 * (2 / 8) ** 0.4  # 4 kW a node
-    assert result.busy_nodes[0, :3] == pytest.approx([each] * 3, rel=0.01)
-    assert result.facility_kw[:24].max() <= 40.0 * (1 + 1e-9)
-    assert result.served_requests.sum() == pytest.approx(20 * 3600.0)
-
-
 @given(
     st.integers(1, 8),
     st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20)), min_size=1, max_size=40),
@@ -490,50 +414,6 @@ def test_more_nodes_or_more_power_never_serve_less(
         assert after[priority] >= less[priority] * (1 - 1e-6) - 1e-3
 
 
-@settings(max_examples=30)
-@given(either)
-def test_neither_names_nor_places_in_the_file_matter(recipe: Recipe) -> None:
-    plan, window = built(recipe)
-    result = evaluate_window(plan, window)
-    clusters = np.arange(len(plan.clusters))[::-1]
-    workloads = np.arange(len(plan.workloads))[::-1]
-    place = {int(old): new for new, old in enumerate(clusters)}
-    turned = dataclasses.replace(
-        plan,
-        clusters=tuple(plan.clusters[c] for c in clusters),
-        workloads=tuple(
-            dataclasses.replace(
-                plan.workloads[w],
-                cluster_tiers=tuple((place[c],) for c in plan.workloads[w].cluster_order),
-            )
-            for w in workloads
-        ),
-        requests_per_node_h=plan.requests_per_node_h[np.ix_(clusters, workloads)],
-        late_tables=plan.late_tables[np.ix_(clusters, workloads)],
-        refused_tables=plan.refused_tables[np.ix_(clusters, workloads)],
-        most_loads=plan.most_loads[np.ix_(clusters, workloads)],
-        by_priority=tuple(len(workloads) - 1 - w for w in plan.by_priority),
-    )
-    other = dataclasses.replace(
-        window,
-        demand_requests=window.demand_requests[workloads],
-        nodes=window.nodes[clusters],
-        waiting_requests=window.waiting_requests[::-1],
-        speed={
-            (place[c], len(workloads) - 1 - w): series for (c, w), series in window.speed.items()
-        },
-    )
-    found = evaluate_window(turned, other)
-    tolerance = 1e-6 * scale(plan, window)
-    np.testing.assert_allclose(found.shed_requests[workloads], result.shed_requests, atol=tolerance)
-    np.testing.assert_allclose(
-        found.served_requests[np.ix_(clusters, workloads)],
-        result.served_requests,
-        atol=tolerance,
-        rtol=1e-6,
-    )
-
-
 def test_movable_work_makes_way_for_work_that_can_go_nowhere_else() -> None:
     """Whichever comes first in the file: nothing is shed or crowded while another cluster stands free."""
     for names in (("big", "small"), ("z-big", "a-small")):
@@ -548,43 +428,6 @@ def test_movable_work_makes_way_for_work_that_can_go_nowhere_else() -> None:
             assert result.shed_requests.sum() == 0.0
             assert result.busy_nodes[:, 0].sum() == pytest.approx(14.0)
             assert result.busy_nodes[0, 0] <= 8.5 * (1 + 1e-9)
-
-
-def test_alike_workloads_share_what_there_is_by_their_demand() -> None:
-    plan = make_plan([cluster_plan(nodes=6)], [workload_plan("x"), workload_plan("y")])
-    result = evaluate_window(
-        plan, window_of(plan, np.array([[8 * 3600.0], [4 * 3600.0]]), np.full((1, 1), 6.0))
-    )
-    assert result.served_requests[0, :, 0] / 3600 == pytest.approx([4.0, 2.0])
-
-
-def test_alike_workloads_share_beside_another() -> None:
-    work = [workload_plan("x"), workload_plan("y"), workload_plan("later", priority=1)]
-    plan = make_plan([cluster_plan(nodes=6)], work)
-    demand = np.array([[8 * 3600.0], [4 * 3600.0], [3600.0]])
-    result = evaluate_window(plan, window_of(plan, demand, np.full((1, 1), 6.0)))
-    assert result.served_requests[0, :, 0] / 3600 == pytest.approx([4.0, 2.0, 0.0])
-
-
-def test_movable_work_makes_way_for_work_that_waits_on_two_clusters() -> None:
-    work = [workload_plan("chat", [0, 1]), workload_plan("batch", [0], priority=2, deadline_h=1)]
-    plan = make_plan([cluster_plan("a"), cluster_plan("b")], work)
-    window = window_of(plan, np.array([[5 * 3600.0], [8 * 3600.0]]), np.full((2, 1), 10.0))
-    result = evaluate_window(plan, window)
-    assert result.served_requests.sum(axis=(0, 2)) / 3600 == pytest.approx([5.0, 8.0])
-
-
-def test_movable_work_makes_way_also_where_other_work_is_not_asked_for() -> None:
-    """Code may go where chat goes, and in this hour there is none: nothing of it is left undone."""
-    work = [
-        workload_plan("chat", [0, 1]),
-        workload_plan("code", [0, 1]),
-        workload_plan("batch", [0], priority=2, deadline_h=1),
-    ]
-    plan = make_plan([cluster_plan("a"), cluster_plan("b")], work)
-    window = window_of(plan, np.array([[5 * 3600.0], [0.0], [8 * 3600.0]]), np.full((2, 1), 10.0))
-    result = evaluate_window(plan, window)
-    assert result.served_requests.sum(axis=(0, 2)) / 3600 == pytest.approx([5.0, 0.0, 8.0])
 
 
 def outgrown_on_the_second(**power: Any) -> Plan:
@@ -634,64 +477,3 @@ def test_what_is_missed_without_models_that_share_nodes_is_what_the_window_misse
     result = evaluate_window(plan, window)
     assert missed.shed_requests[0].tolist() == result.shed_requests.tolist() == [[0.0, 1800.0]]
     assert result.replicas.shape == result.loading_nodes.shape == (0, 2)
-
-
-def test_hours_are_crowded_where_one_cluster_is_beyond_what_is_preferred_beside_one_that_is_not() -> (
-    None
-):
-    room = Room(usable=np.full((2, 5), 10.0), preferred_utilisation=0.8, used=np.zeros((2, 5)))
-    room.used[:] = [[9.0, 9.0, 8.0, 7.0, 0.0], [9.0, 7.0, 0.0, 9.0, 0.0]]
-    assert room.crowded(np.array([0, 1])).tolist() == [False, True, False, True, False]
-
-
-def test_each_hour_is_planned_at_its_own_speeds() -> None:
-    """Also where a speed comes back after another."""
-    plan = make_plan(
-        [cluster_plan("a"), cluster_plan("b")],
-        [workload_plan("x", [0, 1]), workload_plan("y", [1])],
-    )
-    speed = {(1, 0): np.array([1.0, 0.5, 1.0, 1.0]), (1, 1): np.array([1.0, 1.0, 1.0, 0.25])}
-    window = window_of(plan, np.ones((2, 4)), np.ones((2, 4)), speed=speed)
-    hours = np.arange(4)
-    wants = Demand(workloads=[0, 1], levels=[0, 0], requests=np.ones((2, 4)), hours=hours)
-    program, rates, tokens = _speeds(routes_of(plan, window), wants, np.array([0, 1]))
-    assert program.tolist() == [0, 1, 2, 3]
-    for (c, w), factor in ({(0, 0): np.ones(4)} | speed).items():
-        assert rates[program, c, w].tolist() == (3600.0 * factor).tolist()
-    assert np.all(tokens == 150.0)
-
-
-def test_a_workload_is_outgrown_where_no_cluster_meets_its_objective() -> None:
-    """The last hour of January and the first of February, when one or both of its clusters are too slow."""
-    clusters = [cluster_plan(name) for name in "abc"]
-    work = [workload_plan(clusters=[0, 1], months=2), workload_plan("one", [0], months=2)]
-    rates = np.full((3, 2, 2), 3600.0)
-    rates[0, :, 1] = rates[2] = rates[1, 1] = 0.0
-    plan = make_plan(clusters, work, months=2, requests_per_node_h=rates)
-    window = window_of(plan, np.ones((2, 2)), np.ones((3, 2)), first_hour=743)
-    outgrown = [route.outgrown for route in routes_of(plan, window)]
-    assert [None if each is None else each.tolist() for each in outgrown] == [
-        [False, False],
-        [False, True],
-    ]
-
-
-def test_work_without_end_takes_what_is_left_also_where_it_has_outgrown_a_cluster() -> None:
-    """The last hour of January and the first of February, when batch is too long for the second of three clusters."""
-    clusters = [cluster_plan(name, nodes=10) for name in "abc"]
-    work = [workload_plan(name, [0, 2], months=2) for name in ("x", "y")]
-    work.append(workload_plan("batch", [0, 1, 2], months=2, priority=2, deadline_h=1))
-    rates = np.full((3, 3, 2), 3600.0)
-    rates[2, 1] = 1800.0
-    rates[1, 2, 1] = 0.0
-    plan = make_plan(clusters, work, months=2, requests_per_node_h=rates)
-    demand = np.array([[5.0, 5.0], [3.0, 3.0], [100.0, 100.0]]) * 3600.0
-    window = window_of(
-        plan, demand, np.full((3, 2), 10.0), first_hour=int(plan.month_edges_h[1]) - 1
-    )
-    served = evaluate_window(plan, window).served_requests.sum(axis=0) / 3600.0
-    assert served.tolist() == [
-        pytest.approx([5.0, 5.0]),
-        pytest.approx([3.0, 3.0]),
-        pytest.approx([22.0, 12.0]),
-    ]

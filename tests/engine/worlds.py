@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from planner.engine.monthly import Monthly
 from planner.plan.build import build_plan
 from planner.plan.plan import Plan
-from planner.run.monthly import Monthly
 from planner.scenario.loading import scenario_from_document
 from planner.scenario.scenario import Scenario
 from planner.yaml_io import Document, parse_scalar

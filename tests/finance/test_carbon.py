@@ -15,10 +15,6 @@ def test_a_megawatt_hour_on_the_us_grid() -> None:
     assert carbon_cost_usd(emitted, 100.0) == pytest.approx(36.9)
 
 
-def test_hourly_intensity_weighs_each_hour() -> None:
-    assert operational_kg([10.0, 20.0], [100.0, 400.0]).sum() == pytest.approx(9.0)
-
-
 @given(
     total=st.floats(0, 1e6), start=st.floats(0, 30), held=st.one_of(st.just(np.inf), st.floats(0, 60)),
     life=st.integers(1, 72),

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.errors import ConservationError
-from planner.finance.depreciation import depreciate, make_cohorts
-from planner.finance.ledger import (
+from planner.finance.accounts import (
     ACCOUNT_CODES,
     ACCOUNT_ORDER,
     CAPEX_ACCOUNTS,
@@ -18,13 +17,10 @@ from planner.finance.ledger import (
     NOT_COST_ACCOUNTS,
     Account,
     Category,
-    Dimension,
-    Ledger,
-    LedgerBuilder,
-    LedgerLabels,
     View,
-    series_cents,
 )
+from planner.finance.depreciation import depreciate, make_cohorts
+from planner.finance.ledger import Dimension, Ledger, LedgerBuilder, LedgerLabels, series_cents
 
 LABELS = LedgerLabels(
     months=tuple(f"2026-{m:02d}" for m in range(1, 13)),
@@ -151,13 +147,6 @@ def test_book_values_come_from_the_ledger_alone() -> None:
     assert book[1, -1] == 0
 
 
-def test_resale_and_loss_of_a_cohort() -> None:
-    ledger = small_ledger()
-    assert ledger.account_cents(Account.RESALE) == -10_000
-    assert ledger.account_cents(Account.DISPOSAL_LOSS) == 50_000
-    assert ledger.account_cents(Account.LICENCES) == 0
-
-
 def test_cost_leaves_out_revenue_and_tax() -> None:
     builder = LedgerBuilder(LABELS)
     builder.post(Account.ENERGY, 700, month=0, cluster=0)
@@ -179,12 +168,6 @@ def test_one_row_for_each_key_and_none_for_zero() -> None:
     small = LedgerBuilder(LABELS)
     small.post(Account.ENERGY, [1, 0, -1, 2], month=[0, 1, 2, 3], cluster=1)
     assert small.build().amount_cents.tolist() == [1, -1, 2]
-
-
-def test_an_empty_ledger_is_sound() -> None:
-    ledger = LedgerBuilder(LABELS).build()
-    ledger.check()
-    assert ledger.totals_cents(Dimension.MONTH).tolist() == [0] * 12
 
 
 def test_the_whole_site_and_no_cohort_have_a_place_of_their_own() -> None:

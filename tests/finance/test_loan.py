@@ -12,12 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from planner.finance.accounting.measures import measures
 from planner.finance.financing import Amortisation, LoanTerms, loan_schedule
 from planner.finance.ledger import cents
 from planner.finance.statements import Statements, cover_ratio
-from planner.run.measures import measures
-from planner.run.simulate import RunResult, simulate
-from planner.scenario.loading import load_scenario
+from tests.ledgers import Run
 
 Write = Callable[..., Path]
 
@@ -166,13 +165,8 @@ SOLD = "workloads.*.token_price={input_usd_per_million_tokens: 2, output_usd_per
 TAX = "finance.tax={rate_fraction: 0.25, bonus_fraction: 0}"
 
 
-@pytest.fixture
-def run(write: Write) -> Callable[..., RunResult]:
-    return lambda *overrides: simulate(load_scenario(write(), overrides), seed=1)
-
-
 def test_a_loan_stands_in_the_statements_and_moves_no_measure(
-    run: Callable[..., RunResult],
+    run: Run,
 ) -> None:
     own = run(SOLD, TAX)
     lent = run(SOLD, TAX, LOAN % "")
@@ -208,7 +202,7 @@ def test_a_loan_stands_in_the_statements_and_moves_no_measure(
     assert after.debt_service_usd.sum() == pytest.approx(interest.sum() + repaid, abs=0.03)
 
 
-def test_a_broken_covenant_is_a_warning(run: Callable[..., RunResult]) -> None:
+def test_a_broken_covenant_is_a_warning(run: Run) -> None:
     result = run(SOLD, LOAN % ", least_cover_ratio: 1.3")
     quarter = result.statements("quarter").iloc[0]
     cover = quarter.cash_for_debt_service_usd / quarter.debt_service_usd

@@ -25,12 +25,6 @@ def test_three_years_from_the_first_of_a_month() -> None:
     assert grid.period_hours[:3].tolist() == [31 * 24, 30 * 24, 31 * 24]
 
 
-def test_a_leap_february_has_29_days() -> None:
-    grid = MonthGrid(start=date(2028, 1, 1), horizon_months=12)
-    assert grid.period_hours[1] == 29 * 24
-    assert grid.coordinate(date(2028, 2, 15)) == pytest.approx(1 + 14 / 29)
-
-
 def test_a_horizon_from_mid_month_has_two_partial_periods() -> None:
     grid = MonthGrid(start=date(2026, 4, 16), horizon_months=3)
     assert grid.edges == (

@@ -8,13 +8,13 @@ from fractions import Fraction
 import numpy as np
 import pandas as pd
 import pytest
-import pyxirr
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from planner.finance.accounts import ACCOUNT_ORDER, Account
 from planner.finance.depreciation import depreciate, make_cohorts
 from planner.finance.financing import DiscountTier, Quote
-from planner.finance.ledger import ACCOUNT_ORDER, Account, Dimension, LedgerBuilder, LedgerLabels
+from planner.finance.ledger import Dimension, LedgerBuilder, LedgerLabels
 from planner.finance.months import MonthGrid, add_months
 from planner.finance.present_value import CashFlows, internal_rate, net_present_value
 from planner.finance.tariffs import (
@@ -23,7 +23,6 @@ from planner.finance.tariffs import (
     demand_charges_of_peaks_usd,
     hourly_prices_usd_per_kwh,
 )
-from tests.finance.annuity import annuity_factor
 
 START = date(2026, 1, 1)
 DAYS = st.dates(min_value=date(2025, 6, 1), max_value=date(2028, 6, 1))
@@ -106,30 +105,6 @@ def test_rates_against_the_roots_of_the_polynomial(flows: list[int]) -> None:
     expected = sorted(x**-12 - 1 for x in real if 1e-6 < x**-12 < 1e6)
     rate = internal_rate(flows)
     assert rate == (pytest.approx(expected[0], rel=1e-5, abs=1e-8) if len(expected) == 1 else None)
-
-
-@given(
-    outlay=st.floats(1e4, 1e7),
-    returns=st.lists(st.floats(1, 1e6), min_size=6, max_size=60),
-)
-def test_rates_against_another_library(outlay: float, returns: list[float]) -> None:
-    assume(0.2 * outlay < sum(returns) < 20 * outlay)
-    flows = [-outlay, *returns]
-    theirs = pyxirr.irr(flows)
-    assert theirs is not None
-    ours = internal_rate(flows)
-    if not 1e-6 < (1 + theirs) ** 12 < 1e6:  # outside the search: said, not guessed
-        assert ours is None
-        return
-    assert ours is not None
-    assert np.log1p(ours) / 12 == pytest.approx(np.log1p(theirs), abs=1e-7)
-
-
-@given(rate=st.floats(0.001, 0.5), years=st.integers(1, 30), value=st.floats(1, 1e7))
-def test_annuities_against_another_library(rate: float, years: int, value: float) -> None:
-    theirs = pyxirr.pmt(rate, years, value)
-    assert theirs is not None
-    assert value / annuity_factor(rate, years) == pytest.approx(-theirs, rel=1e-9)
 
 
 @given(

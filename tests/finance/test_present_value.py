@@ -13,7 +13,6 @@ from planner.finance.present_value import (
     internal_rate,
     net_present_value,
 )
-from tests.finance.annuity import annuity_factor
 
 RATES = st.floats(-0.5, 2.0)
 
@@ -22,22 +21,11 @@ def test_discount_factor_of_a_year() -> None:
     assert discount_factors(0.1, [0, 12, 24]) == pytest.approx([1, 1 / 1.1, 1 / 1.21])
 
 
-def test_npv_without_discount_is_the_sum() -> None:
-    assert net_present_value(0.0, [-100, 30, 30, 50]) == pytest.approx(10)
-
-
 @given(rate=st.floats(-0.3, 1.0), flows=st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=72))
 def test_npv_agrees_with_another_library(rate: float, flows: list[float]) -> None:
     ours = net_present_value(rate, flows)
     theirs = pyxirr.npv((1 + rate) ** (1 / 12) - 1, flows)
     assert ours == pytest.approx(theirs, rel=1e-9, abs=1e-4)
-
-
-def test_npv_of_a_level_annuity_has_its_closed_form() -> None:
-    flows = np.concatenate([[0.0], np.full(36, 1_000.0)])
-    assert net_present_value(0.1, flows) == pytest.approx(
-        1_000 * annuity_factor(1.1 ** (1 / 12) - 1, 36)
-    )
 
 
 @given(
@@ -79,17 +67,6 @@ def test_of_two_rates_none_is_chosen() -> None:
     assert internal_rate([-1.0, a + b, -a * b]) is None
     # 1 paid, 2,000 earned a year later and 1 paid after a hundred: 1 + r = 2000, and 1 / 2000^(1/99).
     assert internal_rate([-1.0, 2000.0, -1.0], [0.0, 12.0, 1200.0]) is None
-
-
-def test_two_sign_changes_may_leave_no_rate() -> None:
-    assert internal_rate([1.0, -2.0, 2.0]) is None
-
-
-def test_several_sign_changes_with_one_rate_give_it() -> None:
-    flows = [-1_000.0, 600.0, -10.0, 700.0]
-    theirs = pyxirr.irr(flows)
-    assert theirs is not None
-    assert internal_rate(flows) == pytest.approx((1 + theirs) ** 12 - 1, rel=1e-9)
 
 
 def test_the_rate_where_a_common_library_fails() -> None:

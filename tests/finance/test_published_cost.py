@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 
 from planner.catalog.load import load_catalog
+from planner.finance.accounts import Account, View
 from planner.finance.depreciation import depreciate, make_cohorts
 from planner.finance.financing import yearly_cost_usd
-from planner.finance.ledger import Account, LedgerBuilder, LedgerLabels, View, series_cents
+from planner.finance.ledger import LedgerBuilder, LedgerLabels, series_cents
 from planner.finance.months import MonthGrid
 from planner.finance.tariffs import hourly_prices_usd_per_kwh
 from planner.units import HOURS_PER_YEAR

@@ -13,20 +13,6 @@ from tests.finance.annuity import annuity_factor
 GRID = MonthGrid(start=date(2026, 1, 1), horizon_months=36)
 
 
-def test_two_engineers_for_three_years() -> None:
-    # 2 × 280,000 × 3 = 1.68 million: 2,100 for each of 800 accelerators.
-    cost = yearly_cost_usd(np.full((36, 1), 2.0), 280_000.0, GRID)
-    assert cost.sum() == pytest.approx(1_680_000)
-    assert cost.sum() / 800 == pytest.approx(2_100)
-
-
-def test_rent_is_paid_for_provisioned_power_and_rises_each_year() -> None:
-    rent = yearly_cost_usd(np.full((36, 1), 1_000.0), 180.0 * 12, GRID, 0.04)
-    assert rent[0, 0] == pytest.approx(180_000)
-    assert rent[11, 0] == pytest.approx(180_000)
-    assert rent[35, 0] == pytest.approx(180_000 * 1.04**2)
-
-
 def test_a_part_month_is_paid_by_days() -> None:
     grid = MonthGrid(start=date(2026, 4, 16), horizon_months=12)
     cost = yearly_cost_usd(np.ones((13, 1)), 12_000.0, grid)

@@ -9,16 +9,9 @@ import pytest
 
 from planner.errors import ConservationError
 from planner.finance import statements
+from planner.finance.accounts import Account, Category, Position, View
 from planner.finance.financing import Books
-from planner.finance.ledger import (
-    Account,
-    Category,
-    Ledger,
-    LedgerBuilder,
-    LedgerLabels,
-    Position,
-    View,
-)
+from planner.finance.ledger import Ledger, LedgerBuilder, LedgerLabels
 from planner.finance.months import MonthGrid
 from planner.finance.statements import (
     LIABILITIES,

@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.finance.tariffs import describe_cells
-from tests.finance.flat import flat_tariff
 
 
 def cells(months: list[int], days: list[int], hours: list[int]) -> np.ndarray:
@@ -60,8 +59,3 @@ def test_what_is_too_long_to_list_is_counted() -> None:
     listed = "Monday 00:00-01:00; Tuesday 01:00-02:00; Wednesday 02:00-03:00"
     assert describe_cells(days[0] | days[1] | days[2]) == listed
     assert describe_cells(days[0] | days[1] | days[2] | days[3]) == f"{listed}; and 1 more blocks"
-
-
-def test_a_flat_tariff_asks_for_energy_alone() -> None:
-    tariff = flat_tariff(0.08)
-    assert (tariff.escalator_per_year, tariff.demand_charge_usd_per_kw_month) == (0.0, 0.0)

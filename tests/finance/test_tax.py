@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.finance.depreciation import (
-    MACRS_5_YEAR_HALF_YEAR,
     LossRule,
     TaxRules,
     assess_usd,
@@ -23,10 +22,6 @@ SIX_YEARS = MonthGrid(start=date(2026, 1, 1), horizon_months=72)
 
 def by_year(monthly: np.ndarray) -> list[int]:
     return [int(total) for total in monthly.reshape(-1, 12).sum(axis=1)]
-
-
-def test_the_table_deducts_the_whole_cost() -> None:
-    assert MACRS_5_YEAR_HALF_YEAR.sum() == pytest.approx(1.0, abs=1e-12)
 
 
 def test_yearly_deductions_are_those_of_the_published_table() -> None:

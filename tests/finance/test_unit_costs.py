@@ -13,7 +13,6 @@ from planner.finance.present_value import (
     break_even_utilisation,
     cumulative_per_million_tokens,
     levelised_cost,
-    margin,
     net_present_value,
     per_million_tokens,
 )
@@ -36,11 +35,6 @@ def test_levelised_cost_is_the_price_of_no_gain_and_no_loss(
     assert price is not None
     flows = price * np.array(tokens) - np.array(costs)
     assert net_present_value(rate, flows) == pytest.approx(0, abs=1e-6 * sum(costs))
-
-
-def test_levelised_cost_of_nothing_is_nothing() -> None:
-    assert levelised_cost(1.0, 0.0) is None
-    assert levelised_cost(1.0, 0.0, lambda _: 1.0) is None
 
 
 @given(
@@ -93,13 +87,3 @@ def test_a_months_price_is_the_mean_over_it(change: float) -> None:
         assert 8.0 * 0.1 ** (0.5 / 12) / mean_prices(8.0, change, edges)[1] == pytest.approx(
             1.099, abs=1e-4
         )
-
-
-def test_margin() -> None:
-    margins = margin([100.0, 100.0, 0.0], [60.0, 120.0, 5.0])
-    assert margins[:2] == pytest.approx([0.4, -0.2])
-    assert np.isnan(margins[2])
-
-
-def test_energy_per_million_tokens() -> None:
-    assert per_million_tokens(250.0, 1e9) == pytest.approx(0.25)

@@ -1,4 +1,4 @@
-"""``make fuzz``: feed every reader with spoiled files, report how each ended, and continue where it was stopped."""
+"""``make fuzz``: feed every reader with spoiled files, and report how each ended."""
 
 from __future__ import annotations
 
@@ -19,11 +19,10 @@ ROOT = Path(__file__).parents[2]
 SILENCE_S = 150
 """Longer than the guards allow an input, by the clock: what is silent for so long hangs outside Python."""
 GRACE_S = 5
-SAVE_EVERY = 200
 TELL_EVERY = 5000
 
 
-def run(tally: Tally, last: int, journal: Path | None) -> None:
+def run(tally: Tally, last: int) -> None:
     """Feed inputs up to ``last``, in processes of their own: one that dies is a fault of the input it was at."""
     while tally.next < last:
         command = [
@@ -39,7 +38,7 @@ def run(tally: Tally, last: int, journal: Path | None) -> None:
         with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as worker:
             try:
                 assert worker.stdout is not None
-                announced = _follow(worker.stdout, tally, begun, journal)
+                announced = _follow(worker.stdout, tally, begun)
                 code = _end(worker)
             finally:
                 worker.kill()
@@ -54,7 +53,6 @@ def run(tally: Tally, last: int, journal: Path | None) -> None:
             print(tally.faults[-1], file=sys.stderr, flush=True)
         elif tally.next == before:
             raise SystemExit(f"the process that is fed cannot start: exit code {code}")
-        _save(tally, journal)
 
 
 def _end(worker: subprocess.Popen[bytes]) -> int:
@@ -66,7 +64,7 @@ def _end(worker: subprocess.Popen[bytes]) -> int:
         return worker.wait()
 
 
-def _follow(stream: IO[bytes], tally: Tally, begun: float, journal: Path | None) -> int:
+def _follow(stream: IO[bytes], tally: Tally, begun: float) -> int:
     """Count endings until the process is silent or gone; return the last input it announced."""
     announced = -1
     for line in _lines(stream):
@@ -78,8 +76,6 @@ def _follow(stream: IO[bytes], tally: Tally, begun: float, journal: Path | None)
         tally.spent_s = begun + time.monotonic()
         if len(tally.faults) > faults:
             print(tally.faults[-1], file=sys.stderr, flush=True)
-        if tally.done % SAVE_EVERY == 0:
-            _save(tally, journal)
         if tally.done % TELL_EVERY == 0:
             rate = tally.done / tally.spent_s
             print(
@@ -100,41 +96,17 @@ def _lines(stream: IO[bytes]) -> Iterator[str]:
         yield from (line.decode() for line in whole)
 
 
-def _save(tally: Tally, journal: Path | None) -> None:
-    if journal is not None:
-        part = journal.with_name(f"{journal.name}.part")
-        part.write_text(json.dumps(tally.plain(), indent=1))
-        part.replace(journal)
-
-
-def begin(seed: int, first: int, last: int, journal: Path | None) -> Tally:
-    """Return an empty tally, or the one that an earlier run of the same inputs kept when it was stopped."""
-    if journal is not None and journal.exists():
-        kept = Tally(**json.loads(journal.read_text()))
-        if (kept.seed, kept.first) == (seed, first) and kept.next < last:
-            print(
-                f"continuing after {kept.done:,} inputs of {journal}", file=sys.stderr, flush=True
-            )
-            return kept
-    return Tally(seed=seed, first=first)
-
-
 def main() -> int:
     """Fuzz, print a table, and fail where anything was found."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz")
     parser.add_argument("--count", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--first", type=int, default=0, help="number of the first input")
-    parser.add_argument(
-        "--journal",
-        type=Path,
-        help="file to keep the tally in; continues from it where it is there",
-    )
     chosen = parser.parse_args()
     last = chosen.first + chosen.count
-    tally = begin(chosen.seed, chosen.first, last, chosen.journal)
+    tally = Tally(seed=chosen.seed, first=chosen.first)
     try:
-        run(tally, last, chosen.journal)
+        run(tally, last)
     finally:
         print(tally.summary(), flush=True)
     return 1 if tally.faults else 0

@@ -9,9 +9,8 @@ import traceback
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from tests.fuzz.guards import Watch, guarded, verdict
 from tests.fuzz.targets import TARGETS, Corpus
@@ -35,7 +34,7 @@ class Ending:
 
 @dataclass(slots=True)
 class Tally:
-    """Endings counted; as plain data it is what a stopped run continues from."""
+    """Endings counted."""
 
     seed: int
     first: int
@@ -63,10 +62,6 @@ class Tally:
             self.slowest_s = ended.seconds
             self.slowest_number = ended.number
         self.peak_mib = max(self.peak_mib, ended.peak_mib)
-
-    def plain(self) -> dict[str, Any]:
-        """Return the tally as JSON writes it."""
-        return asdict(self)
 
     def summary(self) -> str:
         """Return the table that is printed at the end."""

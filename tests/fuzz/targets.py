@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from planner.answers.charts import CHARTS, figures_of
+from planner.answers.charts import figures_of
 from planner.answers.comparison import write_comparison
 from planner.answers.report import build_report, rebuild_report
 from planner.answers.run import write_run
@@ -207,11 +207,9 @@ def report(corpus: Corpus, chance: random.Random) -> None:
 
 
 def charts(corpus: Corpus, chance: random.Random) -> None:
-    """Draw one chart of a folder one of whose files was spoiled."""
+    """Draw the charts of a folder one of whose files was spoiled."""
     with fitting("spoiled"):
-        for picture in figures_of(
-            _spoiled(corpus, chance), (chance.choice(list(CHARTS)),)
-        ).values():
+        for picture in figures_of(_spoiled(corpus, chance)).values():
             svg_of(picture)
 
 

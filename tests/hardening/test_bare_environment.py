@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -65,9 +64,3 @@ def test_an_error_in_plain_c_is_readable(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert b"Traceback" not in done.stderr
     assert done.stderr.isascii()
-
-
-def test_charts_need_no_home(usual: Path) -> None:
-    done = run(["charts", "o", "--format", "svg"], usual, {"PATH": os.environ["PATH"]})
-    assert done.returncode == 0, done.stderr
-    assert b"Traceback" not in done.stderr

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import datetime
-import os
-import threading
 import time
 from pathlib import Path
 
 import pytest
 
-from planner import yaml_io as documents
 from planner.demand.plan import growth_multiplier
 from planner.demand.shape import Horizon
 from planner.errors import ScenarioError
-from planner.plan.build import read_growth_table
+from planner.plan.demand import read_growth_table
 from planner.scenario.consistency import MOST_BYTES, expected_bytes
 from planner.scenario.loading import load_scenario
 from planner.studies.prepare import prepare
@@ -76,47 +73,6 @@ def test_a_bad_row_of_growth_is_named_by_its_line(tmp_path: Path, rows: str) -> 
     path = tmp_path / "growth.csv"
     with pytest.raises(ScenarioError, match=r"growth\.csv:3: needs a date and a multiplier"):
         read_growth_table(path, rows.encode(), HORIZON)
-
-
-def test_a_table_that_never_ends_is_refused_at_a_size(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(documents, "MAX_FILE_BYTES", 100_000)
-    pipe = tmp_path / "growth.csv"
-    os.mkfifo(pipe)
-
-    def pour() -> None:
-        with pipe.open("wb", buffering=0) as stream:
-            try:
-                while True:
-                    stream.write(b"2026-01-01,1\n" * 1000)
-            except BrokenPipeError:
-                pass
-
-    pourer = threading.Thread(target=pour)
-    pourer.start()
-    with pytest.raises(ScenarioError, match="longer than the 100,000 bytes"):
-        documents.Document(None).file_at((), str(pipe))
-    pourer.join()
-
-
-def test_a_year_of_hours_is_an_empirical_distribution(
-    write: WriteScenario, tiny: str, tmp_path: Path
-) -> None:
-    write(tiny)
-    (tmp_path / "pue.csv").write_text(
-        "pue\n" + "".join(f"{1.1 + hour / 87_600:.6f}\n" for hour in range(8760))
-    )
-    study = "name: s\nscenarios:\n  tiny: {extends: tiny.yaml}\nuncertain:\n  site.pue_ratio: "
-    path = write(
-        study + "{kind: empirical, file: pue.csv, column: pue}\nthroughput_error: false\n",
-        "study.yaml",
-    )
-    begun = time.process_time()
-    prepared = prepare(path)
-    assert time.process_time() - begun < 10.0
-    (found,) = prepared.inputs.entries
-    assert len(found.distribution.values) == 8760  # type: ignore[union-attr]
 
 
 def test_an_observation_the_field_does_not_allow_is_still_found(

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import datetime
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,9 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planner.demand.shape import Horizon
 from planner.errors import ScenarioError
-from planner.plan.build import read_growth_table
 from planner.run.simulate import simulate
 from planner.scenario.loading import load_scenario
 from planner.studies.distributions import quantile
@@ -77,17 +73,6 @@ def test_memory_that_runs_out_is_one_message(
 def test_a_seed_is_a_whole_number(write: Write, seed: Any) -> None:
     with pytest.raises(ScenarioError, match="seed must be a whole number from 0 on"):
         simulate(load_scenario(write()), seed=seed)
-
-
-def test_a_growth_table_of_a_hundred_thousand_rows_is_read_at_once() -> None:
-    days = (datetime.date.fromordinal(500_000 + number).isoformat() for number in range(100_000))
-    content = ("date,multiplier\n" + "".join(f"{day},1.5\n" for day in days)).encode()
-    begun = time.process_time()
-    table = read_growth_table(
-        Path("growth.csv"), content, Horizon(start=datetime.date(2026, 1, 1), hours=24)
-    )
-    assert time.process_time() - begun < 1.0
-    assert len(table.hours_h) == 100_000
 
 
 def test_a_file_that_never_ends_is_refused(tmp_path: Path, write: Write, tiny: str) -> None:

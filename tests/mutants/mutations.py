@@ -235,12 +235,15 @@ def _change(node: ast.stmt | ast.expr) -> ast.AST | None:
 # Of 28 wrongs once done by hand to derived formulas, those that no test told: before and after, wherever it stands.
 ONCE_UNNOTICED = (
     ('lost_with_accelerator.value == "node"', 'lost_with_accelerator.value != "node"'),
-    ("reference * (1.0 - cut.cut_fraction)", "reference * cut.cut_fraction"),
+    (
+        "reference_kw * (1.0 - cut.cut_fraction)",
+        "reference_kw * cut.cut_fraction",
+    ),
     ("PREFERRED_UTILISATION = 0.85", "PREFERRED_UTILISATION = 0.95"),
     ('"premium": 900.0', '"premium": 600.0'),
     (
-        "return best, Point(\n        yearly=yearly * factor",
-        "return best, Point(\n        yearly=np.append(yearly[:1] * factor, yearly[1:])",
+        "return layout, ServicePoint(\n        yearly=yearly * speed.rates",
+        "return layout, ServicePoint(\n        yearly=np.append(yearly[:1] * speed.rates, yearly[1:])",
     ),
     ('"working": busy - drag', '"working": busy - drag / 2'),
     (
@@ -248,19 +251,22 @@ ONCE_UNNOTICED = (
         "yield Account.DEMAND_CHARGE, charge[:, None] / np.ones_like(share)",
     ),
     (
-        "for weights in (tokens, asked[:, None]",
-        "for weights in (np.ones_like(tokens), asked[:, None]",
+        "_with_reserve(tokens),\n        _with_reserve(demand[:, None])",
+        "_with_reserve(np.ones_like(tokens)),\n        _with_reserve(demand[:, None])",
     ),
     (
-        "quantities.utilisation(busy, quantities.in_service(present, failed))",
-        "quantities.utilisation(busy, 2 * quantities.in_service(present, failed))",
+        "utilisation = quantities.utilisation(busy, in_service)",
+        "utilisation = quantities.utilisation(busy, 2 * in_service)",
     ),
-    ("for requests in (shed, demand)", "for requests in (refused, demand)"),
+    (
+        "shed_tokens = tokens_of(shed)",
+        "shed_tokens = tokens_of(refused)",
+    ),
     ("hours * accelerators / accelerators_per_node", "hours * accelerators"),
     ("slowness * per_slowness", "(slowness > 0) * per_slowness"),
     (
-        "in_service[:, hours] @ quantities.open_fraction(hours.astype(np.float64), *event)",
-        "in_service[:, hours] @ np.ones(hours.size)",
+        "dark_fraction = quantities.open_fraction(hour_starts, *outage)",
+        "dark_fraction = np.ones(hours.size)",
     ),
 )
 

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import simpy
 
 from planner.engine.failures import HARD, SOFT, Failures
-from planner.plan.parts import ReliabilityPlan
 from planner.plan.plan import ClusterPlan
+from planner.plan.reliability import ReliabilityPlan
 
 Steps = Generator[simpy.Event, Any, None]
 

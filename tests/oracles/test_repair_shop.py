@@ -1,4 +1,4 @@
-"""The repair shop against a SimPy model of it, and both against queueing theory."""
+"""The repair shop against a textbook model of it, and both against queueing theory."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import dataclasses
 import math
 from typing import Any
 
-import ciw
 import numpy as np
 import pytest
 import simpy
@@ -16,9 +15,10 @@ from numpy.typing import NDArray
 
 from planner.engine.failures import HARD, MEDIUM, SOFT, Failures, draw_failures
 from planner.engine.log import Outage, streams
-from planner.engine.repair_shop import RepairShop, RepairShopProcess
-from planner.plan.parts import Headcount, ReliabilityPlan
+from planner.engine.repair_shop import RepairShop
 from planner.plan.plan import ClusterPlan
+from planner.plan.reliability import ReliabilityPlan
+from planner.plan.staffing import Headcount
 from planner.run.simulate import simulate
 from tests.engine.plans import cause_plan, cluster_plan, make_plan, reliability_plan
 from tests.engine.worlds import scenario_of
@@ -32,15 +32,14 @@ def shop_losses(
     plan: ReliabilityPlan,
     clusters: tuple[ClusterPlan, ...],
     drawn: list[Failures],
-    stops: tuple[float, ...] = (),
 ) -> list[Loss]:
     """What the shop makes of the failures, one entry a group."""
-    shop = RepairShop(plan, clusters)
+    env = simpy.Environment()
+    shop = RepairShop(env, plan, clusters)
     for index, failures in enumerate(drawn):
         shop.admit(index, np.zeros(clusters[index].nodes))
         shop.expect(index, failures)
-    for end_h in (*stops, 1e9):
-        shop.work_until(end_h)
+    env.run()
     return by_group(clusters, shop.outages())
 
 
@@ -82,10 +81,9 @@ def random_failures(
     spare_fraction=st.sampled_from((0.0, 0.1, 0.5)),
     rma_h=st.sampled_from((0.5, 30.0, 300.0)),
     hours=st.sampled_from((50.0, 500.0, 5000.0)),
-    stops=st.lists(st.floats(1.0, 5000.0), max_size=4).map(sorted),
 )
 def test_the_same_failures_give_the_same_outages_as_simpy(
-    seed: int, crews: int, spare_fraction: float, rma_h: float, hours: float, stops: list[float]
+    seed: int, crews: int, spare_fraction: float, rma_h: float, hours: float
 ) -> None:
     """Overlapping failures, queues for crews, parts that run out, node failures over nodes already half down."""
     random = np.random.default_rng(seed)
@@ -98,14 +96,10 @@ def test_the_same_failures_give_the_same_outages_as_simpy(
         random_failures(random, cluster, int(random.integers(0, 40)), hours) for cluster in clusters
     ]
     expected = RepairModel(plan, clusters).run(drawn)
-    found = shop_losses(plan, clusters, drawn, tuple(stops))
+    found = shop_losses(plan, clusters, drawn)
     assert [loss[:2] for loss in found] == [loss[:2] for loss in expected]
-    for column in ("start_h", "end_h"):
-        np.testing.assert_allclose(
-            [getattr(loss, column) for loss in found],
-            [getattr(loss, column) for loss in expected],
-            rtol=1e-9,
-        )
+    times = [(loss.start_h, loss.end_h) for loss in found]
+    np.testing.assert_allclose(times, [(loss.start_h, loss.end_h) for loss in expected], rtol=1e-9)
 
 
 @settings(max_examples=40)
@@ -115,42 +109,39 @@ def test_the_same_failures_give_the_same_outages_as_simpy(
     spare_fraction=st.sampled_from((0.0, 0.2)),
     rma_h=st.sampled_from((30.0, 300.0)),
 )
-def test_the_shop_inside_the_clock_is_the_same_shop(
+def test_crews_that_come_and_go_are_never_at_work_twice(
     seed: int, crews: int, spare_fraction: float, rma_h: float
 ) -> None:
-    """Machines, crews and parts that come in three lots, the last two while others wait; some leave again."""
+    """Machines, crews and parts come in lots while others wait, and some leave again with their outages."""
     random = np.random.default_rng(seed)
     rate = Headcount(fixed=crews, per_accelerator=1 / 40, rounding="down")
     plan = reliability_plan(crews=rate, spare_fraction=spare_fraction, rma_h=rma_h)
-    clusters = tuple(
-        cluster_plan(f"c{index}", nodes=6, group_accelerators=size)
-        for index, size in enumerate(random.choice((1, 2, 4, 8), 2).tolist())
-    )
-    lots = [(0.0, 0), (0.0, 1), (150.0, 0), (260.0, 1)]
-    drawn = [random_failures(random, clusters[c], 30, 500.0) for _, c in lots]
+    clusters = tuple(cluster_plan(f"c{index}", nodes=6, group_accelerators=8) for index in range(2))
     env = simpy.Environment()
-    shops = RepairShop(plan, clusters), RepairShopProcess(env, plan, clusters)
-    for (begin_h, cluster), failures in zip(lots, drawn, strict=True):
+    shop = RepairShop(env, plan, clusters)
+    for begin_h, cluster in [(0.0, 0), (0.0, 1), (150.0, 0), (260.0, 1)]:
         if begin_h > env.now:
             env.run(until=begin_h)
-        for shop in shops:
-            first = shop.admit(cluster, begin_h + np.arange(6.0) * 3.0 + 1.0)
-            time_h = failures.time_h + begin_h + 20.0
-            node = failures.node + first
-            shop.expect(cluster, dataclasses.replace(failures, time_h=time_h, node=node))
+        first_node = shop.admit(cluster, begin_h + np.arange(6.0) * 3.0 + 1.0)
+        failures = random_failures(random, clusters[cluster], 30, 500.0)
+        time_h = failures.time_h + begin_h + 20.0
+        node = failures.node + first_node
+        shop.expect(cluster, dataclasses.replace(failures, time_h=time_h, node=node))
     env.run(until=400.0)
-    for shop in shops:
-        shop.work_until(400.0)
-        shop.drop(0, 0, 3, 400.0)
+    shop.drop(0, 3)
     env.run(until=5000.0)
-    shops[0].work_until(5000.0)
-    fast, slow = (by_group(clusters, shop.outages()) for shop in shops)
-    assert [loss[:2] for loss in fast] == [loss[:2] for loss in slow]
-    np.testing.assert_allclose(
-        [loss[2:] for loss in fast], [loss[2:] for loss in slow], rtol=1e-9, atol=1e-6
-    )
-    for left, right in zip(shops[0].hard_failures(), shops[1].hard_failures(), strict=True):
-        np.testing.assert_allclose(np.sort(left), np.sort(right))
+    outages = shop.outages()
+    for outage in outages:
+        if outage.cluster == 0 and outage.node < 3:
+            assert outage.end_h <= 400.0
+    repairs = [outage for outage in outages if outage.severity != "soft"]
+    under_way = [(o.start_h + o.wait_h, o.end_h) for o in repairs if o.start_h + o.wait_h < o.end_h]
+    for hour, _ in under_way:
+        nodes = 12 + 6 * (hour >= 151.0) + 6 * (hour >= 261.0)
+        most = plan.crews.number(8 * nodes)
+        assert sum(begin_h <= hour < end_h for begin_h, end_h in under_way) <= most
+    assert shop.crews.free == plan.crews.number(8 * 21)
+    assert shop.crews.leaving == 0
 
 
 @settings(max_examples=60)
@@ -169,67 +160,6 @@ def test_waits_are_the_same_too(seed: int, crews: int, spare_fraction: float) ->
     np.testing.assert_allclose(
         [x.wait_h for x in found], [x.wait_h for x in expected], rtol=1e-9, atol=1e-9
     )
-
-
-@settings(max_examples=60)
-@given(seed=st.integers(0, 2**32 - 1), size=st.sampled_from((1, 2, 8)))
-def test_no_group_is_down_twice_at_once(seed: int, size: int) -> None:
-    random = np.random.default_rng(seed)
-    cluster = cluster_plan(nodes=3, group_accelerators=size)
-    plan = reliability_plan(crews=2, spare_fraction=0.1, rma_h=50.0)
-    losses = shop_losses(plan, (cluster,), [random_failures(random, cluster, 60, 400.0)])
-    for moment in random.uniform(0, 500.0, 50):
-        down = [loss.node for loss in losses if loss.start_h <= moment < loss.end_h]
-        for node in range(3):
-            assert down.count(node) <= 8 // size
-
-
-def test_a_queue_for_one_crew_by_hand() -> None:
-    """Three medium faults an hour apart, ten hours each, one crew: they wait 0, 9 and 18 hours."""
-    drawn = failures_of(
-        time_h=[0.0, 1.0, 2.0],
-        node=[0, 1, 2],
-        group=[-1] * 3,
-        severity=[MEDIUM] * 3,
-        repair_h=[10.0] * 3,
-    )
-    losses = shop_losses(reliability_plan(crews=1), (cluster_plan(),), [drawn])
-    assert [loss.end_h for loss in losses] == [10.0, 20.0, 30.0]
-    assert [loss.wait_h for loss in losses] == [0.0, 9.0, 18.0]
-
-
-def test_parts_run_out_by_hand() -> None:
-    """One spare, RMA of 100 h: the second hard fault waits for the first one's replacement, the third for its own."""
-    drawn = failures_of(
-        time_h=[0.0, 10.0, 20.0],
-        node=[0, 1, 2],
-        group=[-1] * 3,
-        severity=[HARD] * 3,
-        repair_h=[5.0] * 3,
-    )
-    plan = reliability_plan(spare_fraction=0.1, rma_h=100.0)
-    losses = shop_losses(plan, (cluster_plan(nodes=10),), [drawn])
-    assert [loss.end_h for loss in losses] == [5.0, 105.0, 115.0]
-
-
-def test_a_node_failure_keeps_a_group_down_that_would_have_come_back() -> None:
-    cluster = cluster_plan(group_accelerators=4)
-    drawn = failures_of(
-        time_h=[0.0, 5.0], node=[0, 0], group=[1, -1], severity=[SOFT, SOFT], repair_h=[10.0, 20.0]
-    )
-    losses = shop_losses(reliability_plan(), (cluster,), [drawn])
-    assert [(loss.start_h, loss.end_h) for loss in losses] == [
-        (0.0, 10.0),
-        (5.0, 25.0),
-        (10.0, 25.0),
-    ]
-
-
-def test_a_group_that_is_down_cannot_fail_again() -> None:
-    drawn = failures_of(
-        time_h=[0.0, 5.0], node=[0, 0], group=[-1, -1], severity=[SOFT, HARD], repair_h=[10.0, 99.0]
-    )
-    assert len(shop_losses(reliability_plan(), (cluster_plan(),), [drawn])) == 1
 
 
 def drawn_for(plan: ReliabilityPlan, cluster: ClusterPlan, hours: float, seed: int = 1) -> Failures:
@@ -426,19 +356,6 @@ def test_several_crews_wait_as_in_erlang_c() -> None:
     assert_mean(slices(waits), chance * 240.0 / (crews - load))
 
 
-@pytest.mark.parametrize(("servers", "load"), [(1, 0.3), (4, 2.0), (20, 18.5)])
-def test_erlang_b_and_c_by_their_sums(servers: int, load: float) -> None:
-    blocking = (
-        load**servers
-        / math.factorial(servers)
-        / sum(load**k / math.factorial(k) for k in range(servers + 1))
-    )
-    assert float(erlang_c(servers, load)) == pytest.approx(erlang_c_by_sums(servers, load))
-    assert float(erlang_c(servers, load)) == pytest.approx(
-        blocking / (1 - load / servers * (1 - blocking))
-    )
-
-
 def test_parts_run_out_as_palm_says() -> None:
     """Orders outstanding are M/G/∞: with four spares and λ·RMA = 3, a part is missing as often as Poisson(3) ≥ 4."""
     _, _, waits = open_stream(
@@ -448,40 +365,24 @@ def test_parts_run_out_as_palm_says() -> None:
     assert_mean(slices((waits > 0.1).astype(float)), missing)
 
 
-def test_the_same_waits_as_an_independent_queueing_library() -> None:
-    """Ciw, fed the same arrivals and repairs, lets every fault wait for its crew as long as the shop does."""
-    times, repairs, waits = open_stream(MEDIUM, 240.0, crews=3)
-    count = 2000
-    network = ciw.create_network(
-        arrival_distributions=[
-            ciw.dists.Sequential([*np.diff(times[:count], prepend=0.0).tolist(), 1e12])
-        ],
-        service_distributions=[ciw.dists.Sequential(repairs[:count].tolist())],
-        number_of_servers=[3],
-    )
-    simulation = ciw.Simulation(network)
-    simulation.simulate_until_max_customers(count, method="Finish")
-    records = sorted(simulation.get_all_records(), key=lambda record: record.arrival_date)
-    assert len(records) == count
-    np.testing.assert_allclose(
-        [record.waiting_time for record in records], waits[:count], atol=1e-6
-    )
-
-
 def test_crews_and_spares_grow_with_the_nodes_and_shrink_with_them() -> None:
     """One crew for two nodes of eight and a part for four: each is there with the node that needs it, by hand."""
     plan = reliability_plan(
-        crews=Headcount(per_accelerator=1 / 16, rounding="down", least=1),
+        crews=Headcount(per_accelerator=1 / 16, rounding="down", minimum=1),
         spares=Headcount(per_node=0.25),
     )
-    shop = RepairShop(plan, (cluster_plan("a"), cluster_plan("b")))
-    assert (shop.crews, shop.spares) == ([], [[], []])
+    env = simpy.Environment()
+    shop = RepairShop(env, plan, (cluster_plan("a"), cluster_plan("b")))
+    assert [pool.free for pool in (shop.crews, *shop.spares)] == [0, 0, 0]
     shop.admit(0, np.array([0.0, 10.0, 20.0, 30.0]))
-    assert (sorted(shop.crews), shop.spares[0]) == ([0.0, 30.0], [10.0])
     shop.admit(1, np.array([40.0, 50.0]))
-    assert (sorted(shop.crews), shop.spares[1]) == ([0.0, 30.0, 50.0], [50.0])
-    shop.drop(0, 0, 4, 60.0)
-    assert len(shop.crews) == 1
+    free = []
+    for hour in (1.0, 9.0, 11.0, 29.0, 31.0, 49.0, 51.0):
+        env.run(until=hour)
+        free.append([pool.free for pool in (shop.crews, *shop.spares)])
+    assert free == [*[[1, 0, 0]] * 2, *[[1, 1, 0]] * 2, *[[2, 1, 0]] * 2, [3, 1, 1]]
+    shop.drop(0, 4)
+    assert shop.crews.free == 1
 
 
 @pytest.mark.parametrize(

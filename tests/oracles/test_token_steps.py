@@ -10,7 +10,7 @@ import pytest
 
 from planner.requests.batching import Request, StepTimes
 from planner.requests.outcome import outcomes
-from planner.requests.zoom import Zoom, ZoomRequest, zoom
+from planner.requests.zoom import Zoom, ZoomRequest, simulate_zoom
 from tests.oracles.token_steps import Job, serve
 from tests.requests.agreement import Cell, SharedCell, scenario_of, shared_rates
 from tests.requests.test_batching import serve as serve_by_jumps
@@ -30,7 +30,7 @@ def walked(hour: Zoom) -> list[list[Job]]:
     ]  # fmt: skip
     level = max((slo.level for slo in hour.slos if slo.is_deferrable), default=99)
     pace_s = [PACE * hour.slos[0].tpot_s] * 3
-    until_s = 60.0 * (hour.span.minutes + hour.span.after)
+    until_s = 60.0 * (hour.span.minutes + hour.span.drain)
     serve(group.times, group.replicas, [job for one in jobs for job in one], pace_s, until_s, level)
     return jobs
 
@@ -65,11 +65,14 @@ def test_a_replica_alone_has_as_many_late_as_token_by_token(times: StepTimes) ->
     random = np.random.default_rng(5)
     count = 400
     came = np.cumsum(random.exponential(0.4, count)).tolist()
-    prompts = random.integers(50, 3000, count).tolist()
+    prompts = random.integers(50, 3000, count)
     outputs = random.integers(2, 300, count).tolist()
-    jobs = [Job(t, 0, p, 0, o) for t, p, o in zip(came, prompts, outputs, strict=True)]
+    cached = (prompts * random.choice([0.0, 0.4], count)).astype(int).tolist()
+    rows = zip(came, prompts.tolist(), cached, outputs, strict=True)
+    jobs = [Job(t, 0, p, c, o) for t, p, c, o in rows]
     requests = [
-        Request(i, 0, 0, job.arrived_s, (job.prompt, 0, job.output)) for i, job in enumerate(jobs)
+        Request(i, 0, 0, job.arrived_s, (job.prompt, job.cached, job.output))
+        for i, job in enumerate(jobs)
     ]
     serve(times, 1, jobs, [math.inf], 1e9)
     serve_by_jumps(times, requests)
@@ -92,7 +95,7 @@ def test_batch_beside_chat_on_mi325x_gets_what_an_engine_gives_it() -> None:
     """Three quarters of a node: it got nothing while all of chat's prompts and a slow step kept it out."""
     cell = SharedCell(work="chat", part="MI325X", load=0.75, minutes=1)
     scenario = scenario_of(cell.urgent, *shared_rates(cell))
-    hour = zoom(scenario, ZoomRequest(at=NOON, minutes=1, requests=10**6))
+    hour = simulate_zoom(scenario, ZoomRequest(start=NOON, minutes=1, requests=10**6))
     urgent, waiting = outcomes(hour)
     chat, batch = walked(hour)
     finished = sum(_counts(hour, job.last_s) for job in batch)
@@ -110,7 +113,7 @@ def test_ten_thousand_requests_are_late_as_often_as_token_by_token(model: str, l
     scenario = scenario_of(cell, 5.0)
     work = scenario.workloads["work"].model_copy(update={"model": model})
     scenario = scenario.model_copy(update={"workloads": {"work": work}})
-    hour = zoom(scenario, ZoomRequest(at=NOON, minutes=1))
+    hour = simulate_zoom(scenario, ZoomRequest(start=NOON, minutes=1))
     (group,) = hour.hour.replica_groups
     (slo,) = hour.slos
     random = np.random.default_rng(1)

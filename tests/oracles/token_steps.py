@@ -36,7 +36,7 @@ class Times(Protocol):
         """Added to the first token and the last."""
 
     @property
-    def most_sequences(self) -> int:
+    def max_sequences(self) -> int:
         """Most requests at once."""
 
     @property
@@ -144,7 +144,7 @@ class Engine:
             need = times.kept_tokens(job.prompt + job.output if times.reserves_output else job.due)
             while (
                 self.cache() + need > times.kv_capacity_tokens
-                or len(self.running) + len(self.prompts) >= times.most_sequences
+                or len(self.running) + len(self.prompts) >= times.max_sequences
             ):
                 if not self.throw_out(job.level + 1):
                     return

@@ -9,7 +9,6 @@ import pytest
 
 from planner.answers.assumptions import assumptions
 from planner.catalog.calibration import shipped_file, write_calibration
-from planner.errors import ScenarioError
 from planner.plan.build import build_plan
 from planner.scenario.loading import load_scenario
 
@@ -133,16 +132,6 @@ def test_a_calibration_of_ones_own_is_listed_with_its_hash_and_moves_the_through
     assert float(after[rate]["value"]) < float(before[rate]["value"]) / 1.15
     mi325x = "throughput.mi325x.chat.output_tokens_per_s_per_accelerator"
     assert after[mi325x] == before[mi325x]
-
-
-def test_a_calibration_that_is_not_there_or_not_one_is_refused(
-    write: Write, tmp_path: Path
-) -> None:
-    with pytest.raises(ScenarioError, match=r"calibration: .*no such file"):
-        load_scenario(write(), ["calibration=absent.yaml"])
-    (tmp_path / "c.yaml").write_text("rows: 2\n")
-    with pytest.raises(ScenarioError, match=r"calibration: .*measurements: is required"):
-        load_scenario(write(), [f"calibration={tmp_path / 'c.yaml'}"])
 
 
 def test_a_cluster_too_small_for_the_best_layouts_tells_those_it_has(write: Write) -> None:

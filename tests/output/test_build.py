@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from planner.answers.report import SECTIONS, build_report, rebuild_report
-from planner.errors import ScenarioError
-from planner.output.folder import Contents, read_contents
+from planner.answers.report import build_report, rebuild_report
+from planner.output.folder import Contents
 from planner.output.words import dollars
 from tests.output.test_contents import forge
 
@@ -29,23 +28,8 @@ def folder(kept_folder: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(kept_folder, tmp_path / "copy"))
 
 
-def folder_bytes(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
-
-
 def test_the_report_answers_in_the_promised_order(contents: Contents) -> None:
     assert parts(build_report(contents)) == ORDER
-
-
-def test_the_run_writes_what_the_rebuild_writes(folder: Path) -> None:
-    before = folder_bytes(folder)
-    (folder / "report.html").write_text("scribbled over")
-    assert rebuild_report(folder) == folder / "report.html"
-    assert folder_bytes(folder) == before
-
-
-def test_the_manifest_lists_the_report(kept_folder: Path) -> None:
-    assert "report.html" in json.loads((kept_folder / "manifest.json").read_text())["files"]
 
 
 def test_the_report_is_small_and_names_no_address(contents: Contents) -> None:
@@ -81,7 +65,7 @@ def test_money_in_the_report_is_money_in_the_ledger(contents: Contents) -> None:
     assert f"${total:,.0f}" in row[1] or f"${total / 1e6:,.1f} million" in row[1]
 
 
-@pytest.mark.parametrize("missing", ["events.csv", "losses.csv", "ledger.csv", "timeline_daily.csv", "summary.json",
+@pytest.mark.parametrize("missing", ["events.csv", "losses.csv", "ledger.csv", "timeline_daily.csv",
                                      "timeline_monthly.csv", "timeline_monthly_clusters.csv",
                                      "timeline_daily_clusters.csv", "timeline_workloads.csv", "assumptions.csv",
                                      "model_error.csv", "datapackage.json"])  # fmt: skip
@@ -89,21 +73,10 @@ def test_a_file_that_is_not_there_takes_its_part_away_and_no_more(
     contents: Contents, missing: str
 ) -> None:
     tables = {name: table for name, table in contents.tables.items() if f"{name}.csv" != missing}
-    summary = {} if missing == "summary.json" else contents.summary
-    fewer = Contents(manifest=contents.manifest, tables=tables, summary=summary)
+    fewer = Contents(manifest=contents.manifest, tables=tables, summary=contents.summary)
     found = parts(build_report(fewer))
     assert set(found) <= set(ORDER)
     assert len(found) >= len(ORDER) - 1
-
-
-def test_an_empty_folder_still_says_how_to_get_it_again() -> None:
-    page = build_report(Contents(manifest={"kind": "something"}, tables={}))
-    assert parts(page) == ["reproduce"]
-
-
-def test_every_section_stays_away_from_what_it_does_not_know() -> None:
-    made = [make(Contents(manifest={"kind": "unheard-of"}, tables={})) for make in SECTIONS]
-    assert sum(section is not None for section in made) == 1
 
 
 NASTY = ["<script>alert(1)</script>", "../../x", "=cmd|'/c calc'!A1", "a\\e[31m", "\\u202Egnp.exe"]
@@ -163,43 +136,8 @@ def test_forged_names_in_a_folder_are_shown_as_text(folder: Path) -> None:
     assert "&lt;img src=x" in page
 
 
-@pytest.mark.parametrize(
-    "content", [b"{}", b'{"clusters": {}}', b'{"clusters": {"fleet": 3}}', b'{"clusters": []}']
-)
-def test_a_forged_summary_is_a_message(folder: Path, content: bytes) -> None:
-    forge(folder, "summary.json", content)
-    if content == b"{}":
-        rebuild_report(folder)
-        return
-    with pytest.raises(ScenarioError, match="do not fit together"):
-        rebuild_report(folder)
-
-
 def test_the_command_line_rebuilds(planner: Planner, folder: Path) -> None:
     assert planner("report", folder).out == f"wrote {folder / 'report.html'}\n"
     told = json.loads(planner("report", folder, "--json").out)
     assert told["bytes"] == (folder / "report.html").stat().st_size
     planner("report", folder.parent / "nowhere").refused("nowhere/manifest.json: cannot be read")
-
-
-def test_overrides_are_in_the_command(planner: Planner, write: Write, tmp_path: Path) -> None:
-    write()
-    assert (
-        planner(
-            "run",
-            "tiny.yaml",
-            "--set",
-            "clusters.h200.nodes=5",
-            "--decimal-comma",
-            "--out",
-            "o",
-            "-q",
-        ).code
-        == 0
-    )
-    page = (tmp_path / "o" / "report.html").read_text()
-    assert "planner run tiny.yaml --seed 1 --decimal-comma --set clusters.h200.nodes=5" in page
-    before = folder_bytes(tmp_path / "o")
-    rebuild_report(tmp_path / "o")
-    assert folder_bytes(tmp_path / "o") == before
-    assert read_contents(tmp_path / "o").kind == "run"

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from planner.answers.charts import CHARTS as ALL
 from planner.answers.charts import figures_of, write_charts
 from planner.answers.report import rebuild_report
 from planner.answers.run import write_run
@@ -63,10 +62,6 @@ def colours_of(picture: Image.Image) -> set[int]:
     return set(np.unique((red << 16) + (green << 8) + blue).tolist())
 
 
-def test_each_chart_is_there_in_both_forms(drawn: dict[str, bytes]) -> None:
-    assert set(drawn) == {f"charts/{name}.{suffix}" for name in CHARTS for suffix in ("png", "svg")}
-
-
 @pytest.mark.parametrize("name", CHARTS)
 def test_a_png_is_a_picture_with_something_on_it(drawn: dict[str, bytes], name: str) -> None:
     with Image.open(io.BytesIO(drawn[f"charts/{name}.png"])) as picture:
@@ -98,10 +93,6 @@ def test_charts_join_the_folder_and_stay_through_a_new_report(folder: Path) -> N
     rebuild_report(folder)
     assert all(path.exists() for path in written)
     assert (folder / "report.html").read_bytes() == before
-
-
-def test_nothing_to_draw_is_said(kept: Path) -> None:
-    assert draw_charts(Contents(manifest={}, tables={})) == {}
 
 
 def test_the_command_line_draws_and_refuses(planner: Planner, folder: Path) -> None:
@@ -147,14 +138,9 @@ def inputs(write: Write, tiny: str) -> None:
     write(STUDY, "s.yaml")
 
 
+@pytest.mark.prove
 @pytest.mark.usefixtures("inputs")
-@pytest.mark.parametrize(
-    "kind",
-    [
-        kind if kind in ("run", "sweep") else pytest.param(kind, marks=pytest.mark.prove)
-        for kind in COMMANDS
-    ],
-)
+@pytest.mark.parametrize("kind", COMMANDS)
 def test_every_kind_of_folder_has_its_charts(planner: Planner, tmp_path: Path, kind: str) -> None:
     command, wanted = COMMANDS[kind]
     assert planner(*command, "--out", "o", "-q").code == 0
@@ -193,28 +179,8 @@ def test_a_study_draws_what_the_command_draws_and_drops_it_when_begun_anew(
     assert not (tmp_path / "o" / "charts").exists()  # begun anew, it leaves none of before
 
 
-@pytest.mark.prove
-@pytest.mark.usefixtures("inputs")
-def test_a_study_that_grows_drops_the_charts_of_before(planner: Planner, tmp_path: Path) -> None:
-    command, _ = COMMANDS["montecarlo"]
-    assert planner(*command, "--no-charts", "--out", "o", "-q").code == 0
-    assert planner("charts", "o", "-q", "--format", "svg").code == 0
-    note = tmp_path / "o" / "charts" / "mine.txt"
-    note.write_text("a note")
-    grow = ("montecarlo", "s.yaml", "-n", "24", "--workers", "1", "--resume", "--out", "o", "-q")
-    planner(*grow).refused("holds 'charts/mine.txt', which planner did not write")
-    note.unlink()
-    assert planner(*grow).code == 0
-    assert not (tmp_path / "o" / "charts").exists()
-
-
 def test_a_file_of_the_folder_that_is_gone_is_named(folder: Path) -> None:
     (folder / "workbook.xlsx").unlink()
     with pytest.raises(ScenarioError, match=r"workbook\.xlsx: is not there"):
         write_charts(folder)
     assert not (folder / "charts").exists()
-
-
-def test_every_chart_stays_away_from_what_it_does_not_know() -> None:
-    for draw in ALL.values():
-        assert draw(Contents(manifest={"kind": "unheard-of"}, tables={})) is None

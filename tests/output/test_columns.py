@@ -2,20 +2,20 @@ from __future__ import annotations
 
 import pytest
 
-from docs.generate.pages import columns_page
-from planner.answers.actuals import ACTUALS_TABLES
-from planner.answers.comparison import COMPARISON_TABLES, sweep_description
+from planner.actuals.actuals_summary import ACTUALS_TABLES
+from planner.answers.comparison import COMPARISON_TABLES
 from planner.answers.size import SIZE_TABLES
 from planner.answers.study import STUDY_TABLES
+from planner.answers.sweep import sweep_description
 from planner.answers.tables import RUN_TABLES, TABLES, _lines, tables_of
-from planner.answers.zoom import ZOOM_TABLES
+from planner.errors import ConservationError
 from planner.output.tables import (
-    FRICTIONLESS_TYPES,
     Column,
     ColumnKind,
     TableDescription,
     text_column,
 )
+from planner.requests.zoom_answer import ZOOM_TABLES
 from planner.units import unit_of
 
 
@@ -23,25 +23,6 @@ def table(*columns: Column, key: tuple[str, ...] = ()) -> TableDescription:
     return TableDescription(
         name="monthly", description="One row a month.", columns=columns, key=key
     )
-
-
-@pytest.mark.parametrize("kind", list(ColumnKind))
-def test_every_kind_is_named_on_the_page(kind: ColumnKind) -> None:
-    page = columns_page([table(Column(name="x", kind=kind, description="X.", unit="kWh"))])
-    assert f"| `x` | {FRICTIONLESS_TYPES[kind]} | kWh | X. |" in page
-
-
-def test_a_bar_in_a_description_does_not_break_the_table() -> None:
-    page = columns_page([table(Column(name="x", kind=ColumnKind.TEXT, description="a|b"))])
-    assert "a\\|b" in page
-
-
-def test_tables_come_in_order_with_their_keys() -> None:
-    first = table(Column(name="month", kind=ColumnKind.MONTH, description="Month."), key=("month",))
-    second = TableDescription(name="events", description="One row an event.", columns=())
-    page = columns_page([first, second])
-    assert page.index("## `monthly.csv`") < page.index("## `events.csv`")
-    assert page.count("One row for each") == 1
 
 
 def test_every_table_described_is_a_table_of_some_folder_and_leaves_no_place_unfilled() -> None:
@@ -83,7 +64,7 @@ def test_rows_become_columns_in_the_order_described_and_a_cell_too_many_or_few_i
     assert both.of_rows([("x", 1), ("y", 2)]).columns == {"a": ["x", "y"], "b": [1, 2]}
     assert both.of_rows(iter([])).columns == {"a": [], "b": []}
     for wrong in ([("x", 1, "more")], [("x",)], [("x", 1), ("y",)]):
-        with pytest.raises(ValueError, match="zip"):
+        with pytest.raises(ConservationError, match="a row has"):
             both.of_rows(wrong)
 
 

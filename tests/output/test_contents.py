@@ -9,13 +9,8 @@ from pathlib import Path
 import pytest
 
 from planner.answers.charts import write_charts
-from planner.answers.run import write_run
 from planner.errors import ScenarioError
 from planner.output.folder import Contents, contents_of, read_contents
-from planner.output.tables import CsvFormat
-from planner.run.simulate import simulate
-from planner.scenario.loading import load_scenario
-from tests.conftest import TINY
 
 
 @pytest.fixture
@@ -41,21 +36,6 @@ def test_a_table_is_read_back_as_it_was_written(contents: Contents) -> None:
     assert table.totals("utilisation_fraction")[1] == 0.0
     assert "cost_usd" in table
     assert contents.table("nowhere") is None
-
-
-def test_commas_marks_and_apostrophes_of_every_format(tmp_path: Path) -> None:
-    (tmp_path / "tiny.yaml").write_text(TINY)
-    result = simulate(load_scenario(tmp_path / "tiny.yaml"))
-    read = []
-    for name, form in (
-        ("plain", CsvFormat()),
-        ("comma", CsvFormat(decimal_comma=True, byte_order_mark=True)),
-    ):
-        write_run(result, tmp_path / name, form=form)
-        table = read_contents(tmp_path / name).table("ledger")
-        assert table is not None
-        read.append((table.texts("account"), table.numbers("amount_usd")))
-    assert read[0] == read[1]
 
 
 def test_the_apostrophe_against_formulas_is_taken_off() -> None:
@@ -121,11 +101,6 @@ def test_a_folder_that_is_not_ours_is_refused(tmp_path: Path, content: str) -> N
     (tmp_path / "manifest.json").write_text(content)
     with pytest.raises(ScenarioError, match=r"is not JSON|was not written by planner"):
         read_contents(tmp_path)
-
-
-def test_no_folder_at_all(tmp_path: Path) -> None:
-    with pytest.raises(ScenarioError, match="cannot be read"):
-        read_contents(tmp_path / "nowhere")
 
 
 def test_json_that_is_none(folder: Path) -> None:

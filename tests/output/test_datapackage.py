@@ -8,13 +8,11 @@ import re
 from typing import Any
 
 import numpy as np
-import pytest
 
 from planner.output.tables import (
     FRICTIONLESS_TYPES,
     Column,
     ColumnKind,
-    CsvFormat,
     Table,
     TableDescription,
     csv_files,
@@ -59,17 +57,16 @@ TABLE_SCHEMA_TYPES = {
 }
 
 
-def package(form: CsvFormat) -> tuple[dict[str, Any], bytes]:
-    files = csv_files("run", [Table(TABLE, COLUMNS)], form)
+def package() -> tuple[dict[str, Any], bytes]:
+    files = csv_files("run", [Table(TABLE, COLUMNS)])
     assert list(files) == [f"{TABLE.name}.csv", "datapackage.json"]
-    content = write_csv(Table(TABLE, COLUMNS), form)
+    content = write_csv(Table(TABLE, COLUMNS))
     assert files[f"{TABLE.name}.csv"] == content
     return json.loads(files["datapackage.json"]), content
 
 
-@pytest.mark.parametrize("form", [CsvFormat(), CsvFormat(decimal_comma=True)])
-def test_the_files_can_be_read_from_the_dictionary_alone(form: CsvFormat) -> None:
-    described, content = package(form)
+def test_the_files_can_be_read_from_the_dictionary_alone() -> None:
+    described, content = package()
     resource = described["resources"][0]
     dialect = resource["dialect"]
     fields = resource["schema"]["fields"]
@@ -78,14 +75,14 @@ def test_the_files_can_be_read_from_the_dictionary_alone(form: CsvFormat) -> Non
     )
     heading, *rows = list(reader)
     assert heading == [field["name"] for field in fields]
-    mark = fields[2]["decimalChar"]
-    assert [float(row[2].replace(mark, ".")) for row in rows] == [1234.56, -0.78]
+    assert fields[2]["decimalChar"] == "."
+    assert [float(row[2]) for row in rows] == [1234.56, -0.78]
     assert rows[1][3] in resource["schema"]["missingValues"]
     assert rows[0][1] == "'=amd"
 
 
 def test_it_keeps_to_the_specification() -> None:
-    described, content = package(CsvFormat())
+    described, content = package()
     assert described["profile"] == "tabular-data-package"
     assert re.fullmatch(r"\d+\.\d+\.\d+", described["version"])
     assert described["currency"] == "USD"
@@ -99,14 +96,6 @@ def test_it_keeps_to_the_specification() -> None:
         assert field["description"]
     names = {field["name"] for field in resource["schema"]["fields"]}
     assert set(resource["schema"]["primaryKey"]) <= names
-
-
-def test_units_and_decimals_are_told() -> None:
-    fields = package(CsvFormat())[0]["resources"][0]["schema"]["fields"]
-    assert fields[2]["unit"] == "USD"
-    assert fields[2]["decimals"] == 2
-    assert fields[3]["decimals"] == 3
-    assert "unit" not in fields[0]
 
 
 def test_every_kind_has_a_type_and_the_same_files_give_the_same_bytes() -> None:

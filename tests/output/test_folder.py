@@ -3,7 +3,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
 import stat
 from pathlib import Path
 from typing import Any
@@ -46,13 +45,6 @@ def test_a_second_run_replaces_the_first_whole(tmp_path: Path) -> None:
     write_folder(target, {"c.csv": b"y\n"}, {})
     assert set(contents(target)) == {"c.csv", MANIFEST}
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
-
-
-def test_an_empty_folder_is_used(tmp_path: Path) -> None:
-    target = tmp_path / "run"
-    target.mkdir()
-    write_folder(target, FILES, {})
-    assert "a.csv" in contents(target)
 
 
 @pytest.mark.parametrize(
@@ -124,52 +116,6 @@ def test_a_place_without_permission_is_refused_before_any_work(
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.skipif(
-    os.name != "posix" or os.geteuid() == 0, reason="needs a user whom permissions bind"
-)
-def test_a_locked_folder_is_refused(tmp_path: Path) -> None:
-    tmp_path.chmod(0o500)
-    try:
-        with pytest.raises(ScenarioError, match="no permission"):
-            write_folder(tmp_path / "run", FILES, {})
-    finally:
-        tmp_path.chmod(0o700)
-
-
-def test_a_name_too_long_for_a_folder_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ScenarioError, match="cannot be written"):
-        write_folder(tmp_path / ("x" * 300), FILES, {})
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize("failure", [OSError(28, "No space left on device"), KeyboardInterrupt()])
-@pytest.mark.parametrize("step", [1, 2])
-def test_a_failure_at_either_rename_leaves_the_earlier_results(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: BaseException, step: int
-) -> None:
-    monkeypatch.setattr(
-        files, "exchange", lambda one, other: False
-    )  # a file system without that step
-    target = tmp_path / "run"
-    write_folder(target, FILES, {"kind": "first"})
-    before = contents(target)
-    real = os.replace
-    calls = []
-
-    def failing(source: Path, destination: Path) -> None:
-        calls.append(source)
-        if len(calls) == step:
-            raise failure
-        real(source, destination)
-
-    monkeypatch.setattr(os, "replace", failing)
-    expected = ScenarioError if isinstance(failure, OSError) else KeyboardInterrupt
-    with pytest.raises(expected):
-        write_folder(target, {"c.csv": b"y\n"}, {"kind": "second"})
-    assert contents(target) == before
-    assert [path.name for path in tmp_path.iterdir()] == ["run"]
-
-
 def test_a_failure_while_writing_leaves_the_earlier_results(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -218,17 +164,6 @@ def test_the_only_copy_of_earlier_results_is_never_deleted(
     )  # the next command that names it completes the swap: the new results were whole
     assert set(contents(target)) == {"c.csv", MANIFEST}
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
-
-
-def test_scratch_that_cannot_be_removed_does_not_hide_success(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def failing(path: Path, ignore_errors: bool) -> None:
-        assert ignore_errors
-
-    monkeypatch.setattr(shutil, "rmtree", failing)
-    write_folder(tmp_path / "run", FILES, {})
-    assert (tmp_path / "run" / "a.csv").exists()
 
 
 def test_json_is_written_the_same_way_and_without_nan() -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.output.blocks import Block, Folded, Grid, Section, Sentence
-from planner.output.html import blocks_html, markdown, page, section_html
+from planner.output.html import blocks_html, page, section_html
 
 NASTY = [
     "<script>alert(1)</script>",
@@ -125,9 +125,3 @@ def test_a_section_stands_under_its_question_and_folds_what_is_folded() -> None:
     markup = section_html(made)
     assert '<section id="k" aria-labelledby="k-title"><h2 id="k-title">Why?</h2>' in markup
     assert "<details><summary>more</summary><p>x</p>" in markup
-
-
-def test_markdown_has_the_same_words() -> None:
-    grid = Grid(caption="C", header=("a", "b"), rows=[("x|y", "<b>")])
-    text = markdown("T", [Section(key="k", title="Why?", blocks=[Sentence(text="1 < 2"), grid])])
-    assert text == "# T\n\n## Why?\n\n1 &lt; 2\n\n| a | b |\n| --- | --- |\n| x\\|y | &lt;b&gt; |\n"

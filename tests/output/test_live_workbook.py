@@ -15,15 +15,17 @@ import pytest
 
 from planner.answers.live_workbook import run_pages, run_workbook
 from planner.answers.run import run_tables, write_run
-from planner.finance.ledger import ACCOUNT_CODES, NOT_COST_ACCOUNTS, Account, Dimension, View
+from planner.finance.accounting import measures as run_measures
+from planner.finance.accounting.measures import row_factors, series_of
+from planner.finance.accounts import ACCOUNT_CODES, NOT_COST_ACCOUNTS, Account, View
+from planner.finance.ledger import Dimension
+from planner.finance.measure_names import FLEET, SITE
 from planner.finance.statements import Frequency
-from planner.run import measures as run_measures
 from planner.run import tables
-from planner.run.measure_names import FLEET, SITE
-from planner.run.measures import row_factors, series_of
 from planner.run.simulate import RunResult, simulate
 from planner.scenario.loading import load_scenario
 from tests.conftest import TINY
+from tests.finance.test_accounting import EVERYTHING
 from tests.output.office import (
     NEEDS_OFFICE,
     Sheet,
@@ -34,7 +36,6 @@ from tests.output.office import (
     sheets_of,
     with_cells,
 )
-from tests.run.test_accounting import EVERYTHING
 
 Write = Callable[..., Path]
 Run = Callable[..., RunResult]

@@ -10,12 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from docs.generate.validation_page import shipped_check, validation_picture
 from planner.output.blocks import Area, Box, Line, Mark, Panel, Picture, VerticalRule
-from planner.output.scales import COLOURS, DASHES, Scale, dash_of
+from planner.output.scales import COLOURS
 from planner.output.svg import (
     PNG_WIDTH,
-    WIDTH,
     bars,
     even_axis,
     files_of,
@@ -23,7 +21,6 @@ from planner.output.svg import (
     png_of,
     ratio_axis,
     svg_of,
-    swings,
 )
 
 SPACE = "{http://www.w3.org/2000/svg}"
@@ -106,11 +103,6 @@ def test_an_area_is_closed_and_bars_follow_one_another() -> None:
     ]
 
 
-def test_swings_of_several_panels_can_share_an_axis() -> None:
-    one, other = (swings([("a", [(end, 0)])], 0.0, "t", spans=[-1.0, 5.0]) for end in (-1.0, 5.0))
-    assert one.x == other.x
-
-
 def test_names_stand_from_the_top_down_and_long_ones_are_cut() -> None:
     axis = names_axis(["first", "x" * 80])
     assert axis.ticks[0][0] > axis.ticks[1][0]
@@ -124,15 +116,6 @@ def test_axes_have_labels_and_units_and_the_title_is_cut_to_the_picture() -> Non
     assert "x, h" in shown
     assert "y, USD" in shown
     assert shown[0].endswith("…")
-
-
-def test_a_legend_wraps_before_the_edge() -> None:
-    keys = {f"a name of some length {i}": i for i in range(9)}
-    root = drawn(picture(keys=keys))
-    places = [element for element in root.iter(f"{SPACE}text") if (element.text or "") in keys]
-    assert len(places) == len(keys)
-    assert len({element.get("y") for element in places}) > 1
-    assert all(float(element.get("x") or 0) < WIDTH - 150 for element in places)
 
 
 def test_names_cannot_break_out() -> None:
@@ -150,16 +133,6 @@ def test_neighbouring_ticks_have_different_labels(low: float, span: float) -> No
     assert len(set(labels)) == len(labels)
 
 
-def test_the_ninth_line_is_told_from_the_first() -> None:
-    assert dash_of(0) == DASHES[0]
-    assert dash_of(len(COLOURS)) != dash_of(0)
-
-
-def test_a_scale_without_extent_is_no_error() -> None:
-    assert Scale(low=1.0, high=1.0).share(1.0) == 0.0
-    assert "T" in texts(Picture(title="T", panels=[bars(["a"], {"one": [0.0]}, "USD")]))
-
-
 def test_a_png_has_text_without_the_fonts_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FONTCONFIG_FILE", "/nowhere")
     monkeypatch.setenv("HOME", "/nowhere")
@@ -173,11 +146,3 @@ def test_a_png_has_text_without_the_fonts_of_the_machine(monkeypatch: pytest.Mon
     assert pixels[0].shape == pixels[1].shape
     assert pixels[0].shape[1] == PNG_WIDTH
     assert (np.abs(pixels[0] - pixels[1]) > 128).sum() > 300
-
-
-def test_the_validation_picture_has_every_prediction() -> None:
-    checked, _ = shipped_check()
-    circles = list(drawn(validation_picture(checked)).iter(f"{SPACE}circle"))
-    assert (
-        len(circles) == checked["predicted"].notna().sum() + checked["accelerator"].nunique()
-    )  # the legend's dots

@@ -10,17 +10,19 @@ from planner import simulate
 from planner.answers.run import write_run
 from planner.answers.tables import RUN_TABLES
 from planner.api import load
+from planner.errors import ConservationError
+from planner.finance.measure_names import TIMELINE
 from planner.output.tables import ColumnKind, TableDescription
+from planner.run import tables
 from planner.units import unit_of
 
 ROOT = Path(__file__).parents[2]
+SHORT = ["horizon_months=2", "clusters.b200-2027=null"]
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    scenario = load(
-        ROOT / "scenarios" / "mixed-fleet.yaml", ["horizon_months=2", "clusters.b200-2027=null"]
-    )
+    scenario = load(ROOT / "scenarios" / "mixed-fleet.yaml", SHORT)
     target = tmp_path_factory.mktemp("run") / "out"
     write_run(simulate(scenario), target)
     return target
@@ -73,4 +75,19 @@ def test_units_are_what_the_names_say() -> None:
         ):  # which has names of its standard
             if column.kind is not ColumnKind.TEXT:
                 assert column.unit == (unit_of(column.name) or "")
+                # Whole numbers are counts, such as accelerators_per_node.
+                is_ratio = column.kind is ColumnKind.DECIMAL and "_per_" in column.name
+                assert column.unit or not is_ratio, f"planner/units.csv: {column.name}"
             assert column.description.endswith(".")
+
+
+def test_a_figure_without_its_line_or_its_sum_stops_the_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    result = simulate(load(ROOT / "scenarios" / "mixed-fleet.yaml", SHORT))
+    without_sum = (*TIMELINE, "facility_kw_mean")
+    without_line = tuple(name for name in TIMELINE if name != "accelerator_h")
+    for ranked, name in ((without_sum, "facility_kw_mean"), (without_line, "accelerator_h")):
+        monkeypatch.setattr(tables, "TIMELINE", ranked)
+        with pytest.raises(ConservationError, match=f"figures.csv differ: {name}$"):
+            tables.timeline_monthly(result)

@@ -6,22 +6,15 @@ import numpy as np
 import pytest
 
 from planner.physics.coefficients import (
-    COEFFICIENTS,
     NAMES,
     SATURATED,
     Calibration,
     ClassSpread,
-    Doubt,
+    Uncertainty,
     groups_of,
     lag_sigma,
     prior_calibration,
 )
-
-
-def test_names_are_distinct_and_priors_positive() -> None:
-    assert len(set(NAMES)) == len(NAMES)
-    assert all(c.centre > 0 and c.pool_sigma > 0 and c.meaning for c in COEFFICIENTS)
-    assert all(c.engine_sigma >= 0 and c.vendor_sigma >= 0 for c in COEFFICIENTS)
 
 
 def test_deviations_multiply() -> None:
@@ -98,12 +91,17 @@ def test_effects_add_and_unmeasured_groups_add_nothing() -> None:
 def test_doubt_grows_with_the_distance_from_measurements(
     model: str, part: str, engine: str, precision: str, variance: float, words: str
 ) -> None:
-    doubt = _calibration().doubt(groups_of(model, part, engine, precision), is_mixture=False)
-    assert doubt is not None
-    assert doubt.sigma == pytest.approx(np.sqrt(variance))
-    assert doubt.in_words() == words
-    assert doubt.first_token == 0.5
-    assert _calibration().doubt(groups_of(model, part, engine, precision), is_mixture=True) is None
+    uncertainty = _calibration().uncertainty(
+        groups_of(model, part, engine, precision), is_mixture=False
+    )
+    assert uncertainty is not None
+    assert uncertainty.sigma == pytest.approx(np.sqrt(variance))
+    assert uncertainty.in_words() == words
+    assert uncertainty.first_token == 0.5
+    assert (
+        _calibration().uncertainty(groups_of(model, part, engine, precision), is_mixture=True)
+        is None
+    )
 
 
 @pytest.mark.parametrize(
@@ -119,23 +117,16 @@ def test_doubt_grows_with_the_distance_from_measurements(
     ],
 )
 def test_a_layout_without_rows_is_doubted_more(part: str, layout: str, variance: float) -> None:
-    doubt = _calibration().doubt(
+    uncertainty = _calibration().uncertainty(
         groups_of("llama", part, "vllm", "fp8", layout=layout), is_mixture=False
     )
-    assert doubt is not None
-    assert doubt.sigma == pytest.approx(np.sqrt(variance))
-
-
-def test_own_rows_of_a_pair_stand_for_all_its_layouts() -> None:
-    own = dataclasses.replace(_calibration(), group_log_sigma={SEEN_LAYOUT.campaign: 0.02})
-    doubt = own.doubt(groups_of("llama", "H200", "vllm", "fp8", layout="4 in 1"), is_mixture=False)
-    assert doubt is not None
-    assert doubt.sigma == pytest.approx(np.hypot(0.03, 0.02))
+    assert uncertainty is not None
+    assert uncertainty.sigma == pytest.approx(np.sqrt(variance))
 
 
 def test_the_interval_is_that_of_the_lognormal() -> None:
     """Its ends are the 5th and 95th percentiles: checked against draws."""
-    low, high = Doubt(0.2, 0.0, 0.0, 0.5, True).interval(10.0)
+    low, high = Uncertainty(0.2, 0.0, 0.0, 0.5, True).interval(10.0)
     drawn = 10.0 * np.exp(0.2 * np.random.default_rng(5).standard_normal(200_000))
     assert np.quantile(drawn, [0.05, 0.95]) == pytest.approx([low, high], rel=0.01)
 
@@ -150,41 +141,18 @@ def test_a_model_that_a_vendors_engine_never_ran_may_be_slower_and_not_faster() 
     """A stack on which new models begin at 0.4 of full speed: the slow end alone moves, until it is measured."""
     mixture = dataclasses.replace(_calibration(), spread={"mixture-of-experts": SPREAD})
     groups = groups_of("kimi", "MI325X", "vllm", "fp8", **NEW)  # type: ignore[arg-type]
-    plain = mixture.doubt(groups, True, "amd")
-    doubt = mixture.doubt(groups, True, "amd", new_model_speed=0.4)
+    plain = mixture.uncertainty(groups, True, "amd")
+    uncertainty = mixture.uncertainty(groups, True, "amd", new_model_speed=0.4)
     assert plain is not None
-    assert doubt is not None
-    assert doubt.interval(1.0)[1] == pytest.approx(plain.interval(1.0)[1])
+    assert uncertainty is not None
+    assert uncertainty.interval(1.0)[1] == pytest.approx(plain.interval(1.0)[1])
     slow = np.hypot(plain.sigma, np.log(1 / 0.4) / 1.6448536269514722)
-    assert doubt.interval(1.0)[0] == pytest.approx(np.exp(-1.6448536269514722 * slow))
-    assert doubt.in_words() == "extrapolating, −61% to +26%"
+    assert uncertainty.interval(1.0)[0] == pytest.approx(np.exp(-1.6448536269514722 * slow))
+    assert uncertainty.in_words() == "extrapolating, −61% to +26%"
     seen = dataclasses.replace(mixture, group_log_effect={groups.vendor_model: 0.0})
-    measured = seen.doubt(groups, True, "amd", new_model_speed=0.4)
+    measured = seen.uncertainty(groups, True, "amd", new_model_speed=0.4)
     assert measured is not None
     assert measured.lag == 0.0
-    unlike = seen.doubt(groups, True, "amd", new_model_speed=0.4, is_unlike=True)
+    unlike = seen.uncertainty(groups, True, "amd", new_model_speed=0.4, is_unlike=True)
     assert unlike is not None
     assert unlike.lag == pytest.approx(lag_sigma(0.4))
-
-
-def test_a_vendors_own_spread_goes_before_that_of_the_class() -> None:
-    wide = dataclasses.replace(SPREAD, setting=0.3)
-    calibration = dataclasses.replace(_calibration(), spread={"dense": SPREAD, "amd dense": wide})
-    assert calibration.class_spread("amd", is_mixture=False) == wide
-    assert calibration.class_spread("nvidia", is_mixture=False) == SPREAD
-    assert calibration.class_spread("amd", is_mixture=True) is None
-
-
-def test_pools_are_of_other_vendors_mixtures_alone() -> None:
-    groups = groups_of("kimi", "MI325X", "vllm", "fp8", **NEW)  # type: ignore[arg-type]
-    assert groups.precision == "mixtures on amd, fp8"
-    assert groups.engine == "mixtures on amd, vllm"
-    for other in (
-        groups_of("kimi", "H200", "vllm", "fp8", traits=NEW["traits"]),
-        groups_of("llama", "MI325X", "vllm", "fp8", vendor="amd"),
-    ):
-        assert other.precision == "all others, by precision"
-        assert other.engine == "all others, by engine"
-    saturated = groups_of("kimi", "H200", "vllm", "fp8", SATURATED, traits=NEW["traits"])
-    assert saturated.saturation == "saturated mixtures"
-    assert groups_of("llama", "H200", "vllm", "fp8", SATURATED).saturation == groups.saturation

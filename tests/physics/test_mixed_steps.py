@@ -24,7 +24,7 @@ def replica() -> StepTimes:
         part=part_of("H200", catalog), shape=shape_of("llama-3.1-70b", catalog), precision="fp8", accelerators=1,
         engine="vllm",
     )  # fmt: skip
-    return StepTimes.of(price_replicas([spec], shipped_calibration()), 0)
+    return StepTimes.of_replica(price_replicas([spec], shipped_calibration()), 0)
 
 
 def steps_ms(rows: pd.DataFrame) -> Floats:

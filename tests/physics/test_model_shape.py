@@ -69,12 +69,3 @@ def test_one_shared_vector_serves_as_key_and_value() -> None:
 def test_tied_embeddings_are_counted_once() -> None:
     tied = dataclasses.replace(LLAMA_8B, tied_embeddings=True)
     assert _total_parameters(LLAMA_8B) - _total_parameters(tied) == 128256 * 4096
-
-
-def test_layers_split_into_dense_and_mixture() -> None:
-    assert (DEEPSEEK.moe_layers, LLAMA_8B.moe_layers, MIXTRAL.moe_layers) == (58, 0, 32)
-
-
-def test_heads_divide() -> None:
-    assert LLAMA_70B.divides_heads(8)
-    assert not LLAMA_70B.divides_heads(3)

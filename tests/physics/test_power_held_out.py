@@ -107,15 +107,6 @@ def test_power_as_planned_is_right_to_three_percent_where_assuming_the_limit_is_
     assert np.abs(RATING.tdp_w / power_w[below] - 1.0).mean() > 4.0 * error[below].mean()
 
 
-def test_bare_copies_and_products_are_right_to_nine_percent() -> None:
-    # None of their kind was fitted: pure streaming is predicted low, pure arithmetic high.
-    for phases, low, high in ((("copy", "read"), -0.06, -0.02), (("gemm",), 0.02, 0.091)):
-        memory, compute, clock, power_w = _table(phases)
-        error = RATING.tdp_w * power_fraction(memory, compute, clock) / power_w - 1.0
-        assert error.min() > low
-        assert error.max() < high
-
-
 def test_boards_of_amd_that_serve_are_right_to_twelve_percent() -> None:
     """Coefficients are an H200's by share of TDP; no AMD row was fitted.
 

@@ -7,6 +7,7 @@ import pytest
 
 from planner.catalog.load import load_catalog, part_of, shape_of
 from planner.physics.coefficients import NAMES, Calibration, prior_calibration
+from planner.physics.model_on_part import AcceleratorSpec, ModelShape
 from planner.physics.replica import (
     Lengths,
     Replicas,
@@ -83,70 +84,30 @@ def test_expert_missed_is_the_chance_of_not_being_routed() -> None:
     assert np.exp(work["log_expert_missed"][0]) == pytest.approx(6 / 8)
 
 
-def test_dense_models_have_no_experts_to_stream() -> None:
-    work = describe([ReplicaSpec(part=H200, shape=LLAMA_8B, precision="fp8", accelerators=1)])
-    assert work["routed_stream_s"][0] == 0
-    assert work["log_expert_missed"][0] == 0
-
-
 @pytest.mark.parametrize(
-    ("coefficient", "spec", "is_felt"),
+    ("coefficient", "part", "shape", "precision", "accelerators", "is_felt"),
     [
-        (
-            "fp4_weight",
-            ReplicaSpec(part=B200, shape=LLAMA_70B, precision="fp4", accelerators=1),
-            True,
-        ),
-        (
-            "fp4_weight",
-            ReplicaSpec(part=B200, shape=LLAMA_70B, precision="fp8", accelerators=1),
-            False,
-        ),
-        (
-            "emulated_fp4",
-            ReplicaSpec(part=H200, shape=GPT_OSS, precision="fp4", accelerators=1),
-            True,
-        ),
-        (
-            "emulated_fp4",
-            ReplicaSpec(part=B200, shape=GPT_OSS, precision="fp4", accelerators=1),
-            False,
-        ),
-        (
-            "moe_compute",
-            ReplicaSpec(part=B200, shape=DEEPSEEK, precision="fp8", accelerators=8),
-            True,
-        ),
-        (
-            "moe_compute",
-            ReplicaSpec(part=B200, shape=LLAMA_70B, precision="fp8", accelerators=8),
-            False,
-        ),
-        (
-            "latent_kv",
-            ReplicaSpec(part=B200, shape=DEEPSEEK, precision="fp8", accelerators=8),
-            True,
-        ),
-        (
-            "latent_kv",
-            ReplicaSpec(part=B200, shape=GPT_OSS, precision="fp4", accelerators=1),
-            False,
-        ),
-        (
-            "fp4_compute",
-            ReplicaSpec(part=B200, shape=GPT_OSS, precision="fp4", accelerators=1),
-            False,
-        ),
-        (
-            "fp4_compute",
-            ReplicaSpec(part=B200, shape=DEEPSEEK, precision="fp4", accelerators=8),
-            True,
-        ),
+        ("fp4_weight", B200, LLAMA_70B, "fp4", 1, True),
+        ("fp4_weight", B200, LLAMA_70B, "fp8", 1, False),
+        ("emulated_fp4", H200, GPT_OSS, "fp4", 1, True),
+        ("emulated_fp4", B200, GPT_OSS, "fp4", 1, False),
+        ("moe_compute", B200, DEEPSEEK, "fp8", 8, True),
+        ("moe_compute", B200, LLAMA_70B, "fp8", 8, False),
+        ("latent_kv", B200, DEEPSEEK, "fp8", 8, True),
+        ("latent_kv", B200, GPT_OSS, "fp4", 1, False),
+        ("fp4_compute", B200, GPT_OSS, "fp4", 1, False),
+        ("fp4_compute", B200, DEEPSEEK, "fp4", 8, True),
     ],
 )
 def test_class_factors_act_where_they_belong(
-    coefficient: str, spec: ReplicaSpec, is_felt: bool
+    coefficient: str,
+    part: AcceleratorSpec,
+    shape: ModelShape,
+    precision: str,
+    accelerators: int,
+    is_felt: bool,
 ) -> None:
+    spec = ReplicaSpec(part=part, shape=shape, precision=precision, accelerators=accelerators)
     prior = prior_calibration()
     doubled = Calibration(
         common={**prior.common, coefficient: 2 * prior.common[coefficient]},
@@ -252,15 +213,6 @@ def test_attention_in_data_parallel_sends_tokens_to_their_experts_alone() -> Non
     assert pairs == pytest.approx((dispatch + 2 * 2 * width / 2 / 4) / B200.link_bytes_per_s)
 
 
-def test_the_engine_admits_so_many_sequences_to_each_group() -> None:
-    specs = [
-        _deepseek(),
-        _deepseek(attention_data_parallel=8),
-        _deepseek(attention_data_parallel=8, max_sequences=100),
-    ]
-    assert list(describe(specs)["max_sequences"]) == [2048, 8 * 2048, 800]
-
-
 def test_an_effect_slows_every_step_and_not_the_first_token() -> None:
     work = describe([_deepseek()])
     prior = prior_calibration().coefficients(["sglang"], ["nvidia"])
@@ -318,16 +270,6 @@ def test_the_gain_of_speculation_falls_with_the_batch_as_published(
     assert gain[-1] < 0.75 * gain[0]
 
 
-def test_integer_weights_run_everywhere_unpacked() -> None:
-    int4, bf16 = (
-        describe([ReplicaSpec(part=H200, shape=LLAMA_70B, precision=p, accelerators=2)])
-        for p in ("int4", "bf16")
-    )
-    assert int4["flops_s_per_token"] == bf16["flops_s_per_token"]
-    assert int4["shared_stream_s"][0] < 0.35 * bf16["shared_stream_s"][0]
-    assert int4["is_emulated"][0]
-
-
 def test_a_mesh_lends_a_replica_only_its_own_links() -> None:
     """An MI300X reaches each of seven others over one link of 64 GB/s; a pair has one link, a switch lends all."""
     pair, four, eight = (port_bytes_per_s(MI300X, count) for count in (2, 4, 8))
@@ -379,7 +321,7 @@ def test_an_indexer_is_charged_by_layer_by_token_and_over_the_context() -> None:
         8192.0,
         16384.0,
     ):  # one formula in the hour, in the SLO model and request by request
-        steps = StepTimes.of(replicas, 0)
+        steps = StepTimes.of_replica(replicas, 0)
         context = prompt + 256.0
         hourly = replicas["sequence_s"][0] + replicas["kv_s_per_token"][0] * (
             2048 + share * context

@@ -3,7 +3,7 @@
 import numpy as np
 
 from planner.arrays import Floats
-from planner.plan.parts import BurstTables
+from planner.plan.load_tables import BurstTables
 
 
 def at_rate(tables: BurstTables, requests: float) -> Floats:

@@ -7,7 +7,6 @@ price of a replica, its curve of late requests, the power of a node under a mix)
 
 from __future__ import annotations
 
-import calendar
 import functools
 import math
 from collections.abc import Mapping
@@ -32,7 +31,8 @@ from planner.physics.replica import (
     price_replicas,
 )
 from planner.physics.slo_model import late_curve
-from planner.plan.capacity import Service, lengths_of, traffic_of
+from planner.plan.choice import Service
+from planner.plan.slo_capacity import lengths_of, traffic_of
 from planner.scenario.scenario import Scenario
 from tests.shipped import shipped_calibration
 
@@ -106,9 +106,6 @@ class Machines:
         self.edges = self._edges()
         self.edge_h = np.array([self.hour(day) for day in self.edges])
         self.hours = self.edge_h[-1]
-        self.offset = np.array(
-            [self._coordinate(day) - self._coordinate(self.start) for day in self.edges[:-1]]
-        )
         self.middle = (self.edge_h[:-1] + self.edge_h[1:]) / 2 / YEAR_H
         self.rates = self._rates()
         self.powers = {name: self._power(name) for name in self.names}
@@ -116,34 +113,11 @@ class Machines:
     def hour(self, day: date) -> int:
         return (day - self.start).days * 24
 
-    def _coordinate(self, day: date) -> float:
-        return (
-            day.year * 12 + day.month + (day.day - 1) / calendar.monthrange(day.year, day.month)[1]
-        )
-
     def _edges(self) -> list[date]:
         months = self.start.year * 12 + self.start.month - 1 + of(self.doc, "horizon_months", 36)
         end = date(months // 12, months % 12 + 1, self.start.day)
         days = [self.start + timedelta(days=n) for n in range((end - self.start).days)]
         return [day for n, day in enumerate(days) if n == 0 or day.day == 1] + [end]
-
-    def yearly(self, change: float) -> Any:
-        """A price that moves evenly."""
-        return (1 + change) ** (self.offset / 12)
-
-    def mean_price(self, change: float) -> Any:
-        """The mean over each month of a price that moves evenly, by Simpson's rule."""
-        ends = np.append(
-            self.offset, self._coordinate(self.edges[-1]) - self._coordinate(self.start)
-        )
-        first, middle, last = (
-            (1 + change) ** (t / 12) for t in (ends[:-1], (ends[:-1] + ends[1:]) / 2, ends[1:])
-        )
-        return (first + 4 * middle + last) / 6
-
-    def stepped(self, change: float) -> Any:
-        """A price that moves on the anniversary."""
-        return (1 + change) ** np.floor(self.offset / 12 + 1e-9)
 
     # What a node sustains
 
@@ -571,7 +545,7 @@ class Machines:
                 "remaining_months": owned["remaining_months"],
             },
             "api": None,
-            "rent": (contract and contract["kind"] != "finance-lease" and self.rent(name)) or None,
+            "rent": ELSEWHERE,  # tests of contracts
             "lease": (contract and contract["kind"] == "finance-lease" and self.lease(name))
             or None,
             "leased_prices_usd": new if leased else None,
@@ -585,69 +559,6 @@ class Machines:
             for key in ("rate_per_year", "term_months", "buy_out_fraction", "exit_fee_fraction")
         }
         return kept | {"is_bought": terms["at_end"] == "buy"}
-
-    def rent(self, name: str) -> Doc:
-        stated = self.clusters[name]
-        contract = self.clusters[name]["contract"]
-        kind = contract["kind"]
-        first = contract["usd_per_accelerator_h"]
-        change = contract["change_per_year"]
-        plan = {
-            "is_hosted": kind != "operating-lease",
-            "exit_usd_per_accelerator": 0.0,
-            "bound_usd_per_accelerator": 0.0,
-            "term_edge_h": [],
-            "term_usd_per_h": [],
-            "is_lease": kind == "operating-lease" or contract.get("identified_machines", False),
-            "interruptions_per_h": contract.get("interruptions_per_year", 0.0) / YEAR_H,
-            "interruption_h": contract.get("interruption_h", 0.0),
-            "together_fraction": 0.0,
-            "hourly": None,
-            "warm_nodes": 0.0,
-        }
-        if kind in ("spot", "on-demand"):
-            part = stated["accelerator"].lower()
-            plan["together_fraction"] = 0.92 if kind == "spot" else 0.0
-            plan["warm_nodes"] = contract.get("warm_nodes", 0.0)
-            plan["hourly"] = {
-                "accelerator": stated["accelerator"],
-                "usd_per_accelerator_h": first * self.mean_price(change),
-                "startup_h": 1.0 if part.startswith("mi") else 0.5,
-                "hold_h": contract.get("hold_h", 24),
-                "available_fraction": contract.get(
-                    "available_fraction", {"h100": 0.7, "h200": 0.21}.get(part)
-                ),
-                "gap_days": contract.get("gap_days", {"h100": 1.5, "h200": 6.5}.get(part)),
-            }
-            return plan | {"usd_per_accelerator_h": first * self.mean_price(change)}
-        # A term: hour by hour the price of the day on which the term that runs was signed.
-        signed = of(stated, "online", self.start)
-        months = contract["term_months"]
-        terms = [date(*divmod_month(signed, n * months), signed.day) for n in range(40)]
-        ends = np.array([self.hour(day) for day in terms])
-        term = np.searchsorted(ends, np.arange(self.hours), side="right") - 1
-        price = np.where(
-            term >= 0, first * (1 + change) ** (ends[np.maximum(term, 0)] / YEAR_H), 0.0
-        )
-        paid = [
-            price[a:b][price[a:b] > 0]
-            for a, b in zip(self.edge_h[:-1], self.edge_h[1:], strict=True)
-        ]
-        left = self.hour(stated["retire"]) if stated.get("retire") else self.hours
-        last = int(np.searchsorted(ends, max(left, self.hours), side="right")) + 1
-        plan["term_edge_h"] = ends[:last]
-        plan["term_usd_per_h"] = first * (1 + change) ** (ends[: last - 1] / YEAR_H)
-        running = int(np.searchsorted(ends, left, side="right"))
-        owed = (ends[running] - left) * first * (1 + change) ** (ends[running - 1] / YEAR_H)
-        if stated.get("retire"):
-            plan["exit_usd_per_accelerator"] = owed * contract["exit_fee_fraction"]
-        else:
-            plan["bound_usd_per_accelerator"] = owed
-        return plan | {
-            "usd_per_accelerator_h": np.array(
-                [month.mean() if month.size else 0.0 for month in paid]
-            )
-        }
 
     # Workloads and demand
 
@@ -772,9 +683,3 @@ class Machines:
             "noises": noise,
             "tenants": [w.get("tenants", []) for w in self.workloads.values()],
         }
-
-
-def divmod_month(day: date, months: int) -> tuple[int, int]:
-    """The year and month that lie so many months after a day."""
-    year, month = divmod(day.year * 12 + day.month - 1 + months, 12)
-    return year, month + 1

@@ -4,44 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
-from planner.plan.sizes import _steps
-from tests.engine.worlds import merged, plan_of, scenario_of
+from tests.engine.worlds import merged, plan_of
 from tests.plan.test_placement import models_on_a_node
 
-ENLARGES = {
-    "when": "utilisation_above",
-    "threshold_fraction": 0.8,
-    "cluster": "h200",
-    "nodes": 2,
-    "max_nodes": 16,
-}
 REDUCES = {"when": "utilisation_below", "threshold_fraction": 0.2, "cluster": "h200", "nodes": 1}
 
 
 def with_rules(nodes: int, *rules: dict[str, Any]) -> dict[str, Any]:
     return merged({"clusters": {"h200": {"nodes": nodes}}}, {"expansion": {"rules": list(rules)}})
-
-
-@pytest.mark.parametrize(
-    ("nodes", "rules", "steps"),
-    [
-        (
-            2,
-            (ENLARGES,),
-            [2, 4, 8, 16],
-        ),  # each twice the one before, up to the most that the rule allows
-        (3, (ENLARGES,), [3, 6, 12]),
-        (6, (ENLARGES, REDUCES), [1, 2, 4, 6, 12]),  # what it begins with is always one of them
-        (12, (REDUCES,), [1, 2, 4, 8, 12]),
-        (12, (), []),
-    ],
-)
-def test_sizes_double_from_the_least_to_the_most_that_rules_allow(
-    nodes: int, rules: tuple[dict[str, Any], ...], steps: list[int]
-) -> None:
-    assert _steps(scenario_of(with_rules(nodes, *rules)), "h200") == steps
 
 
 def test_a_cluster_that_is_reduced_has_the_figures_of_its_smaller_sizes() -> None:

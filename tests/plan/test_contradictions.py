@@ -11,13 +11,12 @@ import pytest
 
 from planner.engine.repair_shop import RepairShop
 from planner.errors import ScenarioError
-from planner.plan.build import _order
-from planner.plan.capacity import build_services
-from planner.plan.contradictions import MOST_EVENTS, _outgrown, expected_events
-from planner.plan.plan import Reuse
+from planner.plan.choice import build_services
+from planner.plan.contradictions import MOST_EVENTS, expected_events
+from planner.plan.reuse import Reuse
+from planner.plan.routing import _routing_order
 from planner.run.simulate import run_engine
 from tests.conftest import Planner, WriteScenario
-from tests.engine.plans import make_plan
 from tests.engine.worlds import QUIET, SHARED, merged, plan_of, scenario_of
 
 
@@ -49,25 +48,17 @@ def test_a_cluster_that_is_late_when_idle_comes_after_one_that_is_not() -> None:
     clusters = plan_of(QUIET).clusters
     assert scenario.slo_target.attainment == 0.99
     services, _ = build_services(scenario, Reuse(scenario), {})
-    first, second = _order(scenario, "chat", clusters, services, [0, 0])
+    first, second = _routing_order(scenario, "chat", clusters, services, [0, 0])
     for idle_late, expected in ((0.0049, [first, second]), (0.0051, [second, first])):
         pair = clusters[first].name, "chat"
         late = replace(services[pair].lateness, late_fractions=(idle_late,))
-        assert _order(
+        assert _routing_order(
             scenario,
             "chat",
             clusters,
             {**services, pair: replace(services[pair], lateness=late)},
             [0, 0],
         ) == (expected)
-
-
-def test_any_share_of_spares_is_one_at_least() -> None:
-    for stated, number in ((0.5, 1), (0.0, 0)):
-        spares = plan_of(
-            {"reliability": {"spares": {"per_1000_accelerators": stated}}}
-        ).reliability.spares
-        assert spares.number(8, 1) == number
 
 
 def test_waves_of_one_part_are_one_pool_to_the_router_unless_the_user_ranks_them() -> None:
@@ -204,13 +195,6 @@ def test_a_workload_that_outgrows_its_objective_and_queues_is_late_within_its_sh
     assert monthly.shed_requests[:, chat].sum() < 1e-4 * monthly.demand_requests[:, chat].sum()
 
 
-def test_a_site_without_power_for_its_clusters() -> None:
-    text = refused({"site": {"facility_power_cap_kw": 5}})
-    assert "site.facility_power_cap_kw" in text
-    assert "5.0 kW of facility power" in text
-    assert "a single node draws" in text
-
-
 def test_a_site_with_power_for_a_node_of_its_smallest_cluster_alone_is_a_note() -> None:
     h200, mi325x = (cluster.node_power.full_kw for cluster in plan_of().clusters)
     assert abs(h200 - mi325x) > 0.5
@@ -222,14 +206,6 @@ def test_a_cap_below_full_load_is_a_note_with_both_figures() -> None:
     plan = plan_of({"site": {"facility_power_cap_kw": 60}})
     assert any(
         "kW of IT load at its tightest" in note and "at full load" in note for note in plan.notes
-    )
-
-
-def test_power_blocks_that_do_not_suffice_are_a_warning() -> None:
-    plan = plan_of({"site": {"power_blocks": [{"date": "2026-01-01", "it_kw": 20}]}})
-    assert any(
-        "20 kW in all" in warning and "paid for and will never serve" in warning
-        for warning in plan.warnings
     )
 
 
@@ -335,10 +311,6 @@ def test_a_plan_without_machines_or_beyond_all_traffic_on_earth_is_a_warning() -
     assert any(f"traffic reaches {tokens_per_s:,.3g} tokens/s" in text for text in busy.warnings)
 
 
-def test_a_node_that_serves_a_request_in_two_hours_keeps_its_objective() -> None:
-    assert [*_outgrown(make_plan(rate_per_node_h=0.5))] == []
-
-
 @pytest.mark.parametrize(("day", "warned"), [("2025-12-31", True), ("2026-01-01", False)])
 def test_holidays_up_to_the_first_day_fall_into_the_run(day: str, warned: bool) -> None:
     holidays = [{"date": "2025-12-25", "multiplier": 0.5}, {"date": day, "multiplier": 0.5}]
@@ -406,23 +378,6 @@ def test_the_number_expected_is_the_number_that_comes(monkeypatch: pytest.Monkey
     for seed in range(20):
         run_engine(plan, seed)
     assert sum(counts) / 20 == pytest.approx(expected, rel=0.15)
-
-
-def test_several_contradictions_are_told_at_once() -> None:
-    order = {"placed": "2026-01-01", "lead_weeks": 52}
-    text = refused({"clusters": {"h200": {"order": order}}, "site": {"facility_power_cap_kw": 5}})
-    assert "clusters.h200.order" in text
-    assert "site.facility_power_cap_kw" in text
-
-
-def test_the_command_line_refuses_before_it_runs(
-    planner: Planner, write: WriteScenario, tiny: str
-) -> None:
-    path = write(tiny + "reliability: {failure_multiplier: 1.0e+9}\n")
-    line = len(tiny.splitlines()) + 1
-    planner("run", path).refused(
-        f"tiny.yaml:{line}: ", "reliability.failure_multiplier", "failures are to be expected"
-    )
 
 
 QUOTE = {

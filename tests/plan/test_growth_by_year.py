@@ -50,15 +50,6 @@ def test_each_year_grows_at_its_rate_and_one_not_stated_like_the_last_before_it(
     assert rates[turn] / rates[turn - 1] == pytest.approx((1.5 * 0.8) ** (0.5 / 8766), rel=1e-10)
 
 
-def test_before_the_first_stated_year_growth_is_that_years() -> None:
-    late, all_along = (
-        grown({"kind": "by-year", "per_year": years}) for years in ({"2028": 0.3}, {"2020": 0.3})
-    )
-    np.testing.assert_allclose(
-        late.demand.expected_requests_per_s, all_along.demand.expected_requests_per_s
-    )
-
-
 @pytest.mark.parametrize(
     ("growth", "message"),
     [

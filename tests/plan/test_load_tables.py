@@ -11,8 +11,9 @@ import pytest
 
 from planner.demand.bursts import Bursts, Lateness, shares_with_bursts
 from planner.engine.dispatch import allowed_loads
+from planner.plan.load_tables import LOAD_CELLS, MOST_LOAD, load_grid
 from planner.plan.placement import services_of
-from planner.plan.plan import LOAD_CELLS, MOST_LOAD, Reuse, load_grid
+from planner.plan.reuse import Reuse
 from planner.plan.sizes import _most_load
 from planner.run.simulate import simulate
 from tests.engine.worlds import QUIET, SHARED, merged, plan_of, scenario_of
@@ -48,36 +49,6 @@ def test_a_node_far_beyond_its_capacity_serves_what_it_does_request_by_request(
     change = long_prompts(requests_per_s)
     assert requests_per_s * 3600 > MOST_LOAD * plan_of(change).requests_per_node_h.item()
     assert attainment(change) == pytest.approx(by_request, abs=0.045)
-
-
-def test_twice_the_capacity_is_no_cliff() -> None:
-    sustained = plan_of(long_prompts(0.1)).requests_per_node_h.item() / 3600
-    below, above = (attainment(long_prompts(load * sustained)) for load in (1.95, 2.15))
-    assert 0.0 <= below - above < 0.01
-    waiting = [
-        attainment(long_prompts(load * sustained, admission="queue")) for load in (1.95, 2.15)
-    ]
-    assert 0.0 <= waiting[0] - waiting[1] < 0.02
-
-
-def test_tables_are_longer_only_where_work_is_offered_beyond() -> None:
-    chat = plan_of(merged(QUIET, {"workloads": {"nightly": None}}))
-    assert chat.late_tables.shape[2] == 2 * LOAD_CELLS + 1
-    assert (chat.most_loads <= 2 * MOST_LOAD).all()
-    far = plan_of(long_prompts(0.1))
-    assert far.late_tables.shape[2] > 2 * LOAD_CELLS
-    assert load_grid(far.late_tables.shape[2] - 1)[-1] >= far.most_loads.item() > MOST_LOAD
-
-
-def test_bursts_make_more_late_than_calm_traffic() -> None:
-    calm, bursty = (
-        plan_of(long_prompts(0.05, burst_index_of_dispersion=index)) for index in (1.0, 8.0)
-    )
-    assert bursty.no_burst_tables is not None
-    assert calm.late_tables == pytest.approx(bursty.no_burst_tables[0])
-    assert (
-        bursty.late_tables[0, 0, LOAD_CELLS // 4] > bursty.no_burst_tables[0, 0, 0, LOAD_CELLS // 4]
-    )
 
 
 GROWN_REQUESTS_PER_S = 9.9
@@ -183,38 +154,6 @@ def test_between_two_rates_the_tables_are_nearly_those_of_the_rate_itself() -> N
     assert even[: int(by_rate.even_cells) + 1].max() <= 1e-6 < even[int(by_rate.even_cells) + 1]
     assert not plan_of(grown(10.0, "proportional")).burst_tables
     assert not plan_of(grown(10.0, rate=0.0)).burst_tables
-
-
-@pytest.mark.parametrize(("routing", "tables"), [("cheapest-marginal", 0), ("proportional", 1)])
-def test_bursts_that_add_nothing_up_to_where_clusters_are_filled_have_no_tables_by_rate(
-    routing: str, tables: int
-) -> None:
-    """Those of 400 requests/s matter from 85% of capacity on, to which clusters are filled in proportion alone."""
-    assert len(plan_of(merged(grown(2.0, rate=400.0), {"routing": routing})).burst_tables) == tables
-
-
-def test_a_pair_reads_the_same_beside_one_of_longer_tables() -> None:
-    """As at its own end wherever the longer table goes on."""
-    works = {
-        "nightly": None,
-        "chat": {"requests_per_s": 900},
-    }  # so many that it takes every replica
-    alone = merged(
-        QUIET, {"workloads": works, "clusters": {"mi325x": None, "h200": SHARED | {"nodes": 1}}}
-    )
-    short = plan_of(alone)
-    other = long_prompts(0.1)["workloads"]["chat"]
-    both = plan_of(merged(alone, {"workloads": {"other": other}}))
-    at = [load.name for load in both.workloads].index("chat")
-    cells = short.late_tables.shape[2]
-    assert both.late_tables.shape[2] > cells
-    for table in ("late_tables", "refused_tables"):
-        one = getattr(short, table)[:, 0]
-        longer = getattr(both, table)[:, at]
-        np.testing.assert_array_equal(longer[:, :cells], one)
-        np.testing.assert_array_equal(
-            longer[:, cells:], np.repeat(one[:, -1:], longer.shape[1] - cells, axis=1)
-        )
 
 
 def test_work_that_queues_is_offered_what_a_replica_takes_at_all() -> None:

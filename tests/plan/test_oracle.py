@@ -13,8 +13,8 @@ import pytest
 import yaml
 
 from planner.plan.build import build_plan
-from planner.plan.capacity import build_services
-from planner.plan.plan import Reuse
+from planner.plan.choice import build_services
+from planner.plan.reuse import Reuse
 from planner.scenario.loading import load_scenario
 from planner.scenario.scenario import SloTarget
 from tests.plan.oracle import Oracle

@@ -10,9 +10,9 @@ import pytest
 
 from planner.catalog.load import load_catalog, part_of, shape_of
 from planner.physics.replica import Lengths, ReplicaSpec, ReplicaTimes, price_replicas
-from planner.plan.capacity import _FAR_BEYOND, _OVERLOADS, _admitted_by_pace
+from planner.plan.overload import admitted_by_pace
 from planner.requests.outcome import outcomes
-from planner.requests.zoom import ZoomRequest, zoom
+from planner.requests.zoom import ZoomRequest, simulate_zoom
 from tests.engine.worlds import merged, plan_of, scenario_of
 from tests.plan.test_load_tables import long_prompts
 from tests.shipped import shipped_calibration
@@ -37,7 +37,7 @@ def test_of_prompts_all_alike_the_rest_of_what_the_pace_admits_is_refused() -> N
     times = times_of(one)
     batch = 40.0
     held_s = float(times.tpot_s(np.array([batch]))[0])
-    rates, admitted = _admitted_by_pace(times, held_s)
+    rates, admitted = admitted_by_pace(times, held_s)
     assert admitted == pytest.approx(batch / (300.0 * held_s), rel=1e-3)
     assert rates[0] == admitted[0]
     assert rates[-1] == pytest.approx(10 * admitted[-1])
@@ -50,27 +50,11 @@ def test_where_long_prompts_are_refused_more_often_the_pace_admits_more() -> Non
     )  # fmt: skip
     times = times_of(mixed)
     held_s = float(times.tpot_s(np.array([40.0]))[0])
-    rates, admitted = _admitted_by_pace(times, held_s)
+    rates, admitted = admitted_by_pace(times, held_s)
     assert (np.diff(rates) > 0.0).all()
     assert (np.diff(admitted) > -1e-12).all()
     assert admitted[-1] > 2.0 * admitted[0]
     assert admitted[0] == pytest.approx(40.0 / (300.0 * held_s), rel=1e-3)
-
-
-def test_a_pace_that_the_fullest_batch_keeps_admits_no_more_than_that_batch() -> None:
-    one = Lengths(
-        prompt_tokens=np.array([1000.0]), prompt_weights=np.ones(1), output_tokens=np.array([300.0]),
-        output_weights=np.ones(1), cached_fraction=0.0,
-    )  # fmt: skip
-    times = times_of(one)
-    fullest = np.array([times.most_batch])
-    _, admitted = _admitted_by_pace(times, 2.0 * float(times.tpot_s(fullest)[0]))
-    assert admitted == pytest.approx(float(times.requests_per_s(fullest)[0]))
-
-
-def test_loads_beyond_capacity_rise() -> None:
-    """Shares missed are interpolated between them."""
-    assert (np.diff([1.0, *_OVERLOADS, *_FAR_BEYOND]) > 0.0).all()
 
 
 @pytest.mark.parametrize(
@@ -93,8 +77,8 @@ def test_few_replicas_in_overload_miss_what_they_do_request_by_request(
     )
     sustained = plan_of(change).requests_per_node_h.item() / 3600 * cluster.get("nodes", 1)
     change = merged(change, {"workloads": {"chat": {"requests_per_s": load * sustained}}})
-    zoomed = zoom(
-        scenario_of(change), ZoomRequest(at=datetime(2026, 1, 10, 12), minutes=5, requests=4000)
+    zoomed = simulate_zoom(
+        scenario_of(change), ZoomRequest(start=datetime(2026, 1, 10, 12), minutes=5, requests=4000)
     )
     (outcome,) = outcomes(zoomed)
     hourly = float(zoomed.hour.late_fraction[0] + zoomed.hour.shed_fraction[0])

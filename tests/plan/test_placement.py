@@ -14,8 +14,9 @@ from scipy.optimize import linprog
 from planner.catalog.load import load_catalog, part_of, shape_of
 from planner.physics.model_on_part import memory_fit
 from planner.plan import placement
-from planner.plan.capacity import build_services
-from planner.plan.plan import Deployment, Reuse
+from planner.plan.choice import build_services
+from planner.plan.plan import Deployment
+from planner.plan.reuse import Reuse
 from planner.run.simulate import simulate
 from tests.engine.worlds import QUIET, SHARED, merged, plan_of, scenario_of
 
@@ -166,27 +167,6 @@ def test_an_offer_that_nobody_takes_up_changes_nothing(accelerator: str) -> None
     ].max()
 
 
-def test_an_empty_cluster_that_a_rule_enlarges_serves_like_one_of_the_size_it_comes_to() -> None:
-    """As a cluster of one node it had half the capacity for good, and its models shared accelerators."""
-    rule = {
-        "when": "slo_miss_above",
-        "threshold_fraction": 0.01,
-        "cluster": "h200",
-        "nodes": 12,
-        "max_nodes": 8,
-    }
-    pair = ("qwen3-32b", "llama-3.1-405b")
-    slo = {"ttft_s": 2.0, "tpot_s": 0.05}
-    grown = merged(models_on_a_node(pair, nodes=0, slo=slo), {"expansion": {"rules": [rule]}})
-    stated = models_on_a_node(pair, nodes=8, slo=slo)
-    np.testing.assert_array_equal(
-        plan_of(grown).requests_per_node_h, plan_of(stated).requests_per_node_h
-    )
-    assert held(grown) == held(stated)
-    alone = plan_of(models_on_a_node(pair, nodes=1, slo=slo)).requests_per_node_h
-    assert (plan_of(grown).requests_per_node_h > 1.2 * alone).any()
-
-
 def test_a_model_alone_has_all_its_memory_and_its_best_layout_where_there_is_room() -> None:
     assert all(
         len(each.workloads) == 1 and each.speed == 1.0 for each in held(models_on_a_node(nodes=20))
@@ -196,15 +176,6 @@ def test_a_model_alone_has_all_its_memory_and_its_best_layout_where_there_is_roo
         w: each.nodes_per_replica for each in held(models_on_a_node()) for w in each.workloads
     }
     assert narrow[4] < wide[4]  # gpt-oss-120b serves most per accelerator on eight, and fits on one
-
-
-def test_workloads_of_one_model_and_layout_share_its_replicas() -> None:
-    assert [each.workloads for each in held(models_on_a_node(("qwen3-32b", "qwen3-32b")))] == [
-        (0, 1)
-    ]
-    plan = plan_of(models_on_a_node(("qwen3-32b", "qwen3-32b")))
-    assert plan.placement is not None
-    assert plan.placement.placed == (False,)
 
 
 def test_a_part_with_more_memory_holds_more_fine_tunes() -> None:
@@ -221,14 +192,6 @@ def test_a_part_with_more_memory_holds_more_fine_tunes() -> None:
     assert served == pytest.approx(
         32 / result.plan.placement.deployments[0].least_replicas, rel=1e-3
     )
-
-
-def test_slower_storage_loads_longer() -> None:
-    fast, slow = (
-        np.array([each.load_h for each in held(merged(models_on_a_node(), {"site": site}))])
-        for site in ({}, {"weight_load_gb_per_s_per_node": 0.43})
-    )
-    assert slow == pytest.approx(10 * fast)
 
 
 def day_and_night(
@@ -341,26 +304,3 @@ def test_on_a_node_too_small_for_both_layouts_what_can_wait_has_none_of_its_own(
     assert served == pytest.approx(
         result.plan.requests_per_node_h[0, 1, 0] * shared.waiting_speed[1][0], rel=0.01
     )
-
-
-@pytest.mark.parametrize(("nodes", "pool"), [(1, "cluster"), (3, "cluster"), (3, "replica")])
-def test_a_workload_of_which_nothing_is_asked_changes_nothing(nodes: int, pool: str) -> None:
-    """It had a replica of its own and made others count theirs whole: on three nodes more of chat was late."""
-    asked = merged(
-        models_on_a_node(("llama-3.1-70b",), nodes, requests_per_s=12.0 * nodes),
-        {"router_pool": pool},
-    )
-    nobody = merged(models_on_a_node(("llama-3.1-70b", *SEVEN), nodes), {"router_pool": pool})
-    idle = {
-        name: load | {"requests_per_s": 0}
-        for name, load in nobody["workloads"].items()
-        if load and name != "w0"
-    }
-    alone, beside = (simulate(scenario_of(asked, {"workloads": more})) for more in ({}, idle))
-    for name in ("served_requests", "late_requests", "shed_requests"):
-        one, two = (getattr(run.monthly, name).sum(axis=0) for run in (alone, beside))
-        assert two[..., 0] == pytest.approx(one[..., 0], rel=1e-12), name
-    assert beside.run.windows[0].busy_nodes == pytest.approx(
-        alone.run.windows[0].busy_nodes, rel=1e-12
-    )
-    assert not any("share theirs" in text for text in beside.plan.notes)

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pytest
-import yaml
 
 from planner.plan.build import build_plan
-from planner.plan.capacity import build_services
-from planner.plan.plan import Reuse, _place
-from planner.scenario.cluster import Cluster
+from planner.plan.reuse import Reuse
 from planner.scenario.loading import load_scenario
 from planner.scenario.scenario import Scenario
 
@@ -48,10 +44,6 @@ def differences(one: Any, two: Any, path: str = "") -> list[str]:
         else one == two
     )
     return [] if same else [path]
-
-
-def test_the_first_plan_is_the_plan(scenario: Scenario) -> None:
-    assert differences(build_plan(scenario), build_plan(scenario, Reuse(scenario))) == []
 
 
 @pytest.mark.parametrize(
@@ -100,67 +92,9 @@ def test_throughput_factors_multiply_what_a_node_sustains(write: Any) -> None:
     assert ratio[1] == pytest.approx(0.8)
 
 
-SETTINGS = (
-    "nodes=30",
-    "engine=vllm",
-    "engine_date=2025-01-01",
-    "precision=bf16",
-    "tensor_parallel=4",
-    "prefill_decode=disaggregated",
-    "max_sequences=16",
-    "chunk_tokens=512",
-    "speculation={drafted_tokens: 3, mean_acceptance_length: 2.5}",
-    "throughput_multiplier=0.9",
-    "{throughput_tokens_per_s_per_accelerator: 900, throughput_measured_at: {input_tokens: 500, output_tokens: 200}}",
-)
-
-
-def test_only_clusters_that_are_alike_share_what_they_serve(scenario: Scenario, write: Any) -> None:
-    """Clusters that differ in one setting serve beside each other as the first would with that setting, alone."""
-    pairs = [setting.partition("=") for setting in SETTINGS[:-1]]
-    changes = [{key: yaml.safe_load(value)} for key, _, value in pairs] + [
-        yaml.safe_load(SETTINGS[-1])
-    ]
-    first = scenario.clusters["h200"].model_dump(by_alias=True, exclude_unset=True)
-    stated = [Cluster.model_validate({**first, **change}) for change in ({}, *changes)]
-    together = scenario.model_copy(
-        update={"clusters": {f"number-{n}": of for n, of in enumerate(stated)}}
-    )
-    services, _ = build_services(together, Reuse(scenario), {})
-    for n, of in enumerate(stated):
-        alone = scenario.model_copy(update={"clusters": {"h200": of}})
-        assert (
-            services[f"number-{n}", "chat"]
-            == build_services(alone, Reuse(scenario), {})[0]["h200", "chat"]
-        )
-    assert len({service.requests_per_s for service in services.values()}) > len(stated) // 2
-
-
-def test_a_scenario_compiled_again_works_nothing_out_again(
-    scenario: Scenario, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first = build_plan(scenario)
-    for name in ("capacity._serve", "clusters.build_node_power"):
-        monkeypatch.setattr(f"planner.plan.{name}", None)  # whoever calls it now fails
-    assert differences(build_plan(scenario), first) == []
-
-
 def test_each_catalogue_has_a_memory_of_its_own(write: Any) -> None:
     stated = load_scenario(write())
     other = load_scenario(write(), ["catalog.assumptions=articles-2024"])
     assert Reuse(stated).once("what", lambda: 1) == 1
     assert Reuse(other).once("what", lambda: 2) == 2
     assert Reuse(load_scenario(write())).once("what", lambda: 3) == 1
-
-
-def test_memory_is_bounded(scenario: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a memory as large as the process's, which holds what other tests worked out."""
-    reuse = Reuse(scenario)
-    most = _place.cache_parameters()["maxsize"]
-    monkeypatch.setattr(
-        "planner.plan.plan._place", functools.lru_cache(maxsize=most)(_place.__wrapped__)
-    )
-    for key in range(most + 1):
-        reuse.once(("bounded", key), lambda key=key: key)  # type: ignore[misc]
-    assert reuse.once(("bounded", most), lambda: -1) == most
-    assert reuse.once(("bounded", 0), lambda: -1) == -1  # the longest unused went

@@ -10,8 +10,9 @@ import pytest
 from planner.catalog.load import part_of, shape_of
 from planner.physics.power import power_fraction
 from planner.physics.replica import ReplicaSpec, Traffic, at_concurrency, describe, price_replicas
-from planner.plan.capacity import Service, build_services, stream_s, traffic_of
-from planner.plan.plan import Reuse
+from planner.plan.choice import Service, build_services, stream_s
+from planner.plan.reuse import Reuse
+from planner.plan.slo_capacity import traffic_of
 from tests.engine.worlds import plan_of, scenario_of
 from tests.shipped import shipped_calibration
 
@@ -89,41 +90,3 @@ def test_a_mixture_reads_the_experts_its_batch_touches_and_draws_what_was_measur
     assert 1000.0 * float(power_fraction(moved_s / step_s, computed_s / step_s)) == pytest.approx(
         505.0, rel=0.1
     )
-
-
-@pytest.mark.parametrize(
-    ("cluster", "allowed", "served"),
-    [
-        (None, (), "fp8"),  # what public serving runs use
-        (None, ("bf16",), "bf16"),
-        ("fp4", (), "fp4"),  # nothing is promised, so the cluster decides
-        ("fp4", ("fp8",), "fp8"),  # of what is allowed no cluster serves another
-        ("fp4", ("bf16",), "bf16"),
-        ("bf16", ("fp8",), "fp8"),
-        ("fp8", ("fp8",), "fp8"),
-        (
-            "bf16",
-            ("fp8", "bf16"),
-            "bf16",
-        ),  # what is stated and allowed binds, though fp8 serves more
-        ("fp8", ("fp8", "fp4"), "fp8"),
-        (None, ("fp8", "bf16"), "fp8"),  # of what is allowed that in which a node serves most
-        (None, ("bf16", "fp8", "fp4"), "fp4"),
-    ],
-)
-def test_a_cluster_serves_in_what_a_workload_allows(
-    cluster: str | None, allowed: tuple[str, ...], served: str
-) -> None:
-    chosen = service_of(b200(cluster, allowed=allowed))
-    assert chosen.spec.precision == served
-    assert chosen == service_of(b200(served))
-
-
-def test_what_is_not_allowed_is_told_with_both_places() -> None:
-    (warning,) = [text for text in plan_of(b200("fp4", allowed=("fp8",))).notes if "fp4" in text]
-    for part in ("workloads.chat.precisions", "fp8", "clusters.b.precision", "fp4"):
-        assert part in warning
-    assert not [text for text in plan_of(b200("fp4")).notes if "fp4" in text]
-    assert not [
-        text for text in plan_of(b200("bf16", allowed=("fp8", "bf16"))).notes if "fp8" in text
-    ]

@@ -74,12 +74,6 @@ def test_prompts_eight_times_as_long_cost_about_what_the_grid_says() -> None:
     assert found == pytest.approx(best[8000] / best[1000], rel=0.02)
 
 
-def test_a_claim_scales_with_itself_whatever_the_stack() -> None:
-    assert rate(LENGTHS, 2 * STATED) == pytest.approx(2 * rate(LENGTHS))
-    assert rate(LENGTHS, engine="sglang") == pytest.approx(rate(LENGTHS))
-    assert rate(LENGTHS, throughput_multiplier=1.5) == pytest.approx(1.5 * rate(LENGTHS))
-
-
 def test_a_claim_is_carried_along_as_requests_grow_longer() -> None:
     """Under growth g a year, the rate after k years is that of requests (1 + g)^k as long, even in ratio between."""
     growth = 0.4

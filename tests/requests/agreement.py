@@ -22,10 +22,11 @@ import numpy as np
 from planner.demand.bursts import Bursts, shares_with_bursts
 from planner.physics.replica import ReplicaTimes, price_replicas
 from planner.physics.slo_model import late_curve, late_first
-from planner.plan.capacity import Candidates, Service, build_services, lengths_of
-from planner.plan.plan import Reuse
+from planner.plan.choice import Service, build_services
+from planner.plan.reuse import Reuse
+from planner.plan.slo_capacity import LayoutSearch, lengths_of
 from planner.requests.outcome import outcomes
-from planner.requests.zoom import ZoomRequest, zoom
+from planner.requests.zoom import ZoomRequest, simulate_zoom
 from planner.scenario.loading import load_scenario
 from planner.scenario.scenario import Scenario
 from tests.shipped import shipped_calibration
@@ -222,7 +223,7 @@ def compare(cell: Cell) -> Compared:
     """Run both models on a cell."""
     service = service_of(cell.work, cell.part, cell.layout, cell.pool)
     rate = cell.load * service.requests_per_s * NODES[cell.work]
-    zoomed = zoom(scenario_of(cell, rate), ZoomRequest(at=NOON, minutes=cell.minutes))
+    zoomed = simulate_zoom(scenario_of(cell, rate), ZoomRequest(start=NOON, minutes=cell.minutes))
     (outcome,) = outcomes(zoomed)
     has_first = cell.load <= 1.0 and cell.dispersion == 1.0 and service.prefill is None
     hourly = float(zoomed.hour.late_fraction[0] + zoomed.hour.shed_fraction[0])
@@ -249,7 +250,7 @@ def shared_rates(cell: SharedCell) -> tuple[float, float]:
 def compare_shared(cell: SharedCell) -> SharedCompared:
     """Run both models on shared machines."""
     scenario = scenario_of(cell.urgent, *shared_rates(cell))
-    zoomed = zoom(scenario, ZoomRequest(at=NOON, minutes=cell.minutes, requests=10**6))
+    zoomed = simulate_zoom(scenario, ZoomRequest(start=NOON, minutes=cell.minutes, requests=10**6))
     urgent, waiting = outcomes(zoomed)
     return SharedCompared(
         cell=cell,
@@ -302,11 +303,11 @@ def first_token_p99_s(cell: Cell) -> float:
     assert service.spec is not None
     lengths = lengths_of(workload)
     replicas = price_replicas([service.spec], shipped_calibration())
-    candidates = Candidates(
+    candidates = LayoutSearch(
         replicas=replicas, mean_rates=np.ones(1), router_pool=cell.pool, nodes=NODES[cell.work],
         accelerators_per_node=service.accelerators_per_node,
     )  # fmt: skip
-    asked = candidates.asked(0, workload.slo)
+    asked = candidates.terms(0, workload.slo)
     replica = ReplicaTimes(replicas, 0, service.speed, lengths)
     curve = late_curve(replica, asked)
     batch, _ = curve.at(cell.load * curve.capacity_requests_per_s)

@@ -21,7 +21,6 @@ from planner.physics.replica import (
     price_replicas,
 )
 from planner.requests.batching import Replica, Request, StepTimes
-from tests.requests.naive_batching import Sequence, Walk
 from tests.shipped import shipped_calibration
 
 PLAIN = StepTimes(
@@ -64,26 +63,6 @@ def serve(
     return replica
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_jumps_equal_a_walk_token_by_token(seed: int) -> None:
-    random = np.random.default_rng(seed)
-    count = 60
-    arrived = np.cumsum(random.exponential(0.25, count))
-    prompt = random.integers(1, 1500, count)
-    output = random.integers(1, 120, count)
-    cached = (prompt * random.choice([0.0, 0.4], count)).astype(int)
-    rows = list(
-        zip(arrived.tolist(), prompt.tolist(), cached.tolist(), output.tolist(), strict=True)
-    )
-    requests = [Request(i, 0, 0, t, (p, c, o)) for i, (t, p, c, o) in enumerate(rows)]
-    walked = [Sequence(i, t, p, c, o) for i, (t, p, c, o) in enumerate(rows)]
-    serve(PLAIN, requests)
-    Walk(PLAIN, walked).run()
-    for request, sequence in zip(requests, walked, strict=True):
-        assert request.first_token_s == pytest.approx(sequence.first_s, rel=1e-9)
-        assert request.finished_s == pytest.approx(sequence.finished_s, rel=1e-9)
-
-
 def test_one_request_by_hand() -> None:
     request = Request(0, 0, 0, 3.0, (1000, 200, 3))
     serve(PLAIN, [request])
@@ -102,7 +81,7 @@ def test_one_request_by_hand() -> None:
 @pytest.mark.parametrize("clients", [4, 48])
 def test_a_steady_batch_takes_what_the_core_says(model: str, clients: int) -> None:
     priced = replicas(model)
-    _, tpot_s = closed_loop(StepTimes.of(priced, 0), clients, 1000, 500)
+    _, tpot_s = closed_loop(StepTimes.of_replica(priced, 0), clients, 1000, 500)
     traffic = Traffic(input_tokens=1000, output_tokens=500, burst_fraction=1.0)
     expected = at_concurrency(priced, np.zeros(1, dtype=np.intp), traffic, float(clients)).tpot_s[0]
     # Clients that start together prefill together, so their tokens wait for fewer prompts than in a mixed batch.
@@ -110,7 +89,7 @@ def test_a_steady_batch_takes_what_the_core_says(model: str, clients: int) -> No
 
 
 def test_chunks_of_a_prompt_add_up_to_the_cores_prefill() -> None:
-    times = StepTimes.of(replicas("gpt-oss-120b"), 0)
+    times = StepTimes.of_replica(replicas("gpt-oss-120b"), 0)
     edges = [300.0, 1000.0, 4000.0, 9000.0]
     pieces = sum(times.chunk_s(9000.0, a, b) for a, b in itertools.pairwise(edges))
     assert pieces == pytest.approx(times.prefill_s(9000.0, 300.0))
@@ -129,7 +108,7 @@ def test_steps_of_equal_requests_are_those_of_the_hourly_model(model: str, promp
         cached_fraction=0.25,
     )  # fmt: skip
     hourly = ReplicaTimes(priced, 0, 1.0, lengths)
-    times = StepTimes.of(priced, 0)
+    times = StepTimes.of_replica(priced, 0)
     compute_s = times.prefill_s(prompt, 0.25 * prompt)
     beside_s = times.beside_s(compute_s, 1e6, 0.75 * prompt)  # with every expert touched
     sharing = (
@@ -140,7 +119,7 @@ def test_steps_of_equal_requests_are_those_of_the_hourly_model(model: str, promp
     assert times.decode_s(32.0, 32.0 * halfway) == pytest.approx(
         float(hourly.decode_s(np.array([32.0]))[0])
     )
-    assert times.most_sequences == priced["max_sequences"][0]
+    assert times.max_sequences == priced["max_sequences"][0]
 
 
 def test_a_model_that_attends_to_so_many_tokens_reads_no_more_as_it_goes_on() -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Generator
+from typing import Any
 
-import ciw
 import numpy as np
 import pytest
 import simpy
@@ -17,6 +18,13 @@ from tests.oracles.erlang import erlang_c
 STEP_S = 1e-3
 
 
+def arrive(router: RequestRouter, requests: list[Request]) -> Generator[simpy.Event, Any, None]:
+    """Let requests come at their times."""
+    for request in requests:
+        yield router.env.timeout(request.arrived_s - router.env.now)
+        router.arrive(request)
+
+
 def one_at_a_time(servers: int, rate: float, mean_s: float, count: int, seed: int) -> np.ndarray:
     """Return the waits of requests with exponential work on replicas that take one each: M/M/c, steps apart."""
     random = np.random.default_rng(seed)
@@ -24,10 +32,10 @@ def one_at_a_time(servers: int, rate: float, mean_s: float, count: int, seed: in
     router = RequestRouter(
         env, [LatencySlo(name="chat", level=0, ttft_s=1.0, tpot_s=1.0, refuses=False)], [0], 0.85
     )
-    times = StepTimes(fixed_s=STEP_S, most_sequences=1)
+    times = StepTimes(fixed_s=STEP_S, max_sequences=1)
     pool = ReplicaPool(router, times, servers, {0: math.inf})
     group = Group(pools=[pool], capacity_requests_per_s={0: 1.0 / mean_s})
-    router.groups, router.ways, router.deferred = [group], {0: [[group]]}, {0: deque()}
+    router.groups, router.tiers, router.deferred = [group], {0: [[group]]}, {0: deque()}
     arrived = np.cumsum(random.exponential(1.0 / rate, count))
     tokens = np.maximum(np.rint(random.exponential(mean_s / STEP_S, count)), 1.0).astype(int)
     requests = [
@@ -35,14 +43,9 @@ def one_at_a_time(servers: int, rate: float, mean_s: float, count: int, seed: in
         for i, (t, o) in enumerate(zip(arrived.tolist(), tokens.tolist(), strict=True))
     ]
 
-    def arrive() -> object:
-        for request in requests:
-            yield env.timeout(request.arrived_s - env.now)
-            router.arrive(request)
-
-    env.process(arrive())  # type: ignore[arg-type]
+    env.process(arrive(router, requests))
     env.run()
-    assert router.arrived == router.done == count
+    assert router.arrived == router.completed == count
     return np.array([request.started_s - request.arrived_s for request in requests])
 
 
@@ -64,24 +67,6 @@ def test_one_token_prompts_without_batching_are_erlangs_queue(servers: int, load
     assert abs(share.mean() - waiting) < 4.0 * batch_error(share)
 
 
-def test_the_same_queue_in_an_independent_library() -> None:
-    servers = 3
-    load = 0.75
-    count = 5_000
-    own = one_at_a_time(servers, servers * load, 1.0, count, seed=2)
-    network = ciw.create_network(
-        arrival_distributions=[ciw.dists.Exponential(servers * load)],
-        service_distributions=[ciw.dists.Exponential(1.0)],
-        number_of_servers=[servers],
-    )
-    ciw.seed(5)
-    simulation = ciw.Simulation(network)
-    simulation.simulate_until_max_customers(count)
-    other = np.array([record.waiting_time for record in simulation.get_all_records()])
-    error = float(np.hypot(batch_error(own), batch_error(other)))
-    assert abs(own.mean() - other.mean()) < 4.0 * error + 2 * STEP_S
-
-
 def _held(group: Group) -> int:
     """Return the requests waiting or being served."""
     return len(group.pools[0].queue) + sum(group.pools[0].loads)
@@ -98,7 +83,7 @@ def taken(
     slo_target = LatencySlo(name="chat", level=0, ttft_s=1.0, tpot_s=1.0, refuses=False)
     router = RequestRouter(env, [slo_target] * len(rates), by_rank, preferred_use)
     sustained = dict.fromkeys(range(len(rates)), 1.0)
-    times = StepTimes(fixed_s=1.0, most_sequences=10_000)
+    times = StepTimes(fixed_s=1.0, max_sequences=10_000)
     laid_out = [
         [
             Group(
@@ -110,7 +95,7 @@ def taken(
         for tier in tiers
     ]
     router.groups = [group for tier in laid_out for group in tier]
-    router.ways = dict.fromkeys(range(len(rates)), laid_out)
+    router.tiers = dict.fromkeys(range(len(rates)), laid_out)
     rows = sorted(
         ((n + 0.5) / rate, w) for w, rate in enumerate(rates) for n in range(round(300 * rate))
     )
@@ -169,7 +154,7 @@ def test_a_full_pool_refuses_what_would_be_late_and_serves_the_rest_in_time() ->
         pools=[ReplicaPool(router, times, 4, {0: 0.0425})], capacity_requests_per_s={0: 1.0}
     )
     router.groups = [group]
-    router.ways = {0: [[group]]}
+    router.tiers = {0: [[group]]}
     random = np.random.default_rng(4)
     arrived = np.cumsum(random.exponential(0.02, 6000))
     output = np.maximum(random.exponential(200.0, 6000), 20.0).astype(int)
@@ -178,14 +163,9 @@ def test_a_full_pool_refuses_what_would_be_late_and_serves_the_rest_in_time() ->
         for i, (t, o) in enumerate(zip(arrived.tolist(), output.tolist(), strict=True))
     ]
 
-    def arrive() -> object:
-        for request in requests:
-            yield env.timeout(request.arrived_s - env.now)
-            router.arrive(request)
-
-    env.process(arrive())  # type: ignore[arg-type]
+    env.process(arrive(router, requests))
     env.run(until=60.0)
-    assert router.arrived == router.done + router.refused + router.in_flight
+    assert router.arrived == router.completed + router.refused + router.in_flight
     env.run()
     assert router.refused > 1000
     served = [request for request in requests if np.isfinite(request.finished_s)]
@@ -206,11 +186,11 @@ def test_a_prompt_prefilled_apart_moves_before_its_first_token() -> None:
     stage = PrefillStage(times=worker, replicas=1.0, share=0.5, transfer_s_per_token=1e-3)
     pool = ReplicaPool(router, StepTimes(fixed_s=0.01), 2, {0: math.inf}, stage)
     group = Group(pools=[pool], capacity_requests_per_s={0: 1.0})
-    router.groups, router.ways, router.deferred = [group], {0: [[group]]}, {0: deque()}
+    router.groups, router.tiers, router.deferred = [group], {0: [[group]]}, {0: deque()}
     request = Request(0, 0, 0, 0.0, (1000, 200, 3))
     router.arrive(request)
     env.run()
     first_s = 0.02 + 800 * 1e-4 + 800 * 1e-3 + 0.01
     assert request.first_token_s == pytest.approx(first_s)
     assert request.finished_s == pytest.approx(first_s + 2 * 0.01)
-    assert (router.done, router.in_flight, pool.loads) == (1, 0, [0, 0])
+    assert (router.completed, router.in_flight, pool.loads) == (1, 0, [0, 0])

@@ -9,7 +9,7 @@ import pytest
 
 from planner.engine.driver import run_plan
 from planner.requests.outcome import Outcome, outcomes
-from planner.requests.zoom import Zoom, ZoomRequest, zoom
+from planner.requests.zoom import Zoom, ZoomRequest, simulate_zoom
 from tests.engine.worlds import QUIET, merged, plan_of, scenario_of
 
 NOON = datetime(2026, 1, 10, 12)
@@ -38,7 +38,7 @@ def world(workloads: dict[str, Any], clusters: dict[str, Any], **top: Any) -> di
 
 
 def zoomed(change: dict[str, Any], minutes: int = 2) -> tuple[Zoom, dict[str, Outcome]]:
-    hour = zoom(scenario_of(change), ZoomRequest(at=NOON, minutes=minutes))
+    hour = simulate_zoom(scenario_of(change), ZoomRequest(start=NOON, minutes=minutes))
     return hour, {outcome.name: outcome for outcome in outcomes(hour)}
 
 
@@ -145,7 +145,7 @@ def test_a_sample_has_the_traffic_of_the_replicas_it_holds() -> None:
     workloads = {"chat": CHAT | {"requests_per_s": 4.0}, "small": SMALL | {"requests_per_s": 900.0}}
     steady = {name: load | {"burst_index_of_dispersion": 1.0} for name, load in workloads.items()}
     change = world(steady, {"one": {"accelerator": "H200", "nodes": 3}})
-    hour = zoom(scenario_of(change), ZoomRequest(at=NOON, minutes=1, requests=6000))
+    hour = simulate_zoom(scenario_of(change), ZoomRequest(start=NOON, minutes=1, requests=6000))
     assert hour.share < 0.3
     for w, outcome in enumerate(outcomes(hour)):
         pairs = zip(hour.hour.replica_groups, hour.replicas, strict=True)

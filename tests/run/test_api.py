@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 
 from planner.engine.driver import run_plan
 from planner.errors import ScenarioError
-from planner.finance.ledger import Account, Dimension
+from planner.finance.accounts import Account
+from planner.finance.ledger import Dimension
 from planner.plan.build import build_plan
-from planner.run.simulate import RunResult, simulate
-from planner.run.tables import workload_sums
+from planner.run.simulate import RunResult
 from planner.scenario.loading import load_scenario
 from tests.engine.worlds import BASE, merged
+from tests.ledgers import Run
 
 Write = Callable[..., Path]
-Run = Callable[..., RunResult]
 PRICES = (
     "{llama-3.1-8b: {input_usd_per_million_tokens: 0.2, cached_input_usd_per_million_tokens: 0.05, "
     "output_usd_per_million_tokens: 0.6, change_per_year: -0.5}}"
@@ -31,14 +31,6 @@ BUSY = (
     "workloads.chat.prefix_cache_hit_fraction=0.25",
     "clusters.mi325x=null",
 )
-
-
-@pytest.fixture
-def run(write: Write) -> Run:
-    def runner(*overrides: str) -> RunResult:
-        return simulate(load_scenario(write(), overrides), seed=1)
-
-    return runner
 
 
 def api_cents(result: RunResult) -> list[int]:
@@ -121,25 +113,6 @@ def test_an_outage_of_the_site_is_served_by_an_api(run: Run) -> None:
     dark = ("site.outages_per_year=60", "site.outage_h=6", "workloads.chat.requests_per_s=50")
     assert run(*dark).monthly.shed_requests.sum() > 0
     assert run(*dark, API).monthly.shed_requests.sum() == 0.0
-
-
-def test_workloads_pay_for_what_they_send(run: Run) -> None:
-    """Half the requests, of twice the length: each workload's cost is its own bill."""
-    lengths = "lengths: {input: {mean: 1000}, output: {mean: 200}}"
-    other = f"workloads.long={{model: llama-3.1-8b, requests_per_s: 2.5, {lengths}}}"
-    result = run(
-        "clusters.h200=null",
-        "clusters.mi325x=null",
-        API.replace("kind: api", "kind: api, serves: all"),
-        other,
-    )
-    requests = result.monthly.served_requests[:, 0]
-    falls = -np.diff(0.5 ** (np.arange(4) / 12)) * 12 / np.log(2.0)
-    bills = [
-        (requests[:, w] @ falls) * (n * 500 * 0.2 + n * 100 * 0.6) / 1e6
-        for w, n in enumerate((1, 2))
-    ]
-    assert workload_sums(result)["cost_usd"].sum(axis=0).tolist() == pytest.approx(bills, abs=0.05)
 
 
 @settings(max_examples=15, deadline=None)

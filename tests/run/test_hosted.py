@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from planner.engine.dispatch import allowed_loads
-from planner.finance.ledger import Account, Dimension
-from planner.run.measures import measures
+from planner.finance.accounting.measures import measures
+from planner.finance.accounts import Account
 from planner.run.simulate import RunResult, simulate
 from planner.scenario.loading import load_scenario
+from tests.ledgers import Run, by_cluster
 
 Write = Callable[..., Path]
-Run = Callable[..., RunResult]
 AT_ONCE = "available_fraction: 1, startup_h: 0, hold_h: 1"
 RESERVED = "clusters.rented={accelerator: H200, nodes: 4, contract: {kind: reserved, usd_per_accelerator_h: 4}}"
 ON_DEMAND = RESERVED.replace("nodes: 4", "nodes: 40").replace("reserved", f"on-demand, {AT_ONCE}")
@@ -31,11 +31,6 @@ def run(write: Write) -> Run:
         return simulate(load_scenario(write(), ["clusters.mi325x=null", *overrides]), seed=1)
 
     return runner
-
-
-def by_cluster(result: RunResult, account: Account) -> list[float]:
-    table = result.ledger.totals_cents(Dimension.CLUSTER, Dimension.ACCOUNT)
-    return [float(amount) for amount in table[:, list(Account).index(account)] / 100]
 
 
 @pytest.mark.parametrize("rented", [ON_DEMAND, SPOT])

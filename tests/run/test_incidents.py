@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections import defaultdict
 from typing import Any
@@ -11,9 +10,9 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from planner.plan.parts import StepPlan, ThreePoint
+from planner.plan.distributions import ThreePoint
 from planner.plan.plan import Plan
-from planner.run import tables
+from planner.plan.software import StepPlan
 from planner.run.incidents import _of_an_upgrade, incident_rows, outlooks, practice_rows, practices
 from planner.run.slo_misses import INCIDENT, lost_requests
 from planner.units import HOURS_PER_YEAR
@@ -206,15 +205,6 @@ def test_each_practice_is_worth_what_it_limits() -> None:
         assert change[4] == pytest.approx((1.0 - lost[4]) / (1.0 - lost[1]) - 1.0)
 
 
-def test_pinning_costs_the_speed_that_is_not_taken() -> None:
-    result = run("software.software_speedup_multiplier=3", "horizon_months=12")
-    gained = {
-        practice: row[5]
-        for vendor, practice, *row in [(r[0], r[1], *r) for r in practice_rows(result)]
-    }
-    assert gained["latest"] > gained["staged"] > gained["pinned"] > 0.0
-
-
 def test_a_practice_is_the_plan_with_its_keys() -> None:
     """What the table calls no_canary is canary_fraction: 1, and so on: the stacks of the scenario set so."""
     base = run()
@@ -247,37 +237,3 @@ def test_incidents_by_kind_sum_to_the_losses_and_misses_of_the_run() -> None:
     assert {row[:2] for row in rows} == {
         ("amd" if name.startswith("rocm") else "nvidia", name) for name in stacks
     }
-
-
-def test_a_kind_is_charged_for_the_hours_in_which_it_takes_capacity() -> None:
-    """One incident at a time: hours open are those from its event's start, node-hours those of the events' rows."""
-    result = run("software.incident_multiplier=4")
-    table = tables.events(result)
-    lost: dict[tuple[str, str], float] = defaultdict(float)
-    for event, cause, detail, node_h in zip(
-        table["event"], table["cause"], table["detail"], table["lost_node_h"], strict=True
-    ):
-        if event == "software":
-            lost[detail.split(", ")[0], cause] += node_h
-    for _, stack, kind, _, _, open_h, node_h, *_ in incident_rows(result):
-        assert node_h == pytest.approx(lost[stack, kind], abs=1e-9)
-        assert open_h >= 0.0
-    assert sum(lost.values()) > 0.0
-
-
-def test_a_run_without_incidents_misses_none_for_them() -> None:
-    for row in incident_rows(run("software.incident_multiplier=0")):
-        assert row[3] == row[5] == row[6] == row[8] == 0.0
-
-
-def test_two_vendors_with_one_stack_are_expected_to_lose_the_same() -> None:
-    stack = {"incidents": incident_plans(regression=0.3, **STATED), "upgrade_h": 1800.0}
-    plan = plan_with(24, stack=stack)
-    (one,) = plan.software.stacks
-    renamed = dataclasses.replace(
-        plan.software,
-        stacks=(dataclasses.replace(one, name="rocm-vllm"),),
-        stack_of=np.array([["rocm-vllm"]]),
-    )
-    both = [outlooks(each)[0, 0][1] for each in (plan, dataclasses.replace(plan, software=renamed))]
-    assert both[0]["regression"] == pytest.approx(both[1]["regression"], rel=0.02)

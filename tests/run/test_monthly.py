@@ -10,9 +10,9 @@ import pytest
 
 from planner.engine.driver import Run
 from planner.engine.log import ChangeLog, SiteEvent
+from planner.engine.monthly import Monthly, check_run
 from planner.errors import ConservationError
 from planner.plan.plan import Plan
-from planner.run.monthly import Monthly, check_run
 from planner.run.simulate import run_engine
 from tests.engine.plans import make_plan, workload_plan
 

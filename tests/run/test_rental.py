@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.answers.assumptions import assumptions
 from planner.engine.driver import Run, Simulation, run_plan
 from planner.engine.log import streams
-from planner.finance.ledger import Account, Dimension
+from planner.finance.accounts import Account
+from planner.finance.ledger import Dimension
 from planner.plan.build import build_plan
 from planner.plan.plan import Plan
 from planner.run.simulate import simulate
@@ -127,27 +127,6 @@ def test_the_catalogues_terms_are_those_of_the_part_and_its_vendor() -> None:
     }  # fmt: skip
     assert terms["H200"].usd_per_accelerator_h.tolist() == [4.95]
     assert terms["H200"].hold_h == 48
-
-
-def test_terms_that_are_left_open_stand_in_the_assumptions_with_their_source() -> None:
-    """What is stated is not listed; a spot cluster has the catalogue's interruptions."""
-    stated = world({"kind": "spot", "gap_days": 2, "available_fraction": 0.5}, requests_per_s=10)
-    listed = assumptions(
-        load_scenario({**stated, "finance": {"burst_rental": {"accelerator": "H100"}}})
-    ).columns
-    rows = {
-        str(path).removeprefix("catalog.priors."): place
-        for place, path in enumerate(listed["path"])
-    }
-    assert listed["value"][rows["rental_available_h100"]] == "0.66 / 0.7 / 0.77"
-    assert "skypilot-catalog" in listed["source"][rows["rental_available_h100"]]
-    assert {
-        "rent_spot_h200",
-        "spot_interruptions",
-        "spot_co_interruption",
-        "rental_startup_nvidia",
-    } <= {*rows}
-    assert not {"rental_available_h200", "rental_gap_h200"} & {*rows}
 
 
 DEFERRED = {

@@ -6,10 +6,8 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from planner.run.measure_names import DRAWS
+from planner.finance.measure_names import DRAWS
 from planner.run.replications import Interval, Replications, draw_again, interval_of
 from planner.run.simulate import simulate
 from planner.scenario.loading import load_scenario
@@ -29,13 +27,6 @@ def test_a_further_draw_lies_within_at_the_stated_rate(draws: int, coverage: flo
     stated = Replications(figures=({},) * draws).coverage_fraction
     assert stated == pytest.approx(coverage)
     assert abs(inside / 4000 - stated) < 4 * math.sqrt(stated * (1 - stated) / 4000)
-
-
-@given(st.lists(st.floats(-1e9, 1e9), min_size=2, max_size=60))
-def test_an_interval_holds_the_median_and_none_beyond_the_extremes(values: list[float]) -> None:
-    found = interval_of(values)
-    assert found is not None
-    assert min(values) <= found.low <= float(np.median(values)) <= found.high <= max(values)
 
 
 def test_a_figure_without_meaning_in_one_draw_has_no_interval() -> None:

@@ -8,7 +8,7 @@ import weakref
 import pytest
 import yaml
 
-from planner.run.measures import measures, series_of
+from planner.finance.accounting.measures import measures, series_of
 from planner.run.simulate import simulate
 from planner.scenario.loading import load_scenario
 from tests.conftest import TINY

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,12 @@ import simpy
 import yaml
 
 import planner
-from planner.answers.judgement import past_mending_lines
+from planner.answers.sentences import past_mending_lines
+from planner.answers.verdicts import PlanVerdict
 from planner.engine import driver
 from planner.engine.log import ChangeLog, SiteEvent
 from planner.engine.processes import Steps
-from planner.plan.attainment import CEILINGS, past_mending
+from planner.plan.attainment import CEILINGS, Verdict, past_mending
 from planner.run.simulate import RunResult, simulate
 from planner.run.slo_misses import _outgrown, slo_ceilings
 from planner.scenario.loading import load_scenario
@@ -213,8 +215,12 @@ def test_a_study_without_outages_says_nothing_of_mending(tmp_path: Path) -> None
 def test_the_line_counts_each_cause_and_plans_alike_together() -> None:
     both = {"site_outages": 4, "prompts_too_long": 2}
     none = {"site_outages": 0, "prompts_too_long": 0}
+    scenario = load_scenario(yaml.safe_load(STEADY))
+    verdict = PlanVerdict.of(
+        Verdict(50, 64, 0.9), scenario, shortfall_fraction=0.1, first_missed_month=None
+    )
     records = {
-        name: {"replications": 64, "past_mending": past}
+        name: replace(verdict, past_mending=past)
         for name, past in (
             ("a", both),
             ("b", none),

@@ -12,10 +12,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from planner.answers.run import write_run
+from planner.finance.accounting.cohorts import (
+    assets_of,
+    is_owned,
+    leases_of,
+    owned_value_cents,
+    tax_base,
+)
+from planner.finance.accounts import View
 from planner.finance.depreciation import LossRule, depreciate
-from planner.finance.ledger import View
 from planner.finance.statements import LINES
-from planner.run.cohorts import assets_of, is_owned, leases_of, owned_value_cents, tax_base
 from planner.run.simulate import RunResult, simulate
 from planner.scenario.loading import load_scenario
 

@@ -13,16 +13,16 @@ import pytest
 
 from planner.engine.driver import Run, Simulation
 from planner.engine.log import SoftwareEvent, streams
+from planner.engine.monthly import sum_months
 from planner.engine.rental import rent_for_shed
+from planner.finance.accounting.cohorts import cohorts_of
+from planner.finance.accounting.posting import write_ledger
+from planner.finance.accounting.unit_economics import machine_time
 from planner.plan.plan import Plan
-from planner.run.accounting import write_ledger
-from planner.run.cohorts import cohorts_of
-from planner.run.monthly import sum_months
+from planner.run.events import tokens_per_node_h
 from planner.run.simulate import RunResult, simulate
-from planner.run.tables import tokens_per_node_h
-from planner.run.unit_economics import machine_time
 from planner.scenario.loading import load_scenario
-from tests.engine.plans import cluster_plan, demand_plan, make_plan, workload_plan
+from tests.engine.plans import cluster_plan, make_plan, workload_plan
 from tests.engine.worlds import QUIET, scenario_of
 
 
@@ -143,17 +143,6 @@ def test_events_and_losses_tell_of_the_same_node_hours(result: RunResult) -> Non
     agreed(result)
 
 
-def test_they_do_in_the_reference_scenario_where_nothing_is_lost_before_it_arrives() -> None:
-    reference = simulate(load_scenario("scenarios/mixed-fleet.yaml"), seed=3)  # one outage
-    agreed(reference)
-    events = reference.events()
-    arrived = events[(events["event"] == "delivered")].set_index("cluster")["time"]
-    second = events[(events["cluster"] == "b200-2027") & (events["end_time"] != "")]
-    early = second[second["end_time"] < arrived["b200-2027"]]
-    assert len(early) > 0
-    assert early["lost_capacity_tokens"].sum() == 0.0
-
-
 def test_incidents_that_are_open_together_share_what_they_cost() -> None:
     """Speeds of 0.8 and 0.5 together cost 0.6: shared as ln 0.8 to ln 0.5 for as long as both are open."""
     plan = make_plan([cluster_plan(nodes=10)], requests_per_s=[2.0])
@@ -192,15 +181,6 @@ def result_of(plan: Plan, run: Run) -> RunResult:
     )
 
 
-def test_availability_is_what_the_outages_leave(result: RunResult) -> None:
-    frame = result.timeline_monthly(clusters=True)
-    own = frame[frame["cluster"] == "h200"]["availability_fraction"].to_numpy()
-    failed = result.monthly.failed_node_h[:, 0]
-    present = result.monthly.present_node_h[:, 0]
-    np.testing.assert_allclose(own, 1 - failed / present)
-    assert 0.3 < own.min() < 1.0
-
-
 def two_workloads(**changes: Any) -> Plan:
     """Cluster a serves both, b neither; a long request takes twice the machine time and four times the tokens."""
     long = {"input_tokens": np.full(2, 400.0), "output_tokens": np.full(2, 200.0)}
@@ -234,25 +214,6 @@ def test_a_workload_pays_its_machine_time_and_its_tokens_share_of_what_is_idle()
         index="month", columns="workload", values="accelerator_h"
     )
     np.testing.assert_allclose(hours["long"], 8 * 4 * plan.months.period_hours)
-
-
-def test_a_month_that_serves_nothing_is_charged_to_who_will_ask() -> None:
-    """Both models launch with the second month: the first month's cost is split as tokens of the run are."""
-    launch = 744.0
-    plan = two_workloads(launch_h=launch)
-    short = dataclasses.replace(plan.workloads[0], launch_h=launch)
-    work = (short, plan.workloads[1])
-    plan = dataclasses.replace(
-        plan, workloads=work, demand=demand_plan(work, plan.hours, [3.0, 2.0])
-    )
-    drawn = result_of(plan, Simulation(plan, streams(1)).run([0, plan.hours]))
-    table = drawn.timeline_workloads()
-    first = table[table["month"] == "2026-01-01"].set_index("workload")
-    whole = drawn.cost_cents()[0].sum()
-    assert first["served_tokens"].sum() == 0
-    assert first["cost_per_million_tokens_usd"].isna().all()
-    assert round(float((first["cost_usd"] * 100).sum()), 6) == whole
-    assert first["cost_usd"].to_dict()["long"] * 100 == pytest.approx(whole * 1200 / 1650, abs=2)
 
 
 def test_a_demand_charge_is_borne_by_clusters_as_they_draw_power() -> None:

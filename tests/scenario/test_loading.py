@@ -42,10 +42,6 @@ def test_a_scenario_is_read_with_mappings_by_name(write: Write) -> None:
     assert scenario.workloads["chat"].lengths.input.mean == 500
 
 
-def test_a_path_may_be_text(write: Write) -> None:
-    assert load_scenario(str(write())).name == "tiny"
-
-
 def test_precedence_is_defaults_then_chain_then_set_in_order(write: Write) -> None:
     write()
     write(
@@ -65,21 +61,6 @@ def test_precedence_is_defaults_then_chain_then_set_in_order(write: Write) -> No
     )  # --set over all files, the last wins
 
 
-def test_the_stated_precedence_is_where_users_look() -> None:
-    from planner.scenario import loading  # noqa: PLC0415 - read for its text
-
-    text = loading.__doc__ or ""
-    assert text.index("defaults") < text.index("extends") < text.index("--set")
-
-
-def test_extends_is_relative_to_the_file_that_says_it(write: Write, tmp_path: Path) -> None:
-    (tmp_path / "deep").mkdir()
-    write()
-    write("extends: ../tiny.yaml\nname: below\n", "deep/below.yaml")
-    top = write("extends: deep/below.yaml\nname: top\n", "top.yaml")
-    assert load_scenario(top).clusters["h200"].nodes == 4
-
-
 def test_several_files_are_laid_one_over_the_other(write: Write) -> None:
     write()
     write("clusters: {h200: {nodes: 7}, mi325x: {nodes: 3}}\n", "machines.yaml")
@@ -92,12 +73,6 @@ def test_several_files_are_laid_one_over_the_other(write: Write) -> None:
         "h200": 9,
         "mi325x": 5,
     }
-
-
-def test_null_drops_a_cluster_of_the_base(write: Write) -> None:
-    write()
-    top = write("extends: tiny.yaml\nname: top\nclusters: {mi325x: null}\n", "top.yaml")
-    assert list(load_scenario(top).clusters) == ["h200"]
 
 
 @pytest.mark.parametrize(
@@ -123,12 +98,6 @@ def test_null_restores_a_default_and_its_place_is_forgotten(write: Write) -> Non
     assert not [path for path in whole.document.locations if path[:1] == ("site",)]
 
 
-def test_null_removes_even_where_there_was_nothing(write: Write) -> None:
-    write()
-    top = write("extends: tiny.yaml\nname: top\nsite: {tariff: null}\n", "top.yaml")
-    assert load_scenario(top).site == load_scenario(write()).site
-
-
 @pytest.mark.parametrize(
     ("override", "path", "value"),
     [
@@ -141,7 +110,6 @@ def test_null_removes_even_where_there_was_nothing(write: Write) -> None:
         ("description='a, b: c'", ("description",), "a, b: c"),
         ("description='2026'", ("description",), "2026"),
         ("description=x=y", ("description",), "x=y"),
-        (" seed =7", ("seed",), 7),
         ("seed= 7 ", ("seed",), 7),
         ("horizon_months=1_2", ("horizon_months",), 12),
         ("workloads.chat.requests_per_s=1e1", ("workloads", "chat", "requests_per_s"), 10.0),
@@ -158,14 +126,6 @@ def test_set_takes_yaml(write: Write, override: str, path: tuple[str, ...], valu
     for part in path:
         found = found[part] if isinstance(found, dict) else getattr(found, part)
     assert found == value
-
-
-def test_set_adds_an_entry_and_merges_into_one(write: Write) -> None:
-    scenario = load_scenario(
-        write(), ["clusters.b200={accelerator: B200, nodes: 1}", "clusters.h200={nodes: 9}"]
-    )
-    assert scenario.clusters["b200"].accelerator == "B200"
-    assert (scenario.clusters["h200"].accelerator, scenario.clusters["h200"].nodes) == ("H200", 9)
 
 
 def test_a_star_sets_every_name_that_matches(write: Write) -> None:
@@ -187,23 +147,13 @@ def test_a_star_sets_every_name_that_matches(write: Write) -> None:
     }
 
 
-def test_a_list_replaces_a_list() -> None:
-    assert merged({"a": [1, 2, 3], "b": {"c": [1]}}, {"a": [4], "b": {"c": []}}) == {
-        "a": [4],
-        "b": {"c": []},
-    }
-
-
 @pytest.mark.parametrize(
     ("override", "part"),
     [
         ("", "is not of the form dotted.path=value"),
         ("nodes", "is not of the form dotted.path=value"),
         ("=3", "is not of the form dotted.path=value"),
-        (".=3", "is not of the form dotted.path=value"),
-        ("a..b=3", "is not of the form dotted.path=value"),
         ("clusters.h200.nodes.x=3", "clusters.h200.nodes.x: clusters.h200.nodes holds no keys"),
-        ("clusters.h200.nodes.x.y=3", "clusters.h200.nodes holds no keys"),
         (
             "clusters.h200.nodes=-1",
             "clusters.h200.nodes: must be greater than or equal to 0, not -1",
@@ -212,7 +162,6 @@ def test_a_list_replaces_a_list() -> None:
         ("clusters.h200.nodes={a: 1, a: 2}", "duplicate key a"),
         ("clusters.h200.nodes=*x", "*x"),
         ("clusters.h200.nodes=\x1b[31m", "U+001B"),
-        ("clusters.h200.nodes=\udcff", "U+DCFF"),
         ("clusters.h2OO.nodes=1", "clusters.h2OO.accelerator: is required"),
         ("\x1b]0;x\x07=1", "\\x1b]0;x\\x07: unknown key"),
         ("extends=other.yaml", "extends: cannot be set"),
@@ -226,21 +175,6 @@ def test_set_garbage_is_refused_by_number(write: Write, override: str, part: str
     found = problems(write(), "seed=1", override)
     assert any(part in line for line in found), found
     assert all(line.startswith("--set #2") and line.isprintable() for line in found)
-
-
-def test_what_set_takes_away_is_missed_where_it_was(write: Write) -> None:
-    (found,) = problems(write(), "clusters.h200.nodes=")
-    assert found.endswith("tiny.yaml:10: clusters.h200.nodes: is required and is not there")
-
-
-def test_an_empty_mapping_merges_to_no_change(write: Write) -> None:
-    assert load_scenario(write(), ["clusters={}"]).clusters == load_scenario(write()).clusters
-
-
-def test_a_value_set_inside_a_mapping_is_blamed_on_set(write: Write) -> None:
-    assert problems(write(), "clusters.h200={nodes: -1}") == [
-        "--set #1: clusters.h200.nodes: must be greater than or equal to 0, not -1"
-    ]
 
 
 def test_a_value_replaced_by_set_leaves_the_rest_in_their_places(
@@ -263,12 +197,10 @@ def test_a_value_replaced_by_set_leaves_the_rest_in_their_places(
         ),
         ("clusters.h200.cpu_offload_gb=64", "prefix_cache_hit_fraction of the workload"),
         ("clusters.h200.kv-cache-offloading=cpu", "KV cache in host memory"),
-        ("clusters.h200.swap_space=4", "KV cache in host memory"),
         (
             "workloads.chat.prefix_routing=true",
             "prefix-aware routing is not modelled: no measurement",
         ),
-        ("prefix_aware_routing=true", "prefix_cache_hit_fraction of the workload"),
         ("clusters.h200.kv_aware_router=true", "prefix-aware routing is not modelled"),
         ("routing=prefix-aware", "prefix-aware routing is not modelled"),
         (
@@ -276,7 +208,6 @@ def test_a_value_replaced_by_set_leaves_the_rest_in_their_places(
             "pools by prompt length are not modelled: no measurement",
         ),
         ("clusters.h200.length_aware_routing=true", "as two workloads"),
-        ("clusters.h200.context_pools=2", "pools by prompt length"),
     ],
 )
 def test_a_lever_without_a_measured_source_is_refused_by_name(
@@ -285,15 +216,6 @@ def test_a_lever_without_a_measured_source_is_refused_by_name(
     (problem,) = problems(write(), written)
     assert problem.startswith(f"--set #1: {written.partition('=')[0]}: ")
     assert said in problem
-
-
-def test_the_refusal_names_file_and_line(tmp_path: Path, write: Write) -> None:
-    path = tmp_path / "offload.yaml"
-    path.write_text(f"extends: {write()}\nclusters:\n  h200:\n    kv_offload: true\n")
-    (problem,) = problems(path)
-    assert problem.startswith(
-        f"{path}:4: clusters.h200.kv_offload: KV cache in host memory or storage is not modelled"
-    )
 
 
 def test_no_key_that_there_is_reads_as_a_lever_that_is_refused() -> None:
@@ -354,7 +276,6 @@ def test_a_chain_has_an_end(write: Write) -> None:
         ("[]", "extends: must be a file name, or a list"),
         ("3", "extends: must be a file name"),
         ("''", "is a folder"),
-        ("'a\\0b'", "no such file"),
         ('"a\\0b"', "no such file"),
         ("x" * 5000, "no such file"),
         ("loop.yaml", "no such file"),

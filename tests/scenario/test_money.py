@@ -17,11 +17,9 @@ Write = Callable[..., Path]
 
 BAD = [
     ("clusters.h200.accelerator_price_usd=-1", ["clusters.h200.accelerator_price_usd", "greater than or equal to 0"]),
-    ("site.electricity_usd_per_kwh=-0.1", ["site.electricity_usd_per_kwh"]),
     ("finance.depreciation_months=0", ["finance.depreciation_months", "greater than or equal to 1"]),
     ("finance.residual_fraction=1.2", ["finance.residual_fraction", "less than or equal to 1"]),
     ("finance.end_value=book", ["finance.end_value", "book value is no longer an end value", "write market"]),
-    ("finance.resale_multiplier=-1", ["finance.resale_multiplier", "greater than or equal to 0"]),
     ("finance.cash_flow_timing=month_start", ["must be one of 'mid_month' or 'month_end'"]),
     ("clusters.h200.resale_curve=[{age_months: 12, fraction_of_new: 0}]", ["fraction_of_new", "greater than 0"]),
     ("clusters.h200.resale_curve=[{age_months: 9, fraction_of_new: 1}, {age_months: 9, fraction_of_new: 0.5}]",
@@ -30,31 +28,23 @@ BAD = [
     ("finance.currency=EUR", ["finance.currency", "US dollars", "convert"]),
     ("clusters.h200.accelerator_price_usd=30000 EUR", ["clusters.h200.accelerator_price_usd", "must be a number"]),
     ("clusters.h200.accelerator_price_eur=30000", ["price_eur", "did you mean accelerator_price_usd?"]),
-    ("finance.tax.rate_fraction=1", ["finance.tax.rate_fraction"]),
     ("finance.tax.bonus_fraction=0.5", ["finance.tax.rate_fraction: is required"]),
-    ("finance.burst_rental.usd_per_accelerator_h=0", ["finance.burst_rental.usd_per_accelerator_h"]),
-    ("finance.declining_balance_ratio=0", ["finance.declining_balance_ratio"]),
     ("finance.depreciation_method=sum-of-years", ["must be one of 'straight-line' or 'declining-balance'"]),
     ("workloads.*.token_price={input_usd_per_million_tokens: 1, output_usd_per_million_tokens: 1, change_per_year: -1}",
      ["workloads.chat.token_price.change_per_year"]),
     ("workloads.*.token_price={input_usd_per_million_tokens: 0.1, output_usd_per_million_tokens: 4, "
      "cached_input_usd_per_million_tokens: 1}", ["workloads.chat.token_price", "cached prompt token at 1 costs more"]),
-    ("clusters.h200.host_usd_per_node=-1", ["clusters.h200.host_usd_per_node", "greater than or equal to 0"]),
     ("site.electricity.timezone=America/Chicargo", ["site.electricity.timezone", "America/Chicago"]),
-    ("site.electricity.escalator_per_year=-1", ["site.electricity.escalator_per_year"]),
-    ("site.electricity.demand_charge_usd_per_kw_month=-3", ["demand_charge_usd_per_kw_month"]),
     ("site.electricity.windows=[{name: day, usd_per_kwh: 0.1, start_hour: 6, end_hour: 22}]",
      ["site.electricity.windows", "no window covers 00:00-06:00 and 22:00-24:00"]),
     ("site.electricity.windows=[{name: a, usd_per_kwh: 0.1}, {name: b, usd_per_kwh: 0.2, months: [7]}]",
      ["site.electricity.windows", "'a' and 'b' both cover 00:00-24:00 in July"]),
     ("site.electricity.windows=[{name: a, usd_per_kwh: 0.1, start_hour: 5, end_hour: 5}]", ["the window is empty"]),
-    ("site.electricity.windows=[{name: a, usd_per_kwh: -0.1}]", ["greater than or equal to 0"]),
     ("site.electricity.windows=[{name: a, usd_per_kwh: 0.1, weekdays: [someday]}]", ["must be one of 'monday'"]),
     ("clusters.h200.volume_discounts=[{from_accelerators: 100, discount_fraction: 0.1}, "
      "{from_accelerators: 50, discount_fraction: 0.2}]", ["clusters.h200.volume_discounts", "rise from tier to tier"]),
     ("clusters.h200.quotes=[{name: q, accelerator_price_usd: 1, valid_from: 2026-05-01, valid_until: 2026-04-01}]",
      ["clusters.h200.quotes", "ends on 2026-04-01, before it begins on 2026-05-01"]),
-    ("clusters.h200.quotes=[{name: q, accelerator_price_usd: -5}]", ["greater than or equal to 0"]),
 ]  # fmt: skip
 
 
@@ -75,17 +65,6 @@ def test_a_flat_price_beside_windows_has_no_effect_and_is_refused(write: Write) 
         ScenarioError, match=r"site\.electricity_usd_per_kwh.*no effect beside electricity\.windows"
     ):
         load_scenario(write(), both)
-
-
-def test_all_money_problems_come_at_once(write: Write) -> None:
-    changes = [
-        "site.electricity.windows=[{name: day, usd_per_kwh: 0.1, start_hour: 6}]",
-        "clusters.h200.quotes=[{name: q, accelerator_price_usd: 1, valid_from: 2026-05-01, valid_until: 2026-04-01}]",
-        "finance.residual_fraction=2",
-    ]
-    with pytest.raises(ScenarioError) as caught:
-        load_scenario(write(), changes)
-    assert len(caught.value.problems) == 3
 
 
 def test_prices_become_what_finance_takes(write: Write) -> None:

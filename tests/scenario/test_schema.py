@@ -11,7 +11,6 @@ from typing import Any
 import jsonschema  # type: ignore[import-untyped]  # stubs are a package of their own
 import pytest
 
-from planner.onramp.first_scenario import starter_text
 from planner.scenario.schema import scenario_schema, study_schema
 from planner.studies.replicate import objective_names
 from planner.yaml_io import parse_document, read_document
@@ -45,19 +44,13 @@ def test_every_shipped_scenario_is_valid(valid: Valid, root: Path) -> None:
             assert valid(content), path
 
 
-def test_the_starter_is_valid(valid: Valid) -> None:
-    assert valid(parse_document(starter_text("x"), "f").content)
-
-
 @pytest.mark.parametrize(
     "change",
     [
         ("nodes: 4", "nodes: -4"),
         ("nodes: 4", "nodes: four"),
-        ("nodes: 4", "nodes: '4'"),
         ("nodes: 4", "nodess: 4"),
         ("start: 2026-01-01", "start: 5"),
-        ("start: 2026-01-01", "start: soon"),
         ("name: tiny\n", ""),
         ("    model: llama-3.1-8b\n", ""),
         ("horizon_months: 3", "horizon_months: 3.5"),
@@ -113,10 +106,3 @@ def test_the_shipped_study_is_valid_and_a_spoiled_one_is_not(root: Path) -> None
     assert validator.is_valid(study)
     assert not validator.is_valid({**study, "objective": "profit"})
     assert not validator.is_valid({**study, "workloads": {}})
-
-
-@pytest.mark.parametrize("kind", ["scenario", "study"])
-def test_every_property_is_described(kind: str) -> None:
-    for name, definition in schema_of(kind)["$defs"].items():
-        for key, field in definition.get("properties", {}).items():
-            assert field.get("description"), (name, key)

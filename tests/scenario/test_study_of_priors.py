@@ -11,7 +11,7 @@ from planner.catalog.load import load_catalog
 from planner.scenario.study import load_study
 from planner.studies.inputs import reach, stated
 from planner.studies.prepare import prepare
-from planner.yaml_io import at
+from planner.yaml_io import value_at
 
 Write = Callable[..., Path]
 
@@ -76,7 +76,7 @@ def test_names_in_braces_reach_each_of_them(tiny_file: Path) -> None:
     dump = stated("tiny", next(iter(scenarios.values()))).dump
     paths = reach("clusters.{h200,mi325x}.nodes", dump)
     assert paths == [("clusters", "h200", "nodes"), ("clusters", "mi325x", "nodes")]
-    assert at(dump, paths[0]) == dump["clusters"]["h200"]["nodes"]
+    assert value_at(dump, paths[0]) == dump["clusters"]["h200"]["nodes"]
     assert reach("clusters.{h200, none}.nodes", dump) == [("clusters", "h200", "nodes")]
 
 

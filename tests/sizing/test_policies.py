@@ -12,8 +12,8 @@ import yaml
 
 import planner
 from planner.errors import ScenarioError
-from planner.finance.ledger import Account
-from planner.run.measures import present_cost_usd, running_factors
+from planner.finance.accounting.measures import present_cost_usd, running_factors
+from planner.finance.accounts import Account
 from planner.run.simulate import simulate
 from planner.scenario.loading import load_scenario
 from tests.sizing.toys import STUDY, every_policy, keeps, ordered, problem, toy, whole
@@ -209,7 +209,7 @@ def test_dearer_misses_buy_more(tmp_path: Path) -> None:
         assert "no probability is held" in " ".join(answer.summary()["sentences"])
     assert nodes[0] < nodes[1]
     with pytest.raises(ScenarioError, match="the objective is another"):
-        planner.size(tmp_path / "toy.yaml", tmp_path / "none", objective="capital")
+        planner.size(tmp_path / "toy.yaml", tmp_path / "none", objective="levelised")
 
 
 def test_every_way_is_run_in_every_future(tmp_path: Path) -> None:

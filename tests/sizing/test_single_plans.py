@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from planner.plan.placement import services_of
-from planner.plan.plan import Reuse
+from planner.plan.reuse import Reuse
 from planner.scenario.loading import load_scenario
 from tests.conftest import ROOT
 from tests.sizing.single_plans import BEGIN, END, NODES, PAGE, SETTINGS, single, steps

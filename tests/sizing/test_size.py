@@ -12,8 +12,8 @@ import yaml
 import planner
 from planner.answers.answer import Answer
 from planner.errors import CapacityError, ScenarioError
+from planner.finance.accounting.measures import present_cost_usd
 from planner.output.tables import SCHEMA_VERSION
-from planner.run.measures import present_cost_usd
 from planner.run.simulate import simulate
 from planner.scenario.loading import load_scenario
 from planner.sizing import size as sizing

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from planner.finance.accounting.measures import measures
 from planner.finance.bridge import CAUSE_MEANINGS, CAUSES, PLAN_CAUSES, Factors, bridge
-from planner.run.measures import measures
 from planner.run.simulate import RunResult, simulate
 from planner.scenario.loading import load_scenario
 from planner.studies.compare import dollars, factors_of

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import sys
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +19,6 @@ from planner.sizing.size import Effort, size, trial_of
 from planner.studies import engines
 from planner.studies.engines import Workforce, replicators
 from planner.studies.prepare import prepare
-from planner.studies.replicate import Replicator
 from tests.sizing.toys import toy
 from tests.studies.processes import (
     LIMIT_S,
@@ -122,28 +120,6 @@ def test_a_lost_scheduler_is_one_message_and_the_study_is_resumed(
     assert "--resume" in err
     finish(study, tmp_path / "out", "--workers", "1", "--resume")
     assert files(tmp_path / "out") == whole
-
-
-@pytest.mark.prove
-def test_a_cluster_that_grows_with_its_work_grows(study: Path, tmp_path: Path) -> None:
-    """From one worker to six within 15 s, with the settings that Dask ships."""
-    prepared = prepare(study)
-    setup = prepared.setup(prepared.montecarlo())
-    with distributed.LocalCluster(
-        host="127.0.0.1",
-        n_workers=1,
-        threads_per_worker=1,
-        dashboard_address="127.0.0.1:0",
-        local_directory=str(tmp_path),
-    ) as cluster:
-        cluster.adapt(minimum=1, maximum=6)
-        begin_s = time.monotonic()
-        crew = replicators(setup, 10_000, Workforce(scheduler=cluster.scheduler_address))
-        rows = crew.unordered(Replicator.run, [(first, first + 8) for first in range(0, 80_000, 8)])
-        while len(cluster.scheduler_info["workers"]) < 6:
-            next(rows)
-            assert time.monotonic() - begin_s < 15.0
-        crew.close()
 
 
 def test_a_cluster_without_workers_is_one_message(

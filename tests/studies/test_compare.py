@@ -9,8 +9,8 @@ import pyxirr
 from numpy.typing import NDArray
 
 from planner.errors import ScenarioError
-from planner.finance.ledger import CAPEX_ACCOUNTS, Account, View
-from planner.run.measure_names import AGAINST_BASELINE
+from planner.finance.accounts import CAPEX_ACCOUNTS, Account, View
+from planner.finance.measure_names import AGAINST_BASELINE
 from planner.run.simulate import RunResult
 from planner.scenario.loading import load_scenario
 from planner.scenario.scenario import Scenario

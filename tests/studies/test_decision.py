@@ -173,7 +173,7 @@ class Stub(Finished):
         return self.rows
 
     @property
-    def chance(self) -> np.ndarray:
+    def replications(self) -> np.ndarray:
         return np.arange(self.rows)
 
     def output(self, name: str, rows: int | None = None) -> np.ndarray:

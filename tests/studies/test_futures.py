@@ -12,8 +12,8 @@ import pandas as pd
 import pytest
 
 from planner.errors import ScenarioError
+from planner.finance.accounting.measures import measures
 from planner.output.words import dollars
-from planner.run.measures import measures
 from planner.run.simulate import simulate
 from planner.scenario.loading import load_scenario
 from planner.scenario.scenario import Future
@@ -97,7 +97,7 @@ def test_a_plan_in_a_future_is_the_plan_with_that_changed(write: WriteScenario) 
             alone = simulate(plan.laid_over([change]), plans()[0].seed)
             there = cells[plan.name, future]
             assert measures(there.result)["npv_usd"] == measures(alone)["npv_usd"]
-            assert there.chance.number == 2
+            assert there.replications.number == 2
 
 
 def test_the_nodes_named_meet_the_target_there() -> None:

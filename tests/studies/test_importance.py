@@ -71,10 +71,6 @@ def test_bins_are_equal_and_in_order(values: list[float]) -> None:
     assert np.all(np.diff(bins[np.argsort(array)]) >= 0)
 
 
-def test_few_values_are_their_own_bins() -> None:
-    assert bin_of(np.array([3.0, 1.0, 3.0, 2.0])).tolist() == [2, 0, 2, 1]
-
-
 def test_a_flip_is_found_where_the_difference_changes_sign() -> None:
     assert flip(X, (X - 0.3) + 0.1 * NOISE) == pytest.approx(0.3, abs=0.02)
     assert flip(X, -(X - 0.7) + 0.1 * NOISE) == pytest.approx(0.7, abs=0.02)

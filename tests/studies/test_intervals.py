@@ -6,7 +6,6 @@ from scipy import stats
 
 from planner.scenario.study import Sampling
 from planner.studies.decision import (
-    IntervalEstimate,
     half_width,
     mean_estimate,
     percentile_estimate,
@@ -83,8 +82,3 @@ def test_tail_mean_is_the_mean_of_the_worst_twentieth() -> None:
     assert high["cvar95"].value == pytest.approx(97.0)
     assert low["cvar95"].value == pytest.approx(2.0)
     assert high["sd"].value == pytest.approx(rows.std(ddof=1))
-
-
-def test_relative_width() -> None:
-    assert IntervalEstimate(value=-2.0, half_width=0.1).relative == pytest.approx(0.05)
-    assert np.isnan(IntervalEstimate(value=0.0, half_width=0.1).relative)

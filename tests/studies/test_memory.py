@@ -39,7 +39,7 @@ def test_memory_hardly_grows_with_replications(
     )  # so that few replications fill what is held at a time, too,
     monkeypatch.setattr(store, "SHARD_ROWS", 64)
     monkeypatch.setattr(study_folder, "_SAMPLE_ROWS", 64)
-    monkeypatch.setattr(store, "_TABLES_KEPT", 1)  # and the shards that are kept read
+    monkeypatch.setattr(store, "_SHARDS_IN_MEMORY", 1)  # and the shards that are kept read
     collect(
         BATCH, tmp_path / "first", BATCH, charts=False, study=study
     )  # loads and keeps what any study needs
@@ -53,13 +53,13 @@ def test_a_finished_study_is_read_back_a_row_group_at_a_time(
     study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(store, "_ROW_GROUP", 64)
-    finished = collect(FEW, tmp_path / "out", BATCH, charts=False, study=study)
+    finished = collect(FEW, tmp_path / "out", 8, charts=False, study=study)
     before = pa.total_allocated_bytes()
     most = 0
     rows = []
-    for part in finished.store.joined.parts(300):
+    for part in finished.store.samples(300):
         most = max(most, pa.total_allocated_bytes() - before)
         rows += part.column("replication").to_pylist()
     assert rows == [number for number in range(FEW) for _ in range(2)]
     size = (finished.store.folder / store.SINGLE).stat().st_size
-    assert most < size / 2  # of eight groups, one and a half are in hand while the next is read
+    assert most < size / 2  # of four groups, one and a half are in hand while the next is read

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 from collections.abc import Callable
 from itertools import pairwise
@@ -14,19 +13,17 @@ import pytest
 from scipy.special import ndtri
 
 from planner.arrays import Floats
-from planner.plan import build
-from planner.plan.build import build_plan, same_machines
+from planner.plan import repricing
+from planner.plan.build import build_plan
+from planner.plan.repricing import same_machines
 from planner.run.simulate import run_engine
 from planner.scenario.loading import load_scenario
-from planner.studies import designs, runner
-from planner.studies.analysis import open_store
-from planner.studies.decision import IntervalEstimate, estimates, once, percentiles
+from planner.studies import designs
+from planner.studies.decision import IntervalEstimate, estimates, of_simulations, percentiles
 from planner.studies.designs import MonteCarlo, PointSet
-from planner.studies.engines import LOCAL_DASK, Workforce, replicators
 from planner.studies.prepare import Prepared, prepare
-from planner.studies.replicate import Replicator, Setup, headlines, objective_names
+from planner.studies.replicate import Replicator, headlines
 from planner.studies.runner import SIMULATION_WORK, Progress, draws_for, money_share
-from tests.benchmarks.study_memory import MadeUp
 from tests.conftest import ROOT
 from tests.engine.worlds import QUIET, scenario_of
 from tests.studies.conftest import SMALL
@@ -97,7 +94,7 @@ def poisoned(part: Any) -> Any:
         }
         kept = ("warnings", "notes", "overhead_ratio", "fixed_fraction")
         given = {
-            name: None if name in build._MONEY and name not in kept else poisoned(held)
+            name: None if name in repricing.MONEY_FIELDS and name not in kept else poisoned(held)
             for name, held in fields.items()
             if name != "money"
         }
@@ -214,49 +211,8 @@ def test_a_nested_study_is_the_same_however_it_was_run(
     with pytest.raises(KeyboardInterrupt):
         done(dollars, tmp_path / "parts", 40, made=False, watch=interrupt)
     parts = done(dollars, tmp_path / "parts", 40, made=False)
-    assert np.array_equal(parts.chance, whole.chance)
+    assert np.array_equal(parts.replications, whole.replications)
     assert files(tmp_path / "parts") == files(tmp_path / "whole")
-
-
-def test_workers_are_as_many_as_the_whole_study_can_use(
-    dollars: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(designs, "PILOT", 16)
-    counts: list[int] = []
-
-    class Counted(MadeUp):
-        def __init__(self, setup: Setup, batches: int, *_: object) -> None:
-            super().__init__(setup)
-            counts.append(batches)
-
-    store = open_store(dollars, tmp_path / "o")
-    monkeypatch.setattr(runner, "replicators", Counted)
-    runner.run_rows(store, runner.Goal(rows=64, objective="cost_usd"), Workforce(workers=64))
-    store.close()
-    assert counts == [64 // store.batch]  # once, and not by the two batches of the pilot
-
-
-@pytest.mark.parametrize("scheduler", [None, pytest.param(LOCAL_DASK, marks=pytest.mark.prove)])
-def test_processes_and_dask_draw_money_again_as_one_worker_does(
-    study_file: Write, scheduler: str | None
-) -> None:
-    if scheduler:
-        pytest.importorskip("distributed")
-    prepared = prepare(study_file(DOLLARS), ["horizon_months=2"])
-    setup = prepared.setup(prepared.montecarlo())
-    pieces = [(256, 264, (1, 2, 3), 2), (264, 272, (1, 2, 3), 2)]
-    here = {piece[0]: Replicator(setup).run(*piece) for piece in pieces}
-    assert [np.unique(rows.chance, return_counts=True)[1].tolist() for rows in here.values()] == [
-        [2] * 4
-    ] * 2
-    with contextlib.closing(
-        replicators(setup, 2, Workforce(workers=2, scheduler=scheduler))
-    ) as crew:
-        there = {rows.first: rows for rows in crew.map(Replicator.run, pieces)}
-    assert there.keys() == here.keys()
-    for first, rows in here.items():
-        for name in ("chance", "inputs", "headlines", "monthly"):
-            assert getattr(there[first], name).tobytes() == getattr(rows, name).tobytes(), name
 
 
 def draw(draws: int, seed: int, rows: int, share: float) -> Floats:
@@ -328,29 +284,6 @@ def test_nested_and_plain_designs_agree_within_their_intervals() -> None:
     assert (spread[6] / spread[1] < [2.45 * 1.6, 2.0, 2.0, 2.0]).all()
 
 
-@pytest.mark.prove
-def test_nested_and_plain_studies_agree_within_their_intervals(
-    study_file: Write, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The same of the planner's own replications, over 20 seeds: two fleets of two months, 64 rows each."""
-    monkeypatch.setattr(designs, "PILOT", 16)
-    path = study_file(DOLLARS)
-    agreed = 0
-    apart = []
-    for seed in range(20):
-        tables = []
-        for draws in (1, 4):  # independent of each other: another seed
-            prepared = prepare(path, ["horizon_months=2"], seed=2 * seed + (draws > 1))
-            rows = Replicator(prepared.setup(prepared.montecarlo())).run(0, 64, (1, 2, 3), draws)
-            assert np.unique(rows.chance).size == (64 if draws == 1 else 16 + 12)
-            tables.append(judged(rows.headlines[:, :, objective_names().index("cost_usd")], 4))
-        agreed += agreeing(*tables)
-        apart.append([one.value - other.value for one, other in zip(*tables, strict=True)])
-    assert agreed >= 68  # of 80
-    score = np.mean(apart, axis=0) / (np.std(apart, axis=0, ddof=1) / np.sqrt(20.0))
-    assert (np.abs(score) < 4.0).all()
-
-
 def test_each_draw_of_a_nested_design_stays_in_its_randomisation() -> None:
     points = PointSet(sampling="sobol", dimensions=4, scramblings=6, seed=3)
     design = MonteCarlo(points=points, draws=3)
@@ -405,5 +338,7 @@ def test_the_share_of_money_is_that_of_its_variance() -> None:
 def test_a_verdict_counts_each_simulation_once() -> None:
     table = np.array([[0.0, 0.1, 0.0, 0.1, 0.0]])
     assert np.array_equal(
-        once(table, np.array([4, 7, 4, 7, 9])), [[0.0, 0.1, np.nan, np.nan, 0.0]], equal_nan=True
+        of_simulations(table, np.array([4, 7, 4, 7, 9])),
+        [[0.0, 0.1, np.nan, np.nan, 0.0]],
+        equal_nan=True,
     )

@@ -61,14 +61,6 @@ def test_scrambled_points_are_more_even_than_plain_ones() -> None:
 
 
 @pytest.mark.parametrize("sampling", SAMPLINGS)
-def test_no_point_comes_twice(sampling: Sampling) -> None:
-    cube = PointSet(sampling=sampling, dimensions=2, scramblings=4, seed=1).points(
-        np.arange(4 * 256)
-    )
-    assert len(np.unique(cube, axis=0)) == len(cube)
-
-
-@pytest.mark.parametrize("sampling", SAMPLINGS)
 @given(first=st.integers(0, 5000), count=st.integers(1, 40))
 def test_a_point_does_not_depend_on_which_others_are_asked_for(
     sampling: Sampling, first: int, count: int
@@ -78,19 +70,3 @@ def test_a_point_does_not_depend_on_which_others_are_asked_for(
     alone = np.concatenate([cube.points(np.array([i])) for i in range(first, first + count)])
     assert np.array_equal(together, alone)
     assert np.all((together > 0.0) & (together < 1.0))
-
-
-@pytest.mark.parametrize("sampling", SAMPLINGS)
-def test_another_seed_gives_other_points(sampling: Sampling) -> None:
-    one, two = (
-        PointSet(sampling=sampling, dimensions=2, scramblings=4, seed=seed).points(np.arange(8))
-        for seed in (1, 2)
-    )
-    assert not np.isclose(one, two).any()
-
-
-def test_no_inputs_are_no_columns() -> None:
-    for sampling in SAMPLINGS:
-        assert PointSet(sampling=sampling, dimensions=0, scramblings=4, seed=1).points(
-            np.arange(5)
-        ).shape == (5, 0)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from planner.run.measures import measures
+from planner.finance.accounting.measures import measures
 from planner.run.simulate import simulate
 from planner.scenario.loading import load_scenario
 from planner.scenario.scenario import Scenario

@@ -11,17 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planner.answers.run import summary
 from planner.answers.study import write_study
 from planner.errors import ScenarioError
-from planner.plan.attainment import CEILINGS
-from planner.run.simulate import simulate
-from planner.scenario.study import Normal
-from planner.studies import engines, runner
+from planner.studies import engines
 from planner.studies.analysis import Finished
 from planner.studies.decision import IntervalEstimate, Targeted, mean_estimate
 from planner.studies.engines import Workforce
-from planner.studies.inputs import UncertainInputs
 from planner.studies.prepare import Prepared, prepare
 from planner.studies.replicate import Replicator, headlines, objective_names
 from planner.studies.runner import Goal, Progress, Until, batch_size, run_rows
@@ -150,27 +145,6 @@ def test_a_finished_study_is_not_cut_short(
     assert bytes_of(tmp_path / "s") == before
 
 
-def test_a_finished_study_that_was_opened_again_is_read_whole(
-    prepared: Prepared, tmp_path: Path
-) -> None:
-    finished = finish(prepared, tmp_path / "s", rows=12)  # not a whole number of batches
-    before = finished.output("cost_usd")
-    store_of(prepared, tmp_path / "s", resume=True)  # and then killed
-    assert np.array_equal(finished.output("cost_usd"), before)
-    assert before.shape == (12, 2)
-
-
-def test_a_study_of_nothing_is_no_hindrance(prepared: Prepared, tmp_path: Path) -> None:
-    store_of(prepared, tmp_path / "s").close()  # opened, and then perhaps no scheduler answered
-    assert finish(prepared, tmp_path / "s", rows=8).rows == 8
-
-
-def test_a_place_that_cannot_be_written_is_named(prepared: Prepared, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(ScenarioError, match=r"file: exists and is not a folder \(choose --out\)"):
-        store_of(prepared, tmp_path / "file")
-
-
 def test_another_version_of_the_study_is_refused(
     prepared: Prepared, study_file: Write, tmp_path: Path
 ) -> None:
@@ -183,14 +157,6 @@ def test_another_version_of_the_study_is_refused(
     reseeded = prepare(study_file(), seed=5)
     with pytest.raises(ScenarioError, match="the design, the seed"):
         store_of(reseeded, tmp_path / "s", resume=True)
-
-
-def test_a_strangers_folder_is_left_alone(prepared: Prepared, tmp_path: Path) -> None:
-    (tmp_path / "s").mkdir()
-    (tmp_path / "s" / "thesis.txt").write_text("irreplaceable")
-    with pytest.raises(ScenarioError, match="was not written by planner"):
-        store_of(prepared, tmp_path / "s")
-    assert (tmp_path / "s" / "thesis.txt").read_text() == "irreplaceable"
 
 
 def test_one_failing_run_is_recorded_and_takes_nothing_down(
@@ -309,47 +275,11 @@ def test_a_run_does_not_depend_on_what_its_worker_ran_before(study_file: Write) 
     assert np.array_equal(busy.run(20, 21).headlines, fresh.run(20, 21).headlines, equal_nan=True)
 
 
-def test_headlines_are_those_of_a_run(prepared: Prepared) -> None:
-    result = simulate(prepared.scenarios[0].scenario, seed=1)
-    told = summary(result)
-    fleet = {**told["clusters"]["fleet"], **told["measures"]}
-    found = dict(zip(objective_names(), headlines(result).tolist(), strict=True))
-    for name, value in found.items():
-        if name in fleet and fleet[name] is None:
-            assert np.isnan(value), name  # nothing is sold
-        elif name in fleet:
-            assert value == pytest.approx(fleet[name], rel=1e-6, abs=2e-6), name
-    targeted = {
-        "slo_attainment_lowest_fraction",
-        "slo_shortfall_fraction",
-        "slo_met_months",
-        *CEILINGS,
-    }
-    assert set(found) - targeted <= set(fleet)
-    assert found["slo_shortfall_fraction"] == pytest.approx(
-        told["verdict"]["shortfall_fraction"], abs=2e-6
-    )
-
-
 def test_scenarios_of_a_study_share_their_chance(study_file: Write, tmp_path: Path) -> None:
     text = SMALL.replace("set: {clusters: {mi325x: null, h200: {nodes: 6}}}", "set: {}")
     finished = finish(prepare(study_file(text)), tmp_path / "s", rows=16)
     table = finished.output("cost_usd")
     assert np.array_equal(table[:, 0], table[:, 1])
-
-
-@pytest.mark.prove
-def test_spread_out_points_have_less_error_than_plain_ones(study_file: Write) -> None:
-    """Spread of the mean cost over 16 rows, for 12 independent randomisations of each kind."""
-    spread = {}
-    for kind in ("plain", "sobol"):
-        text = SMALL.replace("scramblings: 4", f"scramblings: 12\nsampling: {kind}")
-        text = "\n".join(line for line in text.splitlines() if "nvidia:" not in line)
-        prepared = prepare(study_file(text), ["horizon_months=2"])
-        rows = Replicator(prepared.setup(prepared.montecarlo())).run(0, 12 * 16)
-        cost = rows.headlines[:, 0, objective_names().index("cost_per_million_tokens_usd")]
-        spread[kind] = np.array([cost[which::12].mean() for which in range(12)]).std()
-    assert spread["sobol"] < 0.6 * spread["plain"]
 
 
 def test_a_scheduler_that_does_not_answer_is_one_message(
@@ -383,14 +313,3 @@ def test_a_study_without_inputs_varies_chance_alone(study_file: Write, tmp_path:
     assert finished.output("cost_usd").std() > 0
     with pytest.raises(ScenarioError, match="nothing is uncertain"):
         prepared.design("tornado")
-
-
-def test_a_batch_is_half_a_second_of_runs() -> None:
-    assert [batch_size(n) for n in (1, 2, 4, 16, 32)] == [16, 8, 4, 1, 1]
-    assert runner.EVALUATIONS_PER_BATCH == 16
-
-
-def test_inputs_may_be_resolved_without_a_study() -> None:
-    alone = UncertainInputs(entries=(), mixing=None)
-    assert alone.drawn(np.zeros((3, 0))).shape == (3, 0)
-    assert Normal(kind="normal", mean=0, sd=1).times_stated is False

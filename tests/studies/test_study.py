@@ -7,16 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from planner.answers.run import summary
+from planner.answers.run_summary import key_figures
 from planner.files import MANIFEST
-from planner.run.measure_names import FLEET
 from planner.run.simulate import simulate
 from planner.scenario.loading import load_scenario
 from planner.scenario.study import load_study
 from planner.studies.inputs import UncertainInputs, changed, stated
 from planner.studies.prepare import prepare
 from tests.conftest import ROOT
-from tests.studies.conftest import SMALL, run_study
+from tests.studies.conftest import run_study
 
 Write = Callable[..., Path]
 
@@ -48,31 +47,6 @@ def test_a_study_that_starts_within_a_month_has_a_month_more(
     assert len({month for _, _, month, *_ in finished.bands()}) == 4
 
 
-@pytest.mark.prove
-def test_bands_of_three_scenarios_are_read_where_row_groups_end_within_a_replication(
-    study_file: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    third = SMALL.replace(
-        "uncertain:", "  amd: {extends: tiny.yaml, set: {clusters: {h200: null}}}\nuncertain:"
-    )
-    study = study_file(
-        third.replace("  clusters.h200.accelerator_price_usd: {prior: gpu_module_price_h200}\n", "")
-    )
-    together = list(run_study(study, 12, tmp_path / "out").bands())
-    monkeypatch.setattr("planner.studies.store._ROW_GROUP", 8)
-    assert list(run_study(study, 12, tmp_path / "again").bands()) == together
-    assert (
-        len(
-            {
-                tuple(spread)
-                for _, output, at, _, _, *spread in together
-                if (output, at) == ("cost_usd", FLEET)
-            }
-        )
-        == 9
-    )
-
-
 @pytest.fixture(scope="module")
 def shipped() -> Path:
     return Path(__file__).parents[2] / "scenarios" / "mixed-fleet-study.yaml"
@@ -81,8 +55,8 @@ def shipped() -> Path:
 def test_the_fleets_of_the_shipped_study_serve_about_alike(shipped: Path) -> None:
     _, scenarios = load_study(shipped)
     for name, scenario in scenarios.items():
-        fleet = summary(simulate(scenario, seed=1))["clusters"]["fleet"]
-        assert fleet["slo_attainment_fraction"] > 0.995, name
+        fleet = key_figures(simulate(scenario, seed=1)).fleet
+        assert (fleet.slo_attainment_fraction or 0.0) > 0.995, name
 
 
 def test_the_shipped_study_is_sound(shipped: Path) -> None:

@@ -262,13 +262,6 @@ def test_growth_of_one_year_or_of_all_is_drawn(
     assert list(growth.per_year.values()) == pytest.approx(rates)
 
 
-def test_a_year_that_is_not_stated_cannot_be_drawn(study_file: Write) -> None:
-    text = with_input("workloads.*.growth.per_year.2028: {kind: uniform, low: 0.1, high: 0.2}")
-    message = refusal(study_file(text.replace("{extends: tiny.yaml}", BY_YEAR)))
-    assert "no scenario of the study has this field" in message
-    assert "202" in message.partition("has this field")[2]
-
-
 def test_a_prior_takes_its_field_range_and_its_percentiles(study_file: Write) -> None:
     prepared = prepare(study_file(with_input("site.pue_ratio: {prior: pue_new_colo}")))
     drawn = prepared.inputs.drawn(

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planner.plan.capacity import build_services
-from planner.plan.plan import Reuse
+from planner.plan.choice import build_services
+from planner.plan.reuse import Reuse
 from planner.scenario.loading import load_scenario
 from planner.scenario.study import Lognormal, Percentiles
 from planner.studies.distributions import is_smooth, quantile
@@ -48,14 +48,16 @@ def test_the_slow_end_that_is_printed_is_drawn(write: Any) -> None:
     scenario = load_scenario(write(text))
     services, _ = build_services(scenario, Reuse(scenario), {})
     for (cluster, _), service in services.items():
-        doubt = service.doubt
+        uncertainty = service.uncertainty
         part = scenario.clusters[cluster].accelerator
-        assert doubt is not None
-        assert doubt.lag > 0.0
+        assert uncertainty is not None
+        assert uncertainty.lag > 0.0
         drawn = quantile(
             found[f"throughput_error.{part}.vllm.mixtral-8x7b"], np.array([0.05, 0.95])
         )
-        wanted = np.exp(1.645 * np.array([-math.hypot(doubt.pair, doubt.lag), doubt.pair]))
+        wanted = np.exp(
+            1.645 * np.array([-math.hypot(uncertainty.pair, uncertainty.lag), uncertainty.pair])
+        )
         assert drawn == pytest.approx(wanted, rel=0.12)
 
 

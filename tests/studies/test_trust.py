@@ -10,7 +10,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,11 +20,9 @@ import pytest
 from planner import version
 from planner.catalog.calibration import SHIPPED_CALIBRATION
 from planner.errors import ScenarioError
-from planner.files import MANIFEST, OWNER, WORK, FolderLock
+from planner.files import MANIFEST, WORK, FolderLock
 from planner.studies import replicate, work
-from planner.studies import store as stores
 from planner.studies.analysis import open_store, separation
-from planner.studies.decision import mean_estimate
 from planner.studies.prepare import Prepared, prepare
 from planner.studies.replicate import NOT_RUN, Replicator
 from planner.studies.store import SINGLE, Store
@@ -102,17 +99,6 @@ def test_workers_have_the_study_s_files_and_none_of_their_own(
     assert np.array_equal(there.headlines, here.headlines, equal_nan=True)
     with pytest.raises(ScenarioError, match="was not read when the study began"):
         pickle.loads(sent).scenarios[0].scenario.document.file_at(("workloads",), "other.csv")
-
-
-def test_a_growth_table_among_an_input_s_values_is_read_when_the_study_begins(
-    growing: Path, tmp_path: Path
-) -> None:
-    (tmp_path / "fast.csv").write_text("date,multiplier\n2026-01-01,1\n2026-03-01,2\n")
-    line = "uncertain:\n  workloads.chat.growth.file: {kind: discrete, values: [growth.csv, fast.csv]}\n"
-    growing.write_text(growing.read_text().replace("uncertain:\n", line))
-    prepared = prepare(growing)
-    who = stores.identity(prepared.study, prepared.setup(prepared.montecarlo()), 8)
-    assert {"both: growth.csv", "both: fast.csv"} <= set(who["files"])
 
 
 def test_other_code_is_another_study(
@@ -303,9 +289,9 @@ def test_a_bit_flipped_in_a_shard_is_found_and_its_rows_are_run_again(
         flipped(shard, chance)
         store = open_store(prepared, tmp_path / "o", resume=True)
         assert store.finished().tolist() == [0]
-        assert store.notes == [
-            f"{shard} is damaged; it is set aside, and its replications are run again"
-        ]
+        (note,) = store.notes
+        assert note.startswith(f"{shard} is damaged")
+        assert note.endswith("it is set aside, and its replications are run again")
         assert shard.with_name(f"{shard.name}.bad").exists()
         store.close()
 
@@ -342,76 +328,10 @@ def test_rows_of_another_study_and_files_of_a_stranger_are_told_apart(
         shutil.copy(shard, tmp_path / "o" / WORK)
     store = open_store(prepared, tmp_path / "o", resume=True)
     assert len(store.finished()) == 2
-    assert [note.split(" ", 1)[1][:24] for note in store.notes] == ["belongs to another study"] * 2
+    assert ["belongs to another study" in note for note in store.notes] == [True, True]
     store.close()
     (tmp_path / "o" / WORK / "thesis.txt").write_text("mine")
     with pytest.raises(
         ScenarioError, match=r"holds 'shards/thesis\.txt', which planner did not write"
     ):
         open_store(prepared, tmp_path / "o", resume=True)
-
-
-def test_rows_that_are_no_whole_batch_are_set_aside(study: Path, tmp_path: Path) -> None:
-    prepared = prepare(study)
-    store = stopped(prepared, tmp_path / "o")
-    setup = prepared.setup(prepared.montecarlo())
-    other = Store(tmp_path / "o", setup, {**store.identity})
-    other.batch = 16  # a reader that was told another size
-    other.open(resume=True, restart=False)
-    assert other.finished().tolist() == []
-    assert all("does not hold whole batches of rows" in note for note in other.notes)
-    other.close()
-
-
-@pytest.mark.parametrize("is_finished", [True, False])
-def test_a_study_of_the_earlier_format_is_left_alone(
-    study: Path, tmp_path: Path, is_finished: bool
-) -> None:
-    folder = tmp_path / "o"
-    (folder / WORK).mkdir(parents=True)
-    (folder / WORK / "00000000-00000008.parquet").write_bytes(b"PAR1")
-    (folder / OWNER).write_text(
-        json.dumps({"product": "datacenter-planner", "kind": "study", "identity": {}})
-    )
-    if is_finished:
-        manifest = {
-            "product": "datacenter-planner",
-            "kind": "study",
-            "identity": {},
-            "files": {OWNER: "0"},
-        }
-        (folder / MANIFEST).write_text(json.dumps(manifest))
-    for resume in (True, False):
-        with pytest.raises(ScenarioError, match="will not be overwritten"):
-            open_store(prepare(study), folder, resume=resume, restart=not resume)
-
-
-def test_a_shard_waits_for_company_but_not_for_long(
-    study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from tests.benchmarks.study_memory import made_up  # noqa: PLC0415 - as above
-
-    prepared = prepare(study)
-    monkeypatch.setattr(time, "monotonic", lambda: 100.0)  # no time passes: shards fill up
-    monkeypatch.setattr(stores, "_SHARD_SHARE", 1.0)
-    store = open_store(prepared, tmp_path / "o")
-    store._opened_s = 0.0
-    for part in made_up(store.setup, [(first, first + 8) for first in range(0, 1024 + 8, 8)]):
-        store.write(part)
-    assert len(list((tmp_path / "o" / WORK).glob("*.parquet"))) == 2
-    assert len(store.finished()) * store.batch == 1024
-    monkeypatch.setattr(time, "monotonic", lambda: 105.5)
-    store.write(next(iter(made_up(store.setup, [(1032, 1040)]))))
-    assert len(store.finished()) * store.batch == 1040
-    store.close()
-
-
-def test_an_interval_from_running_sums_is_that_of_all_rows(study: Path, tmp_path: Path) -> None:
-    prepared = prepare(study)
-    seen: list[Any] = []
-    column = done(prepared, tmp_path / "o", 64, watch=seen.append).output(prepared.objective.name)[
-        :, 0
-    ]
-    wanted = mean_estimate(column, 4)
-    assert seen[-1].interval.value == pytest.approx(wanted.value, rel=1e-12)
-    assert seen[-1].interval.half_width == pytest.approx(wanted.half_width, rel=1e-9)

@@ -1,4 +1,4 @@
-"""A desk with the small scenario on it, and its page behind a client."""
+"""A workbench with the small scenario on it, and its page behind a client."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 from starlette.testclient import TestClient
 
 from planner.scenario.loading import load_scenario
-from planner.ui.desk import Desk
 from planner.ui.server import Live, build_app
+from planner.ui.workbench import Workbench
 from tests.conftest import TINY
 
 TOKEN = "a-token-of-tests"
@@ -20,25 +20,25 @@ Post = Callable[..., Any]
 
 
 @pytest.fixture(scope="session")
-def _desk(tmp_path_factory: pytest.TempPathFactory) -> Desk:
+def _workbench(tmp_path_factory: pytest.TempPathFactory) -> Workbench:
     folder = tmp_path_factory.mktemp("live")
     (folder / "tiny.yaml").write_text(TINY)
-    desk = Desk([load_scenario(folder / "tiny.yaml")], folder / "outputs")
-    desk.plan(("tiny",))
-    return desk
+    workbench = Workbench([load_scenario(folder / "tiny.yaml")], folder / "outputs")
+    workbench.plan(("tiny",))
+    return workbench
 
 
 @pytest.fixture
-def desk(_desk: Desk) -> Iterator[Desk]:
-    """The desk, and nothing that a test wrote left beside the scenario."""
-    yield _desk
-    for written in _desk.outputs.parent.glob("what-if*.yaml"):
+def workbench(_workbench: Workbench) -> Iterator[Workbench]:
+    """The workbench, and nothing that a test wrote left beside the scenario."""
+    yield _workbench
+    for written in _workbench.outputs.parent.glob("what-if*.yaml"):
         written.unlink()
 
 
 @pytest.fixture
-def served(desk: Desk) -> tuple[TestClient, Live]:
-    app, live = build_app(desk, TOKEN, 8123)
+def served(workbench: Workbench) -> tuple[TestClient, Live]:
+    app, live = build_app(workbench, TOKEN, 8123)
     return TestClient(app, base_url=BASE), live
 
 
@@ -60,5 +60,5 @@ def post(client: TestClient) -> Post:
 
 
 @pytest.fixture
-def scenario_file(desk: Desk) -> Path:
-    return desk.outputs.parent / "tiny.yaml"
+def scenario_file(workbench: Workbench) -> Path:
+    return workbench.outputs.parent / "tiny.yaml"

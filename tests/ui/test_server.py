@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-import socket
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,9 +12,9 @@ from starlette.testclient import TestClient
 
 from planner.errors import ScenarioError
 from planner.run.simulate import simulate
-from planner.ui import desk as page
-from planner.ui.desk import Desk
+from planner.ui import workbench as workbench_module
 from planner.ui.server import Live, listen
+from planner.ui.workbench import Workbench
 from tests.ui.conftest import BASE, TOKEN, Post
 
 
@@ -79,9 +79,9 @@ BAD: list[tuple[bytes, int, str]] = [
     (b'{"plan": "clusters.h200.nodes=3"}', 400, "plan must be a list"),
     (b'{"plan": [1]}', 400, "plan must be a list"),
     (b'{"plans": {}}', 400, "plans must be a list of at most 8 lists"),
-    (b'{"futures": [["future.traffic=lots"]], "part": "grid"}', 422, "no knob of this page"),
-    (b'{"futures": [["elsewhere=1"]], "part": "grid"}', 422, "no knob of this page"),
-    (b'{"plan": ["tiny", "future.traffic=-1"]}', 422, "no knob of this page"),
+    (b'{"futures": [["future.traffic=lots"]], "part": "grid"}', 422, "no setting of this page"),
+    (b'{"futures": [["elsewhere=1"]], "part": "grid"}', 422, "no setting of this page"),
+    (b'{"plan": ["tiny", "future.traffic=-1"]}', 422, "no setting of this page"),
     (b'{"plan": ["elsewhere"]}', 422, "no scenario is called 'elsewhere'; there are tiny"),
     (b'{"stop": 1}', 400, "stop must be true or false"),
     (b'{"move": -1}', 400, "move must be a whole number"),
@@ -93,25 +93,25 @@ BAD: list[tuple[bytes, int, str]] = [
     (b'{"plan": ["tiny", "clusters.h200.nodes=1e99"]}', 422, "clusters.h200.nodes"),
     (b'{"plan": ["tiny", "clusters.h200.accelerator=Z80"]}', 422, "unknown accelerator 'Z80'"),
     (b'{"plan": ["tiny", "clusters.b200.nodes=3"]}', 422, "clusters.b200"),
-    (b'{"plan": ["tiny", "nonsense"]}', 422, "no knob of this page"),
-    (b'{"plan": ["tiny", "name=other"]}', 422, "no knob of this page"),
-    (b'{"plan": ["tiny", "catalog.overlay=secret.yaml"]}', 422, "no knob of this page"),
+    (b'{"plan": ["tiny", "nonsense"]}', 422, "no setting of this page"),
+    (b'{"plan": ["tiny", "name=other"]}', 422, "no setting of this page"),
+    (b'{"plan": ["tiny", "catalog.overlay=secret.yaml"]}', 422, "no setting of this page"),
     (
         b'{"plan": ["tiny", "workloads.chat.growth={kind: csv, file: /etc/passwd}"]}',
         422,
-        "no knob of this page",
+        "no setting of this page",
     ),
     (
         b'{"plan": ["tiny", "clusters.h200={accelerator: B200, nodes: 8}"]}',
         422,
-        "no knob of this page",
+        "no setting of this page",
     ),
     (
         b'{"plan": ["tiny", "clusters.x={accelerator: B200, nodes: 8, quotes: []}"]}',
         422,
-        "no knob of this page",
+        "no setting of this page",
     ),
-    (b'{"plan": ["tiny", "clusters.h200.nodes=[1, 2]"]}', 422, "no knob of this page"),
+    (b'{"plan": ["tiny", "clusters.h200.nodes=[1, 2]"]}', 422, "no setting of this page"),
 ]
 
 
@@ -149,7 +149,7 @@ def test_what_is_too_long_of_another_kind_or_not_there_is_refused(
     assert client.put(f"/{TOKEN}/", content=b"").status_code == 405
     assert client.get(f"/{TOKEN}/nothing").status_code == 404
     many = [f"clusters.h200.nodes={n}" for n in range(500)]
-    assert post(set=many, part="rest").status_code == 200, "of one knob the last turn counts"
+    assert post(set=many, part="rest").status_code == 200, "of one setting the last turn counts"
     many = [f"clusters.n{n}={{accelerator: H200, nodes: 8}}" for n in range(500)]
     assert "the page takes 400" in post(set=many).text
 
@@ -160,7 +160,7 @@ def test_a_fault_of_our_own_is_told_without_a_traceback(
     def broken(*_: Any, **__: Any) -> None:
         raise ZeroDivisionError("of nodes")
 
-    monkeypatch.setattr(page, "answer", broken)
+    monkeypatch.setattr(Workbench, "answer", broken)
     found = post()
     assert found.status_code == 500
     assert (
@@ -169,7 +169,10 @@ def test_a_fault_of_our_own_is_told_without_a_traceback(
 
 
 def test_a_newer_move_of_the_same_tab_drops_the_older_one_and_no_other_tab_s(
-    served: tuple[TestClient, Live], desk: Desk, post: Post, monkeypatch: pytest.MonkeyPatch
+    served: tuple[TestClient, Live],
+    workbench: Workbench,
+    post: Post,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     begun: list[str] = []
     may_end = threading.Event()
@@ -179,7 +182,7 @@ def test_a_newer_move_of_the_same_tab_drops_the_older_one_and_no_other_tab_s(
         may_end.wait(20)
         return simulate(scenario)
 
-    monkeypatch.setattr("planner.ui.desk.simulate", slow)
+    monkeypatch.setattr("planner.ui.workbench.simulate", slow)
     answers: dict[str, int] = {}
 
     def ask(name: str, **asked: Any) -> threading.Thread:
@@ -210,7 +213,10 @@ def test_a_newer_move_of_the_same_tab_drops_the_older_one_and_no_other_tab_s(
 
 
 def test_the_grid_ends_between_two_draws_when_a_newer_move_comes(
-    served: tuple[TestClient, Live], desk: Desk, post: Post, monkeypatch: pytest.MonkeyPatch
+    served: tuple[TestClient, Live],
+    workbench: Workbench,
+    post: Post,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     drawn: list[int] = []
 
@@ -221,11 +227,11 @@ def test_the_grid_ends_between_two_draws_when_a_newer_move_comes(
                 served[1]._latest["one"] = 99
             progress([])
 
-    monkeypatch.setattr("planner.ui.desk.draw_again", draw_again)
-    turns = ["clusters.h200.nodes=7"]
-    assert post(set=turns, part="grid").status_code == 409
+    monkeypatch.setattr("planner.ui.workbench.draw_again", draw_again)
+    changes = ["clusters.h200.nodes=7"]
+    assert post(set=changes, part="grid").status_code == 409
     assert drawn == [0, 1, 2]
-    assert desk.plan(("tiny", *turns)).drawn is None
+    assert workbench.plan(("tiny", *changes)).replications is None
 
 
 def test_the_rest_ends_between_two_sections_when_a_newer_move_comes(
@@ -233,16 +239,14 @@ def test_the_rest_ends_between_two_sections_when_a_newer_move_comes(
 ) -> None:
     made: list[str] = []
 
-    def makes(name: str) -> Any:
-        def make(_: Any) -> None:
+    def body(*_: object) -> Iterator[None]:
+        for name in ("first", "second", "third"):
             made.append(name)
             if name == "second":
                 served[1]._latest["one"] = 99
+            yield None
 
-        return make
-
-    monkeypatch.setattr(page, "SECTIONS", [makes(name) for name in ("first", "second", "third")])
-    monkeypatch.setattr(page, "FIRST", ())
+    monkeypatch.setattr(workbench_module, "run_body", body)
     assert post(part="rest").status_code == 409
     assert made == ["first", "second"]
 
@@ -259,31 +263,27 @@ def test_it_listens_on_this_machine_alone_and_a_port_in_use_is_one_message() -> 
     listening.close()
 
 
-def test_a_plan_that_is_known_is_not_run_again(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = desk.plan(("tiny", "clusters.h200.nodes=6"))
-    monkeypatch.setattr("planner.ui.desk.simulate", lambda _: pytest.fail("ran again"))
-    assert desk.plan(("tiny", "clusters.h200.nodes=6")) is first
+def test_a_plan_that_is_known_is_not_run_again(
+    workbench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = workbench.plan(("tiny", "clusters.h200.nodes=6"))
+    monkeypatch.setattr("planner.ui.workbench.simulate", lambda _: pytest.fail("ran again"))
+    assert workbench.plan(("tiny", "clusters.h200.nodes=6")) is first
 
 
 def test_what_is_kept_is_bounded(
-    desk: Desk, served: tuple[TestClient, Live], post: Post, monkeypatch: pytest.MonkeyPatch
+    workbench: Workbench,
+    served: tuple[TestClient, Live],
+    post: Post,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("planner.ui.desk.simulate", lambda _: None)
+    monkeypatch.setattr("planner.ui.workbench.simulate", lambda _: None)
     for nodes in range(1, 9):
-        desk.plan(("tiny", f"clusters.h200.nodes=10{nodes}"))
-    assert len(desk._plans) == 6
-    desk._plans.clear()
+        workbench.plan(("tiny", f"clusters.h200.nodes=10{nodes}"))
+    assert len(workbench._plans) == 6
+    workbench._plans.clear()
     monkeypatch.undo()
     for tab in range(1005):
         served[1]._latest[str(tab)] = 1
     assert post(tab="new").status_code == 200
     assert len(served[1]._latest) == 1000
-
-
-def test_a_socket_closed_is_free_again() -> None:
-    listening = listen(0)
-    port = listening.getsockname()[1]
-    listening.close()
-    again = listen(port)
-    assert isinstance(again, socket.socket)
-    again.close()

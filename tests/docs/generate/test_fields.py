@@ -82,31 +82,6 @@ def _by_key(section: Section) -> dict[str, ScenarioField]:
     return {field.path.rpartition(".")[2]: field for field in section.fields}
 
 
-def test_alternatives_of_a_union_are_sections_of_their_own(picture: dict[str, Section]) -> None:
-    assert {"shape|square", "shape|circle", "shapes[]|square"} <= set(picture)
-    assert picture["shape|circle"].description == "A circle."
-
-
-def test_a_model_inside_itself_is_described_once(picture: dict[str, Section]) -> None:
-    assert [key for key in picture if key.startswith("tree")] == ["tree|"]
-    assert _by_key(picture["tree|"])["branches"].kind == "mapping by name"
-
-
-def test_types_are_words(picture: dict[str, Section]) -> None:
-    top = _by_key(picture["|"])
-    kinds = {key: field.kind for key, field in top.items()}
-    assert kinds == {
-        "shape": "mapping",
-        "shapes": "list of mapping",
-        "tree": "mapping",
-        "day": "date",
-        "is_dark": "true or false",
-        "mode": "`a`, `b`",
-        "words": "list of text",
-        "from": "text",
-    }
-
-
 def test_default_and_reason_are_told_apart(picture: dict[str, Section]) -> None:
     top = _by_key(picture["|"])
     assert (top["from"].default, top["from"].reason) == ("here", "there is no other place")
@@ -118,19 +93,6 @@ def test_default_and_reason_are_told_apart(picture: dict[str, Section]) -> None:
     assert (leaves.default, leaves.reason, leaves.meaning) == ("3", "", "Leaves.")
     assert top["shape"].required
     assert not top["tree"].required
-
-
-def test_bounds_are_inequalities(picture: dict[str, Section]) -> None:
-    assert _by_key(picture["shape|square"])["side_h"].allowed == "0 < x ≤ 5"
-    assert _by_key(picture["shape|circle"])["radius_kw"].allowed == "0 ≤ x < 1"
-    assert _by_key(picture["tree|"])["leaves"].allowed == "1 ≤ x ≤ 1e9"
-    assert _by_key(picture["|"])["shapes"].allowed == "at least 1"
-
-
-def test_unit_is_what_the_name_says(picture: dict[str, Section]) -> None:
-    assert _by_key(picture["shape|square"])["side_h"].unit == "h"
-    assert _by_key(picture["shape|circle"])["radius_kw"].unit == "kW"
-    assert _by_key(picture["|"])["day"].unit is None
 
 
 SIGNS = {"<": operator.lt, "≤": operator.le}
@@ -173,16 +135,6 @@ def test_bounds_say_what_pydantic_accepts(
 @functools.cache
 def every_field() -> list[ScenarioField]:
     return [field for section in scenario_sections() for field in section.fields]
-
-
-def test_every_field_of_the_language_is_explained() -> None:
-    for field in every_field():
-        assert field.meaning.endswith("."), (
-            f"{field.path}: a sentence under the field says what it means"
-        )
-        assert field.required or field.default or field.reason, (
-            f"{field.path}: a default has a value or a description"
-        )
 
 
 def _written_paths(content: Any, path: str = "") -> Iterator[str]:

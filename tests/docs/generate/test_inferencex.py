@@ -10,7 +10,6 @@ import pytest
 
 from docs.generate.inferencex import csv_of, main, read_inferencex
 from planner.calibration.benchmarks import read_benchmarks
-from planner.errors import ScenarioError
 from tests.conftest import Planner
 
 ONE = {
@@ -81,12 +80,6 @@ def test_what_cannot_be_used_is_left_out_with_its_reason(
     assert len(rows) == 1
     assert list(left_out.values()) == [1]
     assert reason in next(iter(left_out))
-
-
-@pytest.mark.parametrize("content", [[], [1], "text", 3])
-def test_a_file_of_something_else_is_refused(tmp_path: Path, content: Any) -> None:
-    with pytest.raises(ScenarioError, match="must hold a result"):
-        read_inferencex(_write(tmp_path / "r.json", content))
 
 
 def test_a_table_is_written_that_calibrate_reads(

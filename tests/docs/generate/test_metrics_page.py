@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from docs.generate.pages import reference_page
-from planner.run.measure_names import AGAINST_BASELINE, MEASURES, SERVICE
+from planner.finance.measure_names import AGAINST_BASELINE, MEASURES, SERVICE
 from planner.units import unit_of
 
 PAGE = reference_page("metrics.md")

@@ -12,7 +12,6 @@ from docs.generate.power_fit import (
     PowerMeasurement,
     board_power_residuals,
     cap_residuals,
-    clocked_throughput_fraction,
     column,
     fit_board_power,
     fit_cap_curve,
@@ -24,9 +23,6 @@ from planner.physics.power import (
     CAP_FLOOR_FRACTION,
     FITTED,
     HOST_SLOPE_AIR,
-    PowerCoefficients,
-    power_fraction,
-    throughput_fraction_at_cap,
 )
 
 HOST_SLOPE_LIQUID = 0.0230
@@ -106,12 +102,6 @@ def test_a_curve_learnt_from_one_part_predicts_another(rows: list[PowerMeasureme
     assert kept_errors(others, *learnt).max() < 0.07
 
 
-def test_the_planners_curve_is_the_one_fitted() -> None:
-    """Prefill of 4,096 tokens draws the board's limit: 85% kept at 525 of 700 W, 54% at 350 (measured)."""
-    kept = throughput_fraction_at_cap(0.0453, 0.5752, np.array([520.35, 348.16]) / 700.0)
-    assert kept == pytest.approx([0.85, 0.536], abs=0.03)
-
-
 def test_the_host_slope_of_air_is_that_shipped(rows: list[PowerMeasurement]) -> None:
     assert fit_host_slope(rows, "air") == pytest.approx(HOST_SLOPE_AIR, abs=1e-3)
     assert fit_host_slope(rows, "liquid") == pytest.approx(HOST_SLOPE_LIQUID, abs=1e-3)
@@ -130,49 +120,3 @@ def test_every_node_row_is_right_to_five_percent(rows: list[PowerMeasurement]) -
     assert len(errors) == 10
     assert max(map(abs, errors.values())) < 0.051
     assert np.mean(np.abs(list(errors.values()))) < 0.02
-
-
-def test_a_slope_learnt_from_air_cooled_h200_predicts_air_cooled_b200(
-    rows: list[PowerMeasurement],
-) -> None:
-    slope = fit_host_slope([row for row in rows if row.accelerator == "H200"], "air")
-    for row in (
-        row for row in _of(rows, "node") if row.accelerator == "B200" and row.cooling == "air"
-    ):
-        node = row.numbers
-        rise_w = node["boards"] * (node["board_load_w"] - node["board_idle_w"])
-        assert node["wall_idle_w"] + (1.0 + slope) * rise_w == pytest.approx(
-            node["wall_load_w"], rel=0.03
-        )
-
-
-def test_made_up_measurements_are_recovered() -> None:
-    truth = PowerCoefficients(
-        memory=0.4, active=0.3, compute=0.9, compute_exponent=0.6, clock_exponent=1.5
-    )
-    generator = np.random.default_rng(7)
-    rows = []
-    for _ in range(40):
-        memory, compute, clock = generator.uniform([0.05, 0.01, 0.5], [0.8, 0.6, 1.0])
-        numbers = {"memory_fraction": memory, "compute_fraction": compute, "clock_fraction": clock}
-        numbers["power_fraction"] = float(power_fraction(memory, compute, clock, truth))
-        rows.append(_row("board", numbers))
-    kept = float(clocked_throughput_fraction(np.array(0.1), np.array(0.5), np.array(0.7), truth))
-    cap = {
-        "memory_fraction": 0.1,
-        "compute_fraction": 0.5,
-        "power_fraction": 0.7,
-        "throughput_fraction": kept,
-    }
-    fitted = fit_board_power([*rows, _row("cap", cap)])
-    for name, number in dataclasses.asdict(truth).items():
-        assert getattr(fitted, name) == pytest.approx(number, rel=1e-3), name
-
-
-def _row(record: str, numbers: dict[str, float]) -> PowerMeasurement:
-    texts = dict.fromkeys(("accelerator", "workload", "scenario", "cooling", "grade", "source"), "")
-    return PowerMeasurement(record=record, numbers=numbers, **texts)
-
-
-def test_every_row_has_a_source_and_a_grade(rows: list[PowerMeasurement]) -> None:
-    assert all(row.source and row.grade in set("ABCD") for row in rows)

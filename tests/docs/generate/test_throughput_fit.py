@@ -14,15 +14,11 @@ from docs.generate.throughput_fit import (
     middle_date,
     predict_with,
 )
-from planner.calibration.calibrate import CAMPAIGN_ROWS
 from planner.catalog.calibration import SHIPPED_MEASUREMENTS, shipped_file
 from planner.physics.coefficients import (
-    GROUP_SIGMA,
-    NAMES,
     SATURATED,
     SERVING,
     Calibration,
-    Groups,
     prior_calibration,
 )
 from planner.physics.replica import ReplicaSpec, Traffic, describe
@@ -87,17 +83,6 @@ def test_the_fit_recovers_what_made_the_runs() -> None:
         assert np.nanmax(error) < 0.02, name
 
 
-def test_the_fit_finds_the_coefficients_that_matter() -> None:
-    found = fit(_measurements()).calibration.common
-    for name in ("weight_stream", "compute", "kv_stream", "layer_s"):
-        assert found[name] == pytest.approx(_truth().common[name], rel=0.08), name
-
-
-def test_coefficients_cannot_be_negative() -> None:
-    found = fit(_measurements(noise=0.3)).calibration
-    assert all(found.common[name] > 0 for name in NAMES)
-
-
 def test_one_wild_row_does_not_bend_the_rest() -> None:
     rows = _measurements(noise=0.02)
     wild = {name: values.copy() for name, values in rows.measured.items()}
@@ -107,11 +92,6 @@ def test_one_wild_row_does_not_bend_the_rest() -> None:
     before = predict_with(rows, straight)["tpot_s"]
     after = predict_with(rows, bent)["tpot_s"]
     assert np.max(np.abs(after / before - 1)) < 0.05
-
-
-def test_the_same_rows_give_the_same_fit() -> None:
-    rows = _measurements(noise=0.05)
-    assert fit(rows).calibration == fit(rows).calibration
 
 
 def test_left_out_groups_are_predicted_by_the_others() -> None:
@@ -126,19 +106,6 @@ def test_left_out_groups_are_predicted_by_the_others() -> None:
     assert 0.005 < np.median(error) < 0.1
     fitted = np.abs(predict_with(rows, whole.calibration)["tpot_s"] / rows.measured["tpot_s"] - 1)
     assert np.mean(fitted) < np.mean(error)
-
-
-def test_an_engine_without_rows_takes_the_common_value() -> None:
-    rows = _measurements()
-    keep = np.asarray(rows.engine) == "vllm"
-    found = fit(rows, keep).calibration
-    deviations = found.engine_log_deviation["tensorrt-llm"]
-    assert deviations == pytest.approx(dict.fromkeys(deviations, 0.0), abs=1e-9)
-    unseen = [label for label in found.group_log_effect if "tensorrt-llm" in label]
-    assert unseen
-    assert [found.group_log_effect[label] for label in unseen] == pytest.approx(
-        [0.0] * len(unseen), abs=1e-9
-    )
 
 
 def _slowed(rows: Measurements, slow: np.ndarray, log_factor: float) -> Measurements:
@@ -166,58 +133,6 @@ def test_what_one_campaign_shows_stays_with_its_groups() -> None:
         slowed.group_log_effect[label] - plain.group_log_effect[label] for label in rows.groups[0]
     )
     assert effect == pytest.approx(0.15, abs=0.06)
-
-
-def test_what_one_layout_shows_moves_its_campaigns_other_layouts_less() -> None:
-    rows = _measurements()
-    first = rows.groups[0]
-    slow = np.array([group.layout == first.layout for group in rows.groups])
-    beside = np.array([group.campaign == first.campaign for group in rows.groups]) & ~slow
-    plain = fit(rows).calibration
-    slowed = fit(_slowed(rows, slow, 0.15)).calibration
-    moved = np.log(predict_with(rows, slowed)["tpot_s"] / predict_with(rows, plain)["tpot_s"])
-    assert beside.any()
-    assert np.median(moved[slow]) > 0.1
-    assert abs(np.median(moved[beside])) < 0.05
-    assert slowed.group_log_effect[first.layout] > plain.group_log_effect[first.layout] + 0.03
-
-
-def test_a_campaign_counts_as_ten_rows_at_most() -> None:
-    """Twenty copies of every row of a campaign change no more than ten do: both count as ten rows."""
-    rows = _measurements(noise=0.1)
-    campaign = rows.groups[0].campaign
-    own = np.flatnonzero([group.campaign == campaign for group in rows.groups])
-    ten, twenty = (
-        fit(
-            _repeated(rows, np.concatenate([np.arange(rows.rows), np.tile(own, copies - 1)]))
-        ).calibration.common
-        for copies in (10, 20)
-    )
-    assert own.size * 10 > CAMPAIGN_ROWS
-    assert twenty == pytest.approx(ten, rel=2e-3)
-
-
-def _repeated(rows: Measurements, index: np.ndarray) -> Measurements:
-    work = {name: column[index] for name, column in rows.work.items()}
-    traffic = dataclasses.replace(
-        rows.traffic,
-        input_tokens=np.asarray(rows.traffic.input_tokens)[index],
-        output_tokens=np.asarray(rows.traffic.output_tokens)[index],
-    )
-    return Measurements(
-        work=work,
-        engine=[rows.engine[i] for i in index.tolist()],
-        vendor=[rows.vendor[i] for i in index.tolist()],
-        groups=[rows.groups[i] for i in index.tolist()],
-        traffic=traffic,
-        concurrency=rows.concurrency[index],
-        measured={name: values[index] for name, values in rows.measured.items()},
-    )
-
-
-def test_each_level_of_groups_has_a_spread() -> None:
-    assert len(GROUP_SIGMA) == len(Groups._fields)
-    assert all(0 < sigma <= 0.3 for sigma in GROUP_SIGMA)
 
 
 def test_the_shipped_calibration_is_what_the_shipped_measurements_give() -> None:

@@ -1,0 +1,310 @@
+"""What a comparison of actual months with their plan found, as its summary.json holds it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from planner.actuals.reforecast import effective, weighted_quantiles
+from planner.actuals.review import COST, FORECAST, SLO, ActualsReview
+from planner.actuals.variance import is_cost
+from planner.answers.json_records import Json, fields_json, read_record
+from planner.answers.tables import tables_of
+from planner.arrays import Floats
+from planner.finance.bridge import VARIANCE_CAUSE_MEANINGS, VARIANCE_CAUSES, to_the_cent
+from planner.output.folder import SUMMARY, Contents
+from planner.output.tables import SCHEMA_VERSION, Table, cents_column
+from planner.output.words import input_words
+from planner.units import MILLION
+
+_CAUSE_COLUMNS = [
+    cents_column(f"{cause}_usd", meaning) for cause, meaning in VARIANCE_CAUSE_MEANINGS.items()
+]
+ACTUALS_TABLES = tables_of("actuals", {"variance": _CAUSE_COLUMNS})
+"""The files in which actual months are compared with a plan, by their names."""
+_BAND = np.array([0.05, 0.5, 0.95])
+_DECILES = np.array([0.1, 0.5, 0.9])
+REMAINDER = "chance and curvature"
+"""What moves the forecast and no input explains."""
+PAID = "prices paid for machines"
+FEW_EFFECTIVE = 20
+"""Effective replications below which a forecast says that it rests on few."""
+_LARGEST_PARTS = 4
+"""Parts of a total that a sentence names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostBand:
+    """A cost in USD over replications: its mean, and the band that holds nine of ten."""
+
+    mean: float
+    p5: float
+    p50: float
+    p95: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemainingCost:
+    """The cost of the months to come, as forecast before the actual months and after."""
+
+    prior: CostBand
+    posterior: CostBand
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActualsSummary:
+    """The headline figures of actual months compared with their plan."""
+
+    schema_version: str = SCHEMA_VERSION
+    scenario: str
+    months: list[str]
+    horizon_months: int
+    start: str
+    seed: int
+    budget_usd: float
+    actual_usd: float
+    difference_by_cause_usd: Mapping[str, float]
+    outside_interval: Mapping[str, list[str]]
+    """Months in which a figure lay outside the plan's interval."""
+    not_explained: list[str]
+    """Accounts that no replication reaches."""
+    remaining_cost_usd: RemainingCost
+    moved_by_usd: Mapping[str, float]
+    """By how much each input moved the expected cost of the months to come."""
+    replications: int
+    effective_replications: float
+    rounds: int
+    notes: list[str]
+    sentences: list[str]
+
+    def to_json(self) -> Json:
+        """Return summary.json."""
+        return fields_json(self)
+
+    @staticmethod
+    def from_json(contents: Contents) -> ActualsSummary:
+        """Return the summary in a folder; raise ScenarioError where it does not fit."""
+        return read_record(ActualsSummary, contents.summary, SUMMARY)
+
+
+def actuals_summary(review: ActualsReview) -> ActualsSummary:
+    """Return the headline figures of a review."""
+    forecast = review.forecast
+    scenario = review.result.scenario
+    costs = [variance for variance in review.accounts if is_cost(variance.account)]
+    causes_usd = {
+        cause: sum(variance.causes_cents.get(cause, 0) for variance in costs) / 100
+        for cause in VARIANCE_CAUSES
+    }
+    outside = {key: review.outside(key) for key in review.actuals.series}
+    not_explained = {
+        str(key.figure) for key, reason in forecast.unused.items() if reason.startswith("outside")
+    }
+    moved_usd = input_table(review).rows("input", totals=["moved_usd"])
+    budget_cents = sum(variance.budget_cents for variance in costs)
+    actual_cents = sum(variance.actual_cents for variance in costs)
+    nonzero_causes = {cause: usd for cause, usd in causes_usd.items() if usd}
+    effective_number = effective(forecast.weights)
+    summary = ActualsSummary(
+        scenario=scenario.name,
+        months=list(review.actuals.months),
+        horizon_months=scenario.horizon_months,
+        start=str(scenario.start),
+        seed=review.prepared.seed,
+        budget_usd=budget_cents / 100,
+        actual_usd=actual_cents / 100,
+        difference_by_cause_usd=nonzero_causes,
+        outside_interval={
+            f"{key.entity} {key.figure}": months for key, months in outside.items() if months
+        },
+        not_explained=sorted(not_explained),
+        remaining_cost_usd=_remaining_cost(review),
+        moved_by_usd={name: usd for name, usd in moved_usd if usd},
+        replications=len(forecast.posterior.scores),
+        effective_replications=round(effective_number, 1),
+        rounds=forecast.rounds,
+        notes=list(review.actuals.notes),
+        sentences=[],
+    )
+    # Sentences say the figures of the summary, so they come after it.
+    return replace(summary, sentences=_sentences(review, summary))
+
+
+def _remaining_cost(review: ActualsReview) -> RemainingCost:
+    """Return the cost of the months to come before and after."""
+    prior, posterior = review.remaining_costs()
+    # The study's own replications count alike.
+    return RemainingCost(
+        prior=_band(prior, np.ones(len(prior))),
+        posterior=_band(posterior, review.forecast.weights),
+    )
+
+
+def _band(costs: Floats, weights: Floats) -> CostBand:
+    """Return mean and band of weighted replications, to the cent."""
+    low, middle, high = weighted_quantiles(costs, weights, _BAND)
+    mean = float(weights @ costs / weights.sum())
+    return CostBand(
+        mean=round(mean, 2),
+        p5=round(float(low), 2),
+        p50=round(float(middle), 2),
+        p95=round(float(high), 2),
+    )
+
+
+def _sentences(review: ActualsReview, summary: ActualsSummary) -> list[str]:
+    """Return what there is to say, the most important first."""
+    sentences = []
+    if review.reported_costs():
+        sentences.append(_cost_sentence(summary))
+    all_months = len(review.result.plan.months.labels)
+    if review.months < all_months:
+        sentences += [_remaining_cost_sentence(summary), _slo_sentence(review)]
+    replications = effective(review.forecast.weights)
+    if replications < FEW_EFFECTIVE:
+        sentences.append(
+            f"The forecast rests on {replications:.0f} effective replications: take its bands with care, "
+            "and run more with --replications."
+        )
+    return sentences
+
+
+def _cost_sentence(summary: ActualsSummary) -> str:
+    """Say by how much cost is above or below budget, and why."""
+    difference = summary.actual_usd - summary.budget_usd
+    # Without a budget there is no share of it.
+    share = ""
+    if summary.budget_usd:
+        budget_share = abs(summary.actual_usd / summary.budget_usd - 1)
+        share = f" ({budget_share:.1%})"
+    direction = "above" if difference > 0 else "below"
+    # Cause by cause, rounded so that they add up to the difference as printed.
+    parts = _largest_parts(summary.difference_by_cause_usd, difference)
+    return (
+        f"After {len(summary.months)} months cost is {abs(round(difference)):,} USD{share} {direction} "
+        f"budget in the accounts reported{parts}."
+    )
+
+
+def _remaining_cost_sentence(summary: ActualsSummary) -> str:
+    """Say what the months to come cost, what was forecast before, and what moved the forecast."""
+    prior = summary.remaining_cost_usd.prior
+    posterior = summary.remaining_cost_usd.posterior
+    change = posterior.mean - prior.mean
+    moved_by = {name: usd for name, usd in summary.moved_by_usd.items() if name != REMAINDER}
+    parts = _largest_parts(moved_by, change)
+    now_words = _band_words(posterior)
+    return (
+        f"The months to come are expected to cost {now_words} million USD, in brackets nine of ten "
+        f"replications; {_band_words(prior)} was forecast before, {change:+,.0f} USD"
+        f"{parts}."
+    )
+
+
+def _band_words(band: CostBand) -> str:
+    """Return a band in million USD."""
+    return f"{band.mean / MILLION:,.3f} ({band.p5 / MILLION:,.3f} to {band.p95 / MILLION:,.3f})"
+
+
+def _slo_sentence(review: ActualsReview) -> str:
+    """Say what SLO attainment is forecast in its lowest month to come."""
+    months = review.months
+    to_come = review.posterior(SLO)[:, months:]
+    # P5 and P50 alone: nobody fears attainment that is too good.
+    low, middle = weighted_quantiles(to_come, review.forecast.weights, _BAND[:2])
+    # The lowest month by its median: by P5 a single bad replication could choose it.
+    lowest = int(np.argmin(middle))
+    label = review.result.plan.months.labels[months + lowest]
+    budget = review.budget_of(SLO)[months + lowest]
+    return (
+        f"SLO attainment is forecast at {middle[lowest]:.2%} (P5 {low[lowest]:.2%}) in its lowest month to come, "
+        f"{label}; the budget has {budget:.2%}."
+    )
+
+
+def _largest_parts(parts: Mapping[str, float], total: float) -> str:
+    """Return after a colon the largest parts of a total in whole dollars, and the rest; they sum to the total."""
+    # Rounded together, so that a reader who adds them up finds the total.
+    by_size = sorted(parts, key=lambda name: -abs(parts[name]))
+    names = by_size[:_LARGEST_PARTS]
+    largest = {name: parts[name] for name in names}
+    rest = total - sum(largest.values())
+    rounded = to_the_cent({**largest, "the rest": rest}, round(total))
+    words = [f"{input_words(name)} {usd:+,} USD" for name, usd in rounded.items()]
+    return f": {'; '.join(words)}" if words else ""
+
+
+def forecast_table(review: ActualsReview) -> Table:
+    """Return forecast_monthly.csv."""
+    rows = []
+    months = review.months
+    for key in FORECAST:
+        budget = review.budget_of(key)
+        actual = np.full(budget.shape, np.nan)
+        actual[:months] = review.actuals.series.get(key, np.nan)
+        costs = review.reported_costs()
+        if key == COST and costs:
+            # Accounts that were not reported count as budgeted.
+            # Each account against its own budget: the rest of cost is as planned.
+            changes = [usd - review.budget_of(account)[:months] for account, usd in costs.items()]
+            actual[:months] = budget[:months] + sum(changes)
+        prior = review.prior(key)
+        equal_weights = np.ones(len(prior))
+        prior_band = weighted_quantiles(prior, equal_weights, _BAND)
+        posterior = review.posterior(key)
+        posterior_band = weighted_quantiles(posterior, review.forecast.weights, _BAND)
+        labels = review.result.plan.months.labels
+        columns = zip(labels, budget, actual, *prior_band, *posterior_band, strict=True)
+        rows += [(key.figure, *row) for row in columns]
+    return ACTUALS_TABLES["forecast_monthly"].of_rows(rows)
+
+
+def input_table(review: ActualsReview) -> Table:
+    """Return forecast_inputs.csv."""
+    prior = review.forecast.prior
+    posterior = review.forecast.posterior
+    weights = review.forecast.weights
+    informed = review.forecast.informed
+    prior_cost, posterior_cost = review.remaining_costs()
+    paid_usd = float(review.paid_usd[review.months :].sum())
+    # In the inputs' own units, over both samples: cost is nearer to linear in a price than in its normal score. What
+    # was observed says nothing about the other inputs, whose means differ by sampling.
+    inputs = np.concatenate([prior.inputs, posterior.inputs])
+    cost = np.concatenate([prior_cost, posterior_cost - paid_usd])
+    # Least squares of least norm: inputs that do not vary get no slope, where an inverse would
+    # fail.
+    centred_inputs = inputs - inputs.mean(axis=0)
+    centred_cost = cost - cost.mean()
+    slopes = np.linalg.lstsq(centred_inputs, centred_cost, rcond=None)[0]
+    mean_scores = weights @ posterior.scores
+    prior_scores = prior.scores.mean(axis=0)
+    moved_sd = informed * (mean_scores - prior_scores)
+    mean_inputs = weights @ posterior.inputs
+    moved_inputs = mean_inputs - prior.inputs.mean(axis=0)
+    moved_cents = 100 * slopes * informed * moved_inputs
+    bands = _remaining_cost(review)
+    change_usd = bands.posterior.mean - bands.prior.mean
+    total_cents = round(100 * change_usd)
+    entries = review.prepared.inputs.entries
+    names = review.prepared.inputs.names
+    parts = dict(zip(names, moved_cents.tolist(), strict=True))
+    parts[PAID] = 100 * paid_usd
+    # What the linear model leaves, so that the rows sum to the headline.
+    parts[REMAINDER] = total_cents - sum(parts.values())
+    cents = to_the_cent(parts, total_cents)
+    equal_weights = np.ones(len(prior.inputs))
+    prior_deciles = weighted_quantiles(prior.inputs, equal_weights, _DECILES)
+    posterior_deciles = weighted_quantiles(posterior.inputs, weights, _DECILES)
+    rows = []
+    columns = zip(entries, *prior_deciles, *posterior_deciles, moved_sd, strict=True)
+    for entry, *cells in columns:
+        # An input all of whose prices are paid moves nothing any more.
+        is_open = entry.throughput_of is not None or any(entry.targets)
+        if is_open:
+            moved_usd = cents.get(entry.name, 0) / 100
+            rows.append((entry.name, *cells, moved_usd))
+    # Neither is an input, so that they have no deciles.
+    rows += [(name, *[None] * 7, cents.get(name, 0) / 100) for name in (PAID, REMAINDER)]
+    return ACTUALS_TABLES["forecast_inputs"].of_rows(rows)

@@ -1,0 +1,184 @@
+"""A plan compared with its actual months: budget, interval, variances, and the forecast before and after."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from planner.actuals.months import Actuals
+from planner.actuals.reforecast import Forecast, PlanRuns, reforecast, weighted_quantiles
+from planner.actuals.variance import AccountVariance, flexible_budget, is_cost
+from planner.arrays import Floats
+from planner.finance.accounting.measures import observed
+from planner.finance.accounts import Account
+from planner.finance.measure_names import FLEET, SeriesKey
+from planner.progress import PrintLine, silent
+from planner.run.simulate import RunResult, simulate
+from planner.studies.engines import Workforce
+from planner.studies.prepare import Prepared
+from planner.yaml_io import KeyPath
+
+INTERVAL = (0.05, 0.95)
+"""The interval that a figure is compared with: nine replications in ten."""
+COST = SeriesKey("cluster", FLEET, "cost_usd")
+SLO = SeriesKey("cluster", FLEET, "slo_attainment_fraction")
+FORECAST = (
+    COST,
+    SLO,
+    SeriesKey("cluster", FLEET, "served_tokens"),
+    SeriesKey("cluster", FLEET, "demand_tokens"),
+    SeriesKey("cluster", FLEET, "utilisation_fraction"),
+)
+"""What is forecast by month."""
+PAID_FIELDS = (
+    "accelerator_price_usd",
+    "host_usd_per_node",
+    "discount_fraction",
+    "volume_discounts",
+    "quotes",
+)
+"""Fields of a cluster that say what its machines cost when they are bought."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActualsReview:
+    """A plan compared with its actual months."""
+
+    result: RunResult
+    """The plan as stated: its budget."""
+    prepared: Prepared
+    actuals: Actuals
+    keys: tuple[SeriesKey, ...]
+    """The series that are compared or forecast."""
+    budget: Floats
+    """The plan's series as stated, shape (series, months)."""
+    interval: Floats
+    """P5 and P95 of the study's replications, shape (2, series, months)."""
+    accounts: tuple[AccountVariance, ...]
+    forecast: Forecast
+    paid_usd: Floats
+    """What prices paid for machines already bought add to the cost of each month as planned, shape (months,)."""
+
+    @property
+    def months(self) -> int:
+        """Number of actual months."""
+        return len(self.actuals.months)
+
+    def budget_of(self, key: SeriesKey) -> Floats:
+        """Return a series of the plan as stated, shape (months,)."""
+        return np.asarray(self.budget[self.keys.index(key)])
+
+    def outside(self, key: SeriesKey) -> list[str]:
+        """Return the months in which a series was outside its interval."""
+        actual = self.actuals.series[key]
+        place = self.keys.index(key)
+        low, high = self.interval[:, place, : self.months]
+        # An actual that equals an end of the interval may differ from it by rounding.
+        slack = 1e-9 * np.abs(actual)
+        is_below = actual < low - slack
+        is_above = actual > high + slack
+        is_outside = is_below | is_above
+        return [self.actuals.months[month] for month in np.flatnonzero(is_outside)]
+
+    def reported_costs(self) -> dict[SeriesKey, Floats]:
+        """Return the amounts by month of the cost accounts that were reported."""
+        return {
+            key: usd
+            for key, usd in self.actuals.series.items()
+            if key.kind == "account" and is_cost(Account(key.figure))
+        }
+
+    def prior(self, key: SeriesKey) -> Floats:
+        """Return a series as forecast before the actual months, shape (replications, months)."""
+        return np.asarray(self.forecast.prior.monthly[:, self.keys.index(key)])
+
+    def posterior(self, key: SeriesKey) -> Floats:
+        """Return a series as forecast after them, what happened in its place, shape (replications, months).
+
+        Of cost, the accounts reported are replaced, and machines already bought are at the prices paid.
+        """
+        monthly = self.forecast.posterior.monthly
+        place = self.keys.index(key)
+        series = monthly[:, place].copy()
+        past = slice(0, self.months)
+        if key in self.actuals.series:
+            actual = self.actuals.series[key]
+            # A month without a figure keeps its forecast.
+            is_known = np.isfinite(actual)
+            series[:, past] = np.where(is_known, actual, series[:, past])
+        if key == COST:
+            # Accounts that were not reported stay as each replication has them.
+            # What was booked takes the place of the replication's own figure.
+            for account, usd in self.reported_costs().items():
+                simulated = monthly[:, self.keys.index(account), past]
+                series[:, past] += usd - simulated
+            series[:, self.months :] += self.paid_usd[self.months :]
+        return np.asarray(series)
+
+    def remaining_costs(self) -> tuple[Floats, Floats]:
+        """Return the cost of the months to come by replication, as forecast before and after."""
+        to_come = slice(self.months, None)
+        prior = self.prior(COST)[:, to_come].sum(axis=1)
+        posterior = self.posterior(COST)[:, to_come].sum(axis=1)
+        return prior, posterior
+
+
+def review_actuals(
+    prepared: Prepared,
+    scenario_index: int,
+    actuals: Actuals,
+    replications: int,
+    force: Workforce,
+    progress: PrintLine = silent,
+) -> ActualsReview:
+    """Run a plan as stated and under its study's uncertain inputs, compare it with actuals, and reforecast."""
+    keys = tuple(dict.fromkeys((*actuals.series, *FORECAST)))
+    # Series that are forecast are read from every run, reported or not.
+    progress("simulating the plan as stated")
+    scenario = prepared.scenarios[scenario_index].scenario
+    result = simulate(scenario, prepared.seed)
+    accounts, paid_usd = flexible_budget(result, actuals)
+    # Prices that are paid are known, before the forecast as after: their spread would read as something learned.
+    prepared = _without_paid_prices(prepared, result, len(actuals.months))
+    plan = PlanRuns(prepared=prepared, scenario_index=scenario_index, keys=keys, force=force)
+    progress(f"running {replications:,} replications")
+    prior = plan.run(prepared.montecarlo(), replications)
+    equal_weights = np.ones(len(prior.monthly))
+    interval = weighted_quantiles(prior.monthly, equal_weights, np.array(INTERVAL))
+    return ActualsReview(
+        result=result,
+        prepared=prepared,
+        actuals=actuals,
+        keys=keys,
+        budget=observed(result, keys),
+        interval=interval,
+        accounts=accounts,
+        forecast=reforecast(plan, prior, actuals, progress),
+        paid_usd=paid_usd,
+    )
+
+
+def _without_paid_prices(prepared: Prepared, result: RunResult, months: int) -> Prepared:
+    """Return a study whose inputs no longer set the prices of clusters that were bought in the observed months."""
+    plan = result.plan
+    end_h = plan.month_edges_h[months]
+    # By cluster the last purchase: later ones come last, and take the place of earlier ones.
+    # Sorted by cluster and time, since a mapping keeps the last of each key.
+    purchases = sorted((purchase.cluster, purchase.time_h) for purchase in result.run.log.purchases)
+    last_purchase_h = dict(purchases)
+    paid = {plan.clusters[c].name for c, time_h in last_purchase_h.items() if time_h < end_h}
+    # A rule may order more of a cluster at any time.
+    ruled = {plan.clusters[rule.cluster].name for rule in plan.expansion.rules}
+    paid -= ruled
+
+    def is_open(path: KeyPath) -> bool:
+        return len(path) < 3 or path[1] not in paid or path[2] not in PAID_FIELDS
+
+    entries = []
+    for entry in prepared.inputs.entries:
+        # An input may still set the price of clusters that are yet to be bought.
+        targets = tuple(tuple(filter(is_open, paths)) for paths in entry.targets)
+        entries.append(replace(entry, targets=targets))
+    inputs = replace(prepared.inputs, entries=tuple(entries))
+    return replace(prepared, inputs=inputs)

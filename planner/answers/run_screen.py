@@ -1,0 +1,172 @@
+"""What the terminal says of a run: the first screen, what its replications add, and with ``-v`` the details."""
+
+from __future__ import annotations
+
+from planner.answers.ranking import COST, SHORTFALL
+from planner.answers.run_report import NODE_HOUR_USES, reconciliation_rows, resale_words
+from planner.answers.sentences import (
+    fleet_size_advice,
+    much_shed,
+    reserve_cluster,
+    share_words,
+    verdict_line,
+)
+from planner.answers.summaries import RunSummary
+from planner.output.terminal import cell, text_table, wrapped
+from planner.output.words import percent, short_dollars, unit_price
+from planner.run.replications import Replications
+from planner.run.slo_misses import REASONS
+from planner.units import MILLION
+
+INPUTS_FIXED = "inputs were not varied; P(SLO met) under uncertainty: planner montecarlo"
+MAX_ROWS = 5
+"""Clusters and workloads that the first screen has."""
+
+
+def first_screen(summary: RunSummary) -> str:
+    """Return what the base replication says: its SLO attainment, cost, fleet, clusters and workloads."""
+    money = summary.measures
+    months = f"{summary.horizon_months} months from {summary.start[:7]}"
+    cost = (
+        f"{unit_price(money[COST])}/Mtok levelised",
+        f"NPC {short_dollars(-(money['npv_usd'] or 0.0))}",
+        f"capex {short_dollars(money['capex_usd'])}",
+        f"P&L cost {short_dollars(money['pl_cost_usd'])}",
+    )
+    lines = [
+        f"{summary.scenario}   {months}   inputs fixed",
+        *wrapped(much_shed({summary.scenario: summary.fleet.shed_fraction})),
+        _slo_line(summary),
+        "COST   " + "   ".join(cost),
+        _fleet_line(summary),
+        "",
+        *_cluster_lines(summary),
+        "",
+        *_workload_lines(summary),
+    ]
+    return "\n".join(lines)
+
+
+def _slo_line(summary: RunSummary) -> str:
+    verdict = summary.verdict
+    base = verdict.base_case
+    if base is None:
+        return "SLO    no request to serve"
+    target = verdict.attainment
+    # A workload may be held to a target of its own.
+    if base.workload is not None:
+        target = verdict.workloads.get(base.workload, target)
+    attained = base.slo_attainment_fraction
+    parts = (share_words(attained), base.workload, base.month)
+    lowest = ", ".join(filter(None, parts))
+    verb = "meets" if attained >= target else "misses"
+    return f"SLO    base case {verb} {target * 100:.6g}%: lowest {lowest}"
+
+
+def _fleet_line(summary: RunSummary) -> str:
+    fleet = summary.fleet
+    use = [f"{percent(fleet.utilisation_fraction, 0)} utilised"]
+    if fleet.peak_headroom_fraction is not None:
+        headroom = percent(fleet.peak_headroom_fraction, 0)
+        use.append(f"peak-hour headroom {headroom} ({fleet.peak_headroom_month})")
+    peak_kw = fleet.peak_facility_kw
+    use.append(f"{peak_kw / 1e3:,.1f} MW peak" if peak_kw >= 1e3 else f"{peak_kw:,.0f} kW peak")
+    return "FLEET  " + "   ".join(use)
+
+
+def _cluster_lines(summary: RunSummary) -> list[str]:
+    reserve, reserve_note = reserve_cluster(summary)
+    rows = [
+        (
+            name[:20],  # a screen of 80 columns
+            str(figures.nodes),
+            cell(figures.availability_fraction, ".1%"),
+            cell(figures.utilisation_fraction, ".0%"),
+            _amount(figures.served_tokens / 1e12),
+            _amount(figures.cost_usd / MILLION),
+            ", ".join(filter(None, (figures.note, reserve_note if name == reserve else ""))),
+        )
+        for name, figures in summary.clusters.items()
+    ]
+    header = ("cluster", "nodes", "avail", "util", "Ttok", "cost M$", "note")
+    return [text_table(header, rows[:MAX_ROWS]), *_rest(len(rows), "clusters")]
+
+
+def _workload_lines(summary: RunSummary) -> list[str]:
+    def lowest_first(name: str) -> float:
+        lowest = summary.workloads[name].lowest
+        return 2.0 if lowest is None else lowest.slo_attainment_fraction  # without requests: last
+
+    names = sorted(summary.workloads, key=lowest_first)
+    rows = []
+    for name in names[:MAX_ROWS]:
+        figures = summary.workloads[name]
+        lowest = figures.lowest
+        attained = "" if lowest is None else share_words(lowest.slo_attainment_fraction)
+        month = "" if lowest is None else lowest.month
+        price = cell(figures.cost_per_million_tokens_usd, ",.3f")
+        rows.append((name[:24], attained, month, price))
+    reserve = summary.fleet.reserve_cost_per_million_tokens_usd
+    # Without it the prices above would not add up to the cost of the fleet.
+    if reserve:
+        rows.append(("reserve (no workload's)", "", "", cell(reserve, ",.3f")))
+    header = ("workload", "SLO low", "month", "USD/Mtok")
+    return [text_table(header, rows), *_rest(len(names), "workloads")]
+
+
+def _rest(number: int, plural: str) -> list[str]:
+    """Say how many rows the report has beyond those of the first screen."""
+    return [f"and {number - MAX_ROWS} more {plural} in the report"] if number > MAX_ROWS else []
+
+
+def _amount(number: float) -> str:
+    """Return a number with a decimal, and a small one with two digits."""
+    return f"{number:,.1f}" if abs(number) >= 1.0 or number == 0.0 else f"{number:.2g}"
+
+
+def replications_screen(summary: RunSummary) -> str:
+    """Return what the replications say below the first screen: verdict, intervals, what follows."""
+    lines = [verdict_line(summary.verdict)]
+    replications = summary.replications
+    # One replication has no intervals, nor has a plan that served no token in one of them.
+    if replications is not None and {"npv_usd", COST} <= replications.intervals.keys():
+        prices = " to ".join(map(unit_price, replications.intervals[COST]))
+        npc = _npc_interval(*replications.intervals["npv_usd"])
+        lines.append(f"In {replications.words}: NPC {npc}, {prices}/Mtok.")
+    advice = fleet_size_advice(summary)
+    lines += [f"! {line}" for line in (advice, INPUTS_FIXED) if line]
+    return "\n".join(wrapped(lines))
+
+
+def progress_line(replications: Replications) -> str:
+    """Return where net present cost lies in the replications so far, and how many meet the SLO target."""
+    met = sum(figures[SHORTFALL] == 0.0 for figures in replications.figures)
+    npv = replications.interval("npv_usd")
+    npc = "" if npv is None else f"NPC {_npc_interval(npv.low, npv.high)}, "
+    return f"{npc}SLO met in {met}/{replications.number}"
+
+
+def _npc_interval(low_npv_usd: float, high_npv_usd: float) -> str:
+    """Return an interval of net present cost, which is the negative of net present value."""
+    # The highest value is the lowest cost, so the ends change places.
+    return " to ".join(short_dollars(-end, ",.2f") for end in (high_npv_usd, low_npv_usd))
+
+
+def details(summary: RunSummary) -> str:
+    """Return what ``-v`` adds: reasons of misses, lost node-hours, and how the cost figures reconcile."""
+    lines = [
+        f"{miss.workload}: {miss.missed_fraction:.3%} missed for {REASONS[miss.cause]}, most in "
+        f"{miss.worst_month}: {miss.worst_missed_fraction:.2%}"
+        for miss in summary.slo_misses
+    ]
+    shares = {
+        words: summary.capacity_fraction[column.removesuffix("_node_h")]
+        for column, words in NODE_HOUR_USES.items()
+        if words != "at work"
+    }
+    # Of uses with the same share the later name comes first, as tuples sort downwards.
+    largest = sorted(shares, key=lambda words: (shares[words], words), reverse=True)
+    lost = [f"{words} {shares[words]:.2%}" for words in largest if shares[words] > 0]
+    lines += [f"node-hours lost to: {', '.join(lost)}", resale_words(summary.measures)]
+    table = text_table(("cost", "USD"), reconciliation_rows(summary))
+    return "\n".join([*wrapped(lines), "", table])

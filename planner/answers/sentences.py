@@ -1,0 +1,315 @@
+"""The sentences of every answer: verdicts, targets, recommendations and warnings, the same on every surface."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from planner.answers.ranking import RankedPlan, Ranking, rank
+from planner.answers.summaries import ComparisonSummary, Measures, NoRemedy, RunSummary
+from planner.answers.verdicts import PlanVerdict
+from planner.output.words import dollars, percent, unit_price
+from planner.scenario.scenario import SloTarget
+from planner.units import counted
+
+MAX_RESALE_RATIO = 3.0
+"""Times the resale values beyond which nobody expects them."""
+MUCH_SHED_FRACTION = 0.1
+"""Share of tokens shed above which a plan's figures are no longer those of its traffic, which is said before all else;
+assumption."""
+DEAR_RATIO = 1.2
+"""How many times the fleet's cost of a token a cluster's must be before that is said; assumption."""
+LITTLE_USED_RATIO = 0.5
+"""Share of the fleet's utilisation up to which a dear cluster is reserve, not merely dear; assumption."""
+IDLE_FRACTION = 0.5
+"""Share of node-hours without demand above which a plan that is MET may be larger than its traffic; assumption."""
+
+
+def much_shed(shed_fractions: Mapping[str, float | None]) -> list[str]:
+    """Say which plans shed more than a tenth of their demand: a warning before every other figure."""
+    return [
+        f"{name} sheds {percent(share)} of the tokens asked of it: every other figure is of the rest."
+        for name, share in shed_fractions.items()
+        if (share or 0.0) > MUCH_SHED_FRACTION
+    ]
+
+
+def plans_that_shed(plans: Sequence[RankedPlan]) -> list[str]:
+    """Say the same of ranked plans."""
+    return much_shed({plan.name: plan.shed_fraction for plan in plans})
+
+
+def change_words(change: float) -> str:
+    """Return a relative change of cost as 31.5% less, 8.7% more or the same."""
+    if not round(change, 3):
+        return "the same"
+    return f"{percent(abs(change))} {'less' if change < 0 else 'more'}"
+
+
+def interval_words(ends: tuple[float, float]) -> str:
+    """Return an interval of relative changes, the lower end first, as 2.0% less to 3.1% more."""
+    low, high = sorted(ends)
+    if change_words(low) == change_words(high):
+        return change_words(low)
+    if round(low, 3) * round(high, 3) > 0:  # both less, or both more: the word once
+        near, far = sorted((abs(low), abs(high)))
+        return f"{percent(near)} to {percent(far)} {'less' if low < 0 else 'more'}"
+    return f"{change_words(low)} to {change_words(high)}"
+
+
+def saving_words(saving: tuple[float, float]) -> str:
+    """Return an interval of savings as one of changes of cost."""
+    low, high = saving
+    return interval_words((-low, -high))
+
+
+def cost_change_words(cost: float | None, reference: float | None) -> str:
+    """Return a cost against another as 31.5% less, 8.7% more or the same; nothing where one is not known."""
+    return change_words(cost / reference - 1.0) if cost is not None and reference else ""
+
+
+def none_met(ranking: Ranking, plural: str = "plans") -> str:
+    """Say that nothing can be recommended, and what comes nearest; nothing of one plan without a verdict."""
+    served = [plan for plan in ranking.plans if plan.slo_attainment_fraction is not None]
+    if not served:
+        return f"None of these {plural} had a request to serve."
+    # Of one plan "none of these" would be odd.
+    is_choice = len(ranking.plans) > 1
+    if ranking.inconclusive_plans:
+        return f"None of these {plural} is known to meet its SLO target." if is_choice else ""
+    lead = f"None of these {plural} meets its SLO target. Nearest: " if is_choice else ""
+    return f"{lead}{served[0].name} {served[0].service}. Add capacity before looking at cost."
+
+
+def recommendation(plans: Sequence[RankedPlan], summary: ComparisonSummary) -> str:
+    """Say which plan of a comparison to take, and how its cost stands against the baseline's."""
+    baseline = next(plan for plan in plans if plan.name == summary.baseline)
+    # The baseline first, so that of plans that cost the same it is the one to take.
+    ranking = rank([baseline, *(plan for plan in plans if plan is not baseline)])
+    best = ranking.best
+    if best is None:
+        return none_met(ranking)
+    price = f"{unit_price(best.cost)} per million tokens, levelised"
+    if len(ranking.met_plans) == 1:
+        lead = f"{best.name} is the only one of these plans that is MET, at {price}."
+        if best is baseline:
+            return lead
+        return f"{lead} The baseline {baseline.name} {baseline.service}."
+    lead = f"{best.name} costs least of the plans that are MET: {price}"
+    if best is baseline:
+        rival = ranking.met_plans[1]
+        change = cost_change_words(rival.cost, best.cost)
+        return f"{lead}. It is the baseline; the next, {rival.name}, costs {change}."
+    if not baseline.meets_slo:
+        return (
+            f"{lead}. The baseline {baseline.name} {baseline.service}, so a saving against it would say "
+            "nothing."
+        )
+    change = cost_change_words(best.cost, baseline.cost)
+    lead = f"{lead}, {change} than the baseline {baseline.name}"
+    saving = summary.saving_interval_fraction.get(best.name)
+    # Where a replication served no token, savings cannot be paired.
+    if saving is None:
+        return f"{lead}."
+    replications = summary.replications[best.name].words
+    low, high = saving
+    # An interval on both sides of zero is no difference.
+    if low <= 0 <= high:
+        return f"{lead}; in {replications} it is {saving_words(saving)}, so there is no clear difference."
+    return f"{lead} ({saving_words(saving)} in {replications})."
+
+
+def sweep_advice(ranking: Ranking) -> str:
+    """Say which combination of a sweep to confirm: each was run once, which is no verdict."""
+    best = ranking.best
+    if best is None:
+        return none_met(ranking, "combinations")
+    met = len(ranking.met_plans)
+    return (
+        f"Of {len(ranking.plans):,} combinations {met:,} meet{'s' if met == 1 else ''} the SLO target in the base "
+        f"case; cheapest: {best.name}, {unit_price(best.cost)} per million tokens, levelised. One replication is no "
+        "verdict: confirm it with planner run."
+    )
+
+
+def no_alternatives(ranking: Ranking) -> list[str]:
+    """Say of each plan that is MISSED why its cost is no argument for it; nothing where no plan is MET."""
+    if ranking.best is None:
+        return []
+    served = [plan for plan in ranking.missed_plans if plan.slo_attainment_fraction is not None]
+    return [
+        f"{plan.name} is no alternative as it stands: it {plan.service}."
+        for plan in served
+        if not plan.meets_slo
+    ]
+
+
+def resale_lines(measures: Mapping[str, Measures], baseline: str) -> list[str]:
+    """Say at how much of the resale values each plan and the baseline would cost the same, where that may be."""
+    ratios = {
+        name: figures.get("resale_flip_ratio") or MAX_RESALE_RATIO
+        for name, figures in measures.items()
+    }
+    return [
+        f"{name} and {baseline} would cost the same per token at {ratio:.2f} times the resale values: there their "
+        "order turns."
+        for name, ratio in ratios.items()
+        if ratio < MAX_RESALE_RATIO
+    ]
+
+
+def inconclusive_lines(ranking: Ranking) -> list[str]:
+    """Say of plans without a verdict how often they meet their target, and how many replications would settle it."""
+    names_by_sentence: dict[str, list[str]] = {}
+    for plan in ranking.plans:
+        if plan.verdict is not None and plan.is_inconclusive:
+            names_by_sentence.setdefault(_inconclusive(plan.verdict), []).append(plan.name)
+    return [f"{', '.join(names)}: SLO {sentence}." for sentence, names in names_by_sentence.items()]
+
+
+def past_mending_lines(verdicts: Mapping[str, PlanVerdict]) -> list[str]:
+    """Say how many replications of which plans miss the SLO target whatever is bought, and why; nothing of none."""
+    names_by_sentence: dict[tuple[str, str], list[str]] = {}
+    for name, verdict in verdicts.items():
+        by_cause = verdict.past_mending or {}
+        causes = {cause: number for cause, number in by_cause.items() if number}
+        if not causes:
+            continue
+        total = sum(causes.values())
+        verb = "misses" if total == 1 else "miss"
+        words = ", ".join(f"{cause.replace('_', ' ')} {number}" for cause, number in causes.items())
+        key = (
+            f"{total} of {verdict.replications} replications",
+            f"{verb} the SLO target whatever is bought: {words}.",
+        )
+        names_by_sentence.setdefault(key, []).append(name)
+    return [
+        # A run's own verdict has no name.
+        f"{replications}{' of ' * any(names)}{', '.join(names)} {misses}"
+        for (replications, misses), names in names_by_sentence.items()
+    ]
+
+
+def _inconclusive(verdict: PlanVerdict) -> str:
+    """Return what is known of an inconclusive verdict, as INCONCLUSIVE at n = 16: P(SLO met) 94% [78, 99]."""
+    counts = verdict.counts
+    low, high = counts.interval
+    number = counts.settled_by
+    remedy = f"re-run with -n {number}" if number else "no number of replications settles it"
+    return (
+        f"INCONCLUSIVE at n = {counts.replications}: P(SLO met) {counts.share:.0%} [{low * 100:.0f}, "
+        f"{high * 100:.0f}] against {counts.confidence * 100:.6g}%; {remedy}"
+    )
+
+
+def target_words(target: SloTarget | PlanVerdict) -> str:
+    """Return an SLO target, as 98% per month and workload."""
+    is_monthly = target.per == "month"
+    period = "per month" if is_monthly else "over the horizon"
+    if target.scope != "workload":
+        terms = f"{period}, all workloads together"
+    else:
+        terms = f"{period} and {'workload' if is_monthly else 'per workload'}"
+    own_targets = "".join(
+        f", {name} {attainment * 100:.6g}%" for name, attainment in target.workloads.items()
+    )
+    return f"{target.attainment * 100:.6g}% {terms}{own_targets}"
+
+
+def verdict_line(verdict: PlanVerdict) -> str:
+    """Return the verdict in a line: the first of every surface."""
+    target = target_words(verdict) + ("" if verdict.stated else ", the default")
+    if verdict.replications == 0:
+        return f"SLO not tested (target {target}): there was no request to serve."
+    replications = f"{verdict.met_replications}/{verdict.replications} replications"
+    required = f"in {verdict.confidence * 100:.6g}% of replications"
+    match verdict.status:
+        case "MET":
+            sentence = f"SLO MET in {replications} (target {target}, {required})."
+        case "MISSED":
+            sentence = f"SLO MISSED: {replications} meet the target ({target}, {required})."
+        case _:
+            sentence = f"SLO {_inconclusive(verdict)} (target {target})."
+    if verdict.first_missed_month and verdict.status != "MET":
+        sentence += f" First missed {verdict.first_missed_month}."
+    lowest = []
+    # Of one replication the lowest is the base case's.
+    if verdict.lowest_fraction is not None and verdict.replications > 1:
+        lowest.append(f"lowest {share_words(verdict.lowest_fraction)}")
+    if verdict.base_case is not None:  # as base case 99.39%, long-context, 2026-06
+        base = verdict.base_case
+        attained = f"base case {share_words(base.slo_attainment_fraction)}"
+        lowest.append(", ".join(filter(None, (attained, base.workload, base.month))))
+    if not lowest:
+        return sentence
+    return f"{sentence} {'; '.join([lowest[0].capitalize(), *lowest[1:]])}."
+
+
+def target_lines(verdicts: Mapping[str, PlanVerdict]) -> list[str]:
+    """Say what SLO targets the plans of a study or a comparison have."""
+    names_by_target: dict[str, list[str]] = {}
+    for name, verdict in verdicts.items():
+        default = "" if verdict.stated else ", the default"
+        required = f"in {verdict.confidence * 100:.6g}% of replications"
+        target = f"{target_words(verdict)}, {required}{default}"
+        names_by_target.setdefault(target, []).append(name)
+    if len(names_by_target) == 1:
+        return [f"SLO target: {next(iter(names_by_target))}."]
+    lines = [
+        f"SLO target of {', '.join(names)}: {target}." for target, names in names_by_target.items()
+    ]
+    return [*lines, "The plans have different SLO targets: two that are MET need not serve alike."]
+
+
+def share_words(share: float) -> str:
+    """Return a share with two decimals, and more where those would round what was missed away."""
+    for decimals in (2, 3, 4):
+        if share == 1.0 or round(share, decimals + 2) < 1.0:
+            return f"{share:.{decimals}%}"
+    return f"{share:.2%}"
+
+
+def fleet_size_advice(summary: RunSummary) -> str:
+    """Say the one thing that a run's figures advise about the size of its fleet; nothing where they advise nothing."""
+    verdict = summary.verdict
+    if verdict.base_case is None:
+        return ""
+    if verdict.status != "MISSED":
+        idle = summary.capacity_fraction["idle"]
+        # A plan that misses now and then is not too large.
+        all_met = verdict.met_replications == verdict.replications
+        if verdict.status == "MET" and all_met and idle > IDLE_FRACTION:
+            return f"{percent(idle, 0)} of node-hours idle: sized for growth risk, or too large? planner size"
+        return ""
+    cheapest = "the cheapest plan that meets it: planner size."
+    remedy = summary.remedy
+    if remedy is None:
+        return f"planner run --advise finds how many more nodes of one cluster meet it; {cheapest}"
+    if isinstance(remedy, NoRemedy):
+        return f"No cluster meets it alone, enlarged up to {remedy.most_times} times; {cheapest}"
+    return (
+        f"{counted(remedy.nodes, 'more node')} of {remedy.cluster} ({remedy.accelerator}) from "
+        f"{remedy.from_month} on meet it in {remedy.slo_met_replications}/{remedy.replications} "
+        f"replications, for {dollars(remedy.net_present_cost_usd)} more net present cost: "
+        f"--set clusters.{remedy.cluster}.nodes={remedy.nodes_in_all}; {cheapest}"
+    )
+
+
+def reserve_cluster(summary: RunSummary) -> tuple[str, str]:
+    """Return the cluster that is reserve, much of the cost for few of the tokens, and that in words; or nothing."""
+    fleet = summary.fleet
+    prices: dict[str, float] = {}
+    for name, figures in summary.clusters.items():
+        # An API has no machines that could be reserve, so it has no utilisation.
+        if figures.cost_per_million_tokens_usd and figures.utilisation_fraction is not None:
+            prices[name] = figures.cost_per_million_tokens_usd
+    if len(prices) < 2 or fleet.cost_usd <= 0:
+        return "", ""
+    dearest = max(prices, key=lambda name: prices[name])
+    figures = summary.clusters[dearest]
+    is_dear = prices[dearest] >= DEAR_RATIO * (fleet.cost_per_million_tokens_usd or 0.0)
+    little = LITTLE_USED_RATIO * (fleet.utilisation_fraction or 0.0)
+    if not is_dear or (figures.utilisation_fraction or 0.0) > little:
+        return "", ""
+    cost = percent(figures.cost_usd / fleet.cost_usd, 0)
+    tokens = percent(figures.served_tokens / fleet.served_tokens, 0)
+    return dearest, f"reserve: {cost} of cost, {tokens} of tokens"

@@ -1,0 +1,169 @@
+"""What a sizing says: the answer, how sure it is, why it is this one and what would change it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from planner.plan.placement import services_of
+from planner.plan.reuse import Reuse
+from planner.sizing.size import Sized
+from planner.units import MILLION
+
+OBJECTIVES = {"net-present-cost": "net present cost", "levelised": "levelised cost"}
+"""Objectives of a sizing in words."""
+MAX_PAIRS = 3
+"""Pairs of workload and purchase that are named as never measured."""
+
+
+def sizing_sentences(sized: Sized) -> Iterator[str]:
+    """Yield what the answer is, how sure it is, why it is this one and what would change it."""
+    yield from _answer(sized)
+    yield from _certainty(sized)
+    yield from _other_policies(sized)
+    yield from _orders(sized)
+    yield from _single_accelerator_plans(sized)
+    yield from _what_would_change(sized)
+    if sized.stopped:
+        yield f"The search was not finished: {sized.stopped}."
+
+
+def _money(sized: Sized, cost: float) -> str:
+    """Return a cost as the objective counts it."""
+    if sized.trial.objective == "levelised":
+        return f"{cost:,.4f} USD per million tokens"
+    return f"{cost / MILLION:,.2f} M USD"
+
+
+def _answer(sized: Sized) -> Iterator[str]:
+    """Yield what to buy, and what that costs."""
+    plan = sized.plan
+    choices = sized.choices
+    miss_cost_usd = choices.choose.miss_cost_usd
+    is_priced = miss_cost_usd is not None
+    words = "nothing, what is there is enough"
+    if any(plan.counts):
+        words = choices.words(plan.counts)
+    lead = "Buy"
+    # Where misses are priced, no probability is held, so no plan is unconfirmed.
+    if plan.verdict.status == "MISSED" and not is_priced:
+        lead = "Cheapest plan found, not confirmed:"
+    low, high = (_money(sized, end) for end in sized.cost_range)
+    error = "of the mean over fresh replications" if is_priced else "for the error of P(SLO met)"
+    cost = _money(sized, plan.cost)
+    objective = OBJECTIVES[sized.trial.objective]
+    yield f"{lead} {words}: {objective} {cost} ({low} to {high} {error})."
+    if is_priced:
+        misses = _money(sized, plan.cost - plan.net_present_cost_usd)
+        yield (
+            f"Of that, {misses} is for requests that miss their SLO, at {miss_cost_usd:g} USD each: no probability is "
+            "held."
+        )
+
+
+def _certainty(sized: Sized) -> Iterator[str]:
+    """Yield how sure the answer is to meet the SLO target, and what no purchase mends."""
+    plan = sized.plan
+    verdict = plan.verdict
+    probability = sized.probability
+    yield (
+        f"P(SLO met) {probability.value:.1%} (±{probability.half_width:.1%}) of {verdict.confidence:.0%} asked; "
+        f"{verdict.met} of {verdict.replications} fresh replications meet it. In the worst tenth of them "
+        f"attainment falls to {plan.worst_tenth:.2%}."
+    )
+    if sized.unfixable > 0.0:
+        counted = {cause: number for cause, number in sized.causes.items() if number}
+        causes = ", ".join(
+            f"{cause.replace('_', ' ')} {number}" for cause, number in counted.items()
+        )
+        in_brackets = f" ({causes} of {plan.worst.size})" if causes else ""
+        yield (
+            f"{sized.unfixable:.1%} of replications miss the SLO target whatever is bought{in_brackets}: a second "
+            "site or a looser target is their remedy, not nodes."
+        )
+    yield f"Utilisation {plan.utilisation.mean():.0%} in the mean."
+
+
+def _other_policies(sized: Sized) -> Iterator[str]:
+    """Yield what the answer saves against other policies, on the same replications."""
+    for policy in sized.ways:
+        outcome = policy.outcome
+        saved = policy.saved
+        if outcome is None or saved is None:
+            continue
+        saving, low, high = (_money(sized, end) for end in (saved.value, saved.low, saved.high))
+        yield (
+            f"Against a plan {policy.name}, which meets the SLO target in {outcome.verdict.share:.0%} of them, it "
+            f"saves {saving} ({low} to {high}): {sized.choices.words(outcome.counts)}."
+        )
+
+
+def _orders(sized: Sized) -> Iterator[str]:
+    """Yield on what signal each cluster is ordered, and by when at the latest."""
+    triggers = sized.explanation.triggers
+    for name in dict.fromkeys(trigger.cluster for trigger in triggers):
+        reviews = [trigger for trigger in triggers if trigger.cluster == name]
+        earliest = reviews[0]
+        step = sized.choices.choose.clusters[name].step_nodes
+        yield (
+            f"Order {name} in steps of {step} nodes when the {earliest.forecast_months}-month forecast of peak load "
+            f"passes {earliest.load:.0%} of what is installed and on order, at {len(reviews)} reviews from "
+            f"{earliest.date}."
+        )
+    if sized.explanation.last_safe is not None:
+        yield f"Last safe date for the first such order: {sized.explanation.last_safe}."
+
+
+def _single_accelerator_plans(sized: Sized) -> Iterator[str]:
+    """Yield what plans of one accelerator cost, and at what price another would enter the mix."""
+    plan = sized.plan
+    curve = sized.explanation.curve
+    # The rivals are on the replications of the search, so the answer's cost on those is what they are held against.
+    cost = next((point.cost for point in curve if point.counts == plan.counts), plan.cost)
+    for rival in sized.rivals:
+        if rival.counts is None:
+            yield f"No plan of {rival.name} alone that may be chosen meets the SLO target."
+        elif rival.counts != plan.counts and curve:
+            direction = "more" if rival.cost > cost else "less"
+            change = f"{abs(rival.cost / cost - 1.0):.0%} {direction}"
+            yield f"A plan of {rival.name} alone costs {change} ({_money(sized, rival.cost)})."
+    for entry in sized.explanation.entries:
+        if entry.price_change is None:
+            yield f"No price in prospect brings {entry.accelerator} into the mix."
+        else:
+            yield f"{entry.accelerator} enters the mix where it costs {-entry.price_change:.0%} less."
+
+
+def _what_would_change(sized: Sized) -> Iterator[str]:
+    """Yield what looser limits, hindsight and measurements would be worth."""
+    explanation = sized.explanation
+    for limit in explanation.limits:
+        saving = _money(sized, limit.saved)
+        yield f"A tenth more than {limit.value:,.0f} of {limit.limit} would save {saving}."
+    if explanation.regrets:
+        middle = explanation.regrets[len(explanation.regrets) // 2]
+        yield (
+            f"In the middling future {middle.needed:,.0f} of {middle.nodes:,.0f} nodes would have done; in "
+            f"{explanation.idle:.0%} of futures a quarter or more of them is never needed."
+        )
+    if explanation.predicted_saves:
+        yield (
+            f"If throughput were known to be as predicted, {_money(sized, explanation.predicted_saves)} would be "
+            f"saved.{_never_measured(sized)}"
+        )
+
+
+def _never_measured(sized: Sized) -> str:
+    """Say which pairs of workload and purchase were never measured, the least certain first."""
+    scenario = sized.choices.scenario
+    counts = zip(sized.choices.purchases, sized.plan.counts, strict=False)
+    bought = {purchase.name for purchase, nodes in counts if nodes}
+    half_widths: dict[str, float] = {}
+    services, _ = services_of(scenario, {}, Reuse(scenario))
+    for (cluster, workload), service in services.items():
+        error = service.uncertainty
+        # What is not bought needs no measurement.
+        if cluster in bought and error is not None and not error.is_validated:
+            half_width = error.half_width_fraction
+            half_widths[f"{workload} on {cluster} (±{half_width:.0%})"] = half_width
+    pairs = sorted(half_widths, key=lambda pair: -half_widths[pair])[:MAX_PAIRS]
+    return f" Never measured: {', '.join(pairs)}." if pairs else ""

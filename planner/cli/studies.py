@@ -1,0 +1,167 @@
+"""Commands about studies: montecarlo, sensitivity, and replay of one of their replications."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from typer import Option
+
+from planner import api
+from planner.cli import terminal
+from planner.cli.options import (
+    AllowCode,
+    AsJson,
+    FailOnMiss,
+    Hourly,
+    Overlay,
+    Overrides,
+    Quiet,
+    Restart,
+    Resume,
+    Scheduler,
+    Seed,
+    Strict,
+    StudyFile,
+    Verbose,
+    Workers,
+    out_option,
+    with_overlay,
+)
+
+# Help that is too long for the line of its option.
+_AT_MOST = (
+    "Replications at most [default: 1,024]; draws of money after the 256th may share a simulation."
+)
+_UNTIL = (
+    "Stop when the 95% interval of the headline's mean is this narrow, e.g. 0.5%; "
+    "p90=2% and best=1% look at a percentile and at P(best)."
+)
+_SAMPLES = (
+    "Write every replication to samples.csv "
+    "[default: up to 100,000 rows; replications.parquet has all]."
+)
+_METHOD = "tornado: one input at a time, P10 to P90; sobol: shares of the variance."
+_SIZE = "Replications (tornado) or points (sobol) [default: 16, 256]."
+
+
+def montecarlo(
+    *,
+    file: StudyFile,
+    replications: Annotated[
+        int | None, Option("--replications", "-n", min=1, max=10_000_000, help=_AT_MOST)
+    ] = None,
+    until: Annotated[str | None, Option(metavar="SHARE", help=_UNTIL)] = None,
+    overrides: Overrides = None,
+    seed: Seed = None,
+    out: Annotated[Path | None, out_option("<name>")] = None,
+    workers: Workers = None,
+    scheduler: Scheduler = None,
+    resume: Resume = False,
+    restart: Restart = False,
+    strict: Strict = False,
+    charts: Annotated[bool, Option(help="Draw PNG charts.")] = True,
+    samples: Annotated[bool | None, Option(help=_SAMPLES)] = None,
+    overlay: Overlay = None,
+    _allow_code: AllowCode = False,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    fail_on_miss: FailOnMiss = False,
+) -> None:
+    """Simulate scenarios under drawn inputs and chance; write percentiles, bands, decisions and what drives them."""
+    screen = terminal.Screen(as_json=as_json, quiet=quiet, verbose=verbose)
+    # Outermost, so that the bar is gone before the line that says how to go on.
+    with terminal.stoppable(), screen.bar() as watch:
+        answer = api.study(
+            file,
+            replications,
+            out,
+            until=until,
+            overrides=with_overlay(overrides, overlay),
+            seed=seed,
+            workers=workers,
+            scheduler=scheduler,
+            resume=resume,
+            restart=restart,
+            strict=strict,
+            charts=charts,
+            samples=samples,
+            progress=screen.progress,
+            watch=watch,
+        )
+    screen.print_answer(answer, hint=terminal.REPORT_HINT, fail_on_miss=fail_on_miss)
+
+
+def sensitivity(
+    *,
+    file: StudyFile,
+    method: Annotated[Literal["tornado", "sobol"], Option(help=_METHOD)] = "tornado",
+    size: Annotated[int | None, Option("--size", "-n", min=4, max=1_000_000, help=_SIZE)] = None,
+    overrides: Overrides = None,
+    seed: Seed = None,
+    out: Annotated[Path | None, out_option("<name>")] = None,
+    workers: Workers = None,
+    scheduler: Scheduler = None,
+    resume: Resume = False,
+    restart: Restart = False,
+    strict: Strict = False,
+    overlay: Overlay = None,
+    _allow_code: AllowCode = False,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
+    """Measure what drives the headline of a study, and at which value of an input the scenarios change places."""
+    screen = terminal.Screen(as_json=as_json, quiet=quiet, verbose=verbose)
+    with terminal.stoppable(), screen.bar() as watch:
+        answer = api.study(
+            file,
+            size,
+            out,
+            method=method,
+            overrides=with_overlay(overrides, overlay),
+            seed=seed,
+            workers=workers,
+            scheduler=scheduler,
+            resume=resume,
+            restart=restart,
+            strict=strict,
+            progress=screen.progress,
+            watch=watch,
+        )
+    screen.print_answer(answer)
+
+
+def replay(
+    *,
+    file: StudyFile,
+    replication: Annotated[int, Option(min=0, help="Number, as in samples.csv.")],
+    draws: Annotated[
+        int, Option(min=1, max=16, help="Draws of money per simulation, as the study says.")
+    ] = 1,
+    scenario: Annotated[
+        str | None, Option(help="Scenario of the study [default: the first].")
+    ] = None,
+    overrides: Overrides = None,
+    seed: Seed = None,
+    out: Annotated[Path | None, out_option("<study>-<scenario>-<number>")] = None,
+    hourly: Hourly = False,
+    overlay: Overlay = None,
+    _allow_code: AllowCode = False,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
+    """Run one replication of a Monte Carlo study again and write its full timeline, ledger, events and assumptions."""
+    answer = api.replay(
+        file,
+        replication,
+        out,
+        scenario=scenario,
+        draws=draws,
+        overrides=with_overlay(overrides, overlay),
+        seed=seed,
+        hourly=hourly,
+    )
+    terminal.Screen(as_json=as_json, quiet=quiet, verbose=verbose).print_answer(answer)

@@ -1,0 +1,58 @@
+"""``planner ui``: the page on which settings of scenarios are changed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from typer import Argument, Option
+
+from planner import api
+from planner.cli.options import AllowCode, Overrides
+from planner.errors import ScenarioError
+
+_WEB_PACKAGES = ("starlette", "uvicorn", "anyio")
+"""What only the page needs, and a plain installation lacks."""
+
+
+def ui(
+    scenarios: Annotated[
+        list[Path] | None,
+        Argument(metavar="[SCENARIO]...", help="Scenario files (YAML).", show_default=False),
+    ] = None,
+    overrides: Overrides = None,
+    port: Annotated[
+        int, Option(min=0, max=65535, metavar="N", help="Port to listen on; 0: any free one.")
+    ] = 0,
+    no_browser: Annotated[
+        bool, Option("--no-browser", help="Print the address, and open nothing.")
+    ] = False,
+    _allow_code: AllowCode = False,
+) -> None:
+    """Change settings of scenarios on a page, and see plans in several futures side by side. Ctrl-C ends it.
+
+    Without a scenario it lists examples. The page is served to this machine alone (127.0.0.1), under an address that
+    nobody can guess, and loads nothing from anywhere. What it writes, it writes when asked: a what-if beside the
+    scenario, and a sizing or one HTML file under outputs.
+    """
+    from planner.ui.workbench import EXAMPLES, Workbench
+
+    try:
+        from planner.ui.server import listen, serve
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        # Any other missing module is a fault of ours, and keeps its traceback.
+        if package not in _WEB_PACKAGES:
+            raise
+        message = "planner ui needs starlette and uvicorn: pip install 'datacenter-planner[ui]' (make run does)"
+        raise ScenarioError(message) from None
+
+    files = scenarios or sorted(EXAMPLES.glob("*.yaml"))
+    workbench = Workbench([api.load(file, overrides or ()) for file in files])
+    # The port is taken before the first run, so that one in use is refused at once.
+    listening = listen(port)
+    typer.echo(f"running {next(iter(workbench.scenarios))} once; Ctrl-C ends it", err=True)
+    workbench.run_first_plan()
+    serve(workbench, listening, typer.echo, browser=not no_browser)
+    typer.echo("stopped", err=True)

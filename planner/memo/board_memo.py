@@ -1,0 +1,488 @@
+"""The memo for the board: two pages of any output folder that decides something, as Markdown and as HTML."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from planner.answers import comparison_report, run_report, size_report, study_report
+from planner.answers.manifests import Manifest
+from planner.answers.ranking import ATTAINMENT, COST, Ranking, frontier, rank
+from planner.answers.sensitivity_report import tornadoes
+from planner.answers.sentences import (
+    inconclusive_lines,
+    recommendation,
+    resale_lines,
+    sweep_advice,
+    target_words,
+    verdict_line,
+)
+from planner.answers.study_results import StudyResults, statistics_of
+from planner.answers.summaries import ComparisonSummary, RunSummary, SizingSummary
+from planner.answers.sweep_report import frontier_picture, swept_points
+from planner.answers.timelines import demand_chart
+from planner.answers.verdicts import Estimate, PlanVerdict
+from planner.errors import Problem, ScenarioError
+from planner.files import change_files
+from planner.finance.accounts import CAPEX_ACCOUNTS, Account, View
+from planner.finance.measure_names import HIGHER_IS_BETTER
+from planner.memo.memo_pages import markdown, memo_html
+from planner.output.blocks import Figure, Grid, Section, sentences
+from planner.output.folder import Contents, fitting, read_contents
+from planner.output.svg import picture_of
+from planner.output.tables import Table
+from planner.output.words import (
+    NOTHING,
+    dollars,
+    input_words,
+    measured,
+    percent,
+    spoken,
+    unit_price,
+)
+
+MARKDOWN = "memo.md"
+PAGE = "memo.html"
+BOARD_FIGURES = {
+    COST: "per million tokens, levelised",
+    "cost_per_million_tokens_usd": "per million tokens, incl. capital charge",
+    "pl_cost_usd": "P&L cost",
+    "cost_usd": "cost incl. capital charge",
+    "capex_usd": "purchases",
+    "cash_usd": "cash paid",
+    "npv_usd": "net present value",
+    "resale_pv_usd": "of which resale of used hardware",
+    run_report.COST_WITHOUT_RESALE: "per million tokens, levelised, if it fetched nothing",
+    ATTAINMENT: "SLO attainment",
+}
+"""The figures of a plan that a board asks for."""
+MAX_ROWS = 6
+"""Rows of a table, and sentences of a list, that leave the memo on two pages."""
+NOT_MEASURED = "Not measured here: planner sensitivity draws what is uncertain, and ranks it."
+LATE_DELIVERY = (
+    "A delivery that comes late serves nobody meanwhile: ask what the plan does a quarter later."
+)
+RUN_LEADS = {"MET": "Yes: SLO MET.", "MISSED": "No: SLO MISSED."}
+"""How the memo of a run begins, by its verdict."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What a folder decides, as the memo says it."""
+
+    question: str
+    answer: Sequence[str]
+    chart: Figure | None
+    target: Sequence[str]
+    """The SLO target, and how the plan to take stands to it."""
+    cost: Section
+    alternatives: Section
+    sensitivities: Sequence[str]
+    risks: Sequence[str] = ()
+    """Warnings and notes; what a plan's own tables say comes beside."""
+    plan: str = ""
+    """The plan to take, where the folder has several."""
+    reconciliation: Sequence[tuple[str, str]] = ()
+    """The lines from P&L cost to net present cost, of a run."""
+
+
+def _part(
+    heading: str,
+    lines: Sequence[str] = (),
+    header: Sequence[str] = (),
+    rows: Sequence[Sequence[str]] = (),
+) -> Section:
+    """Return one heading of the memo: sentences, then a table where there is one."""
+    table = [Grid(caption=heading, header=header, rows=rows)] if rows else []
+    return Section(key="memo", title=heading, blocks=[*sentences(lines), *table])
+
+
+def _run_decision(contents: Contents) -> Decision:
+    """Return whether a plan meets its SLO target, and what it costs."""
+    summary = RunSummary.read(contents)
+    verdict = summary.verdict
+    span = f"over {summary.horizon_months} months from {summary.start}"
+    lead = RUN_LEADS.get(verdict.status, "Not known yet: SLO INCONCLUSIVE.")
+    # The verdict itself stands under the SLO target: the answer takes what mends it.
+    _, *remedy = run_report.verdict_lines(summary)
+    comparison_hint = (
+        "One plan alone: `planner compare` holds it against another, under the same random numbers."
+    )
+    return Decision(
+        question=f"Does the plan {contents.name} meet its SLO target {span}, and what does it cost?",
+        answer=[f"{lead} {run_report.objective(summary)}", *remedy],
+        chart=demand_chart(contents, verdict),
+        target=[verdict_line(verdict), _runs_out(verdict)],
+        cost=_cost_table("Cost", _measures(contents.tables["measures"])),
+        alternatives=_part("Alternatives at equal service", [comparison_hint]),
+        sensitivities=[NOT_MEASURED],
+        risks=[*summary.warnings, *summary.notes],
+        reconciliation=run_report.reconciliation_rows(summary),
+    )
+
+
+def _sweep_decision(contents: Contents) -> Decision:
+    """Return the values that a sweep finds best."""
+    manifest = Manifest.read(contents)
+    points = [point.plan for point in swept_points(contents, manifest)]
+    varied = " and ".join(map(input_words, manifest.vary))
+    ranking = rank(points)
+    rows = [
+        (
+            point.name,
+            point.standing,
+            percent(point.lowest_fraction, 2),
+            unit_price(point.cost),
+        )
+        # The frontier runs from cheap to good service: the better end is what a board chooses from.
+        for point in frontier(points)[-MAX_ROWS:]
+    ]
+    header = ("no other beats", "base case", "SLO lowest", BOARD_FIGURES[COST])
+    sweep = contents.tables["sweep"]
+    best = points.index(ranking.plans[0])
+    # A point of a sweep is one replication, which has no interval.
+    figures = {
+        name: Estimate(value=sweep.numbers(name)[best], low=None, high=None)
+        for name in BOARD_FIGURES
+        if name in sweep
+    }
+    target = f"Target: {target_words(manifest.slo_target)}. One replication: no verdict."
+    return Decision(
+        question=f"Which values of {varied} are best for {contents.name}?",
+        answer=[sweep_advice(ranking)],
+        chart=frontier_picture(contents, manifest),
+        target=[target],
+        cost=_cost_table("Cost", figures),
+        alternatives=_part("Cost against service", (), header, rows),
+        sensitivities=[],
+        risks=manifest.warnings,
+    )
+
+
+def _size_decision(contents: Contents) -> Decision:
+    """Return what to buy, and when."""
+    summary = SizingSummary.read(contents)
+    target = target_words(summary.verdict)
+    cost = (
+        f"Net present cost {dollars(summary.net_present_cost_usd)}, of which {dollars(summary.capital_usd)} for nodes. "
+        f"Utilisation {percent(summary.utilisation_fraction, 0)} in the mean."
+    )
+    return Decision(
+        question=f"What to buy for {contents.name}, and when, to attain {target} at least cost?",
+        # A sizing says its answer first, then how sure it is, then what would change it.
+        answer=summary.sentences[:1],
+        chart=size_report.frontier_picture(contents, summary),
+        target=summary.sentences[1:2],
+        cost=_part("Cost", [cost]),
+        alternatives=_part("Alternatives at equal service", summary.sentences[2:MAX_ROWS]),
+        sensitivities=[NOT_MEASURED],
+    )
+
+
+def _comparison_decision(contents: Contents) -> Decision:
+    """Return which of several plans to take."""
+    summary = ComparisonSummary.read(contents)
+    plans = comparison_report.compared_plans(summary)
+    ranking = rank(plans)
+    plan = ranking.plans[0].name
+    verdict = summary.verdicts[plan]
+    own_rows = contents.tables["comparison"].where("scenario", plan)
+    figures = _measures(own_rows)
+    lines = [
+        *inconclusive_lines(ranking),
+        *resale_lines(summary.scenarios, summary.baseline),
+    ]
+    return Decision(
+        question=f"Which of these plans to take: {', '.join(summary.scenarios)}?",
+        answer=[recommendation(plans, summary)],
+        chart=comparison_report.costs_picture(contents),
+        target=[f"{plan}: {verdict_line(verdict)}", _runs_out(verdict)],
+        cost=_cost_table(f"Cost of {plan}", figures),
+        alternatives=_alternatives(ranking, COST, lines),
+        sensitivities=[NOT_MEASURED],
+        risks=[*summary.warnings, *summary.notes],
+        plan=plan,
+    )
+
+
+def _study_decision(contents: Contents) -> Decision:
+    """Return which plan to take, not knowing its inputs for certain."""
+    study = StudyResults.read(contents)
+    plan = study.ranking.plans[0].name
+    inputs = contents.tables["uncertain"]
+    choice = f"what {plan} comes to"
+    if len(study.statistics) > 1:
+        choice = f"which of {', '.join(study.statistics)} to take"
+    percentiles = contents.tables["percentiles"]
+    figures = {}
+    for name in BOARD_FIGURES:
+        statistics = statistics_of(percentiles, name)[plan]
+        # A figure without meaning for the plan, such as a margin without a price, has no statistics.
+        if "mean" in statistics:
+            figures[name] = Estimate(
+                value=statistics["mean"].value,
+                low=statistics["p5"].value,
+                high=statistics["p95"].value,
+            )
+    warnings = list(study.manifest.warnings)
+    plan_warnings = contents.of_plan(plan).table("warnings")
+    if plan_warnings is not None:
+        warnings += plan_warnings.texts("text")
+    return Decision(
+        question=f"Not knowing {len(inputs)} inputs for certain, {choice}?",
+        answer=[study_report.advice(contents, study)],
+        chart=study_report.spread_picture(contents, study),
+        target=[f"{plan}: {verdict_line(study.verdicts[plan])}"],
+        cost=_cost_table(
+            f"Cost of {plan}", figures, average="mean", spread="nine in ten replications"
+        ),
+        alternatives=_alternatives(
+            study.ranking, study.objective, inconclusive_lines(study.ranking)
+        ),
+        sensitivities=_sensitivities(study, plan),
+        risks=warnings,
+        plan=plan,
+    )
+
+
+DECISIONS: Mapping[str, Callable[[Contents], Decision]] = {
+    "run": _run_decision,
+    "comparison": _comparison_decision,
+    "sweep": _sweep_decision,
+    "study": _study_decision,
+    "size": _size_decision,
+}
+"""What a folder decides, by its kind."""
+
+
+def memo_sections(contents: Contents) -> list[Section]:
+    """Return the memo of a run's, comparison's, sweep's, study's or sizing's folder; raise ScenarioError for others."""
+    if contents.kind not in DECISIONS:
+        message = f"a folder of {contents.kind} decides nothing that a memo could say"
+        hint = "give that of a run, comparison, sweep, study or sizing"
+        raise ScenarioError(Problem(message=message, hint=hint))
+    decision = DECISIONS[contents.kind](contents)
+    plan = decision.plan
+    # Tables of several plans are read as the chosen plan's alone.
+    of_plan = contents.of_plan(plan) if plan in contents.plans else contents
+    chart = [] if decision.chart is None else [picture_of(decision.chart)]
+    units = run_report.unit_rows(of_plan)[:MAX_ROWS]
+    manifest = Manifest.read(contents)
+    version = manifest.version or manifest.identity.version
+    parts = [
+        _part("Question", [decision.question]),
+        Section(key="memo", title="Answer", blocks=[*sentences(decision.answer), *chart]),
+        _part("SLO target", decision.target),
+        decision.cost,
+        _part("Reconciliation of cost", (), ("line", "USD"), decision.reconciliation),
+        _accounts(contents, plan),
+        _part("Unit economics", (), run_report.UNIT_ECONOMICS, units),
+        _cash(contents, of_plan, plan),
+        decision.alternatives,
+        _part("Sensitivities", decision.sensitivities),
+        _part("Risks", _risks(decision, of_plan)),
+        _assumptions(contents),
+        _part("Reproduce", [f"{shlex.join(manifest.command)} (version {version})"]),
+    ]
+    # A heading with nothing under it says nothing to a board.
+    return [part for part in parts if part.blocks]
+
+
+def _alternatives(ranking: Ranking, objective: str, lines: Sequence[str]) -> Section:
+    """Return the plans side by side, in the order in which they are recommended."""
+    # A ranking turns figures of which more is better; a reader gets them as they are.
+    sign = -1.0 if objective in HIGHER_IS_BETTER else 1.0
+    rows = [
+        (
+            plan.name,
+            plan.standing,
+            percent(plan.slo_attainment_fraction, 2),
+            measured(None if plan.cost is None else sign * plan.cost, objective),
+        )
+        for plan in ranking.plans[:MAX_ROWS]
+    ]
+    cautions = []
+    if ranking.missed_plans:
+        cautions = ["A plan that is MISSED is no alternative, however cheap."]
+    header = ("plan", "SLO", "attained", spoken(objective))
+    return _part("Alternatives at equal service", [*lines, *cautions], header, rows)
+
+
+def _runs_out(verdict: PlanVerdict) -> str:
+    """Say in which month a plan runs out of capacity for its SLO target."""
+    month = verdict.first_missed_month
+    return f"It runs out in {month}." if month else "It does not run out before the horizon ends."
+
+
+def _measures(table: Table) -> dict[str, Estimate]:
+    """Return the board's figures of one plan, each with its interval where there is one."""
+    rows = table.rows("measure", numbers=("value", "low", "high"))
+    estimates = {
+        name: Estimate(value=value, low=low, high=high)
+        for name, value, low, high in rows
+        if value is not None
+    }
+    return {name: estimates[name] for name in BOARD_FIGURES if name in estimates}
+
+
+def _cost_table(
+    heading: str,
+    figures: Mapping[str, Estimate],
+    average: str = "base case",
+    spread: str = "in other replications",
+) -> Section:
+    """Return the board's figures of the plan to take, each with where it lies."""
+    rows = []
+    for name, estimate in figures.items():
+        stated_ends = (estimate.low, estimate.high)
+        ends = [measured(end, name) for end in stated_ends if end is not None]
+        # Ends that read alike are said once.
+        interval = " to ".join(dict.fromkeys(ends)) or NOTHING
+        rows.append((BOARD_FIGURES[name], measured(estimate.value, name), interval))
+    return _part(heading, (), ("figure", average, spread), rows)
+
+
+def _accounts(contents: Contents, plan: str) -> Section:
+    """Return the accounts that most of the difference to the baseline's net present cost lies in, and the rest."""
+    bridge = contents.table("bridge_accounts")
+    if not bridge:
+        return _part("")
+    compared = bridge.texts("scenario")
+    # The baseline has no bridge to itself: then that of the first other plan is shown.
+    plan = plan if plan in compared else compared[0]
+    baseline = ComparisonSummary.read(contents).baseline
+    sums = bridge.where("scenario", plan).summed("account", "difference_usd")
+    total = sum(sums.values())
+    # One row less than a table has, for all others together.
+    by_size = [*comparison_report.largest_parts(sums).items()]
+    largest = dict(by_size[: MAX_ROWS - 1])
+    steps = {
+        **largest,
+        "all others": total - sum(largest.values()),
+        "net present cost": total,
+    }
+    rows = [(name.replace("_", " "), dollars(amount)) for name, amount in steps.items()]
+    return _part(f"{plan} less {baseline}, by account", (), ("account", "USD"), rows)
+
+
+def _cash(contents: Contents, of_plan: Contents, plan: str) -> Section:
+    """Return what is paid by year; of a sizing for its nodes alone."""
+    heading = f"Cash by year, {plan}" if plan else "Cash by year"
+    if contents.kind == "size":
+        sums: dict[str, float] = defaultdict(float)
+        orders = contents.tables["plan"].rows("date", totals=["capital_usd"])
+        for date, usd in orders:
+            sums[date[:4]] += usd
+        lead = "Nodes alone, by the year of their order; planner run policy.yaml gives the rest."
+        rows = [(year, dollars(usd)) for year, usd in sorted(sums.items())]
+        return _part(heading, [lead], ("year", "nodes"), rows)
+    ledger = of_plan.table("ledger")
+    if ledger is None:
+        return _part(heading)
+    years = cash_by_year(ledger)
+    columns = list(next(iter(years.values()), {}))
+    # Summed before the row joins the years.
+    years["all"] = {name: sum(row[name] for row in years.values()) for name in columns}
+    cells = [(year, *(dollars(row[name]) for name in columns)) for year, row in years.items()]
+    scope = ["As the plan is stated, in one replication."] if contents.kind == "study" else []
+    return _part(heading, scope, ("year", *columns), cells)
+
+
+def _sensitivities(study: StudyResults, plan: str) -> list[str]:
+    """Say how far a plan's objective moves with the inputs that move it most."""
+    # The plan's own tornado, not that of its difference to another.
+    plan_tornadoes = [
+        tornado
+        for tornado in tornadoes(study.drivers)
+        if (tornado.scenario, tornado.against) == (plan, "")
+    ]
+    if not plan_tornadoes:
+        return []
+    tornado = plan_tornadoes[0]
+    longest = tornado.longest(MAX_ROWS - 1)
+    swings = [
+        f"{input_words(bar.input)}: {bar.span_words(study.objective)}"
+        for bar in longest
+        if bar.input not in tornado.noise
+    ]
+    if not swings:
+        return ["No single input stands out of the sampling noise: run more replications (-n)."]
+    return [f"{tornado.title}, {spoken(study.objective)}: {'; '.join(swings)}."]
+
+
+def _risks(decision: Decision, of_plan: Contents) -> list[str]:
+    """Return what is warned of, each once, and what a late delivery means where there is one."""
+    lines = list(decision.risks)
+    events = of_plan.table("events")
+    # Deliveries only: machines that were there from the start cannot be late.
+    if events is not None and "delivered" in events.texts("event"):
+        lines.append(LATE_DELIVERY)
+    return [*dict.fromkeys(lines)][:MAX_ROWS]
+
+
+def _assumptions(contents: Contents) -> Section:
+    """Return how the inputs are known, and those that are assumed."""
+    heading = "Assumptions"
+    table = contents.table("assumptions")
+    if table is None:
+        return _part(heading)
+    # Several plans of a folder share most of their inputs.
+    all_rows = table.rows("path", "value", "unit", "grade")
+    rows = list(dict.fromkeys(all_rows))
+    counts = Counter(grade for *_, grade in rows)
+    # Grades of the catalogue are single letters.
+    grades = ", ".join(
+        f"{number} {grade}" for grade, number in sorted(counts.items()) if len(grade) == 1
+    )
+    lead = (
+        f"{counts['user']} values stated, {counts['default']} defaults; of the catalogue's by grade: {grades} (A a "
+        "datasheet or a log, B a credible report, C derived, D assumed). Assumed values, to be replaced first:"
+    )
+    assumed = [row for row in rows if row[3] == "D"]
+    # Prices first, as they move the answer most; else in the table's order.
+    assumed.sort(key=lambda row: "usd" not in row[0])
+    table_rows = [
+        (path, f"{value} {unit}".strip(), grade) for path, value, unit, grade in assumed[:MAX_ROWS]
+    ]
+    return _part(heading, [lead], ("input", "value", "grade"), table_rows)
+
+
+def cash_by_year(ledger: Table) -> dict[str, dict[str, float]]:
+    """Return cash paid by year: for purchases, running, received by sales and resale, and in all; USD."""
+    years: dict[str, dict[str, float]] = {}
+    for month, name, amount in ledger.rows("month", "account", totals=["amount_usd"]):
+        # A year without cash has a row of zeros.
+        no_cash = {"purchases": 0.0, "running": 0.0, "received": 0.0, "paid in all": 0.0}
+        row = years.setdefault(month[:4], no_cash)
+        account = Account(name)
+        if View.CASH in account.views:
+            row[_cash_kind(account, amount)] += amount
+            row["paid in all"] += amount
+    return years
+
+
+def _cash_kind(account: Account, amount: float) -> str:
+    """Return the column of a cash amount: what is received is negative, as in the ledger."""
+    if account in CAPEX_ACCOUNTS:
+        return "purchases"
+    # What customers still owe lowers income, and what is owed to suppliers lowers cost, whatever their signs.
+    if account is Account.RECEIVABLES:
+        return "received"
+    if amount < 0 and account is not Account.PAYABLES:
+        return "received"
+    return "running"
+
+
+def write_memo(folder: Path) -> list[Path]:
+    """Write memo.md and memo.html of any output folder from the files in it, as ``planner memo`` does."""
+    contents = read_contents(folder)
+    title = f"{contents.name}: memo"
+    with fitting(str(folder)):
+        sections = memo_sections(contents)
+        text = markdown(title, sections).encode()
+        files = {MARKDOWN: text, PAGE: memo_html(title, sections)}
+    change_files(folder, files)
+    return [folder / name for name in files]

@@ -1,0 +1,672 @@
+"""The choice of a service: the engine, precision and layout in which each cluster serves most of each workload."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from planner.arrays import Floats
+from planner.catalog.load import Catalog
+from planner.demand.bursts import SHARP, Lateness
+from planner.errors import CapacityError, Problem, ScenarioError
+from planner.physics import model_on_part
+from planner.physics.coefficients import Uncertainty, roofline_calibration
+from planner.physics.replica import (
+    OperatingPoint,
+    ReplicaSpec,
+    ReplicaWork,
+    Traffic,
+    at_concurrency,
+    price_replicas,
+)
+from planner.plan.candidates import (
+    POOL_STEPS,
+    CandidateLayouts,
+    as_first_bought,
+    engine_options,
+    hardware_key,
+    layout_key,
+    pooled_nodes,
+)
+from planner.plan.disaggregation import PoolPair, disaggregated_point
+from planner.plan.reuse import Reuse
+from planner.plan.slo_capacity import (
+    LayoutSearch,
+    ServicePoint,
+    Speed,
+    lengths_of,
+    mean_point,
+    mean_rates,
+    rates_by_mean_times,
+    slo_point,
+    traffic_of,
+)
+from planner.plan.software import dated_log_gain
+from planner.scenario import workload as workloads
+from planner.scenario.cluster import Cluster
+from planner.scenario.scenario import Scenario
+from planner.scenario.workload import Workload
+from planner.units import MONTHS_PER_YEAR, SECONDS_PER_HOUR, counted
+
+PREFERRED_UTILISATION = 0.85
+"""Clusters are filled to it in order, and replicas placed for it: spill before queues build up (assumption)."""
+_TIE = 1e-9
+"""Relative difference below which two services are as fast, as all are of a stated throughput: the first is taken."""
+_NEXT_TO_NONE = 1e-3
+"""Requests for other models over a workload's own, up to which its model counts as alone."""
+_NO_MORE = "it serves no more than with another engine or precision"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrefillWorkers:
+    """Accelerators that only prefill prompts, whose caches move to the accelerators that decode."""
+
+    spec: ReplicaSpec
+    """One worker."""
+    share: float
+    """Of the accelerators that serve the workload."""
+    transfer_s_per_token: float
+    """Time in which the cache of one prompt token moves."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    """Layout and SLO capacity of a workload on a cluster on day one."""
+
+    tensor_parallel: int
+    accelerators_per_node: int
+    requests_per_s: float
+    """Of one node, stack and user multipliers included."""
+    yearly: tuple[float, ...]
+    """The same after 0, 1, 2, ... years of growth in tokens per request."""
+    outgrown_years: float
+    """When its requests have grown so long that no batch meets the objective any more; infinity for never."""
+    batch: float
+    tpot_s: float
+    single_tpot_s: float
+    prefill_fraction: float
+    """Share of a loaded replica's time spent in prefill."""
+    token_time: tuple[float, float, float]
+    """Shares of its time by kind of token: of prefill, tokens in the cache take the attention to them; then decode."""
+    single_stream_s: float
+    """Bytes that one board moves in the step of a single sequence, over its bandwidth."""
+    stream_s: float
+    """The same in a step of the full batch."""
+    compute_s_per_token: float
+    """Operations of one token on one board, over its dense rate at the precision served."""
+    prefill_compute_fraction: float
+    """Operations of prefill over its time and the dense rate at the precision served."""
+    wide_factor: float
+    """Speed in the next wider precision over this one; 0 where it does not fit."""
+    roofline_factor: float
+    """Throughput of the same replica under perfect software over the formula's."""
+    spec: ReplicaSpec
+    """The replica that serves it."""
+    speed: float = 1.0
+    """Speed over the throughput formula's: the stack's maturity times the user's factor, or the user's claim."""
+    admission_tpot_s: float = 0.0
+    """The mean time per token up to which a router that refuses admits requests, at the formula's speed."""
+    lateness: Lateness = SHARP
+    """The shares of requests late and refused by load over capacity, without bursts."""
+    layout: str = ""
+    """How a replica is laid out, in words."""
+    prefill: PrefillWorkers | None = None
+    """Where prompts are prefilled by accelerators of their own, those."""
+    uncertainty: Uncertainty | None = None
+    """How far the throughput may be off; None where the calibration knows nothing of it."""
+
+    def faster(self, factor: float) -> Service:
+        """Return the service at a multiple of its speed."""
+        if factor == 1.0:
+            return self
+        return replace(
+            self,
+            speed=self.speed * factor,
+            requests_per_s=self.requests_per_s * factor,
+            yearly=tuple(rate * factor for rate in self.yearly),
+        )
+
+    def carried_requests_per_s(self, replicas: int) -> float:
+        """Return the requests per second that some replicas sustain."""
+        # A node may hold several replicas, or a replica span several nodes.
+        return replicas * self.requests_per_s * self.tensor_parallel / self.accelerators_per_node
+
+    def as_keys(self) -> dict[str, object]:
+        """Return the keys of a cluster that state this layout."""
+        spec = self.spec
+        return {
+            "engine": spec.engine,
+            "precision": spec.precision,
+            "tensor_parallel": spec.accelerators,
+            "attention": "data-parallel" if spec.attention_data_parallel > 1 else "tensor-parallel",
+            "chunk_tokens": spec.chunk_tokens,
+            "prefill_decode": "disaggregated" if self.prefill else "colocated",
+        }
+
+
+Services = dict[tuple[str, str], Service]
+"""By cluster and workload."""
+
+
+Factors = Mapping[tuple[str, str, str], float]
+"""Throughput over the model's, by accelerator, engine and model; an empty accelerator or model stands for any."""
+
+
+def build_services(
+    scenario: Scenario, reuse: Reuse, factors: Factors
+) -> tuple[Services, list[str]]:
+    """Return the service of each feasible (cluster, workload) pair, and the reasons why others are infeasible.
+
+    A workload that no cluster can serve is an error.
+    """
+    services: Services = {}
+    refused: list[str] = []
+    problems: list[Problem] = []
+    clusters = {name: as_first_bought(scenario, name) for name in scenario.machines}
+    for workload_name, workload in scenario.workloads.items():
+        reasons = []
+        # Clusters of the same machines serve alike: a fleet bought in waves is worked out once.
+        by_kind: dict[Hashable, Service | CapacityError] = {}
+        for cluster_name, cluster in clusters.items():
+            speed = (cluster.throughput_multiplier, cluster.engine_date)
+            pool = pooled_nodes(cluster.nodes)
+            kind = (hardware_key(cluster), speed, pool)
+            if kind not in by_kind:
+                by_kind[kind] = served_by(cluster, workload, scenario, reuse, factors)
+            service = by_kind[kind]
+            if isinstance(service, CapacityError):
+                reasons.append(f"{cluster_name}: {service}")
+            else:
+                services[cluster_name, workload_name] = service
+        refused += [f"workload {workload_name} cannot run on {reason}" for reason in reasons]
+        # Clusters without machines are APIs.
+        has_api = workload.allow_api and len(scenario.machines) < len(scenario.clusters)
+        is_refused_everywhere = len(reasons) == len(scenario.machines)
+        if is_refused_everywhere and not has_api:
+            message = "no cluster can serve it: " + "; ".join(reasons)
+            path = ("workloads", workload_name)
+            problems.append(scenario.document.problem(path, message))
+    if problems:
+        raise ScenarioError(problems)
+    return services, refused
+
+
+def served_by(
+    cluster: Cluster, workload: Workload, scenario: Scenario, reuse: Reuse, factors: Factors
+) -> Service | CapacityError:
+    """Return how a cluster, as first bought, serves most of a workload of a scenario, or why it cannot.
+
+    The choice is made by what the model predicts: by how much that is off, ``factors``, nobody knows when choosing.
+    """
+    options = engine_options(cluster, workload, reuse.catalog)
+    best = _best_service(options, workload, scenario, reuse)
+    if isinstance(best, CapacityError):
+        return best
+    # Errors of a pair, of its model on any part, and of its part with any model: they multiply.
+    engine = best.spec.engine
+    pair = (cluster.accelerator, engine, workload.model)
+    model_on_any_part = ("", engine, workload.model)
+    part_with_any_model = (cluster.accelerator, engine, "")
+    factor = factors.get(pair, 1.0)
+    factor *= factors.get(model_on_any_part, 1.0)
+    factor *= factors.get(part_with_any_model, 1.0)
+    return best.faster(factor)
+
+
+def runner_up(
+    cluster: Cluster, workload: Workload, service: Service, scenario: Scenario, reuse: Reuse
+) -> Service | None:
+    """Return the best that a cluster could do instead: with another engine, precision or place of prefill."""
+    # Another engine or precision as it is, and the same one with prefill in the other place.
+    alternatives = []
+    chosen = (service.spec.engine, service.spec.precision)
+    # A throughput that the user states is that of whole replicas, so it says nothing of the other place.
+    is_stated = cluster.throughput_tokens_per_s_per_accelerator is not None
+    is_free = cluster.prefill_decode == "auto" and not is_stated
+    for option in engine_options(cluster, workload, reuse.catalog):
+        if (option.engine, option.precision) != chosen:
+            alternatives.append(option)
+        elif is_free:
+            place = "disaggregated" if service.prefill is None else "colocated"
+            alternatives.append(option.model_copy(update={"prefill_decode": place}))
+    if not alternatives:
+        return None
+    best = _best_service(alternatives, workload, scenario, reuse)
+    return best if isinstance(best, Service) else None
+
+
+def _best_service(
+    options: list[Cluster], workload: Workload, scenario: Scenario, reuse: Reuse
+) -> Service | CapacityError:
+    """Return the service of the option that serves most, or why the first serves nothing.
+
+    Mean times set the order in which options are tried: the best comes early, and others are left as soon as they are
+    seen to serve no more.
+    """
+
+    def expected_rate(place: int) -> float:
+        cluster = options[place]
+        if cluster.throughput_tokens_per_s_per_accelerator is not None:
+            return 0.0
+        try:
+            _, _, rates = rates_by_mean_times(cluster, workload, reuse)
+        except CapacityError:
+            return 0.0
+        maturity = maturity_factor(cluster, workload, reuse.catalog)
+        return float(rates.max()) * maturity
+
+    def order() -> list[int]:
+        # Stable, so that of equals the one stated first is tried first.
+        return sorted(range(len(options)), key=lambda place: -expected_rate(place))
+
+    kinds = tuple((option.engine, option.precision, option.prefill_decode) for option in options)
+    is_deferrable = workload.priority == "deferrable"
+    key = ("order", layout_key(options[0], workload), is_deferrable, kinds)
+    best: Service | None = None
+    for place in reuse.once(key, order):
+        # Only what serves more than the best so far, and not by a tie, need be worked out.
+        floor = best.requests_per_s * (1.0 + _TIE) if best is not None else 0.0
+        service = _served(options[place], workload, scenario, reuse, floor)
+        if isinstance(service, Service) and service.requests_per_s > floor:
+            best = service
+    if best is None:
+        # Without a floor, so that the reason is the option's own and not that another serves more.
+        return _served(options[0], workload, scenario, reuse)
+    return best.faster(options[0].throughput_multiplier)
+
+
+def _served(
+    cluster: Cluster, workload: Workload, scenario: Scenario, reuse: Reuse, floor: float = 0.0
+) -> Service | CapacityError:
+    """Return how a cluster serves a workload with its engine and precision, or why it cannot, or no more than a floor.
+
+    The router chooses among the replicas which the workload's own traffic takes. A model that is alone, or beside next
+    to no requests for others, has every replica there is.
+    """
+    # A dated image may be faster than the calibration's: the floor is on what it serves in the end.
+    log_gain = dated_log_gain(cluster, cluster.engine, workload, reuse.calibration, reuse.catalog)
+    dated = math.exp(log_gain)
+    undated_floor = floor / max(dated, 1.0)
+    service = service_of(cluster, workload, scenario, reuse, floor=undated_floor)
+    if isinstance(service, CapacityError):
+        return service
+    other_requests_per_s = sum(
+        load.requests_per_s for load in scenario.workloads.values() if load.model != workload.model
+    )
+    is_alone = other_requests_per_s <= _NEXT_TO_NONE * workload.requests_per_s
+    # Work that can wait is in nobody's way, and waits of hours do not hang on a pool.
+    is_deferrable = workload.priority == "deferrable"
+    if scenario.router_pool == "cluster" and not is_alone and not is_deferrable:
+        service = _among_own_replicas(service, cluster, workload, scenario, reuse)
+    # No image is faster than perfect software.
+    roofline_gain = max(service.roofline_factor / service.speed, 1.0)
+    return service.faster(min(dated, roofline_gain))
+
+
+def _among_own_replicas(
+    service: Service, cluster: Cluster, workload: Workload, scenario: Scenario, reuse: Reuse
+) -> Service:
+    """Return the service where a router has no more replicas than a workload's own traffic takes.
+
+    However large the cluster, a model with few requests beside others stands on few of its accelerators, and few
+    replicas keep fewer requests apiece in time than many. The number is the least, n, that carries the busiest hour at
+    the preferred utilisation: n · what one of n sustains. Where n of them could not even as part of the whole cluster,
+    nothing need be worked out: so most pairs are worked out once. Workloads that share a model's replicas choose among
+    those that all of them take.
+    """
+    months = scenario.horizon_months
+    nodes = busiest_requests_per_s(workload, months) / service.requests_per_s
+    for load in scenario.workloads.values():
+        # Work that can wait takes what the others leave, and fine-tunes have replicas of their own.
+        is_beside = load is not workload and load.model == workload.model
+        shares_replicas = max(load.fine_tunes, workload.fine_tunes) == 1
+        if is_beside and shares_replicas and load.priority != "deferrable":
+            neighbour = service_of(cluster, load, scenario, reuse)
+            if isinstance(neighbour, Service) and neighbour.spec == service.spec:
+                nodes += busiest_requests_per_s(load, months) / neighbour.requests_per_s
+    # In requests of this workload: the others' nodes count as if they served it.
+    needed = nodes * service.requests_per_s / PREFERRED_UTILISATION
+    # The layout stays: only the number of replicas behind the router is tried.
+    layout = cluster.model_copy(update=service.as_keys())
+    accelerators = pooled_nodes(cluster.nodes) * service.accelerators_per_node
+    for replicas in POOL_STEPS:
+        if replicas >= accelerators // service.tensor_parallel:
+            break
+        if service.carried_requests_per_s(replicas) >= needed:
+            pooled = service_of(layout, workload, scenario, reuse, replicas)
+            if isinstance(pooled, Service) and pooled.carried_requests_per_s(replicas) >= needed:
+                return pooled
+    return service
+
+
+def busiest_requests_per_s(workload: Workload, horizon_months: int) -> float:
+    """Return an upper bound on the forecast's hourly rates; infinity for growth from a table."""
+    profile = workload.load_profile
+    weekly = profile.weekly_profile
+    peak = profile.peak_to_mean
+    if weekly is not None:
+        peak = max(weekly) * len(weekly) / sum(weekly)
+    if profile.season:
+        peak *= 1.0 + profile.season.amplitude_fraction
+    holiday_multipliers = [holiday.multiplier for holiday in profile.holidays]
+    # Holidays may be quieter than other days, which lowers no bound.
+    peak *= max([1.0, *holiday_multipliers])
+    # As if all spikes came at once: a bound need not be tight.
+    peak *= math.prod(spike.multiplier for spike in workload.spikes)
+    years = horizon_months / MONTHS_PER_YEAR
+    match workload.growth:
+        case workloads.Compound(per_year=rate):
+            growth = max(1.0, (1.0 + rate) ** years)
+        case workloads.GrowthByYear(per_year=rates):
+            growth = max(1.0, (1.0 + max(rates.values())) ** years)
+        case workloads.Flat():
+            growth = 1.0
+        case workloads.SCurve(ceiling_multiplier=ceiling):
+            growth = ceiling
+        case workloads.GrowthSteps(steps=steps):
+            growth = max(1.0, *(step.multiplier for step in steps))
+        case workloads.GrowthTable():
+            growth = math.inf
+    return float(workload.requests_per_s * peak * growth)
+
+
+def service_of(
+    cluster: Cluster,
+    workload: Workload,
+    scenario: Scenario,
+    reuse: Reuse,
+    max_replicas: float = math.inf,
+    floor: float = 0.0,
+) -> Service | CapacityError:
+    """Return the cached service before the user's own factor, or the CapacityError that says why there is none.
+
+    A router chooses among ``max_replicas`` at the most. What serves no more than ``floor`` is none.
+    """
+
+    def computed() -> Service | CapacityError:
+        try:
+            return _computed_service(cluster, workload, scenario, reuse, max_replicas, floor)
+        except CapacityError as error:
+            return error
+
+    pool = (scenario.router_pool, max_replicas, pooled_nodes(cluster.nodes))
+    admission = (workload.priority == "deferrable", workload.admission)
+    months = scenario.horizon_months
+    key = ("service", layout_key(cluster, workload), months, pool, admission, floor)
+    return reuse.once(key, computed)
+
+
+def maturity_factor(cluster: Cluster, workload: Workload, catalog: Catalog) -> float:
+    """Return the speed of a cluster's stack over the throughput formula's."""
+    # The catalogue has a multiplier for each class of models.
+    architecture = catalog.model(workload.model).architecture_class.value
+    field_name = architecture.replace("-", "_") + "_multiplier"
+    vendor = catalog.accelerator(cluster.accelerator).vendor.value
+    stack = catalog.stack(vendor, cluster.engine)
+    return float(getattr(stack, field_name).value)
+
+
+def _computed_service(
+    cluster: Cluster,
+    workload: Workload,
+    scenario: Scenario,
+    reuse: Reuse,
+    max_replicas: float,
+    floor: float,
+) -> Service:
+    """Return the service in the layout with most requests per accelerator within the SLO."""
+    layouts, operating_point, rates = rates_by_mean_times(cluster, workload, reuse)
+    replicas = layouts.replicas
+    part = layouts.specs[0].part
+    search = LayoutSearch(
+        replicas=replicas,
+        mean_rates=rates,
+        router_pool=scenario.router_pool,
+        nodes=cluster.nodes,
+        accelerators_per_node=part.accelerators_per_node,
+        max_replicas=max_replicas,
+    )
+    # A claim is throughput, so it moves rates; the stack's maturity moves the steps, and with them the waits.
+    claim = stated_over_formula(cluster, workload, search)
+    if claim is None:
+        speed = Speed(steps=maturity_factor(cluster, workload, reuse.catalog), rates=1.0)
+    else:
+        speed = Speed(steps=1.0, rates=claim)
+    least_rate = floor / part.accelerators_per_node
+    months = scenario.horizon_months
+    best, point, pools = _best_point(
+        cluster, workload, months, layouts, operating_point, search, speed, least_rate
+    )
+    traffic = traffic_of(workload)
+    slo = workload.slo
+    if point.yearly[0] <= 0:
+        # The message says how near the fastest layout comes.
+        single = at_concurrency(replicas, np.arange(rates.size), traffic, 1.0)
+        allowed_tpot_s = np.where(layouts.is_allowed, single.tpot_s, np.inf)
+        fastest = int(np.argmin(allowed_tpot_s))
+        raise CapacityError(
+            f"no batch of {workload.model} on {cluster.accelerator} meets {slo.ttft_s:g} s to the first token "
+            f"and {slo.tpot_s:g} s per token; a single request takes {single.ttft_s[fastest]:.3g} s and "
+            f"{single.tpot_s[fastest]:.3g} s on {layouts.specs[fastest].accelerators} accelerators"
+        )
+    spec = layouts.specs[best]
+    prefill = None
+    if pools is not None:
+        prompt = workload.lengths.input.mean * (1.0 - workload.prefix_cache_hit_fraction)
+        prefill = PrefillWorkers(
+            spec=layouts.specs[pools.prefill],
+            share=pools.prefill_share,
+            transfer_s_per_token=pools.transfer_s / max(prompt, 1.0),
+        )
+    # From one accelerator to a node.
+    yearly = point.yearly * part.accelerators_per_node
+    compute_s = float(layouts.work["flops_s_per_token"][best])
+    prefill_s = replicas["prefill_s_per_token"][best]
+    attention_s = workload.lengths.input.mean * replicas["attention_s_per_token2"][best]
+    # Of a prompt's time, what attention to the cached tokens takes: they are not computed again.
+    cached = float(workload.prefix_cache_hit_fraction * attention_s / (prefill_s + attention_s))
+    batches = np.array([1.0, point.batch])
+    single_stream_s, full_stream_s = stream_s(layouts.work, best, spec, traffic, batches)
+    single = at_concurrency(replicas, np.array([best]), traffic, 1.0)
+    # What a response to wrong numerics costs, and what is left to gain: both by mean times, as ratios.
+    wider_precision = model_on_part.wider_precision(part, spec.shape, spec.precision)
+    wider = replace(spec, precision=wider_precision)
+    wider_replica = price_replicas([wider], reuse.calibration)
+    roofline_replica = price_replicas([spec], roofline_calibration())
+    _, wide_rates = mean_rates(wider_replica, traffic, slo)
+    _, roofline_rates = mean_rates(roofline_replica, traffic, slo)
+    mean_rate = float(rates[best])
+    has_wider = mean_rate > 0 and wider.memory().fits
+    return Service(
+        spec=spec,
+        speed=speed.steps * speed.rates,
+        tensor_parallel=spec.accelerators,
+        accelerators_per_node=part.accelerators_per_node,
+        requests_per_s=float(yearly[0]),
+        yearly=tuple(yearly.tolist()),
+        outgrown_years=point.outgrown_years,
+        batch=point.batch,
+        tpot_s=point.tpot_s,
+        admission_tpot_s=point.admission_tpot_s,
+        prefill_fraction=point.prefill_fraction,
+        single_tpot_s=float(single.tpot_s[0]),
+        single_stream_s=single_stream_s,
+        stream_s=full_stream_s,
+        compute_s_per_token=compute_s,
+        token_time=(
+            point.prefill_fraction * (1.0 - cached),
+            point.prefill_fraction * cached,
+            1.0 - point.prefill_fraction,
+        ),
+        prefill_compute_fraction=min(1.0, compute_s / float(prefill_s)),
+        wide_factor=min(1.0, float(wide_rates[0]) / mean_rate) if has_wider else 0.0,
+        roofline_factor=float(roofline_rates[0]) / (mean_rate or math.inf),
+        layout=_layout_in_words(spec, prefill),
+        prefill=prefill,
+        uncertainty=spec.uncertainty(reuse.calibration),
+        # The formula serves more than what keeps the objective, and more of it late; of a stated throughput nobody
+        # knows what it would take beyond: it is a ceiling.
+        lateness=point.lateness if claim is None else point.lateness.up_to_capacity(),
+    )
+
+
+def _best_point(
+    cluster: Cluster,
+    workload: Workload,
+    horizon_months: int,
+    layouts: CandidateLayouts,
+    operating_point: OperatingPoint,
+    search: LayoutSearch,
+    speed: Speed,
+    floor: float,
+) -> tuple[int, ServicePoint, PoolPair | None]:
+    """Return the layout that decodes and the operating point of the better of colocated and disaggregated serving.
+
+    The pools come with it where prefill and decode are disaggregated. Raise CapacityError where neither serves more
+    than ``floor``.
+    """
+    specs = layouts.specs
+    pools = None
+    # A throughput that the user states is that of whole replicas.
+    is_stated = cluster.throughput_tokens_per_s_per_accelerator is not None
+    if cluster.prefill_decode != "colocated" and not is_stated:
+        pools = disaggregated_point(search, specs, workload, horizon_months, speed, floor)
+    if pools is not None:
+        # Colocated serving has to beat the pools, so most of its layouts need no curve.
+        floor = float(pools[1].yearly[0])
+    colocated = None
+    if cluster.prefill_decode != "disaggregated":
+        if workload.priority == "deferrable":
+            best = int(np.argmax(search.mean_rates))
+            total_speed = speed.steps * speed.rates
+            point = mean_point(
+                layouts.replicas, best, workload, operating_point, horizon_months, total_speed
+            )
+            # Without a floor even nothing is a point: its message says why.
+            exceeds_floor = not floor or point.yearly[0] > floor
+            colocated = (best, point) if exceeds_floor else None
+        else:
+            colocated = slo_point(search, workload, horizon_months, speed, floor)
+    if colocated is not None:
+        return *colocated, None
+    if pools is None:
+        raise CapacityError(_NO_MORE)
+    pair, point = pools
+    return pair.decode, point, pair
+
+
+def _layout_in_words(spec: ReplicaSpec, prefill: PrefillWorkers | None) -> str:
+    """Return how a replica is laid out, in words."""
+    words = f"{counted(spec.accelerators, 'accelerator')} a replica"
+    if spec.attention_data_parallel > 1:
+        words += f", attention in {spec.attention_data_parallel} groups"
+    if prefill is None:
+        words += f", {spec.chunk_tokens:,} prompt tokens a step"
+    else:
+        size = prefill.spec.accelerators
+        words += f", prompts on a pool of {prefill.share:.0%} in replicas of {size}"
+    if spec.drafted_tokens:
+        words += f", {spec.drafted_tokens} tokens drafted"
+    return words
+
+
+def stated_over_formula(cluster: Cluster, workload: Workload, search: LayoutSearch) -> float | None:
+    """Return the user's stated throughput over the formula's, at the lengths it was measured at.
+
+    stated output tokens per second / output tokens of a request / the formula's requests per second, of an accelerator.
+    Times the formula's requests at other lengths it is the stated throughput scaled to them. Objective, spread of
+    lengths and cached share are the workload's on both sides, so that only the lengths differ; at either lengths the
+    replica is the one that serves most. None where the user states none.
+    """
+    tokens_per_s = cluster.throughput_tokens_per_s_per_accelerator
+    measured_at = cluster.throughput_measured_at
+    if tokens_per_s is None or measured_at is None:
+        # Never one without the other: validation sees to it.
+        return None
+    traffic = replace(
+        traffic_of(workload),
+        input_tokens=measured_at.input_tokens,
+        output_tokens=measured_at.output_tokens,
+    )
+    _, rates = mean_rates(search.replicas, traffic, workload.slo)
+    rates = np.where(search.mean_rates < 0.0, -1.0, rates)
+    formula = float(rates.max())
+    lengths = workload.lengths
+    if workload.priority != "deferrable":
+        planned = lengths_of(workload)
+        input_ratio = measured_at.input_tokens / lengths.input.mean
+        output_ratio = measured_at.output_tokens / lengths.output.mean
+        measured = replace(
+            planned,
+            prompt_tokens=planned.prompt_tokens * input_ratio,
+            output_tokens=planned.output_tokens * output_ratio,
+        )
+        # The best replica at the lengths measured may be another than at the workload's.
+        best = replace(search, mean_rates=rates).best(1.0, workload.slo, measured)
+        formula = best.rate if best else 0.0
+    if formula <= 0:
+        raise CapacityError(
+            f"its stated throughput, measured at {measured_at.input_tokens:g} prompt and "
+            f"{measured_at.output_tokens:g} generated tokens, cannot be scaled to {lengths.input.mean:g} and "
+            f"{lengths.output.mean:g}: within the workload's objective the formula serves nothing at the "
+            "lengths measured; state a measurement nearer to them"
+        )
+    return tokens_per_s / measured_at.output_tokens / formula
+
+
+def stream_s(
+    work: ReplicaWork, best: int, spec: ReplicaSpec, traffic: Traffic, batch: Floats
+) -> list[float]:
+    """Return the memory traffic of one board in a decode step, in seconds at full bandwidth, shape (batches,).
+
+    Weights that every step reads, the experts that a batch touches, 1 − (1 − k/E)^B of them, and the cache of each
+    sequence halfway through its output.
+    """
+    fit = spec.memory()
+    # A sequence halfway through its output stands for all.
+    context = traffic.input_tokens + traffic.output_tokens / 2
+    bytes_per_s = spec.accelerators * spec.part.hbm_bytes_per_s
+    cache_s = fit.kv_bytes_per_token * context / bytes_per_s
+    # expm1 keeps its digits where a batch touches few of many experts.
+    touched_fraction = -np.expm1(batch * work["log_expert_missed"][best])
+    experts_s = work["routed_stream_s"][best] * touched_fraction
+    stream = work["shared_stream_s"][best] + experts_s + batch * cache_s
+    seconds: list[float] = stream.tolist()
+    return seconds
+
+
+def token_time_table(scenario: Scenario, services: Services) -> Floats:
+    """Return the shares of a request's machine time by kind of token, shape (clusters, workloads, 3); 0 for none."""
+    # Clusters and workloads in the order of the scenario, as in every table of a plan.
+    table = np.zeros((len(scenario.clusters), len(scenario.workloads), 3))
+    for c, cluster in enumerate(scenario.clusters):
+        for w, workload in enumerate(scenario.workloads):
+            if (service := services.get((cluster, workload))) is not None:
+                table[c, w] = service.token_time
+    return table
+
+
+def capacity_table(scenario: Scenario, services: Services, month_mid_years: Floats) -> Floats:
+    """Return requests per node and hour, shape (clusters, workloads, months or 1); zero where infeasible.
+
+    So a workload that has outgrown its objective on a cluster is refused there and takes no share of it.
+    """
+    grows = any(workload.lengths.growth_per_year for workload in scenario.workloads.values())
+    periods = month_mid_years.size if grows else 1
+    table = np.zeros((len(scenario.clusters), len(scenario.workloads), periods))
+    for c, cluster in enumerate(scenario.clusters):
+        for w, workload in enumerate(scenario.workloads):
+            if (service := services.get((cluster, workload))) is None:
+                continue
+            table[c, w] = service.requests_per_s
+            # Geometric between years, since tokens grow by a factor a year.
+            if grows:
+                yearly = np.log(service.yearly)
+                years = np.arange(yearly.size)
+                table[c, w] = np.exp(np.interp(month_mid_years, years, yearly))
+            is_outgrown = month_mid_years[:periods] >= service.outgrown_years
+            table[c, w, is_outgrown] = 0.0
+    return table * SECONDS_PER_HOUR

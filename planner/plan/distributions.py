@@ -1,0 +1,107 @@
+"""A figure with its uncertainty: P10, P50 and P90."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.catalog.entries import Range
+from planner.scenario.fields import Spread
+
+_P10_TO_P90 = 2.5631
+"""Standard deviations between the tenth and the ninetieth percentile of a normal distribution."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThreePoint:
+    """P10, P50 and P90 of a figure, or the lowest, most likely and highest value of a triangular distribution."""
+
+    low: float
+    base: float
+    high: float
+
+    @classmethod
+    def of(cls, stated: Range | Spread | ThreePoint, factor: float = 1.0) -> ThreePoint:
+        """Return the figures of a scenario or of the catalogue times a factor, such as a change of unit."""
+        return cls(low=stated.low * factor, base=stated.base * factor, high=stated.high * factor)
+
+    def lognormal(self, generator: np.random.Generator) -> float:
+        """Draw from the lognormal with this median and this P90 / P10."""
+        return self.lognormal_at(generator.standard_normal())
+
+    @property
+    def _sigma(self) -> float:
+        """Standard deviation of the logarithm; only where the figures are above zero."""
+        log_width = math.log(self.high / self.low)
+        return log_width / _P10_TO_P90
+
+    @property
+    def _normal_sigma(self) -> float:
+        """Standard deviation of the normal with this P90 − P10."""
+        return (self.high - self.low) / _P10_TO_P90
+
+    @property
+    def _reaches_zero(self) -> bool:
+        """Whether the figures reach zero, which a lognormal does not."""
+        return self.base <= 0 or self.low <= 0
+
+    def lognormal_at(self, z: float) -> float:
+        """Return the quantile of that lognormal at a standard normal one; of a normal where the figures reach zero."""
+        # A lognormal has no zero: such figures are taken as normal, cut at zero.
+        if self._reaches_zero:
+            return max(0.0, self.base + self._normal_sigma * z)
+        return self.base * math.exp(self._sigma * z)
+
+    @property
+    def lognormal_mean(self) -> float:
+        """Mean of the lognormal with this median and this P90 / P10: median · exp(σ²/2)."""
+        if self._reaches_zero:
+            return max(0.0, self.base)
+        return self.base * math.exp(0.5 * self._sigma**2)
+
+    def below(self, limit: float) -> tuple[float, float, float]:
+        """Return E[Xⁿ·1(X < x)] of that lognormal for n = 0, 1, 2.
+
+        It is mⁿ · exp(n²σ²/2) · Φ(u − nσ) with u = ln(x / m) / σ and the median m. Without a spread, or where its
+        figures reach zero, X is its mean.
+        """
+        has_no_spread = self.low <= 0.0 or self.high <= self.low
+        # Neither the score of a limit at zero nor that without a spread is a number.
+        if has_no_spread or limit <= 0.0:
+            mean = self.lognormal_mean
+            is_below = float(mean < limit)
+            return is_below, mean * is_below, mean**2 * is_below
+        sigma = self._sigma
+        score = math.log(limit / self.base) / sigma
+
+        def partial_moment(order: int) -> float:
+            shift = order * sigma
+            # Φ by erfc keeps its digits far out, where 1 + erf would lose them.
+            share = 0.5 * math.erfc((shift - score) / math.sqrt(2.0))
+            moment = self.base**order * math.exp(0.5 * shift**2)
+            return moment * share
+
+        return partial_moment(0), partial_moment(1), partial_moment(2)
+
+    def mean_within(self, span: float) -> float:
+        """Return the mean part of that lognormal time that lies in a span, from a random moment of it on.
+
+        E[min(X, U)] with U uniform from 0 to T is E[(X − X²/2T)·1(X < T)] + T/2 · P(X ≥ T).
+        """
+        probability, mean, square = self.below(span)
+        ends_within = mean - 0.5 * square / span
+        lasts_longer = 0.5 * span * (1.0 - probability)
+        return ends_within + lasts_longer
+
+    def normal(self, generator: np.random.Generator) -> float:
+        """Draw from the normal with this median and this P90 − P10."""
+        return self.base + self._normal_sigma * generator.standard_normal()
+
+    def triangular(self, generator: np.random.Generator) -> float:
+        """Draw from the triangular distribution."""
+        # numpy refuses a triangle without width.
+        if self.high <= self.low:
+            return self.low
+        return float(generator.triangular(self.low, self.base, self.high))

@@ -1,0 +1,381 @@
+"""Settings: the scenario fields that can be changed on the live page, written as ``--set`` takes them."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, get_args
+
+from pydantic import BaseModel
+
+from planner.catalog.load import Catalog
+from planner.data_files import data_rows
+from planner.errors import Problem, ScenarioError
+from planner.scenario.cluster import Cluster
+from planner.scenario.scenario import Future, Scenario
+from planner.scenario.site import Site
+from planner.scenario.workload import GrowthByYear, Workload
+from planner.validation import field_docstring
+
+MAX_CHANGES = 400
+"""Changes of one plan that the page takes."""
+NEW_CLUSTER = "clusters.*"
+"""Path of machines that are added to a scenario."""
+_PLAIN_VALUE = r"[\w.+-]{1,64}"
+"""A plain word, number or date: no change names a file or holds further keys."""
+_WEEKS_PER_MONTH = 365.25 / 12 / 7
+_SLIDER_STEPS = 200.0
+"""Steps of a slider from end to end, so that each is a pixel or more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingKind:
+    """A kind of setting: every scenario field that matches a path."""
+
+    group: str
+    """Heading it stands under."""
+    label: str
+    """What it is, with its unit."""
+    bounds: tuple[float, float] | None
+    """Ends of its slider. Default: nothing to twice what is stated."""
+    template: str
+    """How its value, ``%``, is written."""
+
+
+def _read_kind(row: dict[str, str]) -> SettingKind:
+    """Return the kind of a setting from its row of the table."""
+    bounds = (float(row["low"]), float(row["high"])) if row["low"] else None
+    template = row["template"] or "%"
+    return SettingKind(group=row["group"], label=row["label"], bounds=bounds, template=template)
+
+
+SETTING_KINDS = {row["path"]: _read_kind(row) for row in data_rows(__file__, "settings.csv")}
+"""Everything that can be changed, by its path; ``*`` is any cluster or workload.
+
+Machines that are added have eight nodes, one rack row, to be changed at once (assumption)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FutureSetting:
+    """A setting that nobody decides."""
+
+    stated: str
+    """Its value where everything is as the scenario states it."""
+    template: str
+    """How a future with another value is called."""
+    multiplied: str = ""
+    """Path of the fields that it multiplies; none for a delay of deliveries."""
+
+
+FUTURE_SETTINGS = {
+    "future.traffic": FutureSetting(
+        stated="1", template="traffic ×%", multiplied="workloads.*.requests_per_s"
+    ),
+    "future.slip_months": FutureSetting(stated="0", template="deliveries % months late"),
+    "future.lead_time": FutureSetting(
+        stated="1", template="lead time ×%", multiplied="clusters.*.order.lead_weeks"
+    ),
+    "future.price": FutureSetting(
+        stated="1", template="price ×%", multiplied="clusters.*.accelerator_price_usd"
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One setting with its present value."""
+
+    path: str
+    kind: SettingKind
+    owner: str = ""
+    """Cluster or workload it is of."""
+    value: str
+    """What is stated, as text; empty where it is left to its default."""
+    default: str = ""
+    """What stands where nothing is stated."""
+    choices: tuple[str, ...] = ()
+    """Words to choose from; empty for a number or a date."""
+    is_date: bool = False
+    is_optional: bool = False
+    """Whether it may be left empty."""
+    help: str = ""
+    """The field's own description."""
+
+    @property
+    def input_text(self) -> str:
+        """Text of its input box; for a date without a value, the default date."""
+        return self.value or self.default if self.is_date else self.value
+
+    @property
+    def placeholder(self) -> str:
+        """Placeholder of an empty input box."""
+        return self.default or ("none" if self.is_optional else "")
+
+    @property
+    def is_new_cluster(self) -> bool:
+        """Whether it is of machines that do not exist yet."""
+        return self.kind is SETTING_KINDS[NEW_CLUSTER]
+
+    @property
+    def slider(self) -> tuple[float, float, float] | None:
+        """Lowest, highest and step of its slider; None without a number to start from."""
+        text = self.value or self.default
+        if self.choices or self.is_date or not text:
+            return None
+        start = float(text)
+        usual = self.kind.bounds or (0.0, _round_up(2.0 * start))
+        low, high = usual
+        # What a file states may lie outside the usual range, and the slider begins there.
+        low = min(low, start)
+        high = max(high, start)
+        if not high > low:
+            return None
+        step_length = (high - low) / _SLIDER_STEPS
+        step = _round_up(step_length)
+        # Nobody buys half a node.
+        if self.path.endswith(("nodes", "months")):
+            step = max(1.0, step)
+        return low, high, step
+
+
+def settings_of(scenario: Scenario, future: Sequence[str] = ()) -> list[Setting]:
+    """Return the settings of a scenario that have an effect, in the order of their groups, and those of its future."""
+    catalog = scenario.load_catalog()
+    settings = [
+        *_future_settings(future),
+        *_scenario_settings(scenario, catalog),
+        *_new_clusters(scenario, catalog),
+    ]
+    # In the order of the table, which is that of the page.
+    group_names = (kind.group for kind in SETTING_KINDS.values())
+    groups = list(dict.fromkeys(group_names))
+    owners = [*scenario.clusters, *scenario.workloads, ""]
+
+    def position(setting: Setting) -> tuple[int, int]:
+        return groups.index(setting.kind.group), owners.index(setting.owner)
+
+    return sorted(settings, key=position)
+
+
+def _future_settings(changes: Sequence[str]) -> Iterator[Setting]:
+    """Yield the settings of the future, with what is changed of them."""
+    changed = dict(change.split("=") for change in changes)
+    for path, setting in FUTURE_SETTINGS.items():
+        value = changed.get(path, setting.stated)
+        yield Setting(path=path, kind=SETTING_KINDS[path], value=value)
+
+
+def _scenario_settings(scenario: Scenario, catalog: Catalog) -> Iterator[Setting]:
+    """Yield the settings of fields that a scenario has."""
+    engine_names = (stack.engine.value for stack in catalog.stacks.values())
+    engines = dict.fromkeys(engine_names)
+    catalogue_names = {
+        "accelerator": tuple(catalog.accelerators),
+        "engine": ("auto", *engines),
+        "precision": tuple(catalog.precisions),
+        "tariff": tuple(catalog.tariffs),
+    }
+    for pattern, kind in SETTING_KINDS.items():
+        for (*parents, field), section in _matching_fields(scenario, pattern):
+            # None where the file leaves it to its default, which is then shown as a placeholder.
+            stated = getattr(section, field)
+            words, is_optional, description = _describe_field(type(section), field)
+            path = ".".join((*parents, field))
+            default = _default_text(scenario, section, field) if stated is None else ""
+            owner = parents[1] if "*" in pattern else ""
+            yield Setting(
+                path=path,
+                kind=kind,
+                owner=owner,
+                # A workload that does not grow has no number to show: its growth is zero.
+                value="0" if field == "growth" else _value_text(stated),
+                default=default,
+                choices=catalogue_names.get(field, words),
+                is_date=field in ("online", "placed"),
+                is_optional=is_optional,
+                help=description,
+            )
+
+
+def _new_clusters(scenario: Scenario, catalog: Catalog) -> Iterator[Setting]:
+    """Yield machines that could be added: every accelerator with a price, under a name that is free."""
+    kind = SETTING_KINDS[NEW_CLUSTER]
+    for accelerator, entry in catalog.accelerators.items():
+        if not entry.accelerator_price_usd:
+            continue
+        name = stem = re.sub(r"[^a-z0-9]+", "-", accelerator.lower()).strip("-")
+        numbers = itertools.count(2)
+        while name in scenario.clusters:
+            name = f"{stem}-{next(numbers)}"
+        yield Setting(path=f"clusters.{name}", kind=kind, value="", choices=(accelerator,))
+
+
+def build_future(scenario: Scenario, changes: Sequence[str]) -> Future | None:
+    """Return what changed settings of the future set in a scenario; None where all of it is as stated."""
+    overrides: dict[str, Any] = {}
+    for change in changes:
+        path, text = change.split("=")
+        setting = FUTURE_SETTINGS[path]
+        # A slider moved there and back leaves "1.0" where "1" is stated.
+        if float(text) == float(setting.stated):
+            continue
+        if setting.multiplied:
+            for keys, _ in _matching_fields(scenario, setting.multiplied):
+                overrides[".".join(keys)] = f"×{text}"
+        else:
+            overrides |= _delay_deliveries(scenario, round(float(text)))
+    return Future(set=overrides) if overrides else None
+
+
+def _delay_deliveries(scenario: Scenario, months: int) -> dict[str, Any]:
+    """Return the overrides by which everything that is still to come is some months late."""
+    overrides: dict[str, Any] = {}
+    for name, cluster in scenario.clusters.items():
+        if cluster.order is not None:
+            # A late order keeps its own uncertainty: every end of the slip moves by the same weeks.
+            ends = cluster.order.slip_weeks.model_dump().items()
+            slip_weeks = {end: round(weeks + months * _WEEKS_PER_MONTH, 2) for end, weeks in ends}
+            overrides[f"clusters.{name}.order.slip_weeks"] = slip_weeks
+            continue
+        is_bought_later = cluster.online is not None and cluster.online > scenario.start
+        if cluster.owned is None and is_bought_later:
+            overrides[f"clusters.{name}.online"] = f"+{months} months"
+    return overrides
+
+
+def future_name(changes: Sequence[str]) -> str:
+    """Return what a future is called: traffic ×1.3, 3 months late; empty where all is as stated."""
+    names = []
+    for change in changes:
+        path, text = change.split("=")
+        setting = FUTURE_SETTINGS[path]
+        # As text, since the name shows the text: build_future compares numbers.
+        if text != setting.stated:
+            names.append(setting.template.replace("%", text))
+    return ", ".join(names)
+
+
+def _matching_fields(
+    scenario: Scenario, pattern: str
+) -> Iterator[tuple[tuple[str, ...], BaseModel]]:
+    """Yield the keys of every field that matches a pattern and has an effect, with the section that holds it."""
+    *parents, field = pattern.split(".")
+    # Down one key at a time; a star goes to every member of a mapping.
+    sections: list[tuple[tuple[str, ...], Any]] = [((), scenario)]
+    for parent in parents:
+        below: list[tuple[tuple[str, ...], Any]] = []
+        for keys, section in sections:
+            if parent == "*":
+                members = section.items()
+                below += [((*keys, name), member) for name, member in members]
+            else:
+                below.append(((*keys, parent), getattr(section, parent, None)))
+        sections = below
+    for keys, section in sections:
+        # A section that is absent, or a kind of growth without the field, has no such setting.
+        if not isinstance(section, BaseModel) or field not in type(section).model_fields:
+            continue
+        if _has_effect(section, field):
+            yield (*keys, field), section
+
+
+def _has_effect(section: BaseModel, field: str) -> bool:
+    """Return whether a field is read: an offer takes the place of a price, an order that of a date."""
+    match section:
+        case Cluster() if field == "online":
+            return section.order is None and section.owned is None
+        case Cluster() if field in ("accelerator_price_usd", "discount_fraction"):
+            return section.contract is None and section.owned is None and not section.quotes
+        case Site() if field == "electricity_usd_per_kwh":
+            return not section.electricity.windows
+        case Workload() if field == "growth":
+            return section.growth.kind == "flat"
+        case GrowthByYear():  # has no one rate
+            return False
+        case _:
+            return True
+
+
+@functools.cache
+def _describe_field(model: type[BaseModel], field: str) -> tuple[tuple[str, ...], bool, str]:
+    """Return a field's allowed words, whether it is optional, and its description without the default."""
+    # A union or a Literal has its members as arguments; a plain type has none.
+    alternatives = get_args(model.model_fields[field].annotation)
+    words = tuple(str(word) for word in alternatives if isinstance(word, str))
+    description = " ".join(field_docstring(model, field).split())
+    # The default stands beside the control already.
+    summary = re.split(r"\s+Default\b", description)[0]
+    return words, type(None) in alternatives, summary
+
+
+def _default_text(scenario: Scenario, section: BaseModel, field: str) -> str:
+    """Return the default of a field as text."""
+    catalog = scenario.load_catalog()
+    match section, field:
+        case Cluster(), "online":
+            return _value_text(scenario.start)
+        case Cluster(), "accelerator_price_usd":
+            accelerator = catalog.accelerator(section.accelerator)
+            price = accelerator.accelerator_price_usd
+            return _value_text(price.value) if price else ""
+        case Site(), "electricity_usd_per_kwh":
+            tariff = catalog.tariff(section.tariff)
+            return _value_text(tariff.energy_usd_per_kwh.value)
+        case _:
+            return ""
+
+
+def _value_text(value: object) -> str:
+    if value is None:
+        return ""
+    return f"{value:.12g}" if isinstance(value, float) else str(value)
+
+
+def _round_up(number: float) -> float:
+    """Return the next of 1, 2, 5 times a power of ten."""
+    if number <= 0.0:
+        return 1.0
+    # Powers of ten by text: 10.0 ** −2 times 5 is not 0.05 to the last digit.
+    power = math.floor(math.log10(number))
+    candidates = [float(f"{digit}e{power}") for digit in (1, 2, 5, 10)]
+    # The tolerance keeps 0.3 / 0.1 and the like, a rounding error above a step, on that step.
+    return next(step for step in candidates if step >= number * (1.0 - 1e-9))
+
+
+def check_changes(scenario: Scenario, changes: Sequence[str]) -> None:
+    """Raise an error for changes that are not of a setting, so that a page cannot reach other keys or files."""
+    if len(changes) > MAX_CHANGES:
+        raise ScenarioError(f"{len(changes):,} changes; the page takes {MAX_CHANGES}")
+    for change in changes:
+        if not _is_setting(scenario, change):
+            message = f"{change[:120]!r} is no setting of this page"
+            raise ScenarioError(Problem(message=message, hint="use its controls"))
+
+
+def _is_setting(scenario: Scenario, change: str) -> bool:
+    """Return whether a change has the path of a setting and a value as the page writes it."""
+    path, _, text = change.partition("=")
+    keys = path.split(".")
+    # Plain names alone: no key of the page leads to a file.
+    if not all(re.fullmatch(r"[\w-]{1,64}", key) for key in keys):
+        return False
+    pattern = path
+    has_owner = keys[0] in ("clusters", "workloads") and len(keys) > 1
+    if has_owner:
+        pattern = ".".join([keys[0], "*", *keys[2:]])
+    if pattern not in SETTING_KINDS:
+        return False
+    # Machines are added, never put in the place of others: those may hold what no setting states.
+    if pattern == NEW_CLUSTER and keys[1] in scenario.clusters:
+        return False
+    is_number = re.fullmatch(r"\d{1,2}(\.\d{1,3})?", text)
+    if path in FUTURE_SETTINGS and not is_number:
+        return False
+    # The template is escaped, since it may hold braces; its % stands for the value.
+    template = re.escape(SETTING_KINDS[pattern].template)
+    value = template.replace("%", _PLAIN_VALUE)
+    return re.fullmatch(value, text) is not None

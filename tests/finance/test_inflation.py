@@ -1,0 +1,62 @@
+"""Inflation: what rises with it, and what a real rate is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from planner.finance.accounting.measures import measures
+from planner.finance.accounts import Account
+from planner.finance.ledger import Dimension
+from planner.run.simulate import RunResult, simulate
+from planner.scenario.loading import load_scenario
+
+Write = Callable[..., Path]
+Run = Callable[..., RunResult]
+RISING = {
+    Account.OPERATIONS_STAFF: "finance.people_escalator_per_year",
+    Account.COLOCATION: "site.colocation_escalator_per_year",
+    Account.ENERGY: "site.electricity.escalator_per_year",
+    Account.CARBON: "finance.carbon_change_per_year",
+}
+
+
+@pytest.fixture
+def run(write: Write) -> Run:
+    staff = "finance.operations_staff_per_1000_accelerators=30"
+    carbon = "finance.carbon_usd_per_tonne=50"
+    usual = ("horizon_months=14", "clusters.mi325x=null", staff, carbon)
+    return lambda *overrides: simulate(load_scenario(write(), [*usual, *overrides]), seed=1)
+
+
+def monthly(result: RunResult) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+    return result.ledger.totals_cents(Dimension.ACCOUNT, Dimension.MONTH) / 100.0
+
+
+def test_what_states_no_rise_of_its_own_rises_with_prices(run: Run) -> None:
+    """From the first anniversary on, by 3%; what is stated stays as stated, and purchases do not move."""
+    flat = run()
+    inflated = run("finance.inflation_per_year=0.03")
+    stated = run("finance.inflation_per_year=0.03", *(f"{path}=0.0" for path in RISING.values()))
+    for account in RISING:
+        before, after, kept = (
+            monthly(result)[list(Account).index(account)] for result in (flat, inflated, stated)
+        )
+        assert after[:12].tolist() == before[:12].tolist() == kept[:12].tolist()
+        assert after[12:].tolist() == pytest.approx((1.03 * before[12:]).tolist(), abs=0.02)
+        assert kept.tolist() == before.tolist()
+    assert measures(flat)["capex_usd"] == measures(inflated)["capex_usd"]
+
+
+def test_a_real_rate_is_a_nominal_one_less_inflation(run: Run) -> None:
+    """Fisher: 5% real and 3% inflation are 8.15% nominal."""
+    real = measures(run("finance.inflation_per_year=0.03", "finance.discount_rate_per_year=0.05",
+                        "finance.discount_rate_basis=real"))  # fmt: skip
+    nominal = measures(
+        run("finance.inflation_per_year=0.03", "finance.discount_rate_per_year=0.0815")
+    )
+    for name in ("npv_usd", "levelised_cost_per_million_tokens_usd", "cost_usd"):
+        assert real[name] == pytest.approx(nominal[name], rel=1e-12)

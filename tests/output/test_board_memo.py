@@ -1,0 +1,87 @@
+"""The memo: every figure of it against the files it comes from, or against a run that was made for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from planner.answers.run import write_run
+from planner.errors import ScenarioError
+from planner.memo.board_memo import cash_by_year, memo_sections
+from planner.memo.memo_pages import markdown, memo_html
+from planner.output.blocks import Grid, Section, Sentence
+from planner.output.folder import Contents, contents_of, read_contents
+from planner.run.simulate import simulate
+from planner.scenario.loading import load_scenario
+from tests.conftest import TINY
+
+Planner = Callable[..., Any]
+
+
+def _folder(place: Path, text: str) -> Contents:
+    place.mkdir()
+    (place / "plan.yaml").write_text(text)
+    write_run(simulate(load_scenario(place / "plan.yaml"), seed=3), place / "out")
+    return read_contents(place / "out")
+
+
+def _measures(contents: Contents) -> dict[str, float | None]:
+    table = contents.table("measures")
+    assert table is not None
+    return dict(zip(table.texts("measure"), table.numbers("value"), strict=True))
+
+
+def test_cash_by_year_is_the_cash_of_the_statements(contents: Contents) -> None:
+    ledger = contents.table("ledger")
+    statement = contents.table("statement_yearly")
+    assert ledger is not None
+    assert statement is not None
+    years = cash_by_year(ledger)
+    flow = statement.numbers("net_cash_flow_usd")
+    paid_in = statement.numbers("paid_in_usd")
+    years_of = zip(statement.texts("period"), flow, paid_in, strict=True)
+    stated = {year: (net or 0.0) - (owner or 0.0) for year, net, owner in years_of}
+    assert {
+        f"FY{year}": pytest.approx(-row["paid in all"]) for year, row in years.items()
+    } == stated
+    assert years["2026"]["purchases"] == pytest.approx(_measures(contents)["capex_usd"])
+
+
+def test_a_run_answers_every_heading(contents: Contents) -> None:
+    parts = {part.title: part for part in memo_sections(contents)}
+    assert list(parts) == [
+        "Question", "Answer", "SLO target", "Cost", "Reconciliation of cost", "Unit economics", "Cash by year",
+        "Alternatives at equal service", "Sensitivities", "Risks", "Assumptions", "Reproduce",
+    ]  # fmt: skip
+    assert parts["SLO target"].blocks[-1] == Sentence(
+        text="It does not run out before the horizon ends."
+    )
+    cost = parts["Cost"].blocks[-1]
+    assert isinstance(cost, Grid)
+    assert cost.rows[0][0] == "per million tokens, levelised"
+
+
+def test_text_of_a_user_cannot_break_out(tmp_path: Path) -> None:
+    text = TINY.replace(
+        "accelerator: H200",
+        "accelerator: H200\n    accelerator_price_usd: 9e5\n    price_source: '<b>|x'",
+    )
+    found = _folder(tmp_path / "a", text)
+    sections = memo_sections(found)
+    assert b"<b>" not in memo_html("plan", sections)
+    assert "<b>" not in markdown("plan", sections)
+
+
+def test_a_folder_without_a_decision_is_refused(planner: Planner) -> None:
+    with pytest.raises(ScenarioError, match="decides nothing that a memo could say"):
+        memo_sections(contents_of({"kind": "zoom"}, {}))
+    planner("memo", "nowhere").refused("cannot be read")
+
+
+def test_markdown_has_the_same_words() -> None:
+    grid = Grid(caption="C", header=("a", "b"), rows=[("x|y", "<b>")])
+    text = markdown("T", [Section(key="k", title="Why?", blocks=[Sentence(text="1 < 2"), grid])])
+    assert text == "# T\n\n## Why?\n\n1 &lt; 2\n\n| a | b |\n| --- | --- |\n| x\\|y | &lt;b&gt; |\n"
