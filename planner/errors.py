@@ -11,7 +11,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from planner.records import record
 
 
 def printable(text: str) -> str:
@@ -30,7 +31,7 @@ class PlannerError(Exception):
     exit_code = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Problem:
     """One error in a user's input, and its location."""
 

@@ -52,7 +52,8 @@ def actuals_text(review: ActualsReview) -> str:
             text_table(header, figures),
         ]
     sentences = actuals_summary(review).sentences
-    return "\n".join([*lines, "", *wrapped(sentences)])
+    lines += ["", *wrapped(sentences)]
+    return "\n".join(lines)
 
 
 def _variance_text(review: ActualsReview) -> str:
@@ -69,7 +70,8 @@ def _variance_text(review: ActualsReview) -> str:
             by_cause = [variance.causes_cents.get(cause, 0) for cause in causes]
             cents = (variance.budget_cents, variance.actual_cents, *by_cause)
             amounts = [signed(amount / 100, ",.0f") for amount in cents]
-            rows.append((str(variance.account)[:18], *amounts))
+            account = str(variance.account)
+            rows.append((account[:18], *amounts))
     return text_table(("account", "budget", "actual", *causes), rows)
 
 
@@ -113,7 +115,8 @@ def _figures_table(review: ActualsReview) -> Table:
     rows = []
     for key, actual in review.actuals.series.items():
         budget = review.budget_of(key)
-        low, high = review.interval[:, review.keys.index(key)]
+        place = review.keys.index(key)
+        low, high = review.interval[:, place]
         outside = review.outside(key)
         use = review.forecast.unused.get(key, "moves it")
         name = (key.kind, key.entity, str(key.figure))

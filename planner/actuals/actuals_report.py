@@ -75,14 +75,16 @@ def _forecast_chart(name: str, months: Table) -> TimeChart:
         return list(zip(days, months.numbers(column), strict=True))
 
     series = []
-    for title, age, colour in (("forecast before", "prior", 1), ("forecast now", "posterior", 0)):
+    forecasts = (("forecast before", "prior", 1), ("forecast now", "posterior", 0))
+    for title, age, colour in forecasts:
         low = points(f"{age}_p5")
         high = points(f"{age}_p95")
         band = (low, high)
         middle = points(f"{age}_p50")
         series.append(Series(name=title, points=middle, colour=colour, bands=[band]))
     for title, colour in (("budget", 2), ("actual", TOTAL)):
-        series.append(Series(name=title, points=points(title), colour=colour))
+        line = Series(name=title, points=points(title), colour=colour)
+        series.append(line)
     unit = "number"
     if name.endswith("_usd"):
         unit = "usd"
@@ -128,7 +130,8 @@ def side_by_side(monthly: Table) -> list[tuple[str, ...]]:
     slo_rows = monthly.where("figure", SLO.figure)
     shares = slo_rows.rows("month", numbers=columns)
     rows = []
-    for (month, *usd), (_, *attained) in zip(costs, shares, strict=True):
+    months = zip(costs, shares, strict=True)
+    for (month, *usd), (_, *attained) in months:
         usd_cells = [cell(amount, ",.0f") for amount in usd]
         share_cells = (cell(share, ".2%") for share in attained)
         rows.append((month[:7], *usd_cells, *share_cells))

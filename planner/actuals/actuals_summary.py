@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from planner.finance.bridge import VARIANCE_CAUSE_MEANINGS, VARIANCE_CAUSES, to_
 from planner.output.folder import SUMMARY, Contents
 from planner.output.tables import SCHEMA_VERSION, Table, cents_column
 from planner.output.words import input_words
+from planner.records import record
 from planner.units import MILLION
 
 _CAUSE_COLUMNS = [
@@ -35,7 +36,7 @@ _LARGEST_PARTS = 4
 """Parts of a total that a sentence names."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class CostBand:
     """A cost in USD over replications: its mean, and the band that holds nine of ten."""
 
@@ -45,7 +46,7 @@ class CostBand:
     p95: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class RemainingCost:
     """The cost of the months to come, as forecast before the actual months and after."""
 
@@ -53,7 +54,7 @@ class RemainingCost:
     posterior: CostBand
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ActualsSummary:
     """The headline figures of actual months compared with their plan."""
 
@@ -243,7 +244,8 @@ def forecast_table(review: ActualsReview) -> Table:
     for key in FORECAST:
         budget = review.budget_of(key)
         actual = np.full(budget.shape, np.nan)
-        actual[:months] = review.actuals.series.get(key, np.nan)
+        series = review.actuals.series
+        actual[:months] = series.get(key, np.nan)
         costs = review.reported_costs()
         if key == COST and costs:
             # Accounts that were not reported count as budgeted.
@@ -277,7 +279,8 @@ def input_table(review: ActualsReview) -> Table:
     # fail.
     centred_inputs = inputs - inputs.mean(axis=0)
     centred_cost = cost - cost.mean()
-    slopes = np.linalg.lstsq(centred_inputs, centred_cost, rcond=None)[0]
+    fitted = np.linalg.lstsq(centred_inputs, centred_cost, rcond=None)
+    slopes = fitted[0]
     mean_scores = weights @ posterior.scores
     prior_scores = prior.scores.mean(axis=0)
     moved_sd = informed * (mean_scores - prior_scores)
@@ -306,5 +309,8 @@ def input_table(review: ActualsReview) -> Table:
             moved_usd = cents.get(entry.name, 0) / 100
             rows.append((entry.name, *cells, moved_usd))
     # Neither is an input, so that they have no deciles.
-    rows += [(name, *[None] * 7, cents.get(name, 0) / 100) for name in (PAID, REMAINDER)]
+    blanks = [None] * 7
+    for name in (PAID, REMAINDER):
+        usd = cents.get(name, 0) / 100
+        rows.append((name, *blanks, usd))
     return ACTUALS_TABLES["forecast_inputs"].of_rows(rows)

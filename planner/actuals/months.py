@@ -11,7 +11,6 @@ import io
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -24,6 +23,7 @@ from planner.errors import Problem, ScenarioError, raise_all
 from planner.finance.accounts import Account, Category
 from planner.finance.measure_names import FLEET, SeriesKey
 from planner.finance.months import MonthGrid
+from planner.records import record
 from planner.scenario.scenario import Scenario
 from planner.validation import MAX_PROBLEMS, Strict, choices, nearest, validate
 from planner.yaml_io import MAX_FILE_BYTES, KeyPath, read_bytes, read_document
@@ -103,7 +103,7 @@ class ActualsMapping(Strict):
     """Figures and accounts that are held against the plan but do not move the forecast. Default none."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Actuals:
     """Observed months, which are the first of a plan's horizon."""
 
@@ -185,7 +185,10 @@ class _Reader:
     def number(self, name: str, line: int, text: str, *, comma: bool) -> float | None:
         """Return a cell as a number; None, with a problem recorded, where it is not one."""
         # Thousands separators go; which mark they are depends on the decimal one.
-        plain = text.replace(".", "").replace(",", ".") if comma else text.replace(",", "")
+        plain = text.replace(",", "")
+        if comma:
+            without_points = text.replace(".", "")
+            plain = without_points.replace(",", ".")
         try:
             number = float(plain)
         except ValueError:
@@ -350,7 +353,9 @@ def _figures_of(kind: str, entity: str) -> tuple[str, ...]:
     """Return the figures that a workload, a cluster or the fleet may have."""
     if kind == "workload":
         return WORKLOAD_FIGURES
-    return (*CLUSTER_FIGURES, *FLEET_FIGURES) if entity == FLEET else CLUSTER_FIGURES
+    if entity == FLEET:
+        return (*CLUSTER_FIGURES, *FLEET_FIGURES)
+    return CLUSTER_FIGURES
 
 
 def read_actuals(folder: Path, scenario: Scenario) -> "Actuals":
@@ -379,7 +384,8 @@ def read_actuals(folder: Path, scenario: Scenario) -> "Actuals":
         absent = 0.0 if key.kind == "account" else math.nan
         figures = [by_month.get(month, absent) for month in months]
         series[key] = np.array(figures)
-    return Actuals(months=months, series=series, mapping=mapping, notes=tuple(reader.notes))
+    notes = tuple(reader.notes)
+    return Actuals(months=months, series=series, mapping=mapping, notes=notes)
 
 
 def _refuse_turned_income(reader: _Reader, folder: Path) -> None:
@@ -396,4 +402,5 @@ def _refuse_turned_income(reader: _Reader, folder: Path) -> None:
             f"{choices(turned)} would be a cost: income is negative in the ledger as it is read"
         )
         hint = "add income: positive to the finance file"
-        raise ScenarioError(Problem(file=str(folder / MAPPING), message=message, hint=hint))
+        file = str(folder / MAPPING)
+        raise ScenarioError(Problem(file=file, message=message, hint=hint))

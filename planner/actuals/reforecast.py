@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -38,6 +38,7 @@ from planner.errors import PlannerError, Problem, ScenarioError
 from planner.finance.accounts import DATED_ACCOUNTS, Account, View
 from planner.finance.measure_names import SeriesKey
 from planner.progress import PrintLine, silent
+from planner.records import record
 from planner.studies.designs import Design, Listed
 from planner.studies.engines import PIECE, Workforce, replicators
 from planner.studies.prepare import Prepared
@@ -72,7 +73,7 @@ class StudyRuns(NamedTuple):
     """Shape (rows, series, months)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class PlanRuns:
     """A study's scenario, the series read from its runs, and the workers that run them."""
 
@@ -95,7 +96,8 @@ class PlanRuns:
             raise ScenarioError(Problem(message=message, hint=hint))
         starts = range(0, rows, _BATCH_ROWS)
         batches = [(start, min(start + _BATCH_ROWS, rows)) for start in starts]
-        with contextlib.closing(replicators(setup, len(batches), self.force)) as crew:
+        crew = replicators(setup, len(batches), self.force)
+        with contextlib.closing(crew):
             results = [*crew.map(Replicator.run, batches, PIECE)]
         by_batch = [result.monthly[:, 0] for result in results]
         monthly = np.concatenate(by_batch)
@@ -133,7 +135,7 @@ class PlanRuns:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Forecast:
     """The plan's forecast before and after the observed months."""
 
@@ -234,7 +236,8 @@ def _stated_reason(key: SeriesKey, actuals: Actuals) -> str:
     """Return why a series is not used, whatever its figures are; nothing where it may be."""
     if key.figure in actuals.mapping.leave_out:
         return "left out in the mapping"
-    is_vllm = any(file.kind == "vllm" for file in actuals.mapping.files.values())
+    files = actuals.mapping.files.values()
+    is_vllm = any(file.kind == "vllm" for file in files)
     if is_vllm and key.figure == "slo_attainment_fraction":
         return "vLLM does not count what was refused"
     if key.kind == "account":
@@ -247,7 +250,8 @@ def _stated_reason(key: SeriesKey, actuals: Actuals) -> str:
 def _measured_reason(key: SeriesKey, actual: Floats, runs: Floats, actuals: Actuals) -> str:
     """Return why the figures of a series say nothing about the inputs; nothing where they do."""
     # A month counts where the books have it and every replication does.
-    is_known = np.isfinite(actual) & np.isfinite(runs).all(axis=0)
+    is_simulated = np.isfinite(runs).all(axis=0)
+    is_known = np.isfinite(actual) & is_simulated
     if not is_known.any():
         return "no month has it in plan and actuals"
     total = actual[is_known].sum()
@@ -358,22 +362,27 @@ class NormalScores(NamedTuple):
     @property
     def root(self) -> Floats:
         """L with L Lᵀ the covariance."""
-        return np.asarray(np.linalg.cholesky(self.covariance), dtype=np.float64)
+        root = np.linalg.cholesky(self.covariance)
+        return np.asarray(root, dtype=np.float64)
 
     def distance(self, scores: Floats) -> Floats:
         """Return the squared Mahalanobis distance of scores, shape (rows,)."""
-        whitened = np.linalg.solve(self.root, (scores - self.mean).T)
-        return np.asarray((whitened**2).sum(axis=0), dtype=np.float64)
+        deviations = (scores - self.mean).T
+        whitened = np.linalg.solve(self.root, deviations)
+        distances = (whitened**2).sum(axis=0)
+        return np.asarray(distances, dtype=np.float64)
 
     def log_density(self, scores: Floats) -> Floats:
         """Return the log density of scores, without the constant common to all normals."""
-        log_volume = float(np.log(np.diag(self.root)).sum())
+        log_scales = np.log(np.diag(self.root))
+        log_volume = float(log_scales.sum())
         return -0.5 * self.distance(scores) - log_volume
 
 
 def standard_normal(inputs: int) -> NormalScores:
     """Return the prior distribution of the scores."""
-    return NormalScores(mean=np.zeros(inputs), covariance=np.eye(inputs))
+    mean = np.zeros(inputs)
+    return NormalScores(mean=mean, covariance=np.eye(inputs))
 
 
 class LinearResponse(NamedTuple):

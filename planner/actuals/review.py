@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from planner.finance.accounting.measures import observed
 from planner.finance.accounts import Account
 from planner.finance.measure_names import FLEET, SeriesKey
 from planner.progress import PrintLine, silent
+from planner.records import record
 from planner.run.simulate import RunResult, simulate
 from planner.studies.engines import Workforce
 from planner.studies.prepare import Prepared
@@ -41,7 +42,7 @@ PAID_FIELDS = (
 """Fields of a cluster that say what its machines cost when they are bought."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ActualsReview:
     """A plan compared with its actual months."""
 
@@ -79,7 +80,8 @@ class ActualsReview:
         is_below = actual < low - slack
         is_above = actual > high + slack
         is_outside = is_below | is_above
-        return [self.actuals.months[month] for month in np.flatnonzero(is_outside)]
+        months = self.actuals.months
+        return [months[month] for month in np.flatnonzero(is_outside)]
 
     def reported_costs(self) -> dict[SeriesKey, Floats]:
         """Return the amounts by month of the cost accounts that were reported."""
@@ -91,7 +93,8 @@ class ActualsReview:
 
     def prior(self, key: SeriesKey) -> Floats:
         """Return a series as forecast before the actual months, shape (replications, months)."""
-        return np.asarray(self.forecast.prior.monthly[:, self.keys.index(key)])
+        place = self.keys.index(key)
+        return np.asarray(self.forecast.prior.monthly[:, place])
 
     def posterior(self, key: SeriesKey) -> Floats:
         """Return a series as forecast after them, what happened in its place, shape (replications, months).
@@ -119,8 +122,10 @@ class ActualsReview:
     def remaining_costs(self) -> tuple[Floats, Floats]:
         """Return the cost of the months to come by replication, as forecast before and after."""
         to_come = slice(self.months, None)
-        prior = self.prior(COST)[:, to_come].sum(axis=1)
-        posterior = self.posterior(COST)[:, to_come].sum(axis=1)
+        prior_months = self.prior(COST)[:, to_come]
+        prior = prior_months.sum(axis=1)
+        posterior_months = self.posterior(COST)[:, to_come]
+        posterior = posterior_months.sum(axis=1)
         return prior, posterior
 
 
@@ -165,11 +170,13 @@ def _without_paid_prices(prepared: Prepared, result: RunResult, months: int) -> 
     end_h = plan.month_edges_h[months]
     # By cluster the last purchase: later ones come last, and take the place of earlier ones.
     # Sorted by cluster and time, since a mapping keeps the last of each key.
-    purchases = sorted((purchase.cluster, purchase.time_h) for purchase in result.run.log.purchases)
+    log = result.run.log
+    purchases = sorted((purchase.cluster, purchase.time_h) for purchase in log.purchases)
     last_purchase_h = dict(purchases)
     paid = {plan.clusters[c].name for c, time_h in last_purchase_h.items() if time_h < end_h}
     # A rule may order more of a cluster at any time.
-    ruled = {plan.clusters[rule.cluster].name for rule in plan.expansion.rules}
+    rules = plan.expansion.rules
+    ruled = {plan.clusters[rule.cluster].name for rule in rules}
     paid -= ruled
 
     def is_open(path: KeyPath) -> bool:
@@ -178,7 +185,8 @@ def _without_paid_prices(prepared: Prepared, result: RunResult, months: int) -> 
     entries = []
     for entry in prepared.inputs.entries:
         # An input may still set the price of clusters that are yet to be bought.
-        targets = tuple(tuple(filter(is_open, paths)) for paths in entry.targets)
+        open_paths = (filter(is_open, paths) for paths in entry.targets)
+        targets = tuple(map(tuple, open_paths))
         entries.append(replace(entry, targets=targets))
     inputs = replace(prepared.inputs, entries=tuple(entries))
     return replace(prepared, inputs=inputs)

@@ -163,8 +163,11 @@ def at_volume(budget: RunResult, actuals: Actuals) -> Plan:
     )
     placement = plan.placement
     if placement is not None:
-        review_requests = placement.review_requests * ratios
-        placement = replace(placement, review_requests=review_requests)
+        placement = replace(
+            placement,
+            target_requests=placement.target_requests * ratios[:, :, None],
+            full_requests=placement.full_requests * ratios,
+        )
     return replace(plan, demand=demand, placement=placement)
 
 
@@ -202,8 +205,10 @@ def _actual_over_run(
     shape = (len(entities), len(figures), months)
     actual = np.array([actuals.series[key] for key in keys])
     planned = observed(result, keys)[:, :months]
-    actual = actual.reshape(shape).prod(axis=1).sum(axis=0)
-    planned = planned.reshape(shape).prod(axis=1).sum(axis=0)
+    actual_products = actual.reshape(shape).prod(axis=1)
+    planned_products = planned.reshape(shape).prod(axis=1)
+    actual = actual_products.sum(axis=0)
+    planned = planned_products.sum(axis=0)
     # A month without a plan, or with a missing figure (NaN fails both), gives no ratio.
     is_usable = (planned > 0).all() and (actual >= 0).all()
     if not is_usable:

@@ -106,17 +106,19 @@ def _samples(rows: Iterable[tuple[int, Mapping[str, str]]], add_problem: AddProb
         if row["metric"] not in _METRICS:
             continue
         try:
-            sample = _Sample(_time(row["time"]), float(row["value"]))
+            value = float(row["value"])
+            sample = _Sample(_time(row["time"]), value)
         except ValueError:
             sample = None
-        if sample is None or not (math.isfinite(sample.total) and sample.total >= 0):
+        if sample is None or not 0 <= sample.total < math.inf:
             message = f"{row['time']!r}, {row['value']!r} are no time and running total"
             add_problem(line, message, None)
             continue
         labels = {
             name: cell for name, cell in row.items() if name not in ("time", "metric", "value")
         }
-        counter = _Counter(row["metric"], tuple(sorted(labels.items())))
+        sorted_labels = tuple(sorted(labels.items()))
+        counter = _Counter(row["metric"], sorted_labels)
         samples[counter].append(sample)
     return samples
 
@@ -137,13 +139,15 @@ def _covered_months(samples: Samples, grid: MonthGrid, add_problem: AddProblem) 
         return set()
     start = min(times)
     end = max(times)
-    edges = [datetime.datetime.combine(edge, datetime.time()) for edge in grid.edges]
+    midnight = datetime.time()
+    edges = [datetime.datetime.combine(edge, midnight) for edge in grid.edges]
     if start > edges[0] + _EDGE:
         message = f"the first sample is of {start:%Y-%m-%d %H:%M}, the plan begins on {grid.start}"
         add_problem(None, message, "export from the plan's first day on")
     covered = [edge for edge in edges if edge <= end + _EDGE]
     # After the plan's last month samples may go on as they like.
-    if covered and end > covered[-1] + _EDGE and len(covered) < len(edges):
+    has_further_edges = len(covered) < len(edges)
+    if covered and end > covered[-1] + _EDGE and has_further_edges:
         message = f"the last sample is of {end:%Y-%m-%d %H:%M}: {end:%Y-%m} is there in part"
         add_problem(None, message, "export whole months, to the first sample of the next")
     # Edges are one more than months.
@@ -155,7 +159,9 @@ def _increases(samples: Samples, months: set[str], workloads: Mapping[str, str])
     """Return the increases of all counters, summed by workload, metric, month and bucket."""
     increases = defaultdict[Key, dict[str, float]](lambda: defaultdict(float))
     for counter, series in samples.items():
-        workload = workloads[counter.label("model_name")] if workloads else ""
+        workload = ""
+        if workloads:
+            workload = workloads[counter.label("model_name")]
         bucket = counter.label("le")
         # A step counts to the month in which it begins; samples are near enough to one another.
         steps = itertools.pairwise(sorted(series))
@@ -200,7 +206,9 @@ def _share_within(buckets: Mapping[str, float], limit: float) -> float | None:
     for edge, count in edges:
         if edge >= limit:
             # Nothing is known of where in an endless bucket its requests lie: none counts as within.
-            share = (limit - lower_edge) / (edge - lower_edge) if math.isfinite(edge) else 0.0
+            share = 0.0
+            if math.isfinite(edge):
+                share = (limit - lower_edge) / (edge - lower_edge)
             within = lower_count + share * (count - lower_count)
             return within / total
         lower_edge = edge

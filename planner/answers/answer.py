@@ -15,6 +15,7 @@ from planner.output.folder import Contents, read_contents
 from planner.output.html import answer_html
 from planner.output.svg import svg_of
 from planner.output.tables import Table
+from planner.records import record
 from planner.run.simulate import with_units
 from planner.validation import nearest
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 Found = TypeVar("Found")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Plot:
     """A chart that a notebook shows and a program can keep."""
 
@@ -113,7 +114,9 @@ class Answer(Generic[Found]):
     def plot(self, chart: str | None = None) -> Plot:
         """Draw one of the charts; the first of them where none is named."""
         pictures = self._pictures()
-        name = chart if chart is not None else next(iter(pictures), "")
+        name = chart
+        if name is None:
+            name = next(iter(pictures), "")
         if name not in pictures:
             hint = nearest(name, pictures) or f"there are {', '.join(pictures) or 'none'}"
             raise ScenarioError(
@@ -137,7 +140,8 @@ class Answer(Generic[Found]):
         contents = read_contents(self.folder)
         section, picture = head_of(contents, self.sections)
         # Not every kind of folder has a picture in its first section.
-        picture = picture or next(iter(figures_of(contents).values()), None)
+        figures = figures_of(contents).values()
+        picture = picture or next(iter(figures), None)
         return answer_html(
             contents.name,
             [block for block in section.blocks if isinstance(block, Sentence | Facts | Grid)],

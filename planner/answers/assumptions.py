@@ -19,8 +19,7 @@ from planner.finance.pricing import hourly_priors, rent_prior
 from planner.output.tables import Table
 from planner.physics.coefficients import NORMAL_90
 from planner.plan.candidates import as_first_bought, engine_options
-from planner.plan.choice import runner_up
-from planner.plan.placement import services_of
+from planner.plan.choice import build_services, runner_up
 from planner.plan.reuse import Reuse
 from planner.plan.software import stack_name
 from planner.scenario.cluster import HourlyRental, OnDemand, Reserved, Spot, TokenPrice
@@ -43,11 +42,14 @@ def assumptions(scenario: Scenario) -> Table:
         grade = "default"
         # What a file states has a place in it; everything else is a default.
         if (place := scenario.document.locations.get(path)) is not None:
-            line = f":{place.line}" if place.line is not None else ""
+            line = ""
+            if place.line is not None:
+                line = f":{place.line}"
             source = f"{Path(place.file).name}{line}"
             grade = "user"
         unit = unit_of(str(path[-1])) or ""
-        rows.append((dotted(path), _plain(value), unit, source, "", grade))
+        origin = (source, "", grade)
+        rows.append((dotted(path), _plain(value), unit, *origin))
     return TABLES["assumptions"].of_rows(
         [*rows, *_catalogue_rows(scenario), *_throughput(scenario)]
     )
@@ -82,14 +84,16 @@ def _throughput(scenario: Scenario) -> Iterator[Row]:
     if file.own is not None:
         source = f"rows of {file.own.measurements}, sha256 {file.own.sha256}"
         yield "calibration.own.rows", str(file.own.rows), "", source, "", "user"
-    services = services_of(scenario, {}, Reuse(scenario))[0]
+    services = build_services(scenario, Reuse(scenario), {})[0]
     for (cluster, workload), service in services.items():
         mean_output = scenario.workloads[workload].lengths.output.mean
         tokens = service.requests_per_s * mean_output
         # Six digits: more would change with the last bit of a machine's arithmetic.
         per_accelerator = tokens / service.accelerators_per_node
         part = _plain(float(f"{per_accelerator:.6g}"))
-        standing = service.uncertainty.in_words() if service.uncertainty else "not cross-validated"
+        standing = "not cross-validated"
+        if service.uncertainty:
+            standing = service.uncertainty.in_words()
         source = f"throughput model, {service.layout}: {standing} at 90%"
         yield (
             f"throughput.{cluster}.{workload}.output_tokens_per_s_per_accelerator",
@@ -164,7 +168,8 @@ def _entries(scenario: Scenario, catalog: Catalog) -> dict[tuple[str, str], Entr
         entries["models", workload.model] = catalog.model(workload.model)
     for kind, incident in catalog.incidents.items():
         entries["incidents", kind] = incident
-    entries["tariffs", scenario.site.tariff] = catalog.tariff(scenario.site.tariff)
+    tariff = scenario.site.tariff
+    entries["tariffs", tariff] = catalog.tariff(tariff)
     return entries
 
 
@@ -193,14 +198,20 @@ def _priors(scenario: Scenario, catalog: Catalog) -> list[str]:
         if isinstance(contract, Reserved) and contract.usd_per_accelerator_h is None:
             rents.add(rent_prior(cluster))
         elif isinstance(contract, OnDemand | Spot):
-            rentals.append((contract, cluster.accelerator, contract.kind.replace("-", "")))
+            kind = contract.kind.replace("-", "")
+            rentals.append((contract, cluster.accelerator, kind))
     for rental, accelerator, kind in rentals:
         for key, prior in hourly_priors(accelerator, kind, catalog).items():
             # A rental that states its price needs no prior.
             if getattr(rental, key) is None and prior in catalog.priors:
                 rents.add(prior)
+
     # By what follows the age in a name, the accelerator, then by age.
-    by_age = sorted(resale, key=lambda name: (name.partition("m_")[2], resale[name]))
+    def accelerator_and_age(name: str) -> tuple[str, float]:
+        _, _, accelerator = name.partition("m_")
+        return accelerator, resale[name]
+
+    by_age = sorted(resale, key=accelerator_and_age)
     reliability = scenario.reliability.left_open()
     return [*by_age, *sorted(rents), *reliability.values()]
 
@@ -211,17 +222,21 @@ def _plain(value: Any) -> str:
         return str(value).lower()
     if isinstance(value, float):
         # Beyond that an exponent would show digits that a float does not have.
-        return f"{value:.12g}" if abs(value) < 1e15 else f"{value:.0f}"
+        if abs(value) < 1e15:
+            return f"{value:.12g}"
+        return f"{value:.0f}"
     if isinstance(value, tuple):
         return ", ".join(map(_plain, value))
-    return value.isoformat() if isinstance(value, datetime.date) else str(value)
+    if isinstance(value, datetime.date):
+        return value.isoformat()
+    return str(value)
 
 
 def layouts(scenario: Scenario) -> Table:
     """Return layouts.csv: how each cluster serves each workload, and what the next best would serve."""
     reuse = Reuse(scenario)
     rows = []
-    services = services_of(scenario, {}, reuse)[0]
+    services = build_services(scenario, reuse, {})[0]
     for (name, workload), service in services.items():
         cluster = as_first_bought(scenario, name)
         spec = service.spec

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -58,7 +59,8 @@ def plan_losses(contents: Contents) -> Picture | None:
 
 def fan(contents: Contents) -> Picture | None:
     """Draw monthly medians with bands from P10 to P90 and, paler, P5 to P95."""
-    charts = fan_charts(contents, [("p5", "p95"), ("p10", "p90")], "")
+    percentiles = [("p5", "p95"), ("p10", "p90")]
+    charts = fan_charts(contents, percentiles, "")
     if not charts:
         return None
     return Picture(
@@ -86,7 +88,8 @@ def convergence(contents: Contents) -> Picture | None:
     marks += [Line(points=mean[scenario], colour=palette[scenario]) for scenario in mean]
     columns = [means.numbers(name) for name in ("mean", "low", "high")]
     # Without a value an axis still needs a range.
-    values = [value for column in columns for value in column if value is not None] or [0.0]
+    values = [value for value in itertools.chain(*columns) if value is not None]
+    values = values or [0.0]
     # Room above and below, also where all values are one.
     spread = max(values) - min(values)
     margin = 0.05 * (spread or abs(values[0]) or 1.0)
@@ -110,7 +113,8 @@ def bridge(contents: Contents) -> Picture | None:
         return None
     column = "difference_per_million_tokens_usd"
     panels = []
-    for scenario, parts in table.sums("scenario", "cause", column).items():
+    sums = table.sums("scenario", "cause", column)
+    for scenario, parts in sums.items():
         rows = [
             (cause.replace("_", " "), [(amount, 1 if amount > 0 else 2)])
             for cause, amount in parts.items()
@@ -119,7 +123,8 @@ def bridge(contents: Contents) -> Picture | None:
         direction = "dearer" if total > 0 else "cheaper"
         title = f"{scenario}: {unit_price(abs(total))} {direction} than the baseline"
         # All panels have the scale of all differences.
-        panels.append(swings(rows, 0.0, title, table.totals(column)))
+        totals = table.totals(column)
+        panels.append(swings(rows, 0.0, title, totals))
     return Picture(
         title="Why a token costs more or less than in the baseline",
         panels=panels,
@@ -185,7 +190,11 @@ def figures_of(contents: Contents, charts: Mapping[str, Draw] | None = None) -> 
 def study_pictures(contents: Contents) -> dict[str, bytes]:
     """Return the PNG charts that a study writes beside its tables, as far as it has those tables."""
     pictures = figures_of(contents, STUDY_CHARTS)
-    return {f"{name}.png": files_of(picture, ["png"])["png"] for name, picture in pictures.items()}
+    images = {}
+    for name, picture in pictures.items():
+        files = files_of(picture, ["png"])
+        images[f"{name}.png"] = files["png"]
+    return images
 
 
 def write_charts(folder: Path, formats: Sequence[str] = FORMATS) -> list[Path]:

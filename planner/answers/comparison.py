@@ -78,7 +78,9 @@ def comparison_rows(comparison: Comparison) -> Table:
             if value is not None and reference is not None:
                 difference = value - reference
                 # A reference below zero, as of a net present value, must not turn the sign.
-                share = difference / abs(reference) if reference else None
+                share = None
+                if reference:
+                    share = difference / abs(reference)
             unit = unit_of(measure) or ""
             compared = (name, measure, value, unit, reference, difference, share)
             rows.append((*compared, *ends_of(interval), *ends_of(paired)))
@@ -90,7 +92,9 @@ def comparison_tables(comparison: Comparison) -> list[Table]:
     bridge = []
     for name, bridges in comparison.others(comparison.bridges):
         # One row a cause: the bridge per token, and that per output token beside it.
-        bridge += [(name, cause, *(part[cause] for part in bridges)) for cause in CAUSES]
+        for cause in CAUSES:
+            amounts = [part[cause] for part in bridges]
+            bridge.append((name, cause, *amounts))
     bridge_usd: list[tuple[str, str, int]] = []
     for name, cents_by_cause in comparison.others(comparison.dollars):
         bridge_usd += [(name, cause, cents) for cause, cents in cents_by_cause.items()]
@@ -137,8 +141,10 @@ def _monthly_table(comparison: Comparison) -> Table:
         by_plan[name] = [*zip(*columns, strict=True)]
     rows = []
     # Month by month, so that the plans of one month stand together.
-    for month, label in enumerate(comparison.results[0].plan.months.labels):
-        rows += [(label, name, *months[month]) for name, months in by_plan.items()]
+    labels = comparison.results[0].plan.months.labels
+    for month, label in enumerate(labels):
+        for name, months_of_plan in by_plan.items():
+            rows.append((label, name, *months_of_plan[month]))
     return COMPARISON_TABLES["comparison_monthly"].of_rows(rows)
 
 
@@ -152,7 +158,9 @@ def comparison_summary(comparison: Comparison) -> ComparisonSummary:
     for name, plan_replications in replications.items():
         # Paired by replication: both met the same traffic and failures.
         is_baseline = plan_replications is base
-        saving = None if is_baseline else plan_replications.saving(COST, base)
+        saving = None
+        if not is_baseline:
+            saving = plan_replications.saving(COST, base)
         if saving is not None:
             savings[name] = (rounded(saving.low), rounded(saving.high))
     figures_by_plan = zip(names, comparison.figures, strict=True)
@@ -272,7 +280,8 @@ def _bridge_lines(comparison: Comparison) -> list[str]:
         # Cents are summed before they are shown: the row adds up as printed.
         total_cents = sum(cents_by_cause.values())
         cents = [*cents_by_cause.values(), total_cents]
-        amounts.append((name[:15], *(cell(part / 100, "+,.3f", MILLION) for part in cents)))
+        usd_cells = [cell(part / 100, "+,.3f", MILLION) for part in cents]
+        amounts.append((name[:15], *usd_cells))
     baseline = comparison.names[comparison.baseline]
     cause_words = (cause.replace("_", " ") for cause in CAUSES)
     return [
@@ -320,7 +329,9 @@ def write_comparison(comparison: Comparison, folder: Path, futures: Path | None 
     }
     columns = {name: table.columns for name, table in tables.items()}
     replications = dict(zip(names, comparison.replications, strict=True))
-    futures_sheet = {"Futures": columns["futures"]} if comparison.futures else {}
+    futures_sheet = {}
+    if comparison.futures:
+        futures_sheet["Futures"] = columns["futures"]
     pages = {
         "Comparison": comparison_page(names, comparison.figures, comparison.baseline),
         **bridge_page(columns["bridge_usd"]),

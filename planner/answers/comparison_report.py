@@ -212,7 +212,9 @@ def bridge_section(contents: Contents) -> Section | None:
             _usd_bridge(scenario, largest_parts(parts), "account")
             for scenario, parts in sums.items()
         ]
-    return section("money", blocks) if blocks else None
+    if blocks:
+        return section("money", blocks)
+    return None
 
 
 def largest_parts(parts: Mapping[str, float]) -> dict[str, float]:

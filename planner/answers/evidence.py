@@ -47,7 +47,9 @@ REPRODUCED = (
 
 def warnings_section(warnings: Sequence[str]) -> Section | None:
     """Return what is hardly meant about a sweep's or a study's plans, below their answer."""
-    return section("answer", sentences(warnings, "note")) if warnings else None
+    if warnings:
+        return section("answer", sentences(warnings, "note"))
+    return None
 
 
 def manifest_warnings(manifest: Manifest) -> list[str]:
@@ -86,7 +88,8 @@ def uncertain_section(contents: Contents) -> Section | None:
     # Percentiles are text in the file, as an input may be a word.
     rows = []
     for name, p10, p50, p90, *origin in table.rows(*columns):
-        rows.append((name, figure(p10), figure(p50), figure(p90), *origin))
+        percentiles = map(figure, (p10, p50, p90))
+        rows.append((name, *percentiles, *origin))
     grid = Grid(
         caption=f"{len(rows)} uncertain inputs",
         header=("uncertain input", "P10", "P50", "P90", *columns[4:]),
@@ -120,7 +123,8 @@ def assumptions_section(contents: Contents) -> Section | None:
         f"of the catalogue's, {letters}."
     )
     explained = "A is a datasheet or a log, B a credible report, C derived, D assumed."
-    blocks: list[Block] = [Sentence(text=lead), Sentence(text=explained, tone="note")]
+    note = Sentence(text=explained, tone="note")
+    blocks: list[Block] = [Sentence(text=lead), note]
     titles = {
         "D": "Assumed values (grade D): replace these with your own first",
         "user": f"Your {owner}",
@@ -162,7 +166,8 @@ def error_section(contents: Contents) -> Section | None:
     )
     for quantity, group, fitted, holdout, number in table_rows:
         name = f"{QUANTITIES.get(quantity, quantity)}, {group}"
-        rows.append((name, f"{number or 0:,.0f}", percent(fitted), percent(holdout)))
+        shares = (percent(fitted), percent(holdout))
+        rows.append((name, f"{number or 0:,.0f}", *shares))
     lead = (
         "Median distance between the throughput formula and public measurements. The last figure is for a model whose "
         "measurements the fit had never seen, as a new model of yours will be."
@@ -200,7 +205,8 @@ def reproduce_section(contents: Contents) -> Section:
     blocks: list[Block] = []
     if manifest.command:
         lead = "In the folder in which it was first given, so that the files it names are found:"
-        blocks += [Sentence(text=lead), Command(text=shlex.join(manifest.command))]
+        command = shlex.join(manifest.command)
+        blocks += [Sentence(text=lead), Command(text=command)]
     if contents.beside:
         lead = "The files behind this page, where it lies in its folder:"
         blocks += [Sentence(text=lead), Links(names=contents.beside)]
@@ -216,14 +222,16 @@ def reproduce_section(contents: Contents) -> Section:
 def run_measures(contents: Contents) -> dict[str, dict[str, float | None]]:
     """Return the measures of a run's plan."""
     table = contents.tables["measures"]
-    return {"this plan": dict(table.rows("measure", numbers=["value"]))}
+    values = table.rows("measure", numbers=["value"])
+    return {"this plan": dict(values)}
 
 
 def compared_measures(contents: Contents) -> dict[str, dict[str, float | None]]:
     """Return the measures of a comparison by plan."""
     measures: dict[str, dict[str, float | None]] = {}
     table = contents.tables["comparison"]
-    for plan, measure, value in table.rows("scenario", "measure", numbers=["value"]):
+    rows = table.rows("scenario", "measure", numbers=["value"])
+    for plan, measure, value in rows:
         measures.setdefault(plan, {})[measure] = value
     return measures
 
@@ -242,7 +250,8 @@ def measures_section(by_plan: Mapping[str, Mapping[str, float | None]]) -> Secti
             continue
         cells = (measured(value, name) for value in values)
         formula = FORMULAS.get(name, "")
-        rows.append((_words(name), *cells, formula, VIEWS.get(name, "")))
+        view = VIEWS.get(name, "")
+        rows.append((_words(name), *cells, formula, view))
     blocks: list[Block] = [
         Grid(
             caption="The measures",
@@ -256,7 +265,8 @@ def measures_section(by_plan: Mapping[str, Mapping[str, float | None]]) -> Secti
         missing = f"Without meaning here: {', '.join(without_meaning)}."
         blocks.append(Sentence(text=missing, tone="note"))
     title = f"All {len(rows)} measures and how each is defined"
-    return section("answer", [Folded(title=title, blocks=blocks, css="roomy")])
+    folded = Folded(title=title, blocks=blocks, css="roomy")
+    return section("answer", [folded])
 
 
 def _words(name: str) -> str:
@@ -265,5 +275,8 @@ def _words(name: str) -> str:
     for suffix in ("_usd", "_fraction", "_ratio"):
         name = name.removesuffix(suffix)
     acronyms = ("npv", "tco", "irr", "api")
-    words = (word.upper() if word in acronyms else word for word in name.split("_"))
+    words = name.split("_")
+    for place, word in enumerate(words):
+        if word in acronyms:
+            words[place] = word.upper()
     return " ".join(words) or NOTHING

@@ -81,7 +81,8 @@ def futures_lines(futures: Table) -> list[str]:
     ]
     header = ("future", "plan", "SLO", "missed", "NPC M$", "more nodes", "M$")
     weighted = wrapped(weighted_lines(futures))
-    return [*wrapped([NOT_RANKED]), "", text_table(header, rows), "", *weighted]
+    table = text_table(header, rows)
+    return [*wrapped([NOT_RANKED]), "", table, "", *weighted]
 
 
 def weighted_lines(futures: Table) -> list[str]:
@@ -123,7 +124,10 @@ def futures_section(futures: Table | None) -> Section | None:
             words.append(f"{counted(int(nodes), 'more node')} of {cluster} would meet it")
         cells.setdefault(plan, {})[future] = ", ".join(words)
     names = [*dict.fromkeys(futures.texts("future"))]
-    rows = [(plan, *(by_future[name] for name in names)) for plan, by_future in cells.items()]
+    rows = []
+    for plan, by_future in cells.items():
+        row = [by_future[name] for name in names]
+        rows.append((plan, *row))
     grid = Grid(
         caption="Each plan in each future: SLO verdict, first month missed, P(SLO met), net present cost",
         header=("plan", *names),

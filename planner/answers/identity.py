@@ -36,7 +36,9 @@ def scenario_file(scenario: Scenario) -> str:
     """Return the file that a scenario was read from, as it was named; nothing where it was given as a dict."""
     place = scenario.document.locate(())
     # A dict has a place too, but no line in it.
-    return place.file if place is not None and place.line is not None else ""
+    if place is not None and place.line is not None:
+        return place.file
+    return ""
 
 
 def command_again(
@@ -86,7 +88,10 @@ def run_identity(scenario: Scenario, seed: int, replication: int) -> Json:
     """Return what identifies one replication of a scenario."""
     files = sorted(scenario.document.files.items())
     # By name, without the folder: a run elsewhere reads the same files.
-    hashes = {Path(path).name: hashlib.sha256(content).hexdigest() for path, content in files}
+    hashes = {}
+    for path, content in files:
+        digest = hashlib.sha256(content)
+        hashes[Path(path).name] = digest.hexdigest()
     identity: Json = {
         "kind": "run",
         "version": __version__,
@@ -103,4 +108,6 @@ def run_identity(scenario: Scenario, seed: int, replication: int) -> Json:
         },
     }
     # The key is there only where files were read.
-    return identity | {"files": hashes} if hashes else identity
+    if hashes:
+        return identity | {"files": hashes}
+    return identity

@@ -47,7 +47,9 @@ def json_value(value: object) -> object:
         # A named tuple is a record too, a plain one a list.
         names = getattr(value, "_fields", None)
         entries = [json_value(entry) for entry in value]
-        return entries if names is None else dict(zip(names, entries, strict=True))
+        if names is None:
+            return entries
+        return dict(zip(names, entries, strict=True))
     return value
 
 

@@ -237,7 +237,8 @@ class MoneyLine(NamedTuple):
 def run_pages(result: RunResult, tables: Mapping[str, Columns]) -> dict[str, Page]:
     """Return the sheets of a run by name, given its tables by name: live sheets first, then records."""
     live = _Live(result)
-    statements = statements_page({result.scenario.name: result}, tuple(Frequency))["Statements"]
+    statement_pages = statements_page({result.scenario.name: result}, tuple(Frequency))
+    statements = statement_pages["Statements"]
     used = ("cluster", "account", "paid_for", "price_per_unit_usd", *live.labels)
     note = f"Quantities of the run, added up from its start, at the prices of now. {_FOLLOWS}"
     return {
@@ -262,8 +263,10 @@ def run_pages(result: RunResult, tables: Mapping[str, Columns]) -> dict[str, Pag
 def _dollars(table: Columns) -> Page:
     """Return a table as a record, what it has in cents in dollars."""
     paid = [name for name in table if unit_of(name) == DOLLARS]
-    in_usd = {name: [cents / 100 for cents in table[name]] for name in paid}
-    return Page.of({**table, **in_usd}, note=_RECORD)
+    in_usd = dict(table)
+    for name in paid:
+        in_usd[name] = [cents / 100 for cents in table[name]]
+    return Page.of(in_usd, note=_RECORD)
 
 
 def run_workbook(
@@ -313,13 +316,16 @@ class _Live:
         if result.cohorts:
             self.assets = assets_of(result.plan, result.cohorts)
         self.schedule = depreciate(self.assets, self.edges)
-        self.offsets = running_months(self.edges - self.edges[0], self.capital.timing)
+        months_from_start = self.edges - self.edges[0]
+        self.offsets = running_months(months_from_start, self.capital.timing)
         self.factors = discount_factors(self.capital.discount_rate_per_year, self.offsets)
         """Of what runs through a month, shape (months,)."""
         posted = [
             *running_usd(result.plan, result.run, result.monthly, result.cohorts, result.rented)
         ]
-        self.people = ["staff", "crews"] if self._has_staff() else ["crews"]
+        self.people = ["crews"]
+        if self._has_staff():
+            self.people = ["staff", "crews"]
         """Whom each posting to operations staff pays, in their order."""
         self.inputs = self._inputs(posted)
         """By name and cluster, −1 for the site as a whole; in the order of their rows."""
@@ -416,8 +422,12 @@ class _Live:
         money = self.plan.money
         burst = money.market.burst
         yearly_usd = money.upkeep.yearly_usd
-        burst_usd = float(burst.hourly.usd_per_accelerator_h[0]) if burst else 0.0
-        staff_usd = yearly_usd[Account.OPERATIONS_STAFF] if "staff" in self.people else 0.0
+        burst_usd = 0.0
+        if burst:
+            burst_usd = float(burst.hourly.usd_per_accelerator_h[0])
+        staff_usd = 0.0
+        if "staff" in self.people:
+            staff_usd = yearly_usd[Account.OPERATIONS_STAFF]
         unit_usd = {
             "electricity": float(money.power.monthly_usd_per_kwh[0]),
             "space": money.power.colocation_usd_per_kw_month,
@@ -629,7 +639,8 @@ class _Live:
         curve = self.capital.resale[index]
         life, share = self.capital.books_of(index, cohort.component)
         listed, listed_usd = self._discounted(index)
-        owned_cents = owned_value_cents(self.plan, self.result.cohorts)[row, -1]
+        value_cents = owned_value_cents(self.plan, self.result.cohorts)
+        owned_cents = value_cents[row, -1]
         end_usd = owned_cents / 100
         # Addresses of the row's own cells: every formula of the sheet reads its neighbours.
         node = "(" + "+".join(address[part] for part in _PART_COLUMNS) + ")"
@@ -670,7 +681,9 @@ class _Live:
         # A cohort that never leaves has no date there, and a very late month for the formulas.
         in_service_month = min(assets.basis_months[row], _NEVER_MONTHS)
         node_cost = f"ROUND({node}*{nodes_with},2)-ROUND({node}*{nodes_before},2)"
-        residual_formula = f"ROUND({residual},2)" if self._follows(index) else ""
+        residual_formula = ""
+        if self._follows(index):
+            residual_formula = f"ROUND({residual},2)"
         resale_usd = cents(assets.proceeds_usd)[row] / 100
         resale_formula = f"ROUND({servers}*{address['resale_fraction']},2)"
         end_formula = f"ROUND({servers}*{address['last_day_fraction']},2)"
@@ -840,7 +853,9 @@ class _Live:
             paid_for = (
                 next(people) if account is Account.OPERATIONS_STAFF else _PRICES.get(account, "")
             )
-            table = amounts[:, None] if amounts.ndim == 1 else amounts
+            table = amounts
+            if amounts.ndim == 1:
+                table = amounts[:, None]
             paid_places = np.flatnonzero(table.any(axis=0)).tolist()
             for place in paid_places:
                 index = -1 if amounts.ndim == 1 else place
@@ -865,7 +880,8 @@ class _Live:
                     month: f"{ends[month]}-{ends[month - 1]}" for month in range(1, self.months)
                 }
                 cents_by_month = books.series_cents(table[:, place])
-                yield MoneyLine(account, index, cents_by_month, {0: ends[0], **formulas})
+                all_formulas = {0: ends[0], **formulas}
+                yield MoneyLine(account, index, cents_by_month, all_formulas)
 
     def _parts(
         self, account: Account, index: int, amounts: Floats, paid_for: str
@@ -958,7 +974,9 @@ class _Live:
             column = f"{account}_usd"
             follows = column in _COHORT_COLUMNS and place >= 0 and ("price", index) in self.inputs
             formulas = {month: sign + self._cohort(place, column)} if follows else {}
-            name = self.result.cohorts[place].name if place >= 0 else ""
+            name = ""
+            if place >= 0:
+                name = self.result.cohorts[place].name
             yield MoneyLine(account, index, amounts, formulas, name, day)
 
     def lines_page(self) -> Page:
@@ -972,14 +990,15 @@ class _Live:
         ]
         blanks = [None] * (width - 1)
         rows: list[list[object]] = [["Discount factor", *blanks, *factors]]
-        factor_row = _area(LINES, _FIRST, width, None, width + self.months - 1)
+        last_column = width + self.months - 1
+        factor_row = _area(LINES, _FIRST, width, None, last_column)
         lines_and_usd = zip(self.lines, self.usd, strict=True)
         for place, (line, usd) in enumerate(lines_and_usd):
             # Below the row of discount factors.
             row = _FIRST + 1 + place
             account = line.account
             day = line.day_months
-            by_month = _area(LINES, row, width, None, width + self.months - 1)
+            by_month = _area(LINES, row, width, None, last_column)
             discounted = f"SUMPRODUCT({by_month},{factor_row})"
             if day is not None:
                 total = _area(LINES, row, width - 2)
@@ -1028,8 +1047,11 @@ class _Live:
         is_counted = np.logical_and.reduce(
             [self.facts[name] == value_wanted for name, value_wanted in conditions.items()]
         )
-        totals = {"total_usd": self.usd.sum(axis=1), "discounted_usd": self.discounted_usd}
-        figures = self.usd[:, column] if isinstance(column, int) else totals[column]
+        if isinstance(column, int):
+            figures = self.usd[:, column]
+        else:
+            totals = {"total_usd": self.usd.sum(axis=1), "discounted_usd": self.discounted_usd}
+            figures = totals[column]
         total_usd = float(figures[is_counted].sum())
         formula = f"SUMIFS({cells_of(column)},{tests})"
         return Cell(total_usd, formula, "usd")
@@ -1198,7 +1220,9 @@ class _Live:
                 spent = spent + total.value
                 formula = f"{formula}+{total.formula}"
                 share = f'IF({revenue.formula}=0,"",1+({formula})/{revenue.formula})'
-                margin = 1 + spent / revenue.value if revenue.value else None
+                margin = None
+                if revenue.value:
+                    margin = 1 + spent / revenue.value
                 measures[label] = Cell(margin, share, "percent")
         rows = []
         for row, (label, measure) in enumerate(measures.items(), start=_FIRST):
@@ -1208,4 +1232,5 @@ class _Live:
             as_simulated = Cell(measure.value, "", measure.style)
             rows.append((label, measure, as_simulated, change))
         note = f"{self.result.scenario.name}. {self.note} What was simulated stands beside each figure."
-        return Page(headings=("measure", "now", "as_simulated", "change"), rows=rows, note=note)
+        headings = ("measure", "now", "as_simulated", "change")
+        return Page(headings=headings, rows=rows, note=note)

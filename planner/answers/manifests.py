@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from planner.answers.json_records import read_record
 from planner.files import MANIFEST
 from planner.output.folder import Contents
+from planner.records import record
 from planner.scenario.scenario import SloTarget
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class CatalogueIdentity:
     """The catalogue that an answer rests on."""
 
@@ -20,14 +21,14 @@ class CatalogueIdentity:
     sha256: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class StudyDesign:
     """The design of a study: montecarlo, tornado or sobol."""
 
     name: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class WorkIdentity:
     """What identifies work that can be resumed: a study, a sweep or a sizing."""
 
@@ -40,7 +41,7 @@ class WorkIdentity:
     design: StudyDesign = field(default_factory=StudyDesign)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Manifest:
     """The manifest of any answer; what its kind does not have is empty."""
 

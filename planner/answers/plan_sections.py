@@ -22,7 +22,9 @@ def _plan_by_plan(
     title: str,
 ) -> list[Block]:
     """Return one run's section for each plan, folded but for that of the plan to take."""
-    preferred = ranking.plans[0].name if ranking.plans else ""
+    preferred = ""
+    if ranking.plans:
+        preferred = ranking.plans[0].name
     blocks: list[Block] = [Sentence(text=AS_STATED)]
     # Stable: the plan to take first, the others in the order of the file.
     for plan in sorted(contents.plans, key=lambda name: name != preferred):
@@ -53,7 +55,8 @@ def money_section(contents: Contents, ranking: Ranking) -> Section | None:
     for account in run_report.largest_first(run_report.account_sums(contents)):
         cells = (dollars(sums.get(account)) for sums in totals.values())
         rows.append((account.replace("_", " "), *cells))
-    in_all = (dollars(sum(sums.values())) for sums in totals.values())
+    plan_totals = (sum(sums.values()) for sums in totals.values())
+    in_all = map(dollars, plan_totals)
     rows.append(("all of it", *in_all))
     grid = Grid(
         caption="Accrued cost by account and scenario",

@@ -34,7 +34,8 @@ def statements_page(
     rows: dict[str, list[Any]] = {}
     for name, result in results.items():
         for frequency in frequencies:
-            (_, periods), *lines = tables.statement(result, frequency).items()
+            statement = tables.statement(result, frequency)
+            (_, periods), *lines = statement.items()
             # Column by column, since a page takes columns: plans and spans stand below one another.
             rows.setdefault("scenario", []).extend(name for _ in periods)
             rows.setdefault("period", []).extend(periods)
@@ -104,13 +105,16 @@ def bridge_page(bridge: Mapping[str, Cells], title: str = "Bridge, USD") -> dict
         name: np.asarray(cells) / 100 if name.endswith("_usd") else cells
         for name, cells in bridge.items()
     }
-    return {title: Page.of(in_usd, charts=tuple(charts))} if names else {}
+    if names:
+        return {title: Page.of(in_usd, charts=tuple(charts))}
+    return {}
 
 
 def bands_page(rows: Mapping[str, Cells], outputs: Sequence[str]) -> Page:
     """Return percentiles by month as a sheet, with a chart of each plan for each of some outputs."""
     columns = {name: rows[name] for name in _BAND_COLUMNS}
-    keys = list(zip(rows["scenario"], rows["output"], strict=True))
+    pairs = zip(rows["scenario"], rows["output"], strict=True)
+    keys = list(pairs)
     charts = []
     for key in dict.fromkeys(keys):
         scenario, output = key
@@ -163,7 +167,8 @@ def statistics_page(percentiles: Mapping[str, Cells]) -> Page:
         values = [by_name.get(name) for name in STATISTICS]
         unit = unit_of(output) or ""
         rows.append((label, unit, scenario, *values))
-    return Page(headings=("figure", "unit", "scenario", *STATISTICS), rows=rows, note=_BANDS_NOTE)
+    headings = ("figure", "unit", "scenario", *STATISTICS)
+    return Page(headings=headings, rows=rows, note=_BANDS_NOTE)
 
 
 def plain_pages(named: Mapping[str, Mapping[str, Cells]]) -> dict[str, Page]:

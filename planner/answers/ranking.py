@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from planner.answers.verdicts import PlanVerdict
 from planner.finance.measure_names import HIGHER_IS_BETTER
 from planner.output.words import percent
+from planner.records import record
 
 COST = "levelised_cost_per_million_tokens_usd"
 """What ranks plans that are MET: cash at its time. Accrued cost moves with the books, which save nothing."""
@@ -30,7 +30,7 @@ ROUNDING_ERROR = 1e-12
 """Attainment below which a plan attains nothing: the rest of a sum that should be zero."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class RankedPlan:
     """A plan as a ranking sees it."""
 
@@ -137,7 +137,9 @@ class Ranking(NamedTuple):
     @property
     def best(self) -> RankedPlan | None:
         """The plan to take: the cheapest that is MET."""
-        return self.met_plans[0] if self.met_plans else None
+        if self.met_plans:
+            return self.met_plans[0]
+        return None
 
     @property
     def plans(self) -> tuple[RankedPlan, ...]:
@@ -149,8 +151,10 @@ def rank(plans: Sequence[RankedPlan]) -> Ranking:
     """Rank plans: the verdict first, then cost; MISSED plans by how far."""
     priced = [plan for plan in plans if plan.cost is not None]
     # Sorting is stable: of plans that cost the same the one named first stays first.
-    met = sorted((plan for plan in priced if plan.meets_slo), key=_cost)
-    inconclusive = sorted((plan for plan in priced if plan.is_inconclusive), key=_cost)
+    met = [plan for plan in priced if plan.meets_slo]
+    met.sort(key=_cost)
+    inconclusive = [plan for plan in priced if plan.is_inconclusive]
+    inconclusive.sort(key=_cost)
     # A plan without a cost served nothing, whatever its verdict: it comes last.
     missed = [plan for plan in plans if plan not in met and plan not in inconclusive]
     missed.sort(
@@ -164,7 +168,9 @@ def rank(plans: Sequence[RankedPlan]) -> Ranking:
 
 
 def _cost(plan: RankedPlan) -> float:
-    return math.inf if plan.cost is None else plan.cost
+    if plan.cost is None:
+        return math.inf
+    return plan.cost
 
 
 def frontier(plans: Sequence[RankedPlan]) -> list[RankedPlan]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from planner.answers import (
@@ -30,6 +30,7 @@ from planner.output.folder import REPORT, SUMMARY, Contents, fitting, openable, 
 from planner.output.html import page
 from planner.output.svg import picture_of
 from planner.output.tables import csv_files
+from planner.records import record
 
 DESIGN_TITLES = {"montecarlo": "Monte Carlo", "sobol": "Sobol"}
 """Designs of a study, as the title of its report has them."""
@@ -148,7 +149,7 @@ def head_of(
     return sections[0], None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class _Period:
     """The months that an answer is of, where its summary says so."""
 

@@ -106,9 +106,12 @@ def measure_table(result: RunResult, replications: Replications | None = None) -
     rows = []
     values = measures(result).items()
     for (name, value), measure in zip(values, MEASURES, strict=True):
-        interval = None if replications is None else replications.interval(name)
+        interval = None
+        if replications is not None:
+            interval = replications.interval(name)
         unit = unit_of(name) or ""
-        rows.append((name, value, *ends_of(interval), unit, measure.view, measure.formula))
+        definition = (measure.view, measure.formula)
+        rows.append((name, value, *ends_of(interval), unit, *definition))
     return TABLES["measures"].of_rows(rows)
 
 
@@ -182,7 +185,9 @@ def write_run(
         process_names = [name_of(process) for process in result.processes]
         identity["processes"] = process_names
     identity["replications"] = number
-    identity["command"] = list(command) or command_again("run", [result.scenario], options)
+    identity["command"] = list(command)
+    if not command:
+        identity["command"] = command_again("run", [result.scenario], options)
     summary = run_summary(result, replications, remedy).to_json()
     csv_names = (f"{name}.csv" for name in by_name)
     contents = Contents(

@@ -108,7 +108,7 @@ def _key_facts(summary: RunSummary) -> list[Fact]:
 
     def fact(term: str, name: str, figure: float | None, words: Callable[..., str]) -> Fact:
         # An interval whose ends read alike is said once.
-        words_of_ends = (words(end) for end in intervals.get(name, ()))
+        words_of_ends = map(words, intervals.get(name, ()))
         ends = dict.fromkeys(words_of_ends)
         # Where nothing was drawn the range is empty, and the page shows none.
         return Fact(term=term, value=words(figure), range=" to ".join(ends))
@@ -375,7 +375,9 @@ def chart_layers(accounts: Sequence[str]) -> dict[str, Sequence[str]]:
     layers: dict[str, Sequence[str]] = {account.replace("_", " "): [account] for account in named}
     # The last colour is for all that is left.
     rest = accounts[len(COLOURS) - 1 :]
-    return layers | {"other": rest} if rest else layers
+    if rest:
+        return layers | {"other": rest}
+    return layers
 
 
 def money_chart(contents: Contents) -> TimeChart | None:

@@ -89,21 +89,27 @@ def _cluster_lines(summary: RunSummary) -> list[str]:
         for name, figures in summary.clusters.items()
     ]
     header = ("cluster", "nodes", "avail", "util", "Ttok", "cost M$", "note")
-    return [text_table(header, rows[:MAX_ROWS]), *_rest(len(rows), "clusters")]
+    table = text_table(header, rows[:MAX_ROWS])
+    return [table, *_rest(len(rows), "clusters")]
 
 
 def _workload_lines(summary: RunSummary) -> list[str]:
     def lowest_first(name: str) -> float:
         lowest = summary.workloads[name].lowest
-        return 2.0 if lowest is None else lowest.slo_attainment_fraction  # without requests: last
+        if lowest is None:
+            return 2.0  # without requests: last
+        return lowest.slo_attainment_fraction
 
     names = sorted(summary.workloads, key=lowest_first)
     rows = []
     for name in names[:MAX_ROWS]:
         figures = summary.workloads[name]
         lowest = figures.lowest
-        attained = "" if lowest is None else share_words(lowest.slo_attainment_fraction)
-        month = "" if lowest is None else lowest.month
+        attained = ""
+        month = ""
+        if lowest is not None:
+            attained = share_words(lowest.slo_attainment_fraction)
+            month = lowest.month
         price = cell(figures.cost_per_million_tokens_usd, ",.3f")
         rows.append((name[:24], attained, month, price))
     reserve = summary.fleet.reserve_cost_per_million_tokens_usd
@@ -111,17 +117,22 @@ def _workload_lines(summary: RunSummary) -> list[str]:
     if reserve:
         rows.append(("reserve (no workload's)", "", "", cell(reserve, ",.3f")))
     header = ("workload", "SLO low", "month", "USD/Mtok")
-    return [text_table(header, rows), *_rest(len(names), "workloads")]
+    table = text_table(header, rows)
+    return [table, *_rest(len(names), "workloads")]
 
 
 def _rest(number: int, plural: str) -> list[str]:
     """Say how many rows the report has beyond those of the first screen."""
-    return [f"and {number - MAX_ROWS} more {plural} in the report"] if number > MAX_ROWS else []
+    if number > MAX_ROWS:
+        return [f"and {number - MAX_ROWS} more {plural} in the report"]
+    return []
 
 
 def _amount(number: float) -> str:
     """Return a number with a decimal, and a small one with two digits."""
-    return f"{number:,.1f}" if abs(number) >= 1.0 or number == 0.0 else f"{number:.2g}"
+    if abs(number) >= 1.0 or number == 0.0:
+        return f"{number:,.1f}"
+    return f"{number:.2g}"
 
 
 def replications_screen(summary: RunSummary) -> str:
@@ -149,11 +160,12 @@ def progress_line(replications: Replications) -> str:
 def _npc_interval(low_npv_usd: float, high_npv_usd: float) -> str:
     """Return an interval of net present cost, which is the negative of net present value."""
     # The highest value is the lowest cost, so the ends change places.
-    return " to ".join(short_dollars(-end, ",.2f") for end in (high_npv_usd, low_npv_usd))
+    npc_usd = (-high_npv_usd, -low_npv_usd)
+    return " to ".join(short_dollars(end, ",.2f") for end in npc_usd)
 
 
 def details(summary: RunSummary) -> str:
-    """Return what ``-v`` adds: reasons of misses, lost node-hours, and how the cost figures reconcile."""
+    """Return what ``-v`` adds: reasons of misses, lost node-hours, the bound on placement, how costs reconcile."""
     lines = [
         f"{miss.workload}: {miss.missed_fraction:.3%} missed for {REASONS[miss.cause]}, most in "
         f"{miss.worst_month}: {miss.worst_missed_fraction:.2%}"
@@ -168,5 +180,16 @@ def details(summary: RunSummary) -> str:
     largest = sorted(shares, key=lambda words: (shares[words], words), reverse=True)
     lost = [f"{words} {shares[words]:.2%}" for words in largest if shares[words] > 0]
     lines += [f"node-hours lost to: {', '.join(lost)}", resale_words(summary.measures)]
-    table = text_table(("cost", "USD"), reconciliation_rows(summary))
-    return "\n".join([*wrapped(lines), "", table])
+    bounds = [
+        (
+            gap.workload[:24],
+            gap.month,
+            share_words(gap.served_in_time_fraction),
+            share_words(gap.bound_fraction),
+            share_words(gap.gap_fraction),
+        )
+        for gap in summary.placement
+    ]
+    placement = text_table(("workload", "month", "SLO low", "bound", "mean gap"), bounds)
+    costs = text_table(("cost", "USD"), reconciliation_rows(summary))
+    return "\n".join([*wrapped(lines), "", placement, "", costs])

@@ -30,6 +30,7 @@ from planner.output.tables import SCHEMA_VERSION
 from planner.plan.attainment import Verdict, run_out, shortfall_over
 from planner.plan.quantities import attainment
 from planner.run import tables
+from planner.run.placement_bound import gap_notes, placement_gaps
 from planner.run.replications import Replications
 from planner.run.simulate import RunResult
 from planner.run.slo_misses import SloMiss, worst_reasons
@@ -47,7 +48,13 @@ def run_summary(
 ) -> RunSummary:
     """Return the summary of a run; with its replications the key figures have intervals."""
     figures = key_figures(result, replications)
-    return replace(figures, slo_misses=slo_misses(result), remedy=remedy)
+    return replace(
+        figures,
+        slo_misses=slo_misses(result),
+        placement=placement_gaps(result),
+        notes=[*figures.notes, *gap_notes(result)],
+        remedy=remedy,
+    )
 
 
 @per_run
@@ -134,8 +141,11 @@ def _fleet_figures(result: RunResult, figures: Mapping[str, Floats]) -> FleetFig
     # NaN in months without urgent demand, which have no tightest hour.
     headroom = tables.peak_headroom(result)
     has_hours = np.isfinite(headroom).any()
-    tightest = int(np.nanargmin(headroom)) if has_hours else None
-    totals = {name: _json_number(name, total[0]) for name, total in sums.fleet_figures().items()}
+    tightest = None
+    if has_hours:
+        tightest = int(np.nanargmin(headroom))
+    fleet_sums = sums.fleet_figures()
+    totals = {name: _json_number(name, total[0]) for name, total in fleet_sums.items()}
     return _with_use_and_cost(
         FleetFigures,
         figures,
@@ -156,7 +166,9 @@ def _workload_figures(result: RunResult) -> dict[str, WorkloadFigures]:
     missed = result.missed_requests()
     settled = result.settled_requests()
     # Missed over settled requests of all months, not the mean of the months' shares.
-    attainments = attainment(missed.sum(axis=0), settled.sum(axis=0))
+    missed_in_all = missed.sum(axis=0)
+    settled_in_all = settled.sum(axis=0)
+    attainments = attainment(missed_in_all, settled_in_all)
     by_month = attainment(missed, settled)
     prices = per_million_tokens(sums["cost_usd"], sums["served_tokens"])
     labels = result.plan.months.labels
@@ -222,7 +234,8 @@ def plan_verdict(result: RunResult, replications: Replications | None = None) ->
     missed_months = (slo.missed_months,) if replications is None else replications.missed_months
     # By month, over all replications: how many miss the target in it.
     missed = Counter(month for months in missed_months for month in months)
-    shares = {month: rounded(share) for month, share in run_out(met_months, labels).items()}
+    run_out_months = run_out(met_months, labels)
+    shares = {month: rounded(share) for month, share in run_out_months.items()}
     return replace(
         verdict,
         lowest_fraction=lowest,
@@ -250,7 +263,11 @@ def is_settled(result: RunResult, replications: Replications, share: float) -> b
 
 def rounded_measures(figures: Mapping[str, float | None]) -> dict[str, float | None]:
     """Return measures as JSON holds them."""
-    return {name: None if value is None else rounded(value) for name, value in figures.items()}
+    rounded_figures = dict(figures)
+    for name, value in figures.items():
+        if value is not None:
+            rounded_figures[name] = rounded(value)
+    return rounded_figures
 
 
 def rounded(number: float, decimals: int = 6) -> float:
@@ -264,7 +281,9 @@ def _json_number(name: str, figure: float) -> float | None:
         return None
     decimals = decimals_of(name)
     # Figures without decimals are whole, and JSON should show them so.
-    return rounded(figure, decimals) if decimals else round(float(figure))
+    if decimals:
+        return rounded(figure, decimals)
+    return round(float(figure))
 
 
 def _lowest_month(attained: Floats, labels: Sequence[str]) -> LowestMonth | None:
@@ -272,7 +291,8 @@ def _lowest_month(attained: Floats, labels: Sequence[str]) -> LowestMonth | None
     if np.isnan(attained).all():
         return None
     month = int(np.nanargmin(attained))
-    return LowestMonth(month=labels[month], slo_attainment_fraction=rounded(attained[month]))
+    fraction = rounded(attained[month])
+    return LowestMonth(month=labels[month], slo_attainment_fraction=fraction)
 
 
 def _cluster_note(result: RunResult, name: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from planner.answers.sections import section
 from planner.answers.study_results import Drivers, Estimates, StudyResults
@@ -12,6 +12,7 @@ from planner.output.blocks import Folded, Grid, Section, Sentence, sentences
 from planner.output.folder import Contents
 from planner.output.svg import swings
 from planner.output.words import figure, input_words, measured, percent, spoken
+from planner.records import record
 
 MAX_INPUTS = 15
 """Inputs that a table of a tornado has."""
@@ -46,7 +47,7 @@ TORNADO_ENDS = {
 """What a bar is, and what its ends are called, by the method that measures what moves the answer."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Bar:
     """How far the answer moves with an input."""
 
@@ -66,7 +67,7 @@ class Bar:
         return f"{measured(smaller, objective)} to {measured(larger, objective)}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Tornado:
     """The bars of one scenario, or of one scenario less another, by one method."""
 
@@ -145,7 +146,8 @@ def _conditional_bars(inputs: Mapping[str, Estimates]) -> list[Bar]:
     for name, measures in inputs.items():
         swing = measures["swing"]
         if swing.low is not None and swing.high is not None:
-            bars.append(Bar(input=name, low=swing.low, high=swing.high))
+            bar = Bar(input=name, low=swing.low, high=swing.high)
+            bars.append(bar)
     return bars
 
 
@@ -218,7 +220,9 @@ def sensitivities_section(contents: Contents, study: StudyResults) -> Section | 
     # Pairs are of two plans: what drives one plan alone comes first.
     plans = [scenario for scenario, against, _ in drivers if not against]
     ranked = [plan.name for plan in study.ranking.plans if plan.name in plans]
-    scenario = ranked[0] if ranked else next(iter(drivers))[0]
+    scenario, *_ = next(iter(drivers))
+    if ranked:
+        scenario = ranked[0]
     spans = _input_spans(contents)
     by_importance = sorted(tornadoes(drivers), key=_importance(scenario))
     tables = [
@@ -230,7 +234,9 @@ def sensitivities_section(contents: Contents, study: StudyResults) -> Section | 
     note = f"Bars no longer than chance alone would draw them are left out.{rows}"
     lead = _driver_words(study, scenario)
     # Without a distribution the tornado is the picture of the answer, and is not drawn twice.
-    picture = tornado_picture(study) if contents.table("distribution") else None
+    picture = None
+    if contents.table("distribution"):
+        picture = tornado_picture(study)
     # The first tables are open, the others folded: most readers want one.
     return section(
         "sensitivities",
@@ -260,8 +266,12 @@ def _importance(scenario: str) -> Callable[[Tornado], int]:
 
     def place(tornado: Tornado) -> int:
         if tornado.against:
-            return 1 if scenario in (tornado.scenario, tornado.against) else 2
-        return 0 if tornado.scenario == scenario else 2
+            if scenario in (tornado.scenario, tornado.against):
+                return 1
+            return 2
+        if tornado.scenario == scenario:
+            return 0
+        return 2
 
     return place
 
@@ -331,7 +341,9 @@ def _variance_words(drivers: Drivers, scenario: str) -> Iterator[str]:
     if not clear:
         return
     words = "; ".join(f"{input_words(name)} {percent(share, 0)}" for share, name in clear)
-    rest = " Bars of the inputs not named here may be noise." if len(clear) < len(shares) else ""
+    rest = ""
+    if len(clear) < len(shares):
+        rest = " Bars of the inputs not named here may be noise."
     yield f"Share of the variance of {scenario}: {words}.{rest}"
 
 
@@ -378,4 +390,5 @@ def _ranked_shares(drivers: Drivers, objective: str) -> Iterator[tuple[str, Grid
             title = difference_title(scenario, against)
             header = ("input", "measure", "95% interval")
             caption = f"{title}. {description}"
-            yield title, Grid(caption=caption, header=header, rows=rows, numeric=(1, 2))
+            grid = Grid(caption=caption, header=header, rows=rows, numeric=(1, 2))
+            yield title, grid

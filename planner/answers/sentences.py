@@ -64,7 +64,9 @@ def saving_words(saving: tuple[float, float]) -> str:
 
 def cost_change_words(cost: float | None, reference: float | None) -> str:
     """Return a cost against another as 31.5% less, 8.7% more or the same; nothing where one is not known."""
-    return change_words(cost / reference - 1.0) if cost is not None and reference else ""
+    if cost is not None and reference:
+        return change_words(cost / reference - 1.0)
+    return ""
 
 
 def none_met(ranking: Ranking, plural: str = "plans") -> str:
@@ -84,7 +86,8 @@ def recommendation(plans: Sequence[RankedPlan], summary: ComparisonSummary) -> s
     """Say which plan of a comparison to take, and how its cost stands against the baseline's."""
     baseline = next(plan for plan in plans if plan.name == summary.baseline)
     # The baseline first, so that of plans that cost the same it is the one to take.
-    ranking = rank([baseline, *(plan for plan in plans if plan is not baseline)])
+    compared_plans = [plan for plan in plans if plan is not baseline]
+    ranking = rank([baseline, *compared_plans])
     best = ranking.best
     if best is None:
         return none_met(ranking)
@@ -162,7 +165,8 @@ def inconclusive_lines(ranking: Ranking) -> list[str]:
     names_by_sentence: dict[str, list[str]] = {}
     for plan in ranking.plans:
         if plan.verdict is not None and plan.is_inconclusive:
-            names_by_sentence.setdefault(_inconclusive(plan.verdict), []).append(plan.name)
+            sentence = _inconclusive(plan.verdict)
+            names_by_sentence.setdefault(sentence, []).append(plan.name)
     return [f"{', '.join(names)}: SLO {sentence}." for sentence, names in names_by_sentence.items()]
 
 
@@ -238,7 +242,8 @@ def verdict_line(verdict: PlanVerdict) -> str:
     if verdict.base_case is not None:  # as base case 99.39%, long-context, 2026-06
         base = verdict.base_case
         attained = f"base case {share_words(base.slo_attainment_fraction)}"
-        lowest.append(", ".join(filter(None, (attained, base.workload, base.month))))
+        words = filter(None, (attained, base.workload, base.month))
+        lowest.append(", ".join(words))
     if not lowest:
         return sentence
     return f"{sentence} {'; '.join([lowest[0].capitalize(), *lowest[1:]])}."

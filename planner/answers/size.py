@@ -59,13 +59,15 @@ def plan_rows(sized: Sized) -> Table:
     marginal = {node.purchase: node for node in sized.explanation.marginal}
     rows: list[Row] = []
     # Counts go on with orders, rent and retirements: not strict.
-    for place, (purchase, nodes) in enumerate(zip(choices.purchases, counts, strict=False)):
+    purchases = zip(choices.purchases, counts, strict=False)
+    for place, (purchase, nodes) in enumerate(purchases):
         if not nodes:
             continue
         one_less: Row = (None, None, "")
         if place in marginal:
             node = marginal[place]
-            one_less = (node.saved, node.probability, str(choices.plan.months.labels[node.month]))
+            month = choices.plan.months.labels[node.month]
+            one_less = (node.saved, node.probability, str(month))
         # What is bought on several dates has a row for each, so that capital can be followed over
         # time.
         price_usd = nodes * sum(choices.node_prices_usd(place, nodes))
@@ -80,7 +82,8 @@ def plan_rows(sized: Sized) -> Table:
                 *one_less,
             )
         )
-    for retirement, day in zip(choices.retirements, counts[choices.days], strict=True):
+    days = counts[choices.days]
+    for retirement, day in zip(choices.retirements, days, strict=True):
         if not day:  # it stays
             continue
         cluster = clusters[choices.names(retirement.cluster)[0]]
@@ -102,7 +105,9 @@ def plan_rows(sized: Sized) -> Table:
 
 
 def _contract(cluster: Cluster) -> str:
-    return "bought" if cluster.contract is None else cluster.contract.kind
+    if cluster.contract is None:
+        return "bought"
+    return cluster.contract.kind
 
 
 def policy_rows(sized: Sized) -> Table:
@@ -119,7 +124,9 @@ def policy_rows(sized: Sized) -> Table:
         missed_in_month = is_missed.any(axis=2)
         missed_months = float(missed_in_month.sum(axis=1).mean())
         saved = policy.saved
-        saved_cells = (None, None, None) if saved is None else (saved.value, saved.low, saved.high)
+        saved_cells: Row = (None, None, None)
+        if saved is not None:
+            saved_cells = (saved.value, saved.low, saved.high)
         rows.append(
             (
                 policy.name,
@@ -155,7 +162,8 @@ def future_rows(sized: Sized) -> Table:
         # argmax is the first month that is missed, and 0 also where none is.
         # A plan that never misses has met all its months.
         is_ever_missed = is_missed.any(axis=1)
-        met_months = np.where(is_ever_missed, is_missed.argmax(axis=1), len(labels))
+        first_missed = is_missed.argmax(axis=1)
+        met_months = np.where(is_ever_missed, first_missed, len(labels))
         missed = first_missed_month(met_months.astype(np.float64), verdict.confidence, labels)
         rows.append(
             (
@@ -184,7 +192,8 @@ def month_rows(sized: Sized) -> Iterator[Row]:
     required = sized.trial.attainment
     edges = choices.plan.month_edges_h
     # 0.9 · 20 is 18, whatever its last digit.
-    replications_needed = np.ceil(sized.trial.confidence * plan.worst.size - 1e-9)
+    share_of_worst = sized.trial.confidence * plan.worst.size
+    replications_needed = np.ceil(share_of_worst - 1e-9)
     enough = max(1, int(replications_needed))
     shares = np.nan_to_num(plan.shares, nan=1.0)
     # The share that enough replications reach, month by month: their ⌈p·n⌉-th best.
@@ -234,7 +243,8 @@ def _capital_until(sized: Sized, end_h: float) -> float:
         purchase_h = days * HOURS_PER_DAY
         bought.append(nodes if purchase_h < end_h else 0)
     # What is not bought, orders and rent, stays as it is.
-    return choices.capital_usd((*bought, *counts[len(bought) :]))
+    further = counts[len(bought) :]
+    return choices.capital_usd((*bought, *further))
 
 
 def size_tables(sized: Sized) -> list[Table]:
@@ -267,10 +277,12 @@ def size_tables(sized: Sized) -> list[Table]:
     rivals = []
     for rival in sized.rivals:
         # A rival that cannot meet the target has a price change, but no plan.
-        cells: Row = (None, None, price_changes.get(rival.name), "")
+        change = price_changes.get(rival.name)
+        cells: Row = (None, None, change, "")
         if rival.counts is not None:
             plan_words = words(rival.counts)
-            cells = (rival.cost, rival.probability, price_changes.get(rival.name), plan_words)
+            change = price_changes.get(rival.name)
+            cells = (rival.cost, rival.probability, change, plan_words)
         rivals.append((rival.name, *cells))
     rows: dict[str, Iterable[Row]] = {
         "triggers": triggers,
@@ -407,7 +419,8 @@ def size_text(sized: Sized, *, verbose: bool = False) -> str:
         (*cells, f"{capital_usd / MILLION:,.2f}")
         for *cells, capital_usd in plan_rows(sized).rows(*columns, totals=["capital_usd"])
     ]
-    lines = [*wrapped(lead), "", text_table((*columns, "M USD"), bought), ""]
+    table = text_table((*columns, "M USD"), bought)
+    lines = [*wrapped(lead), "", table, ""]
     if verbose:
         lines += ["cost against probability:", _frontier_table(sized), ""]
     lines += wrapped(further if verbose else further[:MAX_SENTENCES])

@@ -18,7 +18,9 @@ RUNS_AS_IT_IS = "The policy lies beside this report and runs as it is: `planner 
 
 def _money(summary: SizingSummary, cost: float) -> str:
     """Return a cost as the objective counts it."""
-    return unit_price(cost) if summary.objective == "levelised" else dollars(cost)
+    if summary.objective == "levelised":
+        return unit_price(cost)
+    return dollars(cost)
 
 
 def answer_section(contents: Contents, summary: SizingSummary) -> Section:
@@ -59,7 +61,8 @@ def _frontier_grid(contents: Contents, summary: SizingSummary) -> Grid | None:
         "plan", "is_answer", numbers=["probability_fraction"], totals=["objective_usd"]
     ):
         label = f"{plan} (the answer)" if is_answer == "true" else plan
-        rows.append((label, percent(probability, 1), _money(summary, cost)))
+        price = _money(summary, cost)
+        rows.append((label, percent(probability, 1), price))
     return Grid(
         caption="Cost against the probability to meet the SLO target",
         header=("plan", "P(SLO met)", "cost"),
@@ -130,7 +133,8 @@ def _triggers_grid(contents: Contents) -> Grid | None:
         "ordered_p90_nodes",
     )
     rows = []
-    for cluster, date, load, *nodes in triggers.rows("cluster", "date", numbers=numbers):
+    trigger_rows = triggers.rows("cluster", "date", numbers=numbers)
+    for cluster, date, load, *nodes in trigger_rows:
         cells = (f"{number or 0.0:,.0f}" for number in nodes)
         rows.append((cluster, date, percent(load, 0), *cells))
     return Grid(
@@ -179,7 +183,8 @@ def months_section(contents: Contents) -> Section:
         if power_binds == "true":
             binding.append("power")
         constraint = ", ".join(binding) or "nothing"
-        rows.append((month[:7], workload, percent(attainment, 2), percent(utilisation), constraint))
+        shares = (percent(attainment, 2), percent(utilisation))
+        rows.append((month[:7], workload, *shares, constraint))
     grid = Grid(
         caption="The workload with the lowest SLO attainment, month by month",
         header=("month", "workload", *MONTHLY_SHARES.values(), "binding constraint"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from planner.plan.placement import services_of
+from planner.plan.choice import build_services
 from planner.plan.reuse import Reuse
 from planner.sizing.size import Sized
 from planner.units import MILLION
@@ -90,7 +90,8 @@ def _other_policies(sized: Sized) -> Iterator[str]:
         saved = policy.saved
         if outcome is None or saved is None:
             continue
-        saving, low, high = (_money(sized, end) for end in (saved.value, saved.low, saved.high))
+        ends = (saved.value, saved.low, saved.high)
+        saving, low, high = (_money(sized, end) for end in ends)
         yield (
             f"Against a plan {policy.name}, which meets the SLO target in {outcome.verdict.share:.0%} of them, it "
             f"saves {saving} ({low} to {high}): {sized.choices.words(outcome.counts)}."
@@ -118,7 +119,8 @@ def _single_accelerator_plans(sized: Sized) -> Iterator[str]:
     plan = sized.plan
     curve = sized.explanation.curve
     # The rivals are on the replications of the search, so the answer's cost on those is what they are held against.
-    cost = next((point.cost for point in curve if point.counts == plan.counts), plan.cost)
+    costs = (point.cost for point in curve if point.counts == plan.counts)
+    cost = next(costs, plan.cost)
     for rival in sized.rivals:
         if rival.counts is None:
             yield f"No plan of {rival.name} alone that may be chosen meets the SLO target."
@@ -158,12 +160,13 @@ def _never_measured(sized: Sized) -> str:
     counts = zip(sized.choices.purchases, sized.plan.counts, strict=False)
     bought = {purchase.name for purchase, nodes in counts if nodes}
     half_widths: dict[str, float] = {}
-    services, _ = services_of(scenario, {}, Reuse(scenario))
+    services, _ = build_services(scenario, Reuse(scenario), {})
     for (cluster, workload), service in services.items():
         error = service.uncertainty
         # What is not bought needs no measurement.
         if cluster in bought and error is not None and not error.is_validated:
             half_width = error.half_width_fraction
             half_widths[f"{workload} on {cluster} (±{half_width:.0%})"] = half_width
-    pairs = sorted(half_widths, key=lambda pair: -half_widths[pair])[:MAX_PAIRS]
+    widest_first = sorted(half_widths, key=lambda pair: -half_widths[pair])
+    pairs = widest_first[:MAX_PAIRS]
     return f" Never measured: {', '.join(pairs)}." if pairs else ""

@@ -90,7 +90,9 @@ def _interval(estimate: IntervalEstimate) -> tuple[float, float, float]:
 
 def _share_interval(estimate: IntervalEstimate) -> tuple[float, float, float]:
     """Return a share and its interval, which ends at none and all."""
-    return estimate.value, max(estimate.low, 0.0), min(estimate.high, 1.0)
+    low = max(estimate.low, 0.0)
+    high = min(estimate.high, 1.0)
+    return estimate.value, low, high
 
 
 def driver_rows(drivers: Iterable[Driver], completed: int) -> Table:
@@ -180,7 +182,9 @@ def _source(prepared: Prepared, entry: UncertainInput) -> tuple[str, str, str]:
         prior = catalog.prior(stated.prior)
         return *catalog.provenance(prior), prior.grade
     place = study.document.locate(("uncertain", entry.name))
-    line = f":{place.line}" if place is not None and place.line is not None else ""
+    line = ""
+    if place is not None and place.line is not None:
+        line = f":{place.line}"
     return f"{Path(study_file(study)).name}{line}", "", "user"
 
 
@@ -192,7 +196,9 @@ def _unit(path: str) -> str:
 def study_file(study: Study) -> str:
     """Return the file that a study was read from, as it was named."""
     place = study.document.locate(())
-    return place.file if place is not None else f"{study.name}.yaml"
+    if place is not None:
+        return place.file
+    return f"{study.name}.yaml"
 
 
 def study_command(
@@ -221,7 +227,8 @@ def _histogram_rows(finished: Finished) -> list[tuple[object, ...]]:
     for name, figures in zip(finished.prepared.names, objective, strict=True):
         completed = figures[np.isfinite(figures)]
         counts = np.histogram(completed, edges)[0].tolist()
-        bins = zip(edges[:-1].tolist(), edges[1:].tolist(), counts, strict=True)
+        bounds = edges.tolist()
+        bins = zip(bounds[:-1], bounds[1:], counts, strict=True)
         rows += [(name, *bin_cells, completed.size) for bin_cells in bins]
     return rows
 
@@ -273,7 +280,9 @@ def write_designed(
     # The first row of each period is the design's base: the others move inputs on purpose.
     base_rows = objective[:: design.period]
     # Scramblings of one sequence are the independent samples; rows within one are not.
-    groups = prepared.study.scramblings if isinstance(design, Saltelli) else len(base_rows)
+    groups = len(base_rows)
+    if isinstance(design, Saltelli):
+        groups = prepared.study.scramblings
     standings = finished.standings(design.period, groups)
     # Who is MISSED is no candidate for the best, however cheap.
     candidates = [place for place, standing in enumerate(standings) if standing.may_meet]
@@ -286,7 +295,8 @@ def write_designed(
     )
     means = []
     # Each once: the objective may itself be one of the two.
-    for output in dict.fromkeys((prepared.objective.name, ATTAINMENT, SHED)):
+    outputs = (prepared.objective.name, ATTAINMENT, SHED)
+    for output in dict.fromkeys(outputs):
         figures = finished.output(output)[:: design.period]
         means += [
             Statistic(name, output, "mean", mean_estimate(figures[:, place], groups))
@@ -366,7 +376,10 @@ def _sheets(by_name: Mapping[str, Table], results: Mapping[str, RunResult]) -> d
         charted = ("cost_usd", "served_tokens", "revenue_usd")
         pages[BANDS_SHEET] = bands_page(columns["monthly_bands"], charted)
         pages |= plain_pages({"Percentiles by cluster": columns["monthly_bands_clusters"]})
-    plain = {page: columns[page.lower().replace(" ", "_")] for page in PLAIN_SHEETS}
+    plain = {}
+    for page in PLAIN_SHEETS:
+        table = page.lower().replace(" ", "_")
+        plain[page] = columns[table]
     pages |= plain_pages(plain)
     return pages | statements_page(results) | plain_pages({"Assumptions": columns["assumptions"]})
 

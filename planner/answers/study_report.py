@@ -73,7 +73,8 @@ def answer_section(contents: Contents, study: StudyResults) -> Section:
 
 def advice(contents: Contents, study: StudyResults) -> str:
     """Say which scenario of a study to take, with its interval, and how it stands against the baseline."""
-    if all(statistics["mean"].value is None for statistics in study.statistics.values()):
+    means = [statistics["mean"].value for statistics in study.statistics.values()]
+    if all(mean is None for mean in means):
         return "No replication of any scenario could be run; replications.parquet says why."
     ranking = study.ranking
     is_choice = len(study.statistics) > 1
@@ -88,7 +89,9 @@ def advice(contents: Contents, study: StudyResults) -> str:
     met = [plan.name for plan in ranking.met_plans]
     if len(met) < 2:
         return f"{chosen.name} is the only one of these plans that is MET: {figures}."
-    among = " of the plans that are MET" if len(ranking.plans) > len(met) else ""
+    among = ""
+    if len(ranking.plans) > len(met):
+        among = " of the plans that are MET"
     lead = f"{chosen.name} does best{among}: {figures}."
     baseline = next(iter(study.statistics))
     rival = baseline
@@ -127,7 +130,9 @@ def _against(
         return ""
     # Against the rival's own row: differences are paired by replication.
     pair = decision.where("scenario", best).where("against", rival)
-    mean = pair.numbers("mean_difference")[0] if pair else None
+    mean = None
+    if pair:
+        mean = pair.numbers("mean_difference")[0]
     if mean is None:
         return ""
 
@@ -213,10 +218,12 @@ def _percentile_grid(study: StudyResults) -> Grid:
             half = (mean.high - mean.low) / 2
             half_width = "± " + measured(half, objective)
         percentiles = (measured(statistics[name].value, objective) for name in names)
-        rows.append((plan, measured(mean.value, objective), half_width, *percentiles))
+        mean_words = measured(mean.value, objective)
+        rows.append((plan, mean_words, half_width, *percentiles))
     percentile_names = (name.upper() for name in names)
     header = ("scenario", "mean", "95%", *percentile_names)
-    return Grid(caption=spoken(objective), header=header, rows=rows, numeric=range(1, len(header)))
+    numeric = range(1, len(header))
+    return Grid(caption=spoken(objective), header=header, rows=rows, numeric=numeric)
 
 
 def _decision_grid(decision: Table | None, objective: str) -> Grid | None:
@@ -297,7 +304,8 @@ def histogram(contents: Contents, study: StudyResults) -> blocks.Picture | None:
             if value is not None:
                 mark = f"{name.upper()} {measured(value, objective)}"
                 marks.append(blocks.VerticalRule(value, mark))
-        strips.append(blocks.Panel(x=unlabelled, y=y, marks=marks, title=scenario, height=130.0))
+        strip = blocks.Panel(x=unlabelled, y=y, marks=marks, title=scenario, height=130.0)
+        strips.append(strip)
     strips[-1] = replace(strips[-1], x=x)
     return blocks.Picture(title="How the replications are spread", panels=strips)
 
@@ -361,4 +369,6 @@ def fan_section(contents: Contents, study: StudyResults) -> Section | None:
     which = "all" if detailed is None else f"the first {detailed:,}"
     summary = f"The median of {which} replications by month; the band holds eight in ten."
     charts = fan_charts(contents, [("p10", "p90")], summary)
-    return section("time", charts) if charts else None
+    if charts:
+        return section("time", charts)
+    return None

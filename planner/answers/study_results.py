@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from planner.answers.manifests import Manifest
 from planner.answers.ranking import ATTAINMENT, SHED, Ranking, rank, ranked_plans
@@ -12,6 +11,7 @@ from planner.answers.verdicts import Estimate, PlanVerdict
 from planner.output.folder import Contents
 from planner.output.tables import Table
 from planner.plan.attainment import Verdict
+from planner.records import record
 
 UNKNOWN = Estimate(value=None, low=None, high=None)
 INTERVAL = ("value", "low", "high")
@@ -29,7 +29,7 @@ Drivers = Mapping[tuple[str, str, str], Mapping[str, Estimates]]
 """Measures of sensitivity by scenario, the scenario it is less (or none), and method; then by input."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class StudyResults:
     """What a study's folder holds."""
 
@@ -80,7 +80,8 @@ class StudyResults:
 def statistics_of(percentiles: Table, output: str) -> dict[str, Estimates]:
     """Return the statistics of one output by scenario."""
     statistics: dict[str, Estimates] = defaultdict(Estimates)
-    rows = percentiles.where("output", output).rows("scenario", "statistic", numbers=INTERVAL)
+    of_output = percentiles.where("output", output)
+    rows = of_output.rows("scenario", "statistic", numbers=INTERVAL)
     for scenario, statistic, value, low, high in rows:
         statistics[scenario][statistic] = Estimate(value=value, low=low, high=high)
     return statistics

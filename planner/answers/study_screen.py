@@ -68,7 +68,8 @@ def study_text(summary: StudySummary, *, verbose: bool = False) -> str:
             for flip in summary.flips[:MAX_DRIVERS]
         ]
         findings += information_lines(summary.information)
-    return "\n".join([*lines, "", *wrapped(findings)]).rstrip()
+    lines += ["", *wrapped(findings)]
+    return "\n".join(lines).rstrip()
 
 
 def _replications_words(summary: StudySummary) -> str:
@@ -85,9 +86,11 @@ def _replications_words(summary: StudySummary) -> str:
 def _plan_cells(plan: RankedPlan, summary: StudySummary) -> tuple[str, ...]:
     """Return a plan's verdict, the objective's mean and percentiles, and how often it is the best."""
     statistics = summary.scenarios[plan.name]
-    figures = (number_words(statistics[name].value) for name in ("mean", "p5", "p50", "p95"))
+    estimates = (statistics[name] for name in ("mean", "p5", "p50", "p95"))
+    figures = (number_words(estimate.value) for estimate in estimates)
     best = summary.verdicts[plan.name].best_fraction
-    return (plan.name, plan.standing, *figures, cell(best.value if best else None, ".0%"))
+    probability = best.value if best else None
+    return (plan.name, plan.standing, *figures, cell(probability, ".0%"))
 
 
 def _spread_cells(plan: RankedPlan, summary: StudySummary) -> tuple[str, ...]:
@@ -169,7 +172,9 @@ def number_words(value: float | None) -> str:
     """Return a number with four digits, and a large one with all before the point."""
     if value is None:
         return ""
-    return f"{value:,.4g}" if abs(value) < 1e6 else f"{value:,.0f}"
+    if abs(value) < 1e6:
+        return f"{value:,.4g}"
+    return f"{value:,.0f}"
 
 
 def study_remarks(finished: Finished, goal: Goal) -> Iterator[str]:
@@ -181,14 +186,17 @@ def study_remarks(finished: Finished, goal: Goal) -> Iterator[str]:
         outputs = [finished.by_scenario(name) for name in goal.columns]
         reached = goal.until.width(goal.estimate(outputs))
         # Too few rows have no interval.
-        width = "is not known" if math.isnan(reached) else f"is ±{reached:.2%}"
+        width = "is not known"
+        if not math.isnan(reached):
+            width = f"is ±{reached:.2%}"
         more = "" if reached <= goal.until.share else "; extend with --resume and more"
         yield f"the interval of {goal.until.words()} {width} after {finished.rows:,} replications{more}"
     if finished.detailed < finished.rows:
         yield f"fans by month and what drives the headline are of the first {finished.detailed:,} replications"
     failures = finished.failures()
     by_scenario = Counter(failure.scenario for failure in failures)
-    if max(by_scenario.values(), default=0) / finished.rows > MOST_DROPPED:
+    most_dropped = max(by_scenario.values(), default=0)
+    if most_dropped / finished.rows > MOST_DROPPED:
         yield from (f"warning: {printable(line)}" for line in finished.dropped())
     # Said last, so that the reasons above are read before the refusal.
     if not np.isfinite(finished.output("cost_usd")).any():

@@ -151,4 +151,6 @@ def _estimate(estimate: IntervalEstimate) -> Estimate:
 
 def finite(number: float) -> float | None:
     """Return a number as JSON holds it; None where it is not known."""
-    return float(number) + 0.0 if math.isfinite(number) else None  # −0 is 0
+    if not math.isfinite(number):
+        return None
+    return float(number) + 0.0  # −0 is 0

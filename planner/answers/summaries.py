@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from planner.answers.json_records import OPTIONAL, Json, fields_json, read_record
 from planner.answers.verdicts import Estimate, LowestMonth, PlanVerdict
 from planner.finance.measure_names import FLEET
 from planner.output.folder import SUMMARY, Contents
+from planner.records import record
+from planner.run.placement_bound import PlacementGap
 from planner.run.slo_misses import SloMiss
 from planner.studies.remedy import Remedy
 
@@ -18,7 +20,7 @@ TableRows = Sequence[Mapping[str, object]]
 """The rows of a table as JSON has them, by column."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class UseAndCost:
     """How much of some machines was used, and what that cost, over the horizon."""
 
@@ -32,7 +34,7 @@ class UseAndCost:
     cost_per_million_output_tokens_usd: float | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ClusterFigures(UseAndCost):
     """Use and cost of one cluster."""
 
@@ -42,7 +44,7 @@ class ClusterFigures(UseAndCost):
     """When it comes and goes, where that is within the horizon."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class FleetFigures(UseAndCost):
     """Use and cost of all clusters together, how they serve, and how tight they are."""
 
@@ -59,7 +61,7 @@ class FleetFigures(UseAndCost):
     peak_facility_kw: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class WorkloadFigures:
     """How one workload is served, and what that costs."""
 
@@ -71,7 +73,7 @@ class WorkloadFigures:
     """None where it had no request."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ReplicationsSummary:
     """How many replications a plan was run in, and where its figures lie."""
 
@@ -82,7 +84,7 @@ class ReplicationsSummary:
     intervals: Mapping[str, tuple[float, float]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ReconciliationLine:
     """A line on the way from P&L cost to net present cost."""
 
@@ -92,7 +94,7 @@ class ReconciliationLine:
     amount_usd: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class NoRemedy:
     """No cluster meets the SLO target alone, enlarged up to so many times."""
 
@@ -100,7 +102,7 @@ class NoRemedy:
     most_times: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class RunSummary:
     """The key figures of a run."""
 
@@ -119,6 +121,8 @@ class RunSummary:
     """None where the plan was run once."""
     slo_misses: Sequence[SloMiss]
     """The largest causes, worst first; none of a first screen, for which work is not routed anew."""
+    placement: Sequence[PlacementGap] = ()
+    """What of each workload could be served at most; none of a first screen."""
     capacity_fraction: Mapping[str, float]
     """Where the node-hours on site went, as shares that sum to one."""
     reconciliation: Sequence[ReconciliationLine]
@@ -144,7 +148,7 @@ class RunSummary:
         return read_record(cls, content, SUMMARY)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ComparisonSummary:
     """Plans side by side under the same random numbers."""
 
@@ -169,7 +173,7 @@ class ComparisonSummary:
         return read_record(cls, contents.summary, SUMMARY)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class PairDecision:
     """How a plan stands against another over a study's replications."""
 
@@ -181,7 +185,7 @@ class PairDecision:
     mean_regret: Estimate
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class VarianceDriver:
     """An input that explains some of the first plan's variance, with the ends of its bar."""
 
@@ -193,7 +197,7 @@ class VarianceDriver:
     high: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class RankFlip:
     """The value of an input at which the first plan and another change places."""
 
@@ -202,7 +206,7 @@ class RankFlip:
     threshold: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class InformationWorth:
     """What measuring an input before the choice would be worth."""
 
@@ -211,7 +215,7 @@ class InformationWorth:
     value: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class FailedReplication:
     """A replication of a scenario that could not be run."""
 
@@ -220,7 +224,7 @@ class FailedReplication:
     error: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class StudySummary:
     """A study's objective by plan, verdicts, decisions and drivers; printed, its folder has tables."""
 
@@ -245,7 +249,7 @@ class StudySummary:
     dropped: Sequence[str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class SizingSummary:
     """The cheapest plan that meets its SLO target, on fresh replications."""
 

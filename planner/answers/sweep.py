@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from planner.answers.answer import Answer
@@ -20,6 +19,7 @@ from planner.output.folder import WORKBOOK, Contents, place_folder
 from planner.output.tables import Column, ColumnKind, Table, TableDescription
 from planner.output.terminal import cell, text_table, wrapped
 from planner.output.workbook import Page, SheetChart, words, write_tables
+from planner.records import record
 from planner.scenario.scenario import Scenario
 from planner.studies.sweep import SweepAxis, SweepPoint, number_of, warnings_of_points
 from planner.units import MILLION, unit_of
@@ -32,7 +32,7 @@ EXPONENT_DECIMALS = 9
 """Decimals of a value that is written with an exponent, which does not tell them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Sweep:
     """Every combination of some values."""
 
@@ -72,7 +72,8 @@ def axis_column(axis: SweepAxis) -> Column:
 def sweep_description(axes: Sequence[SweepAxis]) -> TableDescription:
     """Return the columns of sweep.csv: the keys varied, service, every measure, and why a point could not be run."""
     # Service first: a cost is worth nothing where nobody is served.
-    figures = (figure_column(name) for name in (*SERVICE, *(measure.name for measure in MEASURES)))
+    names = [*SERVICE, *(measure.name for measure in MEASURES)]
+    figures = map(figure_column, names)
     problem = Column(
         name="problem", kind=ColumnKind.TEXT, description="Why the combination could not be run."
     )
@@ -129,8 +130,12 @@ def sweep_text(axes: Sequence[SweepAxis], points: Sequence[SweepPoint]) -> str:
             )
         )
     # The last two keys tell columns apart, and leave room for figures.
-    titles = [".".join(path.split(".")[-2:]) for path in paths]
-    lines = [text_table((*titles, "base case", "attained", "levelised", "M USD", "utilised"), rows)]
+    titles = []
+    for path in paths:
+        keys = path.split(".")
+        titles.append(".".join(keys[-2:]))
+    header = (*titles, "base case", "attained", "levelised", "M USD", "utilised")
+    lines = [text_table(header, rows)]
     if len(points) > MAX_ROWS:
         lines.append(f"and {len(points) - MAX_ROWS} more in sweep.csv")
     # A combination may contradict itself; the others are no less true for that.
@@ -139,7 +144,8 @@ def sweep_text(axes: Sequence[SweepAxis], points: Sequence[SweepPoint]) -> str:
         lines.append(
             f"{len(failed)} of {len(points)} combinations could not be run; the first: {failed[0].problem}"
         )
-    return "\n".join([*lines, "", *wrapped([sweep_advice(ranking)])])
+    advice = wrapped([sweep_advice(ranking)])
+    return "\n".join([*lines, "", *advice])
 
 
 def write_sweep(
@@ -175,7 +181,8 @@ def write_sweep(
     )
     note = "One run of each point under the same random numbers; run planner montecarlo for percentiles."
     sheet = Page.of(tables["sweep"].columns, most=MAX_SHEET_ROWS, charts=charts, note=note)
-    pages = {"Sweep": sheet, **plain_pages({"Assumptions": tables["assumptions"].columns})}
+    assumptions = plain_pages({"Assumptions": tables["assumptions"].columns})
+    pages = {"Sweep": sheet, **assumptions}
     workbook = write_tables(f"{scenario.name}: sweep", scenario.start, pages)
     contents = Contents(manifest=identity, tables=tables)
     place_folder(folder, answer_files(contents, "sweep", {WORKBOOK: workbook}), identity)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from planner.answers.comparison_report import ACCRUED_COST, heading
 from planner.answers.manifests import Manifest
@@ -28,6 +28,7 @@ from planner.output.scales import TOTAL, Points
 from planner.output.svg import even_axis
 from planner.output.tables import Table
 from planner.output.words import NOTHING, input_words, measured, unit_price
+from planner.records import record
 
 SHOWN_MEASURES = (ATTAINMENT, COST, ACCRUED_COST, "cost_usd", "utilisation_fraction", SHED)
 MAX_ROWS = 60
@@ -37,7 +38,7 @@ SLO_COLOUR = 4
 """Colour of the line at the SLO target."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class SweptPoint:
     """A combination of a sweep, with the settings that make it."""
 
@@ -64,7 +65,7 @@ def swept_points(contents: Contents, manifest: Manifest) -> list[SweptPoint]:
     return points
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Dots:
     """Points of one meaning in a picture of cost against service."""
 
@@ -92,7 +93,8 @@ def cost_against_service(
     left = min(costs) - margin
     right = max(costs) + margin
     missed = 1.0 - lowest + 1e-6  # not zero where every point attains all
-    marks: list[Mark] = [Line(points=line, colour=TOTAL, stroke=1.6)]
+    frontier_line = Line(points=line, colour=TOTAL, stroke=1.6)
+    marks: list[Mark] = [frontier_line]
     marks += [
         Line(points=dots.points, colour=dots.colour, stroke=0.0, radius=dots.radius)
         for dots in groups.values()
@@ -157,7 +159,8 @@ def sweep_section(contents: Contents, manifest: Manifest) -> Section:
     file = manifest.scenario_file or f"{contents.name}.yaml"
     overrides = [*manifest.overrides, *settings]
     # The best point as a command, so that a reader can run it in full.
-    command = command_line("run", [file], {"--seed": manifest.seed}, overrides)
+    options = {"--seed": manifest.seed}
+    command = command_line("run", [file], options, overrides)
     note = (
         f"SLO target: {target_words(manifest.slo_target)}. Combinations that miss it come last, by how far: a fleet "
         "too small is cheap too."
@@ -182,7 +185,9 @@ def _cost_by_both(plans: Sequence[RankedPlan], vary: Mapping[str, Sequence[str]]
     """Return cost by two inputs, one down and one across; None where there are not two, or too many values."""
     # One value is no axis, and very many do not fit beside one another.
     lengths = [len(values) for values in vary.values()]
-    if len(lengths) != 2 or min(lengths) < 2 or max(lengths) > MAX_COLUMNS:
+    if len(lengths) != 2:
+        return None
+    if min(lengths) < 2 or max(lengths) > MAX_COLUMNS:
         return None
     (row_path, row_values), (column_path, column_values) = vary.items()
     # Points come row by row: each row of the table takes as many as there are columns.
@@ -205,7 +210,10 @@ def _points_grid(
         # Rows of the file are in the order of the points, a ranking is not.
         place = plans.index(plan)
         settings = [sweep.texts(path)[place] for path in paths]
-        figures = [measured(sweep.numbers(name)[place], name) for name in SHOWN_MEASURES]
+        figures = []
+        for name in SHOWN_MEASURES:
+            numbers = sweep.numbers(name)
+            figures.append(measured(numbers[place], name))
         rows.append((*settings, plan.standing or NOTHING, *figures))
     measure_headings = map(heading, SHOWN_MEASURES)
     header = (*map(input_words, paths), "SLO", *measure_headings)

@@ -64,7 +64,8 @@ def _lines() -> dict[str, dict[str, list[dict[str, str]]]]:
     """Return the lines of ``tables.csv`` by folder and file; the first of a file describes it, its kind the key."""
     lines: dict[str, dict[str, list[dict[str, str]]]] = {}
     for row in data_rows(__file__, "tables.csv"):
-        lines.setdefault(row["folder"], {}).setdefault(row["table"], []).append(row)
+        by_table = lines.setdefault(row["folder"], {})
+        by_table.setdefault(row["table"], []).append(row)
     return lines
 
 
@@ -73,7 +74,9 @@ def _column(row: Mapping[str, str]) -> Column:
     name = row["column"]
     kind = row["kind"]
     text = row["text"]
-    decimals = int(row["decimals"]) if row["decimals"] else None
+    decimals = None
+    if row["decimals"]:
+        decimals = int(row["decimals"])
     match kind:
         case "figure":
             return figure_column(name, text, decimals)

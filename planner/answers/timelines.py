@@ -110,9 +110,11 @@ def points_by_name(
 ) -> dict[str, list[tuple[float, float | None]]]:
     """Return (x, value) points of a column for each name in another."""
     points: dict[str, list[tuple[float, float | None]]] = {}
-    for name, stamp, value in table.rows(names, x, numbers=[column]):
+    rows = table.rows(names, x, numbers=[column])
+    for name, stamp, value in rows:
         # In the order of the table, in which the months of each name follow one another.
-        points.setdefault(name, []).append((place(stamp), value))
+        point = (place(stamp), value)
+        points.setdefault(name, []).append(point)
     return points
 
 
@@ -304,7 +306,8 @@ def _missed_months(calendar: Calendar, verdict: PlanVerdict | None) -> list[Mark
         middle = calendar.middle(f"{month}-01")
         end = 2 * middle - start
         label = f"SLO missed in {month}, in {number} of {verdict.replications} replications"
-        markers.append(Marker(kind="missed", start=start, end=end, label=label))
+        marker = Marker(kind="missed", start=start, end=end, label=label)
+        markers.append(marker)
     return markers
 
 

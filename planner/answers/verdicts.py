@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from planner.answers.json_records import OPTIONAL
 from planner.arrays import Floats
 from planner.plan.attainment import Status, Verdict, met_months_over
+from planner.records import record
 from planner.scenario.scenario import Scenario
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class LowestMonth:
     """The month in which SLO attainment is lowest."""
 
@@ -20,7 +21,7 @@ class LowestMonth:
     slo_attainment_fraction: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class BaseCase:
     """Where the base case, the first replication, falls shortest of its SLO target."""
 
@@ -30,7 +31,7 @@ class BaseCase:
     slo_attainment_fraction: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Estimate:
     """A figure over replications, with its 95% interval; None where too few replications could be run."""
 
@@ -45,10 +46,12 @@ def first_missed_month(met_months: Floats, confidence: float, labels: Sequence[s
     ``met_months`` are the months before the first that a replication misses.
     """
     through = int(met_months_over(met_months, confidence))
-    return labels[through] if through < len(labels) else None
+    if through < len(labels):
+        return labels[through]
+    return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class PlanVerdict:
     """The verdict on one plan over its replications: the same on every surface, and as summary.json holds it."""
 

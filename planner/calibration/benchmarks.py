@@ -101,7 +101,8 @@ def read_benchmarks(path: Path) -> pd.DataFrame:
         if column not in frame.columns:
             message = f"the column {column!r} is missing"
             hint = nearest(column, list(frame.columns))
-            problems.append(Problem(file=file, line=1, message=message, hint=hint))
+            problem = Problem(file=file, line=1, message=message, hint=hint)
+            problems.append(problem)
     raise_all(problems)
     if frame.empty:
         raise ScenarioError(Problem(file=file, message="the file has a header and no rows"))
@@ -160,7 +161,8 @@ def _numbers(path: Path, cells: pd.Series[str], problems: list[Problem]) -> pd.S
         # A number that is too large breaks this rule, whatever its column's own.
         limit = f"at most {_MAX_NUMBER:g}" if numbers[row] > _MAX_NUMBER else rule
         message = f"must be {limit}, not {cells[row]!r}"
-        problems.append(Problem(file=str(path), line=int(row), path=column, message=message))
+        problem = Problem(file=str(path), line=int(row), path=column, message=message)
+        problems.append(problem)
     return numbers
 
 
@@ -268,7 +270,8 @@ def acceptance_length(drafted_tokens: int) -> float:
     """Return the mean tokens that a step with this many drafted ones yields, the certain one included."""
     # Between the measured numbers of drafts on a straight line.
     measured_drafts = list(_ACCEPTANCE)
-    return float(np.interp(drafted_tokens, measured_drafts, list(_ACCEPTANCE.values())))
+    accepted_tokens = list(_ACCEPTANCE.values())
+    return float(np.interp(drafted_tokens, measured_drafts, accepted_tokens))
 
 
 def find_draft(text: str) -> int:
@@ -278,9 +281,13 @@ def find_draft(text: str) -> int:
     if plain in ("", "none", "off", "false", "no", "0", "0.0", "nan"):
         return 0
     stated = re.search(r"\d+", plain)
-    number = int(stated.group()) if stated else 0
+    number = 0
+    if stated:
+        number = int(stated.group())
     # Beyond the largest that was measured nothing is known: it counts as that.
-    return min(number, max(_ACCEPTANCE)) if number else USUAL_DRAFT
+    if number:
+        return min(number, max(_ACCEPTANCE))
+    return USUAL_DRAFT
 
 
 def find_precision(name: str, part: on_part.AcceleratorSpec, shape: on_part.ModelShape) -> str:
@@ -345,7 +352,9 @@ def lay_out(
             raise fit.refusal(tp)
     # Where the row says one group, no other is tried.
     if total == count:
-        groups = fit.groups(count) if attention_dp is None else [1]
+        groups = [1]
+        if attention_dp is None:
+            groups = fit.groups(count)
         return tuple(Layout(count, number, 1.0) for number in groups)
     if shape.experts:
         # Experts lie over all accelerators, attention in as many groups as the row's tp fits into
@@ -372,7 +381,9 @@ class _Fit:
     def groups(self, accelerators: int) -> list[int]:
         """Return attention groups worth trying: one, and for mixtures one per accelerator where it fits."""
         is_wide = self.shape.experts and accelerators > 1 and self.holds(accelerators, accelerators)
-        return [1, accelerators] if is_wide else [1]
+        if is_wide:
+            return [1, accelerators]
+        return [1]
 
     def in_groups(self, tp: int, ep: int | None, groups: int) -> Layout:
         """Return the layout of stated attention groups: they divide tp, or multiply it where they cannot."""

@@ -135,7 +135,8 @@ def update_calibration(
     by_campaign = {group.campaign: row for group, row in zip(groups, membership, strict=True)}
     counts = Counter(itertools.chain(*groups))
     updates = {}
-    for label, unit in zip(labels, np.eye(len(labels)), strict=True):
+    units = np.eye(len(labels))
+    for label, unit in zip(labels, units, strict=True):
         direction = by_campaign.get(label, unit)
         variance = direction @ covariance @ direction
         updates[label] = records.GroupUpdate(
@@ -209,7 +210,8 @@ def posterior(
     # Rows weigh by the inverse of their variance.
     scaled = slope / noise[:, None] ** 2
     precision = np.diag(prior**-2.0) + slope.T @ scaled
-    covariance: Floats = np.asarray(np.linalg.inv(precision), dtype=np.float64)
+    inverse = np.linalg.inv(precision)
+    covariance = np.asarray(inverse, dtype=np.float64)
     return covariance @ (scaled.T @ residual), covariance
 
 

@@ -81,12 +81,17 @@ def check_benchmarks(
     ends = []  # of each entry's 90% interval, over the prediction: a time's slow end is the high one
     for uncertainty, name in zip(entry_uncertainties, checked["quantity"], strict=True):
         # Of a prediction of one: the interval's ends are then factors.
-        slow, fast = (np.nan, np.nan) if uncertainty is None else uncertainty.interval(1.0)
+        slow = np.nan
+        fast = np.nan
+        if uncertainty is not None:
+            slow, fast = uncertainty.interval(1.0)
         if uncertainty is not None and name == "ttft_ms":
             error = uncertainty.first_token
-            slow, fast = np.exp(NORMAL_90 * np.array([-error, error]))
+            log_ends = NORMAL_90 * np.array([-error, error])
+            slow, fast = np.exp(log_ends)
         ends.append((1.0 / fast, 1.0 / slow) if name == "tpot_ms" else (slow, fast))
-    low, high = np.array(ends).reshape(-1, 2).T
+    pairs = np.array(ends).reshape(-1, 2)
+    low, high = pairs.T
     checked["low"] = checked["predicted"] * low
     checked["high"] = checked["predicted"] * high
     experts = [d.shape.experts > 0 for d in rows.deployments]
@@ -133,7 +138,9 @@ def _plain(cell: Any) -> Any:
         return cell or None
     if np.isnan(cell):
         return None
-    return int(cell) if cell.is_integer() else cell
+    if cell.is_integer():
+        return int(cell)
+    return cell
 
 
 def summary(checked: pd.DataFrame) -> dict[str, Any]:
@@ -166,7 +173,9 @@ def errors_of(chosen: pd.DataFrame) -> dict[str, float | int | None]:
     has_interval = chosen["low"].notna()
     is_inside = chosen["measured"].between(chosen["low"], chosen["high"])
     # Rows of a pair that was never measured have no interval, and say nothing of coverage.
-    covered = float(is_inside[has_interval].mean()) if has_interval.any() else None
+    covered = None
+    if has_interval.any():
+        covered = float(is_inside[has_interval].mean())
     return {
         "count": int(size.size),
         "mean_absolute_error_fraction": float(size.mean()),
@@ -197,7 +206,7 @@ def plain_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     widths = [max(map(len, cells)) for cells in columns]
 
     def line(cells: Sequence[str]) -> str:
-        padded = [cell.rjust(width) for cell, width in zip(cells, widths, strict=True)]
+        padded = list(map(str.rjust, cells, widths))
         padded[0] = cells[0].ljust(widths[0])
         return "  ".join(padded).rstrip()
 
@@ -212,7 +221,8 @@ def check_report(checked: pd.DataFrame, worst: int) -> str:
         f"{totals['predicted']} measurements predicted, {totals['unpredicted']} not, from {totals['rows']} rows"
     ]
     for name, errors in totals["quantities"].items():
-        rows = [error_cells(label, errors[label]) for label in ("all", *KINDS) if label in errors]
+        labels = [label for label in ("all", *KINDS) if label in errors]
+        rows = [error_cells(label, errors[label]) for label in labels]
         title = QUANTITY_TITLES[name.partition("_")[0]]
         parts.append(f"{title}\n" + plain_table(ERROR_HEADER, rows))
     predicted = []
@@ -230,7 +240,8 @@ def check_report(checked: pd.DataFrame, worst: int) -> str:
         )
         interval = f"{entry['low']:,.1f} to {entry['high']:,.1f}" if "low" in entry else ""
         run = " ".join([*names, tp, lengths, load])
-        predicted.append((run, str(entry["row"]), entry["quantity"], *numbers, interval))
+        line_number = str(entry["row"])
+        predicted.append((run, line_number, entry["quantity"], *numbers, interval))
     if predicted:
         header = ("run", "row", "quantity", "measured", "predicted", "error", "90% interval")
         parts.append("worst rows\n" + plain_table(header, predicted))

@@ -174,7 +174,8 @@ def prepare(frame: pd.DataFrame, catalog: Catalog) -> BenchmarkRows:
     loads = np.where(disaggregated, per_decode_worker, stated * factor)
     prefill_accelerators = worker * frame["prefill_workers"].fillna(1.0)
     dates = frame.get("measured_date", [""] * len(frame))
-    busy_fraction = np.where(frame["prefill_workers"].isna(), _USUAL_BUSY, np.inf)
+    is_unstated = frame["prefill_workers"].isna()
+    busy_fraction = np.where(is_unstated, _USUAL_BUSY, np.inf)
     rows = BenchmarkRows(
         deployments=deployments,
         deployment=deployment,
@@ -348,7 +349,8 @@ def priced_rows(rows: BenchmarkRows, calibration: Calibration) -> PricedRows:
             continue
         traffic = rows.traffic(pick)
         # Nothing is slower than no layout: the first one looked at always counts.
-        best = np.full(int(pick.sum()), -np.inf)
+        rows_picked = int(pick.sum())
+        best = np.full(rows_picked, -np.inf)
         for offset in range(int(count[pick].max())):
             # Rows with fewer layouts look at their last again, which changes nothing.
             last_offset = count[pick] - 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,7 @@ from planner.physics.replica import (
     at_saturation,
     price_replicas,
 )
+from planner.records import record
 from planner.units import MILLISECOND
 
 _TIMES = ("ttft_ms", "tpot_ms")
@@ -44,7 +45,7 @@ _Names = tuple[str, str, str, str, int | None]
 """Model, accelerator, engine, precision, and degree of tensor parallelism where it is stated."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class OperatingPoints:
     """The cases of a grid: every combination of replicas, lengths and loads."""
 
@@ -117,7 +118,8 @@ def evaluate_grid(
 def _unknown_names(grid: OperatingPoints, catalog: Catalog) -> list[str]:
     """Return a sentence for every name of a grid that the catalogue does not have."""
     sentences = []
-    for find, names in ((find_model, grid.models), (find_part, grid.accelerators)):
+    searches = ((find_model, grid.models), (find_part, grid.accelerators))
+    for find, names in searches:
         for name in names:
             try:
                 find(name, catalog)
@@ -198,9 +200,11 @@ def _record(
     rate = float(point.output_tokens_per_s_per_accelerator[row])
     running = float(point.running_sequences[row])
     concurrency = float(point.concurrency[row])
-    ttft_ms = ttft_s / MILLISECOND if np.isfinite(ttft_s) else None
+    ttft_ms = None
+    if np.isfinite(ttft_s):
+        ttft_ms = ttft_s / MILLISECOND
     user_rate = 1.0 / tpot_s if running > 0 else 0.0
-    record: dict[str, Any] = {
+    case: dict[str, Any] = {
         "model": spec.shape.name,
         "accelerator": spec.part.name,
         "engine": spec.engine,
@@ -222,7 +226,7 @@ def _record(
         interval["low"], interval["high"] = uncertainty.interval(rate)
         interval["half_width_fraction"] = uncertainty.half_width_fraction
         interval["standing"] = uncertainty.in_words()
-    return record | interval
+    return case | interval
 
 
 def _check(grid: OperatingPoints) -> None:
@@ -280,7 +284,9 @@ def throughput_table(records: Sequence[dict[str, Any]]) -> str:
     for r in records:
         lengths = f"{r['input_tokens']:g}/{r['output_tokens']:g}"
         # A case that cannot be may have no precision or degree.
-        parallel = "" if r["tp"] is None else f" × {r['tp']}"
+        parallel = ""
+        if r["tp"] is not None:
+            parallel = f" × {r['tp']}"
         names = f"{r['model']} {r['accelerator']}" + parallel
         names = f"{names} {r['engine']} {r['precision'] or ''}".rstrip()
         if r["problem"] is not None:

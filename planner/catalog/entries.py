@@ -100,7 +100,9 @@ def with_provenance(entry: dict[str, Any], groups: tuple[str, ...] = GROUPS) -> 
             facts[key] = {**provenance, **value}
         else:
             # Null removes a value of the layer below, and has no source.
-            facts[key] = None if value is None else {"value": value, **provenance}
+            facts[key] = None
+            if value is not None:
+                facts[key] = {"value": value, **provenance}
     return facts
 
 
@@ -111,7 +113,9 @@ class Entry(Strict):
     @classmethod
     def _spread_provenance(cls, raw: Any) -> Any:
         # Not a mapping: validation says so in its own words.
-        return with_provenance(raw) if isinstance(raw, dict) else raw
+        if isinstance(raw, dict):
+            return with_provenance(raw)
+        return raw
 
     def facts(self) -> Iterator[tuple[str, Sourced[Any] | Range, str | None]]:
         """Yield each stated value: its key (``dense_tflops.fp8``), the value with its provenance, its unit."""
@@ -303,7 +307,9 @@ class Vendor(Entry):
         """Return one of the optional multipliers, 1 where absent."""
         # Optional in the file: a vendor of one's own need not state a ratio of 1.
         fact: Sourced[float] | None = getattr(self, name)
-        return 1.0 if fact is None else fact.value
+        if fact is None:
+            return 1.0
+        return fact.value
 
 
 class StackIncident(Entry):

@@ -105,7 +105,8 @@ class Catalog(Strict):
 
     def engines(self, vendor: str) -> list[str]:
         """Return the engines that serve on the accelerators of a vendor."""
-        stacks = [stack for stack in self.stacks.values() if stack.vendor.value == vendor]
+        all_stacks = self.stacks.values()
+        stacks = [stack for stack in all_stacks if stack.vendor.value == vendor]
         return [stack.engine.value for stack in stacks]
 
     def incident(self, stack: kinds.Stack, kind: str) -> kinds.StackIncident:
@@ -243,7 +244,9 @@ def _lay_over(base: Document, layer: Document) -> None:
                 continue
             base_entry = base_entries.get(name)
             # Each value takes its entry's source along, so that none gets the other layer's.
-            base_facts = with_provenance(base_entry) if isinstance(base_entry, dict) else {}
+            base_facts = {}
+            if isinstance(base_entry, dict):
+                base_facts = with_provenance(base_entry)
             facts = with_provenance(entry)
             base_entries[name] = _merged(base_facts, facts, GROUPS)
     base.locations.update(layer.locations)

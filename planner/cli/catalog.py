@@ -96,7 +96,8 @@ def show(
     section, name = places[name.lower()]
     facts = _facts(entries, section, name)
     if as_json:
-        typer.echo(json_text({"section": section, "name": name, "facts": facts}), nl=False)
+        answer = {"section": section, "name": name, "facts": facts}
+        typer.echo(json_text(answer), nl=False)
         return
     typer.echo(f"{printable(name)} ({section})\n")
     rows = []
@@ -106,7 +107,8 @@ def show(
         source = str(fact["source"])
         if fact["note"]:
             source += f" ({fact['note']})"
-        rows.append((key, text, fact["unit"] or "", fact["grade"], fact["date"], source))
+        unit = fact["unit"] or ""
+        rows.append((key, text, unit, fact["grade"], fact["date"], source))
     header = ("field", "value", "unit", "grade", "date", "source")
     typer.echo(text_table(header, rows))
 

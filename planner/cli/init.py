@@ -88,13 +88,16 @@ def init(
     # Options that only logs have would be ignored in silence.
     if not sources:
         message = "is of no use without --from FILE"
-        options = [option for option, text in (("--columns", columns), ("--rate", rate)) if text]
+        texts = {"--columns": columns, "--rate": rate}
+        options = [option for option, text in texts.items() if text]
         raise_all([Problem(path=option, message=message) for option in options])
     zone(stated.timezone)  # an unknown zone is refused before any file is read
     # Before any fit, which may take long on a large log.
     _check_schema(schema_path)
     catalog = load_catalog(overlay=overlay)
-    start_day = None if start is None else start.date()
+    start_day = None
+    if start is not None:
+        start_day = start.date()
     workloads, start_day = first_scenario.fit_workloads(sources or (), stated, catalog, start_day)
     if not sources and stated == TrafficOptions():
         workloads = []  # the starter has one of its own
@@ -104,7 +107,8 @@ def init(
     _write_files(scenario_path, text, schema_path)
     if as_json:
         fits = {fitted.name: fitted.json() for fitted in workloads}
-        typer.echo(json_text({"scenario": str(scenario_path), "workloads": fits}), nl=False)
+        answer = {"scenario": str(scenario_path), "workloads": fits}
+        typer.echo(json_text(answer), nl=False)
     elif not quiet:
         # Without files nothing was fitted, and there is nothing to show.
         for fitted in workloads if sources else ():
@@ -145,4 +149,5 @@ def _check_schema(path: Path) -> None:
     if f'"$comment": "{WRITTEN_BY}"' not in text:
         message = "is not a schema that planner wrote, and will not be overwritten"
         hint = "move it away, or work in another folder"
-        raise ScenarioError(Problem(file=str(path), message=message, hint=hint))
+        problem = Problem(file=str(path), message=message, hint=hint)
+        raise ScenarioError(problem)

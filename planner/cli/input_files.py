@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -14,9 +13,10 @@ from planner import api
 from planner.cli.options import AllowCode, AsJson, Overrides, Quiet, Strict
 from planner.errors import Problem, ScenarioError, printable, raise_all, refuse
 from planner.files import json_text
+from planner.records import record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class _Checked:
     """A file without errors: what it is, and what is remarkable about it."""
 
@@ -35,7 +35,8 @@ def _check_file(file: Path, overrides: Sequence[str]) -> _Checked:
     if kind_of(read_document(file)) == "scenario":
         scenario = api.load(file, overrides)
         plan = build_plan(scenario)
-        return _Checked(kind="scenario", warnings=all_warnings(scenario, plan), notes=plan.notes)
+        warnings = all_warnings(scenario, plan)
+        return _Checked(kind="scenario", warnings=warnings, notes=plan.notes)
 
     # What prepares studies is loaded for a study alone.
     from planner.studies.prepare import prepare
@@ -68,7 +69,8 @@ def validate(
         except ScenarioError as error:
             problems += error.problems
             sentences = [str(problem) for problem in error.problems]
-            entries.append({"file": str(file), "ok": False, "problems": sentences})
+            entry = {"file": str(file), "ok": False, "problems": sentences}
+            entries.append(entry)
             continue
         warnings = list(checked.warnings)
         notes = list(checked.notes)

@@ -164,4 +164,5 @@ def replay(
         seed=seed,
         hourly=hourly,
     )
-    terminal.Screen(as_json=as_json, quiet=quiet, verbose=verbose).print_answer(answer)
+    screen = terminal.Screen(as_json=as_json, quiet=quiet, verbose=verbose)
+    screen.print_answer(answer)

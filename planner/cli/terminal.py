@@ -9,7 +9,6 @@ import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +18,7 @@ from planner import api
 from planner.errors import printable
 from planner.files import json_text
 from planner.progress import silent
+from planner.records import record
 
 if TYPE_CHECKING:
     from planner.answers.answer import Answer
@@ -76,7 +76,7 @@ def print_files(
             typer.echo(f"wrote {printable(str(path))}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Screen:
     """How a command prints its progress and its answer, as its options ask."""
 

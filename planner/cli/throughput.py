@@ -62,7 +62,8 @@ def throughput(
     from planner.units import MILLISECOND
 
     if scenario is not None:
-        typer.echo(_layouts(scenario, with_overlay(overrides, overlay), as_json=as_json))
+        text = _layouts(scenario, with_overlay(overrides, overlay), as_json=as_json)
+        typer.echo(text)
         return
     if not (model and accelerator):
         message = "takes a scenario file, or both --model and --accelerator"
@@ -111,7 +112,8 @@ def _layouts(scenario: Path, overrides: list[str], *, as_json: bool) -> str:
 
 
 def _names(text: str) -> list[str]:
-    return [word.strip() for word in text.split(",") if word.strip()]
+    words = map(str.strip, text.split(","))
+    return [word for word in words if word]
 
 
 def _numbers(option: str, text: str, *, integral: bool = False) -> list[float]:
@@ -179,7 +181,8 @@ def calibrate(
     file = update_calibration(table, base, load_catalog(overlay=overlay))
     write_calibration(file, out)
     if as_json:
-        typer.echo(json_text(file.model_dump(mode="json", exclude_none=True)), nl=False)
+        content = file.model_dump(mode="json", exclude_none=True)
+        typer.echo(json_text(content), nl=False)
     elif file.own is not None and not quiet:
         table_text = update_table(file.own, base.calibration(), file.calibration())
         typer.echo(f"{table_text}\n\nwritten to {out}")

@@ -49,7 +49,8 @@ def ui(
         raise ScenarioError(message) from None
 
     files = scenarios or sorted(EXAMPLES.glob("*.yaml"))
-    workbench = Workbench([api.load(file, overrides or ()) for file in files])
+    plans = [api.load(file, overrides or ()) for file in files]
+    workbench = Workbench(plans)
     # The port is taken before the first run, so that one in use is refused at once.
     listening = listen(port)
     typer.echo(f"running {next(iter(workbench.scenarios))} once; Ctrl-C ends it", err=True)

@@ -9,6 +9,10 @@ because Var[count] = 60 λ + (60 λ c)². Where many users make the traffic, var
 number: I is the same at any rate, and bursts are the smaller beside the mean the more users there are. One client's
 bursts grow with its traffic: c is then at any rate what it is at that of day one.
 
+That I is the same has been seen from some lowest rate λ₀ up. A lower rate is taken for a part p = λ/λ₀ of the stream at
+λ₀, each request of it kept by chance: its counts have the index 1 + p (I − 1), and so the same c as at λ₀. For the same
+reason a pool that serves a part of a stream has the c of the whole.
+
 A minute whose rate is G times the mean (G gamma with mean 1) loads a pool at ρ to ρG, at which a share ℓ(ρG) of
 requests is late, or refused, without any burst (``planner.physics.slo_model``). The hour's share is E[G ℓ(ρG)],
 weighted by G because requests see their own crowd.
@@ -16,7 +20,7 @@ weighted by G because requests see their own crowd.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, lru_cache
 from typing import Literal
 
@@ -24,9 +28,12 @@ import numpy as np
 from numpy.polynomial.hermite_e import hermegauss
 
 from planner.arrays import Floats
+from planner.records import record
 
 DEFAULT_INDEX_OF_DISPERSION = 12.0
 """One-minute index of dispersion at 28–45 requests/s: 11–13 in the public Azure week of 2024 (as published)."""
+LOWEST_MEASURED_REQUESTS_PER_S = 6.0
+"""Lowest rate at which that index has been seen: 7–16 in public chat traffic."""
 BURST_S = 60.0
 """The minute over which the index of dispersion is defined and a burst's rate is taken to last."""
 _MAX_RATE_CV = 3.0
@@ -42,7 +49,7 @@ _NO_REQUEST = 1e-16
 """Share of requests of which the last digit of a share knows nothing."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Lateness:
     """The shares of requests late and rejected without bursts, by load over capacity; loads rise."""
 
@@ -83,6 +90,7 @@ class Lateness:
             late_fractions=(*self.late_fractions[:count], late_at_capacity),
             refused_fractions=(0.0,) * (count + 1),
             too_long_fraction=self.too_long_fraction,
+            alone_s=self.alone_s,
         )
 
 
@@ -90,28 +98,37 @@ SHARP = Lateness()
 """All in time up to capacity, and beyond it refused: what mean times say."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Bursts:
     """How much a stream of requests varies from minute to minute."""
 
     requests_per_s: float
     """Mean rate."""
     index_of_dispersion: float = DEFAULT_INDEX_OF_DISPERSION
-    """Variance ÷ mean of requests per minute at that rate."""
+    """Variance ÷ mean of requests per minute at that rate, or at the lowest measured where that is higher."""
     scaling: Literal["pooled", "proportional"] = "pooled"
     """What stays at another rate: variance ÷ mean, as of many users, or the size beside the mean, as of one client."""
+    lowest_requests_per_s: float = LOWEST_MEASURED_REQUESTS_PER_S
+    """Lowest rate at which pooled bursts have that index; a lower rate varies as much from minute to minute."""
 
     def at(self, requests_per_s: float) -> Bursts:
-        """Return the bursts of an hour with another mean rate."""
+        """Return the bursts of an hour with another mean rate; below the lowest measured, they are those at it."""
         # One client's bursts grow with its traffic, so they are those of day one at any rate.
         if self.scaling == "proportional":
             return self
-        return replace(self, requests_per_s=requests_per_s)
+        # One object for all rates below the lowest: what is worked out for one of them serves them all.
+        return replace(self, requests_per_s=max(requests_per_s, self.lowest_requests_per_s))
+
+    def continued_to(self, requests_per_s: float) -> Bursts:
+        """Return the bursts at a rate as if the index were the same below the lowest measured, too."""
+        return replace(self, requests_per_s=requests_per_s, lowest_requests_per_s=0.0)
 
     @property
     def minute_rate_cv(self) -> float:
         """Return c, the coefficient of variation of the rate from minute to minute."""
-        minute_requests = BURST_S * self.requests_per_s
+        is_thinned = self.scaling == "pooled" and self.requests_per_s < self.lowest_requests_per_s
+        rate = self.lowest_requests_per_s if is_thinned else self.requests_per_s
+        minute_requests = BURST_S * rate
         excess = self.index_of_dispersion - 1.0
         return float(np.sqrt(excess / minute_requests))
 

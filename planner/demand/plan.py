@@ -6,6 +6,7 @@ that come and go. Random numbers are drawn in one block per stream; every functi
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -19,10 +20,11 @@ from numpy.typing import ArrayLike
 from planner.arrays import Floats
 from planner.demand.shape import Horizon, Shape, shape_factor, weekly_profile
 from planner.errors import Problem, raise_all
+from planner.records import record
 from planner.units import HOURS_PER_WEEK, HOURS_PER_YEAR
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class CompoundGrowth:
     """Growth by a constant fraction a year: m(t) = (1 + per_year)^t, t in years."""
 
@@ -34,7 +36,7 @@ _FAR_H = 1e7
 """A millennium: past the end of any horizon."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ChangingGrowth:
     """Compound growth whose yearly rate changes at some hours: ln m(t) = ∫ ln(1 + per_year) dt, t in years."""
 
@@ -44,7 +46,7 @@ class ChangingGrowth:
     """Hours since start at which the later ones begin, above 0 and rising."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class SCurveGrowth:
     """Logistic adoption from 1 towards a ceiling, half of the rise behind at the midpoint.
 
@@ -62,7 +64,7 @@ class SCurveGrowth:
     """k: 10–90% of a full logistic takes 4.4 / k years."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class StepGrowth:
     """Jumps on dates: from each step's hour on, its factor is the multiplier (not a product of steps)."""
 
@@ -79,7 +81,7 @@ class StepGrowth:
         raise_all(problems)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class TableGrowth:
     """A user's own forecast: points joined by straight lines, constant before the first and after the last."""
 
@@ -153,7 +155,7 @@ _CHUNK_ROWS = 256
 """Rows multiplied at a time: 256 × 24 × 24 multiplications, where OpenBLAS starts threads at 262,144."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class LognormalNoise:
     """Multiplicative noise N(t) = exp(X(t) − σ²/2), X a stationary Gaussian AR(1): E[N] = 1 at every hour."""
 
@@ -170,7 +172,7 @@ class LognormalNoise:
         return 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class LaunchSpike:
     """A launch or news event: requests jump to a multiple and decay: 1 + (multiple − 1) exp(−(t − t₀) / decay)."""
 
@@ -182,7 +184,7 @@ class LaunchSpike:
     """Days in which the excess falls to 1/e."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class TenantStream:
     """A large client as an on/off stream: exponential on and off times, a fixed share of the long-run mean."""
 
@@ -321,7 +323,7 @@ Streams: TypeAlias = "Callable[[str], np.random.Generator]"
 """From a stream's name to its generator, fresh for each replication."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class WorkloadDemand:
     """All inputs of one workload's demand: rate, growth, profile, spikes, noise and tenants."""
 
@@ -401,15 +403,30 @@ class DemandPlan:
         )
 
 
+_BLOCK_H = 64
+"""Hours that are worked out together, as wide as any processor takes numbers at once."""
+
+
+def _whole_blocks(hours: int) -> int:
+    """Return the hours of whole blocks that hold some hours.
+
+    The last hours of an array that does not fill a block are worked out in another way, and would differ in their last
+    digit from the same hours of a longer horizon.
+    """
+    return math.ceil(hours / _BLOCK_H) * _BLOCK_H
+
+
 def build_demand_plan(workloads: Sequence[WorkloadDemand], horizon: Horizon) -> DemandPlan:
     """Compile workloads over a horizon."""
     names = tuple(workload.name for workload in workloads)
-    expected = np.empty((len(names), horizon.hours))
-    for row, workload in zip(expected, workloads, strict=True):
-        row[:] = shape_factor(workload.shape, horizon)
-        growth = hourly_growth(workload.growth, horizon.hours)
+    whole = dataclasses.replace(horizon, hours=_whole_blocks(horizon.hours))
+    padded = np.empty((len(names), whole.hours))
+    expected = padded[:, : horizon.hours]
+    for row, workload in zip(padded, workloads, strict=True):
+        row[:] = shape_factor(workload.shape, whole)
+        growth = hourly_growth(workload.growth, whole.hours)
         np.multiply(row, growth, out=row)
-        spikes = spike_factor(workload.spikes, horizon.hours)
+        spikes = spike_factor(workload.spikes, whole.hours)
         np.multiply(row, spikes, out=row)
         np.multiply(row, workload.requests_per_s, out=row)
         # Before its launch a model has no requests, whatever the forecast.
@@ -421,7 +438,7 @@ def build_demand_plan(workloads: Sequence[WorkloadDemand], horizon: Horizon) -> 
     noise_base = expected * noise_median[:, np.newaxis]
     return DemandPlan(
         names=names,
-        expected_requests_per_s=_read_only(expected),
+        expected_requests_per_s=_read_only(expected.copy()),
         noise_base_requests_per_s=_read_only(noise_base),
         noises=tuple(workload.noise for workload in workloads),
         tenants=tuple(workload.tenants for workload in workloads),
@@ -443,9 +460,8 @@ def hourly_requests_per_s(plan: DemandPlan, streams: Streams) -> Floats:
         base = plan.noise_base_requests_per_s[index]
         if noise.sigma > 0.0:
             generator = streams(f"demand/{name}/noise")
-            log2_factor = log2_noise(noise, plan.hours, generator)
-            np.exp2(log2_factor, out=row)
-            row *= base
+            log2_factor = log2_noise(noise, _whole_blocks(plan.hours), generator)
+            np.multiply(np.exp2(log2_factor)[: plan.hours], base, out=row)
         else:
             row[:] = base
         if not tenants:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from importlib.util import find_spec
@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from planner.arrays import Floats
 from planner.errors import Problem, ScenarioError, raise_all
+from planner.records import record
 from planner.units import DAYS_PER_YEAR
 
 HOURS_PER_WEEK = 168
@@ -33,7 +34,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EPOCH_WEEKDAY = 3  # 1 January 1970 was a Thursday; Monday is 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Horizon:
     """The simulated span: hour k is [start + k h, start + k + 1 h)."""
 
@@ -165,7 +166,7 @@ DEFAULT_PEAK_HOUR = 14
 _DAY = np.arange(24, dtype=np.float64)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class SeasonalWave:
     """A yearly wave: 1 + amplitude · cos(2π (day − peak_day) / 365.25)."""
 
@@ -175,7 +176,7 @@ class SeasonalWave:
     """Day of the year of the peak, 1 = 1 January."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Shape:
     """A workload's traffic pattern by clock and calendar: week, season and holidays."""
 

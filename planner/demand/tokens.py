@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import fields, replace
 from functools import lru_cache
 from itertools import pairwise
 from math import erfc, exp, inf, log, pi, sqrt
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from planner.arrays import Floats
 from planner.errors import ScenarioError
+from planner.records import record
 
 _NORMAL = NormalDist()
 Z_P95 = _NORMAL.inv_cdf(0.95)
@@ -24,7 +25,7 @@ MOST_TOKENS = 1e9
 _Piece = tuple[float, float, float, float]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class LengthDistribution:
     """Tokens per request, L: ln L is piecewise linear in the normal score Z between the stated quantiles.
 
@@ -221,7 +222,7 @@ def _piece_moment(piece: _Piece, order: int) -> float:
     return scale * (low_tail - high_tail)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class RequestLog:
     """A request log as arrays of shape (requests,), in order of time."""
 
@@ -246,7 +247,7 @@ class RequestLog:
         """Return the log of each served model by its name; all of it under None where no model is named."""
         if self.models is None:
             return {None: self}
-        columns = {name: getattr(self, name) for name in self.__slots__}
+        columns = {column.name: getattr(self, column.name) for column in fields(self)}
         logs: dict[str | None, RequestLog] = {}
         # dict.fromkeys has each model once, in the order of its first request.
         for model in dict.fromkeys(self.models.tolist()):

@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import simpy
@@ -41,11 +40,11 @@ from planner.engine.supply import Supply
 from planner.engine.window import evaluate_window
 from planner.plan import quantities
 from planner.plan.plan import Plan
-from planner.plan.sizes import sizes_by_hour
+from planner.records import record
 from planner.units import SECONDS_PER_HOUR
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Run:
     """A finished simulation: its windows in order, and the log."""
 
@@ -155,51 +154,34 @@ class Simulation:
         return min(stated_end, month_end)
 
     def _evaluate(self, begin: int, end: int) -> None:
-        """Evaluate the hours of a window, part by part where clusters change their sizes."""
+        """Evaluate the hours of a window."""
         self.histories.start_window(end)
-        for part_begin, part_end, sizes in self._parts(begin, end):
-            speed, incidents = self.histories.speeds(part_begin, part_end)
-            lit_fraction, machines = self._node_hours(part_begin, part_end)
-            # At the start nothing waits and nothing is placed.
-            waiting = tuple(np.zeros(workload.deadline_h) for workload in self.plan.workloads)
-            replicas = None
-            if self.windows:
-                waiting = self.windows[-1].waiting_requests
-                replicas = self.windows[-1].replicas_after
-            window = WindowInput(
-                first_hour=part_begin,
-                demand_requests=self._demand(part_begin, part_end),
-                nodes=machines.healthy,
-                speed=speed,
-                incidents=incidents,
-                waiting_requests=waiting,
-                lit_fraction=lit_fraction,
-                cap_kw=self._cap_kw(part_begin, part_end),
-                replicas_before=replicas,
-                sizes=sizes,
-            )
-            # Rent follows the load of this window, so it comes after all else that shapes it.
-            window, machines = self.rentals.hold(window, machines)
-            self.inputs.append(window)
-            result = evaluate_window(self.plan, window)
-            self.windows.append(result)
-            self.node_hours.append(machines)
-
-    def _parts(self, begin: int, end: int) -> list[tuple[int, int, tuple[int, ...]]]:
-        """Return the parts of a window in which no cluster changes its size, with the sizes."""
-        if not self.plan.sizes:
-            return [(begin, end, ())]
-        present = _by_hour(self.histories.present, begin, end)
-        sizes = sizes_by_hour(self.plan, present)
-        # Within a part the plan's tables by size are the same for all hours.
-        is_resized = np.any(sizes[:, 1:] != sizes[:, :-1], axis=0)
-        cuts = 1 + np.flatnonzero(is_resized)
-        parts = []
-        edges = [0, *cuts.tolist(), end - begin]
-        for part_begin, part_end in itertools.pairwise(edges):
-            part_sizes = tuple(sizes[:, part_begin].tolist())
-            parts.append((begin + part_begin, begin + part_end, part_sizes))
-        return parts
+        speed, incidents = self.histories.speeds(begin, end)
+        lit_fraction, machines = self._node_hours(begin, end)
+        # At the start nothing waits and nothing is placed.
+        waiting = tuple(np.zeros(workload.deadline_h) for workload in self.plan.workloads)
+        replicas = None
+        if self.windows:
+            waiting = self.windows[-1].waiting_requests
+            replicas = self.windows[-1].replicas_after
+        window = WindowInput(
+            first_hour=begin,
+            demand_requests=self._demand(begin, end),
+            nodes=machines.healthy,
+            speed=speed,
+            incidents=incidents,
+            waiting_requests=waiting,
+            lit_fraction=lit_fraction,
+            cap_kw=self._cap_kw(begin, end),
+            replicas_before=replicas,
+            present_nodes=machines.present,
+        )
+        # Rent follows the load of this window, so it comes after all else that shapes it.
+        window, machines = self.rentals.hold(window, machines)
+        self.inputs.append(window)
+        result = evaluate_window(self.plan, window)
+        self.windows.append(result)
+        self.node_hours.append(machines)
 
     def _demand(self, begin: int, end: int) -> Floats:
         """Return the arrivals of some hours, with those that processes add, shape (workloads, hours)."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from planner.arrays import Bools, Floats, Ints
 from planner.engine.log import Streams
 from planner.plan.plan import ClusterPlan
 from planner.plan.reliability import ReliabilityPlan
+from planner.records import record
 
 SEVERITIES = ("soft", "medium", "hard")
 SOFT = 0
@@ -19,7 +20,7 @@ MEDIUM = 1
 HARD = 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Failures:
     """Failures drawn for a set of nodes; arrays of shape (failures,)."""
 

@@ -12,12 +12,13 @@ from planner.arrays import Bools, Floats, Ints
 from planner.elementwise import Hours, safe_denominator
 from planner.plan.placement import ROUNDING
 from planner.plan.plan import Placement, Plan
+from planner.records import record
 
 ALL = slice(None)
 """Every hour of a window."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class SpeedLoss:
     """The hours in which incidents slow a cluster on a workload, and the speed lost."""
 
@@ -27,7 +28,7 @@ class SpeedLoss:
     """Share of speed lost in each, shape (some hours,)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class WindowInput:
     """Demand, nodes and speeds of a window; arrays have its hours as last axis."""
 
@@ -53,8 +54,8 @@ class WindowInput:
     replicas_before: Floats | None = None
     """Replicas of each deployment in the hour before the window, shape (deployments,); None at the start."""
 
-    sizes: tuple[int, ...] = ()
-    """By cluster, which of its sizes in the plan it has, −1 for that of the plan; none where no rule resizes any."""
+    present_nodes: Floats | None = None
+    """Nodes that are there, in service or not, shape (clusters, hours): the size of a pool; None for ``nodes``."""
 
     @property
     def hours(self) -> slice:
@@ -91,7 +92,7 @@ class WindowInput:
         return {c: requests for (c, w), requests in carried if w == workload}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class NodeHours:
     """Nodes by state and hour; shape (clusters, hours)."""
 
@@ -108,7 +109,7 @@ class NodeHours:
     """The rest, but for rented ones that still start: nodes that can work."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Slowdown:
     """Node-hours that slow software costs a cluster on a workload."""
 
@@ -118,7 +119,7 @@ class Slowdown:
     """Node-equivalents at work for nothing in each, shape (some hours,)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class WindowResult:
     """Hourly results of one window."""
 
@@ -148,9 +149,9 @@ class WindowResult:
     facility_kw: Floats
     """IT, cooling and distribution, shape (hours,)."""
     replicas: Floats
-    """Whole replicas of each deployment where they count, 0 elsewhere, shape (deployments, hours)."""
+    """Whole replicas of each deployment where they count, as many as fit elsewhere, shape (deployments, hours)."""
     loading_nodes: Floats
-    """Nodes that load weights, mean of the hour, of the same shape."""
+    """Nodes that load weights, mean of the hour, shape (groups of deployments, hours)."""
     slower_requests: Mapping[tuple[int, int], Floats] = field(default_factory=dict)
     """By cluster and workload, what the machines would have served beyond what they did, had all of it been served in
     the layout that is best for it alone; shape (hours,). Only where some was served in another."""
@@ -227,12 +228,14 @@ def serving(routes: Sequence[Route], workloads: Sequence[int]) -> Ints:
     return np.array(sorted(clusters), dtype=np.intp)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Residence:
-    """Replicas and node-hours of each deployment by month; shape (months, deployments)."""
+    """Replicas and node-hours of each group of deployments by month; shape (months, groups)."""
 
     replicas: Floats
     """Most at once, whole."""
+    nodes: Floats
+    """Nodes of the most at once."""
     held_node_h: Floats
     """Node-hours that may serve it: of its replicas, or of the cluster where any share of it may."""
     weight_load_node_h: Floats
@@ -240,7 +243,7 @@ class Residence:
 
 
 def residence(plan: Plan, placement: Placement, windows: Sequence[WindowResult]) -> Residence:
-    """Return replicas and node-hours of each deployment by month, inferred from load where it is alone.
+    """Return replicas and node-hours of each group by month, inferred from load where it is alone.
 
     There replicas are those of the highest hour, ceil(nodes at work / nodes of a replica), and nothing is loaded.
     """
@@ -248,28 +251,34 @@ def residence(plan: Plan, placement: Placement, windows: Sequence[WindowResult])
     served = joined("served_requests", windows)
     nodes = joined("nodes", windows)
     busy = joined("busy_nodes", windows)
-    deployments = placement.deployments
-    size = np.array([deployment.nodes_per_replica for deployment in deployments])
-    # Where whole replicas count they are known; the other clusters have zeros here.
-    shape = (size.size, plan.hours)
+    placed_replicas = joined("replicas", windows)
+    placed_loading = joined("loading_nodes", windows)
+    shape = (len(placement.groups), plan.hours)
     replicas = np.zeros(shape)
+    node_h = np.zeros(shape)
+    replica_nodes = np.zeros(shape)
     loading = np.zeros(shape)
-    if any(placement.placed):
-        replicas += joined("replicas", windows)
-        loading += joined("loading_nodes", windows)
-    node_h = replicas * size[:, None]
-    for d, deployment in enumerate(deployments):
-        c = deployment.cluster
+    for g, group in enumerate(placement.groups):
+        largest = placement.deployments[group[-1]]
+        c = largest.cluster
         if placement.placed[c]:
+            for d in group:
+                size = placement.deployments[d].nodes_per_replica
+                replicas[g] += placed_replicas[d]
+                node_h[g] += placed_replicas[d] * size
+            loading[g] = placed_loading[g]
+            replica_nodes[g] = node_h[g]
             continue
-        node_h[d] = nodes[c]
-        deployed = list(deployment.workloads)
+        node_h[g] = nodes[c]
+        deployed = list(largest.workloads)
         if served[c][deployed].any():
             # Less a hair: rounding above a whole number of replicas must not add one.
-            load = busy[c] / size[d]
-            replicas[d] = np.ceil(load - ROUNDING)
+            load = busy[c] / largest.nodes_per_replica
+            replicas[g] = np.ceil(load - ROUNDING)
+            replica_nodes[g] = replicas[g] * largest.nodes_per_replica
     return Residence(
         replicas=np.maximum.reduceat(replicas, starts, axis=1).T,
+        nodes=np.maximum.reduceat(replica_nodes, starts, axis=1).T,
         held_node_h=np.add.reduceat(node_h, starts, axis=1).T,
         weight_load_node_h=np.add.reduceat(loading, starts, axis=1).T,
     )

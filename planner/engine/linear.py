@@ -1,197 +1,255 @@
-"""Many small linear programs, solved together by the dual simplex method.
+"""Many small linear programs, solved together: max-min fair shares at the least cost.
 
-Each hour asks for x ≥ 0 with A x ≤ b ≥ 0 that maximises several objectives, one after the other; hours of one program
-differ in b alone. The search begins where some rows are met in full at the least cost, whether or not there is room: a
-basis that is optimal but for what it overfills. Each step mends the row that is overfilled most. Which column mends it
-at the least loss is a matter of the basis and not of b, so hours at the same basis with the same row to mend take the
-step as one. Every figure of an hour comes from the hour alone: who is solved beside it does not move it by a bit.
+An hour has columns x ≥ 0, limits A x ≤ b and workloads, of each of which S x is served. Shares rise by progressive
+filling. All workloads of a rank rise from nothing towards their demand at one common share, until a limit stops some of
+them. The others rise on, and then the next rank. So the lowest share of a rank is as high as it can be, then the next
+lowest, and so on. Whatever is served is served at the least cost, by several costs in order.
+
+This is the parametric dual simplex method. A plan is a basis: the columns that may be above zero, one for each row, and
+the amount of each. While shares rise, amounts change in proportion. Where one is used up, the column that adds the
+least cost takes its place. Where none can, the workloads that draw on it have reached their highest share.
+
+Which column comes in depends on the basis alone, so hours of the same basis take the step as one. Every figure of an
+hour comes from the hour alone: who is solved beside it does not move it by a bit.
 """
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 import numpy as np
 
 from planner.arrays import Bools, Floats, Ints
 from planner.elementwise import in_hours
+from planner.records import record
 
-_TOLERANCE = 1e-9  # matrices, objectives and right-hand sides are scaled to about 1
-_MOST_CELLS = 2**21  # of tableaus held at once: 16 MB
-_STEPS_PER_ROW = 100  # a program takes a few; more would be a circle that rounding has closed
+_TOLERANCE = 1e-9
+"""What rounding may leave of a zero: matrices, costs and right-hand sides are scaled to about 1."""
+_MOST_CELLS = 2**21
+"""Of the tableaus of hours that are solved at once: 16 MB."""
+_STEPS_PER_ROW = 100
+"""An hour takes a few; more would be a circle that rounding closed."""
 
 
-def maximise(
-    matrices: Floats,
-    objectives: Floats,
-    met: Sequence[int],
-    limits: Floats,
-    program: Ints,
-    filled: Sequence[tuple[int, int]] = (),
-) -> Floats:
-    """Return x ≥ 0 with A x ≤ b that maximises the objectives in lexicographic order; shape (n, hours).
+@record
+class Programs:
+    """Linear programs of one size; an hour belongs to one of them and has right-hand sides of its own."""
 
-    ``matrices`` has shape (programs, m, n), ``objectives`` (programs, levels, n + m) with the slacks of the m rows at
-    the end, ``limits`` (m, hours) and holds no negative number; ``program`` is that of each hour. No column has a part
-    in two of the rows ``met``, and where these are met in full at the least cost, no column gains anything.
+    limits: Floats
+    """What a unit of each column takes of each limit, shape (limits, columns): in all programs the same."""
+    served: Floats
+    """What it serves of each workload, at most one, shape (programs, workloads, columns)."""
+    costs: Floats
+    """Costs of a unit of each column, none below 0, shape (programs, costs in order, columns)."""
+    ranks: Ints
+    """Rank of each workload from 0 on, shape (workloads,): lower ones rise first."""
 
-    ``filled`` are rows to fill before those are met, each with a column that nothing but its row holds back and whose
-    gain comes after that of all rows met: beginning there saves the steps by which its work would be driven from row to
-    row.
+
+def raise_shares(programs: Programs, limits: Floats, demand: Floats, program: Ints) -> Floats:
+    """Return the columns of each hour's plan, shape (columns, hours).
+
+    ``limits`` has shape (limits, hours) and ``demand`` (workloads, hours), neither below 0; ``program`` is that of each
+    hour.
     """
-    rows, columns = matrices.shape[1:]
-    tableaus = np.zeros((len(matrices), rows + objectives.shape[1], columns + rows))
-    tableaus[:, :rows, :columns] = matrices
-    tableaus[:, rows:] = objectives
+    tableaus, bases = _start(programs)
+    hours = demand.shape[1]
+    plans = np.zeros((tableaus.shape[2], hours))
+    # Nothing is served at first, and every limit is free.
+    amounts = np.concatenate((limits, np.zeros_like(demand)))
+    batch = max(1, _MOST_CELLS // tableaus[0].size)
+    for begin in range(0, hours, batch):
+        part = slice(begin, begin + batch)
+        rise = _Rise(
+            programs.ranks, tableaus, bases, program[part], amounts[:, part], demand[:, part]
+        )
+        rise.finish(plans[:, part])
+    columns = programs.limits.shape[1]
+    return plans[:columns]
+
+
+def _start(programs: Programs) -> tuple[Floats, Ints]:
+    """Return a tableau for each program with nothing served, and the basic column of each of its rows.
+
+    Rows are limits, workloads and costs. Columns are those of the program, the slack of each limit, and one for each
+    workload, which never becomes basic: it says how each row moves as the workload rises.
+    """
+    limits, columns = programs.limits.shape
+    count = len(programs.costs)
+    rows = limits + programs.ranks.size
+    tableaus = np.zeros((count, rows + programs.costs.shape[1], columns + rows))
+    tableaus[:, :limits, :columns] = programs.limits
+    tableaus[:, limits:rows, :columns] = programs.served
+    tableaus[:, rows:, :columns] = programs.costs
     tableaus[:, :rows, columns:] = np.eye(rows)
-    bases = np.tile(np.arange(columns, columns + rows), (len(matrices), 1))
-    levels = limits.copy()
-    for row in set(range(rows)) - set(
-        met
-    ):  # its slack is there to begin with: what it counts, its columns count
-        counted = objectives[:, :, columns + row, None]
-        if counted.any():
-            tableaus[:, rows:] -= counted * tableaus[:, row, None]
-    if filled:
-        _fill(tableaus, bases, np.array(filled, dtype=np.intp), levels, program)
-    _meet(tableaus, bases, np.array(met, dtype=np.intp), levels, program)
-    solution = np.zeros((columns + rows, limits.shape[1]))
-    most = max(1, _MOST_CELLS // tableaus[0].size)
-    for first in range(0, limits.shape[1], most):
-        chunk = slice(first, first + most)
-        _mend(tableaus, bases, program[chunk], levels[:, chunk], solution[:, chunk])
-    return solution[:columns]
+    bases = np.tile(np.arange(columns, columns + rows), (count, 1))
+    for row in range(limits, rows):
+        gains = tableaus[:, row, :columns]
+        # Where no column serves a workload, its row keeps the workload's own column, and it never rises.
+        servable = np.flatnonzero((gains > _TOLERANCE).any(axis=1))
+        costs = tableaus[servable, rows:, :columns]
+        entering = _cheapest(gains[servable], costs)
+        _pivot(tableaus, servable, np.full(servable.size, row), entering)
+        bases[servable, row] = entering
+    return tableaus, bases
 
 
-def _fill(tableaus: Floats, bases: Ints, filled: Ints, levels: Floats, program: Ints) -> None:
-    """Pivot the columns of ``filled``, shape (rows, 2) of row and column, into the basis.
+class _Rise:
+    """Hours whose workloads rise from nothing to their shares."""
 
-    No column has a part in two of them, so they can enter all at once.
-    """
-    rows, columns = filled.T
-    amounts = tableaus[:, :, columns]  # shape (programs, m + levels, filled)
-    pivots = amounts[:, rows, np.arange(rows.size)]
-    new_rows = tableaus[:, rows] / pivots[:, :, None]
-    tableaus -= amounts @ new_rows
-    tableaus[:, rows] = new_rows
-    bases[:, rows] = columns
-    for row, pivot, amount in zip(rows.tolist(), pivots.T, amounts.T, strict=True):
-        level = levels[row] / pivot.take(program)
-        for other in np.flatnonzero(amount[: bases.shape[1]].any(axis=1)).tolist():
-            levels[other] -= amount[other].take(program) * level
-        levels[row] = level
+    def __init__(
+        self,
+        ranks: Ints,
+        tableaus: Floats,
+        bases: Ints,
+        tableau: Ints,
+        amounts: Floats,
+        demand: Floats,
+    ) -> None:
+        """Begin with the first rank."""
+        self.ranks = ranks
+        self.tableaus = tableaus
+        """Those that some hour has, shape (tableaus, rows and costs, columns)."""
+        self.bases = bases
+        """Basic column of each of their rows, shape (tableaus, rows)."""
+        self.tableau = tableau
+        """That of each hour, shape (hours,)."""
+        self.amounts = amounts
+        """Of the basic column of each row, shape (rows, hours)."""
+        self.demand = demand
+        """Shape (workloads, hours)."""
+        self.hours = np.arange(tableau.size)
+        """Those that still rise."""
+        self.rank = np.zeros(tableau.size, dtype=np.intp)
+        """The one that rises, shape (hours,)."""
+        self.share = np.zeros(tableau.size)
+        """Of its demand that it has reached, shape (hours,)."""
+        self.first_workload_column = tableaus.shape[2] - ranks.size
+        workload_bases = bases[:, -ranks.size :]
+        self.is_servable = (workload_bases < self.first_workload_column)[tableau].T
+        """Whether any column serves each workload, shape (workloads, hours)."""
+        self.is_rising = self.is_servable & (ranks == 0)[:, np.newaxis]
 
-
-def _meet(tableaus: Floats, bases: Ints, met: Ints, levels: Floats, program: Ints) -> None:
-    """Satisfy some rows in full, each by the column of least cost, or by its slack where no column can."""
-    programs = np.arange(len(bases))[:, None]
-    rows = bases.shape[1]
-    columns = slice(tableaus.shape[2] - rows)
-    able = tableaus[:, met, columns] > _TOLERANCE
-    entering = _cheapest(tableaus[:, met, columns], tableaus[:, None, rows:, columns], able)
-    can = np.asarray(able.any(axis=2))
-    amounts = np.where(
-        can[:, :, None], tableaus[programs, :, entering], 0.0
-    )  # shape (programs, met, m + levels)
-    pivots = np.where(
-        can, np.take_along_axis(tableaus[:, met], entering[:, :, None], axis=2)[:, :, 0], 1.0
-    )
-    new_rows = tableaus[:, met] / pivots[:, :, None]
-    new_levels = levels[met] / pivots.T[:, program]
-    # Each column is met in one row at most, so these sums have one term each and the rows can enter all at once.
-    tableaus -= np.einsum("pkr,pkc->prc", amounts, new_rows)
-    for row in np.flatnonzero(amounts[:, :, :rows].any(axis=(0, 1))).tolist():
-        by = np.flatnonzero(amounts[:, :, row].any(axis=0)).tolist()
-        terms = [amounts[:, k, row][program] * new_levels[k] for k in by]
-        levels[row] -= sum(terms[1:], start=terms[0])
-    tableaus[:, met] = new_rows
-    levels[met] = new_levels
-    bases[:, met] = np.where(can, entering, bases[:, met])
-
-
-def _mend(tableaus: Floats, bases: Ints, group: Ints, levels: Floats, solution: Floats) -> None:
-    """Take dual simplex steps until every row is feasible; write the solution, shape (n + m, hours).
-
-    ``tableaus`` has shape (groups, m + levels, n + m), ``bases`` (groups, m) and ``levels``, what the basic columns
-    come to, (m, hours). Each step makes the objectives of an hour less than they were, so none comes back to a basis.
-    """
-    rows = bases.shape[1]
-    hours = np.arange(group.size)
-    for _ in range(_STEPS_PER_ROW * rows):
-        least = levels.min(axis=0)
-        fits = least >= -_TOLERANCE
-        if fits.any():
-            fit = np.flatnonzero(fits)
-            unfit = np.flatnonzero(~fits)
-            solution[bases[group[fit]].T, hours[fit]] = np.maximum(in_hours(levels, fit), 0.0)
-            if not unfit.size:
+    def finish(self, plans: Floats) -> None:
+        """Raise every workload as far as it goes; write the plans, shape (columns of a tableau, hours)."""
+        for _ in range(_STEPS_PER_ROW * len(self.amounts)):
+            leaving = self._rise_to_limit()
+            self._exchange(leaving)
+            self._next_rank()
+            is_finished = self.rank > self.ranks.max()
+            if is_finished.any():
+                self._write(plans, np.flatnonzero(is_finished))
+                self._continue_with(np.flatnonzero(~is_finished))
+            if not self.hours.size:
                 return
-            hours = hours[unfit]
-            levels = in_hours(levels, unfit)
-            group = group[unfit]
-            least = least[unfit]
-        leaving = _first(levels == least)
-        step = group * rows + leaving
-        taken = np.zeros(bases.size, dtype=np.bool_)
-        taken[step] = True
-        before, row = np.divmod(np.flatnonzero(taken), rows)
-        group = (np.cumsum(taken) - 1)[step]
-        tableaus = tableaus[before]
-        bases = bases[before]
-        to_mend = -tableaus[np.arange(row.size), row]
-        able = to_mend > _TOLERANCE
-        can = np.asarray(able.any(axis=1))
-        if not can.all():  # x = 0 fits, so what nothing can mend is overfilled by rounding alone
-            stuck = np.flatnonzero(~can[group])
-            levels[leaving[stuck], stuck] = 0.0
-            continue
-        entering = _cheapest(to_mend, tableaus[:, rows:], able)
-        levels = _pivot(tableaus, (row, entering), levels, least, group)
-        bases[np.arange(row.size), row] = entering
-    solution[bases[group].T, hours] = np.maximum(levels, 0.0)
+        # What has risen so far fits, whatever closed the circle.
+        self._write(plans, np.arange(self.hours.size))
+
+    def _rise_to_limit(self) -> Ints:
+        """Raise shares until a basic column is used up; return its row, or the number of rows at the full share."""
+        speed = np.where(self.is_rising, self.demand, 0.0)
+        slopes = np.zeros_like(self.amounts)
+        for workload in np.flatnonzero(self.is_rising.any(axis=1)):
+            column = self.tableaus[:, : len(slopes), self.first_workload_column + workload]
+            slopes += in_hours(column.T, self.tableau) * speed[workload]
+        reach = np.full_like(slopes, np.inf)
+        is_falling = slopes < -_TOLERANCE * speed.max(axis=0)
+        np.divide(self.amounts, -slopes, out=reach, where=is_falling)
+        nearest = reach.min(axis=0)
+        step = np.minimum(nearest, 1.0 - self.share)
+        slopes *= step
+        self.amounts += slopes
+        # What rounding leaves below nothing.
+        np.maximum(self.amounts, 0.0, out=self.amounts)
+        is_full = step < nearest
+        self.share = np.where(is_full, 1.0, self.share + step)
+        return np.where(is_full, len(slopes), _first_row(reach == nearest))
+
+    def _exchange(self, leaving: Ints) -> None:
+        """Replace the basic column of a row in each hour by the cheapest that can; stop workloads where none can."""
+        rows = len(self.amounts)
+        # Hours of one tableau that change the same row, or none, have one tableau again.
+        change = self.tableau * (rows + 1) + leaving
+        is_present = np.zeros(len(self.tableaus) * (rows + 1), dtype=np.bool_)
+        is_present[change] = True
+        source, row = np.divmod(np.flatnonzero(is_present), rows + 1)
+        self.tableau = (np.cumsum(is_present) - 1)[change]
+        self.tableaus = self.tableaus[source]
+        self.bases = self.bases[source]
+        changed = np.flatnonzero(row < rows)
+        row = row[changed]
+        gains = -self.tableaus[changed, row, : self.first_workload_column]
+        is_able = (gains > _TOLERANCE).any(axis=1)
+        self._stop(leaving, changed[~is_able])
+        changed = changed[is_able]
+        row = row[is_able]
+        costs = self.tableaus[changed, rows:, : self.first_workload_column]
+        entering = _cheapest(gains[is_able], costs)
+        _pivot(self.tableaus, changed, row, entering)
+        self.bases[changed, row] = entering
+
+    def _stop(self, leaving: Ints, stuck: Ints) -> None:
+        """Stop the workloads that draw on a row that no column can relieve, in the hours of some tableaus."""
+        is_stuck = np.zeros(len(self.tableaus), dtype=np.bool_)
+        is_stuck[stuck] = True
+        hours = np.flatnonzero(is_stuck[self.tableau])
+        slopes = self.tableaus[self.tableau[hours], leaving[hours], self.first_workload_column :]
+        # Where k workloads make a row fall by more than the tolerance, one does so by more than its k-th part.
+        steepest = -_TOLERANCE / self.ranks.size
+        is_free = slopes >= steepest
+        self.is_rising[:, hours] &= is_free.T
+
+    def _next_rank(self) -> None:
+        """Let the next rank rise in hours in which one has reached its shares."""
+        is_over = (self.share >= 1.0) | ~self.is_rising.any(axis=0)
+        if not is_over.any():
+            return
+        self.rank = self.rank + is_over
+        self.share[is_over] = 0.0
+        is_next = self.is_servable & (self.ranks[:, np.newaxis] == self.rank)
+        self.is_rising = np.where(is_over, is_next, self.is_rising)
+
+    def _write(self, plans: Floats, places: Ints) -> None:
+        """Write the plans of some of the hours."""
+        basic_columns = self.bases[self.tableau[places]].T
+        plans[basic_columns, self.hours[places]] = in_hours(self.amounts, places)
+
+    def _continue_with(self, places: Ints) -> None:
+        """Drop all but some of the hours."""
+        self.hours = self.hours[places]
+        self.tableau = self.tableau[places]
+        self.rank = self.rank[places]
+        self.share = self.share[places]
+        self.amounts = in_hours(self.amounts, places)
+        self.demand = in_hours(self.demand, places)
+        self.is_servable = self.is_servable[:, places]
+        self.is_rising = self.is_rising[:, places]
 
 
-def _first(holds: Bools) -> Ints:
+def _first_row(is_true: Bools) -> Ints:
     """Return the first row in which each column is true, ten times faster than numpy's argmax."""
-    rank = np.arange(len(holds), 0, -1).astype(np.min_scalar_type(len(holds)))
-    highest: Ints = np.max(holds * rank[:, None], axis=0).astype(np.intp)
-    return len(holds) - highest
+    rank = np.arange(len(is_true), 0, -1).astype(np.min_scalar_type(len(is_true)))
+    highest: Ints = np.max(is_true * rank[:, np.newaxis], axis=0).astype(np.intp)
+    return len(is_true) - highest
 
 
-def _cheapest(per_column: Floats, gains: Floats, able: Bools) -> Ints:
-    """Return the entering column of least loss per unit among the eligible, by objective in order.
+def _cheapest(gains: Floats, costs: Floats) -> Ints:
+    """Return the column with a gain that costs least for it, by costs in order, shape (tableaus,).
 
-    ``per_column`` is what a unit of a column mends, shape (..., columns), and ``gains`` what it gains, shape (...,
-    objectives, columns): a loss in the first objective in which it is not nothing, after which it may be a gain.
+    ``gains`` has shape (tableaus, columns) and ``costs`` (tableaus, costs, columns).
     """
-    losses = gains / np.where(able, -per_column, -1.0)[..., None, :]
-    for level in range(gains.shape[-2]):
-        loss = np.where(able, losses[..., level, :], np.inf)
-        least = loss.min(axis=-1, keepdims=True)
-        able = loss <= least + _TOLERANCE * (1.0 + np.abs(least))
-        if np.count_nonzero(able) == able[..., 0].size:
-            break
-    return np.asarray(able.argmax(axis=-1), dtype=np.intp)
+    is_candidate = gains > _TOLERANCE
+    ratios = costs / np.where(is_candidate, gains, 1.0)[:, np.newaxis]
+    for ratio in ratios.transpose(1, 0, 2):
+        cost = np.where(is_candidate, ratio, np.inf)
+        lowest = cost.min(axis=1, keepdims=True)
+        is_candidate = cost <= lowest + _TOLERANCE * (1.0 + np.abs(lowest))
+    return np.asarray(is_candidate.argmax(axis=1), dtype=np.intp)
 
 
-def _pivot(
-    tableaus: Floats, place: tuple[Ints, Ints], levels: Floats, leaving: Floats, group: Ints
-) -> Floats:
-    """Exchange one row's basic column in each tableau; return the new levels, shape (m, hours).
-
-    ``leaving`` is the level of that row in each hour.
-    """
-    (row, column), program, rows = place, np.arange(len(tableaus)), len(levels)
-    amounts = tableaus[program, :, column]
-    pivots = amounts[program, row]
-    new_row = tableaus[program, row] / pivots[:, None]
-    tableaus -= amounts[:, :, None] * new_row[:, None, :]
-    tableaus[program, row] = new_row
-    hours = np.arange(group.size)
-    left = row[group]
-    new_level = leaving / pivots[group]
-    change = in_hours(amounts.T[:rows], group)
-    change *= new_level
-    levels = levels - change
-    levels[left, hours] = new_level
-    return levels
+def _pivot(tableaus: Floats, places: Ints, row: Ints, column: Ints) -> None:
+    """Make a column basic in a row of each of the tableaus at some places."""
+    index = np.arange(places.size)
+    chosen = tableaus[places]
+    factors = chosen[index, :, column]
+    new_row = chosen[index, row] / factors[index, row, np.newaxis]
+    chosen -= factors[:, :, np.newaxis] * new_row[:, np.newaxis]
+    chosen[index, row] = new_row
+    tableaus[places] = chosen

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from planner.errors import ConservationError
 from planner.plan import quantities
 from planner.plan.plan import Plan
 from planner.plan.quantities import fates, in_service, shares
+from planner.records import record
 
 _RELATIVE = 1e-9
 """Of a sum: what adding up in another order may be off by."""
@@ -26,7 +26,7 @@ Pair = tuple[int, int]
 """A cluster and a workload."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Monthly:
     """Monthly sums; shape (months, clusters) unless stated.
 

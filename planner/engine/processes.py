@@ -16,7 +16,6 @@ import math
 import traceback
 from collections import Counter
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +30,7 @@ from planner.errors import PlannerError, Problem, ScenarioError
 from planner.finance.accounts import Account
 from planner.plan.plan import Plan, ProcessPlan
 from planner.plan.reliability import DomainPlan, PlannedWork, ReliabilityPlan
+from planner.records import record
 from planner.units import HOURS_PER_DAY, HOURS_PER_YEAR
 from planner.validation import nearest
 
@@ -241,7 +241,7 @@ class SimulationContext:
         return self.clusters.index(cluster)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class RunContext:
     """State shared by the processes of one run."""
 

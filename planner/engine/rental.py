@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from planner.engine.window import evaluate_window
 from planner.finance.money_plan import HourlyTerms
 from planner.plan.placement import ROUNDING
 from planner.plan.plan import Placement, Plan
-from planner.plan.sizes import at_sizes
+from planner.records import record
 
 
 def hold(
@@ -130,7 +130,7 @@ class Rentals:
         ceil(nodes at work, were all there / load that the SLO allows), in whole replicas where those count.
         """
         needed = np.zeros_like(window.nodes)
-        plan = at_sizes(self.plan, window.sizes)
+        plan = self.plan
         rented = [c for c in self.terms if plan.clusters[c].is_paid_by_the_hour]
         # Until the first node can be had nothing is followed: that saves an evaluation of the window.
         if not window.nodes[rented].any() and self.unlimited is None:
@@ -184,7 +184,9 @@ def _replica_nodes(
 ) -> Floats:
     """Return the nodes of the whole replicas that a cluster's work needs, shape (hours,)."""
     nodes = np.zeros(served.shape[-1])
-    for deployment in placement.deployments:
+    for group in placement.groups:
+        # In the largest pool, whose figures are nearest to the plan's.
+        deployment = placement.deployments[group[-1]]
         if deployment.cluster != cluster:
             continue
         size = deployment.nodes_per_replica
@@ -197,7 +199,7 @@ def _replica_nodes(
     return nodes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Rented:
     """Requests served on rented accelerators, and accelerator-hours billed."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -14,10 +13,11 @@ from planner.engine.log import Note
 from planner.engine.supply import SAME_KW, Supply
 from planner.plan.expansion import RulePlan
 from planner.plan.plan import Plan
+from planner.records import record
 from planner.units import HOURS_PER_YEAR, counted
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class MonthFigures:
     """How one finished month went, as the review and processes see it."""
 

@@ -17,12 +17,11 @@ from planner.arrays import Floats
 from planner.elementwise import added, in_hours, quotient
 from planner.engine.dispatch import TOLERANCE, Router, routes_of, with_carried
 from planner.engine.hourly import ALL, Slowdown, WindowInput, WindowResult
+from planner.engine.placement import on_clusters, place_window
 from planner.engine.power import at_power_cap, it_kw, load_fraction
-from planner.engine.replicas import on_clusters, place_window
 from planner.plan.load_tables import LITTLE_LATE, LOAD_CELLS, MOST_LOAD, RateInterpolation
 from planner.plan.plan import Plan
 from planner.plan.site import allowed_it_kw, facility_kw
-from planner.plan.sizes import at_sizes
 
 _CELLS_PER_LOAD = LOAD_CELLS / MOST_LOAD
 _LATE = 0
@@ -56,20 +55,18 @@ def _on_machines(plan: Plan, window: WindowInput) -> WindowResult:
     A workload that has outgrown its objective takes no more than its share: what it has no share for is shed, and what
     no batch can serve in time is late.
     """
-    plan = at_sizes(plan, window.sizes)
     beyond = beyond_share(plan, window)
     placement = plan.placement
     # Before anything is placed: what is beyond its share must take no replica either.
     own_window = _within_shares(plan, window, beyond)
-    has_whole_replicas = placement is not None and any(placement.placed)
-    if placement is None or not has_whole_replicas:
+    if placement is None:
         clusters = range(len(plan.clusters))
         result = _evaluate(Router(plan, own_window), clusters)
     else:
         placed = place_window(plan, placement, own_window)
-        router = Router(placement.pools, placed.window, placed.routes)
-        pools = _evaluate(router, placement.pool_cluster)
-        result = on_clusters(placement, own_window, placed, pools, router.served)
+        router = Router(placed.placement.pools, placed.window, placed.routes)
+        pools = _evaluate(router, placed.placement.pool_cluster)
+        result = on_clusters(placed, own_window, pools, router.served)
     if beyond is None:
         return result
     late = result.late_requests.copy()
@@ -176,7 +173,6 @@ def missed_under(
     share.
     """
     # Of the window as it came, and of the plan before pools stand for clusters.
-    plan = at_sizes(plan, window.sizes)
     api = (plan, window)
     all_requests = window.demand_requests
     api_requests = bought_requests(*api, all_requests, serves_all=True)
@@ -187,9 +183,9 @@ def missed_under(
     placement = plan.placement
     absent: Floats | None = None
     replicas = np.zeros((0, 1))
-    if placement is not None and any(placement.placed):
+    if placement is not None:
         placed = place_window(plan, placement, window)
-        plan = placement.pools
+        plan = placed.placement.pools
         window = placed.window
         absent = placed.absent_requests
         replicas = placed.replicas

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
@@ -35,6 +35,7 @@ import numpy as np
 
 from planner.data_files import data_rows
 from planner.errors import ConservationError
+from planner.records import record
 from planner.units import MILLION
 
 _LINES = data_rows(__file__, "causes.csv")
@@ -50,7 +51,7 @@ CAUSES = {cause: tuple(factors.split()) for cause, factors in _causes("token", "
 CAUSE_MEANINGS = _causes("token", "meaning")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Factors:
     """Cost and yield of an accelerator-hour on site in one run."""
 
@@ -141,7 +142,7 @@ PLAN_CAUSES = {
 PLAN_CAUSE_MEANINGS = _causes("plan", "meaning")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ClusterSpending:
     """Machines, hours, prices and energy of a cluster over a run."""
 
@@ -155,7 +156,7 @@ class ClusterSpending:
     usd_per_kwh: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Spending:
     """A plan's accrued cost as factors."""
 

@@ -24,7 +24,6 @@ Publication 946 (2024), Table A-1, and its rules for dispositions.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -34,6 +33,7 @@ from numpy.typing import ArrayLike, NDArray
 from planner.arrays import Cents, Floats
 from planner.finance.ledger import cents, series_cents, usd, whole_cents, zero_cents
 from planner.finance.months import MonthGrid
+from planner.records import record
 from planner.units import MONTHS_PER_YEAR
 
 DEFAULT_LIFE_MONTHS = 36
@@ -43,7 +43,7 @@ STRAIGHT_LINE = 0.0
 NEVER = np.inf
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Cohorts:
     """Assets by purchase cohort; every array has shape (cohorts,)."""
 
@@ -103,7 +103,8 @@ def make_cohorts(
         in_service_months,
     ]
     arrays = [np.atleast_1d(np.asarray(column, dtype=np.float64)) for column in columns]
-    by_field = zip(Cohorts.__dataclass_fields__, np.broadcast_arrays(*arrays), strict=True)
+    columns_alike = np.broadcast_arrays(*arrays)
+    by_field = zip(Cohorts.__dataclass_fields__, columns_alike, strict=True)
     return Cohorts(**dict(by_field))
 
 
@@ -151,7 +152,7 @@ def accumulated_cents(cohorts: Cohorts, until_months: Floats) -> Cents:
     return charged_before + whole_cents(np.where(is_declining, declining, straight))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class DepreciationSchedule:
     """The book life of every cohort inside the horizon, in cents.
 
@@ -250,7 +251,7 @@ def property_tax_usd(schedule: DepreciationSchedule, annual_rate: float) -> Floa
     return usd(schedule.carried_cents) * monthly_rate * schedule.held_months
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ResaleCurve:
     """Resale price of a used server as a share of its price when new, by age.
 
@@ -274,7 +275,8 @@ class ResaleCurve:
         # Beyond the last stated age the share falls in the ratio of the last step.
         months_beyond = np.maximum(age - ages[-1], 0.0)
         log_fall = logs[-1] - logs[-2]
-        beyond = months_beyond * log_fall / (ages[-1] - ages[-2])
+        last_step_months = ages[-1] - ages[-2]
+        beyond = months_beyond * log_fall / last_step_months
         log_share = np.interp(age, ages, logs) + beyond
         share: Floats = self.multiplier * np.exp(log_share)
         return np.minimum(share, 1.0)
@@ -295,7 +297,7 @@ class LossRule(StrEnum):
     """It waits for this project's own profits, of which it may offset 80% a year."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class TaxRules:
     """The tax assumptions of a scenario."""
 
@@ -309,7 +311,7 @@ class TaxRules:
     """Or probable: then losses carried are an asset (IAS 12.34, ASC 740-10-30-5)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class TaxDeductions:
     """Tax depreciation and gains on disposals, in cents, shape (cohorts, periods)."""
 
@@ -339,7 +341,9 @@ def tax_depreciation(cohorts: Cohorts, grid: MonthGrid, bonus_fraction: float) -
         first_months = cohorts.in_service_months if served else cohorts.acquired_months
         service = int(np.floor(first_months[row])) + january
         retired = cohorts.retired_months[row]
-        retired_period = int(np.floor(retired)) if np.isfinite(retired) else None
+        retired_period = None
+        if np.isfinite(retired):
+            retired_period = int(np.floor(retired))
         first_year = service // MONTHS_PER_YEAR
         # The bonus is deducted at once, and the table applies to the rest.
         fractions = (1.0 - bonus_fraction) * MACRS_5_YEAR_HALF_YEAR

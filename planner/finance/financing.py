@@ -42,7 +42,6 @@ on the anniversary of the horizon's start.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import date
 from enum import StrEnum
 from typing import Literal, NamedTuple
@@ -61,6 +60,7 @@ from planner.finance.ledger import (
 )
 from planner.finance.months import MonthGrid
 from planner.finance.tariffs import escalation
+from planner.records import record
 from planner.units import HOURS_PER_DAY, HOURS_PER_YEAR, MONTHS_PER_YEAR
 
 
@@ -71,7 +71,7 @@ class Books(StrEnum):
     US_GAAP = "us-gaap"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class DiscountTier:
     """A volume discount from a number of units on."""
 
@@ -81,7 +81,7 @@ class DiscountTier:
     """Share taken off the list price."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Quote:
     """A vendor's price, and the order dates for which it is valid."""
 
@@ -208,7 +208,7 @@ class Amortisation(StrEnum):
     BULLET = "bullet"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class LoanTerms:
     """The terms agreed with the lender."""
 
@@ -253,7 +253,8 @@ class LoanTerms:
         outstanding = self.left_fraction()
         months = np.arange(1.0, self.term_months + 1)
         rate = self.rate_per_year / MONTHS_PER_YEAR
-        paid = outstanding[:-1] * (1.0 + rate) - outstanding[1:]
+        with_interest = outstanding[:-1] * (1.0 + rate)
+        paid = with_interest - outstanding[1:]
         # Newton's method from below: what payments are worth is convex in the rate and falls, so no step overshoots.
         for _ in range(_STEPS):
             worth = paid * (1.0 + rate) ** -months
@@ -261,12 +262,13 @@ class LoanTerms:
             excess = worth.sum() - 1.0 + self.fee_fraction
             rate += excess / ((worth @ months) / (1.0 + rate))
         # From the end backwards: the worth of all payments still to come, brought to the month before the next of them.
-        worth_left = np.cumsum(worth[::-1])[::-1]
+        worth_from_end = np.cumsum(worth[::-1])
+        worth_left = worth_from_end[::-1]
         carried = worth_left * (1.0 + rate) ** (months - 1.0)
         return np.append(outstanding[:-1] - carried, 0.0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class LoanSchedule:
     """Drawings and payments by month, in cents, shape (months, clusters) each."""
 
@@ -315,7 +317,7 @@ _SAME_MONTH = 1e-9
 """Month coordinates that differ by less are the same moment; a payment due as a period ends belongs to it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class LeaseTerms:
     """The terms agreed with the lessor."""
 
@@ -347,7 +349,7 @@ class LeaseTerms:
         return loan.left_fraction()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class LeaseSchedule:
     """Payments and debt of one lease by period, in cents, shape (periods,) each."""
 
@@ -389,7 +391,8 @@ def lease_schedule(
         due = np.append(due[:regular], leaves_months)
         interest_since = interest_usd[regular] * months_since_payment
         interest_usd = np.append(interest_usd[:regular], interest_since)
-        fee = int(cents(usd(balances[regular]) * terms.exit_fee_fraction))
+        balance_usd = usd(balances[regular])
+        fee = int(cents(balance_usd * terms.exit_fee_fraction))
         balances = np.append(balances[: regular + 1], 0)
     principal = -np.diff(balances)
     interest = series_cents(interest_usd)
@@ -480,7 +483,8 @@ def contracted_kw(used_kw: Floats, term_months: int) -> tuple[Floats, Floats]:
         new_kw[month] = max(used - contracted, 0.0)
         oldest = max(month - term_months + 1, 0)
         # Beyond their terms contracts go on only as far as they are used.
-        contracted = max(used, new_kw[oldest : month + 1].sum())
+        signed_kw = new_kw[oldest : month + 1].sum()
+        contracted = max(used, signed_kw)
         paid_kw[month] = contracted
     return new_kw, paid_kw
 

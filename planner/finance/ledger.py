@@ -33,7 +33,7 @@ in that order. Measures divide and discount its sums; nothing else in the planne
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Any
 
@@ -43,6 +43,7 @@ from numpy.typing import ArrayLike, NDArray
 from planner.arrays import Bools, Cents, Floats, Ints
 from planner.errors import ConservationError
 from planner.finance.accounts import ACCOUNT_CODES, ACCOUNT_ORDER, CAPEX_ACCOUNTS, Account, View
+from planner.records import record
 
 CENTS_PER_USD = 100
 HALF_CENT = 0.5 + 1e-6
@@ -134,7 +135,7 @@ def view_cents(by_account: Cents, view: View, *, leave_out: tuple[Account, ...] 
     return total
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class LedgerLabels:
     """The names behind the ledger's index columns."""
 
@@ -146,7 +147,7 @@ class LedgerLabels:
     """The purchase cohorts; index −1 is none."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Ledger:
     """Every dollar of a run, in columns of shape (rows,)."""
 
@@ -179,7 +180,8 @@ class Ledger:
         rows = self.rows_in(view)
         columns = self.columns()
         if not dimensions:
-            return np.asarray(self.amount_cents[rows].sum(), dtype=np.int64)
+            total = self.amount_cents[rows].sum()
+            return np.asarray(total, dtype=np.int64)
         axes = [columns[dimension] for dimension in dimensions]
         sizes = tuple(high - low for _, low, high in axes)
         totals = zero_cents(sizes)
@@ -235,7 +237,8 @@ class Ledger:
         of remains.
         """
         # Without the last row, which is what belongs to no cohort.
-        table = self.totals_cents(Dimension.COHORT, Dimension.MONTH, Dimension.ACCOUNT)[:-1]
+        totals = self.totals_cents(Dimension.COHORT, Dimension.MONTH, Dimension.ACCOUNT)
+        table = totals[:-1]
         change = zero_cents(table.shape[:2])
         for account in (*CAPEX_ACCOUNTS, Account.RESALE, Account.LEASE_STARTED):
             change += table[:, :, ACCOUNT_CODES[account]]

@@ -7,10 +7,10 @@ library.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from planner.data_files import data_rows
+from planner.records import record
 
 FLEET = "fleet"
 """All clusters and the site together, in every table."""
@@ -30,7 +30,7 @@ class SeriesKey(NamedTuple):
     """Figure or account."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class MeasureDescription:
     """Name, formula and meaning of a measure, for the files and the docs."""
 

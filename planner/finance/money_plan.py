@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import date
 
 import numpy as np
@@ -15,13 +15,14 @@ from planner.finance.depreciation import ResaleCurve, TaxRules
 from planner.finance.financing import Books, LoanTerms, Quote, choose_quote
 from planner.finance.present_value import CashFlowTiming
 from planner.finance.tariffs import EnergyTariff
+from planner.records import record
 from planner.units import HOURS_PER_DAY
 
 BookLives = tuple[tuple[int, float | None], ...]
 """Book life in months and residual of accelerators, hosts, network and storage."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class CapitalPlan:
     """Depreciation, residual values and resale of purchases."""
 
@@ -57,7 +58,7 @@ class CapitalPlan:
         return self.depreciation_months[cluster], self.residual_fraction[cluster]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class HourlyTerms:
     """Terms of machines rented by the hour, of clusters and of burst rental alike."""
 
@@ -80,10 +81,11 @@ class HourlyTerms:
             return np.full(hours, share == 1.0)
         generator = streams(f"rental/{self.accelerator}")
         # Mean spell s and gap g give a share s / (s + g) of the time, so s = g · share / (1 − share).
-        return on_off_fraction(gap_h * share / (1.0 - share), gap_h, hours, generator) > 0.5
+        spell_h = gap_h * share / (1.0 - share)
+        return on_off_fraction(spell_h, gap_h, hours, generator) > 0.5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class RentPlan:
     """Rent and terms of a cluster whose machines are not bought."""
 
@@ -113,7 +115,7 @@ class RentPlan:
     """Share of interruptions that take all nodes of the accelerator at once."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class PowerPricePlan:
     """Prices of energy, space and emissions."""
 
@@ -138,7 +140,7 @@ YEARLY_DRIVERS = (Driver.CAPITAL_IN_SERVICE, Driver.ENGINEERS, Driver.STAFF, Dri
 """Quantities that are paid for by the year."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class UpkeepPlan:
     """Costs of staff, support contracts, insurance and spare parts."""
 
@@ -175,7 +177,7 @@ TOKEN_KINDS = ("input", "cached_input", "output")
 """Prompt tokens that are computed, those found in the prefix cache, and generated ones: each has a price of its own."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ApiPlan:
     """An API in place of a cluster's machines."""
 
@@ -188,7 +190,7 @@ class ApiPlan:
     most_tokens_per_h: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class BurstPlan:
     """Instances rented on demand for requests that would be shed."""
 
@@ -199,7 +201,7 @@ class BurstPlan:
     """Accelerator-hours a request takes, shape (workloads, months or 1)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class MarketPlan:
     """Prices at which the plan sells, SLA credits, tax, and the market prices it is compared with."""
 
@@ -214,7 +216,7 @@ class MarketPlan:
     tax: TaxRules | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class MoneyPlan:
     """All prices, rates and contracts that are the same in every replication."""
 
@@ -224,7 +226,7 @@ class MoneyPlan:
     market: MarketPlan
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class PriceBook:
     """Prices of one cluster's accelerators by order date and order size."""
 

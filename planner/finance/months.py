@@ -113,7 +113,8 @@ class MonthGrid:
     @functools.cached_property
     def edge_hours(self) -> NDArray[np.int64]:
         """Hours since the start at which each period begins, and the horizon's end, shape (periods + 1,)."""
-        hours = [(edge - self.start).days * int(HOURS_PER_DAY) for edge in self.edges]
+        days = [(edge - self.start).days for edge in self.edges]
+        hours = [number * int(HOURS_PER_DAY) for number in days]
         return _read_only(np.array(hours, dtype=np.int64))
 
     @functools.cached_property
@@ -175,7 +176,8 @@ class MonthGrid:
         # The last instants before a boundary round to it; they belong before it.
         latest = self.latest[self.period_of_hour(hours) + 1]
         coordinate = coordinates[month] + share
-        return np.asarray(np.minimum(coordinate, latest), dtype=np.float64)
+        bounded = np.minimum(coordinate, latest)
+        return np.asarray(bounded, dtype=np.float64)
 
     def months_after(self, hour: float, months: int) -> Floats:
         """Return month coordinates of a time in hours since the start and 1, 2, ... months later, shape (months + 1,).

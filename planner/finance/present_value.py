@@ -16,13 +16,14 @@ cell in the files), never as zero or infinity.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from planner.arrays import Floats
+from planner.records import record
 from planner.units import MILLION, MONTHS_PER_YEAR
 
 HALF_CENT_USD = 0.005
@@ -43,8 +44,9 @@ def net_present_value(
 ) -> float:
     """Return Σ flow[m]·(1 + r)^(−months[m]/12); months default to 0, 1, 2 and so on."""
     flows = np.asarray(flows_usd, dtype=np.float64)
-    months = np.arange(flows.shape[0]) if offset_months is None else offset_months
-    return float(flows @ discount_factors(annual_rate, months))
+    if offset_months is None:
+        offset_months = np.arange(flows.shape[0])
+    return float(flows @ discount_factors(annual_rate, offset_months))
 
 
 def internal_rate(flows_usd: ArrayLike, offset_months: ArrayLike | None = None) -> float | None:
@@ -53,7 +55,8 @@ def internal_rate(flows_usd: ArrayLike, offset_months: ArrayLike | None = None) 
     Rates from −99.9999% to 10⁸% a year are searched, and the interval in which the value changes sign once more finely.
     """
     flows = np.asarray(flows_usd, dtype=np.float64)
-    months = np.arange(flows.shape[0]) if offset_months is None else offset_months
+    if offset_months is None:
+        offset_months = np.arange(flows.shape[0])
     low = np.log(1e-6)
     high = np.log(1e6)
     # Each turn searches a hundredth of the interval before: six of them reach the last digits of a float.
@@ -61,7 +64,7 @@ def internal_rate(flows_usd: ArrayLike, offset_months: ArrayLike | None = None) 
         grid = np.linspace(low, high, points)
         # Scaled by the largest discount factor: keeps the sign and cannot overflow at far rates. A row sum,
         # not a matrix product: a product of one row may round otherwise than the same row among many.
-        exponent = -np.multiply.outer(grid / MONTHS_PER_YEAR, months)
+        exponent = -np.multiply.outer(grid / MONTHS_PER_YEAR, offset_months)
         largest = exponent.max(axis=-1, keepdims=True)
         discounted = np.exp(exponent - largest) * flows
         value = discounted.sum(axis=-1)
@@ -95,7 +98,7 @@ def running_months(edge_months: Floats, timing: CashFlowTiming) -> Floats:
     return 0.5 * (edge_months[:-1] + edge_months[1:])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class CashFlows:
     """Net cash flows, running through each month or on a date."""
 
@@ -160,7 +163,8 @@ class CashFlows:
         total_after = running_after + np.cumsum(jump)
         # Each moment twice: before its jump and after it.
         total_before = total_after - jump
-        total = np.stack([total_before, total_after], axis=1).ravel()
+        at_dates = np.stack([total_before, total_after], axis=1)
+        total = at_dates.ravel()
         months = np.repeat(months, 2)
         # Half a cent of loss is what rounding leaves of nothing.
         negative = np.flatnonzero(total < -HALF_CENT_USD)
@@ -173,7 +177,8 @@ class CashFlows:
         rise = total[last_negative + 1] - total[last_negative]
         share = min(-total[last_negative] / rise, 1.0)
         month = months[last_negative]
-        return float(month + share * (months[last_negative + 1] - month))
+        next_month = months[last_negative + 1]
+        return float(month + share * (next_month - month))
 
 
 SEARCH_TURNS = 200
@@ -273,7 +278,9 @@ def break_even_utilisation(
     ≤ v or Q = 0).
     """
     margin = capacity_quantity * (price_usd - variable_cost_usd)
-    return fixed_cost_usd / margin if margin > 0 else None
+    if margin > 0:
+        return fixed_cost_usd / margin
+    return None
 
 
 def margin(revenue_usd: ArrayLike, cost_usd: ArrayLike) -> Floats:

@@ -95,7 +95,9 @@ def money_plan(
 
 def _or_inflation(finance: Finance, stated_rise: float | None) -> float:
     """Return the yearly rise of a price: its own, or else the general one."""
-    return finance.inflation_per_year if stated_rise is None else stated_rise
+    if stated_rise is None:
+        return finance.inflation_per_year
+    return stated_rise
 
 
 def _upkeep(scenario: Scenario, accelerator_usd: Floats) -> UpkeepPlan:
@@ -307,7 +309,9 @@ def _embodied_kg(cluster: Cluster, catalog: Catalog) -> float:
     if cluster.is_api:
         return np.nan
     published = catalog.accelerator(cluster.accelerator).embodied_kg_per_node
-    return published.value if published else np.nan
+    if published:
+        return published.value
+    return np.nan
 
 
 def _token_prices(
@@ -380,7 +384,8 @@ def api_plan(scenario: Scenario, name: str, grid: MonthGrid, catalog: Catalog) -
         # A model whose price is not stated has the catalogue's: a price with nothing in it.
         price = contract.token_prices.get(load.model, TokenPrice())
         stated.append(price if load.allow_api else None)
-    prices = _token_prices(scenario, catalog, grid, stated, ("clusters", name, "contract"))
+    place = ("clusters", name, "contract")
+    prices = _token_prices(scenario, catalog, grid, stated, place)
     if prices is None:
         shape = (grid.period_count, len(stated), len(TOKEN_KINDS))
         prices = np.zeros(shape)
@@ -466,9 +471,11 @@ def rent_plan(scenario: Scenario, name: str, grid: MonthGrid, catalog: Catalog) 
     place = ("clusters", name, "contract")
     match contract:
         case OnDemand() | Spot():
-            return _hourly_rent(scenario, scenario.clusters[name], contract, place, grid, catalog)
+            cluster = scenario.clusters[name]
+            return _hourly_rent(scenario, cluster, contract, place, grid, catalog)
         case Reserved() | OperatingLease():
-            return _term_rent(scenario, scenario.clusters[name], contract, place, grid, catalog)
+            cluster = scenario.clusters[name]
+            return _term_rent(scenario, cluster, contract, place, grid, catalog)
     return None
 
 
@@ -526,7 +533,8 @@ def _term_rent(
     # One term beyond the horizon, and beyond the cluster's own end: the term that runs then has an end to be left by.
     end_of_use = cluster.retire or grid.end
     while edges[-1] <= max(grid.end, end_of_use):
-        edges.append(add_months(signed, len(edges) * contract.term_months))
+        months = len(edges) * contract.term_months
+        edges.append(add_months(signed, months))
     days = [(day - grid.start).days for day in edges]
     edge_h = np.array(days, dtype=np.float64) * HOURS_PER_DAY
     prices = financing.term_prices_usd_per_h(rent_usd, contract.change_per_year, edge_h[:-1])

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from types import MappingProxyType
 
@@ -43,6 +43,7 @@ from planner.finance.ledger import (
 )
 from planner.finance.months import MonthGrid
 from planner.finance.present_value import ratio
+from planner.records import record
 from planner.units import MONTHS_PER_YEAR
 
 MONTHS_PER_QUARTER = 3
@@ -67,7 +68,7 @@ BALANCES = (*(f"{line}_usd" for line in Position), *_SUMS)
 """Lines that hold at a period's end; all others but opening cash run through it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Opening:
     """The opening balance sheet, in cents."""
 
@@ -77,7 +78,7 @@ class Opening:
     """By cluster, the site as a whole last, shape (clusters + 1,); positions left out are zero."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Statements:
     """The three statements; every line has shape (periods, clusters + 2): clusters, site, fleet."""
 
@@ -125,7 +126,9 @@ def fiscal_label(year: int, month: int, first_month: int, frequency: Frequency) 
     is_next = 1 < first_month <= month
     fiscal = year + is_next
     quarter = (month - first_month) % MONTHS_PER_YEAR // MONTHS_PER_QUARTER + 1
-    return f"FY{fiscal}-Q{quarter}" if frequency is Frequency.QUARTER else f"FY{fiscal}"
+    if frequency is Frequency.QUARTER:
+        return f"FY{fiscal}-Q{quarter}"
+    return f"FY{fiscal}"
 
 
 def is_paid(account: Account) -> bool:
@@ -157,7 +160,9 @@ def _cash_section(account: Account, books: Books) -> str:
     is_financing_interest = is_interest and books is Books.IFRS
     if account.category is Category.LENDING or is_financing_interest:
         return "financing"
-    return "investing" if account.category is Category.INVESTING else "operating"
+    if account.category is Category.INVESTING:
+        return "investing"
+    return "operating"
 
 
 @functools.cache
@@ -186,7 +191,8 @@ def line_weights(books: Books) -> tuple[tuple[str, ...], Cents]:
         columns["financing_cash_flow_usd"][rent] = 1
     columns["debt_service_usd"] = [int(account in _DEBT_SERVICE) for account in ACCOUNT_ORDER]
     for line in Position:
-        columns[f"{line}_usd"] = [dict(account.positions).get(line, 0) for account in ACCOUNT_ORDER]
+        signs = [dict(account.positions) for account in ACCOUNT_ORDER]
+        columns[f"{line}_usd"] = [by_line.get(line, 0) for by_line in signs]
     weights = np.array(list(columns.values()), dtype=np.int64)
     return tuple(columns), weights.T
 
@@ -216,9 +222,11 @@ def monthly_statements(ledger: Ledger, opening: Opening, books: Books) -> Statem
     # Clusters are paid in what they spend. The site, the last column, has the owner's money: of the whole fleet what
     # would take cash below zero, which never falls again, since the owner takes nothing out.
     paid_in = -np.cumsum(flow, axis=0)
-    needed = np.maximum(paid_in.sum(axis=1) - opening.cash_cents, 0)
+    beyond_cash = paid_in.sum(axis=1) - opening.cash_cents
+    needed = np.maximum(beyond_cash, 0)
     owner_paid_in = np.maximum.accumulate(needed)
-    paid_in[:, -1] = owner_paid_in - paid_in[:, :-1].sum(axis=1)
+    paid_in_by_clusters = paid_in[:, :-1].sum(axis=1)
+    paid_in[:, -1] = owner_paid_in - paid_in_by_clusters
     paid_in_month = np.diff(paid_in, axis=0, prepend=0)
     lines["paid_in_capital_usd"] = paid_in
     lines["paid_in_usd"] = paid_in_month
@@ -265,7 +273,9 @@ def _check_ties(lines: Mapping[str, Cents], ledger: Ledger, opening: Opening) ->
             f"assets are off from liabilities and equity by up to {np.abs(gap).max()} cents"
         )
     by_account = ledger.totals_cents(Dimension.MONTH, Dimension.ACCOUNT)
-    paid = view_cents(by_account, View.CASH) + view_cents(by_account, View.FINANCING)
+    operations = view_cents(by_account, View.CASH)
+    financing = view_cents(by_account, View.FINANCING)
+    paid = operations + financing
     ledger_cash = opening.cash_cents - np.cumsum(paid)
     own_cash_cents = lines["cash_usd"] - lines["paid_in_capital_usd"]
     own_cash = own_cash_cents.sum(axis=1)

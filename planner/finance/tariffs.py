@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import calendar
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -22,6 +21,7 @@ from planner.arrays import Bools, Floats
 from planner.demand.shape import Horizon, utc_offset_s
 from planner.errors import Problem, raise_all
 from planner.finance.months import MonthGrid
+from planner.records import record
 from planner.units import MONTHS_PER_YEAR
 
 MONTH_NAMES = tuple(calendar.month_name[1:])
@@ -88,7 +88,7 @@ def describe_cells(cells: Bools) -> str:
     return f"{text}; and {further} more blocks" if further > 0 else text
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class TariffWindow:
     """One price over part of the local calendar."""
 
@@ -110,14 +110,15 @@ class TariffWindow:
         # 0 to 24 is the whole day, which modulo 24 would be none; a window past midnight wraps.
         length = (self.end_hour - self.start_hour) % 24 or 24
         in_hours = (np.arange(24) - self.start_hour) % 24 < length
-        in_months = np.array([month in self.months for month in range(1, 13)])
+        months = range(1, 13)
+        in_months = np.array([month in self.months for month in months])
         in_days = np.array([day in self.weekdays for day in range(7)])
         # One axis each, so that the product is the block of calendar hours.
         in_week = in_days[:, None] & in_hours
         return in_months[:, None, None] & in_week
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class EnergyTariff:
     """An electricity tariff, checked when constructed."""
 
@@ -231,7 +232,8 @@ def embodied_kg(
     """
 
     def column(amounts: ArrayLike) -> Floats:
-        return np.atleast_1d(np.asarray(amounts, dtype=np.float64))[:, None]
+        row = np.asarray(amounts, dtype=np.float64)
+        return np.atleast_1d(row)[:, None]
 
     start, retired = (column(months) for months in service_months)
     edges = edge_coordinates[None, :]

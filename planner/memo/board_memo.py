@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from planner.answers import comparison_report, run_report, size_report, study_report
@@ -30,7 +29,7 @@ from planner.files import change_files
 from planner.finance.accounts import CAPEX_ACCOUNTS, Account, View
 from planner.finance.measure_names import HIGHER_IS_BETTER
 from planner.memo.memo_pages import markdown, memo_html
-from planner.output.blocks import Figure, Grid, Section, sentences
+from planner.output.blocks import Block, Figure, Grid, Section, sentences
 from planner.output.folder import Contents, fitting, read_contents
 from planner.output.svg import picture_of
 from planner.output.tables import Table
@@ -43,6 +42,7 @@ from planner.output.words import (
     spoken,
     unit_price,
 )
+from planner.records import record
 
 MARKDOWN = "memo.md"
 PAGE = "memo.html"
@@ -69,7 +69,7 @@ RUN_LEADS = {"MET": "Yes: SLO MET.", "MISSED": "No: SLO MISSED."}
 """How the memo of a run begins, by its verdict."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Decision:
     """What a folder decides, as the memo says it."""
 
@@ -96,8 +96,10 @@ def _part(
     rows: Sequence[Sequence[str]] = (),
 ) -> Section:
     """Return one heading of the memo: sentences, then a table where there is one."""
-    table = [Grid(caption=heading, header=header, rows=rows)] if rows else []
-    return Section(key="memo", title=heading, blocks=[*sentences(lines), *table])
+    blocks: list[Block] = [*sentences(lines)]
+    if rows:
+        blocks.append(Grid(caption=heading, header=header, rows=rows))
+    return Section(key="memo", title=heading, blocks=blocks)
 
 
 def _run_decision(contents: Contents) -> Decision:
@@ -267,8 +269,12 @@ def memo_sections(contents: Contents) -> list[Section]:
     decision = DECISIONS[contents.kind](contents)
     plan = decision.plan
     # Tables of several plans are read as the chosen plan's alone.
-    of_plan = contents.of_plan(plan) if plan in contents.plans else contents
-    chart = [] if decision.chart is None else [picture_of(decision.chart)]
+    of_plan = contents
+    if plan in contents.plans:
+        of_plan = contents.of_plan(plan)
+    chart = []
+    if decision.chart is not None:
+        chart = [picture_of(decision.chart)]
     units = run_report.unit_rows(of_plan)[:MAX_ROWS]
     manifest = Manifest.read(contents)
     version = manifest.version or manifest.identity.version
@@ -341,7 +347,8 @@ def _cost_table(
         ends = [measured(end, name) for end in stated_ends if end is not None]
         # Ends that read alike are said once.
         interval = " to ".join(dict.fromkeys(ends)) or NOTHING
-        rows.append((BOARD_FIGURES[name], measured(estimate.value, name), interval))
+        value = measured(estimate.value, name)
+        rows.append((BOARD_FIGURES[name], value, interval))
     return _part(heading, (), ("figure", average, spread), rows)
 
 
@@ -377,7 +384,8 @@ def _cash(contents: Contents, of_plan: Contents, plan: str) -> Section:
         for date, usd in orders:
             sums[date[:4]] += usd
         lead = "Nodes alone, by the year of their order; planner run policy.yaml gives the rest."
-        rows = [(year, dollars(usd)) for year, usd in sorted(sums.items())]
+        by_year = sorted(sums.items())
+        rows = [(year, dollars(usd)) for year, usd in by_year]
         return _part(heading, [lead], ("year", "nodes"), rows)
     ledger = of_plan.table("ledger")
     if ledger is None:
@@ -386,7 +394,10 @@ def _cash(contents: Contents, of_plan: Contents, plan: str) -> Section:
     columns = list(next(iter(years.values()), {}))
     # Summed before the row joins the years.
     years["all"] = {name: sum(row[name] for row in years.values()) for name in columns}
-    cells = [(year, *(dollars(row[name]) for name in columns)) for year, row in years.items()]
+    cells = []
+    for year, row in years.items():
+        amounts = [dollars(row[name]) for name in columns]
+        cells.append((year, *amounts))
     scope = ["As the plan is stated, in one replication."] if contents.kind == "study" else []
     return _part(heading, scope, ("year", *columns), cells)
 
@@ -453,7 +464,8 @@ def _assumptions(contents: Contents) -> Section:
 def cash_by_year(ledger: Table) -> dict[str, dict[str, float]]:
     """Return cash paid by year: for purchases, running, received by sales and resale, and in all; USD."""
     years: dict[str, dict[str, float]] = {}
-    for month, name, amount in ledger.rows("month", "account", totals=["amount_usd"]):
+    rows = ledger.rows("month", "account", totals=["amount_usd"])
+    for month, name, amount in rows:
         # A year without cash has a row of zeros.
         no_cash = {"purchases": 0.0, "running": 0.0, "received": 0.0, "paid in all": 0.0}
         row = years.setdefault(month[:4], no_cash)

@@ -20,7 +20,8 @@ def memo_html(title: str, sections: Sequence[Section]) -> bytes:
         for block in section.blocks:
             if isinstance(block, Picture):
                 # An SVG file begins with an XML declaration, which has no place within a page.
-                drawings[block.title] = Markup(svg_of(block).partition("?>")[2])
+                _, _, drawing = svg_of(block).partition("?>")
+                drawings[block.title] = Markup(drawing)
     template = environment(Path(__file__).parent).get_template("memo.html")
     return f"{template.render(title=title, sections=sections, drawings=drawings)}\n".encode()
 

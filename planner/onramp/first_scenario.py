@@ -10,7 +10,6 @@ import re
 import time
 import urllib.parse
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +35,7 @@ from planner.onramp.traffic_log import (
     read_hourly_rates,
     read_request_log,
 )
+from planner.records import record
 from planner.scenario.fields import Name
 from planner.scenario.loading import scenario_from_document
 from planner.units import SECONDS_PER_HOUR
@@ -71,7 +71,7 @@ USUAL_MODEL = "llama-3.1-70b"
 _USUAL_START = datetime.date(2026, 1, 1)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Row:
     """One row of a list of machines or quotes."""
 
@@ -184,7 +184,10 @@ def fit_workloads(
         for name, traffic in read_traffic(source, stated).items():
             # A log has lengths, a series has the year: together they are one workload.
             # merge keeps what the first file shows, so the order of the sources counts.
-            observed[name] = observed[name].merge(traffic) if name in observed else traffic
+            if name in observed:
+                observed[name] = observed[name].merge(traffic)
+            else:
+                observed[name] = traffic
     _check_rates(observed, stated)
     start = start or _first_day(observed)
     if not observed:
@@ -226,7 +229,9 @@ def _first_day(observed: Mapping[str, ObservedTraffic]) -> datetime.date:
     final_hour_s = max(ends_s) - SECONDS_PER_HOUR
     final_hour = datetime.datetime.fromtimestamp(final_hour_s, tz=datetime.UTC)
     day = final_hour.date()
-    return day if day.day == 1 else add_months(day.replace(day=1), 1)
+    if day.day == 1:
+        return day
+    return add_months(day.replace(day=1), 1)
 
 
 def _find_model(served_name: str, stated: str | None, catalog: Catalog) -> Figure:
@@ -324,7 +329,8 @@ def _rows(path: Path, columns: Mapping[str, str], required: tuple[str, ...]) -> 
     header_line = text.partition("\n")[0]
     delimiter = ";" if ";" in header_line else ","
     reader = csv.reader(io.StringIO(text), delimiter=delimiter)
-    header = [word.strip().lower() for word in next(reader, [])]
+    first_row = next(reader, [])
+    header = [word.strip().lower() for word in first_row]
     _check_header(path, header, columns, required)
     problems: list[Problem] = []
     rows: list[Row] = []
@@ -337,7 +343,8 @@ def _rows(path: Path, columns: Mapping[str, str], required: tuple[str, ...]) -> 
         if len(texts) != len(header):
             message = f"has {len(texts)} cells under {len(header)} columns"
             hint = "put text with a comma in quotes"
-            problems.append(Problem(file=str(path), line=line, message=message, hint=hint))
+            problem = Problem(file=str(path), line=line, message=message, hint=hint)
+            problems.append(problem)
             continue
         cells_by_name = zip(header, texts, strict=True)
         stated = {name: _parse_cell(text) for name, text in cells_by_name if text}
@@ -356,7 +363,9 @@ def _rows(path: Path, columns: Mapping[str, str], required: tuple[str, ...]) -> 
 
 def _parse_cell(text: str) -> Any:
     """Return a cell as YAML reads a plain value; money may have its sign and its commas."""
-    plain = re.sub("[$,]", "", text) if _MONEY.match(text) else text
+    plain = text
+    if _MONEY.match(text):
+        plain = re.sub("[$,]", "", text)
     return parse_scalar(plain)
 
 
@@ -412,7 +421,8 @@ def _quoted_cluster(
     file = Path(row.place.file).name
     cluster["price_source"] = f"quote of {vendor}, {file}"
     # The stated lead time stays; the first day is where nothing else is said.
-    cluster["order"] = {"placed": start, **cluster.get("order", {})}
+    order = cluster.get("order", {})
+    cluster["order"] = {"placed": start, **order}
     return cluster
 
 

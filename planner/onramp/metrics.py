@@ -193,8 +193,11 @@ def _count_by_model(samples: _SamplesBySeries) -> dict[str | None, _Counters]:
             by_metric = models[labels.get("model_name")]
             parts = by_metric.setdefault(metric, {})
             # The sum of a histogram has no bound: −1 stands for it, as no bound is negative.
-            part = float(labels.get("le", -1.0)) if is_histogram else 0.0
-            parts.setdefault(part, []).append(_counter(pairs, start_s, first_s))
+            part = 0.0
+            if is_histogram:
+                part = float(labels.get("le", -1.0))
+            counter = _counter(pairs, start_s, first_s)
+            parts.setdefault(part, []).append(counter)
     return models
 
 
@@ -220,7 +223,9 @@ def _of_text(text: str, scraped_s: float) -> Iterable[tuple[str, dict[str, str],
         match = _LINE.match(line)
         if match is None:
             raise ValueError(f"line {number} is no sample: {line[:60]!r}")
-        moment = float(match[4]) / 1000.0 if match[4] else scraped_s
+        moment = scraped_s
+        if match[4]:
+            moment = float(match[4]) / 1000.0
         labels = dict(_LABEL.findall(match[2] or ""))
         yield match[1], labels, [(moment, float(match[3]))]
 
@@ -237,7 +242,9 @@ def _counter(samples: _Samples, start_s: float | None, first_s: float) -> _Count
     times_s, values = by_time.T
     if times_s.size == 1:
         # Without a start the counter shows no rate: both times are one, and nothing is fitted.
-        start = times_s[0] if start_s is None else min(start_s, times_s[0])
+        start = times_s[0]
+        if start_s is not None:
+            start = min(start_s, start)
         times_s = np.array([start, times_s[0]])
         values = np.array([0.0, values[0]])
     elif times_s[0] > first_s + LONGEST_STEP_S:
@@ -280,7 +287,9 @@ def _traffic(counters: _Counters, place: str, model: str | None) -> ObservedTraf
         hit_fraction = totals["hits"] / totals["queries"]
     lengths: dict[str, LengthFit] = {}
     for side in ("input", "output"):
-        fit = histograms[side].lengths() if side in histograms else None
+        fit = None
+        if side in histograms:
+            fit = histograms[side].lengths()
         if fit is not None:
             lengths[side] = fit
     return ObservedTraffic(
@@ -308,7 +317,8 @@ def _hours(counters: list[_Counter]) -> tuple[HourlyRates | None, tuple[float, s
     # A second of tolerance: scrapes are not exactly on time.
     is_known = steps_s <= LONGEST_STEP_S + 1.0
     if edges_s.size > 2 and is_known.any():
-        by_counter = (np.diff(np.interp(edges_s, times_s, rise)) for times_s, rise in counters)
+        at_edges = (np.interp(edges_s, times_s, rise) for times_s, rise in counters)
+        by_counter = map(np.diff, at_edges)
         counts = sum(by_counter)
         hourly_rates = np.asarray(counts) / SECONDS_PER_HOUR
         rates = np.where(is_known, hourly_rates, np.nan)

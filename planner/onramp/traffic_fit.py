@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from statistics import NormalDist
 from typing import Any
 
@@ -16,10 +16,12 @@ import numpy as np
 
 from planner.arrays import Bools, Floats, Ints
 from planner.catalog.load import workload_preset as preset_figures
+from planner.demand.bursts import LOWEST_MEASURED_REQUESTS_PER_S
 from planner.demand.shape import HOURS_PER_WEEK
 from planner.demand.tokens import LengthDistribution, RequestLog
 from planner.errors import ScenarioError, printable
 from planner.onramp.traffic_log import HourlyRates
+from planner.records import record
 from planner.units import DAYS_PER_YEAR, HOURS_PER_YEAR, MONTHS_PER_YEAR, SECONDS_PER_HOUR
 from planner.yaml_io import with_value
 
@@ -48,7 +50,7 @@ _MAX_QUANTILES = 40
 _MAX_POINTS = 2000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class LengthFit:
     """Length quantiles of a log or a histogram, and the errors of the distribution through them."""
 
@@ -80,7 +82,7 @@ class LengthFit:
         return f"{errors}; largest gap in the distribution {gap:.2f}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Histogram:
     """Observations counted up to bounds, as Prometheus has them."""
 
@@ -124,7 +126,7 @@ class Histogram:
         return LengthFit(quantiles=quantiles, mean_tokens=mean, largest_distribution_error=None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ObservedTraffic:
     """What a file shows of one workload; None or empty where it does not."""
 
@@ -140,6 +142,8 @@ class ObservedTraffic:
     prefix_cache_hit_fraction: float | None = None
     bursts: tuple[float, str] | None = None
     """Index of dispersion with its error, and what the largest client sends."""
+    burst_rate: tuple[float, str] | None = None
+    """Requests per second from which on that index is taken to hold, and why."""
     latencies: Mapping[str, Histogram] = field(default_factory=dict)
     """Measured latencies by the objective that they belong to: ``ttft_s``, ``tpot_s``."""
 
@@ -155,7 +159,7 @@ class ObservedTraffic:
         return replace(second, **observed)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ShapeFit:
     """Daily and weekly profile fitted to hourly rates."""
 
@@ -170,7 +174,7 @@ class ShapeFit:
     residual's correlation falls to 1/e."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class TrendFit:
     """Compound growth, and from two years on a yearly wave, fitted to the weeks of a series."""
 
@@ -194,7 +198,7 @@ def traffic_of_log(log: RequestLog, source: str = "", model: str | None = None) 
         raise ScenarioError(
             f"all {requests} requests carry the same time, so no rate can be fitted"
         )
-    level = rates = bursts = None
+    level = rates = bursts = burst_rate = None
     # Clients that each have a clock of their own show lengths, but neither rate nor bursts.
     if log.one_clock:
         dispersion = index_of_dispersion(log.times_s)
@@ -210,6 +214,9 @@ def traffic_of_log(log: RequestLog, source: str = "", model: str | None = None) 
                 clients = f"{np.count_nonzero(by_client):,}"
                 remark += f"; {share} of one of {clients} clients: see tenants"
             bursts = max(dispersion[0], 1.0), remark
+            burst_rate = level[0], "mean of the log"
+            if level[0] > LOWEST_MEASURED_REQUESTS_PER_S:
+                burst_rate = LOWEST_MEASURED_REQUESTS_PER_S, "lowest rate of public chat logs"
     return ObservedTraffic(
         source=source,
         model=model,
@@ -221,6 +228,7 @@ def traffic_of_log(log: RequestLog, source: str = "", model: str | None = None) 
         },
         prefix_cache_hit_fraction=log.prefix_cache_hit_fraction,
         bursts=bursts,
+        burst_rate=burst_rate,
     )
 
 
@@ -287,9 +295,12 @@ def fit_lengths(tokens: Floats, side: str = "request") -> LengthFit:
         else:
             excess_tokens = np.bincount(interval, fitted - logged)
             worst = int(np.argmax(np.abs(excess_tokens)))
-        previous = knots[worst - 1] if worst else 0.0
+        previous = 0.0
+        if worst:
+            previous = knots[worst - 1]
         # Halfway between its neighbours, to a millionth: shares are keys of a mapping.
-        knots.insert(worst, round(0.5 * (previous + knots[worst]), 6))
+        middle = 0.5 * (previous + knots[worst])
+        knots.insert(worst, round(middle, 6))
     return LengthFit(
         quantiles=quantiles,
         mean_tokens=float(tokens.mean()),
@@ -305,14 +316,16 @@ def index_of_dispersion(times_s: Floats) -> tuple[float, float] | None:
     """
     elapsed_s = times_s - times_s[0]
     minute = (elapsed_s // 60.0).astype(np.int64)
-    counts = np.bincount(minute)[:-1].astype(np.float64)
+    counts_by_minute = np.bincount(minute)[:-1]
+    counts = counts_by_minute.astype(np.float64)
     if counts.size < MINUTES_FOR_DISPERSION or counts.mean() == 0.0:
         return None
     # Whole hours, so that the last, partial one is left out.
     minutes = 60 if counts.size >= 120 else counts.size
     whole_minutes = counts.size // minutes * minutes
     parts = counts[:whole_minutes].reshape(-1, minutes)
-    variance = float(parts.var(axis=1, ddof=1).mean())
+    variances = parts.var(axis=1, ddof=1)
+    variance = float(variances.mean())
     index = variance / float(parts.mean())
     freedom = len(parts) * (minutes - 1)
     return index, index * float(np.sqrt(2.0 / freedom))
@@ -359,8 +372,8 @@ def fit_trend(rates: Floats, end_s: float | None = None) -> TrendFit | None:
     if has_season:
         # The angle of cosine and sine is the peak of the wave.
         wave = float(np.hypot(*fitted[2:]))
-        angle_of_peak = float(np.arctan2(fitted[3], fitted[2]) / (2.0 * np.pi))
-        peak = angle_of_peak % 1.0
+        angle_of_peak = np.arctan2(fitted[3], fitted[2])
+        peak = float(angle_of_peak / (2.0 * np.pi)) % 1.0
         error_of_both = np.hypot(*errors[2:])
         season = (
             wave / (1.0 + wave**2 / 4.0),
@@ -456,7 +469,9 @@ def _residual_noise(rates: Floats, expected: Floats) -> tuple[float, float] | No
     variance = seen_variance * weeks / (weeks - 1.0)
     lagged = _correlation(residual[1:], residual[:-1])
     # A residual that falls by a factor r each hour is down to 1/e after −1 / ln r of them.
-    correlation_h = float(-1.0 / np.log(lagged)) if 0.0 < lagged < 1.0 else 0.0
+    correlation_h = 0.0
+    if 0.0 < lagged < 1.0:
+        correlation_h = float(-1.0 / np.log(lagged))
     return float(np.sqrt(variance)), correlation_h
 
 
@@ -464,8 +479,11 @@ def _correlation(x: Floats, y: Floats) -> float:
     """Return Pearson's correlation, 0 where one of the two is constant."""
     x = x - x.mean()
     y = y - y.mean()
-    scale = float(np.sqrt((x @ x) * (y @ y)))
-    return float(x @ y) / scale if scale > 0.0 else 0.0
+    square = (x @ x) * (y @ y)
+    scale = float(np.sqrt(square))
+    if scale > 0.0:
+        return float(x @ y) / scale
+    return 0.0
 
 
 SHOWN_QUANTILES = (0.5, 0.95, 0.99)
@@ -475,7 +493,7 @@ _ASSUMED_REQUESTS_PER_S = 80.0
 _ASSUMED_GROWTH = 0.5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Figure:
     """One fitted figure, with its error or origin."""
 
@@ -489,10 +507,12 @@ class Figure:
     @property
     def number(self) -> float:
         """The fitted value of a figure that is one number; 0 where it is none."""
-        return self.fitted if isinstance(self.fitted, float | int) else 0.0
+        if isinstance(self.fitted, float | int):
+            return self.fitted
+        return 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class TrafficOptions:
     """What is stated of the workloads, and how their files are to be read."""
 
@@ -510,7 +530,7 @@ class TrafficOptions:
     """Growth in place of the fitted one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Fitted:
     """A workload fitted to files; without any, what is stated and assumed."""
 
@@ -531,9 +551,12 @@ class Fitted:
             else:
                 path = tuple(figure.field.split("."))
                 tree = with_value(tree, path, figure)
-        profile = self.shape.weekly_profile if self.shape is not None else None
+        profile = None
+        if self.shape is not None:
+            profile = self.shape.weekly_profile
         # A profile read off a log is in UTC.
-        tree.setdefault("load_profile", {})["timezone"] = "UTC" if profile else self.timezone
+        load_profile = tree.setdefault("load_profile", {})
+        load_profile["timezone"] = "UTC" if profile else self.timezone
         origin = f"  # fitted to {_line(self.source)}" if self.source else ""
         lines = [f"  {self.name}:{origin}", *_branch_lines(tree, indent=4)]
         if profile is not None:
@@ -549,7 +572,11 @@ class Fitted:
 
     def rows(self) -> list[tuple[str, str, str]]:
         """Return (figure, fitted, error or origin) as text, for a table."""
-        return [(f.field, _written(f.fitted, SHOWN_QUANTILES), f.remark) for f in self.figures]
+        rows = []
+        for figure in self.figures:
+            text = _written(figure.fitted, SHOWN_QUANTILES)
+            rows.append((figure.field, text, figure.remark))
+        return rows
 
     def json(self) -> dict[str, Any]:
         """Return the fit as plain data."""
@@ -557,7 +584,7 @@ class Fitted:
         return {"source": self.source, "figures": plain}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class _Preset:
     """A preset's figures, for what no file shows."""
 
@@ -573,7 +600,7 @@ class _Preset:
         return Figure(field=path, fitted=fitted, remark=remark)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class _HourlyFit:
     """What hourly rates show: level, growth, season and shape."""
 
@@ -611,7 +638,8 @@ def _fit_hours(hourly: HourlyRates) -> _HourlyFit:
         return _HourlyFit(hours=hours, level=(mean, remark), growth=None, season=(), shape=shape)
     weeks = hours // HOURS_PER_WEEK
     over_weeks = f"standard error over {weeks} weeks"
-    mean_factor = float(trend.factors[np.isfinite(rates)].mean())
+    known_factors = trend.factors[np.isfinite(rates)]
+    mean_factor = float(known_factors.mean())
     final_level = mean / mean_factor
     remark = f"level at the end, where the mean is {_number(mean)}; {remark}"
     growth_remark = f"±{trend.per_year_error:.2g} {over_weeks}"
@@ -644,7 +672,9 @@ def fitted_workload(
     """
     preset_name = stated.workload_preset or "chat"
     preset = _Preset(name=preset_name, defaults=preset_figures(preset_name))
-    hourly = None if traffic.rates is None else _fit_hours(traffic.rates)
+    hourly = None
+    if traffic.rates is not None:
+        hourly = _fit_hours(traffic.rates)
     remark = "as given" if stated.workload_preset else "assumed: for what no file shows"
     figures = [
         model,
@@ -662,6 +692,8 @@ def fitted_workload(
     key = "burst_index_of_dispersion"
     reason = "no ten minutes of requests one by one"
     figures.append(preset.figure(key, key, reason, traffic.bursts))
+    key = "burst_index_requests_per_s"
+    figures.append(preset.figure(key, key, reason, traffic.burst_rate))
     for objective in ("ttft_s", "tpot_s"):
         reason = "your SLO is in no file"
         latencies = traffic.latencies.get(objective)
@@ -692,9 +724,12 @@ def _level_and_growth(
     growth = None if hourly is None else hourly.growth
     if stated.growth_per_year is not None:
         growth = Figure(field=GROWTH, fitted=stated.growth_per_year, remark="as given")
-    end_s = None if traffic.rates is None else traffic.rates.end_s
+    end_s = None
+    if traffic.rates is not None:
+        end_s = traffic.rates.end_s
     if growth is not None and end_s is not None:
-        begin = datetime.datetime.combine(start, datetime.time(), tzinfo=datetime.UTC)
+        midnight = datetime.time(tzinfo=datetime.UTC)
+        begin = datetime.datetime.combine(start, midnight)
         gap_h = (begin.timestamp() - end_s) / SECONDS_PER_HOUR
         years = gap_h / HOURS_PER_YEAR
         months = years * MONTHS_PER_YEAR
@@ -819,4 +854,6 @@ def _number(number: float) -> str:
     if abs(number) >= 1000.0:
         return f"{number:.0f}"
     text = f"{number:.4g}"
-    return f"{number:.10f}".rstrip("0") if "e" in text else text
+    if "e" in text:
+        return f"{number:.10f}".rstrip("0")
+    return text

@@ -8,7 +8,6 @@ import io
 import itertools
 import json
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -19,6 +18,7 @@ from planner.arrays import Bools, Floats, Ints
 from planner.data_files import data_rows
 from planner.demand.tokens import RequestLog
 from planner.errors import Problem, ScenarioError, raise_all
+from planner.records import record
 from planner.units import HOURS_PER_YEAR, SECONDS_PER_HOUR
 from planner.validation import nearest
 
@@ -53,7 +53,7 @@ _UNITS_IN_NAMES = {"per_min": 60.0, "rps": 1.0, "per_s": 1.0, "req_per_s": 1.0, 
 SECONDS_PER_YEAR = HOURS_PER_YEAR * SECONDS_PER_HOUR
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class HourlyRates:
     """One column of an hourly rate series."""
 
@@ -134,7 +134,8 @@ def read_request_log(
     one_clock = True
     if "client" in names:
         # Clients without a name count as one: a log may leave some cells empty.
-        codes, _ = pd.factorize(table[names["client"]], use_na_sentinel=False)
+        client_names = table[names["client"]]
+        codes, _ = pd.factorize(client_names, use_na_sentinel=False)
         clients = np.asarray(codes, dtype=np.int64)[order]
         one_clock = _share_clock(clients, times_s[order])
     if in_order and one_clock:
@@ -174,7 +175,8 @@ def _find_columns(path: Path, table: pd.DataFrame, chosen: dict[str, str]) -> di
         elif role == "timestamp":
             for alias in aliases:
                 candidates += tuple(f"{alias}_{unit}" for unit in TIME_UNITS)
-        matches = [by_lower[name.lower()] for name in candidates if name.lower() in by_lower]
+        lower_names = [name.lower() for name in candidates]
+        matches = [by_lower[name] for name in lower_names if name in by_lower]
         if matches:
             names[role] = matches[0]
         elif role in chosen or role in REQUIRED:
@@ -195,7 +197,8 @@ def _find_columns(path: Path, table: pd.DataFrame, chosen: dict[str, str]) -> di
 
 def _share_clock(clients: Ints, times_s: Floats) -> bool:
     """Return whether clients share a clock: each has its own where all of several begin at time zero."""
-    start_s = np.full(int(clients.max()) + 1, np.inf)
+    number = int(clients.max()) + 1
+    start_s = np.full(number, np.inf)
     # The smallest time of each client, in one pass over all requests.
     np.minimum.at(start_s, clients, times_s)
     begin_at_zero = bool(np.all(start_s == 0.0))
@@ -315,7 +318,8 @@ def is_hourly_series(path: Path, columns_named: bool = False) -> bool:
     if columns_named or _is_json(path):
         return False
     # One row is enough: the header says what a file is.
-    names = {str(name).lower() for name in read_table(path, rows=1).columns}
+    table = read_table(path, rows=1)
+    names = {str(name).lower() for name in table.columns}
     return not names & {*ROLES["input"], *ROLES["output"]}
 
 
@@ -337,7 +341,8 @@ def read_table(path: Path, rows: int | None = None) -> pd.DataFrame:
             else:
                 table = pd.read_csv(stream, nrows=rows, skipinitialspace=True)
     except (ValueError, UnicodeDecodeError, OSError, EOFError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        reasons = [*str(error).splitlines(), type(error).__name__]
+        reason = reasons[0]
         raise _refusal(path, f"cannot be read as a table: {reason}") from None
     if table.empty:
         raise _refusal(path, "holds no rows")
@@ -436,7 +441,8 @@ def _time_unit(numbers: Floats, name: str, path: Path) -> str:
     # Sizes, since a clock may count back from an event.
     high = float(np.nanmax(np.abs(numbers)))
     if high >= _FIRST_DATED_S:
-        for unit, smallest in (("ns", 1e17), ("us", 1e14), ("ms", 1e11)):
+        smallest_by_unit = {"ns": 1e17, "us": 1e14, "ms": 1e11}
+        for unit, smallest in smallest_by_unit.items():
             if high > smallest:
                 return unit
         return "s"
@@ -460,12 +466,13 @@ def _numbers(column: pd.Series) -> Floats:
     if column.dtype == object:
         column = column.map(str)  # a whole number of 400 digits is no float
     numbers = pd.to_numeric(column, errors="coerce")
-    return np.asarray(numbers.to_numpy(dtype=np.float64, na_value=np.nan))
+    cells = numbers.to_numpy(dtype=np.float64, na_value=np.nan)
+    return np.asarray(cells)
 
 
 def _is_count(numbers: Floats) -> Bools:
     """Return which entries are valid token counts or rates."""
-    return np.asarray(np.isfinite(numbers) & (numbers >= 0.0) & (numbers <= MAX_NUMBER))
+    return np.asarray((numbers >= 0.0) & (numbers <= MAX_NUMBER))
 
 
 def _row_problems(

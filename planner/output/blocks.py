@@ -7,11 +7,12 @@ and know nothing of what the answer is about. In text, words between backticks a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import date
 from typing import Literal, NamedTuple
 
 from planner.output.scales import Points, Scale
+from planner.records import record
 
 Tone = Literal["headline", "note", "summary", ""]
 
@@ -133,7 +134,7 @@ class TimeChart(NamedTuple):
     """Events to mark."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Axis:
     """One side of a panel."""
 
@@ -186,7 +187,7 @@ class VerticalRule(NamedTuple):
 Mark = Line | Area | Box | VerticalRule
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Panel:
     """Marks between two axes."""
 
@@ -198,7 +199,7 @@ class Panel:
     """Of the room between the axes."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Picture:
     """A chart that stands still: panels with axes, and marks in the coordinates of those axes."""
 
@@ -218,7 +219,7 @@ Figure = TimeChart | Picture
 Block = Sentence | Grid | Facts | Command | Links | Folded | TimeChart | Picture
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Section:
     """One part of a report."""
 

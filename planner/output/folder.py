@@ -7,7 +7,7 @@ import hashlib
 import io
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from planner.files import (
     writing,
 )
 from planner.output.tables import Table, read_csv
+from planner.records import record
 
 CHARTS = "charts"
 """Folder, within an output folder, of the pictures that ``planner charts`` draws."""
@@ -32,7 +33,7 @@ NOT_READ = frozenset({"samples.csv", "timeline_hourly.csv", "timeline_hourly_clu
 """Tables of a size that no report shows row by row."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Contents:
     """What an answer's folder holds, whether it was just made or read from the disk."""
 
@@ -157,7 +158,9 @@ def _read_manifest(path: Path) -> dict[str, Any]:
         message = "is not JSON"
     else:
         is_ours = isinstance(manifest, dict) and manifest.get("product") == PRODUCT
-        files = manifest.get("files") if is_ours else None
+        files = None
+        if is_ours:
+            files = manifest.get("files")
         if not isinstance(files, dict):
             message = "was not written by planner"
     if message:
@@ -211,7 +214,9 @@ def command_line(
     words = ["planner", verb, *names]
     settings = {**options, "--set": overrides}
     for option, setting in settings.items():
-        values = setting if isinstance(setting, list | tuple) else [setting]
+        values = [setting]
+        if isinstance(setting, list | tuple):
+            values = [*setting]
         for value in values:
             if value is True:
                 words.append(option)

@@ -200,12 +200,14 @@ def _drawing(chart: TimeChart) -> dict[str, Any]:
         y = TOP + plot_height * (1 - share)
         label = axis_label(tick, chart.unit)
         # Four pixels lower, a label's middle is at its line.
-        ticks.append((shortened(y), shortened(y + 4), label))
+        baseline_y = shortened(y + 4)
+        ticks.append((shortened(y), baseline_y, label))
     groups = []
     for series, paths in paths_of(chart, scale):
         paths_svg = "".join(f'<path d="{path}" class="{css}"></path>' for css, path in paths)
         x = " ".join(shortened(x) for x, _ in series.points)
-        values = " ".join("-" if v is None else f"{v:.5g}" for _, v in series.points)
+        numbers = ("-" if v is None else f"{v:.5g}" for _, v in series.points)
+        values = " ".join(numbers)
         groups.append(
             f'<g class="{colour_class(series.colour)}" data-series="{escaped(series.name)}" '
             f'data-x="{x}" data-v="{values}">{paths_svg}</g>\n'

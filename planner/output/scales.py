@@ -6,7 +6,8 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+
+from planner.records import record
 
 # The light palette of the report (report.css): told apart by colour-blind readers, and each with a dash of its own.
 COLOURS = ("#0067a5", "#c44e00", "#00795a", "#c2579c", "#8a6500", "#5b5bd6", "#a8323e", "#4a5f6a")
@@ -53,7 +54,8 @@ def nice_ticks(low: float, high: float, count: int = 5) -> list[float]:
     steps = [multiple * magnitude for multiple in (1, 2, 5, 10)]
     # A range that is a hair wider than round must not have half as many ticks.
     smallest = raw * 0.999
-    step = next((step for step in steps if step >= smallest), steps[-1])
+    wide_enough = (step for step in steps if step >= smallest)
+    step = next(wide_enough, steps[-1])
     # An end that is a tick but for rounding has its tick.
     lowest = math.ceil(low / step - 1e-9)
     highest = math.floor(high / step + 1e-9)
@@ -80,7 +82,7 @@ def shortened(number: float) -> str:
     return f"{number:.2f}".rstrip("0").rstrip(".")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Scale:
     """A range of values along an axis."""
 

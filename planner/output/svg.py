@@ -83,7 +83,9 @@ def even_axis(low: float, high: float, label: str = "", *, unit: str = "") -> Ax
     else:
         # One prefix for all ticks, and as many decimals as tell neighbours apart.
         largest = max(map(abs, ticks))
-        prefix = short(largest)[-1:] if largest >= 1e4 else ""
+        prefix = ""
+        if largest >= 1e4:
+            prefix = short(largest)[-1:]
         size = _PREFIXES.get(prefix, 1.0)
         # A single tick has no neighbour; then its own size says how many decimals it needs.
         step = largest or 1.0
@@ -176,7 +178,9 @@ def _line_svg(line: Line, frame: Frame) -> str:
         parts.append(f'<path {path} {look} stroke-linejoin="round"></path>')
     dots = line.points if line.radius else ()
     for x, value in dots:
-        y = None if value is None else frame.y(value)
+        y = None
+        if value is not None:
+            y = frame.y(value)
         if y is not None:
             centre = f'cx="{shortened(frame.x(x))}" cy="{shortened(y)}"'
             parts.append(f'<circle {centre} r="{line.radius}" fill="{colour}"></circle>')
@@ -309,7 +313,8 @@ def svg_of(figure: Figure) -> str:
         top += max(_room_above(panel) for panel in row)
         for column, panel in enumerate(row):
             panel_left = column * width + left
-            frame = Frame(panel, left=panel_left, top=top, width=width - left - 24)
+            panel_width = width - left - 24
+            frame = Frame(panel, left=panel_left, top=top, width=panel_width)
             parts.append(_panel(frame, f"panel-{start + column}"))
         tick_labels: list[str] = []
         for panel in row:
@@ -389,7 +394,8 @@ def _panel(frame: Frame, key: str) -> str:
         parts.append(title)
     if panel.y.label:
         label_y = frame.top - 9
-        parts.append(_label(panel.y.label, frame.left, label_y, size=TEXT - 1, fill=SOFT))
+        axis_name = _label(panel.y.label, frame.left, label_y, size=TEXT - 1, fill=SOFT)
+        parts.append(axis_name)
     for value, label in panel.y.ticks:
         y = frame.y(value)
         if y is None:
@@ -410,7 +416,8 @@ def _panel(frame: Frame, key: str) -> str:
             parts.append(tick_label)
     if panel.x.label:
         middle = frame.left + frame.width / 2
-        parts.append(_label(panel.x.label, middle, bottom + 45, _MIDDLE))
+        axis_name = _label(panel.x.label, middle, bottom + 45, _MIDDLE)
+        parts.append(axis_name)
     left = shortened(frame.left)
     width = shortened(frame.width)
     room = f'<rect x="{left}" y="{frame.top}" width="{width}" height="{panel.height}"></rect>'

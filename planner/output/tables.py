@@ -23,7 +23,6 @@ import itertools
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -31,6 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.errors import ConservationError, Problem, ScenarioError
+from planner.records import record
 from planner.units import DOLLARS, unit_of
 
 Cells = Sequence[Any] | NDArray[Any]
@@ -65,7 +65,7 @@ FRICTIONLESS_TYPES = {kind: _OTHER_NAMES.get(kind, kind.value) for kind in Colum
 """The Table Schema type of each kind (specs.frictionlessdata.io/table-schema)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Column:
     """One column of an output file."""
 
@@ -104,7 +104,7 @@ def cents_column(name: str, description: str) -> Column:
     return Column(name=name, kind=ColumnKind.CENTS, description=description, unit=DOLLARS)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class TableDescription:
     """One output file: its name, what a row is, and its columns."""
 
@@ -131,7 +131,9 @@ class TableDescription:
                     f"the columns in planner/answers/tables.csv. Column by column: {column_by_column}"
                 )
         # Without rows there are no columns to turn: each is empty.
-        columns = list(zip(*cells_by_row, strict=True)) or [()] * len(names)
+        columns = list(zip(*cells_by_row, strict=True))
+        if not columns:
+            columns = [()] * len(names)
         by_name = dict(zip(names, map(list, columns), strict=True))
         return Table(self, by_name)
 
@@ -242,7 +244,8 @@ class Table:
     def sums(self, key: str, inner_key: str, column: str) -> dict[str, dict[str, float]]:
         """Return the sums of a column by the cells of two others; what is not there is zero."""
         sums: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
-        for name, inner_name, number in self.rows(key, inner_key, totals=[column]):
+        rows = self.rows(key, inner_key, totals=[column])
+        for name, inner_name, number in rows:
             sums[name][inner_name] += number
         return sums
 
@@ -344,7 +347,9 @@ def _decimal_texts(column: Column, values: list[Any], measures: Cells | str) -> 
 
 def neutralised(text: str) -> str:
     """Return text that no spreadsheet runs as a formula."""
-    return "'" + text if text.startswith(FORMULA_STARTS) else text
+    if text.startswith(FORMULA_STARTS):
+        return "'" + text
+    return text
 
 
 def write_csv(table: Table, *, header: bool = True) -> bytes:
@@ -429,7 +434,8 @@ def csv_files(
         "version": SCHEMA_VERSION,
         "currency": "USD",
     }
-    text = json.dumps({**head, "resources": entries}, indent=2, ensure_ascii=False)
+    package = {**head, "resources": entries}
+    text = json.dumps(package, indent=2, ensure_ascii=False)
     files["datapackage.json"] = f"{text}\n".encode()
     return files
 
@@ -458,7 +464,9 @@ def dictionary_entry(table: TableDescription, size_bytes: int, sha256: str) -> d
         if column.unit:
             field["unit"] = column.unit
         if kind == "number":
-            decimals = 2 if column.kind is ColumnKind.CENTS else column.decimals
+            decimals = column.decimals
+            if column.kind is ColumnKind.CENTS:
+                decimals = 2
             field |= {"decimalChar": ".", "decimals": decimals}
         fields.append(field)
     schema: dict[str, object] = {"fields": fields, "missingValues": [""]}

@@ -96,12 +96,16 @@ def signed(number: float, pattern: str) -> str:
     """Return a number in a pattern; one that rounds to zero has no minus."""
     text = format(number, pattern)
     is_zero = not any(digit in text for digit in "123456789")
-    return text.removeprefix("-") if is_zero else text
+    if is_zero:
+        return text.removeprefix("-")
+    return text
 
 
 def cell(value: float | None, pattern: str, scale: float = 1.0) -> str:
     """Return a number over a scale in a pattern; nothing where it is not known."""
-    return "" if value is None else signed(value / scale, pattern)
+    if value is None:
+        return ""
+    return signed(value / scale, pattern)
 
 
 def _is_number(cell: str) -> bool:

@@ -109,7 +109,9 @@ def measured(number: float | None, name: str) -> str:
         return NOTHING
     if name.endswith("_usd"):
         is_price = "_per_million_" in name or name.endswith("_h_usd")
-        return unit_price(number) if is_price else dollars(number)
+        if is_price:
+            return unit_price(number)
+        return dollars(number)
     # A plan is judged by the second decimal.
     if name in ("slo_attainment_fraction", "shed_fraction"):
         return percent(number, 2)

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date, datetime, time
 from io import BytesIO
 from typing import Any, NamedTuple
 
 import numpy as np
 import xlsxwriter  # type: ignore[import-untyped]
+
+from planner.records import record
 
 _MONEY = "#,##0.00;(#,##0.00);–"
 """Accounting signs: what is below zero stands in brackets, nothing is a dash."""
@@ -93,7 +94,7 @@ class SheetChart(NamedTuple):
     """Format of the numbers, where it is not what the first column's name says."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Page:
     """A sheet: a table, what a reader has to know above it, and charts of its columns."""
 
@@ -134,7 +135,9 @@ class Page:
 
     def heading(self, column: str) -> str:
         """Return a column's heading in words."""
-        return column if column in self.names else words(column)
+        if column in self.names:
+            return column
+        return words(column)
 
     @property
     def first_row(self) -> int:
@@ -253,7 +256,9 @@ def _chart(book: Any, name: str, page: Page, parts: Sequence[SheetChart]) -> Any
     count = 0
     for part in parts:
         first_row = page.first_row + part.first
-        end = len(page.rows) if part.last is None else part.last
+        end = part.last
+        if end is None:
+            end = len(page.rows)
         last_row = page.first_row + end - 1
         last_label = part.across + part.across_columns - 1
         labels = [name, first_row, part.across, last_row, last_label]
@@ -278,7 +283,8 @@ def words(name: str) -> str:
     """Return a column's name in words: ``cost_per_million_tokens_usd`` is Cost per million tokens, USD."""
     if "." in name:
         return name  # a key of the scenario
-    suffix = next((suffix for suffix in _UNITS if name.endswith(suffix)), "")
+    suffixes = filter(name.endswith, _UNITS)
+    suffix = next(suffixes, "")
     stem = name.removesuffix(suffix)
     parts = [_INITIALS.get(part, part) for part in stem.split("_")]
     text = " ".join(parts) + _UNITS.get(suffix, "")
@@ -292,4 +298,6 @@ def style_of(name: str) -> str:
         return "unit_usd" if "_per_" in name else "usd"
     if name.endswith(("_tokens", "_kwh")):
         return "count"
-    return "percent" if name.endswith("_fraction") else "number"
+    if name.endswith("_fraction"):
+        return "percent"
+    return "number"

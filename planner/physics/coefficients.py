@@ -24,6 +24,7 @@ from typing import NamedTuple
 import numpy as np
 
 from planner.arrays import Floats
+from planner.records import record
 
 DENSE = "dense"
 MIXTURE = "mixture-of-experts"
@@ -68,7 +69,7 @@ class Groups(NamedTuple):
     """Model, engine, vendor and kind."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ClassSpread:
     """Standard deviations of ln(measured/predicted) of one architecture class, by which factor was not measured."""
 
@@ -243,7 +244,7 @@ MAX_SEQUENCES = 2048
 """Largest running batch of one attention group: the default of TensorRT-LLM, above every public serving run's."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Calibration:
     """Fitted coefficients: a common value each, log deviations by engine and by vendor, and effects by group."""
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 import datetime
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
 from planner.errors import CapacityError
+from planner.records import record
 from planner.units import GB
 
 Role = Literal["", "activations", "default"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class NumberFormat:
     """One precision as the throughput formula uses it; in its references to other precisions, "" and () mean none."""
 
@@ -90,7 +91,7 @@ def routed_weight_bytes(formats: Formats, shape: ModelShape, precision: str) -> 
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ModelShape:
     """Architecture numbers of one model, as its published configuration names them.
 
@@ -253,7 +254,7 @@ class ModelShape:
         return self.heads % tensor_parallel == 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class AcceleratorSpec:
     """One accelerator: memory, arithmetic and links, all per accelerator and dense (no sparsity)."""
 
@@ -335,7 +336,7 @@ _HEAD_BYTES = 2.0
 """Bytes of one weight of embeddings and output head, which stay at 16 bits in quantised checkpoints."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class MemoryFit:
     """Memory layout of a model on one replica: weights, overhead and room for the KV cache."""
 

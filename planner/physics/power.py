@@ -34,16 +34,16 @@ nodes (at 71% of their boards' limit) as of the air-cooled B200 nodes (at 100%).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from planner.arrays import Floats
+from planner.records import record
 from planner.units import KILO
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class PowerCoefficients:
     """Coefficients of board power as a fraction of TDP; see the module's formula."""
 
@@ -73,7 +73,7 @@ CAP_EXPONENT = 1.7228
 """n of the cap curve, of the same fit."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class BoardRating:
     """Power limit and idle power of a board."""
 
@@ -158,7 +158,7 @@ _FRONTIER_STEPS = 5
 """Ends of the straight lines of a frontier: four lines are within 0.3% of a clock curve."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class NodeRating:
     """A node's ratings: its boards, and the host, fans and supplies around them."""
 
@@ -184,7 +184,7 @@ class NodeRating:
         return np.asarray(board_w / (1.0 + self.host_slope))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ServingMix:
     """The work of each board of a replica at full load: a decode step, and the share of time in prefill.
 
@@ -294,7 +294,7 @@ def board_power_at_load_w(rating: BoardRating, mix: ServingMix, load_fraction: A
     return np.asarray(prefill_w * prefill + decode_w * (1.0 - prefill))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class NodePower:
     """Node power against load and throughput against cap, tabulated once for a cluster and its workload mix."""
 

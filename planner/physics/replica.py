@@ -33,6 +33,7 @@ from planner.arrays import Bools, FloatLike, Floats, Ints
 from planner.physics import coefficients
 from planner.physics import model_on_part as on_part
 from planner.physics.coefficients import Calibration, Groups, Uncertainty
+from planner.records import record
 
 ACTIVATION_BYTES = 2.0
 """Bytes of one all-reduced activation: they travel at 16 bits."""
@@ -42,7 +43,7 @@ DISPATCH_BYTES = 3.0
 """Bytes of one activation to its experts, at 8 bits, and back, at 16 (DeepEP, DeepSeek-V3 report, section 3.2.2)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ReplicaSpec:
     """Definition of a replica: model, accelerator, engine, precision and parallelism."""
 
@@ -371,7 +372,7 @@ def beside_s(stream_s: FloatLike, compute_s: FloatLike) -> Floats:
     return np.asarray(overlapped - stream)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Lengths:
     """Distributions of prompt and output lengths, independent of each other: lengths, and weights that sum to 1."""
 
@@ -382,7 +383,7 @@ class Lengths:
     cached_fraction: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ServiceTerms:
     """Latency objectives of a workload, and the number of replicas behind one router."""
 
@@ -568,7 +569,7 @@ BRACKET_STEPS = 11
 """Steps of false position by which an objective is solved."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Traffic:
     """Request lengths, cached share and burstiness; every field is a number or an array of shape (cases,)."""
 
@@ -585,7 +586,7 @@ class Traffic:
     """1 for a benchmark client that starts its whole concurrency at once, 0 for independent arrivals."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class OperatingPoint:
     """Latencies and throughput of replicas, shape (cases,) each; infeasible cases have infinite latency, no tokens."""
 

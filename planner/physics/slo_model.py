@@ -31,13 +31,12 @@ at its beginning, so masses are made to fade, that of each cell j by rʲ, which 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy import fft
 
 from planner.arrays import Complexes, Floats, Ints
 from planner.physics.replica import Lengths, ReplicaTimes, ServiceTerms
+from planner.records import record
 
 CELLS = 256
 """Grid cells up to an objective."""
@@ -362,7 +361,7 @@ _MOST_TOO_LONG = 0.5
 """Of requests: beyond it a replica does not serve the workload at all."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class MissCurve:
     """SLO miss share of one replica by load; arrays of shape (loads,), rising."""
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -17,6 +16,7 @@ import numpy as np
 from planner.arrays import Floats
 from planner.plan.plan import Plan
 from planner.plan.quantities import attainment
+from planner.records import record
 from planner.scenario.scenario import Scenario
 
 LEAST_SHORTFALL = 5e-7
@@ -26,7 +26,7 @@ CEILINGS = ("slo_ceiling_outages_fraction", "slo_ceiling_fraction")
 """SLO attainment that no further node raises: with site outages alone, and with prompts that are too long as well."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Moment:
     """SLO attainment in one month, of one workload or of all."""
 
@@ -36,7 +36,7 @@ class Moment:
     slo_attainment_fraction: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class SloResult:
     """How one replication of a plan stands to its SLO target."""
 

@@ -13,20 +13,22 @@ from planner.finance.pricing import money_plan
 from planner.plan.choice import (
     PREFERRED_UTILISATION,
     Factors,
+    build_services,
     capacity_table,
     token_time_table,
 )
 from planner.plan.clusters import cluster_plan
 from planner.plan.contradictions import contradictions, slower_drafts
 from planner.plan.demand import demand_of
+from planner.plan.deployments import Compiler, deployments_of, sharing_notes
 from planner.plan.expansion import expansion_plan
-from planner.plan.placement import deployments_of, services_of, sharing_notes, with_placement
+from planner.plan.miss_tables import load_tables
+from planner.plan.placement import with_placement
 from planner.plan.plan import Plan, ProcessPlan, WorkloadPlan
 from planner.plan.reliability import reliability_plan
 from planner.plan.reuse import Reuse
 from planner.plan.routing import queue_outgrown, workload_plan
 from planner.plan.site import site_plan
-from planner.plan.sizes import load_tables, sizes_of
 from planner.plan.stacks import software_plan
 from planner.scenario.scenario import Scenario
 
@@ -44,7 +46,7 @@ def build_plan(
     months = MonthGrid(start=scenario.start, horizon_months=scenario.horizon_months)
     horizon = Horizon(start=scenario.start, hours=months.hour_count)
     # Which cluster serves which workload, in which layout: most of what follows rests on it.
-    services, refused = services_of(scenario, factors, reuse)
+    services, refused = build_services(scenario, reuse, factors)
     clusters = tuple(
         cluster_plan(scenario, name, services, months, reuse) for name in scenario.clusters
     )
@@ -80,13 +82,18 @@ def build_plan(
         slo_target=scenario.slo_target,
         warnings=(),
         notes=(),
-        sizes=sizes_of(scenario, services, factors, demand, reuse),
         processes=_process_plans(scenario),
     )
     # Placement divides the capacity that outgrown workloads still have, so they come first.
     plan = queue_outgrown(scenario, plan)
-    deployments = deployments_of(scenario, plan, services, factors, reuse)
-    plan = with_placement(plan, deployments)
+    compiler = Compiler(
+        scenario=scenario,
+        plan=plan,
+        services=services,
+        factors=factors,
+        reuse=reuse,
+    )
+    plan = with_placement(plan, deployments_of(compiler))
     # Last, since they read the finished plan.
     warnings, notes = contradictions(scenario, plan, traffic)
     warnings += slower_drafts(scenario, services, reuse)

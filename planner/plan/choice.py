@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -23,7 +23,6 @@ from planner.physics.replica import (
     price_replicas,
 )
 from planner.plan.candidates import (
-    POOL_STEPS,
     CandidateLayouts,
     as_first_bought,
     engine_options,
@@ -45,22 +44,20 @@ from planner.plan.slo_capacity import (
     traffic_of,
 )
 from planner.plan.software import dated_log_gain
-from planner.scenario import workload as workloads
+from planner.records import record
 from planner.scenario.cluster import Cluster
 from planner.scenario.scenario import Scenario
 from planner.scenario.workload import Workload
-from planner.units import MONTHS_PER_YEAR, SECONDS_PER_HOUR, counted
+from planner.units import SECONDS_PER_HOUR, counted
 
 PREFERRED_UTILISATION = 0.85
 """Clusters are filled to it in order, and replicas placed for it: spill before queues build up (assumption)."""
 _TIE = 1e-9
 """Relative difference below which two services are as fast, as all are of a stated throughput: the first is taken."""
-_NEXT_TO_NONE = 1e-3
-"""Requests for other models over a workload's own, up to which its model counts as alone."""
 _NO_MORE = "it serves no more than with another engine or precision"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class PrefillWorkers:
     """Accelerators that only prefill prompts, whose caches move to the accelerators that decode."""
 
@@ -72,7 +69,7 @@ class PrefillWorkers:
     """Time in which the cache of one prompt token moves."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Service:
     """Layout and SLO capacity of a workload on a cluster on day one."""
 
@@ -128,11 +125,6 @@ class Service:
             requests_per_s=self.requests_per_s * factor,
             yearly=tuple(rate * factor for rate in self.yearly),
         )
-
-    def carried_requests_per_s(self, replicas: int) -> float:
-        """Return the requests per second that some replicas sustain."""
-        # A node may hold several replicas, or a replica span several nodes.
-        return replicas * self.requests_per_s * self.tensor_parallel / self.accelerators_per_node
 
     def as_keys(self) -> dict[str, object]:
         """Return the keys of a cluster that state this layout."""
@@ -195,14 +187,20 @@ def build_services(
 
 
 def served_by(
-    cluster: Cluster, workload: Workload, scenario: Scenario, reuse: Reuse, factors: Factors
+    cluster: Cluster,
+    workload: Workload,
+    scenario: Scenario,
+    reuse: Reuse,
+    factors: Factors,
+    max_replicas: float = math.inf,
 ) -> Service | CapacityError:
     """Return how a cluster, as first bought, serves most of a workload of a scenario, or why it cannot.
 
+    A router chooses among ``max_replicas`` at the most.
     The choice is made by what the model predicts: by how much that is off, ``factors``, nobody knows when choosing.
     """
     options = engine_options(cluster, workload, reuse.catalog)
-    best = _best_service(options, workload, scenario, reuse)
+    best = _best_service(options, workload, scenario, reuse, max_replicas)
     if isinstance(best, CapacityError):
         return best
     # Errors of a pair, of its model on any part, and of its part with any model: they multiply.
@@ -239,7 +237,11 @@ def runner_up(
 
 
 def _best_service(
-    options: list[Cluster], workload: Workload, scenario: Scenario, reuse: Reuse
+    options: list[Cluster],
+    workload: Workload,
+    scenario: Scenario,
+    reuse: Reuse,
+    max_replicas: float = math.inf,
 ) -> Service | CapacityError:
     """Return the service of the option that serves most, or why the first serves nothing.
 
@@ -266,111 +268,38 @@ def _best_service(
     is_deferrable = workload.priority == "deferrable"
     key = ("order", layout_key(options[0], workload), is_deferrable, kinds)
     best: Service | None = None
+    least_rate = 0.0
     for place in reuse.once(key, order):
-        # Only what serves more than the best so far, and not by a tie, need be worked out.
-        floor = best.requests_per_s * (1.0 + _TIE) if best is not None else 0.0
-        service = _served(options[place], workload, scenario, reuse, floor)
-        if isinstance(service, Service) and service.requests_per_s > floor:
+        service = _served(options[place], workload, scenario, reuse, max_replicas, least_rate)
+        if isinstance(service, Service) and service.requests_per_s > least_rate:
             best = service
-    if best is None:
-        # Without a floor, so that the reason is the option's own and not that another serves more.
-        return _served(options[0], workload, scenario, reuse)
-    return best.faster(options[0].throughput_multiplier)
+            # Only what serves more than the best so far, and not by a tie, need be worked out.
+            least_rate = service.requests_per_s * (1.0 + _TIE)
+    if best is not None:
+        return best.faster(options[0].throughput_multiplier)
+    # Without a floor, so that the reason is the option's own and not that another serves more.
+    return _served(options[0], workload, scenario, reuse, max_replicas)
 
 
 def _served(
-    cluster: Cluster, workload: Workload, scenario: Scenario, reuse: Reuse, floor: float = 0.0
+    cluster: Cluster,
+    workload: Workload,
+    scenario: Scenario,
+    reuse: Reuse,
+    max_replicas: float,
+    floor: float = 0.0,
 ) -> Service | CapacityError:
-    """Return how a cluster serves a workload with its engine and precision, or why it cannot, or no more than a floor.
-
-    The router chooses among the replicas which the workload's own traffic takes. A model that is alone, or beside next
-    to no requests for others, has every replica there is.
-    """
+    """Return how a cluster serves a workload with its engine and precision, or why it serves no more than a floor."""
     # A dated image may be faster than the calibration's: the floor is on what it serves in the end.
     log_gain = dated_log_gain(cluster, cluster.engine, workload, reuse.calibration, reuse.catalog)
     dated = math.exp(log_gain)
     undated_floor = floor / max(dated, 1.0)
-    service = service_of(cluster, workload, scenario, reuse, floor=undated_floor)
+    service = service_of(cluster, workload, scenario, reuse, max_replicas, undated_floor)
     if isinstance(service, CapacityError):
         return service
-    other_requests_per_s = sum(
-        load.requests_per_s for load in scenario.workloads.values() if load.model != workload.model
-    )
-    is_alone = other_requests_per_s <= _NEXT_TO_NONE * workload.requests_per_s
-    # Work that can wait is in nobody's way, and waits of hours do not hang on a pool.
-    is_deferrable = workload.priority == "deferrable"
-    if scenario.router_pool == "cluster" and not is_alone and not is_deferrable:
-        service = _among_own_replicas(service, cluster, workload, scenario, reuse)
     # No image is faster than perfect software.
     roofline_gain = max(service.roofline_factor / service.speed, 1.0)
     return service.faster(min(dated, roofline_gain))
-
-
-def _among_own_replicas(
-    service: Service, cluster: Cluster, workload: Workload, scenario: Scenario, reuse: Reuse
-) -> Service:
-    """Return the service where a router has no more replicas than a workload's own traffic takes.
-
-    However large the cluster, a model with few requests beside others stands on few of its accelerators, and few
-    replicas keep fewer requests apiece in time than many. The number is the least, n, that carries the busiest hour at
-    the preferred utilisation: n · what one of n sustains. Where n of them could not even as part of the whole cluster,
-    nothing need be worked out: so most pairs are worked out once. Workloads that share a model's replicas choose among
-    those that all of them take.
-    """
-    months = scenario.horizon_months
-    nodes = busiest_requests_per_s(workload, months) / service.requests_per_s
-    for load in scenario.workloads.values():
-        # Work that can wait takes what the others leave, and fine-tunes have replicas of their own.
-        is_beside = load is not workload and load.model == workload.model
-        shares_replicas = max(load.fine_tunes, workload.fine_tunes) == 1
-        if is_beside and shares_replicas and load.priority != "deferrable":
-            neighbour = service_of(cluster, load, scenario, reuse)
-            if isinstance(neighbour, Service) and neighbour.spec == service.spec:
-                nodes += busiest_requests_per_s(load, months) / neighbour.requests_per_s
-    # In requests of this workload: the others' nodes count as if they served it.
-    needed = nodes * service.requests_per_s / PREFERRED_UTILISATION
-    # The layout stays: only the number of replicas behind the router is tried.
-    layout = cluster.model_copy(update=service.as_keys())
-    accelerators = pooled_nodes(cluster.nodes) * service.accelerators_per_node
-    for replicas in POOL_STEPS:
-        if replicas >= accelerators // service.tensor_parallel:
-            break
-        if service.carried_requests_per_s(replicas) >= needed:
-            pooled = service_of(layout, workload, scenario, reuse, replicas)
-            if isinstance(pooled, Service) and pooled.carried_requests_per_s(replicas) >= needed:
-                return pooled
-    return service
-
-
-def busiest_requests_per_s(workload: Workload, horizon_months: int) -> float:
-    """Return an upper bound on the forecast's hourly rates; infinity for growth from a table."""
-    profile = workload.load_profile
-    weekly = profile.weekly_profile
-    peak = profile.peak_to_mean
-    if weekly is not None:
-        peak = max(weekly) * len(weekly) / sum(weekly)
-    if profile.season:
-        peak *= 1.0 + profile.season.amplitude_fraction
-    holiday_multipliers = [holiday.multiplier for holiday in profile.holidays]
-    # Holidays may be quieter than other days, which lowers no bound.
-    peak *= max([1.0, *holiday_multipliers])
-    # As if all spikes came at once: a bound need not be tight.
-    peak *= math.prod(spike.multiplier for spike in workload.spikes)
-    years = horizon_months / MONTHS_PER_YEAR
-    match workload.growth:
-        case workloads.Compound(per_year=rate):
-            growth = max(1.0, (1.0 + rate) ** years)
-        case workloads.GrowthByYear(per_year=rates):
-            growth = max(1.0, (1.0 + max(rates.values())) ** years)
-        case workloads.Flat():
-            growth = 1.0
-        case workloads.SCurve(ceiling_multiplier=ceiling):
-            growth = ceiling
-        case workloads.GrowthSteps(steps=steps):
-            growth = max(1.0, *(step.multiplier for step in steps))
-        case workloads.GrowthTable():
-            growth = math.inf
-    return float(workload.requests_per_s * peak * growth)
 
 
 def service_of(

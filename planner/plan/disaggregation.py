@@ -6,7 +6,7 @@ its cache: the miss shares of both are those of a replica (``planner.physics.slo
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from planner.plan.slo_capacity import (
     lengths_of,
     traffic_of,
 )
+from planner.records import record
 from planner.scenario.workload import Objective, Workload
 
 _TTFT_MISS_FRACTION = 0.8
@@ -41,7 +42,7 @@ _LEAST_TTFT_S = 1e-3
 """What is left of an objective that transfer and first step use up: too little for any prompt, but above zero."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class PoolPair:
     """A prefill pool and a decode pool in balance."""
 

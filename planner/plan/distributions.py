@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
 from planner.catalog.entries import Range
+from planner.records import record
 from planner.scenario.fields import Spread
 
 _P10_TO_P90 = 2.5631
 """Standard deviations between the tenth and the ninetieth percentile of a normal distribution."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ThreePoint:
     """P10, P50 and P90 of a figure, or the lowest, most likely and highest value of a triangular distribution."""
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from dataclasses import dataclass
 
 import numpy as np
 
 from planner.finance.months import MonthGrid
 from planner.plan.distributions import ThreePoint
+from planner.records import record
 from planner.scenario.scenario import Rule, Scenario
 from planner.units import HOURS_PER_WEEK, HOURS_PER_YEAR, MONTHS_PER_YEAR
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class RulePlan:
     """A rule that buys, rents or retires nodes once a condition has lasted some months, or by a forecast."""
 
@@ -46,7 +46,7 @@ class RulePlan:
         return self.when == "forecast_load_above"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ExpansionPlan:
     """The monthly expansion review: its rules, budget and limits."""
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import NamedTuple
 
 import numpy as np
 
 from planner.arrays import Floats, Ints
 from planner.elementwise import Hours, pad_edge
+from planner.records import record
 
 LITTLE_LATE = 1e-4
 """Share of requests: bursts that add less up to the preferred use are not followed to other clusters or by rate, and
@@ -45,12 +46,14 @@ class RateInterpolation(NamedTuple):
         return RateInterpolation(self.row[hours], self.times[hours])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class BurstTables:
     """Misses of a workload on a cluster that bursts add, by load and request rate."""
 
     first_requests: float
     """Requests an hour at the first rate; each of the others is twice the one before."""
+    least_requests: float
+    """Requests an hour below which bursts add what they add at it."""
     added: Floats
     """Shares late and refused less those without bursts, shape (2, rates, cells + 1)."""
     calm_cells: Floats
@@ -70,7 +73,8 @@ class BurstTables:
         """Return the interpolation of hourly requests between the tables' rates, shape (hours,)."""
         times = requests * (1.0 / self.first_requests)
         doublings = self.added.shape[1] - 1
-        np.clip(times, 1.0, 2.0**doublings, out=times)
+        least = max(self.least_requests / self.first_requests, 1.0)
+        np.clip(times, least, 2.0**doublings, out=times)
         # ⌊log₂⌋, as the number has it: a logarithm takes ten times as long.
         row = times.view(np.int64) >> _MANTISSA_BITS
         row -= _NO_EXPONENT
@@ -122,6 +126,33 @@ class BurstTables:
         if cells == self.added.shape[2]:
             return self
         return replace(self, added=pad_edge(self.added, cells))
+
+
+@record
+class MissTables:
+    """Shares of a workload's requests that a pool serves late or refuses, by load over its capacity."""
+
+    late: Floats
+    """With the bursts of day one, shape (cells + 1,)."""
+    refused: Floats
+    no_burst: Floats
+    """Late and refused without bursts, shape (2, cells + 1)."""
+    most_load: float
+    """What the pool is offered at most, over what it sustains at the objective."""
+    by_rate: BurstTables | None
+    """What bursts add by request rate; None where that is the same at any, or next to nothing."""
+
+    def pad_edge(self, cells: int) -> MissTables:
+        """Return the tables extended to this many cells with their last value."""
+        if cells == self.late.size:
+            return self
+        return MissTables(
+            late=pad_edge(self.late, cells),
+            refused=pad_edge(self.refused, cells),
+            no_burst=pad_edge(self.no_burst, cells),
+            most_load=self.most_load,
+            by_rate=self.by_rate.pad_edge(cells) if self.by_rate is not None else None,
+        )
 
 
 LOAD_CELLS = 256

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Mapping
+from dataclasses import field
 from datetime import date, timedelta
 from itertools import chain
 
@@ -18,9 +18,10 @@ from planner.finance.months import MonthGrid
 from planner.physics.power import NodePower
 from planner.plan.distributions import ThreePoint
 from planner.plan.expansion import ExpansionPlan
-from planner.plan.load_tables import LOAD_CELLS, MOST_LOAD, BurstTables
+from planner.plan.load_tables import LOAD_CELLS, MOST_LOAD, BurstTables, MissTables
 from planner.plan.reliability import ReliabilityPlan
 from planner.plan.software import SoftwarePlan, TeamPlan
+from planner.records import record
 from planner.scenario.scenario import SloTarget
 from planner.units import HOURS_PER_YEAR, MILLION
 
@@ -28,7 +29,7 @@ Prices = tuple[float, ...]
 """What a node costs: accelerators, host, network, storage."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class WorkloadPlan:
     """One workload, compiled for routing and accounting."""
 
@@ -66,7 +67,7 @@ class WorkloadPlan:
         return self.input_tokens + self.output_tokens
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class PaymentPlan:
     """A share of an order's price that is paid on another day than delivery."""
 
@@ -76,7 +77,7 @@ class PaymentPlan:
     after_h: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class OrderPlan:
     """A purchase order."""
 
@@ -96,7 +97,7 @@ class OrderPlan:
         return self.placed_h + self.lead_h + self.slip_h.low
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class OwnedPlan:
     """Machines owned before the start."""
 
@@ -110,7 +111,7 @@ class OwnedPlan:
     """Book life left on the first day; None for what is left of the book life since it was bought."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ClusterPlan:
     """One cluster, compiled for the simulation."""
 
@@ -195,9 +196,9 @@ class ClusterPlan:
         return unit_usd * self.accelerators_per_node, *prices[1:]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Deployment:
-    """One model, or several that share the same accelerators, deployed on a cluster."""
+    """One model, or several that share the same accelerators, in a layout and a pool of some size on a cluster."""
 
     cluster: int
     workloads: tuple[int, ...]
@@ -216,6 +217,14 @@ class Deployment:
     """Replicas that hold all fine-tunes of its model between them; with fewer, requests for the others are shed."""
     waiting_speed: Mapping[int, Floats] = field(default_factory=dict)
     """Work that can wait and whose best layout is another: its speed here over that layout's, shape (months or 1,)."""
+    layout: Hashable = None
+    """What is loaded: a pool that grows in the same layout keeps what it has."""
+    least_nodes: float = 0.0
+    """Nodes of its pool from which its figures hold: a router over more replicas keeps each busier."""
+    pool_speed: Mapping[int, float] = field(default_factory=dict)
+    """By workload, what a node of this pool sustains over the plan's figure, where that is another."""
+    tables: Mapping[int, MissTables] = field(default_factory=dict)
+    """By workload, the misses by load in this pool, where they are others than the plan's."""
 
     @property
     def min_nodes(self) -> float:
@@ -223,49 +232,43 @@ class Deployment:
         return self.least_replicas * self.nodes_per_replica
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Placement:
     """Division of a plan's clusters among their models."""
 
     deployments: tuple[Deployment, ...]
     """Of all clusters; those of one cluster follow each other, the highest priority first."""
+    groups: tuple[tuple[int, ...], ...]
+    """Deployments that are the same models on the same cluster, by rising size of their pool: one of them is held."""
+    group_of: Mapping[tuple[int, int], int]
+    """Which group serves a workload on a cluster."""
     placed: tuple[bool, ...]
     """Of each cluster, whether whole replicas count on it; otherwise any share of it may serve any model."""
-    review_requests: Floats
-    """What the monthly review places replicas for, shape (workloads, months)."""
+    target_requests: Floats
+    """Capacity at which equal steps of a workload's SLO target are served in time of a month's forecast, requests an
+    hour, shape (workloads, months, steps + 1)."""
+    full_requests: Floats
+    """Capacity that a month's review would have for a workload if there were room, shape (workloads, months)."""
     pools: Plan
     """The plan with pools in place of clusters; work that can wait is offered its own pools before those in which it
     uses what idles."""
     pool_cluster: tuple[int, ...]
     """The cluster of each pool."""
     pool_deployment: tuple[int | None, ...]
-    """What each pool holds; None for a cluster left whole, and, last of a placed one, for nodes that hold nothing."""
+    """What each pool holds; None for what holds nothing, or serves whatever comes."""
+    pool_figures: tuple[int | None, ...]
+    """The deployment whose figures each pool has; None for the plan's own."""
+    pool_least_nodes: tuple[float, ...]
+    """Nodes from which each pool's figures hold."""
+    pool_worth: Floats
+    """What capacity in each pool counts for over that of the cluster that is offered a workload first, where the same
+    share is to be in time, shape (pools, workloads)."""
     pool_speed: Floats
-    """Each pool's speed on a workload over that of its best layout alone, 0 for no service, shape (pools, workloads,
-    months or 1)."""
-    deployment_of: Mapping[tuple[int, int], int]
-    """Which deployment serves a workload on a cluster."""
+    """Each pool's speed on a workload over the plan's figure, 0 for no service, shape (pools, workloads, months or
+    1)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterSize:
-    """A cluster's figures at another number of nodes than the plan's."""
-
-    nodes: int
-    speed: Floats
-    """Requests that a node sustains over those of the plan, shape (workloads,)."""
-    late_table: Floats
-    """As the plan's, shape (workloads, cells + 1)."""
-    refused_table: Floats
-    no_burst_tables: Floats
-    """Shape (2, workloads, cells + 1)."""
-    most_loads: Floats
-    """Shape (workloads,)."""
-    burst_tables: Mapping[int, BurstTables] = field(default_factory=dict)
-    """By workload."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class SitePlan:
     """Power, cooling and outages of the site, hour by hour."""
 
@@ -289,7 +292,7 @@ class SitePlan:
     commissioning_h: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ProcessPlan:
     """A user's process that runs with the simulation."""
 
@@ -299,7 +302,7 @@ class ProcessPlan:
     source: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Plan:
     """All figures of a scenario that are the same in every replication."""
 
@@ -350,8 +353,6 @@ class Plan:
     """How models share clusters; None where any share of a cluster may serve any model."""
     processes: tuple[ProcessPlan, ...] = ()
     """The user's own, that run with the simulation."""
-    sizes: Mapping[int, tuple[ClusterSize, ...]] = field(default_factory=dict)
-    """By cluster that rules enlarge or reduce, what it is at other sizes, rising, where that is another."""
 
     def crew_load(self, nodes: Floats, crews: int) -> float:
         """Return the load of the repair crews: Σ nodes on site · crew hours per node and hour / crews.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from planner.catalog.load import Catalog
 from planner.plan.staffing import Headcount, headcount
+from planner.records import record
 from planner.scenario.cluster import Spot
 from planner.scenario.fields import PerThousand
 from planner.scenario.scenario import Reliability, Scenario
@@ -17,7 +17,7 @@ INTERRUPTION = "spot interruption"
 """Cause of an outage of a spot node, the last of a plan's causes where one has such a contract."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class CausePlan:
     """One cause of node failures: its rate, and its shares of soft and medium severity."""
 
@@ -28,7 +28,7 @@ class CausePlan:
     medium_fraction: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class DomainPlan:
     """A failure domain, such as a rack, whose failure takes all its nodes out of service."""
 
@@ -39,7 +39,7 @@ class DomainPlan:
     repair_h: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class PlannedWork:
     """Planned work that drains nodes at regular intervals."""
 
@@ -49,7 +49,7 @@ class PlannedWork:
     """Mean share of nodes that come up for it each time."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ReliabilityPlan:
     """Failures, crews and spares."""
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -41,6 +40,7 @@ from planner.plan.candidates import (
 )
 from planner.plan.overload import queueing_lateness, rejecting_lateness
 from planner.plan.reuse import Reuse
+from planner.records import record
 from planner.scenario.cluster import Cluster
 from planner.scenario.workload import Length, Objective, Workload
 
@@ -138,7 +138,7 @@ class LayoutCapacity(NamedTuple):
     rate: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class LayoutSearch:
     """The search for the layout with the highest SLO capacity, behind a router of a given pool."""
 
@@ -255,7 +255,7 @@ class Speed(NamedTuple):
     """Factor on the rates that come of it: a throughput that the user states says nothing of the waits."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ServicePoint:
     """A replica's operating point at its SLO, and its rates as tokens per request grow over the years."""
 

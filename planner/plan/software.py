@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from planner.arrays import Floats, Names
 from planner.catalog.entries import Stack
@@ -12,6 +11,7 @@ from planner.catalog.load import Catalog
 from planner.physics.coefficients import Calibration
 from planner.plan.distributions import ThreePoint
 from planner.plan.staffing import Headcount
+from planner.records import record
 from planner.scenario.cluster import Cluster
 from planner.scenario.scenario import Scenario
 from planner.scenario.workload import Workload
@@ -21,7 +21,7 @@ _WORK_H_PER_WEEK = 40.0
 """Of an engineer: assumption."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class IncidentPlan:
     """One kind of software incident on one stack."""
 
@@ -61,7 +61,7 @@ class IncidentPlan:
         return partial_mean + (1.0 - probability) * self.most_loss
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class MaturityPlan:
     """Speed still to be gained by a stack on one class of models, and the months that takes."""
 
@@ -82,7 +82,7 @@ def matured(gain: float, constant_h: float, after_h: float) -> float:
     return -gain * math.expm1(-after_h / constant_h)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class StepPlan:
     """A gain or loss of speed from a date on."""
 
@@ -92,7 +92,7 @@ class StepPlan:
     log_gain: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class StackPlan:
     """One software stack: its releases and incidents."""
 
@@ -122,7 +122,7 @@ class StackPlan:
         return HOURS_PER_YEAR / self.upgrade_h
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class TeamPlan:
     """Engineers who work together on one incident at a time."""
 
@@ -137,7 +137,7 @@ class TeamPlan:
         return work_h / engineers * HOURS_PER_WEEK / _WORK_H_PER_WEEK
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class SoftwarePlan:
     """Software stacks and the engineers who fix their incidents."""
 

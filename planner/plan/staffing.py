@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
+from planner.records import record
 from planner.scenario.fields import PerThousand
 
 _ROUNDING_SHIFTS = {"nearest": 0.5 + 1e-9, "up": 1.0 - 1e-9, "down": 1e-9}
 """What is added to a number before its fraction is cut off, by rounding; 1e-9 is the hair beside a whole number."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Headcount:
     """A whole number of people or spare parts: fixed, or a rate per accelerator or node on site."""
 

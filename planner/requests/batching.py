@@ -25,6 +25,7 @@ import simpy
 from planner.physics.coefficients import MAX_SEQUENCES
 from planner.physics.model_on_part import CHUNK_TOKENS
 from planner.physics.replica import Replicas
+from planner.records import record
 
 PACE_FRACTION = 0.85
 """By how much a queue may empty more slowly than lately, where a router judges whether a request would be late."""
@@ -279,7 +280,9 @@ class Replica:
             return math.inf
         # A debt keeps it out of the step altogether, until those above have caught up.
         if any(level.sequences for level in self.levels[:place]):
-            return self.pace_s[place] if self.debt_s[place] <= 0.0 else 0.0
+            if self.debt_s[place] <= 0.0:
+                return self.pace_s[place]
+            return 0.0
         # Alone it need not hold their pace, but one of them may come within the step.
         return max(self.pace_s[place], _ALONE_S)
 
@@ -354,7 +357,9 @@ class Replica:
         times = self.times
         while self.waiting or self._pulls_deferrable():
             request = self.waiting[0]
-            previous = self.prefilling[-1] if self.prefilling else None
+            previous = None
+            if self.prefilling:
+                previous = self.prefilling[-1]
             is_behind = previous is not None and previous < request
             if is_behind and self._prefilling_tokens() >= times.chunk_tokens:
                 return  # the next step is full already
@@ -380,7 +385,7 @@ class Replica:
     def _evict(self, lowest: int) -> bool:
         """Preempt the newest sequence of the lowest running priority, from ``lowest`` on, back to the queue."""
         # From the lowest priority up, and never one of the request's own.
-        for place in range(len(self.levels) - 1, lowest - 1, -1):
+        for place in reversed(range(lowest, len(self.levels))):
             level = self.levels[place]
             # The only sequence of a replica stays: evicted, it would come back to the same full cache for ever.
             is_last = lowest == 0 and self.running == 1
@@ -563,7 +568,7 @@ class Level:
     """Tokens each generates in the steps under way: below 1, sequences take turns."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class StepTimes:
     """One replica's seconds per step and per token, and its capacity for sequences and tokens."""
 
@@ -622,7 +627,9 @@ class StepTimes:
 
     def decode_s(self, sequences: float, context_tokens: float) -> float:
         """Return the time of a decode step for a number of sequences and their total context tokens."""
-        touched = -math.expm1(sequences * self.log_expert_missed) if self.routed_s else 0.0
+        touched = 0.0
+        if self.routed_s:
+            touched = -math.expm1(sequences * self.log_expert_missed)
         own_s = self.sequences_s(sequences, context_tokens)
         return self.fixed_s + self.routed_s * touched + own_s
 

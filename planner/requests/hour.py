@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, time, timedelta
 
 import numpy as np
@@ -22,8 +21,8 @@ from planner.physics.coefficients import Calibration
 from planner.physics.replica import price_replicas
 from planner.plan.choice import Services
 from planner.plan.placement import ROUNDING
-from planner.plan.plan import Plan
-from planner.plan.sizes import at_sizes
+from planner.plan.plan import Placement, Plan
+from planner.records import record
 from planner.requests.batching import StepTimes
 from planner.requests.router import PrefillStage
 from planner.scenario.scenario import Scenario
@@ -34,7 +33,7 @@ _ANY_LENGTH = 1 << 40
 """Tokens: no request is longer."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Breakdown:
     """Accelerators that fail within the hour."""
 
@@ -45,7 +44,7 @@ class Breakdown:
     end_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Hour:
     """Replicas, failures, demand and lengths of one hour."""
 
@@ -86,8 +85,6 @@ def window_of(
 def hour_at(scenario: Scenario, plan: Plan, run: Run, services: Services, moment: datetime) -> Hour:
     """Return the hour that contains a moment, as one replication simulated it."""
     hour, window_input, window = window_of(scenario, plan, run, moment)
-    # Clusters that a rule has resized have other layouts than the plan began with.
-    plan = at_sizes(plan, window_input.sizes)
     column = hour - window.first_hour
     months_begun = int(np.searchsorted(plan.month_edges_h, hour, side="right"))
     month = months_begun - 1
@@ -111,6 +108,7 @@ def hour_at(scenario: Scenario, plan: Plan, run: Run, services: Services, moment
         month=month,
         nodes=powered_nodes,
         speeds=_software_speeds(run, hour),
+        held=_held_by_group(plan, hour, window),
     )
     groups = fleet.replica_groups()
     served = window.served_requests[:, :, column]
@@ -155,7 +153,8 @@ def _next_nodes(plan: Plan, run: Run, hour: int) -> str:
         return "none is left"
     if start_h >= plan.hours:
         return "none comes"
-    delivery = datetime.combine(plan.start, time()) + timedelta(hours=start_h)
+    start = datetime.combine(plan.start, time())
+    delivery = start + timedelta(hours=start_h)
     return f"the first come at {delivery:%Y-%m-%dT%H:%M}"
 
 
@@ -209,7 +208,7 @@ def _backlog(plan: Plan, run: Run, hour: int) -> Floats:
     return np.where(is_deferrable, np.maximum(waiting, 0.0), 0.0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ReplicaGroup:
     """Replicas of one layout of one model on one cluster."""
 
@@ -233,7 +232,7 @@ class ReplicaGroup:
     """By workload, what one replica sustains by the hourly model; 0 where it has outgrown its objective."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class _Tenant:
     """One layout of one model within a deployment."""
 
@@ -244,7 +243,7 @@ class _Tenant:
     served: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class _FleetHour:
     """The fleet of one hour, and what the hourly model makes of it."""
 
@@ -259,13 +258,15 @@ class _FleetHour:
     """In service and under power when the hour begins, shape (clusters,)."""
     speeds: Mapping[tuple[int, int], float]
     """Of a cluster on a workload against day one, where software has changed it."""
+    held: Sequence[int]
+    """The deployments that are there, one of each model and cluster."""
 
     def replica_groups(self) -> tuple[ReplicaGroup, ...]:
         """Return the replica groups in service, cluster by cluster."""
         calibration = self.scenario.load_calibration().calibration()
         groups: list[ReplicaGroup] = []
         for c, cluster in enumerate(self.plan.clusters):
-            tenants = _tenants(self.plan, self.services, c)
+            tenants = _tenants(self.plan, self.services, c, self.held)
             rates = self._requests_per_node_h(c)
             busy_nodes = self._busy_nodes(c, tenants, rates)
             accelerators = float(self.nodes[c]) * cluster.accelerators_per_node
@@ -275,7 +276,8 @@ class _FleetHour:
             counts = _whole_replicas(tenants, shares, whole_accelerators)
             for tenant, busy, count in zip(tenants, busy_nodes, counts, strict=True):
                 if count:
-                    groups.append(self._group(c, tenant, count, busy, rates, calibration))
+                    group = self._group(c, tenant, count, busy, rates, calibration)
+                    groups.append(group)
         return tuple(groups)
 
     def _requests_per_node_h(self, c: int) -> list[float]:
@@ -283,9 +285,18 @@ class _FleetHour:
         by_month = self.plan.requests_per_node_h[c]
         # A table that does not change over the months has one column for all.
         month = self.month if by_month.shape[1] > 1 else 0
-        return [
-            float(rate) * self.speeds.get((c, w), 1.0) for w, rate in enumerate(by_month[:, month])
-        ]
+        rates = []
+        for w, rate in enumerate(by_month[:, month].tolist()):
+            pool_speed = 1.0
+            if self.plan.placement is not None:
+                held = [self.plan.placement.deployments[d] for d in self.held]
+                pools = [
+                    one.pool_speed[w] for one in held if one.cluster == c and w in one.pool_speed
+                ]
+                # Where it is not served in a pool of its own it has the plan's figure.
+                pool_speed = min(pools, default=1.0)
+            rates.append(rate * pool_speed * self.speeds.get((c, w), 1.0))
+        return rates
 
     def _busy_nodes(
         self, c: int, tenants: Sequence[_Tenant], rates: Sequence[float]
@@ -297,7 +308,9 @@ class _FleetHour:
         workloads = self.plan.workloads
         busy = [0.0] * len(tenants)
         served = self.window.served_requests[c, :, self.column]
-        work = served if served.sum() > 0.0 else self.window.demand_requests[:, self.column]
+        work = self.window.demand_requests[:, self.column]
+        if served.sum() > 0.0:
+            work = served
         # Work that can wait comes last: it goes with the layouts it shares, by what they already have.
         in_order = sorted(range(len(workloads)), key=lambda w: workloads[w].deadline_h > 0)
         for w in in_order:
@@ -330,12 +343,16 @@ class _FleetHour:
                 for nodes, neighbour in zip(busy, tenants, strict=True)
                 if neighbour.deployment == tenant.deployment
             ]
-            part = busy[place] / sum(sharing) if sum(sharing) > 0.0 else 1.0 / len(sharing)
+            part = 1.0 / len(sharing)
+            if sum(sharing) > 0.0:
+                part = busy[place] / sum(sharing)
             replicas = float(self.window.replicas[tenant.deployment, self.column])
             per_node = self.plan.clusters[c].accelerators_per_node
             shares.append(replicas * deployment.nodes_per_replica * per_node * part)
         # Of what is down when the hour begins all have less.
-        scale = min(accelerators / sum(shares), 1.0) if sum(shares) > 0.0 else 0.0
+        scale = 0.0
+        if sum(shares) > 0.0:
+            scale = min(accelerators / sum(shares), 1.0)
         return [share * scale for share in shares]
 
     def _group(
@@ -351,7 +368,8 @@ class _FleetHour:
         cluster = self.plan.clusters[c]
         leader = self.plan.workloads[tenant.leader]
         service = self.services[cluster.name, leader.name]
-        speed = service.speed * self.speeds.get((c, tenant.leader), 1.0)
+        pair = (c, tenant.leader)
+        speed = service.speed * self.speeds.get(pair, 1.0)
         # What accelerators that several models share do over what they do for one model alone.
         deployed_speed = 1.0
         if self.plan.placement is not None:
@@ -403,7 +421,9 @@ class _FleetHour:
             context = min(context, model_context)
             memory = min(memory, group.times.kv_capacity_tokens)
         is_context = context <= memory
-        room_tokens = math.floor(min(context, memory)) if serving else _ANY_LENGTH
+        room_tokens = _ANY_LENGTH
+        if serving:
+            room_tokens = math.floor(min(context, memory))
         return RequestLengths(
             input_mean_tokens=float(workload.input_tokens[self.month]),
             output_mean_tokens=float(workload.output_tokens[self.month]),
@@ -413,12 +433,29 @@ class _FleetHour:
         )
 
 
-def _tenants(plan: Plan, services: Services, cluster: int) -> list[_Tenant]:
+def held_deployments(placement: Placement, hour: int, window: WindowResult) -> list[int]:
+    """Return the deployment of each model and cluster that is there in an hour, or would be."""
+    column = hour - window.first_hour
+    held = []
+    for group in placement.groups:
+        resident = [d for d in group if window.replicas[d, column] > 0.0]
+        held.append(resident[0] if resident else group[0])
+    return held
+
+
+def _held_by_group(plan: Plan, hour: int, window: WindowResult) -> list[int]:
+    if plan.placement is None:
+        return []
+    return held_deployments(plan.placement, hour, window)
+
+
+def _tenants(plan: Plan, services: Services, cluster: int, held: Sequence[int]) -> list[_Tenant]:
     """Return the layouts in a cluster's deployments; deferrable work runs on any layout of its model."""
     tenants = []
     name = plan.clusters[cluster].name
     deployments = plan.placement.deployments if plan.placement is not None else ()
-    for d, deployment in enumerate(deployments):
+    for d in held:
+        deployment = deployments[d]
         if deployment.cluster != cluster:
             continue
         layouts: dict[tuple[object, ...], list[int]] = {}
@@ -454,7 +491,8 @@ def _whole_replicas(
     Of models that share accelerators each has one at the least: they take turns.
     """
     sizes = [tenant.accelerators for tenant in tenants]
-    exact = [share / size for share, size in zip(shares, sizes, strict=True)]
+    pairs = zip(shares, sizes, strict=True)
+    exact = [share / size for share, size in pairs]
     counts = [math.floor(replicas + ROUNDING) for replicas in exact]
     used = sum(count * size for count, size in zip(counts, sizes, strict=True))
     unused = accelerators - used
@@ -478,7 +516,7 @@ _MAX_BEYOND_FRACTION = 0.05
 """Share of drawn requests that may be longer than the model's context, before it is an error."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Arrivals:
     """Requests of one workload in order of time; arrays of shape (requests,)."""
 
@@ -491,7 +529,7 @@ class Arrivals:
     """Rate of each minute over the hour's, from the first that is simulated, shape (minutes,)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ZoomWindow:
     """The minutes simulated: warm-up, the minutes measured, and those after."""
 
@@ -508,7 +546,7 @@ class ZoomWindow:
         return self.warm_up + self.minutes + self.drain
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class RequestLengths:
     """Mean and longest request lengths of a workload in the month of a zoom."""
 
@@ -586,7 +624,9 @@ def minute_factors(
     # The hour's own demand is known: bursts move it between minutes, and not the sum.
     measured = factors[span.warm_up : span.warm_up + span.minutes]
     mean = measured.mean()
-    return np.asarray(factors / mean) if mean > 0.0 else all_equal
+    if mean > 0.0:
+        return np.asarray(factors / mean)
+    return all_equal
 
 
 def _draw_lengths(
@@ -640,9 +680,12 @@ def replay(
     if log.cached_tokens is not None:
         cached = np.minimum(log.cached_tokens[replayed], prompt - 1.0)
     minute = (times_s[replayed] // BURST_S).astype(np.int64)
-    by_minute = np.bincount(minute, minlength=span.minutes)[: span.minutes]
+    counts_by_minute = np.bincount(minute, minlength=span.minutes)
+    by_minute = counts_by_minute[: span.minutes]
     counts = by_minute.astype(np.float64)
-    factors = counts / counts.mean() if counts.sum() else np.ones(span.minutes)
+    factors = np.ones(span.minutes)
+    if counts.sum():
+        factors = counts / counts.mean()
     return Arrivals(
         times_s=times_s[replayed],
         prompt_tokens=prompt.astype(np.int64),

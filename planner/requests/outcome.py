@@ -12,12 +12,12 @@ by their bursts too, which a sample shares with the whole fleet: the interval is
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from planner.arrays import Bools, Floats, Ints
 from planner.demand.bursts import BURST_S
+from planner.records import record
 from planner.requests.batching import Request
 from planner.requests.zoom import Zoom
 
@@ -47,7 +47,7 @@ _Z = 1.959963984540054
 """Standard errors on either side of a 95% interval."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Estimate:
     """A figure of a sample and its 95% interval."""
 
@@ -60,7 +60,7 @@ UNKNOWN = Estimate(value=np.nan, low=np.nan, high=np.nan)
 """What a sample says where it says nothing."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Outcome:
     """Latencies and results of one workload's requests; arrays of shape (requests,)."""
 
@@ -113,7 +113,8 @@ class Outcome:
         finished = _per_minute(self.finished_s, self.minutes)
         half = _Z * _ratio_error(finished, due)
         # More may be finished than were due: what lay ready before. That attains no more than all.
-        value, low, high = np.clip([share, share - half, share + half], 0.0, 1.0).tolist()
+        estimates = np.clip([share, share - half, share + half], 0.0, 1.0)
+        value, low, high = estimates.tolist()
         # Short of enough, but by no more than chance: the minutes cannot tell.
         if value < ENOUGH_FINISHED <= high:
             return UNKNOWN
@@ -125,7 +126,9 @@ class Outcome:
             return UNKNOWN
         half = _Z * share_error(chosen, self.arrived_s, self.minutes)
         value = float(chosen.mean())
-        return Estimate(value=value, low=max(value - half, 0.0), high=min(value + half, 1.0))
+        low = max(value - half, 0.0)
+        high = min(value + half, 1.0)
+        return Estimate(value=value, low=low, high=high)
 
     def percentile(self, quantity: str, probability: float) -> Estimate:
         """Return a percentile of ttft_s, tpot_s or total_s over the requests that have it."""
@@ -138,7 +141,8 @@ class Outcome:
         value = float(np.quantile(figures, probability))
         # The error of the share above it; at the very end of a sample, at least that of independent requests.
         clustered_error = share_error(figures > value, arrived_s, self.minutes)
-        independent_error = float(np.sqrt(probability * (1.0 - probability) / figures.size))
+        variance = probability * (1.0 - probability) / figures.size
+        independent_error = float(np.sqrt(variance))
         error = max(
             clustered_error,
             independent_error,
@@ -167,7 +171,8 @@ def share_error(chosen: Bools, arrived_s: Floats, minutes: int) -> float:
 def _per_minute(times_s: Floats, minutes: int) -> Floats:
     """Return how many of some times lie in each minute."""
     # A request on the very end of the last minute counts to it.
-    minute = np.clip(times_s // BURST_S, 0, minutes - 1).astype(np.intp)
+    minute_numbers = times_s // BURST_S
+    minute = np.clip(minute_numbers, 0, minutes - 1).astype(np.intp)
     return np.bincount(minute, minlength=minutes).astype(np.float64)
 
 
@@ -184,7 +189,8 @@ def _ratio_error(hits: Floats, counts: Floats) -> float:
 
 def outcomes(zoom: Zoom) -> tuple[Outcome, ...]:
     """Return the outcome of each workload's requests."""
-    return tuple(_outcome(zoom, w) for w in range(len(zoom.slos)))
+    workloads = range(len(zoom.slos))
+    return tuple(_outcome(zoom, w) for w in workloads)
 
 
 def _outcome(zoom: Zoom, w: int) -> Outcome:
@@ -193,7 +199,8 @@ def _outcome(zoom: Zoom, w: int) -> Outcome:
     requests = [request for request in zoom.requests if request.workload == w]
 
     def column(field: str) -> Floats:
-        return np.array([getattr(request, field) for request in requests], dtype=np.float64)
+        values = [getattr(request, field) for request in requests]
+        return np.array(values, dtype=np.float64)
 
     arrived_s = column("arrived_s")
     retries = column("retries")

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 import simpy
 
+from planner.records import record
 from planner.requests.batching import PACE_FRACTION, YIELD_FRACTION, Replica, Request, StepTimes
 
 _RATE_MEMORY_S = 30.0
@@ -31,7 +32,7 @@ _DOWN = 1_000_000_000
 """A load that no replica in service has, so that the least loaded is never one that is down."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class LatencySlo:
     """A workload's priority, latency objectives and admission policy, for the router."""
 
@@ -46,7 +47,7 @@ class LatencySlo:
     """Whether a request that would be late is refused; otherwise it waits."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class PrefillStage:
     """Accelerators that only prefill prompts, whose caches then move to the replicas that decode."""
 
@@ -131,10 +132,14 @@ class ReplicaPool:
         """Take a request, at once or in the queue; return False where admission control rejects it."""
         # Of replicas with equally few requests the first: the choice needs no draw.
         place = self._least(self.entry)
-        decoder = self._least(self.decoding) if self.prefill else place
+        decoder = place
+        if self.prefill:
+            decoder = self._least(self.decoding)
         busiest = max(self.loads[place], self.loads[decoder])
         is_up = busiest < _DOWN
-        ttft_s = self.replicas[place].expected_ttft_s(request) if is_up else math.inf
+        ttft_s = math.inf
+        if is_up:
+            ttft_s = self.replicas[place].expected_ttft_s(request)
         if is_up and ttft_s > 0.5 * slo.ttft_s:
             # The fewest requests, but a long prompt among them: look at every replica, which is seldom needed.
             places_up = [place for place in self.entry if self.loads[place] < _DOWN]
@@ -179,7 +184,9 @@ class ReplicaPool:
     def _transfer_s(self, request: Request) -> float:
         """Return the time in which a request's cache moves to the replica that decodes."""
         fresh = request.prompt_tokens - request.cached_tokens
-        return fresh * self.prefill.transfer_s_per_token if self.prefill else 0.0
+        if self.prefill:
+            return fresh * self.prefill.transfer_s_per_token
+        return 0.0
 
     def _hand_over(self, request: Request) -> Generator[simpy.Event, Any, None]:
         """Move a prefilled request to the replica that decodes with the fewest requests; with none it starts anew."""
@@ -248,10 +255,14 @@ class ReplicaPool:
             slo = self.router.slos[request.workload]
             queued_s = self.router.env.now - request.arrived_s
             waited_s = queued_s + self._transfer_s(request)
-            entry = self._least(self.entry) if self.prefill else place
+            entry = place
+            if self.prefill:
+                entry = self._least(self.entry)
             is_up = self.loads[entry] < _DOWN
             if slo.refuses:
-                ttft_s = self.replicas[entry].expected_ttft_s(request) if is_up else math.inf
+                ttft_s = math.inf
+                if is_up:
+                    ttft_s = self.replicas[entry].expected_ttft_s(request)
                 if waited_s + ttft_s > slo.ttft_s:
                     self.router.refuse(request)
                     continue
@@ -265,7 +276,9 @@ class ReplicaPool:
         """Give a replica that computes no prompt deferrable work, if any, while steps stay within the objectives."""
         if replica.prefilling:
             return False
-        decoder = self.replicas[self._least(self.decoding)] if self.prefill else replica
+        decoder = replica
+        if self.prefill:
+            decoder = self.replicas[self._least(self.decoding)]
         sequences = sum(decoder.requests) + 1
         if sequences > self.times.max_sequences:
             return False
@@ -357,7 +370,8 @@ class Group:
         if not replicas_up:
             return math.inf
         # Just after the beginning nothing is remembered: a division by next to nothing is avoided.
-        work = sum([work for ranked, work in self.recent_work.items() if ranked <= rank])
+        at_most_rank = [work for ranked, work in self.recent_work.items() if ranked <= rank]
+        work = sum(at_most_rank)
         return work / max(remembered_s, 1e-9) / replicas_up
 
     def _fade(self, now_s: float) -> None:
@@ -427,7 +441,8 @@ class RequestRouter:
             pool_index = int(request.lot * len(group.pools))
             pool = group.pools[pool_index]
             if pool.offer(request, slo):
-                group.take(self.ranks[request.workload], request.workload, self.env.now)
+                rank = self.ranks[request.workload]
+                group.take(rank, request.workload, self.env.now)
                 return
         self.refuse(request)
 
@@ -453,7 +468,9 @@ class RequestRouter:
         """
         # One group, as most models have, needs no ranking.
         if len(tiers) <= 1 and sum(map(len, tiers)) <= 1:
-            return tiers[0] if tiers else []
+            if tiers:
+                return tiers[0]
+            return []
         rank = self.ranks[workload]
         offers = []
         now_s = self.env.now

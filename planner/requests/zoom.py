@@ -11,7 +11,6 @@ import gc
 import math
 from collections import deque
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain
 from typing import Any
@@ -27,10 +26,11 @@ from planner.engine.driver import run_plan
 from planner.engine.log import Streams, streams
 from planner.errors import ConservationError, Problem, ScenarioError
 from planner.plan.build import build_plan
-from planner.plan.placement import services_of
+from planner.plan.choice import build_services
+from planner.plan.deployments import Compiler, deployed_services
 from planner.plan.plan import Plan
 from planner.plan.reuse import Reuse
-from planner.plan.sizes import resized
+from planner.records import record
 from planner.requests.batching import Request
 from planner.requests.hour import (
     Arrivals,
@@ -38,6 +38,7 @@ from planner.requests.hour import (
     Hour,
     ZoomWindow,
     draw_arrivals,
+    held_deployments,
     hour_at,
     replay,
     window_of,
@@ -65,7 +66,7 @@ _BEFORE_ALL_S = 1e-6
 """Seconds before the first arrival at which the backlog is offered."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ZoomRequest:
     """The time, length, seed and sample size of a zoom."""
 
@@ -82,7 +83,7 @@ class ZoomRequest:
     """That workload; None: the first."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Zoom:
     """The result of a zoom into one hour."""
 
@@ -116,18 +117,21 @@ def simulate_zoom(scenario: Scenario, request: ZoomRequest) -> Zoom:
     reuse = Reuse(scenario)
     plan = build_plan(scenario, reuse)
     # The replicas' times are those by which the plan was compiled.
-    services, _ = services_of(scenario, {}, reuse)
+    services, _ = build_services(scenario, reuse, {})
     seed = plan.seed if request.seed is None else request.seed
     run = run_plan(plan, seed, request.replication)
-    _, window_input, _ = window_of(scenario, plan, run, request.start)
-    for c, size in enumerate(window_input.sizes):
-        if size >= 0:
-            # A rule has resized the cluster, and its routers hold another pace.
-            name = plan.clusters[c].name
-            of_cluster = {pair: service for pair, service in services.items() if pair[0] == name}
-            nodes = plan.sizes[c][size].nodes
-            services |= resized(scenario, of_cluster, nodes, {}, reuse)
-    hour = hour_at(scenario, plan, run, services, request.start)
+    hour_number, _, window = window_of(scenario, plan, run, request.start)
+    compiler = Compiler(scenario=scenario, plan=plan, services=services, factors={}, reuse=reuse)
+    by_deployment = deployed_services(compiler)
+    placement = plan.placement
+    assert placement is not None  # a compiled plan has one
+    # A model has the layout of the pool in which it is held.
+    in_pools = dict(services)
+    for d in held_deployments(placement, hour_number, window):
+        cluster = plan.clusters[placement.deployments[d].cluster].name
+        for w, service in by_deployment[d].items():
+            in_pools[cluster, plan.workloads[w].name] = service
+    hour = hour_at(scenario, plan, run, in_pools, request.start)
     return simulate_hour(scenario, plan, hour, request, seed)
 
 
@@ -213,7 +217,9 @@ class _Simulation:
         groups = self.hour.replica_groups
         if not groups:
             return 1.0
-        requested = self.request.requests / expected_requests if expected_requests > 0.0 else 1.0
+        requested = 1.0
+        if expected_requests > 0.0:
+            requested = self.request.requests / expected_requests
         busiest = max(groups, key=lambda group: group.busy_nodes)
         # Of an idle fleet the first group stands for the busiest.
         smallest = max(requested, MIN_REPLICAS / busiest.replicas)
@@ -243,7 +249,9 @@ class _Simulation:
                 capacity = group.capacity_requests_per_s[w]
                 in_service += capacity * group.replicas
                 simulated += group.capacity_requests_per_s[w] * count
-        return simulated / in_service if in_service > 0.0 else self.share
+        if in_service > 0.0:
+            return simulated / in_service
+        return self.share
 
     def _build_groups(self) -> list[Group]:
         """Return the simulated replicas, in pools as the scenario's routers have them."""
@@ -389,9 +397,13 @@ class _Simulation:
             columns = zip(times_s, lengths, lots.tolist(), strict=True)
             rows += [(time_s, w, level, length, lot) for time_s, length, lot in columns]
             # Lengths are taken from the hour's own requests in turn; without any there is none to take.
-            ready = int(self._backlog_requests(w) * self.shares[w]) if lengths else 0
+            ready = 0
+            if lengths:
+                ready = int(self._backlog_requests(w) * self.shares[w])
             # Replicas help themselves to deferrable work, so that its lot is never read.
-            rows += [(ready_s, w, level, lengths[n % len(lengths)], 0.0) for n in range(ready)]
+            for n in range(ready):
+                length = lengths[n % len(lengths)]
+                rows.append((ready_s, w, level, length, 0.0))
         # Stable, by time and workload: requests of one workload at one time keep their order.
         rows.sort(key=lambda row: (row[0], row[1]))
         return [
@@ -467,11 +479,13 @@ class _Simulation:
     def _break(self, breakdown: Breakdown) -> Generator[simpy.Event, Any, None]:
         """Fail the simulated replicas that a breakdown hits, and bring them back after it."""
         hit = self._replicas_hit(breakdown)
-        yield self.env.timeout(max(breakdown.start_s - self.env.now, 0.0))
+        until_start_s = breakdown.start_s - self.env.now
+        yield self.env.timeout(max(until_start_s, 0.0))
         for pool, place in hit:
             pool.fail(place)
         if math.isfinite(breakdown.end_s):
-            yield self.env.timeout(max(breakdown.end_s - self.env.now, 0.0))
+            until_end_s = breakdown.end_s - self.env.now
+            yield self.env.timeout(max(until_end_s, 0.0))
             for pool, place in hit:
                 pool.repair(place)
 
@@ -487,12 +501,14 @@ class _Simulation:
                 for g, group in enumerate(planned)
                 if not self.plan.clusters[group.cluster].is_hosted
             ]
-            return list(chain.from_iterable(_places(self.groups[g]) for g in on_site))
+            places = (_places(self.groups[g]) for g in on_site)
+            return list(chain.from_iterable(places))
         candidates = [g for g, group in enumerate(planned) if group.cluster == breakdown.cluster]
         if not candidates:
             return []
         generator = self.draw(f"zoom/breakdown/{breakdown.cluster}/{breakdown.start_s:.3f}")
-        accelerators = [float(planned[g].replicas * planned[g].accelerators) for g in candidates]
+        groups = [planned[g] for g in candidates]
+        accelerators = [float(group.replicas * group.accelerators) for group in groups]
         sizes = np.array(accelerators)
         shares = sizes / sizes.sum()
         drawn = int(generator.choice(len(candidates), p=shares))

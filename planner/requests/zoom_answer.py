@@ -44,9 +44,11 @@ def zoom_tables(
     workloads = list[Sequence[Any]]()
     latencies = list[Sequence[Any]]()
     causes = list[Sequence[Any]]()
-    columns = [column.name for column in ZOOM_TABLES["workloads"].columns[1:]]
+    _, *described = ZOOM_TABLES["workloads"].columns
+    columns = [column.name for column in described]
     for name, outcome in summary.workloads.items():
-        workloads.append((name, *(getattr(outcome, column) for column in columns)))
+        figures = [getattr(outcome, column) for column in columns]
+        workloads.append((name, *figures))
         for cause, number in outcome.slo_miss_causes.items():
             causes.append((name, cause, number, number / outcome.requests))
         for quantity, estimates in outcome.latencies().items():
@@ -114,7 +116,9 @@ def _request_row(outcome: Outcome, i: int) -> Sequence[Any]:
         status = "refused"
     elif outcome.in_flight[i]:
         status = "in flight"
-    cause = REASONS[outcome.reason[i]] if outcome.reason[i] >= 0 else ""
+    cause = ""
+    if outcome.reason[i] >= 0:
+        cause = REASONS[outcome.reason[i]]
     numbers = [getattr(outcome, name)[i] for name in _REQUEST_NUMBERS]
     return outcome.name, *numbers, status, cause, outcome.retries[i], outcome.preemptions[i]
 
@@ -154,7 +158,8 @@ def summary_text(summary: ZoomSummary) -> str:
             seconds = [f"{estimate.value:.3g} s" for estimate in estimates.values()]
             latency_rows.append((name, _LATENCY_WORDS[quantity], *seconds))
     latency_header = ("workload", "latency", *(f"P{100 * p:g}" for p in PERCENTILES))
-    lines += ["", text_table(header, rows), "", text_table(latency_header, latency_rows)]
+    lines += ["", text_table(header, rows)]
+    lines += ["", text_table(latency_header, latency_rows)]
     return "\n".join(lines)
 
 

@@ -90,7 +90,8 @@ def answer_section(contents: Contents, summary: ZoomSummary) -> Section:
         "holds 95 of 100 samples like this one."
     )
     chart = _latency_chart(contents, summary, "ttft_s")
-    blocks = [Sentence(text=headline, tone="headline"), *chart, grid, _causes(contents)]
+    answer = Sentence(text=headline, tone="headline")
+    blocks = [answer, *chart, grid, _causes(contents)]
     return section("answer", blocks, "SLO attainment")
 
 
@@ -109,13 +110,16 @@ def _latency_chart(contents: Contents, summary: ZoomSummary, quantity: str) -> l
     """Draw which share of requests had answered by when, up to P99.9, with each workload's objective upright."""
     lines = defaultdict[str, list[tuple[float, float]]](list)
     curves = contents.tables["distributions"].where("quantity", quantity)
-    for name, share, seconds in curves.rows("workload", totals=("share_fraction", "value")):
+    rows = curves.rows("workload", totals=("share_fraction", "value"))
+    for name, share, seconds in rows:
         # A request without a wait has no place on an axis of ratios.
         lines[name].append((max(seconds, _MIN_SECONDS), share))
     names_by_limit = defaultdict[float, list[str]](list)
     for name, outcome in summary.workloads.items():
         # Deferrable work has no objective of seconds, and the whole request has none either.
-        limit = None if outcome.slo is None else getattr(outcome.slo, quantity, None)
+        limit = None
+        if outcome.slo is not None:
+            limit = getattr(outcome.slo, quantity, None)
         if limit is not None and name in lines:
             names_by_limit[limit].append(name)
     # Workloads of one objective share a line: two notes in one place could not be read.
@@ -178,7 +182,8 @@ def queue_section(contents: Contents) -> Section:
     blocks: list[Block] = []
     for column, title in titles.items():
         points = defaultdict[str, list[tuple[float, float]]](list)
-        rows = contents.tables["seconds"].rows("replicas", totals=("second", column))
+        seconds = contents.tables["seconds"]
+        rows = seconds.rows("replicas", totals=("second", column))
         for name, second, height in rows:
             points[name].append((second / 60.0, height))
         lines = {name: _peaks(line) for name, line in points.items()}
@@ -202,7 +207,8 @@ def _peaks(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     """Return the highest point of each of equal stretches: readers look for peaks."""
     # Rounded up, so that no chart has more points than it may.
     step = max(1, math.ceil(len(points) / _MAX_POINTS))
-    stretches = [points[i : i + step] for i in range(0, len(points), step)]
+    starts = range(0, len(points), step)
+    stretches = [points[i : i + step] for i in starts]
     return [max(stretch, key=lambda point: point[1]) for stretch in stretches]
 
 

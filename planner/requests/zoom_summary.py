@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from planner.answers.json_records import OPTIONAL, Json, fields_json, read_record
 from planner.output.folder import SUMMARY, Contents
 from planner.output.tables import SCHEMA_VERSION
+from planner.records import record
 from planner.requests.outcome import PERCENTILES, QUANTITIES, Estimate, Outcome
 from planner.requests.router import LatencySlo
 from planner.requests.zoom import Zoom
@@ -17,7 +18,7 @@ Percentiles = Mapping[str, Estimate]
 """Seconds with their 95% intervals, by percentile: p50, p99.9."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class LatencyObjectives:
     """The latency objectives of a workload that is not deferrable."""
 
@@ -25,7 +26,7 @@ class LatencyObjectives:
     tpot_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class WorkloadOutcome:
     """What became of a workload's requests, and what the hourly model says of the same hour."""
 
@@ -56,7 +57,7 @@ class WorkloadOutcome:
         return {name: latency for name, latency in by_name.items() if latency is not None}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class RequestCounts:
     """Requests of the whole simulation, those before and after the minutes that count included."""
 
@@ -67,7 +68,7 @@ class RequestCounts:
     in_flight: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class GroupReplicas:
     """How many replicas of a group were simulated."""
 
@@ -76,7 +77,7 @@ class GroupReplicas:
     in_service: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ZoomSummary:
     """The headline figures of a zoom."""
 
@@ -178,12 +179,16 @@ def _objectives(slo: LatencySlo) -> LatencyObjectives | None:
 def _percentiles(outcome: Outcome, quantity: str) -> Percentiles | None:
     """Return the percentiles of a latency; None where no request has it."""
     estimates = {f"p{100 * p:g}": outcome.percentile(quantity, p) for p in PERCENTILES}
-    return None if math.isnan(estimates["p50"].value) else estimates
+    if math.isnan(estimates["p50"].value):
+        return None
+    return estimates
 
 
 def known(value: float) -> float | None:
     """Return a figure; None where there is none (NaN)."""
-    return None if math.isnan(value) else value
+    if math.isnan(value):
+        return None
+    return value
 
 
 def group_names(zoom: Zoom) -> list[str]:

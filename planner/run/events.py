@@ -64,8 +64,8 @@ def events(result: BookedRun) -> dict[str, Any]:
     # By time, then by all else, so that the order does not depend on who logged first.
     rows.sort()
     # By columns, and times all at once: a million accelerators have half a million failures.
-    start_h = np.array([row.start_h for row in rows], dtype=np.float64)
-    end_h = np.array([row.end_h for row in rows], dtype=np.float64)
+    start_h = np.array([row.start_h for row in rows], float)
+    end_h = np.array([row.end_h for row in rows], float)
     # What has no duration has no end: infinity is written as an empty cell.
     shown_end_h = np.where(end_h == start_h, np.inf, end_h)
     return {
@@ -185,7 +185,8 @@ def _failures(result: BookedRun, tokens: Floats) -> LossEvents:
     lost_tokens = lost * tokens[cluster]
     rows = []
     # As plain floats: rows are sorted and written one by one, which arrays make slow.
-    figures = zip(outages, lost.tolist(), lost_tokens.tolist(), strict=True)
+    losses = (lost.tolist(), lost_tokens.tolist())
+    figures = zip(outages, *losses, strict=True)
     for outage, outage_node_h, outage_tokens in figures:
         event = _EVENTS.get(outage.severity, "failure")
         detail = f"node {outage.node}, taken out"
@@ -265,7 +266,9 @@ def _software(result: BookedRun, tokens: Floats) -> LossEvents:
         upgrade = Incident(change.time_h, change.log_factor)
         # An upgrade has no end, and its size is what it changed.
         end_h, log_speed = incidents[number] if is_incident else upgrade
-        lost = node_h.get(number, 0.0) if is_incident else 0.0
+        lost = 0.0
+        if is_incident:
+            lost = node_h.get(number, 0.0)
         pair = (change.cluster, change.workload)
         stack = change.process or plan.software.stack_of[pair]
         rows.append(

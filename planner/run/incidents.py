@@ -171,8 +171,10 @@ def _upgrade_histories(
         reached = np.full(deviations.shape, dated)
         if library is not None:
             # A row for each history, which all of its releases share.
-            gain = np.log1p([[library.gain.lognormal_at(z)] for z in gain_z])
-            months = np.array([[library.months.lognormal_at(z)] for z in pace_z])
+            gains = [[library.gain.lognormal_at(z)] for z in gain_z]
+            gain = np.log1p(gains)
+            paces = [[library.months.lognormal_at(z)] for z in pace_z]
+            months = np.array(paces)
             # A library that is mature at once has no months to divide by.
             constants_h = np.maximum(months * HOURS_PER_YEAR / 12.0, 1e-9)
             ages = (software.clock_h[c] + releases_h) / constants_h
@@ -228,7 +230,8 @@ def _of_an_upgrade(
     odds, loss = np.stack((subtle, gross), axis=1)
     noticed_h = (kind.subtle_detection_h, kind.detection_h)
     # Noticed within the bake, it is still on the canary alone.
-    caught, early_h, _ = np.array([detection_h.below(bake_h) for detection_h in noticed_h]).T
+    detections = [detection_h.below(bake_h) for detection_h in noticed_h]
+    caught, early_h, _ = np.array(detections).T
     spread = 1.0 - caught
     mean_h = np.array([detection_h.lognormal_mean for detection_h in noticed_h])
     beyond_h = mean_h - early_h - spread * bake_h
@@ -285,7 +288,8 @@ def practice_rows(result: BookedRun) -> list[tuple[Any, ...]]:
     """Capacity by vendor under the practice planned, which comes first."""
     for practice, changed in practices(result.scenario, plan):
         expected = outlooks(changed)
-        for vendor in {plan.clusters[c].vendor for c, _ in expected}:
+        vendors = {plan.clusters[c].vendor for c, _ in expected}
+        for vendor in vendors:
             pairs = [pair for pair in expected if plan.clusters[pair[0]].vendor == vendor]
             figures = []
             for pair in pairs:
@@ -308,7 +312,8 @@ def practice_rows(result: BookedRun) -> list[tuple[Any, ...]]:
 
 def _weights(plan: Plan, pairs: list[Pair]) -> Floats:
     """Return the weight of each pair in a vendor's or stack's mean: its cluster's nodes, or all alike without any."""
-    nodes = np.array([plan.clusters[c].nodes for c, _ in pairs], dtype=np.float64)
+    clusters = [plan.clusters[c] for c, _ in pairs]
+    nodes = np.array([cluster.nodes for cluster in clusters], float)
     return quantities.shares(nodes)
 
 
@@ -377,7 +382,8 @@ def incident_rows(result: BookedRun) -> list[tuple[Any, ...]]:
     rows = []
     for stack, kind in sorted(kinds):
         pairs = [pair for pair in expected if plan.software.stack_of[pair] == stack]
-        figures = np.array([expected[pair].incidents.get(kind, unrated) for pair in pairs])
+        by_pair = [expected[pair].incidents.get(kind, unrated) for pair in pairs]
+        figures = np.array(by_pair)
         models = [plan.workloads[w].model for _, w in pairs]
         # Clusters of a model have its incidents together.
         expected_numbers = figures[:, 0].tolist()

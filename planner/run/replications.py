@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
@@ -19,13 +19,14 @@ from planner.arrays import Floats
 from planner.finance.accounting.measures import Figures, measures, revenue_usd, series_of, service
 from planner.finance.measure_names import DRAWS
 from planner.parallel import Begun
+from planner.records import record
 from planner.run.simulate import RunResult, simulate_plan
 
 _TAIL_FRACTION = 0.05
 """Left out on either side, where there are replications enough."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Interval:
     """Prediction interval of a figure in a further replication."""
 
@@ -33,7 +34,7 @@ class Interval:
     high: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Replications:
     """The figures of several replications of one plan."""
 
@@ -167,7 +168,8 @@ def drawing(
             figures, months, missed_months = zip(*collected, strict=True)
             monthly = {}
             for name in months[0]:
-                monthly[name] = np.stack([series[name] for series in months])
+                by_replication = [series[name] for series in months]
+                monthly[name] = np.stack(by_replication)
             return Replications(figures=figures, monthly=monthly, missed_months=missed_months)
 
         yield collect

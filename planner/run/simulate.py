@@ -109,7 +109,9 @@ def in_dollars(columns: Mapping[str, Any]) -> dict[str, Any]:
     """Return a table in cents with its columns of money in dollars."""
     dollars = {}
     for name, cells in columns.items():
-        dollars[name] = cells / 100 if unit_of(name) == DOLLARS else cells
+        dollars[name] = cells
+        if unit_of(name) == DOLLARS:
+            dollars[name] = cells / 100
     return dollars
 
 

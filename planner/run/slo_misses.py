@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -43,6 +43,7 @@ from planner.plan import quantities
 from planner.plan.attainment import CEILINGS, lowest_share
 from planner.plan.load_tables import LOAD_CELLS, MOST_LOAD
 from planner.plan.plan import Plan
+from planner.records import record
 
 REASONS: Mapping[str, str] = {
     "process": "processes of one's own",
@@ -64,7 +65,7 @@ CAPACITY_CELL = int(LOAD_CELLS / MOST_LOAD)
 """Cell of the tables by load at which it is what nodes sustain at the objective."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Lost:
     """Requests missed by each cause; arrays of shape (reasons, months, workloads)."""
 
@@ -124,7 +125,8 @@ def _rungs(result: BookedRun) -> list[Floats]:
     inputs = tuple(
         replace(window, nodes=nodes.present, lit_fraction=None) for window, nodes in pairs
     )
-    has_outages = any(nodes.failed.any() or nodes.dark.any() for nodes in machines)
+    outages = (nodes.failed.any() or nodes.dark.any() for nodes in machines)
+    has_outages = any(outages)
     if has_outages:
         rungs += _missed(plan, inputs, [_unchanged])
     else:
@@ -286,7 +288,8 @@ def lit_share(result: BookedRun, offered: Plan | None = None) -> Floats:
     lit = np.ones((len(plan.workloads), plan.hours))
     hours = np.arange(plan.hours, dtype=np.float64)
     on_site = plan.is_here
-    urgent = [w for w, load in enumerate(plan.workloads) if not load.deadline_h and on_site[w]]
+    served_here = [w for w in range(len(plan.workloads)) if on_site[w]]
+    urgent = [w for w in served_here if not plan.workloads[w].deadline_h]
     # What can wait is served later; only what cannot is lost.
     for outage in result.run.log.site:
         lit[urgent] -= quantities.open_fraction(hours, *outage)

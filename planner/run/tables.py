@@ -110,7 +110,8 @@ def _accelerators_needed(result: BookedRun) -> tuple[Floats, Floats]:
     windows = result.run.windows
     starts = plan.month_edges_h[:-1]
     # Window by window: a product over all hours at once may round otherwise.
-    busy = np.concatenate([plan.accelerators_per_node @ window.busy_nodes for window in windows])
+    by_window = [plan.accelerators_per_node @ window.busy_nodes for window in windows]
+    busy = np.concatenate(by_window)
     served_requests = joined("served_requests", windows)
     served = _tokens_by_hour(result, served_requests.sum(axis=0))
     shed = _tokens_by_hour(result, joined("shed_requests", windows))
@@ -172,7 +173,9 @@ def _fleet_or_clusters(
         return _rows_by(stamp, labels, "cluster", names, parts)
     columns: Columns = {stamp: [*labels]}
     for name, cells in table.items():
-        columns[name] = cells if cells.ndim == 1 else cells[:, -1]
+        columns[name] = cells
+        if cells.ndim > 1:
+            columns[name] = cells[:, -1]
     return columns
 
 
@@ -310,12 +313,11 @@ def placement(result: BookedRun) -> Columns:
     """One row per month, cluster and workload that the cluster can serve: its model's replicas there."""
     placed = _placement(result.plan)
     resident = residence(result.plan, placed, result.run.windows)
-    pairs = sorted(placed.deployment_of)
-    numbers = [placed.deployment_of[pair] for pair in pairs]
-    deployments = [placed.deployments[d] for d in numbers]
+    pairs = sorted(placed.group_of)
+    numbers = [placed.group_of[pair] for pair in pairs]
+    deployments = [placed.deployments[placed.groups[g][-1]] for g in numbers]
     replicas = resident.replicas[:, numbers]
-    per_replica = np.array([deployment.nodes_per_replica for deployment in deployments])
-    nodes = replicas * per_replica
+    nodes = resident.nodes[:, numbers]
     fractions = [deployment.resident_bytes / deployment.memory_bytes for deployment in deployments]
     months = len(result.plan.months.labels)
     models = [result.plan.workloads[w].model for _, w in pairs]
@@ -332,18 +334,19 @@ def routing_monthly(result: BookedRun) -> Columns:
     """One row per month, cluster and workload that the cluster can serve: tokens served, and utilisation."""
     placed = _placement(result.plan)
     resident = residence(result.plan, placed, result.run.windows)
-    pairs = sorted(placed.deployment_of)
-    numbers = [placed.deployment_of[pair] for pair in pairs]
+    pairs = sorted(placed.group_of)
+    numbers = [placed.group_of[pair] for pair in pairs]
     # The node-hours of a workload's own replicas, and of those it uses while it waits.
     node_h = resident.held_node_h[:, numbers]
     for column, (c, w) in enumerate(pairs):
         # On a cluster without placement every node serves every workload.
         if not placed.placed[c]:
             continue
-        for d, deployment in enumerate(placed.deployments):
-            is_borrowed = deployment.cluster == c and w in deployment.waiting_speed
-            if is_borrowed and d != numbers[column]:
-                node_h[:, column] += resident.held_node_h[:, d]
+        for g, group in enumerate(placed.groups):
+            largest = placed.deployments[group[-1]]
+            is_borrowed = largest.cluster == c and w in largest.waiting_speed
+            if is_borrowed and g != numbers[column]:
+                node_h[:, column] += resident.held_node_h[:, g]
     clusters = [c for c, _ in pairs]
     loads = [w for _, w in pairs]
     # Work of a cluster is split by the machine time that its workloads took.

@@ -48,11 +48,15 @@ def _absurd_shedding(result: BookedRun) -> Iterator[str]:
 
 def _workloads_never_served(result: BookedRun) -> Iterator[str]:
     plan = result.plan
-    deployments = plan.placement.deployments if plan.placement else ()
+    placement = plan.placement
+    groups = placement.groups if placement is not None else ()
     for w in never_placed(plan, result.run.windows):
         # The model found no room beside the others: the warning says how much each cluster would need.
         sizes = []
-        for deployment in deployments:
+        for group in groups:
+            assert placement is not None  # or there would be no group
+            # The smallest pool of the model comes first.
+            deployment = placement.deployments[group[0]]
             if w in deployment.workloads:
                 cluster = plan.clusters[deployment.cluster]
                 sizes.append(f"{deployment.min_nodes:g} of {cluster.nodes} nodes of {cluster.name}")

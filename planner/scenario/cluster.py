@@ -69,7 +69,9 @@ class TokenPrice(Strict):
     @classmethod
     def _named(cls, stated: Any) -> Any:
         # Prices left open are the catalogue's, so the word is a mapping that states none.
-        return {} if stated == "api" else stated
+        if stated == "api":
+            return {}
+        return stated
 
     @model_validator(mode="after")
     def _cached_is_not_dearer(self) -> "TokenPrice":
@@ -519,7 +521,9 @@ class Cluster(Strict):
     @classmethod
     def _without_machines(cls, raw: Any) -> Any:
         """Fill in that an API has no machines."""
-        contract = raw.get("contract") if isinstance(raw, dict) else None
+        contract = None
+        if isinstance(raw, dict):
+            contract = raw.get("contract")
         # A mapping from a file, or a model where a scenario is made again from its parts.
         kind = getattr(contract, "kind", "")
         if isinstance(contract, dict):

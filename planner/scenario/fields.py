@@ -122,7 +122,9 @@ class PerThousand(Strict):
 def _shape(stated: object) -> str:
     """Return whether a number or a rate was written, so that errors refer to the right one."""
     # By form, not by trial: a wrong number is then no wrong rate as well.
-    return "rate" if isinstance(stated, dict | BaseModel) else "count"
+    if isinstance(stated, dict | BaseModel):
+        return "rate"
+    return "count"
 
 
 Rate = Annotated[PerThousand, Tag("rate")]

@@ -58,7 +58,9 @@ def load_scenario(source: Source, overrides: Sequence[str] = ()) -> Scenario:
     # A single text would otherwise be read letter by letter.
     overrides = (overrides,) if isinstance(overrides, str) else overrides
     if isinstance(source, Scenario):
-        return source.laid_over(overrides) if overrides else source
+        if overrides:
+            return source.laid_over(overrides)
+        return source
     document = document_of(source)
     # Of a dict, validation says which keys are wrong: it has no file for another command.
     is_file = not isinstance(source, Mapping)
@@ -68,12 +70,21 @@ def load_scenario(source: Source, overrides: Sequence[str] = ()) -> Scenario:
     return scenario_from_document(document, overrides)
 
 
+def mapping_keys(content: object) -> set[object]:
+    """Return the keys of a mapping that a file states; none where it states anything else."""
+    if isinstance(content, dict):
+        return set(content)
+    return set()
+
+
 def kind_of(document: Document) -> Literal["scenario", "study"]:
     """Return whether a file is a study, which names scenarios, or a scenario, which states machines or traffic."""
     # By its keys, not its name: files are called as their users like.
-    keys = set(document.content) if isinstance(document.content, dict) else set()
+    keys = mapping_keys(document.content)
     states_plan = keys & {"workloads", "clusters", "extends"}
-    return "study" if "scenarios" in keys and not states_plan else "scenario"
+    if "scenarios" in keys and not states_plan:
+        return "study"
+    return "scenario"
 
 
 def document_of(source: str | os.PathLike[str] | Mapping[str, Any]) -> Document:
@@ -204,6 +215,7 @@ _PRESET_PATHS = {
     "noise_sigma": "noise.sigma",
     "noise_correlation_h": "noise.correlation_h",
     "burst_index_of_dispersion": "burst_index_of_dispersion",
+    "burst_index_requests_per_s": "burst_index_requests_per_s",
     "ttft_s": "slo.ttft_s",
     "tpot_s": "slo.tpot_s",
     "priority": "priority",
@@ -244,12 +256,15 @@ def _preset_value(
     if section == "load_profile":
         # A load profile of one's own is taken whole: peak, trough and weekend belong together.
         profile = stated.get("load_profile")
-        keys = set(profile) if isinstance(profile, dict) else set()
+        keys = mapping_keys(profile)
         own_shape = keys & {"peak_to_mean", "weekend_fraction", "weekly_profile"}
         return None if own_shape else value
     side = path[:-1]
     # Quantiles of one's own state the whole distribution.
     if section == "lengths" and value_at(stated, (*side, "quantiles")):
+        return None
+    # The rate of a preset's index is not that of one's own.
+    if section == "burst_index_requests_per_s" and "burst_index_of_dispersion" in stated:
         return None
     if section == "completion_window_h":
         is_deferrable = stated.get("priority", "deferrable") == "deferrable"
@@ -405,7 +420,9 @@ def _absolute(document: Document, path: KeyPath, value: Document) -> Document:
         if factor and is_number:
             product = stated * float(factor[1])
             # Half a node is none: whole numbers stay whole.
-            return round(product) if isinstance(stated, int) else product
+            if isinstance(stated, int):
+                return round(product)
+            return product
         if delay and isinstance(stated, datetime.date):
             count = int(delay[1])
             if delay[2] == "month":
@@ -463,7 +480,9 @@ def plan_in_future(scenario: Scenario, future: Future) -> tuple[Scenario | None,
             continue  # a plan without such a cluster or workload is as stated
         if _matching(content, keys):
             changes[path] = value
-    changed = scenario.with_(changes) if changes else None
+    changed = None
+    if changes:
+        changed = scenario.with_(changes)
     return changed, list(changes)
 
 
@@ -474,7 +493,9 @@ def _matching(content: Any, pattern: KeyPath) -> list[KeyPath]:
     mapping = content if isinstance(content, dict) else {}
     key = pattern[0]
     # A key without * need not be there: an override may add it.
-    names = fnmatch.filter(mapping, str(key)) if "*" in str(key) else [key]
+    names = [key]
+    if "*" in str(key):
+        names = fnmatch.filter(mapping, str(key))
     paths: list[KeyPath] = []
     for name in names:
         inner_paths = _matching(mapping.get(name), pattern[1:])

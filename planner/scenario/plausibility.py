@@ -137,7 +137,9 @@ def implausibility(
 
 def _shown(number: float) -> str:
     """Return a number as a message shows it."""
-    return f"{number:,.0f}" if 1000 <= abs(number) < 1e9 else f"{number:.4g}"
+    if 1000 <= abs(number) < 1e9:
+        return f"{number:,.0f}"
+    return f"{number:.4g}"
 
 
 def plausible_range(scenario: Scenario, path: KeyPath) -> Plausible | None:

@@ -539,9 +539,10 @@ class Scenario(Strict):
     software: Software = Software()
     """Releases, incidents, engineers. Default: the catalogue's rates under a staged upgrade policy."""
     routing: Literal["cheapest-marginal", "preference", "proportional"] = "cheapest-marginal"
-    """How work is spread over clusters while there is room for all of it; beyond that, the most tokens are served,
-    priority by priority, whatever the policy. Default cheapest-marginal: where another request costs least, so
-    machines that are paid anyway before those paid by the hour, the former by the energy that a request takes."""
+    """How work is spread over clusters while there is room for all of it; beyond that, priority by priority, the lowest
+    share of requests served is raised as far as it goes, whatever the policy. Default cheapest-marginal: where another
+    request costs least, so machines that are paid anyway before those paid by the hour, the former by the energy that a
+    request takes."""
     router_pool: Literal["cluster", "node", "replica"] = "cluster"
     """What one router chooses between: all replicas of a cluster that serve a model, those of one node, or one alone,
     among which requests then fall by lot. Default cluster: one router before each cluster."""

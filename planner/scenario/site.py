@@ -220,7 +220,9 @@ def dated_quotes(cluster: Cluster) -> tuple[Quote, ...]:
 def window_zone(site: Site, tariff: CatalogTariff) -> str | None:
     """Return the time zone of time-of-use windows: the one stated, or that of the tariff's location."""
     # An average over states has no clock of its own; windows are then in UTC.
-    tariff_zone = tariff.timezone.value if tariff.timezone is not None else None
+    tariff_zone = None
+    if tariff.timezone is not None:
+        tariff_zone = tariff.timezone.value
     return site.electricity.timezone or tariff_zone
 
 

@@ -18,7 +18,7 @@ from pydantic import Field, PrivateAttr, model_validator
 from planner.catalog.entries import Range
 from planner.errors import Problem, ScenarioError, raise_all
 from planner.scenario.fields import EntryName, Name, NonNegative
-from planner.scenario.loading import document_of, merge, scenario_from_document
+from planner.scenario.loading import document_of, mapping_keys, merge, scenario_from_document
 from planner.scenario.scenario import Scenario
 from planner.validation import Strict, validate
 from planner.yaml_io import Document, KeyPath, Location, read_document, value_at
@@ -299,7 +299,7 @@ def load_study(path: Path, overrides: tuple[str, ...] = ()) -> tuple[Study, dict
 
 def _is_scenario(document: Document) -> bool:
     """Return whether a file that should be a study is a scenario, whose priors are then drawn."""
-    keys = set(document.content) if isinstance(document.content, dict) else set()
+    keys = mapping_keys(document.content)
     states_plan = bool(keys & {"workloads", "clusters", "extends"})
     return states_plan and "scenarios" not in keys
 
@@ -398,7 +398,9 @@ def _owners(prior: Range, field: str, scenario: Scenario) -> list[str]:
     section, *keys = field.split(".*.")
     if section == "clusters" or not clusters:
         return clusters
-    return list(scenario.workloads) if keys else [""]
+    if keys:
+        return list(scenario.workloads)
+    return [""]
 
 
 def _range_text(prior: Range) -> str:

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 
 from planner.catalog.load import workload_preset_names
-from planner.demand.bursts import Bursts
+from planner.demand.bursts import LOWEST_MEASURED_REQUESTS_PER_S, Bursts
 from planner.demand.tokens import LengthDistribution
 from planner.errors import ScenarioError
 from planner.scenario.cluster import TokenPrice
@@ -397,10 +397,19 @@ class Workload(Strict):
         Plausible(1, 1000, "the workload classes have 3 to 12; beyond, assumption"),
     ] = 12.0
     """Variance over mean of requests per minute; 1 is Poisson. Default 12: API traffic at 28 to 45 requests/s."""
+    burst_index_requests_per_s: Annotated[
+        float,
+        Field(gt=0, le=1e9),
+        Plausible(0.0005, 100000, "as requests_per_s"),
+    ] = LOWEST_MEASURED_REQUESTS_PER_S
+    """Lowest rate at which the index was measured. At lower rates pooled bursts stay as large beside the mean as at it,
+    and the index falls towards 1. Default 6: public chat. For an index of one's own it is requests_per_s, where that is
+    lower."""
     burst_scaling: Literal["pooled", "proportional"] = "pooled"
-    """How bursts scale with the rate: pooled are those of many users, whose variance over mean is the same at any rate,
-    so that they even out as traffic grows; proportional are one client's, as large beside the hour's mean as at
-    requests_per_s. Default pooled: chat has 7 to 16 at 6 requests/s, 11 to 13 at 28 to 45."""
+    """How bursts scale with the rate: pooled are those of many users, whose variance over mean is the same at any rate
+    from burst_index_requests_per_s on, so that they even out as traffic grows; proportional are one client's, as large
+    beside the hour's mean as at requests_per_s. Default pooled: chat has 7 to 16 at 6 requests/s, 11 to 13 at 28 to
+    45."""
     spikes: Annotated[tuple[Spike, ...], Field(max_length=1000)] = ()
     """Launches and news on dates. Default: none."""
     tenants: Annotated[tuple[Tenant, ...], Field(max_length=100)] = ()
@@ -432,6 +441,22 @@ class Workload(Strict):
     cluster_preference: tuple[EntryName, ...] = ()
     """Clusters to offer it to, in order, under routing: preference. Default: all, cheapest first."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _index_kept_where_stated(cls, stated: object) -> object:
+        """Return a workload's keys with the rate at which an index of its own was measured: at most that of day one.
+
+        As a key, so that a workload written out with all its defaults and read again is the same.
+        """
+        if not isinstance(stated, dict) or "burst_index_requests_per_s" in stated:
+            return stated
+        rate = stated.get("requests_per_s")
+        # What is no number is refused by its own field; a workload switched off by 0 says no rate.
+        is_low = isinstance(rate, int | float) and 0.0 < rate < LOWEST_MEASURED_REQUESTS_PER_S
+        if is_low and "burst_index_of_dispersion" in stated:
+            return {**stated, "burst_index_requests_per_s": rate}
+        return stated
+
     @model_validator(mode="after")
     def _consistent(self) -> Workload:
         if self.completion_window_h is not None and self.priority != "deferrable":
@@ -448,4 +473,11 @@ class Workload(Strict):
         # A workload may be switched off by 0, and its bursts are still over its rate.
         rate = max(self.requests_per_s, _LEAST_REQUESTS_PER_S)
         index = self.burst_index_of_dispersion
-        return Bursts(requests_per_s=rate, index_of_dispersion=index, scaling=self.burst_scaling)
+        bursts = Bursts(
+            requests_per_s=rate,
+            index_of_dispersion=index,
+            scaling=self.burst_scaling,
+            lowest_requests_per_s=self.burst_index_requests_per_s,
+        )
+        # As they are at that rate: one object for all rates below the lowest measured.
+        return bursts.at(rate)

@@ -26,6 +26,7 @@ from planner.plan.build import build_plan
 from planner.plan.clusters import order_date
 from planner.plan.plan import ClusterPlan, Plan
 from planner.plan.reuse import Reuse
+from planner.records import record
 from planner.scenario.cluster import Cluster
 from planner.scenario.consistency import check_scenario
 from planner.scenario.loading import with_catalog
@@ -42,7 +43,7 @@ _FEW_NODES = 8  # bought of each offer where figures of one node are taken from 
 _SPACING = {"monthly": 1, "quarterly": 3}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class PurchaseChoice:
     """Nodes of one cluster that may be bought on one date."""
 

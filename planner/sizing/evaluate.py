@@ -27,6 +27,7 @@ from planner.plan.attainment import LEAST_SHORTFALL, Verdict, targeted_shares
 from planner.plan.build import build_plan
 from planner.plan.plan import Plan
 from planner.plan.reuse import Reuse
+from planner.records import record
 from planner.run.simulate import RunResult, simulate_plan
 from planner.run.slo_misses import slo_ceilings
 from planner.scenario.scenario import Scenario
@@ -47,7 +48,7 @@ Changes = dict[tuple[str, str], object]
 """Fields of clusters that are set, by the cluster's name and the field's."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class SizingOutcome:
     """Cost and SLO attainment of a candidate plan in one replication."""
 
@@ -75,7 +76,7 @@ class SizingOutcome:
         return self.worst > attainment - LEAST_SHORTFALL
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Trial:
     """Everything a worker needs to evaluate candidates, sent to it once."""
 
@@ -333,7 +334,7 @@ class Clock:
             raise TimeUp
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Judged:
     """A candidate plan's figures over several replications."""
 

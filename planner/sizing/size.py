@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,6 +13,7 @@ import numpy as np
 
 from planner.errors import CapacityError
 from planner.plan.attainment import past_mending
+from planner.records import record
 from planner.run.simulate import RunResult
 from planner.scenario.scenario import Scenario
 from planner.scenario.study import load_study
@@ -147,7 +147,7 @@ class Rival(NamedTuple):
     probability: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Sized:
     """The result of a sizing."""
 

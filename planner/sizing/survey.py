@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -21,6 +20,7 @@ from planner.finance.financing import yearly_cost_usd
 from planner.plan.attainment import LEAST_SHORTFALL
 from planner.plan.plan import Plan
 from planner.plan.staffing import Headcount
+from planner.records import record
 from planner.run.simulate import RunResult
 from planner.run.slo_misses import lit_share, slo_ceilings
 from planner.sizing.choices import Counts
@@ -54,7 +54,7 @@ _BIN_EDGES = (0.0, 0.005, 0.015, 0.04, 0.1, 0.25, 0.55, 1.0)
 BINS = len(_BIN_EDGES) - 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Survey:
     """One replication's figures; clusters are those of the scenario with every purchase."""
 

@@ -283,7 +283,8 @@ class Finished:
         table = costs[simulated][:, eligible]
         is_without_choice = len(eligible) < 2 or not errors
         # Without one row that all of them finished, there is no best scenario to start from.
-        if is_without_choice or not np.isfinite(table).all(axis=1).any():
+        has_values = np.isfinite(table).all(axis=1)
+        if is_without_choice or not has_values.any():
             return
         # Worth is counted against what would be chosen without knowing more.
         best = decision.choice(table, lower_is_better=objective.lower_is_better)

@@ -168,7 +168,9 @@ def _brief(choice: object) -> str:
         stated = choice.model_dump().items()
         parts = [f"{name}: {value}" for name, value in stated]
         return "{" + ", ".join(parts) + "}"
-    return "none" if choice is None else str(choice)
+    if choice is None:
+        return "none"
+    return str(choice)
 
 
 def compare(

@@ -12,13 +12,13 @@ section 11.2). A figure of all scenarios has shape (scenarios, rows), NaN where 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from planner.arrays import Bools, Floats
 from planner.plan.attainment import Verdict, met_months_over, shortfall_over
+from planner.records import record
 from planner.studies.designs import Integers
 
 CONFIDENCE = 0.95
@@ -29,7 +29,7 @@ FEWEST_BEYOND = 3.0
 """Fewest rows of one randomisation beyond a percentile for which an interval is given."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class IntervalEstimate:
     """A figure and its confidence interval; NaN ends where there are too few rows."""
 
@@ -86,7 +86,8 @@ def estimates(
         part = _finite(rows[scrambling::scramblings])
         # A randomisation whose rows all failed has no figures; the interval does without it.
         by_scrambling.append(figures(part) if part.size else [np.nan] * count)
-    widths = [half_width(values) for values in np.array(by_scrambling).T]
+    table = np.array(by_scrambling)
+    widths = [half_width(values) for values in table.T]
     all_estimates = []
     for value, width in zip(figures(finite), widths, strict=True):
         estimate = IntervalEstimate(value=value, half_width=width, completed=finite.size)
@@ -99,7 +100,9 @@ def _finite(rows: Floats) -> Floats:
     # Most studies have no failure, and a copy of a million rows takes longer than to look.
     finite = np.isfinite(rows)
     is_whole = rows.flags.c_contiguous and finite.all()
-    return rows if is_whole else rows[finite]
+    if is_whole:
+        return rows
+    return rows[finite]
 
 
 def mean_estimate(rows: Floats, scramblings: int) -> IntervalEstimate:
@@ -166,7 +169,9 @@ def spread_estimates(
         ordered = np.sort(part)
         # At least one row, however few there are.
         count = max(1, round(0.05 * len(part)))
-        tail = ordered[-count:] if upper else ordered[:count]
+        tail = ordered[:count]
+        if upper:
+            tail = ordered[-count:]
         # One row has no spread; numpy would warn.
         sd = float("nan")
         if part.size > 1:
@@ -395,7 +400,8 @@ def worth_of_knowing(
     for held_out in folds:
         inside = fold == held_out
         outside = ~inside
-        rule, *_ = np.linalg.lstsq(basis[outside], behind[outside], rcond=None)
+        fitted = np.linalg.lstsq(basis[outside], behind[outside], rcond=None)
+        rule = fitted[0]
         expected = basis[inside] @ rule
         picked = np.argmin(expected, axis=1)
         gain[inside] = -behind[inside, picked]

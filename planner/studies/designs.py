@@ -16,12 +16,13 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from planner.arrays import Floats
+from planner.records import record
 from planner.scenario.study import Sampling
 
 Integers = NDArray[np.int64]
@@ -39,7 +40,7 @@ MAX_DIMENSIONS = 21201
 """As many as scipy has Sobol's direction numbers for (Joe and Kuo 2008); a test holds it to ``qmc.Sobol.MAXDIM``."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class PointSet:
     """Randomised sampling points, by replication."""
 
@@ -56,7 +57,8 @@ class PointSet:
         size = _BLOCK[self.sampling]
         blocks = index // size
         # A block takes long to make and a point of it nothing: each block is asked for once.
-        needed = set(zip(scramblings.tolist(), blocks.tolist(), strict=True))
+        pairs = zip(scramblings.tolist(), blocks.tolist(), strict=True)
+        needed = set(pairs)
         for scrambling, block in needed:
             is_inside = (scramblings == scrambling) & (blocks == block)
             block_points = _block(self.sampling, self.dimensions, self.seed, scrambling, block)
@@ -84,7 +86,8 @@ def _block(sampling: Sampling, dimensions: int, seed: int, scrambling: int, bloc
     if sampling == "plain":
         begin = block * size
         # A generator for each point, so that a point does not depend on the size of its block.
-        generators = [_generator(seed, scrambling, 2, i) for i in range(begin, begin + size)]
+        streams = range(begin, begin + size)
+        generators = [_generator(seed, scrambling, 2, i) for i in streams]
         return np.stack([generator.random(dimensions) for generator in generators])
     from scipy.stats import qmc  # noqa: PLC0415 - takes most of a second, which only a study should wait for
 
@@ -97,7 +100,7 @@ def _block(sampling: Sampling, dimensions: int, seed: int, scrambling: int, bloc
     return engine.random(size) + half_a_cell
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class MonteCarlo:
     """A design in which each row has a new point and a new replication, or only new money after the pilot.
 
@@ -137,7 +140,7 @@ class MonteCarlo:
         return np.where(is_pilot, self.points.points(rows), money.points(rows))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Listed:
     """A design of given points, each with its own replication, as after importance sampling."""
 
@@ -154,7 +157,7 @@ class Listed:
         return self.listed[start:stop], replications
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class OneAtATime:
     """A design per replication: all inputs at their median, then each alone at P10 and at P90."""
 
@@ -180,7 +183,7 @@ class OneAtATime:
         return points, index // self.period
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Saltelli:
     """Two independent samples A and B, and A with one input, or the replication, from B (Saltelli and others 2010).
 

@@ -37,8 +37,10 @@ def quantile(distribution: Resolved, probability: Floats) -> Floats:
         case language.Triangular(low=low, mode=mode, high=high):
             # Two half parabolas that meet at the mode.
             width = high - low
-            rising = low + np.sqrt(u * width * (mode - low))
-            falling = high - np.sqrt((1.0 - u) * width * (high - mode))
+            area_below = u * width * (mode - low)
+            rising = low + np.sqrt(area_below)
+            area_above = (1.0 - u) * width * (high - mode)
+            falling = high - np.sqrt(area_above)
             share_below_mode = (mode - low) / width
             return np.where(u < share_below_mode, rising, falling)
         case language.Pert(low=low, mode=mode, high=high, weight=weight):
@@ -77,7 +79,9 @@ def quantile(distribution: Resolved, probability: Floats) -> Floats:
 
 def _log_cut(cut: float | None) -> float | None:
     """Return the logarithm of a cut; a cut at or below 0 cuts nothing off: no lognormal variable is there."""
-    return float(np.log(cut)) if cut and cut > 0.0 else None
+    if cut and cut > 0.0:
+        return float(np.log(cut))
+    return None
 
 
 def is_numeric(distribution: Resolved) -> bool:
@@ -109,7 +113,8 @@ def is_smooth(distribution: language.Percentiles) -> bool:
     # Fine in the tails, where a metalog turns round if it does at all.
     tail = np.geomspace(TAIL, 0.01, 200)
     middle = np.linspace(0.01, 0.99, 400)
-    grid = np.concatenate([tail, middle, 1 - tail[::-1]])
+    upper_tail = 1 - tail[::-1]
+    grid = np.concatenate([tail, middle, upper_tail])
     steps = np.diff(_metalog_exponent(grid, distribution))
     return bool(np.all(steps >= 0.0))
 
@@ -163,7 +168,8 @@ def _metalog_exponent(u: Floats, distribution: language.Percentiles) -> Floats:
         case None, high:
             z = -np.log(high - points)
         case low, high:
-            z = np.log((points - low) / (high - points))
+            odds = (points - low) / (high - points)
+            z = np.log(odds)
     z10, z50, z90 = z
     slope = (z90 - z10) / (2.0 * _LN_9)
     skew = (z90 + z10 - 2.0 * z50) / (0.8 * _LN_9)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -19,6 +18,7 @@ from pydantic import Field
 from planner.errors import Problem, ScenarioError, raise_all
 from planner.parallel import shared
 from planner.plan.attainment import Verdict
+from planner.records import record
 from planner.run.replications import Replications, draw_again
 from planner.run.simulate import RunResult, simulate
 from planner.scenario.fields import EntryName
@@ -42,7 +42,7 @@ class _FuturesFile(Strict):
     """Futures by name."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class InFuture:
     """One plan in one future."""
 
@@ -103,7 +103,8 @@ def plans_under(scenarios: Sequence[Scenario], futures: Futures) -> Plans:
                 lead = f"in the future {name!r} of {scenario.name}"
                 for problem in error.problems:
                     message = f"{lead}: {problem.message}"
-                    problems.append(Problem(path=problem.path, message=message, hint=problem.hint))
+                    in_future = Problem(path=problem.path, message=message, hint=problem.hint)
+                    problems.append(in_future)
                 continue
             reached.update(paths)
             plans[name].append(changed)
@@ -161,5 +162,6 @@ def _remedy_in(cell: InFuture) -> Remedy | None:
     figures = cell.replications.figures
     shortfalls = [figure["slo_shortfall_fraction"] or 0.0 for figure in figures]
     # The hardest replications first: a number of nodes that fails there need not be run elsewhere.
-    hardest = np.argsort(-np.array(shortfalls), kind="stable")
+    largest_first = -np.array(shortfalls)
+    hardest = np.argsort(largest_first, kind="stable")
     return find_remedy(cell.result, cell.replications.number, lambda _: None, hardest.tolist())

@@ -14,7 +14,6 @@ import io
 import itertools
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -27,6 +26,7 @@ from planner.physics.coefficients import Uncertainty, groups_of
 from planner.plan.candidates import engine_options
 from planner.plan.choice import Service, build_services
 from planner.plan.reuse import Reuse
+from planner.records import record
 from planner.scenario import study as language
 from planner.scenario.consistency import check_scenario
 from planner.scenario.loading import SHARED, with_catalog
@@ -48,7 +48,7 @@ _MOST_TRIED = 1000
 """Names of a long list that are tried: each takes a validation of the whole scenario."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class UncertainInput:
     """One uncertain input."""
 
@@ -61,7 +61,7 @@ class UncertainInput:
     """Accelerator, engine and model whose modelled throughput it multiplies, for model error; empty: any."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class UncertainInputs:
     """All uncertain inputs of a study."""
 
@@ -89,7 +89,7 @@ class UncertainInputs:
         return np.stack(values, axis=1)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Stated:
     """One scenario of a study as stated, with its content and its values."""
 
@@ -157,7 +157,9 @@ def reach(pattern: str, stated: dict[str, Any]) -> list[KeyPath]:
     fields: list[KeyPath] = []
     for path, content in _walk(keys, stated, ()):
         # What is stated by year is one figure to its user: all its years are drawn alike.
-        years = list(content) if isinstance(content, dict) else []
+        years = []
+        if isinstance(content, dict):
+            years = list(content)
         are_years = all(str(key).isdecimal() for key in years)
         # Nothing at all is no list of years.
         if years and are_years:
@@ -209,7 +211,9 @@ def bounds(path: KeyPath) -> tuple[float | None, float | None]:
         for side, limits in _LIMITS.items():
             if side in node:
                 ends[limits].append(float(node[side]))
-    return max(ends["low"], default=None), min(ends["high"], default=None)
+    low = max(ends["low"], default=None)
+    high = min(ends["high"], default=None)
+    return low, high
 
 
 _SCENARIO_SCHEMA = functools.cache(Scenario.model_json_schema)
@@ -462,7 +466,8 @@ def _try_extremes(
             value = new_value(uncertain, stated_value, draw)
             text = f"{value:.4g}" if isinstance(value, float) else str(value)
             try:
-                scenario, _ = changed(base, place, inputs, np.array([draw]))
+                draws = np.array([draw])
+                scenario, _ = changed(base, place, inputs, draws)
                 if not is_numeric(distribution):  # a name or a date may contradict another field
                     check_scenario(scenario)
             except ValidationError as error:
@@ -528,14 +533,17 @@ def _throughput_errors(scenarios: Mapping[str, Stated]) -> list[UncertainInput]:
             ):
                 # Clusters of one pair may differ in layout: the least certain one counts.
                 widest_sigma, widest_lag = spreads.get(key, (0.0, 0.0))
-                spreads[key] = (max(widest_sigma, sigma), max(widest_lag, lag))
+                widest_sigma = max(widest_sigma, sigma)
+                widest_lag = max(widest_lag, lag)
+                spreads[key] = (widest_sigma, widest_lag)
     errors = []
     for key, (sigma, lag) in spreads.items():
         if sigma <= 0.0:
             continue
         error: Resolved = language.Lognormal(kind="lognormal", median=1.0, sigma=sigma)
         if lag:  # wider towards slow: software may be missing
-            deviations = np.array([-np.hypot(sigma, lag), sigma])
+            slow_deviation = np.hypot(sigma, lag)
+            deviations = np.array([-slow_deviation, sigma])
             slow, fast = np.exp(_NORMAL_80 * deviations).tolist()
             error = language.Percentiles(kind="percentiles", p10=slow, p50=1.0, p90=fast, low=0.0)
         parts = filter(None, key)

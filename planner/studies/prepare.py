@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from planner.errors import Problem, ScenarioError, raise_all
 from planner.plan.build import build_plan
 from planner.plan.contradictions import all_warnings
+from planner.records import record
 from planner.scenario.scenario import Scenario
 from planner.scenario.study import Study, load_study
 from planner.studies.decision import Targeted
@@ -36,7 +37,7 @@ _DESIGNED = {"tornado": "", "sobol": "Sobol's indices"}
 """Methods with a design of their own, each with its name in a sentence where it asks for independent inputs."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Prepared:
     """A study that has been read and checked."""
 

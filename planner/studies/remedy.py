@@ -141,7 +141,12 @@ def find_remedy(
         return None
     # As many may miss as leave the verdict MET; none where so few replications could never be.
     allowed = 0
-    while Verdict.of(scenario, replications - allowed - 1, replications).status == "MET":
+
+    def is_met(misses: int) -> bool:
+        verdict = Verdict.of(scenario, replications - misses, replications)
+        return verdict.status == "MET"
+
+    while is_met(allowed + 1):
         allowed += 1
     # The hardest first, then all others, each of them once.
     numbers = (*hardest, *range(replications))

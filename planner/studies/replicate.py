@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -20,6 +20,7 @@ from planner.plan.build import build_plan
 from planner.plan.plan import Plan
 from planner.plan.repricing import repriced, same_machines
 from planner.plan.reuse import Reuse
+from planner.records import record
 from planner.run.simulate import RunResult, counted_anew, simulate_plan
 from planner.run.slo_misses import slo_ceilings
 from planner.scenario.scenario import Scenario
@@ -89,7 +90,7 @@ def needed_by(name: str) -> str:
     return needs.get(name, "")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Setup:
     """Everything a worker needs to run a study, sent to it once."""
 
@@ -159,7 +160,7 @@ class Setup:
         return tuple(figures)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Rows:
     """Finished rows of a design, in order."""
 
@@ -328,7 +329,9 @@ class Replicator:
                 money -= tied
         places = sorted(money)
         # Together they may do what none does alone, such as cross a budget.
-        return tuple(places) if is_still(places) else ()
+        if is_still(places):
+            return tuple(places)
+        return ()
 
 
 def _failure_message(error: Exception) -> str:

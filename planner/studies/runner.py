@@ -7,7 +7,6 @@ import functools
 import math
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -16,6 +15,7 @@ import pyarrow as pa
 
 from planner.arrays import Floats
 from planner.errors import ScenarioError
+from planner.records import record
 from planner.studies.decision import (
     IntervalEstimate,
     Targeted,
@@ -76,10 +76,12 @@ class Until(NamedTuple):
 
     def width(self, estimate: IntervalEstimate) -> float:
         """Return the half width that is compared with the limit."""
-        return estimate.half_width if self.figure == "best" else estimate.relative
+        if self.figure == "best":
+            return estimate.half_width
+        return estimate.relative
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Goal:
     """The number of rows of a study, and its stopping rule."""
 
@@ -103,7 +105,9 @@ class Goal:
 
     def estimate(self, columns: Sequence[Floats]) -> IntervalEstimate:
         """Return the figure of the stopping rule and its interval, from the outputs that ``columns`` names."""
-        figure = "mean" if self.until is None else self.until.figure
+        figure = "mean"
+        if self.until is not None:
+            figure = self.until.figure
         # The first scenario of the first column: its headline.
         headline = columns[0][0]
         if figure == "mean":
@@ -310,7 +314,8 @@ def run_rows(store: Store, goal: Goal, force: Workforce, watch: Watch | None = N
             pieces = [(*piece, money, draws) for piece in missing]
             if end is not None or not pieces:
                 return end
-            columns = [objective_names().index(name) for name in goal.columns]
+            names = objective_names()
+            columns = [names.index(name) for name in goal.columns]
             for _, rows in crew().unordered(Replicator.run, pieces, PIECE):
                 store.write(rows)
                 figures = rows.headlines[:, :, columns]

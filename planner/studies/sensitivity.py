@@ -64,7 +64,8 @@ def importance(
         noise_share = (idle - 1.0) * degrees_between / (idle_between + degrees_within)
     # ε², the correlation ratio less its bias: (SS_between − (k − 1) MS_within) / SS_total (Kelley 1935).
     mean = output.mean()
-    total = float(((output - mean) ** 2).sum())
+    squares = (output - mean) ** 2
+    total = float(squares.sum())
     # A constant output has no variance to share out.
     if total > 0.0 and degrees_within > 0:
         squares_between = counts * (means - mean) ** 2
@@ -138,7 +139,8 @@ def flip(values: Floats, difference: Floats) -> float | None:
     mean = _bin_means(bins, difference)
     numbers = range(len(mean))
     deviations = [difference[bins == number].std() for number in numbers]
-    error = np.array(deviations) / np.sqrt(np.bincount(bins))
+    roots = np.sqrt(np.bincount(bins))
+    error = np.array(deviations) / roots
     is_certain = np.abs(mean) > 3.0 * error
     certain_bins = np.flatnonzero(is_certain)
     for low, high in itertools.pairwise(certain_bins):
@@ -202,7 +204,8 @@ def tornado(design: OneAtATime, output: Floats) -> list[Measures]:
         distance = abs(high.value - low.value)
         swing = IntervalEstimate(value=distance)
         middle = IntervalEstimate(value=base_mean)
-        bars.append({"base": middle, "at_p10": low, "at_p90": high, "swing": swing})
+        bar = {"base": middle, "at_p10": low, "at_p90": high, "swing": swing}
+        bars.append(bar)
     return bars
 
 

@@ -144,7 +144,8 @@ def table_of(setup: Setup, batches: Sequence[Rows]) -> pa.Table:
         for place, figure in enumerate(setup.monthly):
             field = schema.field(month_column(*figure))
             figures = monthly[:, :, place]
-            months = pa.array(figures.ravel(), type=field.type.value_type)
+            number_type = field.type.value_type
+            months = pa.array(figures.ravel(), type=number_type)
             # Each cell is a list of all months, which fits in one flat array.
             cells = pa.FixedSizeListArray.from_arrays(months, setup.months)
             columns.append(cells)
@@ -413,7 +414,8 @@ class Store(Work):
         # The shards are no longer read, and their memory is needed for what follows.
         self._read_shard.cache_clear()
         self._file.cache_clear()
-        self._locate_finished(self.staged.path / name for name in self.staged.sums)
+        paths = (self.staged.path / name for name in self.staged.sums)
+        self._locate_finished(paths)
 
     def _write_in_order(self, name: str, start: int, stop: int, row_group: int) -> None:
         """Write a range of rows in order into a file of the new folder.
@@ -425,7 +427,8 @@ class Store(Work):
         batches = max(1, row_group // self._table_rows)
         step = batches * self.batch
         schema = schema_of(self.setup, detailed=name == SINGLE)
-        with pq.ParquetWriter(self.staged.path / name, schema, **_WRITER_OPTIONS) as writer:
+        path = self.staged.path / name
+        with pq.ParquetWriter(path, schema, **_WRITER_OPTIONS) as writer:
             for begin in range(start, stop, step):
                 end = min(begin + step, stop)
                 group = pa.concat_tables(self.tables(begin, end))

@@ -9,7 +9,6 @@ import json
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import NamedTuple
@@ -18,6 +17,7 @@ from planner.errors import Problem, ScenarioError, raise_all, refuse
 from planner.plan.build import build_plan
 from planner.plan.contradictions import all_warnings
 from planner.plan.plan import Plan
+from planner.records import record
 from planner.run.replications import figures_of
 from planner.run.simulate import simulate_plan
 from planner.scenario.loading import Source, load_scenario
@@ -58,7 +58,9 @@ def _written(value: object) -> str:
         is_text = parse_scalar(value) == value
         # Quoted only where it would be read as something else than text.
         is_plain = is_text and not set(value) & set(",:[]{}'\"#&*")
-        return value if is_plain else json.dumps(value)
+        if is_plain:
+            return value
+        return json.dumps(value)
     if isinstance(value, bool | list | tuple | dict | None):
         return json.dumps(value)
     return str(value)
@@ -88,7 +90,8 @@ def _range_values(text: str, values: str) -> tuple[str, ...]:
     """Return the values of a range start:stop:step, its end included, in exact decimals."""
     try:
         # Decimals: 0.1 added ten times is 1, so that a range ends where it says.
-        bounds = [Decimal(bound.strip()) for bound in values.split(":")]
+        texts = values.split(":")
+        bounds = [Decimal(text.strip()) for text in texts]
     except InvalidOperation:
         message = "has a range whose start, stop and step are not all numbers"
         raise _refused(text, message) from None
@@ -160,7 +163,7 @@ def number_of(value: str) -> float | int | None:
     return number if is_number else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class SweepPoint:
     """One combination and its result."""
 

@@ -68,7 +68,8 @@ def controls_hash(settings: Sequence[Setting]) -> str:
         )
         for setting in settings
     ]
-    return hashlib.sha256(repr(forms).encode()).hexdigest()[:16]
+    content = repr(forms).encode()
+    return hashlib.sha256(content).hexdigest()[:16]
 
 
 def controls_update(settings: Sequence[Setting], page_hash: str) -> dict[str, Any]:

@@ -7,7 +7,6 @@ import itertools
 import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, get_args
 
 from pydantic import BaseModel
@@ -15,6 +14,7 @@ from pydantic import BaseModel
 from planner.catalog.load import Catalog
 from planner.data_files import data_rows
 from planner.errors import Problem, ScenarioError
+from planner.records import record
 from planner.scenario.cluster import Cluster
 from planner.scenario.scenario import Future, Scenario
 from planner.scenario.site import Site
@@ -32,7 +32,7 @@ _SLIDER_STEPS = 200.0
 """Steps of a slider from end to end, so that each is a pixel or more."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class SettingKind:
     """A kind of setting: every scenario field that matches a path."""
 
@@ -48,7 +48,9 @@ class SettingKind:
 
 def _read_kind(row: dict[str, str]) -> SettingKind:
     """Return the kind of a setting from its row of the table."""
-    bounds = (float(row["low"]), float(row["high"])) if row["low"] else None
+    bounds = None
+    if row["low"]:
+        bounds = (float(row["low"]), float(row["high"]))
     template = row["template"] or "%"
     return SettingKind(group=row["group"], label=row["label"], bounds=bounds, template=template)
 
@@ -59,7 +61,7 @@ SETTING_KINDS = {row["path"]: _read_kind(row) for row in data_rows(__file__, "se
 Machines that are added have eight nodes, one rack row, to be changed at once (assumption)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class FutureSetting:
     """A setting that nobody decides."""
 
@@ -85,7 +87,7 @@ FUTURE_SETTINGS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Setting:
     """One setting with its present value."""
 
@@ -108,7 +110,9 @@ class Setting:
     @property
     def input_text(self) -> str:
         """Text of its input box; for a date without a value, the default date."""
-        return self.value or self.default if self.is_date else self.value
+        if self.is_date:
+            return self.value or self.default
+        return self.value
 
     @property
     def placeholder(self) -> str:
@@ -185,8 +189,12 @@ def _scenario_settings(scenario: Scenario, catalog: Catalog) -> Iterator[Setting
             stated = getattr(section, field)
             words, is_optional, description = _describe_field(type(section), field)
             path = ".".join((*parents, field))
-            default = _default_text(scenario, section, field) if stated is None else ""
-            owner = parents[1] if "*" in pattern else ""
+            default = ""
+            if stated is None:
+                default = _default_text(scenario, section, field)
+            owner = ""
+            if "*" in pattern:
+                owner = parents[1]
             yield Setting(
                 path=path,
                 kind=kind,
@@ -207,11 +215,13 @@ def _new_clusters(scenario: Scenario, catalog: Catalog) -> Iterator[Setting]:
     for accelerator, entry in catalog.accelerators.items():
         if not entry.accelerator_price_usd:
             continue
-        name = stem = re.sub(r"[^a-z0-9]+", "-", accelerator.lower()).strip("-")
+        stem = re.sub(r"[^a-z0-9]+", "-", accelerator.lower())
+        name = stem = stem.strip("-")
         numbers = itertools.count(2)
         while name in scenario.clusters:
             name = f"{stem}-{next(numbers)}"
-        yield Setting(path=f"clusters.{name}", kind=kind, value="", choices=(accelerator,))
+        path = f"clusters.{name}"
+        yield Setting(path=path, kind=kind, value="", choices=(accelerator,))
 
 
 def build_future(scenario: Scenario, changes: Sequence[str]) -> Future | None:
@@ -228,7 +238,9 @@ def build_future(scenario: Scenario, changes: Sequence[str]) -> Future | None:
                 overrides[".".join(keys)] = f"×{text}"
         else:
             overrides |= _delay_deliveries(scenario, round(float(text)))
-    return Future(set=overrides) if overrides else None
+    if overrides:
+        return Future(set=overrides)
+    return None
 
 
 def _delay_deliveries(scenario: Scenario, months: int) -> dict[str, Any]:
@@ -273,7 +285,8 @@ def _matching_fields(
                 members = section.items()
                 below += [((*keys, name), member) for name, member in members]
             else:
-                below.append(((*keys, parent), getattr(section, parent, None)))
+                member = getattr(section, parent, None)
+                below.append(((*keys, parent), member))
         sections = below
     for keys, section in sections:
         # A section that is absent, or a kind of growth without the field, has no such setting.
@@ -321,7 +334,9 @@ def _default_text(scenario: Scenario, section: BaseModel, field: str) -> str:
         case Cluster(), "accelerator_price_usd":
             accelerator = catalog.accelerator(section.accelerator)
             price = accelerator.accelerator_price_usd
-            return _value_text(price.value) if price else ""
+            if price:
+                return _value_text(price.value)
+            return ""
         case Site(), "electricity_usd_per_kwh":
             tariff = catalog.tariff(section.tariff)
             return _value_text(tariff.energy_usd_per_kwh.value)
@@ -332,7 +347,9 @@ def _default_text(scenario: Scenario, section: BaseModel, field: str) -> str:
 def _value_text(value: object) -> str:
     if value is None:
         return ""
-    return f"{value:.12g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return f"{value:.12g}"
+    return str(value)
 
 
 def _round_up(number: float) -> float:
@@ -366,7 +383,8 @@ def _is_setting(scenario: Scenario, change: str) -> bool:
     pattern = path
     has_owner = keys[0] in ("clusters", "workloads") and len(keys) > 1
     if has_owner:
-        pattern = ".".join([keys[0], "*", *keys[2:]])
+        section, _, *rest = keys
+        pattern = ".".join([section, "*", *rest])
     if pattern not in SETTING_KINDS:
         return False
     # Machines are added, never put in the place of others: those may hold what no setting states.

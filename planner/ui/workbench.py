@@ -362,7 +362,8 @@ class Workbench:
             path = Path(path.name)
             extends = str(file)
         layer = layer_of(scenario.document)
-        saved = load_scenario({"name": scenario.name, "extends": str(file), **layer})
+        extended = {"name": scenario.name, "extends": str(file), **layer}
+        saved = load_scenario(extended)
         # The file may have been edited since: the what-if would extend another scenario.
         is_edited = scenario_sha256(saved) != scenario_sha256(scenario)
         if is_edited:
@@ -454,13 +455,17 @@ class Workbench:
 def _run_command(scenario: Scenario) -> list[str]:
     """Return the command that runs a plan of this page; none where the scenario has no file."""
     file = scenario_file(scenario)
-    return command_line("run", [file], {}, scenario.document.overrides) if file else []
+    if file:
+        return command_line("run", [file], {}, scenario.document.overrides)
+    return []
 
 
 def _in_future(scenario: Scenario, future: Future | None) -> Scenario:
     """Return a scenario in a future; the scenario itself where the future changes nothing of it."""
     # None where the future names nothing that the scenario has.
-    return scenario if future is None else plan_in_future(scenario, future)[0] or scenario
+    if future is None:
+        return scenario
+    return plan_in_future(scenario, future)[0] or scenario
 
 
 def _write_new(path: Path, content: bytes) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
-from typing import Literal
+import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.demand.bursts import SHARP, Bursts, Lateness, shares_with_bursts
+from planner.requests.hour import ZoomWindow, minute_factors
+from tests.engine.worlds import scenario_of
 
 LOADS = (0.0, 0.5, 1.0, 1.5)
 LATE = (0.001, 0.002, 0.01, 0.6)
@@ -26,29 +28,18 @@ def _factors(requests_per_s: float) -> np.ndarray:
     return np.random.default_rng(1).gamma(1.0 / variance, variance, 200_000)
 
 
-SCALINGS: tuple[Literal["pooled", "proportional"], ...] = ("pooled", "proportional")
-
-
-@pytest.mark.parametrize(("requests_per_s", "rho"), [(40.0, 0.95), (40.0, 1.0), (5.0, 0.8)])
-def test_by_mean_times_what_exceeds_a_minute_is_refused(requests_per_s: float, rho: float) -> None:
-    factors = _factors(requests_per_s)
-    lost = np.maximum(rho * factors - 1.0, 0.0) / rho
-    late, refused = shares_with_bursts(
-        SHARP, Bursts(requests_per_s=requests_per_s), np.array([rho])
-    )
-    error = lost.std() / np.sqrt(factors.size)
-    assert refused[0] == pytest.approx(lost.mean(), abs=4.0 * error + 2e-4)
-    assert late[0] == 0.0
-
-
-@pytest.mark.parametrize("rho", [0.4, 0.8, 1.0, 1.4])
-def test_late_requests_are_those_of_each_minute_weighted_by_its_crowd(rho: float) -> None:
-    factors = _factors(5.0)
-    expected = factors * np.interp(rho * factors, LOADS, LATE)
-    error = expected.std() / np.sqrt(factors.size)
-    late, refused = shares_with_bursts(QUEUEING, Bursts(requests_per_s=5.0), np.array([rho]))
-    assert late[0] == pytest.approx(expected.mean(), abs=4.0 * error + 6e-4)
-    assert refused[0] == 0.0
+@pytest.mark.parametrize("lateness", [SHARP, QUEUEING, REFUSING])
+@pytest.mark.parametrize("rate", [6.0, 40.0, 600.0])
+def test_an_hour_misses_what_its_minutes_do_weighted_by_their_crowds(
+    lateness: Lateness, rate: float
+) -> None:
+    factors = _factors(rate)
+    loads = np.array([0.0, 0.4, 0.8, 0.95, 1.0, 1.4, 1.5, 4.0])
+    shares = shares_with_bursts(lateness, Bursts(requests_per_s=rate), loads)
+    for share, by_minute in zip(shares, lateness.at(loads[:, None] * factors), strict=True):
+        expected = factors * by_minute
+        error = expected.std(axis=1) / np.sqrt(factors.size)
+        assert np.all(np.abs(share - expected.mean(axis=1)) < 4.0 * error + 6e-4)
 
 
 def test_without_bursts_it_is_the_table_itself_and_beyond_its_end_no_more_is_admitted() -> None:
@@ -58,47 +49,72 @@ def test_without_bursts_it_is_the_table_itself_and_beyond_its_end_no_more_is_adm
     assert refused == pytest.approx([0.0, 0.0, 0.0, 0.05, 0.1, 0.55])
 
 
-@pytest.mark.parametrize("lateness", [SHARP, QUEUEING, REFUSING])
-@pytest.mark.parametrize("requests_per_s", [0.05, 5.0, 600.0])
-def test_minutes_left_out_and_those_beyond_the_last_load_make_no_difference(
-    lateness: Lateness, requests_per_s: float
-) -> None:
-    """Each minute by itself, the rarest too: E[G ℓ(ρG)] at all nodes of the quadrature."""
-    loads = np.linspace(0.0, 4.0, 301)
-    bursts = Bursts(requests_per_s=requests_per_s)
-    gauss, weights = np.polynomial.hermite_e.hermegauss(48)
-    rate = (
-        np.maximum(1.0 - bursts.minute_rate_cv**2 / 9.0 + bursts.minute_rate_cv * gauss / 3.0, 1e-9)
-        ** 3
-    )
-    rate /= weights @ rate / weights.sum()
-    expected = [
-        (share * rate) @ weights / weights.sum() for share in lateness.at(loads[:, None] * rate)
-    ]
-    for share, all_minutes in zip(
-        shares_with_bursts(lateness, bursts, loads), expected, strict=True
-    ):
-        np.testing.assert_allclose(share, all_minutes, rtol=0.0, atol=1e-14)
-
-
 @settings(max_examples=30, deadline=None)
 @given(st.floats(0.5, 1e4), st.floats(1.0, 100.0), st.sampled_from([SHARP, QUEUEING, REFUSING]))
 def test_more_load_never_misses_less(
     requests_per_s: float, dispersion: float, lateness: Lateness
 ) -> None:
-    bursts = Bursts(requests_per_s=requests_per_s, index_of_dispersion=dispersion)
-    late, refused = shares_with_bursts(lateness, bursts, np.linspace(0.0, 2.0, 41))
+    bursts = Bursts(
+        requests_per_s=requests_per_s, index_of_dispersion=dispersion, lowest_requests_per_s=0.5
+    )
+    late, refused = shares_with_bursts(lateness, bursts, np.linspace(0.0, 2.0, 401))
     assert np.all((late >= 0.0) & (refused >= 0.0) & (late + refused <= 1.0 + 1e-12))
     assert np.all(np.diff(late + refused) >= -1e-9)
 
 
-@pytest.mark.parametrize("times", [0.1, 1.0, 10.0])
-def test_bursts_of_many_users_even_out_and_those_of_one_client_do_not(times: float) -> None:
-    """n independent users have n times the variance and the mean of one: 1 / √n of its variation."""
-    users, client = (
-        Bursts(requests_per_s=6.0, index_of_dispersion=9.0, scaling=by) for by in SCALINGS
+@settings(max_examples=50, deadline=None)
+@given(st.floats(1e-3, 1e3), st.floats(1.0, 100.0), st.floats(0.01, 50.0))
+def test_an_index_holds_from_the_lowest_measured_rate_on_and_is_thinned_below_it(
+    rate: float, dispersion: float, lowest: float
+) -> None:
+    """I from λ₀ on, as n users have n times the variance and the mean of one; below it 1 + (I − 1) λ / λ₀."""
+    users = Bursts(
+        requests_per_s=lowest, index_of_dispersion=dispersion, lowest_requests_per_s=lowest
     )
-    grown = users.at(6.0 * times)
-    assert grown.index_of_dispersion == 9.0
-    assert grown.minute_rate_cv == pytest.approx(users.minute_rate_cv / math.sqrt(times))
-    assert client.at(6.0 * times).minute_rate_cv == client.minute_rate_cv == users.minute_rate_cv
+    bursts = users.at(rate)
+    index = 1.0 + 60.0 * rate * bursts.minute_rate_cv**2
+    assert index == pytest.approx(1.0 + (dispersion - 1.0) * min(rate / lowest, 1.0))
+    assert dataclasses.replace(users, requests_per_s=rate).minute_rate_cv == bursts.minute_rate_cv
+    # Equal as a key: what is worked out for one rate below the lowest serves them all.
+    assert (bursts == users) == (rate <= lowest)
+    # One client's are as large beside the mean at any rate as at its own.
+    client = dataclasses.replace(users, requests_per_s=rate, scaling="proportional")
+    assert client.at(lowest).minute_rate_cv ** 2 == pytest.approx(
+        (dispersion - 1.0) / (60.0 * rate)
+    )
+
+
+@pytest.mark.parametrize("share", [1.0, 0.5, 0.05])
+def test_a_part_of_a_stream_varies_from_minute_to_minute_as_the_whole(share: float) -> None:
+    """Each request of gamma minutes sent to a pool by chance: its counts have the index 1 + p (I − 1)."""
+    whole = Bursts(requests_per_s=6.0)
+    random = np.random.default_rng(2)
+    counts = random.binomial(random.poisson(360.0 * _factors(6.0)), share)
+    index = counts.var() / counts.mean()
+    assert index == pytest.approx(1.0 + 360.0 * share * whole.minute_rate_cv**2, rel=0.02)
+    assert whole.at(6.0 * share) == whole
+
+
+@pytest.mark.parametrize(
+    ("stated", "lowest"),
+    [
+        ({}, 6.0),
+        ({"preset": "chat"}, 6.0),
+        ({"preset": "long-context"}, 3.4),
+        ({"burst_index_of_dispersion": 8.0}, 0.5),
+        ({"burst_index_of_dispersion": 8.0, "preset": "chat"}, 0.5),
+        ({"burst_index_of_dispersion": 8.0, "requests_per_s": 50.0}, 6.0),
+        ({"burst_index_of_dispersion": 8.0, "burst_index_requests_per_s": 2.0}, 2.0),
+    ],
+)
+def test_an_index_of_ones_own_is_kept_at_the_rate_of_day_one(
+    stated: dict[str, Any], lowest: float
+) -> None:
+    chat = scenario_of({"workloads": {"chat": {"requests_per_s": 0.5} | stated}}).workloads["chat"]
+    assert chat.bursts.lowest_requests_per_s == lowest
+    assert type(chat).model_validate(chat.model_dump(by_alias=True)).bursts == chat.bursts
+    # Minutes of the zoom vary alike.
+    span = ZoomWindow(warm_up=0, minutes=200_000, drain=0)
+    factors = minute_factors(chat, 0.25, span, np.random.default_rng(3))
+    variance = (chat.burst_index_of_dispersion - 1.0) / (60.0 * lowest)
+    assert factors.var() == pytest.approx(variance, rel=0.03)

@@ -22,7 +22,7 @@ from planner.plan.reliability import DomainPlan, PlannedWork
 from planner.run.simulate import run_engine
 from planner.scenario.loading import load_scenario
 from planner.scenario.study import load_study
-from tests.engine.worlds import QUIET, assert_same_months, plan_of, scenario_of
+from tests.engine.worlds import QUIET, plan_of, scenario_of
 
 YEAR_H = 8766.0
 MANY_CREWS = {"reliability": {"repair_crews": 100}}
@@ -234,16 +234,6 @@ def pdu(world: SimulationContext) -> Any:
 def test_a_process_of_ones_own_may_call_them() -> None:
     run, _ = run_engine(plan_of(QUIET), 1, processes=[pdu])
     assert {outage.cause for outage in run.shop.outages()} == {"pdu"}
-
-
-def test_windows_of_evaluation_change_nothing() -> None:
-    """What a scenario states asks for no months: one window, and the same months as windows of a week give."""
-    plan = plan_of(
-        stated(failure_domains={"rack": {"failures_per_year": 20}}, firmware={}, maintenance={})
-    )
-    once, weekly = (run_engine(plan, 3, window_h=window_h) for window_h in (None, 168))
-    assert len(once[0].windows) == 1
-    assert_same_months(once[1], weekly[1])
 
 
 def test_the_catalogue_stands_for_what_is_left_open() -> None:

@@ -392,4 +392,6 @@ def test_a_cluster_that_a_rule_resizes_serves_as_one_of_the_size_it_has_come_to(
     ):
         last = getattr(grown, name)[-1]
         wanted = getattr(always, name)[-1]
-        assert last.tolist() == pytest.approx(wanted.tolist(), rel=relative)
+        # A hundred requests shed of fifty million are none.
+        next_to_none = 1e-5 * always.demand_requests[-1].sum()
+        assert last.tolist() == pytest.approx(wanted.tolist(), rel=relative, abs=next_to_none)

@@ -17,12 +17,11 @@ from planner.engine.review import MonthFigures, Review
 from planner.errors import ScenarioError
 from planner.plan.distributions import ThreePoint
 from planner.plan.plan import Plan
-from planner.run.events import events
-from planner.run.simulate import run_engine, simulate
+from planner.run.simulate import run_engine
 from planner.scenario.loading import load_scenario
 from tests.engine.plans import cluster_plan, expansion_plan, make_plan, order_plan, workload_plan
 from tests.engine.test_expansion import Recorder, rule
-from tests.engine.worlds import BASE, QUIET, merged, plan_of, scenario_from
+from tests.engine.worlds import BASE, merged, plan_of
 
 
 def forecasting(**changes: Any) -> Any:
@@ -290,20 +289,6 @@ def test_no_order_knows_what_demand_comes_later(until: int) -> None:
     one, other = (run.run([plan.hours]).log.notes for run in runs)
     assert [n for n in one if n.time_h <= edge] == [n for n in other if n.time_h <= edge]
     assert [n for n in one if n.time_h > edge] != [n for n in other if n.time_h > edge]
-
-
-def test_orders_are_events_and_deliveries_purchases() -> None:
-    result = simulate(scenario_from(merged(BASE, QUIET, GROWS)), seed=4)
-    rows = events(result)
-    told = [
-        text for text, cause in zip(rows["detail"], rows["cause"], strict=True) if cause == "review"
-    ]
-    assert (
-        told[0].split(" ordered: peak of ")[0].endswith("node")
-        or "nodes ordered: peak of" in told[0]
-    )
-    assert any("(standard error " in text for text in told)
-    assert sum(purchase.nodes for purchase in result.run.log.purchases if purchase.time_h > 0.0) > 4
 
 
 def test_the_defaults_of_a_forecast_are_its_own() -> None:

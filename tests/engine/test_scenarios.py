@@ -9,7 +9,6 @@ import pytest
 
 from planner import simulate
 from planner.api import load
-from planner.run.simulate import RunResult
 from planner.yaml_io import read_document
 from tests.conftest import Planner
 
@@ -62,34 +61,3 @@ def test_the_reference_is_as_large_as_it_says() -> None:
     assert scenario.horizon_months == 36
     assert scenario.reliability.failure_multiplier > 0
     assert scenario.software.incident_multiplier > 0
-
-
-def first_day(result: RunResult, cluster: str) -> float:
-    index = [plan.name for plan in result.plan.clusters].index(cluster)
-    return min(change.time_h for change in result.run.log.changes if change.cluster == index) / 24
-
-
-def test_buy_now_or_wait() -> None:
-    """Same traffic and the same H200 failures in both; waiting costs tokens in the summer, by as much as it slips."""
-    names = ("buy-mi325x-now", "wait-for-mi350x")
-    now, wait = (
-        load(ROOT / "scenarios" / f"{name}.yaml", ["reliability.repair_crews=50"]) for name in names
-    )
-    bought = simulate(now)
-    waited = simulate(wait)
-    assert np.array_equal(bought.monthly.demand_requests, waited.monthly.demand_requests)
-    failures = [
-        [
-            (outage.start_h, outage.cause)
-            for outage in result.run.shop.outages()
-            if outage.cluster == 0
-        ]
-        for result in (bought, waited)
-    ]
-    assert failures[0] == failures[1]
-    assert first_day(bought, "mi325x") < 26 * 7 < 36 * 7 < first_day(waited, "mi350x")
-    assert waited.monthly.shed_requests.sum() > bought.monthly.shed_requests.sum()
-    slips = [first_day(simulate(wait, seed=seed), "mi350x") - 36 * 7 for seed in range(1, 6)]
-    assert max(slips) - min(slips) > 14
-    assert max(slips) < 26 * 7 + 2
-    assert waited.scenario.clusters["mi350x"].price_source.startswith("assumption")

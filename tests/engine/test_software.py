@@ -193,17 +193,6 @@ def test_steps_come_with_the_next_upgrade_for_their_model_and_stop_at_the_roofli
     )  # an image that is never changed
 
 
-def test_a_hang_slows_until_it_is_fixed() -> None:
-    plan = plan_with(12, stack={"incidents": incident_plans(hang=3.0)}, engineers=0)
-    changes = speeds_of(plan, 2)
-    begun = {change.incident: change for change in changes if change.kind == "hang"}
-    fixed = {change.incident: change for change in changes if change.kind == "hang fixed"}
-    assert begun
-    for number, end in fixed.items():
-        assert end.time_h - begun[number].time_h == pytest.approx(5 * 24.0)
-        assert end.log_factor == -begun[number].log_factor == pytest.approx(-math.log(0.95))
-
-
 def courses(
     plan: Plan, replications: int = 200
 ) -> Iterator[tuple[list[float], dict[int, list[SpeedChange]]]]:
@@ -524,29 +513,6 @@ def test_waits_for_engineers_are_those_of_m_g_1() -> None:
     error = slices.std(ddof=1) / math.sqrt(40)
     assert abs(slices.mean() - expected) < 4 * error
     assert error < 0.1 * expected
-
-
-def rocm_trouble_h(engineers: int) -> tuple[float, list[SpeedChange]]:
-    """Hours for which ROCm incidents are open over a year with so many ROCm engineers, and every change of speed."""
-    plan = plan_of(
-        {
-            "horizon_months": 12,
-            "software": {"engineers": {"amd": engineers}, "incident_multiplier": 4},
-        }
-    )
-    changes = speeds_of(plan, 3)
-    own = [change for change in changes if change.cluster == 1 and change.incident >= 0]
-    ends = {(c.incident, c.workload): c.time_h for c in own if c.kind.endswith("fixed")}
-    begun = {(c.incident, c.workload): c.time_h for c in reversed(own)}
-    return sum(ends.get(key, plan.hours) - time_h for key, time_h in begun.items()), changes
-
-
-def test_more_rocm_engineers_lose_less_to_rocm_incidents_and_nothing_else_changes() -> None:
-    losses, changes = zip(*(rocm_trouble_h(count) for count in (0, 1, 2, 8)), strict=True)
-    assert losses[0] >= losses[1] > losses[2] > losses[3] > 0.0
-    cuda = [[change for change in own if change.cluster == 0] for own in changes]
-    times = [[(change.time_h, change.kind) for change in own] for own in cuda]
-    assert times[0] == times[1] == times[2] == times[3] != []
 
 
 def test_engineers_grow_with_the_accelerators_on_site() -> None:

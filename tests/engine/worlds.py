@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -102,7 +103,7 @@ def assert_same_months(one: Monthly, other: Monthly) -> None:
     Hours short of room are planned by a linear program, which ends within a millionth of a node.
     """
     scales = {"requests": other.demand_requests, "node_h": other.present_node_h}
-    for name in Monthly.__slots__:
+    for name in [field.name for field in dataclasses.fields(Monthly)]:
         left = getattr(one, name)
         right = getattr(other, name)
         scale = float(np.abs(scales.get(name.partition("_")[2], right)).max(initial=0.0))

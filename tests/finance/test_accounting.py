@@ -221,13 +221,6 @@ def test_each_hour_is_billed_at_its_own_price(run: Run) -> None:
     assert paid == pytest.approx(float(facility @ price), abs=0.05)
 
 
-def test_windows_of_one_price_are_the_flat_tariff(run: Run) -> None:
-    flat = run("site.electricity_usd_per_kwh=0.1")
-    same = run("site.electricity.windows=[{name: all, usd_per_kwh: 0.1}]")
-    for account in (Account.ENERGY, Account.COOLING):
-        assert by_month(same, account) == pytest.approx(by_month(flat, account), abs=0.011)
-
-
 def test_demand_is_charged_on_the_highest_hour_and_remembered_by_the_ratchet(run: Run) -> None:
     charge = "site.electricity.demand_charge_usd_per_kw_month=10"
     plain = run(charge)
@@ -400,24 +393,6 @@ def test_tax_of_the_books_is_the_rate_on_book_income(run: Run) -> None:
     assert usd(result, Account.TAX_ON_END_VALUE) == pytest.approx(
         0.3 * worth, abs=0.02
     )  # tax basis is gone
-
-
-def test_a_quote_prices_the_orders_placed_while_it_holds(run: Run) -> None:
-    offer = (
-        "{name: spring, accelerator_price_usd: 20000, valid_until: 2026-02-15, volume_discounts: "
-        + (
-            "[{from_accelerators: 24, discount_fraction: 0.1}, {from_accelerators: 100, discount_fraction: 0.5}]}"
-        )
-    )
-    result = run(f"clusters.h200.quotes=[{offer}]", f"clusters.mi325x.quotes=[{offer}]",
-                 "clusters.mi325x.online=2026-03-01", *QUIET)  # fmt: skip
-    bought = by_cluster(result, Account.CAPEX_ACCELERATORS)
-    assert bought[0] == pytest.approx(32 * 18_000)  # four nodes: the first tier
-    assert bought[1] == pytest.approx(24 * 18_000)  # the catalogue's 18,000: the quote had expired
-    ordered = run(f"clusters.mi325x.quotes=[{offer}]", "clusters.mi325x.online=null", *QUIET,
-                  "clusters.mi325x.order={placed: 2026-01-20, lead_weeks: 2, slip_weeks: {low: 0, base: 0, high: 0}}",
-                  "clusters.mi325x.accelerator_price_usd=19000")  # fmt: skip
-    assert by_cluster(ordered, Account.CAPEX_ACCELERATORS)[1] == pytest.approx(24 * 18_000)
 
 
 def expansion(*quotes: str) -> Sequence[str]:

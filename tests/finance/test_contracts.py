@@ -66,21 +66,6 @@ def test_a_lease_is_rent_in_place_of_capital_and_all_else_is_ones_own(run: Run) 
     assert not any(any(by_month(leased, account)) for account in CAPEX_ACCOUNTS)
 
 
-def test_a_term_keeps_its_price_and_is_renewed_at_the_days(run: Run) -> None:
-    result = run(
-        "{kind: reserved, usd_per_accelerator_h: 2, term_months: 1, change_per_year: 0.5}",
-        "clusters.h200.online=2026-01-15",
-    )
-    days = (14, 45, 73)  # 15 January, 15 February and 15 March, from the start
-    first, second, third = (2 * 1.5 ** (day * 24 / 8766) for day in days)
-    hours = [
-        17 * 24 * first,
-        14 * 24 * first + 14 * 24 * second,
-        14 * 24 * second + 17 * 24 * third,
-    ]
-    assert by_month(result, Account.RENT) == pytest.approx([32 * usd for usd in hours], abs=0.02)
-
-
 @pytest.mark.parametrize(("fee", "owed"), [(1.0, 1.0), (0.25, 0.25), (0.0, 0.0)])
 def test_leaving_early_owes_the_rest_of_the_term(run: Run, fee: float, owed: float) -> None:
     result = run(

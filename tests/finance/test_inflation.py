@@ -49,14 +49,3 @@ def test_what_states_no_rise_of_its_own_rises_with_prices(run: Run) -> None:
         assert after[12:].tolist() == pytest.approx((1.03 * before[12:]).tolist(), abs=0.02)
         assert kept.tolist() == before.tolist()
     assert measures(flat)["capex_usd"] == measures(inflated)["capex_usd"]
-
-
-def test_a_real_rate_is_a_nominal_one_less_inflation(run: Run) -> None:
-    """Fisher: 5% real and 3% inflation are 8.15% nominal."""
-    real = measures(run("finance.inflation_per_year=0.03", "finance.discount_rate_per_year=0.05",
-                        "finance.discount_rate_basis=real"))  # fmt: skip
-    nominal = measures(
-        run("finance.inflation_per_year=0.03", "finance.discount_rate_per_year=0.0815")
-    )
-    for name in ("npv_usd", "levelised_cost_per_million_tokens_usd", "cost_usd"):
-        assert real[name] == pytest.approx(nominal[name], rel=1e-12)

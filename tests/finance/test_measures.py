@@ -324,16 +324,6 @@ def test_on_a_mid_month_start_the_rate_is_where_the_same_npv_is_zero(run: Run, t
     assert there["npv_usd"] == pytest.approx(0, abs=1e-3)
 
 
-def test_month_end_counts_half_a_month_later(run: Run) -> None:
-    middle, end = (
-        known(run(AT_ONCE, f"finance.cash_flow_timing={timing}"))
-        for timing in ("mid_month", "month_end")
-    )
-    paid = middle["npv_usd"] + middle["capex_usd"] - middle["end_value_usd"] * 1.1 ** (-3 / 12)
-    later = end["npv_usd"] + end["capex_usd"] - end["end_value_usd"] * 1.1 ** (-3 / 12)
-    assert later == pytest.approx(paid * 1.1 ** (-0.5 / 12))
-
-
 def test_margins_take_off_what_their_names_say(run: Run) -> None:
     """The charge for capital is in neither the gross nor the operating margin, people are not in the gross."""
     result = run(SOLD, "finance.insurance_fraction_per_year=0.02", "finance.operations_staff_per_1000_accelerators=10",

@@ -6,17 +6,14 @@ from datetime import date, datetime, timedelta
 from fractions import Fraction
 
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from planner.finance.accounts import ACCOUNT_ORDER, Account
 from planner.finance.depreciation import depreciate, make_cohorts
 from planner.finance.financing import DiscountTier, Quote
-from planner.finance.ledger import Dimension, LedgerBuilder, LedgerLabels
 from planner.finance.months import MonthGrid, add_months
-from planner.finance.present_value import CashFlows, internal_rate, net_present_value
+from planner.finance.present_value import CashFlows, internal_rate
 from planner.finance.tariffs import (
     EnergyTariff,
     TariffWindow,
@@ -108,24 +105,6 @@ def test_rates_against_the_roots_of_the_polynomial(flows: list[int]) -> None:
 
 
 @given(
-    first=st.lists(st.floats(-1e5, 1e5), min_size=24, max_size=24),
-    second=st.lists(st.floats(-1e5, 1e5), min_size=24, max_size=24),
-    rate=st.floats(-0.3, 1.0),
-)
-def test_net_present_value_is_linear_and_shifts_by_the_year(
-    first: list[float], second: list[float], rate: float
-) -> None:
-    a = np.array(first)
-    b = np.array(second)
-    together = net_present_value(rate, 2 * a + b)
-    assert together == pytest.approx(
-        2 * net_present_value(rate, a) + net_present_value(rate, b), abs=1e-3, rel=1e-9
-    )
-    later = net_present_value(rate, np.concatenate([np.zeros(12), a]))
-    assert later == pytest.approx(net_present_value(rate, a) / (1 + rate), abs=1e-3, rel=1e-9)
-
-
-@given(
     running=st.lists(st.integers(-100, 100), min_size=1, max_size=12),
     dated=st.lists(st.tuples(st.integers(0, 48), st.integers(-300, 300)), max_size=4),
 )
@@ -157,50 +136,6 @@ def test_payback_against_a_walk(running: list[int], dated: list[tuple[int, int]]
         assert plan.payback_months() is None
     else:
         assert plan.payback_months() == pytest.approx(float((last_loss or 0) / 4), abs=1e-9)
-
-
-def test_ledger_groupings_against_pandas() -> None:
-    generator = np.random.default_rng(20260301)
-    count = 5_000
-    frame = pd.DataFrame(
-        {
-            "month": generator.integers(0, 36, count),
-            "cluster": generator.integers(-1, 3, count),
-            "cohort": generator.integers(-1, 4, count),
-            "account": generator.choice(
-                [str(Account.ENERGY), str(Account.RMA), str(Account.REVENUE)], count
-            ),
-            "cents": generator.integers(-(10**9), 10**9, count),
-        }
-    )
-    labels = LedgerLabels(
-        months=tuple(f"m{k}" for k in range(36)),
-        clusters=("a", "b", "c"),
-        cohorts=("p", "q", "r", "s"),
-    )
-    builder = LedgerBuilder(labels)
-    for account, rows in frame.groupby("account"):
-        builder.post(
-            Account(str(account)), rows["cents"].to_numpy(), month=rows["month"].to_numpy(),
-            cluster=rows["cluster"].to_numpy(), cohort=rows["cohort"].to_numpy(),
-        )  # fmt: skip
-    ledger = builder.build()
-    ledger.check()
-    by_month_and_account = ledger.totals_cents(Dimension.MONTH, Dimension.ACCOUNT)
-    for row in (
-        frame.groupby(["month", "account"], as_index=False).agg({"cents": "sum"}).to_dict("records")
-    ):
-        assert (
-            by_month_and_account[row["month"], ACCOUNT_ORDER.index(Account(row["account"]))]
-            == row["cents"]
-        )
-    by_cohort_and_cluster = ledger.totals_cents(Dimension.COHORT, Dimension.CLUSTER)
-    for row in (
-        frame.groupby(["cohort", "cluster"], as_index=False)
-        .agg({"cents": "sum"})
-        .to_dict("records")
-    ):
-        assert by_cohort_and_cluster[row["cohort"], row["cluster"]] == row["cents"]
 
 
 @given(

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from planner.finance.present_value import (
     CashFlows,
     CashFlowTiming,
-    discount_factors,
     internal_rate,
     net_present_value,
 )
@@ -17,42 +16,11 @@ from planner.finance.present_value import (
 RATES = st.floats(-0.5, 2.0)
 
 
-def test_discount_factor_of_a_year() -> None:
-    assert discount_factors(0.1, [0, 12, 24]) == pytest.approx([1, 1 / 1.1, 1 / 1.21])
-
-
 @given(rate=st.floats(-0.3, 1.0), flows=st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=72))
 def test_npv_agrees_with_another_library(rate: float, flows: list[float]) -> None:
     ours = net_present_value(rate, flows)
     theirs = pyxirr.npv((1 + rate) ** (1 / 12) - 1, flows)
     assert ours == pytest.approx(theirs, rel=1e-9, abs=1e-4)
-
-
-@given(
-    outlay=st.floats(1e3, 1e8),
-    returns=st.lists(st.floats(0, 1e7), min_size=1, max_size=72),
-)
-def test_an_investment_has_one_rate_and_its_npv_there_is_zero(
-    outlay: float, returns: list[float]
-) -> None:
-    assume(1e-2 * outlay < sum(returns) < 1e3 * outlay)
-    flows = np.array([-outlay, *returns])
-    found = internal_rate(flows)
-    if found is None:  # beyond what is searched
-        ends = [net_present_value(rate, flows) for rate in (1e-6 - 1.0, 1e6 - 1.0)]
-        assert ends[0] < 0.0 or ends[1] > 0.0
-        return
-    assert net_present_value(found, flows) == pytest.approx(0, abs=1e-6 * np.abs(flows).sum())
-
-
-@given(rate=st.floats(-0.6, 3.0), months=st.integers(2, 72), amount=st.floats(1, 1e6))
-def test_rate_built_in_is_the_rate_found(rate: float, months: int, amount: float) -> None:
-    outlay = amount * float(discount_factors(rate, np.arange(1, months + 1)).sum())
-    flows = [-outlay] + [amount] * months
-    assert internal_rate(flows) == pytest.approx(rate, abs=1e-8)
-    theirs = pyxirr.irr(flows)
-    assert theirs is not None
-    assert (1 + theirs) ** 12 - 1 == pytest.approx(rate, abs=1e-5)
 
 
 def test_flows_of_one_sign_have_no_rate() -> None:
@@ -148,26 +116,6 @@ def test_flows_count_at_the_middle_of_their_month_and_on_their_day() -> None:
     assert late.net_present_value(0.2) == pytest.approx(
         -100 + 12 * 1.2 ** (-0.5 / 12) + 24 * 1.2 ** (-1.5 / 12), rel=1e-12
     )
-
-
-@given(
-    outlay=st.floats(1e3, 1e6),
-    running=st.lists(st.floats(0, 1e5), min_size=3, max_size=48),
-    end=st.floats(0, 1e5),
-    first_month=st.floats(0.1, 1.0),
-)
-def test_the_internal_rate_is_where_the_same_npv_is_zero(
-    outlay: float, running: list[float], end: float, first_month: float
-) -> None:
-    assume(0.1 * outlay < sum(running) + end < 10 * outlay)
-    plan = flows(
-        running, (0.0, -outlay), (first_month + len(running) - 1, end), first_month=first_month
-    )
-    rate = plan.internal_rate()
-    if rate is not None:
-        assert plan.net_present_value(rate) == pytest.approx(
-            0, abs=1e-7 * outlay * max(1, (1 + rate) ** -4)
-        )
 
 
 @given(

@@ -4,8 +4,6 @@ from datetime import date
 from typing import Literal
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from planner.finance.financing import (
     DiscountTier,
@@ -29,13 +27,6 @@ def quote(rule: Literal["whole-order", "marginal"]) -> Quote:
 )
 def test_the_tier_reached_prices_the_whole_order(units: int, usd: float) -> None:
     assert quote("whole-order").order_cents(units) == round(usd * 100)
-
-
-@given(units=st.integers(0, 5000))
-def test_marginal_tiers_never_make_a_larger_order_cheaper(units: int) -> None:
-    marginal = quote("marginal")
-    assert marginal.order_cents(units + 1) > marginal.order_cents(units)
-    assert marginal.order_cents(units) >= quote("whole-order").order_cents(units)
 
 
 def test_a_quote_expires_and_the_price_list_stands_again() -> None:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from datetime import UTC, date, datetime, timedelta
-from zoneinfo import ZoneInfo
 
 import numpy as np
 import pytest
@@ -15,9 +14,7 @@ from planner.finance.tariffs import (
     EnergyTariff,
     TariffWindow,
     demand_charges_of_peaks_usd,
-    hourly_prices_usd_per_kwh,
 )
-from tests.finance.flat import flat_tariff
 
 YEAR = MonthGrid(start=date(2026, 1, 1), horizon_months=12)
 WEEKDAYS = frozenset(range(5))
@@ -33,34 +30,6 @@ REST = TariffWindow(name="weekend", price_usd_per_kwh=0.04, weekdays=WEEKEND)
 TIME_OF_USE = EnergyTariff(windows=(PEAK, NIGHT, REST))
 
 
-def test_escalators_step_on_the_anniversary() -> None:
-    grid = MonthGrid(start=date(2026, 7, 1), horizon_months=25)
-    prices = hourly_prices_usd_per_kwh(flat_tariff(0.10, escalator_per_year=0.035), grid)
-    by_month = prices[grid.edge_hours[:-1]]
-    assert by_month == pytest.approx([0.10] * 12 + [0.1035] * 12 + [0.10 * 1.035**2])
-
-
-def test_time_of_use_follows_the_calendar() -> None:
-    prices = hourly_prices_usd_per_kwh(TIME_OF_USE, YEAR)
-    # Every hour against Python's own calendar.
-    start = datetime(2026, 1, 1)
-    for hour in range(0, 8760, 7):
-        moment = start + timedelta(hours=hour)
-        on_weekday = 0.20 if 14 <= moment.hour < 20 else 0.05
-        expected = 0.04 if moment.weekday() >= 5 else on_weekday
-        assert prices[hour] == expected, moment
-
-
-def test_daylight_saving_moves_the_window_in_utc() -> None:
-    prices = hourly_prices_usd_per_kwh(TIME_OF_USE, YEAR, "America/New_York")
-    zone = ZoneInfo("America/New_York")
-    start = datetime(2026, 1, 1, tzinfo=UTC)
-    for hour in range(8760):
-        local = (start + timedelta(hours=hour)).astimezone(zone)
-        peak = local.weekday() < 5 and 14 <= local.hour < 20
-        assert (prices[hour] == 0.20) == peak, local
-
-
 def test_offsets_change_on_the_right_hour() -> None:
     offsets = utc_offset_s(Horizon(start=YEAR.start, hours=YEAR.hour_count), "America/New_York")
     changes = np.flatnonzero(np.diff(offsets)) + 1
@@ -68,24 +37,12 @@ def test_offsets_change_on_the_right_hour() -> None:
     assert moments == [datetime(2026, 3, 8, 7, tzinfo=UTC), datetime(2026, 11, 1, 6, tzinfo=UTC)]
 
 
-def test_demand_charge_takes_the_highest_hour_of_each_month() -> None:
-    tariff = flat_tariff(0.05, demand_charge_usd_per_kw_month=15.0, escalator_per_year=0.1)
-    grid = MonthGrid(start=date(2026, 1, 1), horizon_months=13)
-    load = np.full((grid.hour_count, 2), 100.0)
-    load[5, 0] = 500.0
-    charges = demand_charges_of_peaks_usd(
-        tariff, grid, np.maximum.reduceat(load, grid.edge_hours[:-1])
-    )
-    assert charges.shape == (13, 2)
-    assert charges[:2, 0] == pytest.approx([7_500.0, 1_500.0])
-    assert charges[12] == pytest.approx([1_650.0, 1_650.0])
-
-
 def test_a_ratchet_bills_the_earlier_peak() -> None:
     tariff = EnergyTariff(
         windows=(TariffWindow(name="flat", price_usd_per_kwh=0.05),),
         demand_charge_usd_per_kw_month=10.0,
         demand_ratchet_fraction=0.8,
+        escalator_per_year=0.1,
     )
     grid = MonthGrid(start=date(2026, 1, 1), horizon_months=14)
     load = np.full(grid.hour_count, 50.0)
@@ -93,7 +50,7 @@ def test_a_ratchet_bills_the_earlier_peak() -> None:
     charges = demand_charges_of_peaks_usd(
         tariff, grid, np.maximum.reduceat(load, grid.edge_hours[:-1])
     )
-    assert charges == pytest.approx([1_000] + [800] * 11 + [500] * 2)
+    assert charges == pytest.approx([1_000] + [800] * 11 + [550] * 2)
 
 
 @given(peak_start=st.integers(0, 23), peak_length=st.integers(1, 23))

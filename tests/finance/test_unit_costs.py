@@ -13,7 +13,6 @@ from planner.finance.present_value import (
     break_even_utilisation,
     cumulative_per_million_tokens,
     levelised_cost,
-    net_present_value,
     per_million_tokens,
 )
 
@@ -25,16 +24,6 @@ def test_a_month_without_tokens_has_no_cost_per_token() -> None:
     assert np.isnan(per_token[0])
     assert per_token[1] == 2.0
     assert cumulative_per_million_tokens([10.0, 10.0], [0.0, 5e6])[1] == 4.0
-
-
-@given(costs=AMOUNTS, tokens=AMOUNTS, rate=st.floats(-0.2, 0.5))
-def test_levelised_cost_is_the_price_of_no_gain_and_no_loss(
-    costs: list[float], tokens: list[float], rate: float
-) -> None:
-    price = levelised_cost(net_present_value(rate, costs), net_present_value(rate, tokens))
-    assert price is not None
-    flows = price * np.array(tokens) - np.array(costs)
-    assert net_present_value(rate, flows) == pytest.approx(0, abs=1e-6 * sum(costs))
 
 
 @given(

@@ -16,7 +16,7 @@ from planner.finance.accounting.measures import measures
 from planner.finance.accounting.unit_economics import peak_hours
 from planner.finance.accounts import Account
 from planner.plan.build import build_plan
-from planner.plan.placement import services_of
+from planner.plan.choice import build_services
 from planner.plan.reuse import Reuse
 from planner.run.simulate import RunResult, simulate
 from planner.scenario.loading import load_scenario
@@ -64,17 +64,23 @@ def results(written: Path) -> dict[str, RunResult]:
 
 
 def hours_of(result: RunResult) -> Any:
-    """By hour, cluster and workload: requests served, accelerators on site, at work, and at work for it."""
+    """By hour, cluster and workload: requests served, accelerators on site, at work, and at work for it.
+
+    A request that a slower layout serves takes the time of more than one.
+    """
     plan = result.plan
     rows = []
     for window, machines in zip(result.run.windows, result.run.node_hours, strict=True):
-        assert not window.slower_requests
         shape = window.served_requests.shape
+        worth = window.served_requests.copy()
+        for pair, slower in window.slower_requests.items():
+            worth[pair] += slower
         index = pd.MultiIndex.from_product(
             [[c.name for c in plan.clusters], [w.name for w in plan.workloads],
              range(window.first_hour, window.first_hour + shape[2])], names=["cluster", "workload", "hour"],
         )  # fmt: skip
-        frame = pd.DataFrame({"served": window.served_requests.ravel()}, index)
+        columns = {"served": window.served_requests.ravel(), "worth": worth.ravel()}
+        frame = pd.DataFrame(columns, index)
         for name, nodes in (("busy", window.busy_nodes), ("present", machines.present)):
             frame[name] = np.repeat(nodes[:, None], shape[1], axis=1).ravel() * 8
         rows.append(frame)
@@ -84,7 +90,7 @@ def hours_of(result: RunResult) -> Any:
     )
     rates = {(c.name, w.name): plan.requests_per_node_h[i, j, 0] for i, c in enumerate(plan.clusters)
              for j, w in enumerate(plan.workloads)}  # fmt: skip
-    hours["time"] = hours.served / [
+    hours["time"] = hours.worth / [
         rates[pair] for pair in zip(hours.cluster, hours.workload, strict=True)
     ]
     return hours
@@ -218,7 +224,7 @@ def test_prompts_and_replies_bear_prefill_and_decode_time(
 ) -> None:
     """The parts are those of a loaded replica's time: prefill, of it attention to the cache, and decode."""
     scenario = load_scenario(written)
-    services, _ = services_of(scenario, {}, Reuse(scenario))
+    services, _ = build_services(scenario, Reuse(scenario), {})
     table: Any = (
         results["by-use"].unit_economics().query("line == 'workload' and cluster != 'site'")
     )
@@ -248,7 +254,7 @@ def test_attention_to_the_cache_grows_with_the_cached_share(written: Path) -> No
     shares = []
     for hit in (0.3, 0.6):
         scenario = load_scenario(written, [f"workloads.chat.prefix_cache_hit_fraction={hit}"])
-        fresh, cached, _ = services_of(scenario, {}, Reuse(scenario))[0][
+        fresh, cached, _ = build_services(scenario, Reuse(scenario), {})[0][
             "mi325x", "chat"
         ].token_time
         shares.append(cached / (fresh + cached))

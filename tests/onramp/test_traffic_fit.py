@@ -102,6 +102,7 @@ def test_what_a_log_shows_is_fitted() -> None:
     assert figures["requests_per_s"].remark.endswith("as given")
     assert figures["growth.per_year"].fitted == 0.3
     assert figures["burst_index_of_dispersion"].fitted == pytest.approx(1.0, abs=1.0)
+    assert figures["burst_index_requests_per_s"].fitted == pytest.approx(3000 / 3600, rel=0.01)
 
 
 def test_a_hit_fraction_of_one_stays_below_what_a_scenario_allows() -> None:
@@ -262,6 +263,7 @@ def test_poisson_log_is_recovered_within_its_own_errors() -> None:
     assert abs(seen.bursts[0] - 1.0) < 4 * float(seen.bursts[1].partition(" ")[0].removeprefix("±"))
     assert seen.rates is None
     assert "clients" not in seen.bursts[1]
+    assert seen.burst_rate == (6.0, "lowest rate of public chat logs")
 
 
 @pytest.mark.parametrize("kind", ["lognormal", "piled up", "two sorts", "alike"])

@@ -150,27 +150,6 @@ def test_a_stricter_share_serves_less_and_a_prompt_too_long_is_late_at_any_load(
     assert long.late_fraction[0] >= long.too_long_fraction
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    st.floats(0.03, 3.0),
-    st.floats(1.0, 2.0),
-    st.sampled_from([1.0, 8.0]),
-    st.sampled_from([0.9, 0.99]),
-)
-def test_a_looser_first_token_objective_never_serves_less(
-    h200: Replicas, ttft_s: float, looser: float, pooled: float, percentile: float
-) -> None:
-    """Most of all where most prompts are too long for it; a grid of waits is worth three in a hundred."""
-    strict, loose = (
-        late_curve(
-            ReplicaTimes(h200, 0, 1.0, lengths()),
-            ServiceTerms(ttft_s=t, tpot_s=0.05, percentile=percentile, pooled_replicas=pooled),
-        ).capacity_requests_per_s
-        for t in (ttft_s, ttft_s * looser)
-    )
-    assert loose >= 0.97 * strict
-
-
 def test_half_of_what_may_be_late_is_left_to_those_that_are_not_too_long(h200: Replicas) -> None:
     curve = late_curve(
         ReplicaTimes(h200, 0, 1.0, lengths()), dataclasses.replace(ASKED, ttft_s=0.15)

@@ -15,11 +15,12 @@ import numpy as np
 
 from planner.physics.coefficients import roofline_calibration
 from planner.physics.model_on_part import memory_fit
-from tests.plan.oracle_machines import ELSEWHERE, YEAR_H, Doc, Machines, facts, goes_back, of, three
+from tests.plan.oracle_machines import ELSEWHERE, YEAR_H, Doc, facts, of, three
+from tests.plan.oracle_money import Money
 
 
-class Oracle(Machines):
-    """One scenario's plan: the site, people, software and money around its machines."""
+class Oracle(Money):
+    """One scenario's plan: the site, people and software around its machines and their money."""
 
     # Site, reliability, software, expansion
 
@@ -365,68 +366,6 @@ class Oracle(Machines):
             "price_change_per_year": stated.get("price_change_per_year", 0.0),
         }
 
-    # Money
-
-    def money(self) -> Doc:
-        def stated(key: str, default: Any) -> Any:
-            return of(self.doc, f"finance.{key}", default)
-
-        own = list(self.clusters.values())
-        inflation = stated("inflation_per_year", 0.0)
-        common = (
-            None
-            if stated("residual_basis", "stated") == "vendor-prior"
-            else stated("residual_fraction", 0.2)
-        )
-        loan = stated("loan", None)
-        return {
-            "capital": {
-                "depreciation_months": [
-                    c["contract"]["term_months"]
-                    if goes_back(c)
-                    else c.get("depreciation_months", stated("depreciation_months", 36))
-                    for c in own
-                ],
-                "declining_factor": stated("declining_balance_ratio", 2.0)
-                if stated("depreciation_method", "") == "declining-balance"
-                else 0.0,
-                "residual_fraction": [
-                    0.0 if goes_back(c) else c.get("residual_fraction", common) for c in own
-                ],
-                "components": ELSEWHERE,  # by kind of part: test_components
-                "resale": ELSEWHERE,  # what used machines fetch: test_accounting
-                "end_value": stated("end_value", "market"),
-                "discount_rate_per_year": (1 + stated("discount_rate_per_year", 0.1))
-                * (1 + (inflation if stated("discount_rate_basis", "") == "real" else 0.0))
-                - 1,
-                "timing": stated("cash_flow_timing", "mid_month"),
-                "fiscal_year_start_month": stated("fiscal_year_start_month", 1),
-                "opening_cash_usd": stated("opening_cash_usd", 0.0),
-                "books": stated("books", "us-gaap"),
-                "borrowing_rate_per_year": stated(
-                    "borrowing_rate_per_year",
-                    loan["rate_per_year"] if loan else stated("discount_rate_per_year", 0.1),
-                ),
-                "receivable_days": stated("receivable_days", 0.0),
-                "payable_days": stated("payable_days", 0.0),
-                "property_tax_fraction_per_year": stated("property_tax_fraction_per_year", 0.0),
-                "loan": loan
-                and {
-                    "share_fraction": loan["share_of_purchases_fraction"],
-                    "rate_per_year": loan["rate_per_year"],
-                    "term_months": loan["term_months"],
-                    "grace_months": loan["grace_months"],
-                    "amortisation": loan["amortisation"],
-                    "fee_fraction": loan["fee_fraction"],
-                    "least_cover_ratio": loan["least_cover_ratio"],
-                    "balloon_fraction": loan.get("balloon_fraction", 0.0),
-                },
-            },
-            "power": ELSEWHERE,  # every price below is held by the ledger of a run: tests/finance
-            "upkeep": ELSEWHERE,
-            "market": ELSEWHERE,
-        }
-
     def plan(self) -> Doc:
         slo_target = of(self.doc, "slo_target", {})
         return {
@@ -457,7 +396,6 @@ class Oracle(Machines):
             "warnings": ELSEWHERE,
             "notes": ELSEWHERE,  # sentences: test_contradictions
             "processes": (),
-            "sizes": ELSEWHERE,  # plans of other sizes: test_expansion
             "placement": ELSEWHERE,  # a second plan, of pools: test_placement
         }
 

@@ -220,38 +220,6 @@ class Machines:
             dated = gap * (1 - math.exp(-age_h / (course["closing_months"]["base"] * YEAR_H / 12)))
         return float(stack[kind.replace("-", "_") + "_multiplier"]), max(dated, math.log(0.3))
 
-    def own_replicas(self, cluster: str, load: str, speed: float) -> float:
-        """The fewest replicas that carry the busiest hour at 85%, where other models stand beside; else all."""
-        stated = self.workloads[load]
-        wide = self.spec(cluster, load).accelerators
-        models = {of(other, "model") for other in self.workloads.values()}
-        if of(self.doc, "router_pool", "cluster") != "cluster" or len(models) == 1:
-            return math.inf
-        growth = of(stated, "growth", {"kind": "flat"})
-        assert growth["kind"] in (
-            "flat",
-            "compound",
-        )  # no scenario of the oracle grows otherwise beside other models
-        more = max(
-            1.0, (1 + growth.get("per_year", 0.0)) ** (of(self.doc, "horizon_months", 36) / 12)
-        )
-        shape = of(stated, "load_profile", {})
-        week = shape.get("weekly_profile")
-        peak = max(week) / (sum(week) / 168) if week else shape.get("peak_to_mean", 1.67)
-        peak *= 1 + shape.get("season", {}).get("amplitude_fraction", 0.0)
-        for spike in of(stated, "spikes", []):
-            peak *= spike["multiplier"]
-        peak *= max([1.0, *(day.get("multiplier", 0.6) for day in shape.get("holidays", []))])
-        busiest = stated["requests_per_s"] * peak * more / 0.85
-        steps = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
-        most = max(step for step in steps if step <= self.clusters[cluster]["nodes"]) * 8 // wide
-        for count in (step for step in steps if step < most):
-            claim = self.claim(cluster, load, count)
-            rate = self.slo_rate(cluster, load, 1.0 if claim else speed, count) * (claim or 1.0)
-            if count * wide * rate >= busiest:
-                return count
-        return math.inf
-
     def claim(self, cluster: str, load: str, replicas: float) -> float | None:
         """The throughput stated over the formula's, at the lengths it was measured at."""
         stated = of(self.clusters[cluster], "throughput_tokens_per_s_per_accelerator")
@@ -278,7 +246,7 @@ class Machines:
         rates = {}
         for cluster, load in self.services:
             speed, dated = self.maturity(cluster, load)
-            replicas = self.own_replicas(cluster, load, speed)
+            replicas = math.inf  # the whole cluster's: smaller pools are deployments
             claim = self.claim(cluster, load, replicas)
             spec = self.spec(cluster, load)
             steps, times = (1.0, claim) if claim else (speed, 1.0)
@@ -333,14 +301,18 @@ class Machines:
                 continue
             most[place] = service.lateness.loads[-1] if service.lateness.refuses else 2.0
             upto = np.minimum(loads, 2 * math.ceil(max(most[place], 2.0) / 2))
+            lowest = 6.0
+            if "burst_index_of_dispersion" in stated:
+                lowest = min(lowest, stated["requests_per_s"])
             burst[(slice(2), *place)] = self.under_bursts(
-                service, stated, stated["requests_per_s"], upto
+                service, stated, max(stated["requests_per_s"], lowest), upto
             )
             calm[(slice(2), *place)] = service.lateness.at(upto)
             alone[place] = service.lateness.alone_s
             hourly = self.demand()["expected_requests_per_s"][place[1]]
             hourly = hourly[hourly > 0]
             slack = min(hourly[at : at + 168].mean() for at in range(0, hourly.size - 167, 168))
+            slack = max(slack, lowest)
             added = sum(self.under_bursts(service, stated, slack, upto) - calm[(slice(2), *place)])
             filled = (
                 128 if of(self.doc, "routing") == "proportional" else 109
@@ -350,7 +322,8 @@ class Machines:
                 and added[: filled + 1].max() >= 1e-4
             ):
                 powers = range(
-                    math.floor(math.log2(hourly.min())), math.ceil(math.log2(hourly.max())) + 1
+                    math.floor(math.log2(max(hourly.min(), lowest))),
+                    math.ceil(math.log2(max(hourly.max(), lowest))) + 1,
                 )
                 tables = np.stack(
                     [self.under_bursts(service, stated, 2.0**power, upto) for power in powers],
@@ -358,6 +331,7 @@ class Machines:
                 )
                 by_rate[place] = {
                     "first_requests": 3600 * 2.0 ** powers[0],
+                    "least_requests": 3600 * lowest,
                     "added": tables - calm[(slice(2), *place)][:, None],
                     "calm_cells": ELSEWHERE,  # test_load_tables
                     "even_cells": ELSEWHERE,
@@ -545,7 +519,7 @@ class Machines:
                 "remaining_months": owned["remaining_months"],
             },
             "api": None,
-            "rent": ELSEWHERE,  # tests of contracts
+            "rent": None,  # what is rented: oracle_money
             "lease": (contract and contract["kind"] == "finance-lease" and self.lease(name))
             or None,
             "leased_prices_usd": new if leased else None,

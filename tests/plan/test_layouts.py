@@ -28,7 +28,6 @@ from planner.plan.choice import Service, build_services, service_of
 from planner.plan.reuse import Reuse
 from planner.plan.software import dated_log_gain
 from planner.scenario.loading import load_scenario
-from tests.engine.worlds import plan_of
 from tests.shipped import shipped_calibration
 
 SCENARIO = """\
@@ -291,25 +290,3 @@ def test_a_stated_speculation_that_serves_less_is_a_warning(write: Any) -> None:
             if "clusters.one.speculation: chat is served worse" in warning
         ]
         assert bool(told) == warned
-
-
-@pytest.mark.parametrize("tuned", [1, 2])
-def test_workloads_of_one_model_choose_among_the_replicas_that_all_of_them_take(tuned: int) -> None:
-    """Two halves of a workload are served as it is; each was judged by the replicas that half of it takes.
-
-    Fine-tunes have weights, and so replicas, of their own.
-    """
-    words = {"input": {"mean": 12000, "p95": 40000}, "output": {"mean": 343, "p95": 1200}}
-    asked = {"model": "llama-3.1-70b", "lengths": words, "slo": {"ttft_s": 10.0, "tpot_s": 0.1}}
-    beside = {"nightly": None, "other": {**asked, "model": "qwen3-32b", "requests_per_s": 1.0}}
-    clusters = {"h200": None, "mi325x": {"nodes": 8}}
-
-    def rate(**workloads: dict[str, Any]) -> float:
-        change = {"workloads": beside | workloads, "clusters": clusters}
-        return float(plan_of(change).requests_per_node_h[0, 0, 0])
-
-    one = rate(chat={**asked, "requests_per_s": 3.0})
-    half = {**asked, "requests_per_s": 1.5, "fine_tunes": tuned}
-    halves = rate(chat=half, twin=half)
-    assert rate(chat={**asked, "requests_per_s": 1.5}) < 0.99 * one
-    assert (halves == pytest.approx(one)) == (tuned == 1)

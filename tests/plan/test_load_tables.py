@@ -11,10 +11,10 @@ import pytest
 
 from planner.demand.bursts import Bursts, Lateness, shares_with_bursts
 from planner.engine.dispatch import allowed_loads
+from planner.plan.choice import build_services
 from planner.plan.load_tables import LOAD_CELLS, MOST_LOAD, load_grid
-from planner.plan.placement import services_of
+from planner.plan.miss_tables import _most_load
 from planner.plan.reuse import Reuse
-from planner.plan.sizes import _most_load
 from planner.run.simulate import simulate
 from tests.engine.worlds import QUIET, SHARED, merged, plan_of, scenario_of
 from tests.plan.burst_rates import at_rate
@@ -92,7 +92,9 @@ def missed_when_grown(change: dict[str, Any]) -> tuple[float, float, Any]:
 def test_grown_traffic_misses_what_minutes_of_its_own_rate_do(times: float) -> None:
     """E[G ℓ(ρG)] by draws of minutes whose counts have the stated index at the rate that is then; by no table."""
     missed, load, result = missed_when_grown(grown(times))
-    lateness = services_of(result.scenario, {}, Reuse(result.scenario))[0]["h200", "chat"].lateness
+    lateness = build_services(result.scenario, Reuse(result.scenario), {})[0][
+        "h200", "chat"
+    ].lateness
     variance = 11.0 / (60.0 * GROWN_REQUESTS_PER_S)
     minutes = np.random.default_rng(1).gamma(1.0 / variance, variance, 200_000)
     by_minute = minutes * sum(lateness.at(load * minutes))
@@ -105,17 +107,13 @@ def test_grown_traffic_misses_what_minutes_of_its_own_rate_do(times: float) -> N
     )  # as large beside the mean as on day one
 
 
-def test_the_same_hour_misses_the_same_whatever_traffic_was_on_day_one() -> None:
-    shares = [missed_when_grown(grown(times))[0] for times in (0.5, 1.0, 3.0, 10.0)]
-    assert shares == pytest.approx([shares[0]] * 4, abs=1e-4)
-
-
 def test_waits_allow_the_more_the_more_requests_even_out() -> None:
     plan = plan_of(merged(grown(10.0), {"slo_target": {"attainment": 0.985}}))
     hours = np.array([[0.5, 1.0, 4.0, GROWN_REQUESTS_PER_S, 1e3]]) * 3600.0
     (allowed,) = allowed_loads(dataclasses.replace(plan, preferred_utilisation=0.0), hours)
     assert np.all(np.diff(allowed) >= 0.0)
-    assert allowed[0] < 0.75 * allowed[3]
+    # No hour is taken for more bursty than at the lowest measured rate.
+    assert allowed[0] == allowed[2] < allowed[3]
     (by_rate,) = plan.burst_tables.values()
     assert plan.no_burst_tables is not None
     missed = plan.no_burst_tables[:, 0, 0].sum(axis=0) + at_rate(by_rate, 4.0 * 3600.0).sum(axis=0)
@@ -128,19 +126,18 @@ def test_waits_allow_the_more_the_more_requests_even_out() -> None:
 def test_between_two_rates_the_tables_are_nearly_those_of_the_rate_itself() -> None:
     plan = plan_of(grown(10.0))
     scenario = scenario_of(grown(10.0))
-    lateness = services_of(scenario, {}, Reuse(scenario))[0]["h200", "chat"].lateness
+    lateness = build_services(scenario, Reuse(scenario), {})[0]["h200", "chat"].lateness
     (by_rate,) = plan.burst_tables.values()
-    assert by_rate.added.shape[1] == 6  # 1 to 10 requests/s: a half, 1, 2, 4, 8 and 16
     loads = load_grid(LOAD_CELLS)
-    for rate in (0.9, 1.0, 1.5, 2.7, 4.0, 6.0, 8.0):
+    for rate in (0.9, 4.0, 6.0, 7.0, 8.0, 9.5):
         exact = np.array(
             shares_with_bursts(lateness, Bursts(requests_per_s=rate), loads)
         ) - np.array(lateness.at(loads))
         gap = np.abs(at_rate(by_rate, rate * 3600.0)[:, : loads.size] - exact)
-        assert gap.max() < (1e-9 if np.log2(rate) % 1 == 0 else 0.01)
+        assert gap.max() < (1e-9 if rate == 8.0 else 0.001)
     assert plan.no_burst_tables is not None
     for row in range(
-        6
+        by_rate.added.shape[1]
     ):  # up to the cells said to be calm, bursts make nobody late and nobody is refused
         until = by_rate.calm_cells[:, row].astype(int) + 1
         refused = by_rate.added[1, row] + plan.no_burst_tables[1, 0, 0]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 import scipy.sparse
 from numpy.typing import NDArray
@@ -13,7 +12,7 @@ from scipy.optimize import linprog
 
 from planner.catalog.load import load_catalog, part_of, shape_of
 from planner.physics.model_on_part import memory_fit
-from planner.plan import placement
+from planner.plan import deployments
 from planner.plan.choice import build_services
 from planner.plan.plan import Deployment
 from planner.plan.reuse import Reuse
@@ -52,9 +51,10 @@ def models_on_a_node(names: tuple[str, ...] = SEVEN, nodes: int = 1, **load: Any
 
 
 def held(change: dict[str, Any]) -> list[Deployment]:
+    """What each model is in the largest pool that it may have."""
     placed = plan_of(change).placement
     assert placed is not None
-    return list(placed.deployments)
+    return [placed.deployments[group[-1]] for group in placed.groups]
 
 
 def test_seven_models_of_two_terabytes_do_not_run_on_one_node_of_one() -> None:
@@ -71,7 +71,8 @@ def test_seven_models_of_two_terabytes_do_not_run_on_one_node_of_one() -> None:
     served = result.monthly.served_requests.sum(axis=(0, 1)) / result.monthly.demand_requests.sum(
         axis=0
     )
-    held_at_all = np.array([window.replicas[placed.deployment_of[0, w]].any() for w in range(7)])
+    groups = [list(placed.groups[placed.group_of[0, w]]) for w in range(7)]
+    held_at_all = np.array([window.replicas[group].any() for group in groups])
     assert served == pytest.approx(held_at_all.astype(float), abs=1e-3)
     assert 4 <= held_at_all.sum() <= 5
     assert not held_at_all[[1, 6]].any()  # deepseek-v3 and kimi-k2.5 take a node each
@@ -80,10 +81,10 @@ def test_seven_models_of_two_terabytes_do_not_run_on_one_node_of_one() -> None:
         result.tokens(result.monthly.served_requests)[0].sum()
     )
     rate = result.plan.requests_per_node_h[0, :, 0]
-    speed = placed.deployments[placed.deployment_of[0, 2]].speed
-    by_hand = (
-        0.2 * 3600 / (rate[2] * speed) * 8 / table["replicas"]["w2"]
-    )  # of accelerators of eight
+    (w2,) = [placed.deployments[d] for d in groups[2] if window.replicas[d].any()]
+    speed = w2.speed * w2.pool_speed.get(2, 1.0)
+    nodes = w2.nodes_per_replica * table["replicas"]["w2"]
+    by_hand = 0.2 * 3600 / (rate[2] * speed) / nodes
     assert table["utilisation_fraction"]["w2"] == pytest.approx(by_hand, rel=1e-3)
     told = [text for text in result.warnings if "never served" in text]
     assert len(told) == 7 - held_at_all.sum()
@@ -99,7 +100,7 @@ def test_models_share_accelerators_at_the_speed_that_their_cache_allows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Two models on one accelerator of H200: what both leave free, over the cache of the one that needs more."""
-    monkeypatch.setattr(placement, "_room", lambda scenario, name, per_node: 1)
+    monkeypatch.setattr(deployments, "_room", lambda scenario, name, per_node: 1)
     pair = ("qwen3-32b", "llama-3.1-70b")
     change = merged(
         models_on_a_node(pair, slo={"ttft_s": 30.0, "tpot_s": 0.15}),
@@ -107,75 +108,27 @@ def test_models_share_accelerators_at_the_speed_that_their_cache_allows(
     )
     groups = held(change)
     assert [set(each.workloads) for each in groups] == [{0, 1}]
-    monkeypatch.setattr(placement, "_room", lambda scenario, name, per_node: 2)
+    monkeypatch.setattr(deployments, "_room", lambda scenario, name, per_node: 2)
     assert [set(each.workloads) for each in held(change)] == [{1}, {0}]  # just enough for each
     part = part_of("H200", load_catalog())
     fits = [memory_fit(part, shape_of(name, load_catalog()), "fp8", 1) for name in pair]
     weights = sum(fit.weight_bytes + fit.overhead_bytes for fit in fits)
     assert groups[0].resident_bytes == pytest.approx(weights)
     scenario = scenario_of(change)
-    services, _ = build_services(scenario, Reuse(scenario), {})
-    batches = [services["h200", w].batch for w in ("w0", "w1")]
-    cache = max(
-        batch * 1350 * fit.kv_bytes_per_token for batch, fit in zip(batches, fits, strict=True)
+    reuse = Reuse(scenario)
+    services, _ = build_services(scenario, reuse, {})
+    compiler = deployments.Compiler(
+        scenario=scenario, plan=plan_of(change), services=services, factors={}, reuse=reuse
     )
+    batches: dict[int, float] = {}
+    for in_pool in deployments.deployed_services(compiler):
+        for w, service in in_pool.items():
+            batches.setdefault(w, service.batch)  # in the smallest pool, which comes first
+    cache = max(batches[w] * 1350 * fit.kv_bytes_per_token for w, fit in enumerate(fits))
     assert groups[0].speed == pytest.approx(min(1.0, (0.9 * part.hbm_bytes - weights) / cache))
     assert groups[0].load_h == pytest.approx(
         sum(fit.weight_bytes for fit in fits) * 8 / 4.3e9 / 3600
     )
-
-
-@pytest.mark.parametrize("accelerator", ["H200", "B200", "MI325X"])
-def test_an_offer_that_nobody_takes_up_changes_nothing(accelerator: str) -> None:
-    """Two models that share no replica, and batch work; a cluster without nodes tied them together before."""
-    works: dict[str, dict[str, Any]] = {
-        "chat": {"requests_per_s": 60.0},
-        "code": {
-            "model": "qwen3-32b",
-            "requests_per_s": 90.0,
-            "lengths": {"input": {"mean": 2500}, "output": {"mean": 28}},
-        },
-    }
-    tokens = {"input": {"mean": 1200}, "output": {"mean": 300}}
-    base = {"model": "llama-3.1-70b", "lengths": tokens, "slo": {"ttft_s": 2.0, "tpot_s": 0.05}}
-    change = merged(
-        QUIET,
-        {
-            "workloads": {"nightly": None, "chat": None},
-            "clusters": {"mi325x": {"nodes": 5}, "h200": {"nodes": 5}},
-        },
-        {"workloads": {name: merged(base, load) for name, load in works.items()}},
-    )
-    one = simulate(scenario_of(change))
-    other = simulate(
-        scenario_of(
-            merged(change, {"clusters": {"offer": {"accelerator": accelerator, "nodes": 0}}})
-        )
-    )
-    clusters = (
-        other.timeline_monthly(clusters=True).query("cluster != 'offer'").reset_index(drop=True)
-    )
-    pd.testing.assert_frame_equal(one.timeline_monthly(clusters=True), clusters, rtol=1e-4)
-    there = other.timeline_monthly()
-    before = one.timeline_monthly()
-    # Within the tolerance of dispatch, which on a full hour may shed a millionth more or less of what it serves.
-    pd.testing.assert_frame_equal(
-        before.drop(columns="shed_tokens"), there.drop(columns="shed_tokens"), rtol=1e-4
-    )
-    assert (before["shed_tokens"] - there["shed_tokens"]).abs().max() < 1e-6 * before[
-        "served_tokens"
-    ].max()
-
-
-def test_a_model_alone_has_all_its_memory_and_its_best_layout_where_there_is_room() -> None:
-    assert all(
-        len(each.workloads) == 1 and each.speed == 1.0 for each in held(models_on_a_node(nodes=20))
-    )
-    wide = {each.workloads[0]: each.nodes_per_replica for each in held(models_on_a_node(nodes=20))}
-    narrow = {
-        w: each.nodes_per_replica for each in held(models_on_a_node()) for w in each.workloads
-    }
-    assert narrow[4] < wide[4]  # gpt-oss-120b serves most per accelerator on eight, and fits on one
 
 
 def test_a_part_with_more_memory_holds_more_fine_tunes() -> None:
@@ -185,13 +138,12 @@ def test_a_part_with_more_memory_holds_more_fine_tunes() -> None:
     )
     small = held(change)[0]
     large = held(merged(change, {"clusters": {"h200": {"accelerator": "MI325X"}}}))[0]
-    assert (small.least_replicas, large.least_replicas) == (67, 34)
+    accelerators = [round(each.min_nodes * 8) for each in (small, large)]
+    assert accelerators == [68, 34]  # in replicas of two H200, which hold six, and of one MI325X
     result = simulate(scenario_of(merged(change, {"clusters": {"h200": {"nodes": 4}}})))
     served = result.monthly.served_requests.sum() / result.monthly.demand_requests.sum()
     assert result.plan.placement is not None
-    assert served == pytest.approx(
-        32 / result.plan.placement.deployments[0].least_replicas, rel=1e-3
-    )
+    assert served == pytest.approx(16 / 34, rel=1e-3)
 
 
 def day_and_night(
@@ -254,17 +206,19 @@ def test_what_can_wait_is_served_by_what_would_stand_idle(
     assert plan.placement is not None
     chat, batch = window.demand_requests
     rates = plan.requests_per_node_h[0, :, 0]
-    (slower,) = plan.placement.deployments[0].waiting_speed.get(1, np.ones(1))
+    of_chat = plan.placement.groups[plan.placement.group_of[0, 0]]
+    largest = plan.placement.deployments[of_chat[-1]]
+    (slower,) = largest.waiting_speed.get(1, np.ones(1))
     assert 0.5 < slower < 0.9 if model == "llama-3.1-70b" else slower == 1.0
 
     def bound(utilisation: float, speed: float) -> float:
         idle = np.maximum(12 - chat / rates[0] / utilisation, 0.0)
         return most_served(batch, idle * rates[1] * speed, 24)
 
-    chat_h, batch_h = window.replicas.sum(axis=1) * [
-        each.nodes_per_replica for each in plan.placement.deployments
-    ]
-    if 1 in plan.placement.deployments[0].waiting_speed:
+    sizes = [each.nodes_per_replica for each in plan.placement.deployments]
+    node_h = window.replicas.sum(axis=1) * sizes
+    chat_h, batch_h = (node_h[list(group)].sum() for group in plan.placement.groups)
+    if 1 in largest.waiting_speed:
         batch_h += chat_h  # it may use what either holds
     use = result.routing_monthly().set_index("workload")["utilisation_fraction"]
     at_work = use["chat"] * chat_h + use["batch"] * batch_h
@@ -278,29 +232,3 @@ def test_what_can_wait_is_served_by_what_would_stand_idle(
         for run in (result, alone)
     ]
     assert late[0] == pytest.approx(late[1], abs=1e-3)
-
-
-def test_on_a_node_too_small_for_both_layouts_what_can_wait_has_none_of_its_own(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Chat keeps the layout it has alone, and batch is served on it, never counted as a model beside it."""
-    alone = held(day_and_night(None, nodes=1))
-    both = held(day_and_night("llama-3.1-70b", nodes=1))
-    wide = merged(
-        day_and_night("llama-3.1-70b", nodes=1), {"workloads": {"chat": {"slo": {"tpot_s": 0.012}}}}
-    )
-    assert [each.nodes_per_replica for each in alone] == [0.25]
-    assert [each.workloads for each in both] == [(0,), (1,)]  # two and one of eight accelerators
-    (shared,) = held(wide)
-    assert (shared.workloads, shared.nodes_per_replica, shared.speed) == ((0, 1), 1.0, 1.0)
-    assert shared.waiting_speed[1] == pytest.approx(0.42, abs=0.02)
-    monkeypatch.setattr(placement, "_room", lambda scenario, name, per_node: 3)
-    assert held(day_and_night("llama-3.1-70b", nodes=1)) == both  # just enough for both
-    monkeypatch.setattr(placement, "_room", lambda scenario, name, per_node: 2)
-    assert [each.workloads for each in held(day_and_night("llama-3.1-70b", nodes=1))] == [(0, 1)]
-    monkeypatch.undo()
-    result = simulate(scenario_of(merged(wide, {"workloads": {"chat": {"requests_per_s": 0.01}}})))
-    served = result.monthly.served_requests[0, 0, 1] / result.monthly.present_node_h[0, 0]
-    assert served == pytest.approx(
-        result.plan.requests_per_node_h[0, 1, 0] * shared.waiting_speed[1][0], rel=0.01
-    )

@@ -20,9 +20,7 @@ from planner.physics.replica import (
 )
 from planner.physics.slo_model import MissCurve, late_curve
 from planner.plan.candidates import replica_specs as candidates_of
-from planner.plan.choice import Service, build_services, busiest_requests_per_s, service_of
 from planner.plan.overload import queueing_lateness
-from planner.plan.reuse import Reuse
 from planner.plan.routing import queue_outgrown
 from planner.plan.slo_capacity import (
     LayoutSearch,
@@ -32,10 +30,9 @@ from planner.plan.slo_capacity import (
     slo_point,
     traffic_of,
 )
-from planner.run.simulate import simulate
 from planner.scenario.workload import Workload
 from tests.engine.plans import make_plan, workload_plan
-from tests.engine.worlds import QUIET, SHARED, merged, plan_of, scenario_of
+from tests.engine.worlds import SHARED, scenario_of
 from tests.shipped import shipped_calibration
 
 
@@ -201,97 +198,3 @@ def test_what_outgrew_its_objective_is_served_at_the_tokens_of_the_last_month_th
     share = late.workloads[0].overdue_share
     assert share is not None
     assert share.tolist() == [0.0, 0.0, 1.0, 1.0]
-
-
-def served_beside(chat: float, code: float, **changes: Any) -> Any:
-    """Chat of a large model and code completion of a small one on eight nodes of H200."""
-    steady = {"load_profile": {"peak_to_mean": 1.0, "weekend_fraction": 1.0}, "noise": {"sigma": 0}}
-    asked = {
-        "model": "qwen3-32b",
-        "requests_per_s": code,
-        "lengths": {"input": {"mean": 2500}, "output": {"mean": 28}},
-        "slo": {"ttft_s": 1.0, "tpot_s": 0.04},
-        "burst_index_of_dispersion": 1.0,
-    }
-    talk = {
-        "model": "llama-3.1-70b",
-        "requests_per_s": chat,
-        "lengths": {"input": {"mean": 1200}, "output": {"mean": 300}},
-        "slo": {"ttft_s": 2.0, "tpot_s": 0.05},
-    }
-    works = {"chat": steady | talk if chat else None, "nightly": None, "code": steady | asked}
-    return merged(
-        QUIET,
-        {"workloads": works, "clusters": {"mi325x": None, "h200": SHARED | {"nodes": 8}}},
-        changes,
-    )
-
-
-def test_a_model_asked_little_beside_others_has_the_waits_of_its_own_few_replicas() -> None:
-    """The least number n that carries its busiest hour: n of them do at 85%, and one step fewer do not."""
-    plan = plan_of(served_beside(100.0, 1.3))
-    scenario = scenario_of(served_beside(100.0, 1.3))
-    cluster = scenario.clusters["h200"]
-    load = scenario.workloads["code"]
-    reuse = Reuse(scenario)
-    services, _ = build_services(scenario, reuse, {})
-    chosen = services["h200", "code"]
-    stated = cluster.model_copy(update=chosen.as_keys())
-    steps: dict[int, float] = {}
-    for count in (1, 2, 3, 4, 6, 8):
-        service = service_of(stated, load, scenario, reuse, count)
-        assert isinstance(service, Service)
-        steps[count] = count * service.requests_per_s * service.tensor_parallel / 8 * 0.85
-    least = next(count for count, carried in steps.items() if carried >= 1.3)
-    assert least > 1
-    assert chosen.requests_per_s * chosen.tensor_parallel / 8 * 0.85 * least == pytest.approx(
-        steps[least]
-    )
-    at = [one.name for one in plan.workloads].index("code")
-    assert plan.requests_per_node_h[0, at].item() == pytest.approx(3600 * chosen.requests_per_s)
-
-
-def test_a_full_cluster_places_as_many_replicas_for_a_small_model_as_keep_it_in_time() -> None:
-    """One replica at 76% of what one of many sustains had 95% in time request by request, and was said to have 98%."""
-    result = simulate(scenario_of(served_beside(125.0, 1.3, horizon_months=1)))
-    placed = result.routing_monthly().query("workload == 'code'")["replicas"].item()
-    assert placed == 2  # of two accelerators each
-    attainment = (
-        result.timeline_workloads().query("workload == 'code'")["slo_attainment_fraction"].item()
-    )
-    assert attainment == pytest.approx(0.992, abs=0.003)  # request by request
-
-
-@pytest.mark.parametrize(
-    ("changes", "busiest"),
-    [
-        ({}, 10.0 * 1.67),
-        ({"growth": {"kind": "compound", "per_year": 1.0}}, 10.0 * 1.67 * 4.0),
-        ({"growth": {"kind": "compound", "per_year": -0.5}}, 10.0 * 1.67),
-        (
-            {"growth": {"kind": "by-year", "per_year": {"2026": 0.2, "2028": 1.0}}},
-            10.0 * 1.67 * 4.0,
-        ),
-        (
-            {"growth": {"kind": "s-curve", "ceiling_multiplier": 3.0, "midpoint_years": 1.0}},
-            10.0 * 1.67 * 3.0,
-        ),
-        (
-            {"growth": {"kind": "steps", "steps": [{"date": "2026-03-01", "multiplier": 2.5}]}},
-            10.0 * 1.67 * 2.5,
-        ),
-        ({"spikes": [{"date": "2026-03-01", "multiplier": 3.0}]}, 10.0 * 1.67 * 3.0),
-        ({"load_profile": {"weekly_profile": [1.0] * 84 + [3.0] * 84}}, 10.0 * 1.5),
-        ({"load_profile": {"season": {"amplitude_fraction": 0.2}}}, 10.0 * 1.67 * 1.2),
-        (
-            {"load_profile": {"holidays": [{"date": "2026-03-01", "multiplier": 2.0}]}},
-            10.0 * 1.67 * 2.0,
-        ),
-    ],
-)
-def test_no_hour_of_the_forecast_passes_the_busiest(
-    changes: dict[str, Any], busiest: float
-) -> None:
-    assert busiest_requests_per_s(workload(requests_per_s=10.0, **changes), 24) == pytest.approx(
-        busiest
-    )

@@ -15,7 +15,7 @@ from planner.engine.log import streams
 from planner.errors import ScenarioError
 from planner.onramp.traffic_log import read_request_log
 from planner.plan.build import build_plan
-from planner.plan.placement import services_of
+from planner.plan.choice import build_services
 from planner.plan.reuse import Reuse
 from planner.requests.hour import Breakdown, ZoomWindow, hour_at, minute_factors
 from planner.requests.outcome import Outcome, outcomes
@@ -195,7 +195,7 @@ def test_breakdowns_send_requests_elsewhere(tmp_path: Path) -> None:
     scenario = chat_scenario(tmp_path, 100.0, 0.0)
     plan = build_plan(scenario)
     asked = ZoomRequest(start=NOON, minutes=1, requests=1)
-    services, _ = services_of(scenario, {}, Reuse(scenario))
+    services, _ = build_services(scenario, Reuse(scenario), {})
     calm = hour_at(scenario, plan, run_engine(plan, 1)[0], services, NOON)
     assert calm.breakdowns == ()
     dark = Breakdown(cluster=None, accelerators=0, start_s=30.0, end_s=40.0)
@@ -344,33 +344,3 @@ def test_replies_that_take_minutes_are_waited_for_and_judged_by_their_pace(
     assert zoomed.span.warm_up >= 10
     assert zoomed.span.drain >= 15
     assert fewest <= 1.0 - outcome.attainment.mean() <= most
-
-
-def test_a_cluster_that_a_rule_enlarged_is_as_request_by_request() -> None:
-    """One node that became eight, a tenth beyond what they sustain: at the pace of one it refused five points more."""
-    rule = {
-        "when": "utilisation_above",
-        "threshold_fraction": 0.01,
-        "months": 1,
-        "cluster": "h200",
-        "nodes": 7,
-    }
-    words = {"input": {"mean": 2000}, "output": {"mean": 400}}
-    asked = long_prompts(
-        126.0, model="deepseek-v3", lengths=words, slo={"ttft_s": 2.0, "tpot_s": 0.1}
-    )
-    layout = {"engine": "vllm", "prefill_decode": "colocated", "chunk_tokens": 8192}
-    reviewed = {
-        "expansion": {"rules": [{**rule, "max_nodes": 8, "lead_weeks": 1}]},
-        "clusters": {"h200": layout},
-    }
-    change = merged(asked, {"horizon_months": 3}, reviewed)
-    zoomed = simulate_zoom(
-        scenario_of(change),
-        ZoomRequest(start=datetime(2026, 3, 20, 12), minutes=2, requests=20_000),
-    )
-    (outcome,) = outcomes(zoomed)
-    assert zoomed.hour.replica_groups[0].replicas == 8
-    missed = float(zoomed.hour.late_fraction[0] + zoomed.hour.shed_fraction[0])
-    assert missed == pytest.approx(1.0 - float(outcome.attainment.mean()), abs=0.015)
-    assert missed > 0.01

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from planner.plan.placement import services_of
+from planner.plan.choice import build_services
 from planner.plan.reuse import Reuse
 from planner.scenario.loading import load_scenario
 from tests.conftest import ROOT
@@ -30,7 +30,7 @@ def test_the_page_shows_every_step_with_the_setting_it_leaves_out() -> None:
 
 def test_each_setting_binds_every_cluster_or_workload() -> None:
     scenario = load_scenario(ROOT / "scenarios" / "which-mix.yaml", list(SETTINGS.values()))
-    services, _ = services_of(scenario, {}, Reuse(scenario))
+    services, _ = build_services(scenario, Reuse(scenario), {})
     for service in services.values():
         assert (service.spec.engine, service.spec.precision, service.spec.chunk_tokens) == (
             "vllm",

@@ -161,7 +161,8 @@ def test_a_live_plan_has_the_figures_of_a_run_of_the_same_overrides(
     changes = ("clusters.h200.nodes=2", "workloads.chat.requests_per_s=50")
     contents = workbench.contents(workbench.plan(("tiny", *changes)))
     plain = run_summary(simulate(load_scenario(scenario_file, changes))).to_json()
-    assert contents.summary == json.loads(json.dumps(plain))
+    # The page does not work out the bound on placement while somebody waits.
+    assert contents.summary == json.loads(json.dumps(plain | {"placement": []}))
 
 
 def test_what_is_saved_extends_the_scenario_states_the_changes_alone_and_runs_to_the_same_figures(
@@ -193,7 +194,7 @@ def test_what_is_saved_extends_the_scenario_states_the_changes_alone_and_runs_to
     }
     saved = run_summary(simulate(load_scenario(path))).to_json()
     live = workbench.contents(workbench.plan(("tiny", *changes))).summary
-    assert json.loads(json.dumps(saved | {"scenario": "tiny"})) == live
+    assert json.loads(json.dumps(saved | {"scenario": "tiny", "placement": []})) == live
 
 
 def test_a_value_taken_away_is_saved_as_null(tmp_path: Path) -> None:

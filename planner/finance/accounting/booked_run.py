@@ -86,7 +86,9 @@ class BookedRun:
 
     def slo_result(self) -> SloResult:
         """Return how this replication stands to the scenario's SLO target."""
-        return judge(self.plan, self.missed_requests(), self.settled_requests())
+        missed = self.missed_requests()
+        settled = self.settled_requests()
+        return judge(self.plan, missed, settled)
 
     def tokens(self, requests: Floats, *, output_only: bool = False) -> Floats:
         """Turn requests by month and workload, shape (months, ..., workloads), into tokens of the same shape."""

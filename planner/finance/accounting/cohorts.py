@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 from collections import Counter, deque
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from string import ascii_lowercase
 from typing import Any, NamedTuple
 
@@ -40,6 +40,7 @@ from planner.finance.ledger import (
 from planner.finance.months import MonthGrid
 from planner.finance.statements import Opening
 from planner.plan.plan import OrderPlan, Plan
+from planner.records import record
 from planner.units import MONTHS_PER_YEAR
 
 COMPONENTS = ("accelerators", "hosts", "network", "storage")
@@ -170,7 +171,7 @@ def order_payments(plan: Plan, log: ChangeLog) -> OrderPayments:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Cohort:
     """Nodes of one delivery that enter service in the same month and are retired together."""
 
@@ -196,7 +197,9 @@ class Cohort:
     @property
     def machines(self) -> int:
         """Number of nodes, counted once over the component kinds."""
-        return self.nodes if self.component <= 0 else 0
+        if self.component <= 0:
+            return self.nodes
+        return 0
 
 
 AllCohorts = tuple[Cohort, ...]
@@ -212,7 +215,9 @@ def cohorts_of(plan: Plan, log: ChangeLog) -> AllCohorts:
     cohorts: list[Cohort] = []
     for index, cluster in enumerate(plan.clusters):
         # Within the horizon only: what is retired after it is still there on the last day.
-        dissolved_h = cluster.retire_h if cluster.retire_h < plan.hours else np.inf
+        dissolved_h = np.inf
+        if cluster.retire_h < plan.hours:
+            dissolved_h = cluster.retire_h
         # Nodes retired together, in order; the front of the queue takes from the oldest lot that serves.
         retirements = deque(
             (change.time_h, -change.accelerators // cluster.accelerators_per_node)
@@ -344,7 +349,7 @@ def cost_cents(cohorts: AllCohorts) -> Cents:
     return delivered_cents(node_usd) - delivered_cents(before_usd)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Lease:
     """One delivery under a finance lease."""
 
@@ -362,7 +367,9 @@ def leases_of(plan: Plan, cohorts: AllCohorts) -> list[Lease]:
         if cluster.lease is None:
             continue
         # A lease that outlives the horizon is not ended early by it.
-        leaves_h = cluster.retire_h if cluster.retire_h < plan.hours else np.inf
+        leaves_h = np.inf
+        if cluster.retire_h < plan.hours:
+            leaves_h = cluster.retire_h
         leaves = float(plan.months.coordinate_of_hour(np.array(leaves_h)))
         rows_by_day: dict[float, list[int]] = {}
         for row, cohort in enumerate(cohorts):
@@ -395,7 +402,8 @@ def rent_terms(plan: Plan) -> Iterator[tuple[int, Floats, Floats]]:
             continue
         edges = cluster.rent.term_edge_h
         accelerators = cluster.nodes * cluster.accelerators_per_node
-        terms = zip(edges[:-1], edges[1:], cluster.rent.term_usd_per_h, strict=True)
+        rents_usd_per_h = cluster.rent.term_usd_per_h
+        terms = zip(edges[:-1], edges[1:], rents_usd_per_h, strict=True)
         for begins, stated, price in terms:
             ends = min(stated, cluster.retire_h)
             is_signed = begins < min(ends, plan.hours)
@@ -469,11 +477,13 @@ def assets_of(plan: Plan, cohorts: AllCohorts) -> Cohorts:
     stays = np.isinf(retired)
     # No curve has a value at infinity: what stays is read at age zero, and not sold.
     sale_months = np.where(stays, bought, retired)
-    proceeds = resale_usd(plan, cohorts, sale_months[:, None])[:, 0]
+    sale_values_usd = resale_usd(plan, cohorts, sale_months[:, None])
+    proceeds = sale_values_usd[:, 0]
     books = [capital.books_of(cohort.cluster, cohort.component) for cohort in cohorts]
     life = np.array([float(months) for months, _ in books])
     life_end = bought + life
-    resale = resale_usd(plan, cohorts, life_end[:, None])[:, 0]
+    end_values_usd = resale_usd(plan, cohorts, life_end[:, None])
+    resale = end_values_usd[:, 0]
     # NaN where the books state no residual: there the resale curve at the end of the life stands in.
     # None becomes NaN.
     stated = np.array([share for _, share in books], dtype=np.float64)
@@ -557,7 +567,8 @@ def is_opening(cohorts: AllCohorts) -> Bools:
 def nodes_in_service(plan: Plan, cohorts: AllCohorts) -> Floats:
     """Return the nodes of each cohort in service, averaged over each month by the hour, shape (cohorts, months)."""
     # Down the rows, so that months can run along them.
-    nodes = np.array([cohort.nodes for cohort in cohorts], dtype=np.float64)[:, None]
+    node_counts = [cohort.nodes for cohort in cohorts]
+    nodes = np.array(node_counts, dtype=np.float64)[:, None]
     begin_h = np.array([cohort.in_service_h for cohort in cohorts])[:, None]
     end_h = np.array([cohort.retired_h for cohort in cohorts])[:, None]
     edges = plan.month_edges_h.astype(np.float64)

@@ -61,11 +61,13 @@ def _orders(result: BookedRun) -> Iterator[Contract]:
         # What was never ordered (owned already) is no contract, nor what would come after its cluster is gone.
         is_ordered = cluster.order is not None and np.isfinite(purchase.placed_h)
         if cluster.order is not None and is_ordered and purchase.time_h < cluster.retire_h:
-            due_h, parts = np.array(purchases.parts_due(cluster.order, purchase)).T
+            parts_due = purchases.parts_due(cluster.order, purchase)
+            due_h, parts = np.array(parts_due).T
             # What is due after a delivery counts with it.
             hours = np.minimum([purchase.placed_h, *due_h], purchase.time_h)
             signed, *due = plan.months.coordinate_of_hour(hours)
-            yield Contract("hardware on order", signed, np.array(due), usd(parts))
+            due_months = np.array(due)
+            yield Contract("hardware on order", signed, due_months, usd(parts))
 
 
 def _leases(result: BookedRun) -> Iterator[Contract]:
@@ -110,7 +112,8 @@ def _space(result: BookedRun) -> Iterator[Contract]:
     new_kw, _ = contracted_kw(present_kw.sum(axis=1), term.size)
     # Signed as a month begins: the last edge begins none.
     for signed, kw in zip(edges[:-1], new_kw, strict=True):
-        years = np.floor((signed - edges[0] + term) / MONTHS_PER_YEAR)
+        end_months = signed - edges[0] + term
+        years = np.floor(end_months / MONTHS_PER_YEAR)
         rise = (1.0 + power.colocation_escalator_per_year) ** years
         rent_usd = kw * power.colocation_usd_per_kw_month * rise
         yield Contract("space", signed, signed + term + 1.0, rent_usd)
@@ -149,7 +152,8 @@ def commitments(result: BookedRun) -> dict[str, list[str] | Cents]:
             span = np.searchsorted(SPAN_ENDS, months[is_open])
             amounts = contract.amount_usd[is_open]
             np.add.at(rows[year], span, amounts)
-    by_span = cents(table).reshape(-1, len(SPANS)).T
+    rows_by_span = cents(table).reshape(-1, len(SPANS))
+    by_span = rows_by_span.T
     return {
         "period": np.repeat([*years], len(KINDS)).tolist(),
         "commitment": [*KINDS] * len(years),

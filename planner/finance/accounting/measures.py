@@ -11,7 +11,7 @@ What owning the fleet costs and earns counts each dollar at its time, by the tim
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -48,6 +48,7 @@ from planner.finance.present_value import (
 from planner.finance.tariffs import embodied_kg, operational_kg
 from planner.plan import quantities
 from planner.plan.plan import Plan
+from planner.records import record
 from planner.units import HOURS_PER_YEAR, KILO, MILLION
 
 Figures = dict[str, float | None]
@@ -227,7 +228,7 @@ RESOLD_ACCOUNTS = (Account.RESALE, Account.RESIDUAL_VALUE)
 """What used hardware fetches, when it retires and as if sold on the last day."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Ownership:
     """Cost of ownership up to each month's end, before income, and the figures for tax on an income.
 
@@ -349,7 +350,8 @@ def without_resale(result: BookedRun) -> Ownership:
     ledger = result.ledger
     money = plan.money
     owner = ownership(result)
-    worthless = tuple(replace(curve, multiplier=0.0) for curve in money.capital.resale)
+    curves = money.capital.resale
+    worthless = tuple(replace(curve, multiplier=0.0) for curve in curves)
     capital = replace(money.capital, resale=worthless)
     bare_money = replace(money, capital=capital)
     bare = replace(plan, money=bare_money)
@@ -394,7 +396,7 @@ def levelised_to_date(owner: Ownership, quantity: Floats) -> Floats:
     return np.array(prices, dtype=np.float64).T
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Sums:
     """Sums of a run by period and cluster, with the fleet last: shape (periods, clusters + 1) unless stated.
 
@@ -493,7 +495,7 @@ def with_fleet(per_cluster: NDArray[Any], elsewhere: NDArray[Any] | float = 0.0)
     return np.column_stack((per_cluster, fleet))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class FleetSeries:
     """The monthly series of the fleet behind the measures, shape (months,) each."""
 
@@ -551,7 +553,8 @@ def measures(result: BookedRun) -> Mapping[str, float | None]:
         figures |= _revenue_measures(result, series, sums)
     figures |= _footprint_measures(result, sums)
     # A measure that has no meaning for this run is in none of the parts, and is None.
-    return MappingProxyType({measure.name: figures.get(measure.name) for measure in MEASURES})
+    by_name = {measure.name: figures.get(measure.name) for measure in MEASURES}
+    return MappingProxyType(by_name)
 
 
 def _cost_measures(result: BookedRun, series: FleetSeries) -> Figures:
@@ -679,13 +682,19 @@ def service(result: BookedRun) -> Figures:
     sums = sums_of(result).over_run()
     figures = sums.figures() | sums.fleet_figures()
     targeted = slo_figures(result)
-    return {name: targeted[name] if name in targeted else _known(figures[name]) for name in SERVICE}
+    by_name = dict(targeted)
+    for name in SERVICE:
+        if name not in targeted:
+            by_name[name] = _known(figures[name])
+    return {name: by_name[name] for name in SERVICE}
 
 
 def slo_figures(result: BookedRun) -> Figures:
     """Return how a run stands to its SLO target; the worst share is None where no request was settled."""
     verdict = result.slo_result()
-    attainment = None if verdict.worst is None else verdict.worst.slo_attainment_fraction
+    attainment = None
+    if verdict.worst is not None:
+        attainment = verdict.worst.slo_attainment_fraction
     return {
         "slo_attainment_lowest_fraction": attainment,
         "slo_shortfall_fraction": verdict.shortfall_fraction,
@@ -696,7 +705,9 @@ def slo_figures(result: BookedRun) -> Figures:
 def _known(figures: Floats) -> float | None:
     """Return the fleet's figure, the last one, or None where it is NaN."""
     number = float(figures.flat[-1])
-    return None if np.isnan(number) else number
+    if np.isnan(number):
+        return None
+    return number
 
 
 def revenue_usd(result: BookedRun) -> Floats:
@@ -705,7 +716,8 @@ def revenue_usd(result: BookedRun) -> Floats:
     sold = cents[:, :, ACCOUNT_CODES[Account.REVENUE]]
     if result.plan.money.market.token_price is None:
         return np.full(sold.shape, np.nan)
-    return usd(with_fleet(sold[:, :-1], elsewhere=sold[:, -1]))
+    sold_elsewhere = sold[:, -1]
+    return usd(with_fleet(sold[:, :-1], elsewhere=sold_elsewhere))
 
 
 def workload_figures(result: BookedRun) -> dict[str, Floats]:
@@ -761,6 +773,7 @@ def observed(result: BookedRun, series: Sequence[SeriesKey]) -> Floats:
             return table
         return table[:, clusters.index(key.entity)]
 
-    columns = np.array([months_of(key) for key in series], dtype=np.float64)
+    months_by_key = [months_of(key) for key in series]
+    columns = np.array(months_by_key, dtype=np.float64)
     # Without a series the array has one axis: the months are given to it here.
     return columns.reshape(len(series), len(plan.months.labels))

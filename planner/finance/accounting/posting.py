@@ -281,7 +281,8 @@ def _post_open(
     builder.post(account, change, month=by_month, cluster=clusters)
     # What is still open on the last day counts as settled then in the economic view.
     end_month = books.months[-1]
-    builder.post(end_account, -sign * balance[-1], month=end_month, cluster=clusters)
+    end_balance = balance[-1]
+    builder.post(end_account, -sign * end_balance, month=end_month, cluster=clusters)
     books.add_balance(position, balance)
 
 
@@ -303,8 +304,10 @@ def _post_rent_leases(books: _Books, rent_cents: Cents) -> None:
         books.written_off_cents += lease.cost_cents + interest - lease.paid_cents
         # One at the column of its cluster, zero at all others.
         column = clusters == cluster
-        books.add_balance(Position.RIGHT_OF_USE, lease.asset_cents[:, None] * column)
-        books.add_balance(Position.LEASES, lease.owed_cents[:, None] * column)
+        right_of_use = lease.asset_cents[:, None] * column
+        books.add_balance(Position.RIGHT_OF_USE, right_of_use)
+        owed = lease.owed_cents[:, None] * column
+        books.add_balance(Position.LEASES, owed)
 
 
 def _post_capital(books: _Books, schedule: DepreciationSchedule) -> None:
@@ -448,7 +451,8 @@ def _post_orders(books: _Books, orders: OrderPayments) -> None:
     # A deposit is worth its amount on the first day and the last, as machines are worth their resale value.
     books.builder.post(Account.OPENING_VALUE, balance[0], month=0, cluster=clusters)
     end_month = books.months[-1]
-    books.builder.post(Account.ORDER_BALANCE, -balance[-1], month=end_month, cluster=clusters)
+    end_balance = balance[-1]
+    books.builder.post(Account.ORDER_BALANCE, -end_balance, month=end_month, cluster=clusters)
     books.add_balance(Position.DEPOSITS, balance[1:])
 
 
@@ -472,7 +476,8 @@ def running_usd(
                 end_h = min(effect.end_h, plan.hours)
                 # Hours of the effect in each month: its own span clipped at the months' edges.
                 edges_h = np.clip(plan.month_edges_h, effect.start_h, end_h)
-                rise = (effect.amount - 1.0) * np.diff(edges_h) / plan.months.period_hours
+                month_fraction = np.diff(edges_h) / plan.months.period_hours
+                rise = (effect.amount - 1.0) * month_fraction
                 factor *= 1.0 + rise
         # Transposed, months are the last axis of a table too, so that one factor a month meets both shapes.
         yield account, (amount.T * factor).T
@@ -665,7 +670,8 @@ def _spares_usd(plan: Plan, run: Run) -> Floats:
         if purchase.time_h >= 0:
             month = plan.months.period_of_hour(np.array(purchase.time_h))
             parts = needed - stock[index]
-            spares[month, index] += parts * plan.money.upkeep.part_usd[index]
+            part_usd = plan.money.upkeep.part_usd[index]
+            spares[month, index] += parts * part_usd
         stock[index] = needed
     return spares
 

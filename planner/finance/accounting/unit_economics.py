@@ -8,8 +8,6 @@ the accrued cost of the ledger, in every month and cluster.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from planner.arrays import Bools, Cents, Floats
@@ -21,6 +19,7 @@ from planner.finance.accounts import ACCOUNT_CODES, Account
 from planner.finance.ledger import MONTH_CLUSTER_ACCOUNT, split_cents, zero_cents
 from planner.finance.present_value import ratio
 from planner.plan import quantities
+from planner.records import record
 
 DEFERRABLE = 2
 """Priority of work that can wait."""
@@ -30,7 +29,7 @@ LINES = ("workload", "reserve", "one-off")
 """What a row of unit economics is: a workload, what no workload bears, or gains and losses that come once."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class UnitEconomics:
     """Unit economics in shape (months, clusters + 1, workloads + 2): the site last, then reserve and one-offs."""
 
@@ -100,7 +99,9 @@ def machine_time(result: BookedRun, is_counted: Bools | None = None) -> Floats:
     these sum to more than the hours at work: it is their proportions that share those out.
     """
     plan = result.plan
-    weight = np.ones(plan.hours) if is_counted is None else is_counted.astype(np.float64)
+    weight = np.ones(plan.hours)
+    if is_counted is not None:
+        weight = is_counted.astype(np.float64)
     served = joined("served_requests", result.run.windows) * weight
     starts = plan.month_edges_h[:-1]
     by_month = np.add.reduceat(served, starts, axis=-1)
@@ -174,14 +175,17 @@ def unit_economics(result: BookedRun) -> UnitEconomics:
     running += split_cents(credited, np.broadcast_to(missed, by_use.shape))
     cost = running + split_cents(capacity, by_capacity)
     price = plan.money.market.token_price
-    request_usd = 0.0 if price is None else plan.request_usd(price)[:, None]
-    earning = quantities.shares(_with_reserve(served * request_usd), nobody)
+    revenue_usd = np.zeros_like(served)
+    if price is not None:
+        revenue_usd = served * plan.request_usd(price)[:, None]
+    earning = quantities.shares(_with_reserve(revenue_usd), nobody)
     sold = -table[:, :, ACCOUNT_CODES[Account.REVENUE]]
     revenue = split_cents(sold, earning)
     node_h = np.stack([monthly.busy_node_h, monthly.present_node_h])
     accelerator_h = node_h * plan.accelerators_per_node
     # A column for the site as a whole, whose machines are those rented for bursts: all of them at work.
-    busy_h, on_site_h = np.pad(accelerator_h, ((0, 0), (0, 0), (0, 1)))[..., None]
+    with_site_h = np.pad(accelerator_h, ((0, 0), (0, 0), (0, 1)))
+    busy_h, on_site_h = with_site_h[..., None]
     busy_h[:, -1, 0] = rented.accelerator_h
     on_site_h[:, -1, 0] = rented.accelerator_h
     at_work = _with_reserve(quantities.shares(time) * busy_h)
