@@ -594,16 +594,13 @@ def routes_of(plan: Plan, window: WindowInput) -> list[Route]:
             rate = table[c, w] if months is None else table[c, w].take(months)
             speed = window.speed.get((c, w))
             rates[c] = rate if speed is None else rate * speed
-        tokens = workload.tokens_per_request[:1]
         outgrown = None
-        if months is not None:
-            tokens = workload.tokens_per_request.take(months)
-            if np.any(table[list(workload.cluster_order), w] <= 0.0):
-                outgrown = np.all(table[:, w] <= 0.0, axis=0).take(months)
+        if months is not None and np.any(table[list(workload.cluster_order), w] <= 0.0):
+            outgrown = np.all(table[:, w] <= 0.0, axis=0).take(months)
         allowed = None
         if workload.rented_tiers:
             allowed = full_loads if workload.deadline_h else urgent_loads
         routes.append(
-            Route(workload.cluster_tiers, rates, tokens, workload.rented_tiers, allowed, outgrown)
+            Route(workload.cluster_tiers, rates, workload.rented_tiers, allowed, outgrown)
         )
     return routes

@@ -170,8 +170,6 @@ class Route:
     """Clusters in the order in which they are offered the work; those of one tier are offered it together."""
     rates: Sequence[Floats]
     """Requests per node and hour, by cluster, each of shape (1,) or (hours,)."""
-    tokens_per_request: Floats
-    """Shape (1,) or (hours,)."""
     rented: int = 0
     """How many tiers at the end are rented by the hour: they are offered what the others' waits do not allow."""
     allowed: Floats | None = None
@@ -200,11 +198,6 @@ class Route:
     def rented_tiers(self) -> Sequence[Sequence[int]]:
         """Return the tiers that are rented by the hour."""
         return self.tiers[len(self.tiers) - self.rented :]
-
-    def tokens(self, hours: Hours) -> Floats:
-        """Return the tokens per request in some hours, of shape (1,) or (some hours,)."""
-        tokens = self.tokens_per_request
-        return tokens if tokens.size == 1 else tokens[hours]
 
     def rate(self, cluster: int, hours: Hours) -> Floats:
         """Return the requests per node and hour on a cluster in some hours, of shape (1,) or (some hours,)."""

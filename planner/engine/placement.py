@@ -229,7 +229,7 @@ class _Figures:
 
     def _known(self, hours: Ints, groups: Sequence[ReplicaGroup]) -> _Held:
         """Return what reviews place in the states of some hours: replications come through many of them again."""
-        known = _reviews_of(self.placement)
+        known = _known_of(self.placement).reviews
         speeds = np.ones((len(self.plan.clusters), len(self.plan.workloads), hours.size))
         for pair, speed in self.window.speed.items():
             speeds[pair] = speed[hours]
@@ -270,12 +270,10 @@ class _Figures:
         def in_due_time(w: int, level: Floats) -> Floats:
             return np.asarray(level * full[w])
 
-        urgent = [members for members in site.classes if not site.waits[members[0]]]
-        patient = [members for members in site.classes if site.waits[members[0]]]
         for classes, need in (
-            (urgent, up_to_target),
-            (urgent, beyond_target),
-            (patient, in_due_time),
+            (site.urgent, up_to_target),
+            (site.urgent, beyond_target),
+            (site.patient, in_due_time),
         ):
             for members in classes:
                 site.serve(members, need)
@@ -478,13 +476,11 @@ class _HourPlacer:
             return np.asarray(level * mean[w] * max(deadlines_h))
 
         # Shares are levelled by the reviews: where an hour is short even so, what they place stays.
-        urgent = [members for members in site.classes if not site.waits[members[0]]]
         for need in (of_the_hour, with_headroom):
-            for members in urgent:
+            for members in site.urgent:
                 site.fill_class(members, need)
-        for members in site.classes:
-            if site.waits[members[0]]:
-                site.serve(members, that_may_wait)
+        for members in site.patient:
+            site.serve(members, that_may_wait)
         present = in_hours(self.figures.present, hours)
         return _settled(site, arrivals, self.figures.placement.placed, present).nodes
 
@@ -601,35 +597,41 @@ class _HourPlacer:
 
 _MOST_REVIEWS = 20_000
 """States of a site that are kept: some 5 MB."""
-_reviews: deque[tuple[Placement, dict[bytes, tuple[Floats, Ints]]]] = deque(maxlen=1)
-"""The last placement that was asked for, and what its reviews place by state of the site."""
 
 
-def _reviews_of(placement: Placement) -> dict[bytes, tuple[Floats, Ints]]:
-    """Return what is known of a placement's reviews, to be added to."""
-    known = next((reviews for stated, reviews in tuple(_reviews) if stated is placement), None)
-    if known is None or len(known) > _MOST_REVIEWS:
-        known = {}
-        _reviews.append((placement, known))
+@record
+class _Known:
+    """What is known of a placement: replications of it come through the same again."""
+
+    placement: Placement
+    reviews: dict[bytes, tuple[Floats, Ints]]
+    """What reviews place, nodes and pools, by state of the site."""
+    with_pools: dict[tuple[int, ...], Placement]
+    """What it is with some of its pools."""
+
+
+_last: deque[_Known] = deque(maxlen=1)
+"""Of the last placement that was asked for."""
+
+
+def _known_of(placement: Placement) -> _Known:
+    """Return what is known of a placement, to be added to."""
+    known = next((known for known in tuple(_last) if known.placement is placement), None)
+    if known is None or len(known.reviews) > _MOST_REVIEWS:
+        known = _Known(placement=placement, reviews={}, with_pools={})
+        _last.append(known)
     return known
-
-
-_narrowed: deque[tuple[Placement, dict[tuple[int, ...], Placement]]] = deque(maxlen=1)
-"""The last placement that was asked for, and what it is with some of its pools: replications use mostly the same."""
 
 
 def _with_pools(placement: Placement, pools: list[int]) -> Placement:
     """Return a placement with some of its pools only."""
     if len(pools) == len(placement.pool_cluster):
         return placement
-    by_pools = next((known for stated, known in tuple(_narrowed) if stated is placement), None)
-    if by_pools is None:
-        by_pools = {}
-        _narrowed.append((placement, by_pools))
+    known = _known_of(placement).with_pools
     key = tuple(pools)
-    if key not in by_pools:
-        by_pools[key] = _narrow(placement, pools)
-    return by_pools[key]
+    if key not in known:
+        known[key] = _narrow(placement, pools)
+    return known[key]
 
 
 def _narrow(placement: Placement, pools: list[int]) -> Placement:

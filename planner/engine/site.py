@@ -166,6 +166,9 @@ class Site:
         )
         self.classes = [tuple(members) for _, members in by_class]
         self.waits = [workload.deadline_h > 0 for workload in workloads]
+        self.urgent = [members for members in self.classes if not self.waits[members[0]]]
+        """The classes that cannot wait, and those that can."""
+        self.patient = [members for members in self.classes if self.waits[members[0]]]
 
     def moments(self, which: Ints) -> Site:
         """Return the site at some of the moments, as a copy."""
@@ -388,7 +391,7 @@ class Site:
                 rates[g, w] = group.rates[w][pool, np.arange(count)]
                 by_cluster[group.cluster] = rates[g, w]
             tiers = [[self.groups[g].cluster] for g in own[w]]
-            routes.append(Route(tiers, by_cluster, np.ones(1)))
+            routes.append(Route(tiers, by_cluster))
             requests[place] = np.maximum(need(w, np.ones(count)) - self.placed_requests(w), 0.0)
         demand = Demand(
             workloads=range(len(members)),

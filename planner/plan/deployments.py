@@ -177,6 +177,10 @@ def _pool_sizes(compiler: Compiler, c: int, group: list[_Engine]) -> list[list[_
         is_looked_at = is_small_site and accelerators >= per_node
         if other_place is not None and (is_looked_at or accelerators in (per_node, own_size)):
             in_layouts = [*layouts, other_place]
+        if accelerators == own_size:
+            # How the cluster serves in its own layout is known.
+            own_layout = engine.services[leader].as_keys()
+            in_layouts = [layout for layout in in_layouts if layout != own_layout]
         candidates = _pool_clusters(bought, in_layouts, accelerators, per_node)
         floor = 0.0
         if largest is not None:
@@ -188,9 +192,7 @@ def _pool_sizes(compiler: Compiler, c: int, group: list[_Engine]) -> list[list[_
             floor = _rate(largest, leader) * gain
         in_pools = _in_pools(compiler, engine, leader, candidates)
         if accelerators == own_size:
-            own_layout = engine.services[leader].as_keys()
-            others = [one for one in in_pools if one.services[leader].as_keys() != own_layout]
-            in_pools = [engine, *others]
+            in_pools = [engine, *in_pools]
             floor = 0.0
         worth = _worth_having(in_pools, leader, floor)
         pools += [dataclasses.replace(one, least_nodes=accelerators / per_node) for one in worth]

@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from planner.arrays import Floats
+from planner.elementwise import pad_edge
 from planner.plan.load_tables import LOAD_CELLS, MOST_LOAD, BurstTables, MissTables
 from planner.plan.plan import Deployment, Placement, Plan, WorkloadPlan
 from planner.records import record
@@ -45,11 +46,7 @@ def with_placement(plan: Plan, deployments: Sequence[Deployment]) -> Plan:
         first = deployments[group[0]]
         for w in first.workloads:
             group_of[first.cluster, w] = number
-    own_pools = {
-        (deployments[d].cluster, w): set(groups[number])
-        for (c, w), number in group_of.items()
-        for d in groups[number][:1]
-    }
+    own_pools = {pair: set(groups[number]) for pair, number in group_of.items()}
     in_pools = [
         _workload_in_pools(w, workload, pools, speed, own_pools)
         for w, workload in enumerate(plan.workloads)
@@ -218,11 +215,11 @@ def _with_figures(
             for w, tables in deployments[pool.figures].tables.items():
                 by_pair[number, w] = tables
     cells = max([plan.late_tables.shape[-1], *(tables.late.size for tables in by_pair.values())])
-    late = _pad(plan.late_tables[clusters], cells)
-    refused = _pad(plan.refused_tables[clusters], cells)
+    late = pad_edge(plan.late_tables[clusters], cells)
+    refused = pad_edge(plan.refused_tables[clusters], cells)
     no_burst = None
     if plan.no_burst_tables is not None:
-        no_burst = _pad(plan.no_burst_tables[:, clusters], cells)
+        no_burst = pad_edge(plan.no_burst_tables[:, clusters], cells)
     most_loads = plan.most_loads[clusters]
     by_rate: dict[tuple[int, int], BurstTables] = {}
     for number, c in enumerate(clusters):
@@ -247,12 +244,6 @@ def _with_figures(
         no_burst_tables=no_burst,
         burst_tables=by_rate,
     )
-
-
-def _pad(tables: Floats, cells: int) -> Floats:
-    """Return tables extended to some cells with their last value, always as a copy."""
-    widths = [(0, 0)] * (tables.ndim - 1) + [(0, cells - tables.shape[-1])]
-    return np.pad(tables, widths, mode="edge")
 
 
 def _month_rates(plan: Plan) -> tuple[Floats, Floats]:
@@ -329,21 +320,23 @@ def _pool_worth(plan: Plan, in_pools: Plan) -> Floats:
             continue
         month = int(np.flatnonzero(peaks)[0])
         profile = hours[plan.month_edges_h[month] : plan.month_edges_h[month + 1]] / peaks[month]
-
-        def capacity(tables: Plan, place: int) -> float:
-            shares = _shares_in_time(profile, _in_time_table(tables, place, w))  # noqa: B023 - called at once
-            return float(np.interp(targets[w], shares, _CAPACITIES))  # noqa: B023
-
-        first = capacity(plan, _first_cluster(plan, workload))
+        first_table = _in_time_table(plan, _first_cluster(plan, workload), w)
+        first = _target_capacity(profile, first_table, targets[w])
         for pool in np.flatnonzero(in_pools.requests_per_node_h[:, w].any(axis=1)).tolist():
-            worth[pool, w] = min(first / capacity(in_pools, pool), 1.0)
+            capacity = _target_capacity(profile, _in_time_table(in_pools, pool, w), targets[w])
+            worth[pool, w] = min(first / capacity, 1.0)
     return worth
+
+
+def _target_capacity(profile: Floats, in_time: Floats, target: float) -> float:
+    """Return the capacity over the highest hour at which a target share of a month's requests is in time."""
+    return float(np.interp(target, _shares_in_time(profile, in_time), _CAPACITIES))
 
 
 def _in_time_table(plan: Plan, c: int, w: int) -> Floats:
     """Return what is served in time over capacity, by load up to the highest that is offered, shape (cells + 1,)."""
     cells = round(plan.most_loads[c, w] * LOAD_CELLS / MOST_LOAD)
-    missed = (plan.late_tables + plan.refused_tables)[c, w, : cells + 1]
+    missed = plan.late_tables[c, w, : cells + 1] + plan.refused_tables[c, w, : cells + 1]
     loads = np.arange(missed.size) * (MOST_LOAD / LOAD_CELLS)
     return np.asarray(loads * (1.0 - np.minimum(missed, 1.0)))
 

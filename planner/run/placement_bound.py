@@ -144,7 +144,7 @@ class _Work:
     def served(self, plan: Plan, workloads: Sequence[int]) -> dict[int, Floats]:
         """Return what is served of workloads whose shares are levelled class by class, each of shape (hours,)."""
         routes = [
-            Route(workload.cluster_tiers, [*self.rates[:, w]], np.ones(1))
+            Route(workload.cluster_tiers, [*self.rates[:, w]])
             for w, workload in enumerate(plan.workloads)
         ]
         clusters = serving(routes, workloads)
