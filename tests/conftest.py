@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import functools
+import gc
 import os
 import sys
 from collections.abc import Callable
@@ -25,7 +27,7 @@ ROOT = Path(__file__).parents[1]
 
 _PAGE = "tests/docs/test_docs.py::test_what_a_page_shows_happens"
 LONG = (
-    f"{_PAGE}[docs/tutorial]",
+    f"{_PAGE}[docs/tutorial/decide.md]",
     _PAGE,
     *(f"tests/{name}/" for name in ("studies", "sizing", "cli", "output")),
 )
@@ -73,6 +75,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = [*spread, *short]
 
 
+def pytest_configure() -> None:
+    # What is read before the first test stays to the end: looking for what can go takes as long as reading it.
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
+
+
 class Outcome(NamedTuple):
     """What one call of the command line did."""
 
@@ -89,6 +101,21 @@ class Outcome(NamedTuple):
         for part in parts:
             assert part in self.err, (part, self.err)
         return self
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    """Return what the files below a folder hold, by their path in it."""
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def csv_rows(path: Path) -> list[dict[str, str]]:
+    """Return the rows of a CSV file, by column."""
+    with path.open(newline="", encoding="utf-8-sig") as stream:
+        return list(csv.DictReader(stream))
 
 
 @functools.cache

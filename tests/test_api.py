@@ -18,7 +18,7 @@ from planner.answers.ranking import RankedPlan, frontier
 from planner.api import Stopped
 from planner.errors import ScenarioError
 from planner.studies.sweep import axis_text, parse_axis
-from tests.conftest import Planner, WriteScenario
+from tests.conftest import Planner, WriteScenario, files_of
 
 STUDY = """\
 name: doubts
@@ -58,14 +58,6 @@ CASES: dict[str, tuple[tuple[str, ...], Verb]] = {
         lambda: library.study("few.yaml", 4, "verb", method="tornado", workers=1, overrides=LAID),
     ),
 }  # fmt: skip
-
-
-def files_of(folder: Path) -> dict[str, bytes]:
-    return {
-        path.relative_to(folder).as_posix(): path.read_bytes()
-        for path in folder.rglob("*")
-        if path.is_file()
-    }
 
 
 @pytest.fixture
@@ -261,7 +253,7 @@ def test_a_study_that_is_stopped_lets_go_of_its_folder(
     assert done.summary()["completed"] == 20
 
 
-def test_a_plan_with_other_values_is_what_set_makes_of_it(write: Callable[..., Path]) -> None:
+def test_a_plan_with_other_values_is_what_set_makes_of_it(write: WriteScenario) -> None:
     plan = library.load(write())
     other = plan.with_(
         {"clusters.h200.nodes": 9, "clusters.mi325x.online": "2026-03-01"}, horizon_months=4
@@ -277,7 +269,7 @@ def test_a_plan_with_other_values_is_what_set_makes_of_it(write: Callable[..., P
 
 
 def test_an_answer_draws_its_charts_and_its_frames_know_their_units(
-    write: Callable[..., Path], tmp_path: Path
+    write: WriteScenario, tmp_path: Path
 ) -> None:
     answer = library.run(write(), tmp_path / "o", replications=1)
     assert {"demand", "power", "utilisation", "money", "losses"} <= set(answer.charts)

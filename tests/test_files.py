@@ -13,17 +13,10 @@ from planner.files import MANIFEST, change_files, check_target, settle
 from planner.output.folder import write_folder
 from tests.attack.killing import killed_at, operations_of
 from tests.attack.parts import faults_of
+from tests.conftest import files_of
 
 EARLIER: dict[str, bytes] = {"a.csv": b"x\n1\n", "report.html": b"old"}
 PICTURES = {"charts/a.png": b"picture", "report.html": b"new"}
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {
-        path.relative_to(folder).as_posix(): path.read_bytes()
-        for path in folder.rglob("*")
-        if path.is_file()
-    }
 
 
 def test_two_folders_change_places_in_one_step(tmp_path: Path) -> None:
@@ -42,7 +35,7 @@ def test_a_folder_killed_while_it_is_replaced_is_the_earlier_one_or_the_new_one(
 ) -> None:
     target = tmp_path / "place" / "o"
     write_folder(target, EARLIER, {"kind": "first"})
-    before = contents(target)
+    before = files_of(target)
     after = 0
     while True:
         shutil.rmtree(tmp_path / "place")
@@ -54,10 +47,10 @@ def test_a_folder_killed_while_it_is_replaced_is_the_earlier_one_or_the_new_one(
         ):
             break
         if exchange:
-            assert contents(target) == before or set(contents(target)) == {"b.csv", MANIFEST}
+            assert files_of(target) == before or set(files_of(target)) == {"b.csv", MANIFEST}
         check_target(target)  # any command that names it
         assert faults_of(target) == []
-        assert set(contents(target)) in ({"a.csv", "report.html", MANIFEST}, {"b.csv", MANIFEST})
+        assert set(files_of(target)) in ({"a.csv", "report.html", MANIFEST}, {"b.csv", MANIFEST})
         write_folder(target, {"b.csv": b"y\n"}, {"kind": "second"})
         assert [path.name for path in target.parent.iterdir()] == ["o"]
         after += 1
@@ -80,8 +73,8 @@ def test_charts_killed_at_any_operation_never_move_what_they_are_drawn_from(tmp_
         assert faults_of(target) == []
         change_files(target, PICTURES)
         assert (target / "a.csv").stat().st_ino == place
-        assert contents(target)["charts/a.png"] == b"picture"
-        assert contents(target)["report.html"] == b"new"
+        assert files_of(target)["charts/a.png"] == b"picture"
+        assert files_of(target)["report.html"] == b"new"
         assert faults_of(target) == []
         assert not list(target.rglob(".*"))
         check_target(target)
@@ -91,7 +84,7 @@ def test_a_change_that_cannot_be_written_is_taken_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_folder(tmp_path / "o", EARLIER, {"kind": "run"})
-    before = contents(tmp_path / "o")
+    before = files_of(tmp_path / "o")
     real = files.write_synced
 
     def full(path: Path, content: bytes) -> None:
@@ -102,4 +95,4 @@ def test_a_change_that_cannot_be_written_is_taken_back(
     monkeypatch.setattr(files, "write_synced", full)
     with pytest.raises(ScenarioError, match="No space left on device"):
         change_files(tmp_path / "o", {"report.html": b"new", "charts/a.png": b"picture"})
-    assert contents(tmp_path / "o") == before
+    assert files_of(tmp_path / "o") == before

@@ -171,8 +171,13 @@ def slo_tokens_per_s(
     A layout left open is the one that the hourly model has serve most; its capacity is where the search begins.
     """
     one = np.ones(1)
-    tokens = {"prompt_tokens": one * prompt, "output_tokens": one * output}
-    alike = Lengths(**tokens, prompt_weights=one, output_weights=one, cached_fraction=0.0)
+    alike = Lengths(
+        prompt_tokens=one * prompt,
+        prompt_weights=one,
+        output_tokens=one * output,
+        output_weights=one,
+        cached_fraction=0.0,
+    )
     specs = deployment.specs(is_open=True)
     replicas = price_replicas(specs, calibration)
     pooled = [max(_NODE_ACCELERATORS // spec.accelerators, 1) for spec in specs]

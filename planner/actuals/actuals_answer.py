@@ -15,6 +15,7 @@ from planner.actuals.actuals_summary import (
     input_table,
 )
 from planner.actuals.review import ActualsReview
+from planner.actuals.variance import is_operating
 from planner.answers.answer import Answer
 from planner.answers.identity import run_identity
 from planner.answers.report import answer_files
@@ -33,7 +34,8 @@ def actuals_text(review: ActualsReview) -> str:
     horizon = len(review.result.plan.months.labels)
     lines = [f"{months[0]} to {months[-1]}, {len(months)} of {horizon} months"]
     if review.accounts:
-        lines += ["", "USD, actual less budget by cause:", _variance_text(review)]
+        title = "USD, actual less budget by cause; cost positive, income negative:"
+        lines += ["", title, _variance_text(review)]
     rows = side_by_side(forecast_table(review))
     # A terminal has room for the months around now.
     now = len(months)
@@ -72,6 +74,13 @@ def _variance_text(review: ActualsReview) -> str:
             amounts = [signed(amount / 100, ",.0f") for amount in cents]
             account = str(variance.account)
             rows.append((account[:18], *amounts))
+    operating = [row for row in review.accounts if is_operating(row.account)]
+    if len(operating) > 1:
+        totals = [sum(row.causes_cents.get(cause, 0) for row in operating) for cause in causes]
+        budget = sum(row.budget_cents for row in operating)
+        actual = sum(row.actual_cents for row in operating)
+        amounts = [signed(amount / 100, ",.0f") for amount in (budget, actual, *totals)]
+        rows.append(("operating, in all", *amounts))
     return text_table(("account", "budget", "actual", *causes), rows)
 
 
@@ -105,8 +114,8 @@ def _variance_table(review: ActualsReview) -> Table:
     for variance in review.accounts:
         difference = variance.actual_cents - variance.budget_cents
         causes = [variance.causes_cents.get(cause, 0) for cause in VARIANCE_CAUSES]
-        amounts = (variance.budget_cents, variance.actual_cents, difference, *causes)
-        rows.append((str(variance.account), *amounts))
+        amounts = (variance.budget_cents, variance.actual_cents, difference, variance.noise_cents)
+        rows.append((str(variance.account), *amounts, *causes))
     return ACTUALS_TABLES["variance"].of_rows(rows)
 
 
@@ -153,6 +162,7 @@ def actuals_answer(folder: Path, review: ActualsReview) -> Answer[ActualsReview]
         result=review,
         warnings=review.prepared.warnings,
         notes=review.actuals.notes,
+        is_met=review.is_met,
         summarise=lambda: actuals_summary(review).to_json(),
         say=lambda _: actuals_text(review),
         sections=actuals_sections,

@@ -16,6 +16,8 @@ from planner.output.words import dollars, figure, input_words, measured, spoken
 
 SIDE_BY_SIDE = ("month", "budget", "actual", "forecast", "SLO budget", "actual", "forecast")
 """Headings of budget, actual and forecast beside one another."""
+VARIANCES = "Budget against actual"
+"""Caption of the accounts by cause."""
 _AGES = ("prior", "posterior")
 """The forecasts before and after the actual months, as their columns begin."""
 
@@ -37,17 +39,15 @@ def _answer_section(variance: Table, summary: ActualsSummary, cost_chart: TimeCh
     # A cause that moved no account has no column.
     causes = [cause for cause in VARIANCE_CAUSES if any(variance.totals(f"{cause}_usd"))]
     cause_columns = (f"{cause}_usd" for cause in causes)
-    columns = ("budget_usd", "actual_usd", "difference_usd", *cause_columns)
+    columns = ("budget_usd", "actual_usd", "difference_usd", "noise_two_sd_usd", *cause_columns)
     rows = []
     for account, *amounts in variance.rows("account", totals=columns):
         # Accounts that nobody budgeted or booked are left out.
         if any(amounts):
             label = account.replace("_", " ")
             rows.append((label, *map(dollars, amounts)))
-    header = ("account", "budget", "actual", "actual less budget", *causes)
-    grid = Grid(
-        caption="Budget against actual", header=header, rows=rows, numeric=range(1, len(header))
-    )
+    header = ("account", "budget", "actual", "actual less budget", "2 sd of noise", *causes)
+    grid = Grid(caption=VARIANCES, header=header, rows=rows, numeric=range(1, len(header)))
     blocks: list[Block] = [
         *sentences(summary.sentences[:1], "headline"),
         cost_chart,

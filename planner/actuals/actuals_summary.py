@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 
 from planner.actuals.reforecast import effective, weighted_quantiles
 from planner.actuals.review import COST, FORECAST, SLO, ActualsReview
-from planner.actuals.variance import is_cost
+from planner.actuals.variance import is_operating
 from planner.answers.json_records import Json, fields_json, read_record
 from planner.answers.tables import tables_of
 from planner.arrays import Floats
+from planner.finance.accounts import Account
 from planner.finance.bridge import VARIANCE_CAUSE_MEANINGS, VARIANCE_CAUSES, to_the_cent
 from planner.output.folder import SUMMARY, Contents
 from planner.output.tables import SCHEMA_VERSION, Table, cents_column
@@ -34,6 +36,8 @@ FEW_EFFECTIVE = 20
 """Effective replications below which a forecast says that it rests on few."""
 _LARGEST_PARTS = 4
 """Parts of a total that a sentence names."""
+NOISE = "noise"
+"""The part of a variance that replications of the plan as stated differ by, too."""
 
 
 @record
@@ -55,6 +59,21 @@ class RemainingCost:
 
 
 @record
+class CapacityForecast:
+    """The first month to come that misses the SLO target, over replications; None after the horizon's end."""
+
+    p5: str | None
+    p50: str | None
+    p95: str | None
+    met_fraction: float
+    """Share of replications that meet the target in all months to come."""
+    status: Literal["MET", "MISSED"]
+    """Whether as many do as the target asks for."""
+    prior_p50: str | None
+    """The median of the forecast before the actual months."""
+
+
+@record
 class ActualsSummary:
     """The headline figures of actual months compared with their plan."""
 
@@ -64,13 +83,21 @@ class ActualsSummary:
     horizon_months: int
     start: str
     seed: int
-    budget_usd: float
-    actual_usd: float
+    budget_operating_income_usd: float
+    """Of the accounts reported, as are the following."""
+    actual_operating_income_usd: float
     difference_by_cause_usd: Mapping[str, float]
+    """What raised operating income (positive) or lowered it, by cause; the largest first, noise last."""
+    noise_two_sd_usd: float
+    """Two standard deviations of operating income over replications of the plan: a cause within it is noise."""
+    largest_account: Mapping[str, str]
+    """The account that most of a cause lies in."""
     outside_interval: Mapping[str, list[str]]
     """Months in which a figure lay outside the plan's interval."""
     not_explained: list[str]
     """Accounts that no replication reaches."""
+    capacity_runs_out: CapacityForecast | None
+    """None where no month is to come."""
     remaining_cost_usd: RemainingCost
     moved_by_usd: Mapping[str, float]
     """By how much each input moved the expected cost of the months to come."""
@@ -94,19 +121,15 @@ def actuals_summary(review: ActualsReview) -> ActualsSummary:
     """Return the headline figures of a review."""
     forecast = review.forecast
     scenario = review.result.scenario
-    costs = [variance for variance in review.accounts if is_cost(variance.account)]
-    causes_usd = {
-        cause: sum(variance.causes_cents.get(cause, 0) for variance in costs) / 100
-        for cause in VARIANCE_CAUSES
-    }
+    operating = [row for row in review.accounts if is_operating(row.account)]
+    budget_cents = -sum(row.budget_cents for row in operating)
+    actual_cents = -sum(row.actual_cents for row in operating)
+    causes_cents = operating_causes(review)
     outside = {key: review.outside(key) for key in review.actuals.series}
     not_explained = {
         str(key.figure) for key, reason in forecast.unused.items() if reason.startswith("outside")
     }
     moved_usd = input_table(review).rows("input", totals=["moved_usd"])
-    budget_cents = sum(variance.budget_cents for variance in costs)
-    actual_cents = sum(variance.actual_cents for variance in costs)
-    nonzero_causes = {cause: usd for cause, usd in causes_usd.items() if usd}
     effective_number = effective(forecast.weights)
     summary = ActualsSummary(
         scenario=scenario.name,
@@ -114,13 +137,18 @@ def actuals_summary(review: ActualsReview) -> ActualsSummary:
         horizon_months=scenario.horizon_months,
         start=str(scenario.start),
         seed=review.prepared.seed,
-        budget_usd=budget_cents / 100,
-        actual_usd=actual_cents / 100,
-        difference_by_cause_usd=nonzero_causes,
+        budget_operating_income_usd=budget_cents / 100,
+        actual_operating_income_usd=actual_cents / 100,
+        difference_by_cause_usd={cause: part / 100 for cause, part in causes_cents.items()},
+        noise_two_sd_usd=round(review.noise_usd, 2),
+        largest_account={
+            cause: _largest_account(review, cause) for cause in causes_cents if cause != NOISE
+        },
         outside_interval={
             f"{key.entity} {key.figure}": months for key, months in outside.items() if months
         },
         not_explained=sorted(not_explained),
+        capacity_runs_out=_capacity_forecast(review),
         remaining_cost_usd=_remaining_cost(review),
         moved_by_usd={name: usd for name, usd in moved_usd if usd},
         replications=len(forecast.posterior.scores),
@@ -131,6 +159,71 @@ def actuals_summary(review: ActualsReview) -> ActualsSummary:
     )
     # Sentences say the figures of the summary, so they come after it.
     return replace(summary, sentences=_sentences(review, summary))
+
+
+def operating_causes(review: ActualsReview) -> dict[str, int]:
+    """Return what raised operating income or lowered it by cause, in cents: the largest first, noise last.
+
+    A cause within the noise of operating income is noise there, whatever it is of an account.
+    """
+    totals = dict.fromkeys(VARIANCE_CAUSES, 0)
+    for row in review.accounts:
+        if is_operating(row.account):
+            for cause, part in row.causes_cents.items():
+                totals[cause] -= part
+    noise_cents = 100 * review.noise_usd
+    causes = {
+        cause: total
+        for cause, total in totals.items()
+        if cause != NOISE and abs(total) > noise_cents
+    }
+    by_size = dict(sorted(causes.items(), key=lambda item: -abs(item[1])))
+    noise = sum(totals.values()) - sum(by_size.values())
+    if noise:
+        by_size[NOISE] = noise
+    return by_size
+
+
+def _largest_account(review: ActualsReview, cause: str) -> str:
+    """Return the operating account that most of a cause lies in."""
+    rows = [row for row in review.accounts if is_operating(row.account)]
+    largest = max(rows, key=lambda row: abs(row.causes_cents.get(cause, 0)))
+    return str(largest.account)
+
+
+def _capacity_forecast(review: ActualsReview) -> CapacityForecast | None:
+    """Return when capacity runs out."""
+    labels = review.result.plan.months.labels
+    if review.months == len(labels):
+        return None
+    weights = review.forecast.weights
+    months = review.capacity_months()
+    prior = review.capacity_months(is_prior=True)
+    # Rank by rank, since a mean of two months is no month.
+    p5, p50, p95 = (_reached(months, weights, share) for share in _BAND.tolist())
+    equal_weights = np.ones(len(prior)) / len(prior)
+    prior_p50 = _reached(prior, equal_weights, 0.5)
+
+    def label(month: int) -> str | None:
+        return labels[month] if month < len(labels) else None
+
+    return CapacityForecast(
+        p5=label(p5),
+        p50=label(p50),
+        p95=label(p95),
+        met_fraction=round(review.met_fraction, 6),
+        status="MET" if review.is_met() else "MISSED",
+        prior_p50=label(prior_p50),
+    )
+
+
+def _reached(months: Floats, weights: Floats, share: float) -> int:
+    """Return the first month by which a share of weighted replications has been reached."""
+    order = np.argsort(months, kind="stable")
+    mass = np.cumsum(weights[order])
+    # Weights sum to one but for rounding.
+    place = int(np.searchsorted(mass, share * mass[-1] - 1e-12))
+    return int(months[order][place])
 
 
 def _remaining_cost(review: ActualsReview) -> RemainingCost:
@@ -158,10 +251,13 @@ def _band(costs: Floats, weights: Floats) -> CostBand:
 def _sentences(review: ActualsReview, summary: ActualsSummary) -> list[str]:
     """Return what there is to say, the most important first."""
     sentences = []
-    if review.reported_costs():
-        sentences.append(_cost_sentence(summary))
-    all_months = len(review.result.plan.months.labels)
-    if review.months < all_months:
+    if any(is_operating(row.account) for row in review.accounts):
+        sentences.append(_income_sentence(summary))
+    lines = _account_sentence(review, summary)
+    if lines:
+        sentences.append(lines)
+    if summary.capacity_runs_out is not None:
+        sentences.append(_capacity_sentence(review, summary.capacity_runs_out))
         sentences += [_remaining_cost_sentence(summary), _slo_sentence(review)]
     replications = effective(review.forecast.weights)
     if replications < FEW_EFFECTIVE:
@@ -172,21 +268,71 @@ def _sentences(review: ActualsReview, summary: ActualsSummary) -> list[str]:
     return sentences
 
 
-def _cost_sentence(summary: ActualsSummary) -> str:
-    """Say by how much cost is above or below budget, and why."""
-    difference = summary.actual_usd - summary.budget_usd
-    # Without a budget there is no share of it.
-    share = ""
-    if summary.budget_usd:
-        budget_share = abs(summary.actual_usd / summary.budget_usd - 1)
-        share = f" ({budget_share:.1%})"
+def _income_sentence(summary: ActualsSummary) -> str:
+    """Say by how much operating income is above or below budget, and why."""
+    difference = summary.actual_operating_income_usd - summary.budget_operating_income_usd
+    months = f"After {len(summary.months)} months operating income"
+    noise = f"two standard deviations of the plan's own replications are {summary.noise_two_sd_usd:,.0f} USD"
+    if not round(difference):
+        return f"{months} is on budget in the accounts reported."
     direction = "above" if difference > 0 else "below"
+    lead = f"{months} is {abs(round(difference)):,} USD {direction} budget in the accounts reported"
+    causes = summary.difference_by_cause_usd
     # Cause by cause, rounded so that they add up to the difference as printed.
-    parts = _largest_parts(summary.difference_by_cause_usd, difference)
-    return (
-        f"After {len(summary.months)} months cost is {abs(round(difference)):,} USD{share} {direction} "
-        f"budget in the accounts reported{parts}."
+    parts = to_the_cent(causes, round(difference))
+    named = [
+        f"{cause} {parts.get(cause, 0):+,} USD ({summary.largest_account[cause].replace('_', ' ')})"
+        for cause in causes
+        if cause != NOISE
+    ]
+    if not named:
+        return f"{lead}, which is noise: {noise}."
+    if NOISE in parts:
+        named.append(f"noise {parts[NOISE]:+,} USD, where {noise}")
+    return f"{lead}: {'; '.join(named)}."
+
+
+def _account_sentence(review: ActualsReview, summary: ActualsSummary) -> str:
+    """Name what stands out of the noise of its own account, and not of operating income; empty for nothing."""
+    parts = [
+        (account, cause, part)
+        for account, cause, part in _account_causes(review)
+        if cause not in summary.difference_by_cause_usd
+    ]
+    parts.sort(key=lambda row: -abs(row[2]))
+    if not parts:
+        return ""
+    words = [
+        f"{account.replace('_', ' ')}: {cause}, {part / 100:+,.0f} USD of cost"
+        for account, cause, part in parts[:_LARGEST_PARTS]
+    ]
+    return f"Beyond the noise of their own accounts, though not of operating income, are {'; '.join(words)}."
+
+
+def _account_causes(review: ActualsReview) -> list[tuple[Account, str, int]]:
+    """Return account, cause and cents of all that is no noise in an operating account."""
+    rows = []
+    for row in review.accounts:
+        if is_operating(row.account):
+            named = [(cause, part) for cause, part in row.causes_cents.items() if cause != NOISE]
+            rows += [(row.account, cause, part) for cause, part in named]
+    return rows
+
+
+def _capacity_sentence(review: ActualsReview, capacity: CapacityForecast) -> str:
+    """Say in which month capacity runs out."""
+    end = review.result.plan.months.labels[-1]
+    share = f"{capacity.met_fraction:.0%} of replications meet the SLO target in all months to come"
+    if capacity.p5 is None:
+        return f"Capacity lasts to the end of the horizon, {end}: {share} ({capacity.status})."
+    beyond = f"after {end}"
+    p5, p50, p95, prior = (
+        month or beyond for month in (capacity.p5, capacity.p50, capacity.p95, capacity.prior_p50)
     )
+    return (
+        f"Capacity runs out in {p50} (P5 {p5}, P95 {p95}; {prior} was forecast before): {share} "
+        f"({capacity.status})."
+    ).replace("in after", "after")
 
 
 def _remaining_cost_sentence(summary: ActualsSummary) -> str:

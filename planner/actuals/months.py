@@ -31,8 +31,8 @@ from planner.yaml_io import MAX_FILE_BYTES, KeyPath, read_bytes, read_document
 MAPPING = "mapping.yaml"
 LEAVE_OUT = "leave_out"
 CLUSTER_FIGURES = (
-    "accelerators_in_service", "availability_fraction", "utilisation_fraction", "served_tokens",
-    "served_output_tokens", "energy_kwh", "lost_to_failures_node_h", "lost_to_software_node_h",
+    "accelerators_in_service", "on_site_accelerator_h", "availability_fraction", "utilisation_fraction",
+    "served_tokens", "served_output_tokens", "energy_kwh", "lost_to_failures_node_h", "lost_to_software_node_h",
 )  # fmt: skip
 """What a cluster's month, and the fleet's, may be held against."""
 FLEET_FIGURES = ("demand_tokens", "shed_tokens", "slo_attainment_fraction", "peak_facility_kw")

@@ -7,21 +7,35 @@ from dataclasses import replace
 import numpy as np
 
 from planner.actuals.months import Actuals
-from planner.actuals.reforecast import Forecast, PlanRuns, reforecast, weighted_quantiles
-from planner.actuals.variance import AccountVariance, flexible_budget, is_cost
+from planner.actuals.reforecast import (
+    Forecast,
+    PlanRuns,
+    reforecast,
+    weighted_quantiles,
+)
+from planner.actuals.variance import (
+    AccountVariance,
+    PlanReplications,
+    flexible_budget,
+    is_cost,
+    is_operating,
+)
 from planner.arrays import Floats
 from planner.finance.accounting.measures import observed
 from planner.finance.accounts import Account
-from planner.finance.measure_names import FLEET, SeriesKey
+from planner.finance.measure_names import FLEET, SLO_MISSED, SeriesKey
 from planner.progress import PrintLine, silent
 from planner.records import record
 from planner.run.simulate import RunResult, simulate
+from planner.studies.designs import Listed
 from planner.studies.engines import Workforce
 from planner.studies.prepare import Prepared
 from planner.yaml_io import KeyPath
 
 INTERVAL = (0.05, 0.95)
 """The interval that a figure is compared with: nine replications in ten."""
+NOISE_REPLICATIONS = 100
+"""Replications of the plan as stated, whose standard deviation is known to 7%."""
 COST = SeriesKey("cluster", FLEET, "cost_usd")
 SLO = SeriesKey("cluster", FLEET, "slo_attainment_fraction")
 FORECAST = (
@@ -57,6 +71,8 @@ class ActualsReview:
     interval: Floats
     """P5 and P95 of the study's replications, shape (2, series, months)."""
     accounts: tuple[AccountVariance, ...]
+    noise_usd: float
+    """Within which difference operating income in the accounts reported is noise."""
     forecast: Forecast
     paid_usd: Floats
     """What prices paid for machines already bought add to the cost of each month as planned, shape (months,)."""
@@ -90,6 +106,28 @@ class ActualsReview:
             for key, usd in self.actuals.series.items()
             if key.kind == "account" and is_cost(Account(key.figure))
         }
+
+    def capacity_months(self, *, is_prior: bool = False) -> Floats:
+        """Return by replication how many months pass before the first to come that misses the SLO target.
+
+        All months of the horizon where none does.
+        """
+        runs = self.forecast.prior if is_prior else self.forecast.posterior
+        to_come = runs.monthly[:, self.keys.index(SLO_MISSED), self.months :]
+        is_missed = to_come > 0
+        first = np.where(is_missed.any(axis=1), is_missed.argmax(axis=1), is_missed.shape[1])
+        return np.asarray(self.months + first, dtype=np.float64)
+
+    @property
+    def met_fraction(self) -> float:
+        """Share of the forecast's replications that meet the SLO target in all months to come."""
+        months = len(self.result.plan.months.labels)
+        is_met = self.capacity_months() >= months
+        return float(self.forecast.weights @ is_met)
+
+    def is_met(self) -> bool:
+        """Return whether as many replications as the target asks for meet it in the months to come."""
+        return self.met_fraction >= self.result.scenario.slo_target.confidence - 1e-9
 
     def prior(self, key: SeriesKey) -> Floats:
         """Return a series as forecast before the actual months, shape (replications, months)."""
@@ -138,12 +176,23 @@ def review_actuals(
     progress: PrintLine = silent,
 ) -> ActualsReview:
     """Run a plan as stated and under its study's uncertain inputs, compare it with actuals, and reforecast."""
-    keys = tuple(dict.fromkeys((*actuals.series, *FORECAST)))
+    keys = tuple(dict.fromkeys((*actuals.series, *FORECAST, SLO_MISSED)))
     # Series that are forecast are read from every run, reported or not.
     progress("simulating the plan as stated")
     scenario = prepared.scenarios[scenario_index].scenario
     result = simulate(scenario, prepared.seed)
-    accounts, paid_usd = flexible_budget(result, actuals)
+    progress(f"running it in {NOISE_REPLICATIONS:,} replications, to tell causes from noise")
+    as_stated = _as_stated(prepared)
+    stated_plan = PlanRuns(
+        prepared=as_stated, scenario_index=scenario_index, keys=keys, force=force
+    )
+    # The base case is replication 0.
+    no_points = np.zeros((NOISE_REPLICATIONS, 0))
+    design = Listed(listed=no_points, first_replication=1)
+    stated_runs = stated_plan.run(design, NOISE_REPLICATIONS)
+    noise = PlanReplications(keys=keys, monthly=stated_runs.monthly)
+    accounts, paid_usd = flexible_budget(result, actuals, noise)
+    operating = [row.account for row in accounts if is_operating(row.account)]
     # Prices that are paid are known, before the forecast as after: their spread would read as something learned.
     prepared = _without_paid_prices(prepared, result, len(actuals.months))
     plan = PlanRuns(prepared=prepared, scenario_index=scenario_index, keys=keys, force=force)
@@ -159,9 +208,16 @@ def review_actuals(
         budget=observed(result, keys),
         interval=interval,
         accounts=accounts,
+        noise_usd=noise.noise_usd(operating, len(actuals.months)),
         forecast=reforecast(plan, prior, actuals, progress),
         paid_usd=paid_usd,
     )
+
+
+def _as_stated(prepared: Prepared) -> Prepared:
+    """Return a study none of whose inputs is uncertain."""
+    inputs = replace(prepared.inputs, entries=(), mixing=None)
+    return replace(prepared, inputs=inputs)
 
 
 def _without_paid_prices(prepared: Prepared, result: RunResult, months: int) -> Prepared:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import hashlib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +19,13 @@ from planner.finance.pricing import hourly_priors, rent_prior
 from planner.output.tables import Table
 from planner.physics.coefficients import NORMAL_90
 from planner.plan.candidates import as_first_bought, engine_options
-from planner.plan.choice import build_services, runner_up
+from planner.plan.choice import Service, build_services, has_measured, runner_up, served_by
+from planner.plan.memory_worth import gain_per_gb
 from planner.plan.reuse import Reuse
 from planner.plan.software import stack_name
-from planner.scenario.cluster import HourlyRental, OnDemand, Reserved, Spot, TokenPrice
+from planner.scenario.cluster import Cluster, HourlyRental, OnDemand, Reserved, Spot, TokenPrice
 from planner.scenario.scenario import Scenario
+from planner.scenario.workload import Workload
 from planner.units import unit_of
 from planner.validation import field_docstring
 from planner.yaml_io import KeyPath, dotted
@@ -92,8 +94,8 @@ def _throughput(scenario: Scenario) -> Iterator[Row]:
         per_accelerator = tokens / service.accelerators_per_node
         part = _plain(float(f"{per_accelerator:.6g}"))
         standing = "not cross-validated"
-        if service.uncertainty:
-            standing = service.uncertainty.in_words()
+        if service.evidence is not None:
+            standing = service.evidence.uncertainty.in_words()
         source = f"throughput model, {service.layout}: {standing} at 90%"
         yield (
             f"throughput.{cluster}.{workload}.output_tokens_per_s_per_accelerator",
@@ -232,8 +234,39 @@ def _plain(value: Any) -> str:
     return str(value)
 
 
-def layouts(scenario: Scenario) -> Table:
-    """Return layouts.csv: how each cluster serves each workload, and what the next best would serve."""
+def _cache_cells(service: Service) -> tuple[object, ...]:
+    """Return where a service keeps prompts, what it finds of them, and how many a node holds; empty where stated."""
+    cache = service.cache
+    if cache is None:
+        return "", None, None, None
+    replicas = service.accelerators_per_node / cache.accelerators
+    return (
+        "host" if cache.has_host else "none",
+        cache.found_fractions[-1],
+        cache.host_fractions[-1],
+        cache.contexts * replicas,
+    )
+
+
+def _measured_rate(
+    cluster: Cluster, workload: Workload, scenario: Scenario, reuse: Reuse
+) -> float | None:
+    """Return what a node serves of a workload in the best layout that rows measured; None where there is none."""
+    if cluster.throughput_tokens_per_s_per_accelerator is not None:
+        return None
+    alone = cluster.model_copy(update={"layouts": "measured", "prefill_decode": "colocated"})
+    options = engine_options(alone, workload, reuse.catalog)
+    if not any(has_measured(option, workload, reuse) for option in options):
+        return None
+    best = served_by(alone, workload, scenario, reuse, {})
+    return best.requests_per_s if isinstance(best, Service) else None
+
+
+def layouts(scenario: Scenario, usd_per_node_year: Mapping[str, float]) -> Table:
+    """Return layouts.csv: how each cluster serves each workload, and what the next best would serve.
+
+    The cost of a node, by cluster, is what its memory is worth in: a GB with which a node serves a share more.
+    """
     reuse = Reuse(scenario)
     rows = []
     services = build_services(scenario, reuse, {})[0]
@@ -249,6 +282,14 @@ def layouts(scenario: Scenario) -> Table:
             next_words = f"{layout.engine}, {layout.precision}, {next_best.layout}"
             next_rate = next_best.requests_per_s
         prompts_by = prefill or service
+        worth: tuple[float | None, ...] = (None, None)
+        if service.cache is not None and name in usd_per_node_year:
+            gains = gain_per_gb(cluster, scenario.workloads[workload], service, scenario, reuse)
+            worth = tuple(gain * usd_per_node_year[name] for gain in gains)
+        evidence = service.evidence
+        interval: tuple[float, float] | tuple[None, None] = (None, None)
+        if evidence is not None:
+            interval = evidence.interval(service.requests_per_s)
         rows.append(
             (
                 name,
@@ -261,6 +302,12 @@ def layouts(scenario: Scenario) -> Table:
                 "disaggregated" if prefill else "colocated",
                 prefill.share if prefill else None,
                 service.requests_per_s,
+                *interval,
+                evidence.grade if evidence else "",
+                evidence.rows if evidence else None,
+                _measured_rate(cluster, scenario.workloads[workload], scenario, reuse),
+                *_cache_cells(service),
+                *worth,
                 next_words,
                 next_rate,
             )

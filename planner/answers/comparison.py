@@ -25,11 +25,11 @@ from planner.answers.run_summary import (
     rounded_measures,
 )
 from planner.answers.sentences import (
+    break_even_lines,
     inconclusive_lines,
     no_alternatives,
     plans_that_shed,
     recommendation,
-    resale_lines,
     saving_words,
     target_lines,
 )
@@ -200,10 +200,17 @@ def comparison_text(comparison: Comparison, *, verbose: bool = False) -> str:
         *target_lines(summary.verdicts),
         *inconclusive_lines(ranking),
     ]
-    header = ("scenario", "SLO", "lowest", "USD/Mtok", "change", "NPC M$", "capex", "P&L cost")
+    # What sells tokens is judged by its value, what sells none by its cost.
+    sells = any(figures["revenue_usd"] for figures in measures.values())
+    value = "NPV M$" if sells else "NPC M$"
+    header = ("scenario", "SLO", "lowest", "USD/Mtok", "change", value, "capex", "P&L cost")
     rows = [
         _plan_cells(
-            plan, baseline, measures[plan.name], summary.verdicts[plan.name].lowest_fraction
+            plan,
+            baseline,
+            measures[plan.name],
+            summary.verdicts[plan.name].lowest_fraction,
+            sells=sells,
         )
         for plan in ranking.plans
     ]
@@ -213,7 +220,7 @@ def comparison_text(comparison: Comparison, *, verbose: bool = False) -> str:
         "",
         text_table(header, rows),
         "",
-        *wrapped([*no_alternatives(ranking), *resale_lines(measures, baseline.name)]),
+        *wrapped([*no_alternatives(ranking), *break_even_lines(measures, baseline.name)]),
         *wrapped(_saving_lines(plans, baseline, summary)),
     ]
     if comparison.futures:
@@ -228,7 +235,12 @@ def comparison_text(comparison: Comparison, *, verbose: bool = False) -> str:
 
 
 def _plan_cells(
-    plan: RankedPlan, baseline: RankedPlan, measures: Measures, lowest: float | None
+    plan: RankedPlan,
+    baseline: RankedPlan,
+    measures: Measures,
+    lowest: float | None,
+    *,
+    sells: bool,
 ) -> tuple[str, ...]:
     """Return the row of a plan in the terminal's table."""
     change = None
@@ -236,14 +248,15 @@ def _plan_cells(
     if is_comparable(plan, baseline) and plan.cost and baseline.cost:
         change = plan.cost / baseline.cost - 1.0
     npv_usd = measures["npv_usd"]
-    net_present_cost = None if npv_usd is None else -npv_usd
+    sign = 1.0 if sells else -1.0
+    value_usd = None if npv_usd is None else sign * npv_usd
     return (
         plan.name[:20],
         plan.standing,
         cell(lowest, ".2%"),
         cell(plan.cost, ",.4f"),
         cell(change, "+.1%"),
-        cell(net_present_cost, ",.1f", MILLION),
+        cell(value_usd, ",.1f", MILLION),
         cell(measures["capex_usd"], ",.1f", MILLION),
         cell(measures["pl_cost_usd"], ",.1f", MILLION),
     )

@@ -16,12 +16,12 @@ from planner.answers.ranking import (
 from planner.answers.run_report import account_sums, account_totals, chart_layers, largest_first
 from planner.answers.sections import section
 from planner.answers.sentences import (
+    break_even_lines,
     cost_change_words,
     inconclusive_lines,
     no_alternatives,
     plans_that_shed,
     recommendation,
-    resale_lines,
     target_lines,
 )
 from planner.answers.summaries import ComparisonSummary
@@ -53,7 +53,7 @@ BRIDGE_ACCOUNTS = (
 )
 MONTHLY_CHARTS = {
     ACCRUED_COST: (
-        "Cost per million tokens by scenario",
+        "Accrued cost per million tokens by scenario",
         "Accrued cost over tokens served, by month.",
     ),
     f"cumulative_{ACCRUED_COST}": (
@@ -106,7 +106,7 @@ def answer_section(contents: Contents, summary: ComparisonSummary) -> Section:
             costs_picture(contents),
             run_out_chart(contents, monthly, summary.verdicts),
             *sentences(no_alternatives(ranking), "note"),
-            *sentences(resale_lines(summary.scenarios, summary.baseline), "note"),
+            *sentences(break_even_lines(summary.scenarios, summary.baseline), "note"),
             *sentences(cautions, "note"),
         ],
     )

@@ -32,6 +32,8 @@ from planner.finance import ledger as books
 from planner.finance.accounting.cohorts import (
     assets_of,
     nodes_in_service,
+    opening_basis_cents,
+    opening_value_cents,
     owned_value_cents,
     parts_usd,
 )
@@ -48,11 +50,13 @@ from planner.finance.accounts import (
     View,
 )
 from planner.finance.depreciation import (
+    ResaleCurve,
     capital_charge_usd,
     depreciate,
     make_cohorts,
     property_tax_usd,
 )
+from planner.finance.financing import mean_prices, open_cents, open_shares
 from planner.finance.ledger import Dimension, cents
 from planner.finance.measure_names import FLEET, SITE
 from planner.finance.measure_names import TIMELINE as TIMELINE_FIGURES
@@ -66,6 +70,8 @@ from planner.plan.quantities import shares
 from planner.run.simulate import RunResult
 from planner.units import DOLLARS, MILLION, MONTHS_PER_YEAR, unit_of
 
+LOAN_SHEETS = {"Loan": "loan_monthly", "Loan stress": "loan_stress"}
+"""Sheets of a run with a loan, and the table of each."""
 SUMMARY = "Summary"
 INPUTS = "Inputs"
 BY_MONTH = "By month"
@@ -75,6 +81,13 @@ LINES = "Lines"
 QUANTITIES = "Quantities"
 COHORTS = "Cohorts"
 DEPRECIATION = "Depreciation"
+OPEN_ITEMS = "Open items"
+"""What is billed and not yet paid, where the scenario states days to payment."""
+_OPEN_ENDS = {
+    Account.RECEIVABLES: Account.RECEIVABLES_END,
+    Account.PAYABLES: Account.ORDER_BALANCE,
+}
+"""Accounts of what is open, and in which account it counts as settled on the last day."""
 _RECORD = "A record of the run: this sheet does not follow the cells of the sheet Inputs."
 _FOLLOWS = "Follows the yellow cells of the sheet Inputs."
 _FIRST = 2
@@ -144,8 +157,19 @@ _SITE_INPUTS = (
 """Prices of the whole site: name, what is paid at it, label, unit, key of the scenario."""
 _WINDOWED = ("electricity", Account.ENERGY, "Electricity, average of its windows", "USD/kWh", "")
 _PRICES = {account: name for name, account, *_ in _SITE_INPUTS} | {Account.COOLING: "electricity"}
+_COST_SHARES = {
+    Account.MAINTENANCE: (
+        "Maintenance and operations",
+        "finance.operations_fraction_per_year",
+    ),
+    Account.INSURANCE: ("Insurance", "finance.insurance_fraction_per_year"),
+}
+"""Yearly shares of what machines in service cost: label and key of the scenario, by what they pay."""
+_SMALL_SHARE = 1e-9
+"""A factor at which no resale curve reaches the price of new machines, so that its shape can be read."""
 _LIMITS = {
     "a year": (-0.99, 10.0, "percent"),
+    "of cost a year": (0.0, 10.0, "percent"),
     "share of the price": (0.0, 0.999999, "percent"),
     "share of cost": (0.0, 1.0, "percent"),
     "months": (1, 240, "count"),
@@ -165,6 +189,7 @@ _COHORT_COLUMNS = (
     *(f"{account}_usd" for account in CAPEX_ACCOUNTS),
     *("book_life_months", "residual_fraction", "residual_usd", "resale_fraction", "resale_usd"),
     *("last_day_fraction", "residual_value_usd", "book_value_when_retired_usd"),
+    "opening_value_usd",
 )
 _LINE_COLUMNS = (
     "cluster",
@@ -234,6 +259,25 @@ class MoneyLine(NamedTuple):
     """Months from the start to the day on which it counts; None for what runs through its month."""
 
 
+class OpenItems(NamedTuple):
+    """What customers owe a cluster, or it owes its vendors, at each month's end."""
+
+    account: Account
+    """Receivables, or payables."""
+    cluster: int
+    """−1 for the site as a whole."""
+    billed_cents: Cents
+    """Sold or bought in each month, shape (months,)."""
+    balance_cents: Cents
+    """Open at its end, shape (months,)."""
+
+    @property
+    def sign(self) -> int:
+        """Return 1 for receivables, whose rise takes cash, and −1 for payables."""
+        ((_, sign),) = self.account.positions
+        return sign
+
+
 def run_pages(result: RunResult, tables: Mapping[str, Columns]) -> dict[str, Page]:
     """Return the sheets of a run by name, given its tables by name: live sheets first, then records."""
     live = _Live(result)
@@ -251,13 +295,22 @@ def run_pages(result: RunResult, tables: Mapping[str, Columns]) -> dict[str, Pag
         QUANTITIES: Page(headings=used, rows=live.quantities, note=note, fixed_columns=4),
         COHORTS: live.cohorts_page(),
         DEPRECIATION: live.depreciation_page(),
+        **({OPEN_ITEMS: live.open_items_page()} if live.open_items else {}),
         "Statements": replace(statements, note=f"{_RECORD} {statements.note}"),
         "Unit economics": _dollars(tables["unit_economics_yearly"]),
         "Reconciliation": _dollars(tables["reconciliation"]),
+        **_loan_pages(tables),
         "Measures": Page.of(tables["measures"], note=_RECORD),
         "Assumptions": Page.of(tables["assumptions"], note=_RECORD),
         "Events": Page.of(tables["events"], most=1_000, note=_RECORD),
     }
+
+
+def _loan_pages(tables: Mapping[str, Columns]) -> dict[str, Page]:
+    """Return a loan as its lender sees it, as records; nothing without a loan."""
+    if not len(tables["loan_monthly"]["month"]):
+        return {}
+    return {sheet: _dollars(tables[name]) for sheet, name in LOAN_SHEETS.items()}
 
 
 def _dollars(table: Columns) -> Page:
@@ -333,13 +386,18 @@ class _Live:
         """The discount rate in formulas: its cell, or a number where it has none."""
         self.quantities: list[Sequence[object]] = []
         """Rows of the sheet Quantities."""
+        self.open_items = [*self._open_items()]
+        """By account and cluster, where something is paid later."""
         self.lines = [*self._book_lines(), *self._running_lines(posted), *self._dated_lines()]
+        self.lines += self._open_lines()
         self.lines += self._recorded_lines()
         # By cluster, the site last: the order in which people look for a line.
         # The site has cluster −1: it would come first without the first key.
         self.lines.sort(
             key=lambda line: (line.cluster < 0, line.cluster, ACCOUNT_CODES[line.account])
         )
+        # Only now is it known in which rows the lines stand that are paid later.
+        self.lines = [self._settled_later(line) for line in self.lines]
         self.facts: dict[str, NDArray[Any]] = {
             "cluster": np.array([self.names[line.cluster] for line in self.lines]),
             "account": np.array([str(line.account) for line in self.lines]),
@@ -408,9 +466,8 @@ class _Live:
             rate = self.capital.discount_rate_per_year
             key = "finance.discount_rate_per_year"
             inputs["discount rate", -1] = Input("Discount rate", "a year", key, rate)
-        if self.capital.receivable_days or self.capital.payable_days:
-            return inputs  # what is open at a month's end follows no cell
         inputs |= self._site_inputs(accounts)
+        inputs |= self._share_inputs(accounts)
         if Account.REVENUE in accounts:
             inputs |= self._token_prices()
         for index in range(len(self.clusters)):
@@ -453,14 +510,58 @@ class _Live:
             if account in accounts and unit_usd[name] > 0
         }
 
+    def _share_inputs(self, accounts: set[Account]) -> dict[tuple[str, int], Input]:
+        """Return upkeep as shares of what machines cost, and the factor on what used machines fetch."""
+        finance = self.result.scenario.finance
+        unit = "of cost a year"
+        inputs = {}
+        for account, (label, key) in _COST_SHARES.items():
+            if account in accounts:
+                yearly = self.plan.money.upkeep.yearly_usd[account]
+                inputs[str(account), -1] = Input(label, unit, key, yearly)
+        multiplier = finance.resale_multiplier
+        # A residual by the resale curve moves depreciation, which follows only where the books are plain.
+        has_plain_residuals = all(
+            residual is not None or self._has_plain_books(index)
+            for index, residual in enumerate(self.capital.residual_fraction)
+        )
+        if self.result.cohorts and multiplier > 0 and has_plain_residuals:
+            label = "Factor on what used machines fetch"
+            key = "finance.resale_multiplier"
+            inputs["resale", -1] = Input(label, "times", key, multiplier)
+        return inputs
+
+    def _has_plain_books(self, index: int) -> bool:
+        """Return whether a cluster's machines are its own and written off whole, in a straight line."""
+        plan = self.plan.clusters[index]
+        return not (
+            plan.lease or self.capital.declining_factor > 0 or index in self.capital.components
+        )
+
     def _token_prices(self) -> dict[tuple[str, int], Input]:
-        """Return the token prices by kind of token and workload."""
+        """Return the token prices by kind of token and workload, the lists' where the scenario states none.
+
+        A price of cached tokens that is not stated follows that of fresh ones.
+        """
         inputs = {}
         workloads = self.result.scenario.workloads
+        market = self.plan.money.market
+        months_from_start = self.edges - self.edges[0]
         for w, (name, workload) in enumerate(workloads.items()):
-            for kind in TOKEN_KINDS:
+            price = workload.token_price
+            if price is None:
+                continue
+            change = price.change_per_year
+            if change is None:
+                change = market.price_change_per_year
+            rise = mean_prices(1.0, change, months_from_start)[0]
+            for place, kind in enumerate(TOKEN_KINDS):
                 field = f"{kind}_usd_per_million_tokens"
-                unit_usd = getattr(workload.token_price, field, None)
+                unit_usd = getattr(price, field)
+                if unit_usd is None and kind != "cached_input":
+                    # To twelve digits: the list's own, which the mean of the first month is a multiple of.
+                    listed_usd = float(np.asarray(market.token_price)[0, w, place] / rise)
+                    unit_usd = float(f"{listed_usd:.12g}")
                 if unit_usd:
                     kind_words = kind.replace("_", " ")
                     label = f"{name}: token price, {kind_words}"
@@ -475,10 +576,7 @@ class _Live:
         if plan.rent is not None:
             return self._rent_input(index)
         # Neither follows where machines are leased, or the books are those of single parts or decline.
-        has_plain_books = not (
-            plan.lease or self.capital.declining_factor > 0 or index in self.capital.components
-        )
-        if not self.cohorts[index] or not has_plain_books:
+        if not self.cohorts[index] or not self._has_plain_books(index):
             return {}
         return self._price_inputs(index) | self._book_inputs(index)
 
@@ -497,7 +595,7 @@ class _Live:
         return {("rent", index): Input(f"{name}: rent", _RENTED, key, unit_usd)}
 
     def _price_inputs(self, index: int) -> dict[tuple[str, int], Input]:
-        """Return price and discount of a cluster's accelerators.
+        """Return price and discount of a cluster's accelerators, and the price of a host.
 
         They have no cell where machines were owned already or had by a quote, with deposits or by a budget.
         """
@@ -522,10 +620,12 @@ class _Live:
             f"{name}: discount", "share of the price", discount_key, cluster.discount_fraction
         )
         price = Input(f"{name}: price of an accelerator", "USD", price_key, unit_usd)
-        return {
-            ("price", index): price,
-            ("discount", index): discount,
-        }
+        inputs = {("price", index): price, ("discount", index): discount}
+        host_usd = plan.prices_usd[1]
+        if host_usd > 0:
+            host_key = f"clusters.{name}.host_usd_per_node"
+            inputs["host", index] = Input(f"{name}: price of a host", "USD", host_key, host_usd)
+        return inputs
 
     def _book_inputs(self, index: int) -> dict[tuple[str, int], Input]:
         """Return book life and residual value of a cluster; none where books are stated or follow a resale curve."""
@@ -599,7 +699,9 @@ class _Live:
 
     def _follows(self, index: int) -> bool:
         """Return whether a cluster's depreciation moves with an input of its own."""
-        return ("price", index) in self.inputs or ("life", index) in self.inputs
+        follows_resale = self.capital.residual_fraction[index] is None and self._input("resale")
+        has_own = ("price", index) in self.inputs or ("life", index) in self.inputs
+        return has_own or bool(follows_resale)
 
     def _written_off(self, row: int, end_month: str) -> str:
         """Return the formula of what a cohort is written off until a month coordinate: (C − R)·e/L, to the cent."""
@@ -647,11 +749,9 @@ class _Live:
         servers = f"({address['accelerators_usd']}+{address['host_usd']})*{address['nodes']}"
         nodes_before = address["nodes_before_it"]
         nodes_with = f"({address['nodes_before_it']}+{address['nodes']})"
-        residual_share = share
         residual = f"{address['cost_usd']}*{address['residual_fraction']}"
         if share is None:
             # The residual follows the resale curve of servers, and is at most what was paid.
-            residual_share = float(curve.fraction(life))
             residual = f"MIN({servers}*{address['residual_fraction']},{address['cost_usd']})"
         book_value = ""
         if self._follows(index) and self._retired_in(row):
@@ -660,6 +760,23 @@ class _Live:
 
         def priced(figure: float, formula: str) -> Cell:
             return Cell(figure, formula if listed else "")
+
+        def fetched(figure_usd: float, fraction: float, formula: str) -> Cell:
+            # What goes back, or is scrapped, fetches nothing at any price.
+            servers_usd = sum(cohort.prices_usd[:2]) * cohort.nodes
+            is_sold = abs(servers_usd * fraction - figure_usd) < 0.01
+            follows = is_sold and (listed or self._input("resale"))
+            return Cell(figure_usd, formula if follows else "")
+
+        def used_share(age_months: float, figure: float) -> Cell:
+            # Before the factor of the inputs; of its own, and never above what it costs new.
+            multiplier = self._input("resale")
+            if not multiplier or not figure:
+                return Cell(figure)
+            stated = self.inputs["resale", -1].simulated
+            plain = replace(curve, multiplier=_SMALL_SHARE).fraction(age_months) / _SMALL_SHARE
+            share_at_one = float(plain) * curve.multiplier / stated
+            return Cell(figure, f"MIN(1,{share_at_one!r}*{multiplier})")
 
         days = {
             "paid": cohort.bought_h,
@@ -711,20 +828,52 @@ class _Live:
                 for part, price in zip(_PART_COLUMNS, cohort.prices_usd, strict=True)
             },
             "accelerators_usd": priced(cohort.prices_usd[0], list_formula),
+            "host_usd": self._host(index, cohort.prices_usd[1]),
             "cost_usd": priced(assets.cost_usd[row], node_cost),
             **capex,
             "book_life_months": Cell(assets.life_months[row], self._input("life", index)),
-            "residual_fraction": Cell(residual_share, self._input("residual", index)),
-            "residual_usd": Cell(assets.residual_usd[row], residual_formula),
-            "resale_fraction": Cell(resale_fraction),
-            "resale_usd": priced(
-                resale_usd,
-                resale_formula,
+            "residual_fraction": (
+                used_share(life, float(curve.fraction(life)))
+                if share is None
+                else Cell(share, self._input("residual", index))
             ),
-            "last_day_fraction": Cell(end_fraction),
-            "residual_value_usd": priced(end_usd, end_formula),
+            "residual_usd": Cell(assets.residual_usd[row], residual_formula),
+            "resale_fraction": used_share(retired - paid, float(resale_fraction)),
+            "resale_usd": fetched(resale_usd, float(resale_fraction), resale_formula),
+            "last_day_fraction": used_share(self.edges[-1] - paid, float(end_fraction)),
+            "residual_value_usd": fetched(end_usd, float(end_fraction), end_formula),
+            "opening_value_usd": self._opening_value(row, servers, curve),
             "book_value_when_retired_usd": Cell(disposed_usd, book_value),
         }
+
+    def _host(self, index: int, host_usd: float) -> Cell:
+        """Return the price of a cohort's hosts, which moves with list prices as that of accelerators does."""
+        if ("host", index) not in self.inputs:
+            return Cell(host_usd)
+        factor = host_usd / self.inputs["host", index].simulated
+        return Cell(host_usd, f"{self._input('host', index)}*{factor!r}")
+
+    def _opening_value(self, row: int, servers: str, curve: ResaleCurve) -> Cell:
+        """Return what a cohort owned before the start would fetch on the first day, after tax on its sale."""
+        rules = self.plan.money.market.tax
+        cohorts = self.result.cohorts
+        after_tax = opening_value_cents(self.plan, cohorts, rules)[row] / 100
+        multiplier = self._input("resale")
+        if not after_tax or not multiplier:
+            return Cell(after_tax)
+        stated = self.inputs["resale", -1].simulated
+        age = self.edges[0] - self.assets.acquired_months[row]
+        plain = replace(curve, multiplier=_SMALL_SHARE).fraction(age) / _SMALL_SHARE
+        share_at_one = float(plain) * curve.multiplier / stated
+        value = f"ROUND({servers}*MIN(1,{share_at_one!r}*{multiplier}),2)"
+        if rules is None:
+            return Cell(after_tax, value)
+        # V − ROUND(t·(V − B)): the basis follows from what was posted.
+        before_tax = opening_value_cents(self.plan, cohorts, None)[row] / 100
+        basis_usd = float(opening_basis_cents(self.plan, cohorts, rules)[row]) / 100
+        taxed = f"ROUND(({value}-{basis_usd!r})*{rules.rate_fraction!r},2)"
+        assert before_tax >= 0
+        return Cell(after_tax, f"{value}-{taxed}")
 
     def _retired_in(self, row: int) -> list[int]:
         """Return the month in which a cohort leaves; none where it stays to the end."""
@@ -835,8 +984,6 @@ class _Live:
                 }
                 cents_by_month = posted[rows].sum(axis=0)
                 yield MoneyLine(account, index, cents_by_month, formulas)
-            if not self._follows(index):
-                continue  # its losses are among the recorded lines
             for row in rows:
                 for month in self._retired_in(row):
                     book_value = self._cohort(row, "book_value_when_retired_usd")
@@ -905,7 +1052,8 @@ class _Live:
             case Account.MAINTENANCE | Account.INSURANCE:
                 # A yearly share of what machines in service cost: one part a cohort, cost times years in service.
                 if ("price", index) not in self.inputs:
-                    return []
+                    return [priced(str(account), -1, amounts)]
+                share_cell = self._input(str(account))
                 yearly = upkeep.yearly_usd[account]
                 nodes = np.array([cohort.nodes for cohort in cohorts])
                 serving = nodes_in_service(self.plan, cohorts) / nodes[:, None]
@@ -916,7 +1064,7 @@ class _Live:
                 for row in self.cohorts[index]:
                     unit_usd = float(self.assets.cost_usd[row]) * yearly
                     price = Cell(
-                        unit_usd, f"{self._cohort(row, 'cost_usd')}*{yearly!r}", "unit_usd"
+                        unit_usd, f"{self._cohort(row, 'cost_usd')}*{share_cell}", "unit_usd"
                     )
                     label = f"{cohorts[row].name}: share of cost a year"
                     parts.append((label, price, years[row]))
@@ -956,24 +1104,134 @@ class _Live:
             case _:
                 return [priced(paid_for, -1, amounts)]
 
+    def _open_items(self) -> Iterator[OpenItems]:
+        """Yield what is open at the months' ends, by account and cluster."""
+        table = self.result.ledger.totals_cents(
+            Dimension.MONTH, Dimension.CLUSTER, Dimension.ACCOUNT
+        )
+        edges = self.plan.months.edge_hours.astype(np.float64)
+        for account in _OPEN_ENDS:
+            codes = [ACCOUNT_CODES[billed] for billed in self._billed_in(account)]
+            # Income is negative in the ledger; what customers owe is positive.
+            direction = -1 if account is Account.RECEIVABLES else 1
+            billed = direction * table[:, :, codes].sum(axis=2)
+            balance = open_cents(billed, self._days(account), edges)
+            for index in range(-1, len(self.clusters)):
+                if balance[:, index].any():
+                    yield OpenItems(account, index, billed[:, index], balance[:, index])
+
+    def _days(self, account: Account) -> float:
+        """Return the days from sale, or purchase, to payment."""
+        if account is Account.RECEIVABLES:
+            return self.capital.receivable_days
+        return self.capital.payable_days
+
+    @staticmethod
+    def _billed_in(account: Account) -> list[Account]:
+        """Return the accounts whose amounts customers, or vendors, are paid later."""
+        if account is Account.RECEIVABLES:
+            return [Account.REVENUE]
+        return [
+            billed for billed in Account if billed.is_invoiced and billed is not Account.REVENUE
+        ]
+
+    def _open_lines(self) -> Iterator[MoneyLine]:
+        """Yield what each month adds to what is open, and what is open on the last day as if settled then."""
+        last_day = float(self.edges[-1] - self.edges[0])
+        is_last = np.arange(self.months) == self.months - 1
+        for items in self.open_items:
+            change = items.sign * np.diff(items.balance_cents, prepend=0)
+            yield MoneyLine(items.account, items.cluster, change)
+            owed = np.where(is_last, -items.sign * items.balance_cents[-1], 0)
+            end_account = _OPEN_ENDS[items.account]
+            yield MoneyLine(end_account, items.cluster, owed, {}, OPEN_ITEMS, last_day)
+            # Deposits on orders are in the same account, and follow no cell.
+            ends = self.result.ledger.totals_cents(
+                Dimension.MONTH, Dimension.CLUSTER, Dimension.ACCOUNT
+            )
+            deposits = ends[:, items.cluster, ACCOUNT_CODES[end_account]] - owed
+            if deposits.any():
+                yield MoneyLine(end_account, items.cluster, deposits, day_months=last_day)
+
+    def _settled_later(self, line: MoneyLine) -> MoneyLine:
+        """Return a line with the formulas of what is open; other lines as they are."""
+        for place, items in enumerate(self.open_items):
+            if items.cluster != line.cluster:
+                continue
+            balances = [
+                _area(OPEN_ITEMS, _FIRST + 2 * place + 1, 3 + month) for month in range(self.months)
+            ]
+            sign = "" if items.sign > 0 else "-"
+            other_sign = "-" if items.sign > 0 else ""
+            if line.account is items.account:
+                formulas = {0: f"{sign}{balances[0]}"}
+                for month in range(1, self.months):
+                    formulas[month] = f"{sign}({balances[month]}-{balances[month - 1]})"
+                return line._replace(formulas=formulas)
+            if line.account is _OPEN_ENDS[items.account] and line.cohort == OPEN_ITEMS:
+                formulas = {self.months - 1: f"{other_sign}{balances[-1]}"}
+                return line._replace(formulas=formulas, cohort="")
+        return line
+
+    def open_items_page(self) -> Page:
+        """Return by account and cluster what is billed in each month, and what of it is open at its end.
+
+        Amounts run evenly through their month, so open is the share of each that ran in the last days before.
+        """
+        edges = self.plan.months.edge_hours.astype(np.float64)
+        rows: list[Sequence[object]] = []
+        for items in self.open_items:
+            place = len(rows)
+            days = self._days(items.account)
+            open_share = open_shares(days, edges)
+            own = [
+                row
+                for row, line in enumerate(self.lines)
+                if line.cluster == items.cluster and line.account in self._billed_in(items.account)
+            ]
+            direction = "-" if items.account is Account.RECEIVABLES else ""
+            named = (self.names[items.cluster], str(items.account))
+            billed = []
+            balances = []
+            for month in range(self.months):
+                column = len(_LINE_COLUMNS) + month
+                cells = "+".join(_area(LINES, _FIRST + 1 + row, column) for row in own)
+                billed.append(Cell(items.billed_cents[month] / 100, f"{direction}({cells})", "usd"))
+                parts = [
+                    f"{float(open_share[month, earlier])!r}*{_area(OPEN_ITEMS, _FIRST + place, 3 + earlier)}"
+                    for earlier in np.flatnonzero(open_share[month]).tolist()
+                ]
+                formula = f"ROUND({'+'.join(parts)},2)" if parts else "0"
+                balances.append(Cell(items.balance_cents[month] / 100, formula, "usd"))
+            rows.append((*named, "billed in the month, USD", *billed))
+            rows.append((*named, f"open at its end, of the last {days:g} days, USD", *balances))
+        headings = ("cluster", "account", "figure", *self.labels)
+        return Page(headings=headings, rows=rows, note=_FOLLOWS, fixed_columns=3)
+
     def _dated_lines(self) -> Iterator[MoneyLine]:
         """Yield what counts on a day of its own, one line for each row of the ledger."""
         ledger = self.result.ledger
         columns = (column.tolist() for column in dated_rows(self.result))
+        # What is open on the last day has lines of its own.
+        settled_ends = {(_OPEN_ENDS[items.account], items.cluster) for items in self.open_items}
         for row, day in zip(*columns, strict=True):
             account = ACCOUNT_ORDER[ledger.account_code[row]]
             month = int(ledger.month_index[row])
             index = int(ledger.cluster_index[row])
             place = int(ledger.cohort_index[row])
-            if account not in _ACCOUNTS:
+            if account not in _ACCOUNTS or (account, index) in settled_ends:
                 continue
             is_month = np.arange(self.months) == month
             amounts = np.where(is_month, ledger.amount_cents[row], 0)
             # Cohorts holds what is paid and what is fetched as positive numbers; income is negative in the ledger.
             sign = "" if account in CAPEX_ACCOUNTS else "-"
             column = f"{account}_usd"
-            follows = column in _COHORT_COLUMNS and place >= 0 and ("price", index) in self.inputs
-            formulas = {month: sign + self._cohort(place, column)} if follows else {}
+            # What is opened with is a cost: it is positive in both.
+            if account is Account.OPENING_VALUE:
+                sign = ""
+            formulas = {}
+            if column in _COHORT_COLUMNS and place >= 0:
+                formulas = {month: sign + self._cohort(place, column)}
             name = ""
             if place >= 0:
                 name = self.result.cohorts[place].name

@@ -64,7 +64,7 @@ class Manifest:
     """The values of each key that a sweep varies."""
     slo_target: SloTarget = field(default_factory=SloTarget)
     """That of a sweep's scenario."""
-    objective: str = "cost_per_million_tokens_usd"
+    objective: str = "levelised_cost_per_million_tokens_usd"
     """The figure that a study is about."""
     detailed: int | None = None
     """Replications behind a study's fans and drivers, where they are not all."""

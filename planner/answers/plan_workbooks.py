@@ -35,7 +35,9 @@ def statements_page(
     for name, result in results.items():
         for frequency in frequencies:
             statement = tables.statement(result, frequency)
-            (_, periods), *lines = statement.items()
+            # A period's name stands for its first day.
+            named = [(column, cells) for column, cells in statement.items() if column != "date"]
+            (_, periods), *lines = named
             # Column by column, since a page takes columns: plans and spans stand below one another.
             rows.setdefault("scenario", []).extend(name for _ in periods)
             rows.setdefault("period", []).extend(periods)

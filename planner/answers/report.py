@@ -19,6 +19,7 @@ from planner.answers import (
 from planner.answers.evidence import evidence_sections
 from planner.answers.futures import futures_section
 from planner.answers.json_records import read_record
+from planner.answers.lender_report import loan_section
 from planner.answers.manifests import Manifest
 from planner.answers.ranking import rank
 from planner.answers.study_results import StudyResults
@@ -43,6 +44,7 @@ def run_body(contents: Contents, summary: RunSummary) -> Sections:
     yield evidence.measures_section(evidence.run_measures(contents))
     yield timelines.timeline_section(contents)
     yield run_report.money_section(contents, summary)
+    yield loan_section(contents)
     yield run_report.losses_section(contents)
     yield run_report.slo_misses_section(summary)
     yield run_report.routing_section(contents)

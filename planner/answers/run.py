@@ -16,6 +16,7 @@ from planner.answers.summaries import NoRemedy
 from planner.answers.tables import TABLES, by_scenario
 from planner.engine.processes import name_of
 from planner.files import json_text
+from planner.finance.accounting.carrying_values import carrying_columns
 from planner.finance.accounting.commitments import commitments
 from planner.finance.accounting.measures import measures
 from planner.finance.measure_names import DRAWS, MEASURES
@@ -27,6 +28,7 @@ from planner.parallel import shared
 from planner.run import tables
 from planner.run.events import events
 from planner.run.incidents import incident_rows, practice_rows
+from planner.run.loan_tables import loan_rows, stress_rows
 from planner.run.replications import Replications, ends_of
 from planner.run.simulate import RunResult
 from planner.scenario.scenario import Scenario
@@ -39,6 +41,7 @@ PLAN_COLUMNS: dict[str, Callable[[RunResult], Mapping[str, Cells]]] = {
     "timeline_monthly_clusters": partial(tables.timeline_monthly, clusters=True),
     "timeline_workloads": tables.timeline_workloads,
     "unit_economics": tables.unit_economics,
+    "workload_costs": tables.workload_costs,
     "losses": tables.losses,
     "software_practices": lambda result: (
         TABLES["software_practices"].of_rows(practice_rows(result)).columns
@@ -64,6 +67,7 @@ def run_tables(result: RunResult, *, hourly: bool = False) -> list[Table]:
     # Dear to work out: the live page leaves these out, and only a folder has them.
     columns["slo_misses"] = tables.slo_misses(result)
     columns["commitments"] = commitments(result)
+    columns["carrying_values"] = carrying_columns(result)
     for span in (Frequency.QUARTER, Frequency.YEAR):
         columns[f"unit_economics_{span}ly"] = tables.unit_economics(result, span)
     for suffix, by_cluster in (("", False), ("_clusters", True)):
@@ -80,10 +84,16 @@ def run_tables(result: RunResult, *, hourly: bool = False) -> list[Table]:
         "focus": tables.focus_rows(result),
         "accounts": tables.account_rows(),
         "reconciliation": tables.reconciliation_rows(result),
+        "loan_monthly": loan_rows(result),
+        "loan_stress": stress_rows(result),
     }
     by_name = {name: Table(TABLES[name], cells) for name, cells in columns.items()}
     by_name |= {name: TABLES[name].of_rows(cells) for name, cells in rows.items()}
-    inputs = (layouts(result.scenario), assumptions(result.scenario), model_error())
+    inputs = (
+        layouts(result.scenario, tables.usd_per_node_year(result)),
+        assumptions(result.scenario),
+        model_error(),
+    )
     further = (measure_table(result), *inputs)
     by_name |= {table.name: table for table in further}
     del by_name["warnings"]  # those of a single run stand in its summary

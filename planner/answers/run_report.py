@@ -6,13 +6,16 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
+from planner.answers.lender_report import carrying_blocks
 from planner.answers.ranking import COST
 from planner.answers.sections import section
 from planner.answers.sentences import (
     fleet_size_advice,
+    idle_cluster,
     much_shed,
-    reserve_cluster,
+    price_change_lines,
     share_words,
+    value_line,
     verdict_line,
 )
 from planner.answers.summaries import ClusterFigures, FleetFigures, Measures, RunSummary
@@ -37,7 +40,6 @@ from planner.output.scales import COLOURS
 from planner.output.tables import Table
 from planner.output.words import NOTHING, count, dollars, percent, unit_price
 from planner.run.slo_misses import REASONS
-from planner.units import MILLION
 
 IDLE = "idle_node_h"
 NODE_HOUR_USES = {
@@ -53,6 +55,7 @@ NODE_HOUR_USES = {
 LOSSES = {column: words for column, words in NODE_HOUR_USES.items() if column.startswith("lost_")}
 LOSS_EVENTS = ("failure", "maintenance", "software", "outage")
 """Events that take capacity."""
+OUTPUT_COST = "levelised_cost_per_million_output_tokens_usd"
 COST_WITHOUT_RESALE = "levelised_cost_without_resale_per_million_tokens_usd"
 EARNINGS = ("revenue_usd", "running_cost_usd", "cost_usd", "margin_usd")
 UNIT_ECONOMICS = (
@@ -62,12 +65,23 @@ UNIT_ECONOMICS = (
     "running cost",
     "full cost",
     "margin",
-    "USD/M input",
-    "USD/M cached",
-    "USD/M output",
     "USD/accelerator-hour",
 )
 """Columns of unit economics."""
+WORKLOAD_COSTS = (
+    "workload",
+    "marginal",
+    "own capacity",
+    "idle capacity",
+    "absorbed",
+    "USD/M tokens",
+    "USD/M generated",
+    "rate, USD/M input",
+    "cached",
+    "output",
+)
+"""Columns of what workloads cost in present value."""
+_COST_PARTS = ("marginal_usd", "own_capacity_usd", "idle_capacity_usd", "absorbed_usd")
 ROUTED = "Clusters are filled in an order: one that stands idle is not a dear part, and a busy one not a cheap one."
 NEXT_COMMANDS = (
     "`planner compare` puts it beside another plan under the same random numbers; `planner montecarlo` varies prices, "
@@ -114,20 +128,15 @@ def _key_facts(summary: RunSummary) -> list[Fact]:
         return Fact(term=term, value=words(figure), range=" to ".join(ends))
 
     return [
+        fact("per million tokens, levelised", COST, summary.measures[COST], unit_price),
         fact(
-            "per million tokens",
-            "cost_per_million_tokens_usd",
-            fleet.cost_per_million_tokens_usd,
+            "per million generated, levelised",
+            OUTPUT_COST,
+            summary.measures[OUTPUT_COST],
             unit_price,
         ),
         fact(
-            "per million generated",
-            "cost_per_million_output_tokens_usd",
-            fleet.cost_per_million_output_tokens_usd,
-            unit_price,
-        ),
-        fact(
-            f"incl. capital charge, {summary.horizon_months} months",
+            f"accrued, incl. capital charge, {summary.horizon_months} months",
             "cost_usd",
             fleet.cost_usd,
             dollars,
@@ -165,9 +174,9 @@ def _cluster_grid(summary: RunSummary) -> Grid:
             "available",
             "utilised",
             "tokens",
-            "cost",
-            "USD/M generated",
-            "USD/M tokens",
+            "accrued cost",
+            "accrued USD/M generated",
+            "accrued USD/M tokens",
         ),
         rows=rows,
         numeric=range(1, 7),
@@ -190,26 +199,28 @@ def objective(summary: RunSummary) -> str:
     money = summary.measures
     attained = fleet.slo_attainment_fraction
     share = "" if attained is None else f", at {share_words(attained)} SLO attainment overall"
-    # Net present cost is net present value with its sign turned.
-    net_present_cost = dollars(-(money["npv_usd"] or 0.0))
+    worth = value_line(money, summary.horizon_months).replace("   ", ", ")
+    if not worth:
+        # Net present cost is net present value with its sign turned.
+        worth = f"net present cost {dollars(-(money['npv_usd'] or 0.0))}"
     return (
         f"This plan serves {count(fleet.served_tokens)} tokens in {summary.horizon_months} months for "
-        f"{unit_price(money[COST])} per million tokens levelised: net present cost "
-        f"{net_present_cost}, P&L cost {dollars(money['pl_cost_usd'])}, "
+        f"{unit_price(money[COST])} per million tokens levelised: {worth}, "
+        f"P&L cost {dollars(money['pl_cost_usd'])}, "
         f"{dollars(fleet.cost_usd)} incl. capital charge{share}."
     )
 
 
 def findings(summary: RunSummary) -> list[str]:
     """Say what the figures suggest: the size of the fleet, what is dear, what is late, what was warned of."""
-    lines = []
+    lines = price_change_lines(summary.measures)
     advice = fleet_size_advice(summary)
     # Where the target is missed the advice stands beside the verdict already.
     if advice and advice not in verdict_lines(summary):
         lines.append(advice)
-    reserve, words = reserve_cluster(summary)
-    if reserve:
-        lines.append(f"{reserve} is {words}.")
+    idle, words = idle_cluster(summary)
+    if idle:
+        lines.append(f"{idle} is {words}.")
     # A cluster that costs nothing is not there in any month.
     paid = {name: figures for name, figures in summary.clusters.items() if figures.cost_usd}
     unused = [name for name, figures in paid.items() if not figures.served_tokens]
@@ -248,10 +259,20 @@ def money_section(contents: Contents, summary: RunSummary | None = None) -> Sect
                 numeric=(1,),
             )
         )
+    if costs := workload_rows(contents):
+        blocks.append(
+            Grid(
+                caption="What each workload costs in present value; with tax, less revenue, absorbed costs are net "
+                "present cost",
+                header=WORKLOAD_COSTS,
+                rows=costs,
+                numeric=range(1, len(WORKLOAD_COSTS)),
+            )
+        )
     if units := unit_rows(contents):
         blocks.append(
             Grid(
-                caption="Unit economics; reserve is capacity that no workload bears, hours of it those not at work",
+                caption="Unit economics, accrued; hours of unallocated idle capacity are those not at work",
                 header=UNIT_ECONOMICS,
                 rows=units,
                 numeric=range(1, len(UNIT_ECONOMICS)),
@@ -259,6 +280,7 @@ def money_section(contents: Contents, summary: RunSummary | None = None) -> Sect
         )
     if summary is not None:
         blocks.append(Sentence(text=resale_words(summary.measures)))
+        blocks += carrying_blocks(contents)
     return section("money", [*blocks, money_chart(contents)])
 
 
@@ -299,6 +321,25 @@ def resale_words(measures: Measures) -> str:
     )
 
 
+def workload_rows(contents: Contents) -> list[tuple[str, ...]]:
+    """Return what each workload costs in present value, and the rates that recover it; then what none bears."""
+    table = contents.table("workload_costs")
+    if not table:
+        return []
+    rows = []
+    prices = (
+        "absorbed_cost_per_million_tokens_usd",
+        "absorbed_cost_per_million_output_tokens_usd",
+        *(f"{kind}_rate_usd_per_million_tokens" for kind in TOKEN_KINDS),
+    )
+    for line, workload, *numbers in table.rows("line", "workload", numbers=(*_COST_PARTS, *prices)):
+        parts = map(dollars, numbers[: len(_COST_PARTS)])
+        # What no workload bears has no price.
+        words = (unit_price(price) for price in numbers[len(_COST_PARTS) :])
+        rows.append((workload or line, *parts, *words))
+    return rows
+
+
 def unit_rows(contents: Contents) -> list[tuple[str, ...]]:
     """Return the unit economics of each workload over the horizon; then what none bears."""
     table = contents.table("unit_economics")
@@ -315,25 +356,19 @@ def unit_rows(contents: Contents) -> list[tuple[str, ...]]:
 
 
 def _unit_cells(months: Table) -> tuple[str, ...]:
-    """Return tokens, earnings, the price of each kind of token, and that of an accelerator-hour."""
+    """Return tokens, earnings, and the price of an accelerator-hour."""
 
     def total(column: str) -> float:
         return sum(months.totals(column))
 
-    def price(cost: str, quantity: str, number: float) -> str:
-        amount = total(quantity)
-        # A workload without cached tokens has no price of them.
-        # A price of nothing is a dash, not a division by zero.
-        return unit_price(total(cost) / amount * number if amount else None)
-
+    hours = total("accelerator_h")
     tokens = sum(total(f"{kind}_tokens") for kind in TOKEN_KINDS)
-    prices = (price(f"{kind}_cost_usd", f"{kind}_tokens", MILLION) for kind in TOKEN_KINDS)
     earnings = (dollars(total(column)) for column in EARNINGS)
     return (
         count(tokens),
         *earnings,
-        *prices,
-        price("cost_usd", "accelerator_h", 1),
+        # A price of nothing is a dash, not a division by zero.
+        unit_price(total("cost_usd") / hours if hours else None),
     )
 
 
@@ -574,19 +609,26 @@ def layout_grid(layouts: Table) -> Grid:
         "prefill_decode": "prefill and decode",
         "accelerators": "accelerators",
         "chunk_tokens": "tokens a step",
+        "evidence": "evidence",
+        "evidence_rows": "rows",
     }
     rows = []
-    for *cells, rate, next_rate in layouts.rows(
-        *headings, numbers=["node_requests_per_s", "next_best_requests_per_s"]
-    ):
+    rates = [
+        "node_requests_per_s",
+        "low_node_requests_per_s",
+        "high_node_requests_per_s",
+        "next_best_requests_per_s",
+    ]
+    for *cells, rate, low, high, next_rate in layouts.rows(*headings, numbers=rates):
         # Where only one layout fits, there is nothing to be better than.
         lead = f"{rate / next_rate - 1.0:+.0%}" if next_rate else NOTHING
-        rows.append((*cells, f"{rate:.4g}", lead))
+        span = NOTHING if low is None else f"{low:.4g} to {high:.4g}"
+        rows.append((*cells, f"{rate:.4g}", span, lead))
     return Grid(
         caption="How each workload is served on day one, and by how much better than the next best",
-        header=(*headings.values(), "requests/s a node", "next best"),
+        header=(*headings.values(), "requests/s a node", "90% interval", "next best"),
         rows=rows,
-        numeric=(5, 6, 7, 8),
+        numeric=(5, 6, 8, 9, 10, 11),
     )
 
 

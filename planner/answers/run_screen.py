@@ -6,9 +6,11 @@ from planner.answers.ranking import COST, SHORTFALL
 from planner.answers.run_report import NODE_HOUR_USES, reconciliation_rows, resale_words
 from planner.answers.sentences import (
     fleet_size_advice,
+    idle_cluster,
     much_shed,
-    reserve_cluster,
+    price_change_lines,
     share_words,
+    value_line,
     verdict_line,
 )
 from planner.answers.summaries import RunSummary
@@ -27,18 +29,24 @@ def first_screen(summary: RunSummary) -> str:
     """Return what the base replication says: its SLO attainment, cost, fleet, clusters and workloads."""
     money = summary.measures
     months = f"{summary.horizon_months} months from {summary.start[:7]}"
-    cost = (
+    cost = [
         f"{unit_price(money[COST])}/Mtok levelised",
         f"NPC {short_dollars(-(money['npv_usd'] or 0.0))}",
         f"capex {short_dollars(money['capex_usd'])}",
         f"P&L cost {short_dollars(money['pl_cost_usd'])}",
-    )
+    ]
+    value = value_line(money, summary.horizon_months)
+    # What sells tokens is judged by its value: net of income, net present cost is no cost.
+    if value:
+        del cost[1]
     lines = [
         f"{summary.scenario}   {months}   inputs fixed",
         *wrapped(much_shed({summary.scenario: summary.fleet.shed_fraction})),
         _slo_line(summary),
+        *([f"VALUE  {value}"] if value else []),
         "COST   " + "   ".join(cost),
         _fleet_line(summary),
+        *_cache_lines(summary),
         "",
         *_cluster_lines(summary),
         "",
@@ -74,8 +82,23 @@ def _fleet_line(summary: RunSummary) -> str:
     return "FLEET  " + "   ".join(use)
 
 
+def _cache_lines(summary: RunSummary) -> list[str]:
+    """Return what workloads that state their reuse find in the caches of each cluster."""
+    caches = summary.caches or ()
+    lines = []
+    for cache in caches[:MAX_ROWS]:
+        from_host = ""
+        if cache.host_hit_fraction >= 0.005:
+            from_host = f", {percent(cache.host_hit_fraction, 0)} from host memory"
+        lines.append(
+            f"CACHE  {cache.cluster} holds {cache.cached_contexts:,.0f} contexts of {cache.workload}, "
+            f"hits {percent(cache.hit_fraction, 0)}{from_host}"
+        )
+    return [*lines, *_rest(len(caches), "caches")]
+
+
 def _cluster_lines(summary: RunSummary) -> list[str]:
-    reserve, reserve_note = reserve_cluster(summary)
+    idle, idle_note = idle_cluster(summary)
     rows = [
         (
             name[:20],  # a screen of 80 columns
@@ -84,7 +107,7 @@ def _cluster_lines(summary: RunSummary) -> list[str]:
             cell(figures.utilisation_fraction, ".0%"),
             _amount(figures.served_tokens / 1e12),
             _amount(figures.cost_usd / MILLION),
-            ", ".join(filter(None, (figures.note, reserve_note if name == reserve else ""))),
+            ", ".join(filter(None, (figures.note, idle_note if name == idle else ""))),
         )
         for name, figures in summary.clusters.items()
     ]
@@ -110,13 +133,11 @@ def _workload_lines(summary: RunSummary) -> list[str]:
         if lowest is not None:
             attained = share_words(lowest.slo_attainment_fraction)
             month = lowest.month
-        price = cell(figures.cost_per_million_tokens_usd, ",.3f")
-        rows.append((name[:24], attained, month, price))
-    reserve = summary.fleet.reserve_cost_per_million_tokens_usd
-    # Without it the prices above would not add up to the cost of the fleet.
-    if reserve:
-        rows.append(("reserve (no workload's)", "", "", cell(reserve, ",.3f")))
-    header = ("workload", "SLO low", "month", "USD/Mtok")
+        price = cell(figures.absorbed_cost_per_million_tokens_usd, ",.3f")
+        output_price = cell(figures.absorbed_cost_per_million_output_tokens_usd, ",.3f")
+        marginal = cell(figures.marginal_cost_per_million_tokens_usd, ",.4f")
+        rows.append((name[:24], attained, month, price, output_price, marginal))
+    header = ("workload", "SLO low", "month", "USD/Mtok", "USD/M generated", "marginal")
     table = text_table(header, rows)
     return [table, *_rest(len(names), "workloads")]
 
@@ -142,8 +163,10 @@ def replications_screen(summary: RunSummary) -> str:
     # One replication has no intervals, nor has a plan that served no token in one of them.
     if replications is not None and {"npv_usd", COST} <= replications.intervals.keys():
         prices = " to ".join(map(unit_price, replications.intervals[COST]))
-        npc = _npc_interval(*replications.intervals["npv_usd"])
-        lines.append(f"In {replications.words}: NPC {npc}, {prices}/Mtok.")
+        npv_usd = replications.intervals["npv_usd"]
+        worth = _worth_interval(*npv_usd, sells=bool(summary.measures["revenue_usd"]))
+        lines.append(f"In {replications.words}: {worth}, {prices}/Mtok.")
+    lines += price_change_lines(summary.measures)
     advice = fleet_size_advice(summary)
     lines += [f"! {line}" for line in (advice, INPUTS_FIXED) if line]
     return "\n".join(wrapped(lines))
@@ -153,15 +176,23 @@ def progress_line(replications: Replications) -> str:
     """Return where net present cost lies in the replications so far, and how many meet the SLO target."""
     met = sum(figures[SHORTFALL] == 0.0 for figures in replications.figures)
     npv = replications.interval("npv_usd")
-    npc = "" if npv is None else f"NPC {_npc_interval(npv.low, npv.high)}, "
-    return f"{npc}SLO met in {met}/{replications.number}"
+    worth = ""
+    if npv is not None:
+        sells = bool(replications.figures[0]["revenue_usd"])
+        worth = f"{_worth_interval(npv.low, npv.high, sells=sells)}, "
+    return f"{worth}SLO met in {met}/{replications.number}"
 
 
-def _npc_interval(low_npv_usd: float, high_npv_usd: float) -> str:
-    """Return an interval of net present cost, which is the negative of net present value."""
-    # The highest value is the lowest cost, so the ends change places.
-    npc_usd = (-high_npv_usd, -low_npv_usd)
-    return " to ".join(short_dollars(end, ",.2f") for end in npc_usd)
+def _worth_interval(low_npv_usd: float, high_npv_usd: float, *, sells: bool) -> str:
+    """Return an interval of net present value or, of a plan that sells nothing, of net present cost."""
+    name = "NPV"
+    ends_usd = (low_npv_usd, high_npv_usd)
+    if not sells:
+        name = "NPC"
+        # The highest value is the lowest cost, so the ends change places.
+        ends_usd = (-high_npv_usd, -low_npv_usd)
+    ends = " to ".join(short_dollars(end, ",.2f") for end in ends_usd)
+    return f"{name} {ends}"
 
 
 def details(summary: RunSummary) -> str:

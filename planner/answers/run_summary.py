@@ -11,6 +11,7 @@ import numpy as np
 
 from planner.answers.ranking import LOWEST_ATTAINMENT, SHORTFALL
 from planner.answers.summaries import (
+    CacheFigures,
     ClusterFigures,
     FleetFigures,
     NoRemedy,
@@ -25,7 +26,7 @@ from planner.arrays import Floats
 from planner.finance.accounting import unit_economics as units
 from planner.finance.accounting.booked_run import per_run
 from planner.finance.accounting.measures import SUMS, measures, reconciliation, slo_figures, sums_of
-from planner.finance.present_value import per_million_tokens
+from planner.finance.accounting.workload_costs import workload_costs
 from planner.output.tables import SCHEMA_VERSION
 from planner.plan.attainment import Verdict, run_out, shortfall_over
 from planner.plan.quantities import attainment
@@ -38,7 +39,6 @@ from planner.studies.remedy import Remedy
 from planner.units import decimals_of
 
 Record = TypeVar("Record", bound=UseAndCost)
-RESERVE_COST = "reserve_cost_per_million_tokens_usd"
 
 
 def run_summary(
@@ -114,9 +114,44 @@ def key_figures(result: RunResult, replications: Replications | None = None) -> 
             )
             for line, cents in reconciliation(result).items()
         ],
+        caches=_cache_figures(result) if result.plan.caches else None,
         warnings=list(result.warnings),
         notes=list(result.plan.notes),
     )
+
+
+def _cache_figures(result: RunResult) -> list[CacheFigures]:
+    """Return what workloads find in caches over the run, those first that find most tokens."""
+    routing = tables.routing_monthly(result)
+    clusters = np.array(routing["cluster"])
+    workloads = np.array(routing["workload"])
+    figures = []
+    tokens_found = []
+    for c, w in result.plan.caches:
+        cluster = result.plan.clusters[c].name
+        workload = result.plan.workloads[w].name
+        is_pair = (clusters == cluster) & (workloads == workload)
+        sums = {
+            name: float(np.nansum(routing[name][is_pair]))
+            for name in ("hbm_hit_tokens", "host_hit_tokens", "computed_tokens")
+        }
+        total = sum(sums.values())
+        # Where nothing was served nothing was found.
+        if not total:
+            continue
+        found = total - sums["computed_tokens"]
+        tokens_found.append(found)
+        figures.append(
+            CacheFigures(
+                cluster=cluster,
+                workload=workload,
+                hit_fraction=rounded(found / total),
+                host_hit_fraction=rounded(sums["host_hit_tokens"] / total),
+                cached_contexts=rounded(float(np.nanmax(routing["cached_contexts"][is_pair]))),
+            )
+        )
+    order = np.argsort(-np.array(tokens_found), kind="stable")
+    return [figures[place] for place in order]
 
 
 def _with_use_and_cost(
@@ -131,13 +166,10 @@ def _with_use_and_cost(
 
 def _fleet_figures(result: RunResult, figures: Mapping[str, Floats]) -> FleetFigures:
     sums = sums_of(result).over_run()
-    # The last two lines of unit economics are borne by no workload: reserve, and what is paid once.
+    # The last two lines of unit economics are no workload's: idle capacity, and what is paid once.
     costs = units.unit_economics(result).cost_cents
     # Over all months and clusters.
-    reserve_cents, one_off_cents = costs[:, :, -2:].sum(axis=(0, 1))
-    workload_tokens = tables.workload_sums(result)["served_tokens"]
-    served_tokens = workload_tokens.sum(axis=0).sum()
-    reserve_price = float(per_million_tokens(reserve_cents / 100, served_tokens))
+    idle_cents, one_off_cents = costs[:, :, -2:].sum(axis=(0, 1))
     # NaN in months without urgent demand, which have no tightest hour.
     headroom = tables.peak_headroom(result)
     has_hours = np.isfinite(headroom).any()
@@ -151,9 +183,8 @@ def _fleet_figures(result: RunResult, figures: Mapping[str, Floats]) -> FleetFig
         figures,
         -1,
         **totals,
-        reserve_cost_usd=reserve_cents / 100,
+        idle_capacity_cost_usd=idle_cents / 100,
         one_off_cost_usd=one_off_cents / 100,
-        reserve_cost_per_million_tokens_usd=_json_number(RESERVE_COST, reserve_price),
         peak_headroom_fraction=None if tightest is None else rounded(headroom[tightest]),
         peak_headroom_month=None if tightest is None else result.plan.months.labels[tightest],
         peak_facility_kw=rounded(result.monthly.peak_facility_kw.max(), 3),
@@ -170,14 +201,21 @@ def _workload_figures(result: RunResult) -> dict[str, WorkloadFigures]:
     settled_in_all = settled.sum(axis=0)
     attainments = attainment(missed_in_all, settled_in_all)
     by_month = attainment(missed, settled)
-    prices = per_million_tokens(sums["cost_usd"], sums["served_tokens"])
+    costs = workload_costs(result)
+    prices = {
+        "marginal_cost_per_million_tokens_usd": costs.per_million(costs.marginal_cents),
+        "absorbed_cost_per_million_tokens_usd": costs.per_million(costs.absorbed_cents),
+        "absorbed_cost_per_million_output_tokens_usd": costs.per_million(
+            costs.absorbed_cents, output_only=True
+        ),
+    }
     labels = result.plan.months.labels
     return {
         workload.name: WorkloadFigures(
             demand_tokens=round(float(sums["demand_tokens"][place])),
             shed_tokens=round(float(sums["shed_tokens"][place])),
             slo_attainment_fraction=_json_number("slo_attainment_fraction", attainments[place]),
-            cost_per_million_tokens_usd=_json_number("cost_per_million_tokens_usd", prices[place]),
+            **{name: _json_number(name, price[place]) for name, price in prices.items()},
             lowest=_lowest_month(by_month[:, place], labels),
         )
         for place, workload in enumerate(result.plan.workloads)

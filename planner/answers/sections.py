@@ -11,6 +11,7 @@ TITLES = {
     "futures": "Futures",
     "time": "Over time",
     "money": "Cost",
+    "loan": "Loan",
     "losses": "Lost capacity",
     "sensitivities": "Sensitivities",
     "assumptions": "Assumptions",

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from planner.answers.ranking import RankedPlan, Ranking, rank
 from planner.answers.summaries import ComparisonSummary, Measures, NoRemedy, RunSummary
-from planner.answers.verdicts import PlanVerdict
-from planner.output.words import dollars, percent, unit_price
+from planner.answers.verdicts import Estimate, PlanVerdict
+from planner.output.words import dollars, percent, short_dollars, unit_price
 from planner.scenario.scenario import SloTarget
 from planner.units import counted
 
@@ -19,7 +19,7 @@ assumption."""
 DEAR_RATIO = 1.2
 """How many times the fleet's cost of a token a cluster's must be before that is said; assumption."""
 LITTLE_USED_RATIO = 0.5
-"""Share of the fleet's utilisation up to which a dear cluster is reserve, not merely dear; assumption."""
+"""Share of the fleet's utilisation up to which a dear cluster is idle capacity, not merely dear; assumption."""
 IDLE_FRACTION = 0.5
 """Share of node-hours without demand above which a plan that is MET may be larger than its traffic; assumption."""
 
@@ -146,18 +146,79 @@ def no_alternatives(ranking: Ranking) -> list[str]:
     ]
 
 
-def resale_lines(measures: Mapping[str, Measures], baseline: str) -> list[str]:
-    """Say at how much of the resale values each plan and the baseline would cost the same, where that may be."""
+def break_even_lines(measures: Mapping[str, Measures], baseline: str) -> list[str]:
+    """Say at which resale values and which yearly change of listed token prices a plan and the baseline are alike."""
     ratios = {
         name: figures.get("resale_flip_ratio") or MAX_RESALE_RATIO
         for name, figures in measures.items()
     }
-    return [
+    lines = [
         f"{name} and {baseline} would cost the same per token at {ratio:.2f} times the resale values: there their "
         "order turns."
         for name, ratio in ratios.items()
         if ratio < MAX_RESALE_RATIO
     ]
+    for name, figures in measures.items():
+        change = figures.get("price_change_flip_per_year")
+        if change is not None:
+            lines.append(
+                f"{name} and {baseline} are worth the same where listed token prices "
+                f"{price_change_words(change)}: there their order turns."
+            )
+    return lines
+
+
+def price_change_words(change_per_year: float) -> str:
+    """Return a yearly change of listed prices as fall by 23% a year."""
+    direction = "fall" if change_per_year < 0 else "rise"
+    return f"{direction} by {percent(abs(change_per_year), 0)} a year"
+
+
+def value_line(measures: Measures, horizon_months: int) -> str:
+    """Return what a plan that sells tokens is worth: NPV, return, margin, payback; nothing of one that sells none."""
+    if not measures["revenue_usd"]:
+        return ""
+    internal_rate = measures["irr_per_year"]
+    payback = measures["payback_months"]
+    figures = (
+        f"NPV {short_dollars(measures['npv_usd'])}",
+        "no IRR" if internal_rate is None else f"IRR {percent(internal_rate, 0)}",
+        f"gross margin {percent(measures['gross_margin_fraction'], 0)}",
+        f"no payback in {horizon_months} months"
+        if payback is None
+        else f"payback {payback:.0f} months",
+    )
+    return "   ".join(figures)
+
+
+def price_change_lines(measures: Measures) -> list[str]:
+    """Say at which yearly change of listed token prices a plan's worth, or that of owning against an API, turns."""
+    sentences = {
+        "break_even_price_change_per_year": "NPV is zero where listed token prices",
+        "break_even_api_price_change_per_year": "Owning and the API cost the same where its listed prices",
+    }
+    lines = []
+    for name, lead in sentences.items():
+        change = measures.get(name)
+        if change is not None:
+            lines.append(f"{lead} {price_change_words(change)}.")
+    return lines
+
+
+def gain_lines(shares: Mapping[str, Estimate]) -> list[str]:
+    """Say in which share of replications each plan that sells tokens has a positive NPV; nothing of none."""
+    words = []
+    for name, share in shares.items():
+        if share.value is not None:
+            interval = ""
+            if share.low is not None and share.high is not None:
+                low = max(share.low, 0.0)
+                high = min(share.high, 1.0)
+                interval = f" [{low * 100:.0f}, {high * 100:.0f}]"
+            words.append(f"{name} {share.value:.0%}{interval}")
+    if not words:
+        return []
+    return [f"P(NPV > 0): {', '.join(words)}."]
 
 
 def inconclusive_lines(ranking: Ranking) -> list[str]:
@@ -299,12 +360,12 @@ def fleet_size_advice(summary: RunSummary) -> str:
     )
 
 
-def reserve_cluster(summary: RunSummary) -> tuple[str, str]:
-    """Return the cluster that is reserve, much of the cost for few of the tokens, and that in words; or nothing."""
+def idle_cluster(summary: RunSummary) -> tuple[str, str]:
+    """Return the cluster that is mostly idle, much of the cost for few of the tokens, and that in words; or nothing."""
     fleet = summary.fleet
     prices: dict[str, float] = {}
     for name, figures in summary.clusters.items():
-        # An API has no machines that could be reserve, so it has no utilisation.
+        # An API has no machines that could be idle, so it has no utilisation.
         if figures.cost_per_million_tokens_usd and figures.utilisation_fraction is not None:
             prices[name] = figures.cost_per_million_tokens_usd
     if len(prices) < 2 or fleet.cost_usd <= 0:
@@ -317,4 +378,4 @@ def reserve_cluster(summary: RunSummary) -> tuple[str, str]:
         return "", ""
     cost = percent(figures.cost_usd / fleet.cost_usd, 0)
     tokens = percent(figures.served_tokens / fleet.served_tokens, 0)
-    return dearest, f"reserve: {cost} of cost, {tokens} of tokens"
+    return dearest, f"idle: {cost} of cost, {tokens} of tokens"

@@ -162,7 +162,7 @@ def _never_measured(sized: Sized) -> str:
     half_widths: dict[str, float] = {}
     services, _ = build_services(scenario, Reuse(scenario), {})
     for (cluster, workload), service in services.items():
-        error = service.uncertainty
+        error = service.evidence.uncertainty if service.evidence else None
         # What is not bought needs no measurement.
         if cluster in bought and error is not None and not error.is_validated:
             half_width = error.half_width_fraction

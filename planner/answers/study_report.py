@@ -8,6 +8,7 @@ from dataclasses import replace
 from planner.answers.sections import section
 from planner.answers.sensitivity_report import tornado_picture
 from planner.answers.sentences import (
+    gain_lines,
     inconclusive_lines,
     no_alternatives,
     none_met,
@@ -29,7 +30,7 @@ PERCENTILES = ("p5", "p10", "p50", "p90", "p95")
 MARKED_PERCENTILES = ("p10", "p50", "p90")
 """Those that a histogram marks."""
 FAN_OUTPUTS = {
-    "cost_per_million_tokens_usd": ("Cost per million tokens", "usd"),
+    "cost_per_million_tokens_usd": ("Cost per million tokens, accrued", "usd"),
     "utilisation_fraction": ("Utilisation", "percent"),
     "spend_usd": ("Spending", "usd"),
     "revenue_usd": ("Revenue", "usd"),
@@ -47,7 +48,7 @@ MARK_ROOM = 1.3
 def answer_section(contents: Contents, study: StudyResults) -> Section:
     """Return the headline of a study with its interval, and how often each scenario is the best."""
     # Targets before verdicts: a verdict means nothing without what was asked.
-    notes = [*target_lines(study.verdicts)]
+    notes = [*gain_lines(study.npv_above_zero), *target_lines(study.verdicts)]
     # One plan has no alternatives.
     if len(study.statistics) > 1:
         notes += no_alternatives(study.ranking)

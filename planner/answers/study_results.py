@@ -12,6 +12,7 @@ from planner.output.folder import Contents
 from planner.output.tables import Table
 from planner.plan.attainment import Verdict
 from planner.records import record
+from planner.studies.analysis import ABOVE_ZERO
 
 UNKNOWN = Estimate(value=None, low=None, high=None)
 INTERVAL = ("value", "low", "high")
@@ -36,6 +37,8 @@ class StudyResults:
     manifest: Manifest
     statistics: Mapping[str, Estimates]
     """The objective by scenario and statistic."""
+    npv_above_zero: Mapping[str, Estimate]
+    """Share of replications with a positive NPV, by scenario that sells tokens."""
     verdicts: Mapping[str, PlanVerdict]
     ranking: Ranking
     drivers: Drivers
@@ -71,6 +74,11 @@ class StudyResults:
         return cls(
             manifest=manifest,
             statistics=by_output[objective],
+            npv_above_zero={
+                scenario: statistics[ABOVE_ZERO]
+                for scenario, statistics in statistics_of(percentiles, "npv_usd").items()
+                if ABOVE_ZERO in statistics
+            },
             verdicts=verdicts,
             ranking=rank(ranked_plans(means, verdicts, objective)),
             drivers=_drivers(contents.table("sensitivity")),

@@ -10,6 +10,7 @@ import numpy as np
 
 from planner.answers.ranking import RankedPlan, rank, ranked_plans
 from planner.answers.sentences import (
+    gain_lines,
     inconclusive_lines,
     no_alternatives,
     none_met,
@@ -45,6 +46,7 @@ def study_text(summary: StudySummary, *, verbose: bool = False) -> str:
         *plans_that_shed(ranking.plans),
         *target_lines(summary.verdicts),
         best,
+        *gain_lines(summary.npv_above_zero),
         *inconclusive_lines(ranking),
         *past_mending_lines(summary.verdicts),
     ]

@@ -19,7 +19,7 @@ from planner.answers.verdicts import Estimate, PlanVerdict
 from planner.arrays import Floats
 from planner.output.tables import SCHEMA_VERSION
 from planner.plan.attainment import run_out
-from planner.studies.analysis import Finished, first_missed_month, month_labels
+from planner.studies.analysis import ABOVE_ZERO, Finished, first_missed_month, month_labels
 from planner.studies.decision import IntervalEstimate, sound_rows
 from planner.studies.sensitivity import Driver
 
@@ -33,8 +33,12 @@ def study_summary(finished: Finished) -> StudySummary:
     names = finished.prepared.names
     statistics: dict[str, dict[str, Estimate]] = {name: {} for name in names}
     service: dict[str, dict[str, float | None]] = {name: {} for name in names}
-    outputs = (objective, ATTAINMENT, SHED)
+    gains: dict[str, Estimate] = {}
+    outputs = (objective, ATTAINMENT, SHED, "npv_usd")
     for scenario, output, statistic, estimate in finished.statistics(outputs):
+        if statistic == ABOVE_ZERO:
+            gains[scenario] = _estimate(estimate)
+            continue
         if output == objective:
             statistics[scenario][statistic] = _estimate(estimate)
         # Not else: the objective may itself be a figure of service.
@@ -50,6 +54,7 @@ def study_summary(finished: Finished) -> StudySummary:
         objective=objective,
         scenarios=statistics,
         service=service,
+        npv_above_zero=gains,
         verdicts=_verdicts(finished),
         decisions=[
             PairDecision(

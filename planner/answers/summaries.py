@@ -52,10 +52,9 @@ class FleetFigures(UseAndCost):
     shed_tokens: int
     shed_fraction: float | None
     slo_attainment_fraction: float | None
-    reserve_cost_usd: float
-    """Cost of capacity that no workload bears."""
+    idle_capacity_cost_usd: float
+    """Accrued cost of capacity that no workload uses."""
     one_off_cost_usd: float
-    reserve_cost_per_million_tokens_usd: float | None
     peak_headroom_fraction: float | None
     peak_headroom_month: str | None
     peak_facility_kw: float
@@ -68,9 +67,27 @@ class WorkloadFigures:
     demand_tokens: int
     shed_tokens: int
     slo_attainment_fraction: float | None
-    cost_per_million_tokens_usd: float | None
+    marginal_cost_per_million_tokens_usd: float | None
+    """Levelised, as are the following: what one token more moves."""
+    absorbed_cost_per_million_tokens_usd: float | None
+    """With its own capacity and its share of what is idle."""
+    absorbed_cost_per_million_output_tokens_usd: float | None
     lowest: LowestMonth | None
     """None where it had no request."""
+
+
+@record
+class CacheFigures:
+    """What a workload finds in the prefix caches of a cluster over the run, where that follows from memory."""
+
+    cluster: str
+    workload: str
+    hit_fraction: float
+    """Of its prompt tokens."""
+    host_hit_fraction: float
+    """Of its prompt tokens, those copied from host memory."""
+    cached_contexts: float
+    """Mean prompts that its replicas hold at capacity, at most in any month."""
 
 
 @record
@@ -126,6 +143,8 @@ class RunSummary:
     capacity_fraction: Mapping[str, float]
     """Where the node-hours on site went, as shares that sum to one."""
     reconciliation: Sequence[ReconciliationLine]
+    caches: Sequence[CacheFigures] | None = field(default=None, metadata=OPTIONAL)
+    """Where workloads state their reuse, those that find most first."""
     warnings: Sequence[str]
     notes: Sequence[str]
     remedy: Remedy | NoRemedy | None = field(default=None, metadata=OPTIONAL)
@@ -239,6 +258,8 @@ class StudySummary:
     """The objective by plan and statistic."""
     service: Mapping[str, Measures]
     """Mean SLO attainment and share of tokens shed, by plan."""
+    npv_above_zero: Mapping[str, Estimate]
+    """Share of replications with a positive NPV, by plan that sells tokens."""
     verdicts: Mapping[str, PlanVerdict]
     decisions: Sequence[PairDecision]
     drivers: Sequence[VarianceDriver]

@@ -46,6 +46,12 @@ LINE_CHARTS = {
     row.pop("key"): LineChart(*row.values()) for row in data_rows(__file__, "line_charts.csv")
 }
 """The charts of lines by month, by key."""
+LINE_TABLES = {
+    "workload": "timeline_workloads",
+    "cluster": "timeline_monthly_clusters",
+    "scenario": "timeline_monthly",
+}
+"""The table of a chart, by what has a line each."""
 
 
 class Calendar:
@@ -167,48 +173,25 @@ def line_chart(contents: Contents, key: str) -> TimeChart | None:
     Prices of machines that differ widely have a logarithmic scale.
     """
     described = LINE_CHARTS[key]
-    if described.names == "workload":
-        return _workload_lines(contents, key, described)
-    return (
-        _plan_lines(contents, key, described)
-        if contents.plans
-        else _cluster_lines(contents, key, described)
-    )
-
-
-def _workload_lines(contents: Contents, key: str, described: LineChart) -> TimeChart | None:
-    table = contents.table("timeline_workloads")
+    column = described.column
+    names = described.names
+    # Of plans side by side each is one line.
+    if names == "cluster" and contents.plans:
+        names = "scenario"
+        plans = "by scenario, as stated" if contents.kind == "study" else "by scenario"
+        described = described._replace(title=described.title.replace("by cluster", plans))
+    table = contents.table(LINE_TABLES[names])
     if not table:
         return None
     calendar = Calendar(table.texts("month"))
-    points = points_by_name(table, "workload", "month", described.column, calendar.middle)
-    if described.column == "slo_attainment_fraction":  # what was missed is what can be seen
+    points = points_by_name(table, names, "month", column, calendar.middle)
+    if column == "slo_attainment_fraction":  # what was missed is what can be seen
         points = {
             name: [(x, None if share is None else 1.0 - share) for x, share in line]
             for name, line in points.items()
         }
-    return _lines(contents, calendar, key, described, points)
-
-
-def _plan_lines(contents: Contents, key: str, described: LineChart) -> TimeChart | None:
-    table = contents.table("timeline_monthly")
-    if not table:
-        return None
-    calendar = Calendar(table.texts("month"))
-    points = points_by_name(table, "scenario", "month", described.column, calendar.middle)
-    plans = "by scenario, as stated" if contents.kind == "study" else "by scenario"
-    title = described.title.replace("by cluster", plans)
-    described = described._replace(title=title)
-    return _lines(contents, calendar, key, described, points)
-
-
-def _cluster_lines(contents: Contents, key: str, described: LineChart) -> TimeChart | None:
-    table = contents.table("timeline_monthly_clusters")
-    if not table:
-        return None
-    calendar = Calendar(table.texts("month"))
-    column = described.column
-    points = points_by_name(table, "cluster", "month", column, calendar.middle)
+    if names != "cluster":
+        return _lines(contents, calendar, key, described, points)
     fleet = contents.table("timeline_monthly")
     # The fleet is a line among its clusters, in the colour of text.
     if fleet is not None:

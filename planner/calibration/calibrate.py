@@ -158,7 +158,9 @@ def update_calibration(
     )
     new_effects = {name: update.after for name, update in updates.items()}
     effects = base.groups | new_effects
-    return base.model_copy(update={"groups": effects, "own": own_rows})
+    rows_of_group = dict(Counter(base.group_rows) + Counter(itertools.chain(*groups)))
+    update = {"groups": effects, "group_rows": rows_of_group, "own": own_rows}
+    return base.model_copy(update=update)
 
 
 def _spreads(priced: predictions.PricedRows, prior: Calibration) -> list[coefficients.ClassSpread]:

@@ -147,6 +147,8 @@ class CalibrationFile(Strict):
     """Log deviations by vendor; a coefficient that is not there is the common one."""
     groups: dict[str, float]
     """Log of measured time per token over the formula's, by group of measurements."""
+    group_rows: dict[str, int] = Field(default_factory=dict)
+    """Rows measured, by group of measurements. Default: unknown, and nothing counts as measured."""
     drafted: dict[str, Fraction] = Field(default_factory=dict)
     """Share of the runs of a campaign with separate pools that draft tokens and do not say so. Default: none."""
     first_token: dict[str, dict[str, float]] = Field(default_factory=dict)
@@ -180,6 +182,7 @@ class CalibrationFile(Strict):
             engine_log_deviation=self.engines,
             vendor_log_deviation=self.vendors,
             group_log_effect=self.groups,
+            group_rows=self.group_rows,
             spread=spread,
             measured_on=self.measured_on,
             drafted_share=self.drafted,

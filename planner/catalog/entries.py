@@ -16,6 +16,8 @@ ValueT = TypeVar("ValueT")
 Grade = Literal["A", "B", "C", "D"]
 Fraction = Annotated[float, Field(ge=0, le=1)]
 NonNegative = Annotated[float, Field(ge=0)]
+Status = Literal["public-sweep", "documented", "experimental", "not-supported", "broken"]
+Feature = Literal["serving", "disaggregated", "speculation", "data-parallel"]
 ArchitectureClass = Literal["dense", "mixture-of-experts", "custom-attention"]
 
 
@@ -62,6 +64,11 @@ class Range(Strict):
     """Vendor whose clusters are meant. Default: any."""
     unless: str | None = None
     """Field that takes the place of the other where a scenario states it. Default: none."""
+    highest: float | None = None
+    """Highest that is drawn, where a study states no other end. Default: the field's own limit."""
+    used_by: tuple[str, ...] = ()
+    """Fields of which a scenario states one where the prior is of use, ``*`` being any name. Default: it is of use
+    where its own field is not zero."""
     times_stated: bool = False
     """Whether the prior is a factor, over its base, on whatever is stated. Default false: it stands for what is left to
     the default, and what is stated is known."""
@@ -163,6 +170,10 @@ class Accelerator(Entry):
     """True where links go through a switch, false where they form a mesh."""
     accelerators_per_node: Sourced[PositiveInt]
     """Accelerators in one server: the unit that is bought, fails and is repaired."""
+    host_memory_gb: Sourced[PositiveFloat] | None = None
+    """Memory of one server, which may hold prompts that its accelerators let go; absent: none is counted."""
+    host_link_gb_per_s: Sourced[PositiveFloat] | None = None
+    """Bandwidth of one accelerator to the memory of its server, one direction; absent: nothing is held there."""
     node_max_kw: Sourced[PositiveFloat]
     """Nameplate power of one server."""
     available: Sourced[datetime.date]
@@ -385,6 +396,28 @@ class Stack(Entry):
     """Share of full speed with which a new model begins."""
     new_model_incident_multiplier: Sourced[Annotated[float, Field(ge=1)]] | None = None
     """Incidents of a model just launched against those of one long served; absent: 1."""
+
+
+class EngineSupport(Entry):
+    """One statement on which engine serves what; the newest of the most specific ones counts."""
+
+    engine: Sourced[str]
+    """Serving engine, as a cluster names it."""
+    model: Sourced[str]
+    """Models, separated by spaces, or classes of models (dense, mixture-of-experts, custom-attention), or any."""
+    accelerator: Sourced[str]
+    """Accelerators, separated by spaces, or a vendor for all of his, or any."""
+    precision: Sourced[str] | None = None
+    """Precisions, separated by spaces; absent: any."""
+    feature: Sourced[Feature] | None = None
+    """What of serving: disaggregated prefill, speculation, data-parallel attention; absent: serving at all."""
+    status: Sourced[Status]
+    """public-sweep: it runs in public runs or one's own; documented; experimental; with not-supported and broken the
+    engine is no candidate."""
+    since: Sourced[datetime.date] | None = None
+    """From which day of an engine's image on; absent: unknown, and so for all images."""
+    until: Sourced[datetime.date] | None = None
+    """From which day on no more; absent: it still holds."""
 
 
 class FailureCause(Entry):

@@ -8,7 +8,7 @@ import operator
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import Field
 
@@ -22,8 +22,10 @@ from planner.catalog.entries import (
     Sourced,
     with_provenance,
 )
+from planner.catalog.support import ANY, SupportMatrix
 from planner.errors import Problem, ScenarioError, raise_all
 from planner.physics.model_on_part import AcceleratorSpec, Formats, ModelShape, NumberFormat
+from planner.physics.prefix_cache import ReuseCurve, from_curves, from_points
 from planner.units import GIB, GIGA, TB, TERA
 from planner.validation import Strict, choices, nearest, validate
 from planner.yaml_io import MAX_BYTES, Document, KeyPath, document_from, read_bytes, read_document
@@ -40,8 +42,11 @@ ENTRY_SECTIONS = (
     "precisions",
     "vendors",
     "incidents",
+    "engine_support",
 )
 _SECTIONS = (*ENTRY_SECTIONS, "priors", "sources")
+_TABLES = ("engine_support",)
+"""Sections that a user may write and that are shipped as a table: as YAML they would take longer to read than a run."""
 
 
 class Catalog(Strict):
@@ -63,10 +68,19 @@ class Catalog(Strict):
     """Makers of accelerators by name."""
     incidents: dict[str, kinds.IncidentKind] = Field(default_factory=dict)
     """What goes wrong with software, by kind."""
+    engine_support: dict[str, kinds.EngineSupport] = Field(default_factory=dict)
+    """Which engine serves what: a user's own statements, which go before the shipped table."""
     priors: dict[str, Range] = Field(default_factory=dict)
     """Low, base and high of every uncertain figure."""
     sources: dict[str, kinds.Source] = Field(default_factory=dict)
     """Sources that several values share."""
+
+    @functools.cached_property
+    def support(self) -> SupportMatrix:
+        """Return what is known of which engine serves what."""
+        own = self.engine_support.values()
+        stacks = self.stacks.values()
+        return SupportMatrix(own, self.accelerators, self.models, stacks)
 
     def entries(self) -> Iterator[tuple[str, str, Entry]]:
         """Yield section, name and entry of everything but priors and sources."""
@@ -208,6 +222,8 @@ def catalog_with(assumption_set: str, overlay: tuple[str, bytes] | None) -> Cata
 def _shipped() -> Iterator[Document]:
     """Yield the shipped files, one for each section."""
     for section in _SECTIONS:
+        if section in _TABLES:
+            continue
         file = read_document(FOLDER / f"{section}.yaml")
         locations = {}
         for path, place in file.locations.items():
@@ -319,6 +335,7 @@ def _references(catalog: Catalog) -> Iterator[tuple[KeyPath, str, str]]:
         yield ("stacks", name, "vendor"), stack.vendor.value, "vendors"
         for kind in stack.incidents:
             yield ("stacks", name, "incidents", kind), kind, "incidents"
+    yield from _support_references(catalog)
     for section in ("models", "precisions"):
         for name, entry in getattr(catalog, section).items():
             for key, fact, _ in entry.facts():
@@ -328,6 +345,23 @@ def _references(catalog: Catalog) -> Iterator[tuple[KeyPath, str, str]]:
                 precisions = fact.value if isinstance(fact.value, tuple) else (fact.value,)
                 for precision in precisions:
                     yield (section, name, key), precision, "precisions"
+
+
+def _support_references(catalog: Catalog) -> Iterator[tuple[KeyPath, str, str]]:
+    """Yield the names in a user's statements of support, but for words that stand for several."""
+    classes = get_args(kinds.ArchitectureClass)
+    for name, entry in catalog.engine_support.items():
+        path = ("engine_support", name)
+        groups = {
+            "model": (entry.model, classes, "models"),
+            "accelerator": (entry.accelerator, tuple(catalog.vendors), "accelerators"),
+            "precision": (entry.precision, (), "precisions"),
+        }
+        for key, (fact, words, section) in groups.items():
+            names = fact.value.split() if fact else []
+            for one in names:
+                if one != ANY and one not in words:
+                    yield (*path, key), one, section
 
 
 Contradictions = Iterator[tuple[KeyPath, str]]
@@ -352,6 +386,13 @@ def _contradictions(catalog: Catalog) -> Contradictions:
         if not 1 <= visited <= model.experts.value:
             message = f"must lie between 1 and {model.experts.value}, its experts"
             yield ("models", name, "experts_per_token"), message
+    engines = sorted({stack.engine.value for stack in catalog.stacks.values()})
+    for name, support in catalog.engine_support.items():
+        if support.engine.value not in engines:
+            message = (
+                f"no stack has the engine {support.engine.value!r}; choose from {choices(engines)}"
+            )
+            yield ("engine_support", name, "engine"), message
     for name, stack in catalog.stacks.items():
         for kind in catalog.incidents:
             yield from _odd_incident(catalog, name, stack, kind)
@@ -419,6 +460,35 @@ def workload_preset(name: str) -> dict[str, Any]:
     return {field: fact["value"] for field, fact in preset.items()}
 
 
+@functools.cache
+def _reuse_curves() -> dict[str, dict[str, Any]]:
+    """Return the shipped reuse curves as field → value, by name."""
+    content = read_document(FOLDER / "reuse_curves.yaml").content
+    curves = {}
+    for name, curve in content.items():
+        curves[name] = {field: fact["value"] for field, fact in curve.items()}
+    return curves
+
+
+def reuse_curve_names() -> tuple[str, ...]:
+    """Return the names of the shipped reuse curves."""
+    return tuple(_reuse_curves())
+
+
+@functools.cache
+def reuse_curve(name: str) -> ReuseCurve:
+    """Return a shipped reuse curve."""
+    figures = _reuse_curves()[name]
+    rows = figures["reused_fraction"]
+    if len(rows) == 1:
+        # Known of the turn before alone: how prompts grow is derived.
+        points = dict(zip(figures["gap_s"], rows["1"], strict=True))
+        return dataclasses.replace(from_points(points), shared_fraction=figures["shared_fraction"])
+    gap_s = [0.0, *figures["gap_s"]]
+    by_turn = [[0.0, *row] for row in rows.values()]
+    return from_curves(gap_s, by_turn, figures["shared_fraction"])
+
+
 def formats_of(catalog: Catalog) -> Formats:
     """Return the catalogue's precisions as the throughput formula needs them."""
     formats = {}
@@ -459,6 +529,10 @@ def part_of(name: str, catalog: Catalog) -> AcceleratorSpec:
         switched=entry.scaleup_switched.value,
         accelerators_per_node=entry.accelerators_per_node.value,
         network_bytes_per_s=network.value * GIGA,
+        host_bytes=entry.host_memory_gb.value * GIGA if entry.host_memory_gb else 0.0,
+        host_link_bytes_per_s=entry.host_link_gb_per_s.value * GIGA
+        if entry.host_link_gb_per_s
+        else 0.0,
         bring_up=bring_up,
     )
 

@@ -12,6 +12,7 @@ from planner.cli import terminal
 from planner.cli.options import (
     AllowCode,
     AsJson,
+    FailOnMiss,
     Overlay,
     Overrides,
     Quiet,
@@ -49,8 +50,9 @@ def actuals(
     as_json: AsJson = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
+    fail_on_miss: FailOnMiss = False,
 ) -> None:
-    """Hold months that happened against budget and intervals, and forecast the months to come from what was seen."""
+    """Compare months that happened with the plan: what moved operating income, and when capacity runs out now."""
     screen = terminal.Screen(as_json=as_json, quiet=quiet, verbose=verbose)
     answer = api.actuals(
         plan,
@@ -64,4 +66,4 @@ def actuals(
         strict=strict,
         progress=screen.progress,
     )
-    screen.print_answer(answer, hint="; open report.html there")
+    screen.print_answer(answer, hint="; open report.html there", fail_on_miss=fail_on_miss)

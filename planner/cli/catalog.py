@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 from typer import Argument, Option
@@ -15,6 +15,7 @@ from planner.files import json_text
 
 if TYPE_CHECKING:
     from planner.catalog.load import Catalog
+    from planner.catalog.support import SupportRow
 
 app = typer.Typer(name="catalog", rich_markup_mode=None)
 
@@ -27,6 +28,7 @@ _SECTIONS = [
     "precisions",
     "vendors",
     "incidents",
+    "engine_support",
     "priors",
 ]
 
@@ -62,11 +64,14 @@ def catalog(
         78, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False
     )
     for section in _SECTIONS:
-        typer.echo(f"{section}:")
         names = ", ".join(getattr(entries, section))
+        if not names:
+            continue
+        typer.echo(f"{section}:")
         # Names of a user's overlay may hold what a terminal would obey.
         typer.echo(wrapper.fill(printable(names)))
     typer.echo("\nplanner catalog show NAME prints one entry with its sources.")
+    typer.echo("planner catalog support MODEL ACCELERATOR says which engines serve it there.")
 
 
 @app.command("show")
@@ -111,6 +116,49 @@ def show(
         rows.append((key, text, unit, fact["grade"], fact["date"], source))
     header = ("field", "value", "unit", "grade", "date", "source")
     typer.echo(text_table(header, rows))
+
+
+@app.command("support")
+def support(
+    context: typer.Context,
+    model: Annotated[str, Argument(help="Model of the catalogue, or your own.")],
+    accelerator: Annotated[str, Argument(help="Accelerator of the catalogue, or your own.")],
+    overlay: Overlay = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say which engines serve a model on an accelerator: in public runs, by their pages, or not."""
+    from planner.catalog.entries import Feature
+    from planner.catalog.load import load_catalog
+    from planner.output.terminal import text_table
+
+    _, group_overlay = context.obj or ("measured", None)
+    entries = load_catalog("measured", overlay or group_overlay)
+    # Both raise an error that names the nearest one.
+    entries.model(model)
+    vendor = entries.accelerator(accelerator).vendor.value
+    # By what is said: mostly the same of several precisions.
+    precisions_of: dict[tuple[str, str, SupportRow], list[str]] = {}
+    for engine in entries.engines(vendor):
+        for feature in get_args(Feature):
+            for precision in entries.precisions:
+                row = entries.support.row(engine, model, accelerator, precision, feature)
+                # What is not known is not listed: it is a candidate, and extrapolated.
+                if row is not None:
+                    precisions_of.setdefault((engine, feature, row), []).append(precision)
+    records = []
+    for (engine, feature, row), precisions in precisions_of.items():
+        since = row.since.isoformat() if row.since else ""
+        source = f"{row.source}, {row.note}" if row.note else row.source
+        statement = (row.status, since, row.grade, source)
+        records.append((engine, feature, " ".join(precisions), *statement))
+    header = ("engine", "feature", "precisions", "status", "since", "grade", "source")
+    if as_json:
+        typer.echo(json_text([dict(zip(header, one, strict=True)) for one in records]), nl=False)
+        return
+    typer.echo(text_table(header, records))
+    typer.echo(
+        "\nAn engine that is not supported or broken is no candidate. What is not listed is one, extrapolated."
+    )
 
 
 _STATED = (

@@ -8,7 +8,7 @@ from planner.cli.terminal import print_files
 
 
 def memo(folder: Folder, as_json: AsJson = False, quiet: Quiet = False) -> None:
-    """Write the two-page memo of a run, comparison, sweep, study or sizing: memo.html, which prints, and memo.md."""
+    """Write the two-page memo of an output folder: memo.html, which prints, and memo.md."""
     paths = api.memo(folder)
     content = {"memo": [str(path) for path in paths]}
     print_files(content, paths, as_json=as_json, quiet=quiet)

@@ -101,7 +101,7 @@ def _layouts(scenario: Path, overrides: list[str], *, as_json: bool) -> str:
     from planner.output.terminal import text_table
     from planner.scenario.loading import load_scenario
 
-    table = layouts(load_scenario(scenario, overrides))
+    table = layouts(load_scenario(scenario, overrides), {})
     if as_json:
         return json.dumps({"layouts": table.records()}, indent=2, allow_nan=False)
     grid = layout_grid(table)

@@ -295,7 +295,8 @@ class Router:
         neighbours = next(group for group in self._sharing(workloads) if w in group)
         hours = self._movable_hours(np.flatnonzero(is_full | (served > free)), neighbours)
         if not hours.size:
-            fill(served, self.room, route, self._served(w))
+            # To the last bit as below, or an hour would show whether another one finds more room.
+            fill(np.minimum(served, free), self.room, route, self._served(w))
             return
         demand, allocation = self._make_room(hours, neighbours)
         capacity = sum(self._requests(demand, allocation, -1).values())
@@ -585,17 +586,17 @@ def routes_of(plan: Plan, window: WindowInput) -> list[Route]:
     table = plan.requests_per_node_h
     months = plan.months.hour_periods[window.hours] if table.shape[2] > 1 else None
     rents = any(workload.rented_tiers for workload in plan.workloads)
-    urgent_loads = allowed_loads(plan, window.demand_requests) if rents else None
+    urgent_loads = _allowed_by_cluster(plan, window) if rents else None
     full_loads = np.ones((len(plan.clusters), 1))
     routes = []
     for w, workload in enumerate(plan.workloads):
         rates = [_NO_RATE] * len(plan.clusters)
         for c in workload.cluster_order:
-            rate = table[c, w] if months is None else table[c, w].take(months)
+            rate = _rate(table[:, w], window.rows(c, ALL), months)
             speed = window.speed.get((c, w))
             rates[c] = rate if speed is None else rate * speed
         outgrown = None
-        if months is not None and np.any(table[list(workload.cluster_order), w] <= 0.0):
+        if months is not None and np.any(table[:, w] <= 0.0):
             outgrown = np.all(table[:, w] <= 0.0, axis=0).take(months)
         allowed = None
         if workload.rented_tiers:
@@ -604,3 +605,25 @@ def routes_of(plan: Plan, window: WindowInput) -> list[Route]:
             Route(workload.cluster_tiers, rates, workload.rented_tiers, allowed, outgrown)
         )
     return routes
+
+
+def _rate(table: Floats, rows: Ints, months: Ints | None) -> Floats:
+    """Return the rates of some rows of a table of shape (rows, months), shape (hours,) or (1,)."""
+    if months is None:
+        return np.asarray(table[:, 0].take(rows))
+    if rows.size == 1:
+        return np.asarray(table[rows[0]].take(months))
+    return np.asarray(table.ravel().take(rows * table.shape[1] + months))
+
+
+def _allowed_by_cluster(plan: Plan, window: WindowInput) -> Floats:
+    """Return the load to which each cluster may be filled within its SLO, shape (clusters, hours or 1)."""
+    by_row = allowed_loads(plan, window.demand_requests)
+    if window.figures is None:
+        return by_row
+    hours = np.arange(window.nodes.shape[1])
+    allowed = np.ones((len(plan.clusters), hours.size))
+    for c in range(len(plan.clusters)):
+        for row, part in window.parts(c):
+            allowed[c][part] = by_row[row] if by_row.shape[1] == 1 else by_row[row][part]
+    return allowed

@@ -29,6 +29,16 @@ class SpeedLoss:
 
 
 @record
+class PoolFigures:
+    """Which row of a plan's tables each pool has in each hour."""
+
+    rows: Sequence[Ints]
+    """By pool, shape (hours,), or (1,) where it is the same in all of them."""
+    parts: Sequence[Sequence[tuple[int, Hours]]]
+    """By pool, its rows with the hours in which it has nodes and that one."""
+
+
+@record
 class WindowInput:
     """Demand, nodes and speeds of a window; arrays have its hours as last axis."""
 
@@ -53,7 +63,8 @@ class WindowInput:
     (hours,); none where the site is never dark or nothing stands elsewhere."""
     replicas_before: Floats | None = None
     """Replicas of each deployment in the hour before the window, shape (deployments,); None at the start."""
-
+    figures: PoolFigures | None = None
+    """Of pools that stand in place of clusters; None where every cluster has a row of its own in all hours."""
     present_nodes: Floats | None = None
     """Nodes that are there, in service or not, shape (clusters, hours): the size of a pool; None for ``nodes``."""
 
@@ -85,6 +96,17 @@ class WindowInput:
         # What is carried elsewhere is not lost; rounding may leave it a hair above what comes.
         carried = sum(self.carried_by(workload).values())
         return np.maximum(dark - carried, 0.0)
+
+    def rows(self, cluster: int, hours: Hours) -> Ints:
+        """Return the row of the plan's tables that a cluster has, shape (some hours,) or (1,)."""
+        if self.figures is None:
+            return np.array([cluster])
+        rows = self.figures.rows[cluster]
+        return rows if rows.size == 1 else rows[hours]
+
+    def parts(self, cluster: int) -> Sequence[tuple[int, Hours]]:
+        """Return the rows of the plan's tables that a cluster has, each with its hours."""
+        return [(cluster, ALL)] if self.figures is None else self.figures.parts[cluster]
 
     def carried_by(self, workload: int) -> dict[int, Floats]:
         """Return the requests of a workload that each hosted cluster carries in an outage, shape (hours,)."""
@@ -293,11 +315,12 @@ def never_placed(plan: Plan, windows: Sequence[WindowResult]) -> list[int]:
         return []
     unplaced = []
     for w, workload in enumerate(placement.pools.workloads):
-        numbers = [placement.pool_deployment[pool] for pool in workload.cluster_order]
-        deployments = [d for d in numbers if d is not None]
-        # A pool without a deployment is a cluster of which any share may serve it: nothing has to be placed there.
-        if not numbers or len(deployments) < len(numbers):
+        numbers = [placement.pool_group[pool] for pool in workload.cluster_order]
+        groups = [placement.groups[g] for g in numbers if g is not None]
+        # A pool without a group is a cluster of which any share may serve it: nothing has to be placed there.
+        if not numbers or len(groups) < len(numbers):
             continue
+        deployments = [*itertools.chain.from_iterable(groups)]
         has_demand = any(window.demand_requests[w].max() > 0.0 for window in windows)
         is_placed = any(window.replicas[deployments].max() > 0.0 for window in windows)
         if has_demand and not is_placed:

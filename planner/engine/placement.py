@@ -10,18 +10,26 @@ it know, so the end of a window changes nothing.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections import deque
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from planner.arrays import Floats, Ints
-from planner.elementwise import in_hours, safe_denominator
+from planner.elementwise import Hours, in_hours, safe_denominator
 from planner.engine.allocation import node_steps
 from planner.engine.dispatch import routes_of, with_carried
-from planner.engine.hourly import Route, Slowdown, WindowInput, WindowResult
-from planner.engine.site import ReplicaGroup, Site
-from planner.plan.placement import ROUNDING, TARGET_STEPS
+from planner.engine.hourly import (
+    ALL,
+    PoolFigures,
+    Route,
+    Slowdown,
+    WindowInput,
+    WindowResult,
+)
+from planner.engine.site import ReplicaGroup, Site, Stage, month_misses
+from planner.plan.placement import ROUNDING
 from planner.plan.plan import Placement, Plan
 from planner.records import record
 
@@ -38,7 +46,7 @@ class PlacedWindow:
     """A window's hours by pool of placed replicas instead of by cluster."""
 
     placement: Placement
-    """With those pools only that hold something in the window."""
+    """With the pools of those clusters only that have nodes in the window."""
     window: WindowInput
     """With pools in place of clusters."""
     routes: Sequence[Route]
@@ -53,48 +61,50 @@ class PlacedWindow:
 
 @record
 class _Held:
-    """What is held at some moments; arrays of shape (groups, moments)."""
+    """What pools that serve something hold at some moments; arrays of shape (pools, moments)."""
 
     nodes: Floats
-    pool: Ints
-    """Which of a group's pools."""
+    size: Ints
+    """Which of a pool's sizes it has the figures of."""
 
 
 @record
 class _Review:
-    """What reviews place. Most hours of a month have the same nodes and speeds: a state of the site is placed once."""
+    """What reviews place, by state of the site: most hours of a month have the same nodes and speeds."""
 
     held: _Held
-    """By state."""
-    groups: Sequence[ReplicaGroup]
-    """In the pools held, by state."""
+    requests: Floats
+    """By workload, those an hour for which there is room beside all others, shape (workloads, states)."""
     state: Ints
     """Of each hour."""
 
 
 def place_window(plan: Plan, placement: Placement, window: WindowInput) -> PlacedWindow:
     """Place replicas hour by hour and return the resulting pools."""
-    standing = whole_nodes(plan, window)
-    # What serves of those; 1 where there are none: nothing is placed there, at whatever speed it would be served.
-    share = window.nodes / safe_denominator(standing)
-    share[standing <= 0.0] = 1.0
-    figures = _Figures(plan, placement, window, standing)
-    placer = _HourPlacer(figures, figures.review(), share)
-    held = placer.placed()
-    loading = placer.loading(held)
-    narrowed = _with_pools(placement, placer.used_pools(held))
-    nodes, replicas = placer.by_pool(narrowed, held, loading)
-    in_pools = _window_in_pools(narrowed, window)
-    routes = routes_of(narrowed.pools, in_pools)
+    placer = _WindowPlacer(plan, placement, window)
+    placer.move()
+    figures = placer.figures()
+    loading = placer.loading()
+    nodes = placer.serving_nodes(loading)
+    replicas = placer.replicas()
     absent = _absent_requests(plan, placement, window, replicas)
     demand = window.demand_requests if absent is None else window.demand_requests - absent
-    in_pools = dataclasses.replace(in_pools, demand_requests=demand, nodes=nodes)
+    in_pools = dataclasses.replace(
+        placer.in_pools(), demand_requests=demand, nodes=nodes, figures=figures
+    )
+    pools = placer.placement.pools
+    routes = routes_of(pools, in_pools)
+    loading_nodes = np.zeros((len(placement.groups), nodes.shape[1]))
+    hours, by_pool = loading
+    for g, loads in zip(placer.pool_groups, by_pool, strict=True):
+        if g is not None:
+            loading_nodes[g][hours] = loads
     return PlacedWindow(
-        placement=narrowed,
-        window=with_carried(narrowed.pools, in_pools, routes),
+        placement=placer.placement,
+        window=with_carried(pools, in_pools, routes),
         routes=routes,
         replicas=replicas,
-        loading_nodes=loading * share[figures.clusters[: len(placement.groups)]],
+        loading_nodes=loading_nodes,
         absent_requests=absent,
     )
 
@@ -111,487 +121,543 @@ def whole_nodes(plan: Plan, window: WindowInput) -> Floats:
     return np.ceil(nodes - ROUNDING)
 
 
-class _Figures:
-    """The groups of a placement, with their figures in the hours of a window.
+class _WindowPlacer:
+    """What the pools of a window hold: as the reviews place it, or as an hour's own work asks for.
 
-    After the groups of the placement there is one more for each cluster of which any share may serve any model.
+    Pools here are those that serve something, which come first in a placement.
     """
 
-    def __init__(
-        self, plan: Plan, placement: Placement, window: WindowInput, standing: Floats
-    ) -> None:
+    def __init__(self, plan: Plan, placement: Placement, window: WindowInput) -> None:
+        """Place what the reviews do."""
         self.plan = plan
-        self.placement = placement
         self.window = window
-        self.standing = standing
-        self.present = standing if window.present_nodes is None else window.present_nodes
+        self.standing = whole_nodes(plan, window)
+        self.placement = _with_clusters(placement, self.standing.max(axis=1))
+        # What serves of those; 1 where there are none: nothing is placed there, at whatever speed it would be served.
+        self.share = window.nodes / safe_denominator(self.standing)
+        self.share[self.standing <= 0.0] = 1.0
+        self.present = self.standing if window.present_nodes is None else window.present_nodes
         """Nodes that are there, in service or not: the size of a pool, shape (clusters, hours)."""
         self.months = plan.months.hour_periods[window.hours]
-        self.steps = node_steps(plan)
-        whole_clusters = [c for c, is_placed in enumerate(placement.placed) if not is_placed]
-        by_deployment = {d: pool for pool, d in enumerate(placement.pool_deployment)}
-        self.group_pools: list[list[int]] = [
-            [by_deployment[d] for d in group if d in by_deployment] for group in placement.groups
-        ]
-        """The pools of each group, by rising size."""
-        for c in whole_clusters:
-            self.group_pools.append([p for p, on in enumerate(placement.pool_cluster) if on == c])
-        self.clusters = [placement.deployments[group[0]].cluster for group in placement.groups]
-        self.clusters += whole_clusters
-        """The cluster of each group."""
-        self.whole_clusters = whole_clusters
-        self.places: dict[int, tuple[int, int]] = {}
-        """By deployment, its group and which of its pools it is."""
-        for g, group in enumerate(placement.groups):
-            for place, d in enumerate(group):
-                self.places[d] = (g, place)
+        self.sizes = [np.array(sizes) for sizes in self.placement.pool_sizes if sizes]
+        """Of each pool, as rows of the plan's tables."""
+        self.clusters = self.placement.pool_cluster[: len(self.sizes)]
+        self.pool_groups = self.placement.pool_group[: len(self.sizes)]
+        self.layouts = [self._layouts(pool) for pool in range(len(self.sizes))]
+        """A number for the layout of each of a pool's sizes: equal ones are loaded once."""
+        self.review = self._reviewed()
+        states = self.review.held
+        self.reviewed = _Held(
+            nodes=in_hours(states.nodes, self.review.state),
+            size=states.size.take(self.review.state, axis=1, mode="clip"),
+        )
+        """By hour."""
+        self.held = self.reviewed
+        """By hour, with what is moved."""
+        self.moved = np.zeros(0, dtype=np.intp)
+        """Hours that hold something else than was reviewed."""
+        load_h = np.zeros(states.nodes.shape)
+        for pool, sizes in enumerate(self.sizes):
+            by_size = np.array([self._load_h(size) for size in sizes.tolist()])
+            load_h[pool] = by_size[states.size[pool]]
+        self.load_h = load_h
+        """Hours that a replica loads, shape (pools, states)."""
 
-    def _sizes(self, pools: Sequence[int]) -> Floats:
-        """Return the nodes of a replica in some pools, 0 where any share of a node will do, shape (pools, 1)."""
-        sizes = []
-        for pool in pools:
-            d = self.placement.pool_deployment[pool]
-            sizes.append(0.0 if d is None else self.placement.deployments[d].nodes_per_replica)
-        return np.array(sizes or [0.0])[:, None]
+    def _load_h(self, size: int) -> float:
+        """Return the hours that a replica loads; 0 where any share of a cluster may serve."""
+        d = self.placement.size_deployment[size]
+        return 0.0 if d is None else self.placement.deployments[d].load_h
 
-    def _rates(self, g: int, hours: Ints) -> dict[int, Floats]:
-        """Return the requests an hour for which a node counts in each of a group's pools, shape (pools, hours)."""
-        rates = {}
-        c = self.clusters[g]
-        pools = self.group_pools[g]
-        table = self.placement.pools.requests_per_node_h[pools]
-        for w in np.flatnonzero(table.any(axis=(0, 2))).tolist():
-            if c not in self.plan.workloads[w].cluster_order:
-                continue
-            rate = table[:, w]
-            if rate.shape[1] > 1:
-                rate = in_hours(rate, self.months[hours])
-            rate = np.broadcast_to(rate, (len(pools), hours.size))
-            speed = self.window.speed.get((c, w))
-            rates[w] = rate if speed is None else rate * speed[hours]
-            rates[w] = rates[w] * self.placement.pool_worth[pools, w][:, None]
-        return rates
+    def _layouts(self, pool: int) -> Ints:
+        """Return a number for the layout of each size of a pool."""
+        sizes = self.sizes[pool].tolist()
+        if self.pool_groups[pool] is None:
+            # What a whole cluster holds is nobody's choice: each of its sizes stands for itself.
+            return np.arange(len(sizes))
+        numbers = [self.placement.size_deployment[size] for size in sizes]
+        layouts = [self.placement.deployments[d].layout for d in numbers if d is not None]
+        return np.array([layouts.index(layout) for layout in layouts], dtype=np.intp)
 
-    def groups(self, hours: Ints) -> list[ReplicaGroup]:
-        """Return all groups at some hours, with every pool that they may have."""
+    def _stretches(self) -> tuple[Ints, Ints]:
+        """Return the first hours of stretches with the same nodes, speeds and month, and the stretch of each hour."""
+        speeds = {id(speed): speed for speed in self.window.speed.values()}  # many are one series
+        is_start = np.zeros(self.months.size, dtype=np.bool_)
+        is_start[0] = True
+        for series in (*self.standing, *self.present, self.months, *speeds.values()):
+            is_start[1:] |= series[1:] != series[:-1]
+        return np.flatnonzero(is_start), np.cumsum(is_start) - 1
+
+    def _reviewed(self) -> _Review:
+        """Return what reviews place.
+
+        The same nodes come back when a failure is repaired, and replications come through many states again.
+        """
+        starts, stretch = self._stretches()
+        known = _known_of(self.placement).reviews
+        workload_count = len(self.plan.workloads)
+        speeds = np.ones((len(self.plan.clusters) * workload_count, starts.size))
+        for (c, w), speed in self.window.speed.items():
+            speeds[c * workload_count + w] = speed[starts]
+        present = in_hours(self.present, starts)
+        states = np.vstack([in_hours(self.standing, starts), present, self.months[starts], speeds])
+        keys = [column.tobytes() for column in np.ascontiguousarray(states.T)]
+        first: dict[bytes, int] = {}
+        for key, start in zip(keys, starts.tolist(), strict=True):
+            first.setdefault(key, start)
+        new = [key for key in first if key not in known]
+        if new:
+            placed = self._placed(np.array([first[key] for key in new], dtype=np.intp))
+            known.update(zip(new, np.ascontiguousarray(placed.T), strict=True))
+        numbers = {key: number for number, key in enumerate(first)}
+        columns = np.array([known[key] for key in first]).T
+        pools = len(self.sizes)
+        return _Review(
+            held=_Held(nodes=columns[:pools], size=columns[pools : 2 * pools].astype(np.intp)),
+            requests=columns[2 * pools :],
+            state=np.array([numbers[key] for key in keys], dtype=np.intp)[stretch],
+        )
+
+    def _groups(self, hours: Ints, held: Ints | None = None) -> list[ReplicaGroup]:
+        """Return what each pool may hold at some hours: anything, or what is in the layout of the size that it has.
+
+        ``held`` are sizes of shape (pools, some hours).
+        """
         groups = []
-        least_nodes = self.placement.pool_least_nodes
-        for g, pools in enumerate(self.group_pools):
-            is_whole = g >= len(self.placement.groups)
-            workloads: tuple[int, ...] = ()
-            least_replicas = 1
-            rates = self._rates(g, hours) if pools else {}
-            if is_whole:
-                by_priority = self.plan.by_priority
-                workloads = tuple(w for w in by_priority if w in rates)
-            elif pools:
-                first = self.placement.deployments[self.placement.groups[g][0]]
-                workloads = first.workloads
-                least_replicas = first.least_replicas
+        for pool, sizes in enumerate(self.sizes):
+            c = self.clusters[pool]
+            workloads = tuple(
+                w for w in self.plan.by_priority if pool in self._order(w) and self._is_own(pool, w)
+            )
+            places = np.arange(sizes.size)
+            least_nodes = self.placement.size_least_nodes[sizes][:, None]
+            if held is not None:
+                layouts = self.layouts[pool]
+                is_held = layouts[:, None] == layouts[held[pool]]
+                places = np.flatnonzero(is_held.any(axis=1))
+                is_held = is_held[places]
+                # No number of nodes makes a pool of another layout.
+                least_nodes = np.where(is_held, least_nodes[places], np.inf)
+                # The smallest is there from one replica on.
+                least_nodes[is_held.argmax(axis=0), np.arange(hours.size)] = 0.0
+            replica_nodes = [self._replica_nodes(size) for size in sizes[places].tolist()]
             groups.append(
                 ReplicaGroup(
-                    cluster=self.clusters[g],
+                    cluster=c,
                     workloads=workloads,
-                    size=self._sizes(pools),
-                    least_nodes=np.array([[least_nodes[pool]] for pool in pools] or [[0.0]]),
-                    least_replicas=least_replicas,
-                    rates=rates,
-                    missed=self._missed(pools, workloads),
+                    replica_nodes=np.array(replica_nodes)[:, None],
+                    least_nodes=least_nodes,
+                    least_replicas=self._least_replicas(pool),
+                    rates=self._rates(pool, sizes[places], hours),
+                    missed=self._missed(pool, workloads) if held is None else np.zeros((1, 0)),
                 )
             )
         return groups
 
-    def _missed(self, pools: Sequence[int], workloads: Sequence[int]) -> Floats:
-        """Return what pools miss by load of the first workload that cannot wait, shape (pools, cells + 1)."""
-        in_pools = self.placement.pools
-        for w in workloads:
-            if pools and not in_pools.workloads[w].deadline_h:
-                return in_pools.late_tables[pools, w] + in_pools.refused_tables[pools, w]
-        return np.zeros((len(pools), 0))
+    def _order(self, w: int) -> Sequence[int]:
+        """Return the pools that serve a workload in the order in which they are offered it."""
+        return self.placement.pools.workloads[w].cluster_order
 
-    def review(self) -> _Review:
-        """Return what the reviews place."""
-        speeds = {id(speed): speed for speed in self.window.speed.values()}  # many are one series
-        whole_clusters = self.present[self.whole_clusters]
-        series = np.vstack([self.standing, whole_clusters, self.months, *speeds.values()])
-        changed = np.ones(series.shape[1], dtype=np.bool_)
-        changed[1:] = np.any(series[:, 1:] != series[:, :-1], axis=0)
-        starts = np.flatnonzero(changed)
-        # The same nodes come back when a failure is repaired.
-        _, first, state = np.unique(
-            series[:, starts], axis=1, return_index=True, return_inverse=True
-        )
-        hours = starts[first]
-        groups = self.groups(hours)
-        held = self._known(hours, groups)
-        groups = [_in_pool(group, pool) for group, pool in zip(groups, held.pool, strict=True)]
-        return _Review(held=held, groups=groups, state=state.ravel()[np.cumsum(changed) - 1])
+    def _is_own(self, pool: int, w: int) -> bool:
+        """Return whether replicas are placed in a pool for a workload."""
+        g = self.pool_groups[pool]
+        return g is None or self.placement.group_of.get((self.clusters[pool], w)) == g
 
-    def _known(self, hours: Ints, groups: Sequence[ReplicaGroup]) -> _Held:
-        """Return what reviews place in the states of some hours: replications come through many of them again."""
-        known = _known_of(self.placement).reviews
-        speeds = np.ones((len(self.plan.clusters), len(self.plan.workloads), hours.size))
-        for pair, speed in self.window.speed.items():
-            speeds[pair] = speed[hours]
-        present = in_hours(self.present, hours)
-        states = np.vstack([in_hours(self.standing, hours), present, self.months[hours], *speeds])
-        keys = [column.tobytes() for column in np.ascontiguousarray(states.T)]
-        new = np.array([place for place, key in enumerate(keys) if key not in known], dtype=np.intp)
-        if new.size:
-            placed = self._placed(hours[new], [group.moments(new) for group in groups])
-            for place, nodes, pool in zip(new.tolist(), placed.nodes.T, placed.pool.T, strict=True):
-                known[keys[place]] = (nodes, pool)
-        columns = [known[key] for key in keys]
-        return _Held(
-            nodes=np.stack([nodes for nodes, _ in columns], axis=1),
-            pool=np.stack([pool for _, pool in columns], axis=1),
-        )
+    def _least_replicas(self, pool: int) -> int:
+        """Return the replicas that hold all fine-tunes of a pool's model between them."""
+        g = self.pool_groups[pool]
+        if g is None:
+            return 1
+        return self.placement.deployments[self.placement.groups[g][0]].least_replicas
 
-    def _placed(self, hours: Ints, groups: Sequence[ReplicaGroup]) -> _Held:
-        """Return what a review places at each of some hours for the forecast of its month."""
+    def _replica_nodes(self, size: int) -> float:
+        """Return the nodes of a replica, 0 where any share of a node will do."""
+        d = self.placement.size_deployment[size]
+        if d is None:
+            return 0.0
+        deployment = self.placement.deployments[d]
+        is_placed = self.placement.placed[deployment.cluster]
+        return deployment.nodes_per_replica if is_placed else 0.0
+
+    def _rates(self, pool: int, sizes: Ints, hours: Ints) -> dict[int, Floats]:
+        """Return the requests an hour for which a node counts at some sizes of a pool, shape (sizes, some hours)."""
+        c = self.clusters[pool]
+        table = self.placement.pools.requests_per_node_h[sizes]
+        rates = {}
+        for w in range(len(self.plan.workloads)):
+            if pool in self._order(w):
+                rate = table[:, w]
+                if rate.shape[1] > 1:
+                    rate = in_hours(rate, self.months[hours])
+                rate = np.broadcast_to(rate, (sizes.size, hours.size))
+                speed = self.window.speed.get((c, w))
+                rates[w] = rate if speed is None else rate * speed[hours]
+                rates[w] = rates[w] * self.placement.size_worth[sizes, w][:, None]
+        return rates
+
+    def _missed(self, pool: int, workloads: tuple[int, ...]) -> Floats:
+        """Return what a month misses in the sizes of a pool by load, shape (sizes, cells + 1).
+
+        Of the workload that asks first and cannot wait; none where no such one asks.
+        """
+        known = _known_of(self.placement).missed
+        if pool not in known:
+            pools = self.placement.pools
+            sizes = self.sizes[pool]
+            asks = self.placement.full_requests > 0.0
+            urgent = [w for w in workloads if asks[w].any() and not pools.workloads[w].deadline_h]
+            known[pool] = np.zeros((sizes.size, 0))
+            if urgent:
+                first = min(urgent, key=lambda w: int(asks[w].argmax()))
+                missed = pools.late_tables[sizes, first] + pools.refused_tables[sizes, first]
+                known[pool] = month_misses(missed)
+        return known[pool]
+
+    def _placed(self, hours: Ints) -> Floats:
+        """Return what a review places at each of some hours for the forecast of its month.
+
+        Rows are the nodes of pools, their sizes and the requests placed for by workload, shape (rows, some hours).
+        """
         placement = self.placement
-        site = Site(placement, groups, in_hours(self.standing, hours), self.steps)
+        groups = self._groups(hours)
+        site = Site(placement, groups, in_hours(self.standing, hours), node_steps(self.plan))
         months = self.months[hours]
         full = placement.full_requests[:, months]
-        targets = placement.target_requests[:, months]
-        columns = np.arange(hours.size)
+        targets = placement.target_requests[:, months].transpose(0, 2, 1)
+        beyond = np.stack([targets[:, -1], full], axis=1)
+        in_due_time = np.stack([np.zeros_like(full), full], axis=1)
+        stages = [Stage(members=members, requests=targets[[*members]]) for members in site.urgent]
+        stages += [Stage(members=members, requests=beyond[[*members]]) for members in site.urgent]
+        stages += [
+            Stage(members=members, requests=in_due_time[[*members]]) for members in site.patient
+        ]
+        site.place(stages)
+        # Hours are no busier than the load up to which clusters are filled in order.
+        busiest = full * (self.plan.preferred_utilisation or 1.0)
+        site.enlarge_late(busiest)
+        self._fill_up(site, busiest)
+        size = np.zeros(site.nodes.shape, dtype=np.intp)
+        nodes = site.nodes.copy()
+        for pool, group in enumerate(groups):
+            is_placed = placement.placed[group.cluster]
+            pool_nodes = nodes[pool] if is_placed else in_hours(self.present[group.cluster], hours)
+            size[pool], _ = group.best_size(site.load_of(pool, busiest), pool_nodes)
+            if is_placed:
+                nodes[pool] = group.whole(nodes[pool])[size[pool], np.arange(hours.size)]
+        requests = np.stack([site.placed_requests(w) for w in range(len(full))])
+        return np.concatenate([nodes, size, requests])
 
-        def up_to_target(w: int, level: Floats) -> Floats:
-            position = level * TARGET_STEPS
-            step = np.minimum(position.astype(np.intp), TARGET_STEPS - 1)
-            lower = targets[w, columns, step]
-            upper = targets[w, columns, step + 1]
-            return np.asarray(lower + (position - step) * (upper - lower))
+    def _fill_up(self, site: Site, requests: Floats) -> None:
+        """Place replicas on what is left of a site, for whom requests of shape (workloads, moments) would need it."""
+        weights = np.zeros_like(site.nodes)
+        for pool, group in enumerate(site.groups):
+            wanted = {w: requests[w] for w in group.workloads if w in group.rates}
+            if wanted:
+                weights[pool] = group.work(wanted).min(axis=0)
+        site.fill_up(weights, self.placement.placed)
 
-        def beyond_target(w: int, level: Floats) -> Floats:
-            lower = targets[w, :, -1]
-            return np.asarray(lower + level * (full[w] - lower))
+    def in_pools(self) -> WindowInput:
+        """Return the window with speeds and incidents by pool; its nodes are still by cluster."""
+        window = self.window
+        speed = {}
+        incidents = {}
+        for w, workload in enumerate(self.placement.pools.workloads):
+            for pool in workload.cluster_order:
+                pair = (self.clusters[pool], w)
+                if pair in window.speed:
+                    speed[pool, w] = window.speed[pair]
+                if pair in window.incidents:
+                    incidents[pool, w] = window.incidents[pair]
+        return dataclasses.replace(window, speed=speed, incidents=incidents)
 
-        def in_due_time(w: int, level: Floats) -> Floats:
-            return np.asarray(level * full[w])
-
-        for classes, need in (
-            (site.urgent, up_to_target),
-            (site.urgent, beyond_target),
-            (site.patient, in_due_time),
-        ):
-            for members in classes:
-                site.serve(members, need)
-        utilisation = self.plan.preferred_utilisation or 1.0
-        busiest = full * utilisation
-        return _settled(site, busiest, placement.placed, in_hours(self.present, hours))
-
-
-def _in_pool(group: ReplicaGroup, pool: Ints) -> ReplicaGroup:
-    """Return a group of which the pool is known, shape (hours,), as one of a single pool."""
-    columns = np.arange(pool.size)
-    rates = {w: rate[pool, columns][None] for w, rate in group.rates.items()}
-    size = group.size[pool, 0][None]
-    return dataclasses.replace(
-        group, size=size, least_nodes=np.zeros_like(size), rates=rates, missed=np.zeros((1, 0))
-    )
-
-
-def _settled(site: Site, requests: Floats, placed: Sequence[bool], present: Floats) -> _Held:
-    """Place replicas on what is left of a site, and return what it holds, in the pools that then miss least.
-
-    ``requests`` are those of the busiest hour by workload, shape (workloads, moments): they say who would need what is
-    left. ``present`` are the nodes of a cluster of one model, shape (clusters, moments).
-    """
-    weights = np.zeros_like(site.nodes)
-    for g, group in enumerate(site.groups):
-        wanted = {w: requests[w] for w in group.workloads if w in group.rates}
-        if wanted:
-            weights[g] = group.work(wanted).min(axis=0)
-    site.fill_up(weights, placed)
-    pool = np.zeros(site.nodes.shape, dtype=np.intp)
-    nodes = site.nodes.copy()
-    columns = np.arange(nodes.shape[1])
-    for g, group in enumerate(site.groups):
-        size = nodes[g] if placed[group.cluster] else present[group.cluster]
-        busiest = {
-            w: np.minimum(placed_for, requests[w]) for w, placed_for in site.requests[g].items()
-        }
-        if group.rates:
-            pool[g] = group.best_pool(busiest, size)
-        if placed[group.cluster] and group.rates:
-            nodes[g] = group.whole(nodes[g])[pool[g], columns]
-    return _Held(nodes=nodes, pool=pool)
-
-
-class _HourPlacer:
-    """Replicas of the reviews, or of an hour's own work where that serves more of it."""
-
-    def __init__(self, figures: _Figures, review: _Review, share: Floats) -> None:
-        self.figures = figures
-        self.review = review
-        self.share = share
-        placement = figures.placement
-        self.reviewed = _Held(
-            nodes=in_hours(review.held.nodes, review.state),
-            pool=review.held.pool.take(review.state, axis=1),
-        )
-        """By hour."""
-        nothing = np.zeros((len(share), review.held.nodes.shape[1]))
-        self.states = Site(placement, review.groups, nothing, figures.steps)
-        """The site by state, without a node."""
-        self.rates: dict[tuple[int, int], Floats] = {}
-        """By group and workload, the requests an hour that a node serves, shape (hours,)."""
-        for g, group in enumerate(review.groups):
-            pools = np.array(figures.group_pools[g])
-            for w, counted in group.rates.items():
-                worth = placement.pool_worth[pools[review.held.pool[g]], w]
-                rate = (counted[0] / worth).take(review.state)
-                # A node that is out for part of an hour serves for the rest.
-                rate *= share[figures.clusters[g]]
-                self.rates[g, w] = rate
-        window = figures.window
-        workloads = range(len(figures.plan.workloads))
-        self.arrivals = window.demand_requests
-        if window.lit_fraction is not None:
-            self.arrivals = np.stack([window.reached_requests(w) for w in workloads])
-        self.is_urgent = ~np.array(self.states.waits)[:, None]
-        load_h = np.zeros(review.held.nodes.shape)
-        for g, deployments in enumerate(placement.groups):
-            by_pool = np.array([placement.deployments[d].load_h for d in deployments])
-            load_h[g] = by_pool[review.held.pool[g]]
-        self.load_h = load_h
-        """Hours that a replica loads, shape (groups, states)."""
-
-    def _site(self, hours: Ints) -> Site:
-        """Return the site of some hours, which hold nothing yet."""
-        groups = []
-        for c, group_by_state in zip(self.figures.clusters, self.review.groups, strict=True):
-            group = group_by_state.moments(self.review.state[hours])
-            rates = {w: rate * self.share[c][hours] for w, rate in group.rates.items()}
-            groups.append(dataclasses.replace(group, rates=rates))
-        standing = in_hours(self.figures.standing, hours)
-        return Site(self.figures.placement, groups, standing, self.figures.steps)
-
-    def used_pools(self, held: _Held) -> list[int]:
-        """Return the pools that hold something in any hour, and for each workload its first."""
-        placement = self.figures.placement
-        used = {pool for pool, d in enumerate(placement.pool_deployment) if d is None}
-        moved = np.flatnonzero((held.nodes != self.reviewed.nodes).any(axis=0))
-        for g, pools in enumerate(self.figures.group_pools[: len(placement.groups)]):
-            states = self.review.held.pool[g][self.review.held.nodes[g] > 0.0]
-            hours = held.pool[g][moved][held.nodes[g][moved] > 0.0]
-            used.update(pools[place] for place in {*states.tolist(), *hours.tolist()})
-        for workload in placement.pools.workloads:
-            used.update(workload.cluster_order[:1])
-        return sorted(used)
-
-    def by_pool(self, narrowed: Placement, held: _Held, loading: Floats) -> tuple[Floats, Floats]:
-        """Return the serving nodes by pool that is used, and the replicas by deployment, each by hour."""
-        placement = self.figures.placement
-        states = self.review.held
-        hours = self.share.shape[1]
-        nodes = np.zeros((len(narrowed.pool_cluster), hours))
-        replicas = np.zeros((len(placement.deployments), hours))
-        rest = self.figures.window.nodes.copy()
-        moved = np.flatnonzero((held.nodes != self.reviewed.nodes).any(axis=0))
-        for pool, d in enumerate(narrowed.pool_deployment):
-            c = narrowed.pool_cluster[pool]
-            if d is None:
+    def figures(self) -> PoolFigures:
+        """Return which row of the plan's tables each pool has in each hour."""
+        rows: list[Ints] = []
+        parts: list[list[tuple[int, Hours]]] = []
+        for pool, sizes in enumerate(self.sizes):
+            held = self.held.size[pool]
+            rows.append(sizes if sizes.size == 1 else sizes.take(held))
+            used = self._used_sizes(pool)
+            if len(used) == 1:
+                # In hours without nodes nothing is served, whatever the figures.
+                parts.append([(int(sizes[used[0]]), ALL)])
                 continue
-            g, place = self.figures.places[d]
-            per_node = 1.0 / placement.deployments[d].nodes_per_replica
-            # Most hours are as they were reviewed; the others are put right one by one.
-            by_state = np.where(states.pool[g] == place, states.nodes[g], 0.0)
-            by_state.take(self.review.state, out=nodes[pool], mode="clip")
-            np.rint(by_state * per_node).take(self.review.state, out=replicas[d], mode="clip")
-            held_nodes = np.where(held.pool[g][moved] == place, held.nodes[g][moved], 0.0)
-            nodes[pool][moved] = held_nodes
-            replicas[d][moved] = np.rint(held_nodes * per_node)
-            loads = np.flatnonzero(loading[g])
-            nodes[pool][loads] -= np.where(held.pool[g][loads] == place, loading[g][loads], 0.0)
-            nodes[pool] *= self.share[c]
-            rest[c] -= nodes[pool]
-        for pool, d in enumerate(narrowed.pool_deployment):
-            c = narrowed.pool_cluster[pool]
-            if d is None and placement.placed[c]:
-                np.maximum(rest[c], 0.0, out=nodes[pool])
-            elif d is None:
-                g = len(placement.groups) + self.figures.whole_clusters.index(c)
-                first = narrowed.pool_cluster.index(c)
-                nodes[pool] = np.where(held.pool[g] == pool - first, rest[c], 0.0)
-                number = narrowed.pool_figures[pool]
-                if number is not None:
-                    # Any share of a cluster may serve: as many as would stand on all of it.
-                    per_node = 1.0 / placement.deployments[number].nodes_per_replica
-                    replicas[number] = nodes[pool] * per_node
-        return nodes, replicas
+            is_there = self.held.nodes[pool] > 0.0
+            if self.pool_groups[pool] is None:
+                is_there = self.standing[self.clusters[pool]] > 0.0
+            of_pool: list[tuple[int, Hours]] = []
+            for place in used:
+                hours = np.flatnonzero(is_there & (held == place))
+                of_pool.append((int(sizes[place]), hours))
+            parts.append(of_pool)
+        # After them come those that hold nothing.
+        empty = len(self.placement.pool_cluster) - len(self.sizes)
+        rows += [np.zeros(1, dtype=np.intp)] * empty
+        parts += [[]] * empty
+        return PoolFigures(rows=rows, parts=parts)
 
-    def placed(self) -> _Held:
-        """Return what is held in each hour."""
+    def serving_nodes(self, loading: tuple[Ints, Floats]) -> Floats:
+        """Return the serving nodes of each pool of the placement, shape (pools, hours)."""
+        rest = self.window.nodes.copy()
+        nodes = np.zeros((len(self.placement.pool_cluster), rest.shape[1]))
+        hours, loading_nodes = loading
+        for pool, c in enumerate(self.placement.pool_cluster):
+            if pool < len(self.sizes) and self.pool_groups[pool] is not None:
+                np.multiply(self.held.nodes[pool], self.share[c], out=nodes[pool])
+                nodes[pool][hours] -= loading_nodes[pool]
+                rest[c] -= nodes[pool]
+            else:
+                # What holds nothing comes after all that hold something.
+                np.maximum(rest[c], 0.0, out=nodes[pool])
+        return nodes
+
+    def _used_sizes(self, pool: int) -> list[int]:
+        """Return the sizes that a pool has in some hour, by their place among its sizes."""
+        states = self.review.held
+        is_there = states.nodes[pool] > 0.0
+        if self.pool_groups[pool] is None:
+            is_there = np.ones_like(is_there)
+        moved = self.held.size[pool].take(self.moved)
+        return sorted({*states.size[pool][is_there].tolist(), *moved.tolist()})
+
+    def replicas(self) -> Floats:
+        """Return the replicas of each deployment, shape (deployments, hours)."""
+        placement = self.placement
+        states = self.review.held
+        replicas = np.zeros((len(placement.deployments), self.months.size))
+        for pool, g in enumerate(self.pool_groups):
+            for place in self._used_sizes(pool):
+                d = placement.size_deployment[self.sizes[pool][place]]
+                if d is None:
+                    continue
+                per_node = 1.0 / placement.deployments[d].nodes_per_replica
+                if g is None:
+                    # Any share of a cluster may serve: as many as would stand on all of it.
+                    nodes = self.window.nodes[self.clusters[pool]]
+                    np.multiply(nodes, self.held.size[pool] == place, out=replicas[d])
+                    replicas[d] *= per_node
+                    continue
+                # Most hours are as they were reviewed; the others are put right one by one.
+                nodes = np.where(states.size[pool] == place, states.nodes[pool], 0.0)
+                np.rint(nodes * per_node).take(self.review.state, out=replicas[d], mode="clip")
+                is_held = self.held.size[pool].take(self.moved) == place
+                moved_nodes = self.held.nodes[pool].take(self.moved)
+                replicas[d][self.moved] = np.where(is_held, np.rint(moved_nodes * per_node), 0.0)
+        return replicas
+
+    def move(self) -> None:
+        """Place hours anew for their own work, where it finds no room and that serves more of it."""
+        self.arrivals = self.window.demand_requests
+        """Outside site outages, shape (workloads, hours)."""
+        if self.window.lit_fraction is not None:
+            workloads = range(len(self.plan.workloads))
+            self.arrivals = np.stack([self.window.reached_requests(w) for w in workloads])
         short = self._movable_hours()
         if not short.size:
-            return self.reviewed
-        own_nodes = self.reviewed.nodes.copy()
-        own_nodes[:, short] = self._for_own_work(short)
-        nodes = own_nodes.copy()
+            return
+        own_nodes = self._for_own_work(short)
+        is_other = (own_nodes != in_hours(self.reviewed.nodes, short)).any(axis=0)
+        short = short[is_other]
+        own_nodes = own_nodes[:, is_other]
+        nodes = self.reviewed.nodes.copy()
+        nodes[:, short] = own_nodes
         # An hour is seen with what the one before it holds, which may change in turn: until no hour changes any more.
-        look = np.union1d(short, np.minimum(short + 1, nodes.shape[1] - 1))
+        look = np.arange(short.size)
         while look.size:
-            better = self._better(look, own_nodes, nodes)
-            changed = look[(better != nodes[:, look]).any(axis=0)]
-            nodes[:, look] = better
-            look = changed[changed < nodes.shape[1] - 1] + 1
-        return _Held(nodes=nodes, pool=self.reviewed.pool)
+            hours = short[look]
+            better = self._better(hours, in_hours(own_nodes, look), nodes)
+            changed = hours[(better != in_hours(nodes, hours)).any(axis=0)]
+            nodes[:, hours] = better
+            look = np.flatnonzero(np.isin(short, changed + 1))
+        size = self.reviewed.size.copy()
+        moved = short[(in_hours(nodes, short) != in_hours(self.reviewed.nodes, short)).any(axis=0)]
+        for pool in range(len(nodes)):
+            size[pool][moved] = self._size_on(pool, nodes[pool][moved], moved)
+        self.held = _Held(nodes=nodes, size=size)
+        self.moved = moved
+
+    def _size_on(self, pool: int, nodes: Floats, hours: Ints) -> Ints:
+        """Return the size that a pool of some nodes has in some hours: in the layout reviewed, the largest."""
+        reviewed: Ints = self.reviewed.size[pool].take(hours)
+        sizes = self.sizes[pool]
+        if self.pool_groups[pool] is None or sizes.size == 1:
+            return reviewed
+        layouts = self.layouts[pool]
+        layout = layouts[reviewed]
+        size: Ints = np.zeros_like(reviewed)
+        for each in sorted({*layouts.tolist()}):
+            is_held = layout == each
+            if is_held.any():
+                places = np.flatnonzero(layouts == each)
+                least_nodes = self.placement.size_least_nodes[sizes[places]]
+                # The smallest is there from one replica on.
+                larger = np.searchsorted(least_nodes[1:], nodes + ROUNDING, side="right")
+                size = np.where(is_held, places[larger], size)
+        return size
 
     def _movable_hours(self) -> Ints:
         """Return the hours whose work finds no room although nodes that could hold a replica for it stand idle."""
-        hours = np.arange(self.arrivals.shape[1])
-        undone, spare = self._routed(self.reviewed.nodes, hours)
-        idle = self.figures.standing.copy()
-        for g, c in enumerate(self.figures.clusters):
-            idle[c] -= self.reviewed.nodes[g] - spare[g]
+        # Most hours ask for no more than there is room for, whatever is out for a part of them.
+        room = in_hours(self.review.requests, self.review.state)
+        room *= self.share.min(axis=0)
+        hours = np.flatnonzero((self.arrivals > room).any(axis=0))
+        arrivals = in_hours(self.arrivals, hours)
+        nodes = in_hours(self.reviewed.nodes, hours)
+        undone, spare = self._routed(nodes, hours, None)
+        is_undone = undone > WORTH_LOADING * arrivals
+        idle = in_hours(self.standing, hours)
+        for pool, c in enumerate(self.clusters):
+            idle[c] -= nodes[pool] - spare[pool] / self.share[c].take(hours)
         is_movable = np.zeros(hours.size, dtype=np.bool_)
-        for w, requests in enumerate(undone):
-            is_undone = requests > ROUNDING
-            for g in self.states.order[w]:
-                group = self.review.groups[g]
-                if w in group.workloads and not group.is_divisible and is_undone.any():
-                    size = group.size[0].take(self.review.state)
-                    has_room = idle[group.cluster] >= size - ROUNDING
-                    is_movable |= is_undone & has_room
-        return np.flatnonzero(is_movable)
+        state = self.review.state[hours]
+        for w in np.flatnonzero(is_undone.any(axis=1)).tolist():
+            for pool in self._order(w):
+                if self.pool_groups[pool] is not None and self._is_own(pool, w):
+                    by_size = np.array([self._replica_nodes(size) for size in self.sizes[pool]])
+                    smallest = by_size[self.review.held.size[pool]].take(state)
+                    is_movable |= is_undone[w] & (idle[self.clusters[pool]] >= smallest - ROUNDING)
+        return hours[is_movable]
 
     def _for_own_work(self, hours: Ints) -> Floats:
-        """Return the nodes of each group where some hours are placed for their own work, shape (groups, some hours)."""
-        site = self._site(hours)
+        """Return the nodes of each pool where some hours are placed for their own work, shape (pools, some hours)."""
+        groups = []
+        for group in self._groups(hours, self.reviewed.size.take(hours, axis=1)):
+            # A node that is out for part of an hour serves for the rest.
+            share = self.share[group.cluster].take(hours)
+            rates = {w: rate * share for w, rate in group.rates.items()}
+            groups.append(dataclasses.replace(group, rates=rates))
+        standing = in_hours(self.standing, hours)
+        site = Site(self.placement, groups, standing, node_steps(self.plan))
         arrivals = in_hours(self.arrivals, hours)
-        months = self.figures.months[hours]
-        mean = self.figures.placement.full_requests[:, months]
-        deadlines_h = [workload.deadline_h for workload in self.figures.plan.workloads]
+        mean = self.placement.full_requests[:, self.months[hours]]
+        longest_h = max(workload.deadline_h for workload in self.plan.workloads)
+        # Shares are levelled by the reviews: where an hour is short even so, what they place stays. Work that can wait
+        # is due some time: what comes of it on average goes before the headroom of others. Then as long for all of
+        # them, or those that may wait longer would be served before the others.
+        for classes, requests in (
+            (site.urgent, arrivals),
+            (site.patient, mean),
+            (site.urgent, arrivals / HOUR_USE),
+            (site.patient, mean * longest_h),
+        ):
+            for members in classes:
+                site.fill_stage(Stage(members=members, requests=requests[[*members], None]))
+        self._fill_up(site, arrivals)
+        return site.nodes
 
-        def of_the_hour(w: int, level: Floats) -> Floats:
-            return np.asarray(level * arrivals[w])
-
-        def with_headroom(w: int, level: Floats) -> Floats:
-            return np.asarray(level * arrivals[w] / HOUR_USE)
-
-        def that_may_wait(w: int, level: Floats) -> Floats:
-            # As long for all of them, or those that may wait longer would be served before the others.
-            return np.asarray(level * mean[w] * max(deadlines_h))
-
-        # Shares are levelled by the reviews: where an hour is short even so, what they place stays.
-        for need in (of_the_hour, with_headroom):
-            for members in site.urgent:
-                site.fill_class(members, need)
-        for members in site.patient:
-            site.serve(members, that_may_wait)
-        present = in_hours(self.figures.present, hours)
-        return _settled(site, arrivals, self.figures.placement.placed, present).nodes
-
-    def _better(self, hours: Ints, own_nodes: Floats, nodes: Floats) -> Floats:
+    def _better(self, hours: Ints, own: Floats, nodes: Floats) -> Floats:
         """Return what some hours hold, given what the hours before them do: for their own work, or as reviewed.
 
         What was reviewed stays where loading leaves more of a workload undone than it is worth.
         """
         before = self._before(nodes, hours)
-        own = in_hours(own_nodes, hours)
         reviewed = in_hours(self.reviewed.nodes, hours)
-        own_undone = self._undone(own, hours, before) * self.is_urgent
+        own_undone, _ = self._routed(own, hours, before)
+        reviewed_undone, _ = self._routed(reviewed, hours, before)
         is_loss = own_undone > WORTH_LOADING * in_hours(self.arrivals, hours)
-        reviewed_undone = self._undone(reviewed, hours, before) * self.is_urgent
         is_worse = is_loss & (own_undone > reviewed_undone * (1.0 + ROUNDING) + ROUNDING)
+        is_gain = own_undone < reviewed_undone * (1.0 - ROUNDING) - ROUNDING
         stays = np.zeros(hours.size, dtype=np.bool_)
         is_decided = np.zeros(hours.size, dtype=np.bool_)
-        for members in map(list, self.states.classes):
+        workloads = self.plan.workloads
+        urgent = [w for w in self.plan.by_priority if not workloads[w].deadline_h]
+        for _, members in itertools.groupby(urgent, key=lambda w: workloads[w].priority):
             # The first class that would lose or gain decides.
-            gains = (own_undone < reviewed_undone * (1.0 - ROUNDING) - ROUNDING)[members].any(
-                axis=0
-            )
-            loses = is_worse[members].any(axis=0)
+            of_class = [*members]
+            loses = is_worse[of_class].any(axis=0)
             stays |= loses & ~is_decided
-            is_decided |= loses | gains
+            is_decided |= loses | is_gain[of_class].any(axis=0)
         return np.where(stays, reviewed, own)
 
+    def _routes_on(self, nodes: Floats, hours: Ints) -> list[Route]:
+        """Return the routes of some hours where pools have some nodes, shape (pools, some hours)."""
+        pools = self.placement.pools
+        sizes = [self._size_on(pool, nodes[pool], hours) for pool in range(len(self.sizes))]
+        months = self.months[hours]
+        month_count = pools.requests_per_node_h.shape[2]
+        routes = []
+        for w, workload in enumerate(pools.workloads):
+            table = np.ascontiguousarray(pools.requests_per_node_h[:, w])
+            rates = [np.zeros(1)] * len(self.sizes)
+            for pool in workload.cluster_order:
+                rows = self.sizes[pool].take(sizes[pool])
+                rate = table.take(rows * month_count + months if month_count > 1 else rows)
+                speed = self.window.speed.get((self.clusters[pool], w))
+                rates[pool] = rate if speed is None else rate * speed[hours]
+            routes.append(Route(workload.cluster_tiers, rates))
+        return routes
+
     def _before(self, nodes: Floats, hours: Ints) -> Floats:
-        """Return the nodes of each group that hold its layout when some hours begin, shape (groups, some hours)."""
-        before = in_hours(nodes, np.maximum(hours - 1, 0))
+        """Return the nodes of each pool that hold its layout when some hours begin, shape (pools, some hours)."""
+        earlier = np.maximum(hours - 1, 0)
+        before = in_hours(nodes, earlier)
         is_start = hours == 0
         if is_start.any():
             before[:, is_start] = self._before_window(nodes[:, :1])
         # A pool in another layout is loaded whole.
-        pool = self.reviewed.pool
-        earlier_pool = pool.take(np.maximum(hours - 1, 0), axis=1)
-        now_pool = pool.take(hours, axis=1)
-        for g in np.flatnonzero((earlier_pool != now_pool).any(axis=1)).tolist():
-            layouts = self._layouts(g)
-            is_other = layouts[earlier_pool[g]] != layouts[now_pool[g]]
-            before[g][is_other] = 0.0
+        earlier_states = self.review.state[earlier]
+        states = self.review.state[hours]
+        for pool, layouts in enumerate(self.layouts):
+            if layouts.size > 1:
+                by_state = layouts[self.review.held.size[pool]]
+                before[pool][by_state[earlier_states] != by_state[states]] = 0.0
         return before
 
     def _before_window(self, first: Floats) -> Floats:
-        """Return the nodes of each group that hold its layout when the window begins, shape (groups, 1).
+        """Return the nodes of each pool that hold its layout when the window begins, shape (pools, 1).
 
         At the start of a run all that is placed is there.
         """
-        replicas = self.figures.window.replicas_before
+        replicas = self.window.replicas_before
         if replicas is None:
             return first
         before = np.zeros_like(first)
-        placement = self.figures.placement
-        for g, group in enumerate(placement.groups):
-            layouts = self._layouts(g)
-            now = layouts[self.reviewed.pool[g, 0]]
-            for place, d in enumerate(group):
-                if layouts[place] == now:
-                    before[g] += replicas[d] * placement.deployments[d].nodes_per_replica
+        placement = self.placement
+        for pool, g in enumerate(self.pool_groups):
+            if g is not None:
+                layouts = self.layouts[pool]
+                now = layouts[self.reviewed.size[pool, 0]]
+                for layout, d in zip(layouts, placement.groups[g], strict=True):
+                    if layout == now:
+                        before[pool] += replicas[d] * placement.deployments[d].nodes_per_replica
         return before
 
-    def _layouts(self, g: int) -> Ints:
-        """Return a number for the layout of each of a group's pools: equal ones are loaded once."""
-        placement = self.figures.placement
-        if g >= len(placement.groups):
-            return np.zeros(len(self.figures.group_pools[g]), dtype=np.intp)
-        layouts = [placement.deployments[d].layout for d in placement.groups[g]]
-        return np.array([layouts.index(layout) for layout in layouts])
-
-    def loading(self, held: _Held) -> Floats:
-        """Return the nodes that load weights, mean of the hour, shape (groups, hours)."""
-        loading = np.zeros_like(held.nodes)
-        is_changed = np.ones(held.nodes.shape[1], dtype=np.bool_)
-        is_changed[1:] = (held.nodes[:, 1:] != held.nodes[:, :-1]).any(axis=0)
-        is_changed[1:] |= (held.pool[:, 1:] != held.pool[:, :-1]).any(axis=0)
+    def loading(self) -> tuple[Ints, Floats]:
+        """Return hours in which weights are loaded, and the nodes that do, mean of the hour, shape (pools, hours)."""
+        nodes = self.held.nodes
+        is_changed = np.ones(nodes.shape[1], dtype=np.bool_)
+        is_changed[1:] = self.review.state[1:] != self.review.state[:-1]
+        if self.held is not self.reviewed:
+            is_changed[1:] |= (nodes[:, 1:] != nodes[:, :-1]).any(axis=0)
         hours = np.flatnonzero(is_changed)
-        rise = np.maximum(in_hours(held.nodes, hours) - self._before(held.nodes, hours), 0.0)
-        loading[:, hours] = rise * in_hours(self.load_h, self.review.state[hours])
-        return loading[: len(self.figures.placement.groups)]
+        rise = np.maximum(in_hours(nodes, hours) - self._before(nodes, hours), 0.0)
+        loading = rise * in_hours(self.load_h, self.review.state[hours])
+        for pool, c in enumerate(self.clusters):
+            loading[pool] *= self.share[c][hours]
+        return hours, loading
 
-    def _undone(self, nodes: Floats, hours: Ints, before: Floats) -> Floats:
-        """Return the requests that find no room on some nodes by priority, shape (workloads, some hours)."""
-        undone, _ = self._routed(nodes, hours, before)
-        return undone
+    def _routed(self, nodes: Floats, hours: Ints, before: Floats | None) -> tuple[Floats, Floats]:
+        """Return the requests that find no room by priority, and the serving nodes of each pool that find no work.
 
-    def _routed(
-        self, nodes: Floats, hours: Ints, before: Floats | None = None
-    ) -> tuple[Floats, Floats]:
-        """Return the requests that find no room by priority, and the nodes of each group that find no work.
-
-        Shape (workloads, some hours) and (groups, some hours). What loads since the hour before serves that much less.
+        Shape (workloads, some hours) and (pools, some hours). What loads since the hour before serves that much less.
         """
         spare = nodes.copy()
         if before is not None:
-            spare -= np.maximum(nodes - before, 0.0) * in_hours(
-                self.load_h, self.review.state[hours]
-            )
-        for number, c in enumerate(self.figures.whole_clusters):
-            g = len(self.figures.placement.groups) + number
-            spare[g] = in_hours(self.figures.standing[c], hours)
+            load_h = in_hours(self.load_h, self.review.state[hours])
+            spare -= np.maximum(nodes - before, 0.0) * load_h
+        for pool, c in enumerate(self.clusters):
+            if self.pool_groups[pool] is None:
+                spare[pool] = self.standing[c].take(hours)
+            spare[pool] *= self.share[c].take(hours)
         undone = in_hours(self.arrivals, hours)
-        is_all = hours.size == self.arrivals.shape[1]
-        for members in self.states.classes:
-            for w in members:
-                for g in self.states.order[w]:
-                    rate = self.rates[g, w]
-                    if not is_all:
-                        rate = in_hours(rate, hours)
-                    used = np.minimum(undone[w] / safe_denominator(rate), spare[g])
-                    spare[g] -= used
-                    undone[w] -= used * rate
+        routes = self._routes_on(nodes, hours)
+        for w in self.plan.by_priority:
+            for pool in routes[w].order:
+                work = routes[w].nodes(undone[w], pool, ALL)
+                used = np.minimum(work, spare[pool])
+                spare[pool] -= used
+                undone[w] -= used * routes[w].rate(pool, ALL)
+                if not undone[w].any():
+                    break
         return undone, spare
 
 
@@ -605,26 +671,43 @@ class _Known:
 
     placement: Placement
     reviews: dict[bytes, tuple[Floats, Ints]]
-    """What reviews place, nodes and pools, by state of the site."""
+    """What reviews place, nodes and sizes, by state of the site."""
+    missed: dict[int, Floats]
+    """What a month misses by load in each size of a pool."""
     with_pools: dict[tuple[int, ...], Placement]
     """What it is with some of its pools."""
 
 
-_last: deque[_Known] = deque(maxlen=1)
-"""Of the last placement that was asked for."""
+_last: deque[_Known] = deque(maxlen=4)
+"""Of the last placements that were asked for: one, and what it is with some of its clusters."""
 
 
 def _known_of(placement: Placement) -> _Known:
     """Return what is known of a placement, to be added to."""
     known = next((known for known in tuple(_last) if known.placement is placement), None)
     if known is None or len(known.reviews) > _MOST_REVIEWS:
-        known = _Known(placement=placement, reviews={}, with_pools={})
+        known = _Known(placement=placement, reviews={}, missed={}, with_pools={})
         _last.append(known)
     return known
 
 
-def _with_pools(placement: Placement, pools: list[int]) -> Placement:
-    """Return a placement with some of its pools only."""
+def _with_clusters(placement: Placement, nodes: Floats) -> Placement:
+    """Return a placement with the replicas of those clusters only that have nodes.
+
+    Or that are the first of a workload which no other serves.
+    """
+    clusters = set(np.flatnonzero(nodes).tolist())
+    for workload in placement.pools.workloads:
+        on_clusters = [placement.pool_cluster[pool] for pool in workload.cluster_order]
+        # What nothing serves stays on offer to its first cluster.
+        if clusters.isdisjoint(on_clusters):
+            clusters.update(on_clusters[:1])
+    # Every cluster keeps a pool, if only of what holds nothing.
+    pools = [
+        pool
+        for pool, c in enumerate(placement.pool_cluster)
+        if c in clusters or placement.pool_group[pool] is None
+    ]
     if len(pools) == len(placement.pool_cluster):
         return placement
     known = _known_of(placement).with_pools
@@ -634,7 +717,7 @@ def _with_pools(placement: Placement, pools: list[int]) -> Placement:
     return known[key]
 
 
-def _narrow(placement: Placement, pools: list[int]) -> Placement:
+def _narrow(placement: Placement, pools: Sequence[int]) -> Placement:
     """Return a placement with some of its pools only, worked out anew."""
     number = {pool: place for place, pool in enumerate(pools)}
     plan = placement.pools
@@ -650,46 +733,14 @@ def _narrow(placement: Placement, pools: list[int]) -> Placement:
         workloads.append(
             dataclasses.replace(workload, cluster_tiers=tuple(tiers), rented_tiers=rented)
         )
-    no_burst = plan.no_burst_tables
-    narrow_plan = dataclasses.replace(
-        plan,
-        clusters=tuple(plan.clusters[pool] for pool in pools),
-        workloads=tuple(workloads),
-        requests_per_node_h=plan.requests_per_node_h[pools],
-        late_tables=plan.late_tables[pools],
-        refused_tables=plan.refused_tables[pools],
-        most_loads=plan.most_loads[pools],
-        no_burst_tables=None if no_burst is None else no_burst[:, pools],
-        burst_tables={
-            (number[pool], w): tables
-            for (pool, w), tables in plan.burst_tables.items()
-            if pool in number
-        },
-    )
+    clusters = tuple(plan.clusters[pool] for pool in pools)
     return dataclasses.replace(
         placement,
-        pools=narrow_plan,
+        pools=dataclasses.replace(plan, clusters=clusters, workloads=tuple(workloads)),
         pool_cluster=tuple(placement.pool_cluster[pool] for pool in pools),
-        pool_deployment=tuple(placement.pool_deployment[pool] for pool in pools),
-        pool_figures=tuple(placement.pool_figures[pool] for pool in pools),
-        pool_least_nodes=tuple(placement.pool_least_nodes[pool] for pool in pools),
-        pool_worth=placement.pool_worth[pools],
-        pool_speed=placement.pool_speed[pools],
+        pool_group=tuple(placement.pool_group[pool] for pool in pools),
+        pool_sizes=tuple(placement.pool_sizes[pool] for pool in pools),
     )
-
-
-def _window_in_pools(placement: Placement, window: WindowInput) -> WindowInput:
-    """Return a window with speeds and incidents by pool; its nodes are still by cluster."""
-    speed = {}
-    incidents = {}
-    for w, workload in enumerate(placement.pools.workloads):
-        for pool in workload.cluster_order:
-            pair = (placement.pool_cluster[pool], w)
-            if pair in window.speed:
-                speed[pool, w] = window.speed[pair]
-            if pair in window.incidents:
-                incidents[pool, w] = window.incidents[pair]
-    return dataclasses.replace(window, speed=speed, incidents=incidents)
 
 
 def _absent_requests(
@@ -732,16 +783,18 @@ def on_clusters(
         nodes = drag.nodes if before is None else before.nodes + drag.nodes
         drags[owner[pool], w] = dataclasses.replace(drag, nodes=nodes)
     slower: dict[tuple[int, int], Floats] = {}
-    speeds = placement.pool_speed
-    is_slower = ((speeds > 0.0) & (speeds != 1.0)).any(axis=2)
-    for pool, w in np.argwhere(is_slower).tolist():
-        if (pool, w) not in router_served:
-            continue
-        speed = speeds[pool, w]
-        if speed.size > 1:
-            speed = speed[placement.pools.months.hour_periods[window.hours]]
-        lost = router_served[pool, w] * (1.0 / safe_denominator(speed) - 1.0)
-        slower[owner[pool], w] = slower.get((owner[pool], w), 0.0) + lost
+    months = placement.pools.months.hour_periods[window.hours]
+    for (pool, w), requests in router_served.items():
+        for row, hours in placed.window.parts(pool):
+            speed = placement.size_speed[row, w]
+            if np.all(speed == 1.0):
+                continue
+            if speed.size > 1:
+                speed = speed.take(months[hours])
+            pair = (owner[pool], w)
+            if pair not in slower:
+                slower[pair] = np.zeros_like(requests)
+            slower[pair][hours] += requests[hours] * (1.0 / safe_denominator(speed) - 1.0)
     absent = placed.absent_requests
     return dataclasses.replace(
         result,

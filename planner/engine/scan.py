@@ -109,28 +109,29 @@ def defer(arrivals: Floats, room: Floats, waiting: Floats) -> tuple[Floats, Floa
     cumulative = np.cumsum(requests)
     arrived = cumulative[deadline:]
     expired = cumulative[:-deadline]
-    # Without deadlines the queue is a reflected walk: gone = C + min(0, running min of A − C). It is the answer where
-    # no deadline binds, and costs a tenth of the scan.
+    # Without deadlines the queue is a reflected walk: gone = C + min(0, running min of A − C). It is the answer up to
+    # the first hour in which a deadline binds, and costs a tenth of the scan.
     offered = np.cumsum(room)
     settled = arrived - offered
     np.minimum.accumulate(settled, out=settled)
     np.minimum(settled, 0.0, out=settled)
     settled += offered
-    rounding = _ROUNDING * cumulative[-1]
-    if (settled < expired - rounding).any():
-        settled = clamp_scan(room, expired, arrived, 0.0)
-        opening = np.concatenate(([0.0], settled[:-1]))
-        served = np.minimum(opening + room, arrived)
-        served -= opening
-        shed = settled - opening
-        shed -= served
+    # By hour, as all that decides an hour: what comes later does not move it by a bit.
+    rounding = _ROUNDING * arrived
+    binding = np.flatnonzero(settled < expired - rounding)
+    served = settled.copy()
+    served[1:] -= settled[:-1]
+    np.maximum(served, 0.0, out=served)
+    shed = np.zeros_like(served)
+    if binding.size:
+        first = int(binding[0])
+        start = float(settled[first - 1]) if first else 0.0
+        settled[first:] = clamp_scan(room[first:], expired[first:], arrived[first:], start)
+        opening = np.concatenate(([start], settled[first:-1]))
+        served[first:] = np.minimum(opening + room[first:], arrived[first:]) - opening
+        shed[first:] = settled[first:] - opening - served[first:]
         # What differences of large sums leave is not shed.
         shed[shed < rounding] = 0.0
-    else:
-        served = settled.copy()
-        served[1:] -= settled[:-1]
-        np.maximum(served, 0.0, out=served)
-        shed = np.zeros_like(served)
     backlog = cumulative[-deadline:] - settled[-1]
     np.maximum(backlog, 0.0, out=backlog)
     return served, shed, np.diff(backlog, prepend=0.0)

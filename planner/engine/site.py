@@ -1,9 +1,10 @@
 """The nodes of a site at many moments at once, and the whole replicas that are placed on them.
 
-A moment is a monthly review or a single hour. Workloads are served class by class. Where a class finds room for all it
-needs, each workload takes the clusters in the order of its routing. Where it does not, the shares that its workloads
-are served are levelled: the highest level at which whole replicas for all of them fit, found by halving, with the work
-of those that several clusters serve divided by a linear program; then what room is left raises the lowest first.
+A moment is a monthly review or a single hour. Needs come in stages, class by class. Where all of them find room, each
+workload takes the clusters in the order of its routing. Where they do not, which cluster a workload uses is decided for
+all stages at once, by a linear program that raises the shares of each stage as far as they go and leaves most to the
+next. Then stage by stage whole replicas are placed for the highest level at which they fit, found by halving, and what
+room is left raises the lowest first. Of the ways to divide work that are seen the one with the best levels is taken.
 
 Arrays have the moments as last axis. No moment sees another.
 """
@@ -13,7 +14,7 @@ from __future__ import annotations
 import copy
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -29,6 +30,8 @@ from planner.records import record
 
 _HALVINGS = 16
 """Of the interval in which the level of a class lies: to less than a ten-thousandth."""
+_LEVEL_STEP = 1e-4
+"""By how much a way to divide work has to raise a level to be the better one."""
 _NO_RATE = 1e-30
 """Requests an hour, as a divisor where a pool does not serve a workload."""
 _LITTLE_LATE = 1e-3
@@ -44,59 +47,99 @@ _FEW_REPLICAS = 16
 _MOST_WHOLE_SPLITS = 16
 """Ways to leave each workload to one cluster up to which all of them are seen."""
 
-Need = Callable[[int, Floats], Floats]
-"""The capacity that a workload needs for a level of service from 0 to 1, requests an hour, shape (moments,)."""
+Splits = Mapping[tuple[int, int], Floats]
+"""By group and workload, the share of the workload's requests that the group is to have, shape (moments,)."""
+
+
+@record
+class Stage:
+    """What a class of workloads needs, by level of service from 0 to 1, beside what it needs in the stages before."""
+
+    members: Sequence[int]
+    requests: Floats
+    """Capacity for equal steps of the level, requests an hour, shape (members, steps + 1, moments)."""
+
+    def moments(self, which: Ints) -> Stage:
+        """Return the stage at some of the moments."""
+        return replace(self, requests=in_hours(self.requests, which))
+
+    def with_needs(self) -> Stage:
+        """Return the stage without members that need nothing at any moment: they would only move what is rounded."""
+        places = np.flatnonzero(self.requests.any(axis=(1, 2)))
+        members = [self.members[place] for place in places.tolist()]
+        return replace(self, members=members, requests=self.requests[places])
+
+    def need(self, place: int, level: Floats) -> Floats:
+        """Return the capacity that a member needs for a level, shape (moments,)."""
+        requests = self.requests[place]
+        steps = len(requests) - 1
+        position = level * steps
+        step = np.minimum(position.astype(np.intp), steps - 1)
+        columns = np.arange(requests.shape[1])
+        lower = requests[step, columns]
+        return np.asarray(lower + (position - step) * (requests[step + 1, columns] - lower))
+
+    def level(self, place: int, placed: Floats) -> Floats:
+        """Return the level that a member reaches with a capacity, shape (moments,); 1 where it needs nothing."""
+        requests = self.requests[place]
+        steps = np.diff(requests, axis=0)
+        reached = np.clip(placed - requests[:-1], 0.0, steps)
+        parts = np.where(
+            steps > 0.0, reached / np.where(steps > 0.0, steps, 1.0), placed >= requests[1:]
+        )
+        return np.asarray(parts.sum(axis=0) / len(steps))
 
 
 @record
 class ReplicaGroup:
-    """The same models on one cluster, in one or more pools of different sizes, of which one is held."""
+    """The same models on one cluster, in a pool that has the figures of its size."""
 
     cluster: int
     workloads: tuple[int, ...]
     """Those for which replicas are placed."""
-    size: Floats
-    """Nodes of a replica, shape (pools, moments or 1); 0 where any share of a node will do."""
+    replica_nodes: Floats
+    """Nodes of a replica, shape (sizes, moments or 1); 0 where any share of a node will do."""
     least_nodes: Floats
-    """Nodes from which a pool's figures hold, of the same shape."""
+    """Nodes from which the figures of a size hold, of the same shape."""
     least_replicas: int
     """Replicas that hold all fine-tunes of a model between them."""
     rates: Mapping[int, Floats]
-    """By workload that it serves, requests an hour of a node, shape (pools, moments)."""
+    """By workload that it serves, requests an hour of a node, shape (sizes, moments)."""
     missed: Floats
-    """Share of requests late or refused by load over capacity, shape (pools, cells + 1); none where work can wait."""
+    """Share of a month's requests late or refused by load of its busiest hour over capacity, shape (sizes, cells + 1);
+    none where work can wait."""
 
     def moments(self, which: Ints) -> ReplicaGroup:
         """Return the group at some of the moments."""
-        size = self.size
+        replica_nodes = self.replica_nodes
         least_nodes = self.least_nodes
-        if size.shape[1] > 1:
-            size = in_hours(size, which)
+        if replica_nodes.shape[1] > 1:
+            replica_nodes = in_hours(replica_nodes, which)
             least_nodes = in_hours(least_nodes, which)
         rates = {w: in_hours(rate, which) for w, rate in self.rates.items()}
-        return replace(self, size=size, least_nodes=least_nodes, rates=rates)
+        return replace(self, replica_nodes=replica_nodes, least_nodes=least_nodes, rates=rates)
 
     def whole(self, nodes: Floats) -> Floats:
-        """Return the nodes of the whole replicas on some nodes, by pool; 0 where a pool needs more of them."""
+        """Return the nodes of the whole replicas on some nodes, by size; 0 where a size needs more of them."""
         if self.is_divisible:
             return np.where(nodes >= self.least_nodes - ROUNDING, nodes, 0.0)
-        held = nodes / self.size
+        held = nodes / self.replica_nodes
         held += ROUNDING
         np.floor(held, out=held)
-        held *= self.size
+        held *= self.replica_nodes
         held[held < self.least_nodes - ROUNDING] = 0.0
         return held
 
     @property
     def is_divisible(self) -> bool:
         """Whether any share of a node will do."""
-        return float(self.size[0, 0]) == 0.0
+        return float(self.replica_nodes[0, 0]) == 0.0
 
     def work(self, requests: Mapping[int, Floats]) -> Floats:
-        """Return the node-equivalents that requests take, by pool, shape (pools, moments)."""
-        work = np.zeros((len(self.size), 1))
+        """Return the node-equivalents that requests take, by size, shape (sizes, moments)."""
+        work = np.zeros((len(self.replica_nodes), 1))
         for w, wanted in requests.items():
-            # A pool that does not serve it would take any number of nodes.
+            # A size that does not serve it would take any number of nodes.
             work = work + wanted / np.maximum(self.rates[w], _NO_RATE)
         return work
 
@@ -105,10 +148,10 @@ class ReplicaGroup:
         work = self.work(requests)
         if self.is_divisible:
             return np.asarray(work.min(axis=0))
-        replicas = np.ceil(work / self.size - ROUNDING)
-        least_replicas = np.ceil(self.least_nodes / self.size - ROUNDING)
+        replicas = np.ceil(work / self.replica_nodes - ROUNDING)
+        least_replicas = np.ceil(self.least_nodes / self.replica_nodes - ROUNDING)
         least_replicas = np.maximum(least_replicas, self.least_replicas)
-        nodes = np.maximum(replicas, least_replicas) * self.size
+        nodes = np.maximum(replicas, least_replicas) * self.replica_nodes
         nodes = np.where(work > 0.0, nodes, 0.0)
         return np.asarray(nodes.min(axis=0))
 
@@ -117,30 +160,53 @@ class ReplicaGroup:
         spare = self.whole(nodes) - self.work(requests)
         return np.asarray(np.maximum(spare * self.rates[w], 0.0).max(axis=0))
 
-    def best_pool(self, requests: Mapping[int, Floats], nodes: Floats) -> Ints:
-        """Return the pool on some nodes that misses least at a load, and of equals has the most room, shape (moments,).
+    def best_size(self, requests: Mapping[int, Floats], nodes: Floats) -> tuple[Ints, Floats]:
+        """Return the size on some nodes that misses least at a load, and what share it misses, shape (moments,) each.
 
-        Without work it is the largest.
+        Of equals it is the one with the most room, and without work the largest.
         """
+        moments = np.arange(nodes.size)
+        if len(self.replica_nodes) == 1 and not self.missed.size:
+            return np.zeros_like(moments), np.zeros(nodes.size)
         held = self.whole(nodes)
         load = np.broadcast_to(self.work(requests) / safe_denominator(held), held.shape)
-        score = np.minimum(load, _MOST_LOAD) * _LITTLE_LATE
-        if self.missed.size:
-            hours = [self._misses(load * traffic) * traffic for traffic in _HOURS]
-            misses = np.asarray(sum(hours)) / sum(_HOURS)
-            score = score + np.floor(misses / _LITTLE_LATE)
+        misses = self._misses(load) if self.missed.size else np.zeros_like(load)
+        score = np.minimum(load, _MOST_LOAD) * _LITTLE_LATE + np.floor(misses / _LITTLE_LATE)
         score = np.where(held > 0.0, score, np.inf)
         largest_first = score[::-1].argmin(axis=0)
-        return np.asarray(len(score) - 1 - largest_first, dtype=np.intp)
+        size = np.asarray(len(score) - 1 - largest_first, dtype=np.intp)
+        return size, misses[size, moments]
 
     def _misses(self, load: Floats) -> Floats:
-        """Return the share late or refused at loads over the capacity of each pool, shape (pools, moments)."""
-        cells = np.minimum(load * (LOAD_CELLS / MOST_LOAD), self.missed.shape[1] - 1)
-        misses = np.take_along_axis(self.missed, cells.astype(np.intp), axis=1)
-        # Beyond the end of a table no more is in time than there.
-        end_load = (self.missed.shape[1] - 1) * (MOST_LOAD / LOAD_CELLS)
-        in_table = end_load / np.maximum(load, end_load)
-        return np.asarray(1.0 - (1.0 - misses) * in_table)
+        """Return the share that a month misses whose busiest hour is at some load, shape (sizes, moments)."""
+        width = self.missed.shape[1]
+        cells = np.minimum(load * (LOAD_CELLS / MOST_LOAD), width - 1).astype(np.intp)
+        # Looked up in the flat table: half of the time that an index of two axes takes.
+        cells += np.arange(len(cells))[:, None] * width
+        return _beyond_end(self.missed.ravel().take(cells), load, width)
+
+
+def month_misses(missed: Floats) -> Floats:
+    """Return the share that a month misses by load of its busiest hour, shape (sizes, wider cells + 1).
+
+    ``missed``, shape (sizes, cells + 1), has that of single hours. The table ends where the quietest hour does in it.
+    """
+    width = missed.shape[1]
+    cells = np.arange(int(width / _HOURS[-1]) + 1)
+    month = np.zeros((len(missed), cells.size))
+    for traffic in _HOURS:
+        hour_cells = cells * traffic
+        hour = missed[:, np.minimum(hour_cells, width - 1).astype(np.intp)]
+        month += traffic * _beyond_end(
+            hour, np.asarray(hour_cells * (MOST_LOAD / LOAD_CELLS)), width
+        )
+    return month / sum(_HOURS)
+
+
+def _beyond_end(misses: Floats, load: Floats, width: int) -> Floats:
+    """Return misses read from a table, where no more is in time beyond its end than there."""
+    end_load = (width - 1) * (MOST_LOAD / LOAD_CELLS)
+    return np.asarray(1.0 - (1.0 - misses) * (end_load / np.maximum(load, end_load)))
 
 
 class Site:
@@ -149,7 +215,7 @@ class Site:
     def __init__(
         self, placement: Placement, groups: Sequence[ReplicaGroup], nodes: Floats, steps: Steps
     ) -> None:
-        """Start with empty nodes, shape (clusters, moments)."""
+        """Start with empty nodes, shape (clusters, moments); groups are those of the first pools."""
         workloads = placement.pools.workloads
         self.groups = groups
         self.steps = steps
@@ -159,16 +225,19 @@ class Site:
         """Nodes of each group, shape (groups, moments)."""
         self.requests: list[dict[int, Floats]] = [{} for _ in groups]
         """By group and workload, the requests an hour for which they are placed, shape (moments,)."""
-        self.order = [_group_order(placement, groups, w) for w in range(len(workloads))]
+        self.order = [
+            [g for g in workload.cluster_order if w in groups[g].rates]
+            for w, workload in enumerate(workloads)
+        ]
         """By workload, the groups that serve it in the order in which they are offered it."""
         by_class = itertools.groupby(
             placement.pools.by_priority, key=lambda w: workloads[w].priority
         )
         self.classes = [tuple(members) for _, members in by_class]
-        self.waits = [workload.deadline_h > 0 for workload in workloads]
-        self.urgent = [members for members in self.classes if not self.waits[members[0]]]
+        waits = [workload.deadline_h > 0 for workload in workloads]
+        self.urgent = [members for members in self.classes if not waits[members[0]]]
         """The classes that cannot wait, and those that can."""
-        self.patient = [members for members in self.classes if self.waits[members[0]]]
+        self.patient = [members for members in self.classes if waits[members[0]]]
 
     def moments(self, which: Ints) -> Site:
         """Return the site at some of the moments, as a copy."""
@@ -182,23 +251,15 @@ class Site:
         ]
         return other
 
-    def copied(self) -> Site:
-        """Return an independent copy."""
-        other = copy.copy(self)
-        other.free = self.free.copy()
-        other.nodes = self.nodes.copy()
-        # What is added to is replaced, never written into.
-        other.requests = [dict(of_group) for of_group in self.requests]
-        return other
-
     def put(self, which: Ints, other: Site) -> None:
         """Take over what another site has at some of the moments."""
         self.free[:, which] = other.free
         self.nodes[:, which] = other.nodes
         for own, others in zip(self.requests, other.requests, strict=True):
-            for w, placed in others.items():
+            # Also what this one has placed for and the other has not.
+            for w in own.keys() | others.keys():
                 own[w] = own[w].copy() if w in own else np.zeros(self.free.shape[1])
-                own[w][which] = placed
+                own[w][which] = others.get(w, 0.0)
 
     def placed_requests(self, w: int) -> Floats:
         """Return the requests an hour of a workload for which replicas are placed, shape (moments,)."""
@@ -207,6 +268,83 @@ class Site:
             if w in of_group:
                 placed = placed + of_group[w]
         return placed
+
+    def place(self, stages: Sequence[Stage]) -> None:
+        """Place replicas for what all stages need, or as much of it as can be served.
+
+        Small sites are seen with each workload left to one cluster, too: a model that is divided takes a replica more
+        than it fills.
+        """
+        stages = [stage.with_needs() for stage in stages]
+        stages = [stage for stage in stages if stage.members]
+        nothing = copy.copy(self)
+        nothing.free = self.free.copy()
+        nothing.nodes = self.nodes.copy()
+        # What is added to is replaced, never written into.
+        nothing.requests = [dict(of_group) for of_group in self.requests]
+        is_short = np.zeros(self.free.shape[1], dtype=np.bool_)
+        for stage in stages:
+            is_short |= self.fill_stage(stage)
+        which = np.flatnonzero(is_short)
+        if not which.size:
+            return
+        empty = nothing.moments(which)
+        short_stages = [stage.moments(which) for stage in stages]
+        own = empty.own_groups(stages)
+        divided = empty.moments(np.arange(which.size))
+        divided.raise_levels(short_stages, divided.splits(short_stages, own))
+        self.take_better(which, divided, short_stages)
+        small = np.flatnonzero(empty.has_few_replicas(own))
+        ways = math.prod(len(groups) for groups in own.values() if groups)
+        if ways == 1 or ways > _MOST_WHOLE_SPLITS or not small.size:
+            return
+        # All ways at once: each small moment comes once for each of them.
+        whole_splits = list(itertools.product(*([(g, w) for g in own[w]] for w in own if own[w])))
+        tried = empty.moments(np.tile(small, ways))
+        way = np.repeat(np.arange(ways), small.size)
+        splits = {}
+        for w, groups in own.items():
+            for g in groups:
+                is_chosen = np.array([(g, w) in pairs for pairs in whole_splits], dtype=np.float64)
+                splits[g, w] = is_chosen[way]
+        tried.raise_levels(
+            [stage.moments(np.tile(small, ways)) for stage in short_stages], [splits] * len(stages)
+        )
+        small_stages = [stage.moments(small) for stage in short_stages]
+        for number in range(ways):
+            self.take_better(
+                which[small], tried.moments(np.flatnonzero(way == number)), small_stages
+            )
+
+    def own_groups(self, stages: Sequence[Stage]) -> dict[int, list[int]]:
+        """Return the groups that may be placed for each workload of some stages: those on clusters with nodes."""
+        members = dict.fromkeys(w for stage in stages for w in stage.members)
+        has_nodes = [bool(self.free[group.cluster].any()) for group in self.groups]
+        own = {}
+        for w in members:
+            groups = [g for g in self.order[w] if w in self.groups[g].workloads]
+            own[w] = [g for g in groups if has_nodes[g]] or groups[:1]
+        return own
+
+    def take_better(self, which: Ints, other: Site, stages: Sequence[Stage]) -> None:
+        """Take over what another site has at those of some moments at which it has the better levels."""
+        rise = other.levels(stages) - self.moments(which).levels(stages)
+        is_different = np.abs(rise) > _LEVEL_STEP
+        # The first stage, and in it the lowest level, in which they differ decides.
+        first = is_different.argmax(axis=0)
+        better = np.flatnonzero(rise[first, np.arange(which.size)] > _LEVEL_STEP)
+        if better.size:
+            self.put(which[better], other.moments(better))
+
+    def levels(self, stages: Sequence[Stage]) -> Floats:
+        """Return the levels reached, stage by stage in ascending order, shape (figures, moments)."""
+        by_stage = []
+        for stage in stages:
+            levels = [
+                stage.level(place, self.placed_requests(w)) for place, w in enumerate(stage.members)
+            ]
+            by_stage.append(np.sort(np.stack(levels), axis=0))
+        return np.concatenate(by_stage)
 
     def fill(self, w: int, wanted: Floats) -> Floats:
         """Place replicas for requests of a workload in the order of its groups; return those without room."""
@@ -241,98 +379,74 @@ class Site:
             self.free[group.cluster] -= nodes - self.nodes[g]
             self.nodes[g] = nodes
 
-    def fill_class(self, members: Sequence[int], need: Need) -> Bools:
-        """Place replicas for all that a class of workloads needs, one after the other; return where room is short."""
-        everything = np.ones(self.free.shape[1])
-        is_short = np.zeros(everything.size, dtype=np.bool_)
-        for w in members:
-            wanted = need(w, everything)
-            rest = self.fill(w, np.maximum(wanted - self.placed_requests(w), 0.0))
-            is_short |= rest > ROUNDING * wanted
+    def fill_stage(self, stage: Stage) -> Bools:
+        """Place replicas for all that a stage needs, one workload after the other; return where room is short."""
+        is_short = np.zeros(self.free.shape[1], dtype=np.bool_)
+        for w, requests in zip(stage.members, stage.requests, strict=True):
+            rest = self.fill(w, self._missing(w, requests[-1]))
+            is_short |= rest > ROUNDING * requests[-1]
         return is_short
 
-    def serve(self, members: Sequence[int], need: Need) -> None:
-        """Place replicas for a class of workloads: all that they need, or as much of it for each as for the others."""
-        before = self.copied()
-        is_short = self.fill_class(members, need)
-        # One workload alone has been offered every cluster that it may use.
-        if len(members) == 1 or not is_short.any():
-            return
-        which = np.flatnonzero(is_short)
-        short = before.moments(which)
-        count = is_short.size
-        short.level(
-            members, lambda w, level: in_hours(need(w, _spread(level, which, count)), which)
-        )
-        self.put(which, short)
+    def _missing(self, w: int, needed: Floats) -> Floats:
+        """Return the requests of a workload for which nothing is placed yet, shape (moments,).
 
-    def level(self, members: Sequence[int], need: Need) -> None:
-        """Place replicas for a class at the highest level of service at which they fit for all of it."""
-        splits = self._splits(members, need)
-        level = self._highest_level(members, need, splits)
-        for whole in self._whole_splits(members, splits):
-            other_level = self._highest_level(members, need, whole)
-            is_better = (other_level > level) & self._has_few_replicas(splits)
-            level = np.where(is_better, other_level, level)
-            splits = {
-                pair: np.where(is_better, whole.get(pair, 0.0), share)
-                for pair, share in splits.items()
-            }
-        for (g, w), requests in self._wanted(members, need, splits, level).items():
-            self._hold(g, w, requests)
-        self._raise_lowest(members, need)
+        What rounding leaves of a need is none: it would take a replica on the next cluster.
+        """
+        missing = needed - self.placed_requests(w)
+        return np.where(missing > ROUNDING * needed, missing, 0.0)
 
-    def _highest_level(
-        self, members: Sequence[int], need: Need, splits: Mapping[tuple[int, int], Floats]
-    ) -> Floats:
-        """Return the highest level of service at which whole replicas fit for a class that is so divided."""
-        low = np.zeros(self.free.shape[1])
-        high = np.ones(low.size)
+    def raise_levels(self, stages: Sequence[Stage], splits: Sequence[Splits]) -> None:
+        """Place replicas stage by stage at the highest level at which they fit for all of its workloads."""
+        for stage, of_stage in zip(stages, splits, strict=True):
+            level = self._highest_level(stage, of_stage)
+            for (g, w), requests in self._wanted(stage, of_stage, level).items():
+                self._hold(g, w, requests)
+            if level.min(initial=1.0) < 1.0:
+                self._raise_lowest(stage)
+
+    def _highest_level(self, stage: Stage, splits: Splits) -> Floats:
+        """Return the highest level of service at which whole replicas fit for a stage so divided, shape (moments,)."""
+        everything = np.ones(self.free.shape[1])
+        level = np.zeros_like(everything)
+        level[self._fits(self._wanted(stage, splits, everything))] = 1.0
+        # In most moments there is room for all, or for nothing.
+        has_room = self._fits(self._wanted(stage, splits, everything * _LEVEL_STEP))
+        which = np.flatnonzero((level < 1.0) & has_room)
+        if not which.size:
+            return level
+        site = self.moments(which)
+        stage = stage.moments(which)
+        splits = {pair: share.take(which) for pair, share in splits.items()}
+        low = np.zeros(which.size)
+        high = np.ones(which.size)
         for _ in range(_HALVINGS):
             middle = (low + high) / 2.0
-            fits = self._fits(self._wanted(members, need, splits, middle))
+            fits = site._fits(site._wanted(stage, splits, middle))
             low = np.where(fits, middle, low)
             high = np.where(fits, high, middle)
-        return low
+        level[which] = low
+        return level
 
-    def _whole_splits(
-        self, members: Sequence[int], splits: Mapping[tuple[int, int], Floats]
-    ) -> list[dict[tuple[int, int], Floats]]:
-        """Return the ways to leave each workload of a class to one cluster.
-
-        On a small site a model that is divided takes a replica more than it fills. None where there is one way alone,
-        where there are too many, and where no site is small.
-        """
-        choices = [[(g, w) for g in self.order[w] if (g, w) in splits] for w in members]
-        choices = [pairs for pairs in choices if pairs]
-        ways = math.prod(len(pairs) for pairs in choices)
-        if ways == 1 or ways > _MOST_WHOLE_SPLITS or not self._has_few_replicas(splits).any():
-            return []
-        everything = np.ones(self.free.shape[1])
-        return [dict.fromkeys(pairs, everything) for pairs in itertools.product(*choices)]
-
-    def _has_few_replicas(self, splits: Mapping[tuple[int, int], Floats]) -> Bools:
+    def has_few_replicas(self, own: Mapping[int, Sequence[int]]) -> Bools:
         """Return the moments at which there are free nodes for few replicas of the largest, shape (moments,)."""
-        largest = max((float(self.groups[g].size.max()) for g, _ in splits), default=0.0)
-        return np.asarray(self.free.sum(axis=0) <= _FEW_REPLICAS * largest)
+        sizes = [
+            float(self.groups[g].replica_nodes.max()) for groups in own.values() for g in groups
+        ]
+        return np.asarray(self.free.sum(axis=0) <= _FEW_REPLICAS * max(sizes, default=0.0))
 
-    def _wanted(
-        self,
-        members: Sequence[int],
-        need: Need,
-        splits: Mapping[tuple[int, int], Floats],
-        level: Floats,
-    ) -> dict[tuple[int, int], Floats]:
+    def _wanted(self, stage: Stage, splits: Splits, level: Floats) -> dict[tuple[int, int], Floats]:
         """Return the further requests that groups have to have room for at a level of service."""
         wanted = {}
-        for w in members:
-            more = np.maximum(need(w, level) - self.placed_requests(w), 0.0)
+        for place, w in enumerate(stage.members):
+            more = np.maximum(stage.need(place, level) - self.placed_requests(w), 0.0)
+            # What a stage needs at level 0 is what the stage before it left undone: there was no room for it.
+            more = np.where(level > 0.0, more, 0.0)
             for g in self.order[w]:
                 if (g, w) in splits:
                     wanted[g, w] = more * splits[g, w]
         return wanted
 
-    def _fits(self, wanted: Mapping[tuple[int, int], Floats]) -> Floats:
+    def _fits(self, wanted: Mapping[tuple[int, int], Floats]) -> Bools:
         """Return the moments at which there are nodes for further requests by group and workload."""
         growth = np.zeros_like(self.free)
         by_group: dict[int, dict[int, Floats]] = {}
@@ -345,91 +459,170 @@ class Site:
             growth[group.cluster] += np.maximum(nodes - self.nodes[g], 0.0)
         return np.asarray((growth <= self.free + ROUNDING).all(axis=0))
 
-    def _splits(self, members: Sequence[int], need: Need) -> dict[tuple[int, int], Floats]:
-        """Return the share of each workload's requests that each group that is placed for it is to have."""
+    def splits(
+        self, stages: Sequence[Stage], own: Mapping[int, Sequence[int]]
+    ) -> list[dict[tuple[int, int], Floats]]:
+        """Return by stage the share of each workload's requests that each of its groups is to have.
+
+        Those of a linear program in which each stage leaves most to the next. Rates are those of the pools that it
+        gives, so that it is solved anew with these.
+        """
         count = self.free.shape[1]
-        own = {w: [g for g in self.order[w] if w in self.groups[g].workloads] for w in members}
-        splits = {(groups[0], w): np.ones(count) for w, groups in own.items() if groups}
+        first = {(groups[0], w): np.ones(count) for w, groups in own.items() if groups}
+        splits = [first] * len(stages)
         if all(len(groups) < 2 for groups in own.values()):
             return splits
         pool_nodes = {}
-        for groups in own.values():
-            for g in groups:
-                pool_nodes[g] = self.nodes[g] + self.free[self.groups[g].cluster]
+        for g in {g for groups in own.values() for g in groups}:
+            pool_nodes[g] = self.nodes[g] + self.free[self.groups[g].cluster]
         for _ in range(_POOL_ROUNDS):
-            given, rates = self._divided(members, own, need, pool_nodes)
-            for w, groups in own.items():
-                served = {g: given[g, w] * rates[g, w] for g in groups}
-                total = safe_denominator(np.asarray(sum(served.values())))
-                for place, g in enumerate(groups):
-                    # Where nothing of it can be served the first cluster is as good as any.
-                    share = np.where(np.isinf(total), float(place == 0), served[g] / total)
-                    splits[g, w] = share
+            given, rates = self._divided(stages, own, pool_nodes)
+            splits = []
+            for stage, nodes in zip(stages, given, strict=True):
+                of_stage: dict[tuple[int, int], Floats] = {}
+                for w in stage.members:
+                    served = {g: nodes[g, w] * rates[g, w] for g in own[w]}
+                    total = safe_denominator(np.asarray(sum(served.values(), np.zeros(count))))
+                    for place, g in enumerate(own[w]):
+                        # Where nothing of it can be served the first cluster is as good as any.
+                        share = np.where(np.isinf(total), float(place == 0), served[g] / total)
+                        of_stage[g, w] = share
+                splits.append(of_stage)
             for g in pool_nodes:
-                pool_nodes[g] = self.nodes[g] + np.asarray(
-                    sum(given[g, w] for w in members if (g, w) in given)
-                )
+                pool_nodes[g] = self.nodes[g].copy()
+            for nodes in given:
+                for (g, _), part in nodes.items():
+                    pool_nodes[g] += part
         return splits
 
     def _divided(
         self,
-        members: Sequence[int],
+        stages: Sequence[Stage],
         own: Mapping[int, Sequence[int]],
-        need: Need,
         pool_nodes: Mapping[int, Floats],
-    ) -> tuple[dict[tuple[int, int], Floats], dict[tuple[int, int], Floats]]:
-        """Return the nodes that a linear program gives workloads by group, and their rates in pools of some nodes."""
+    ) -> tuple[list[dict[tuple[int, int], Floats]], dict[tuple[int, int], Floats]]:
+        """Return by stage the nodes that a linear program gives workloads by group, and their rates in those pools."""
         count = self.free.shape[1]
         rates = {}
-        routes = []
-        requests = np.empty((len(members), count))
-        for place, w in enumerate(members):
+        routes = {}
+        for w, groups in own.items():
             by_cluster = [np.zeros(1)] * len(self.free)
-            for g in own[w]:
+            for g in groups:
                 group = self.groups[g]
-                pool = group.best_pool(self.requests[g], pool_nodes[g])
-                rates[g, w] = group.rates[w][pool, np.arange(count)]
+                size, _ = group.best_size(self.requests[g], pool_nodes[g])
+                rates[g, w] = group.rates[w][size, np.arange(count)]
                 by_cluster[group.cluster] = rates[g, w]
-            tiers = [[self.groups[g].cluster] for g in own[w]]
-            routes.append(Route(tiers, by_cluster))
-            requests[place] = np.maximum(need(w, np.ones(count)) - self.placed_requests(w), 0.0)
+            routes[w] = Route([[self.groups[g].cluster] for g in groups], by_cluster)
+        entries = [(number, w) for number, stage in enumerate(stages) for w in stage.members]
+        needed = {w: self.placed_requests(w) for w in own}
+        requests = []
+        for stage in stages:
+            for w, table in zip(stage.members, stage.requests, strict=True):
+                requests.append(np.maximum(table[-1] - needed[w], 0.0))
+                needed[w] = needed[w] + requests[-1]
         demand = Demand(
-            workloads=range(len(members)),
-            levels=[0] * len(members),
-            requests=requests,
+            workloads=range(len(entries)),
+            levels=[number for number, _ in entries],
+            requests=np.stack(requests),
             hours=np.arange(count),
         )
-        clusters = sorted({c for route in routes for c in route.order})
-        allocated = allocate(routes, self.free[clusters], demand, self.steps)
-        given = {}
-        for place, w in enumerate(members):
+        clusters = sorted({c for route in routes.values() for c in route.order})
+        allocated = allocate(
+            [routes[w] for _, w in entries], self.free[clusters], demand, self.steps
+        )
+        given: list[dict[tuple[int, int], Floats]] = [{} for _ in stages]
+        for place, (number, w) in enumerate(entries):
             for g in own[w]:
                 row = clusters.index(self.groups[g].cluster)
-                given[g, w] = allocated[row, place]
+                given[number][g, w] = allocated[row, place]
         return given, rates
 
-    def _raise_lowest(self, members: Sequence[int], need: Need) -> None:
+    def _raise_lowest(self, stage: Stage) -> None:
         """Fill what room is left with replicas for a class, for those of its workloads first that have least."""
-        count = self.free.shape[1]
-        everything = np.ones(count)
-        needs = np.stack([need(w, everything) for w in members])
+        members = stage.members
+        needs = stage.requests[:, -1]
         placed = np.stack([self.placed_requests(w) for w in members])
-        share = placed / safe_denominator(needs)
-        smallest = np.array([min(self._smallest(w), default=np.inf) for w in members])
-        # Those that have nothing get one replica each, the smallest first: a model that is not there serves nobody.
-        for place in np.argsort(smallest, kind="stable").tolist():
-            is_absent = (share[place] <= 0.0) & (needs[place] > 0.0)
-            self.fill(members[place], np.where(is_absent, ROUNDING * needs[place], 0.0))
-        ranks = np.argsort(share, axis=0, kind="stable")
+        # Those that have nothing get one replica each, the smallest first, and of equals the one that it serves best: a
+        # model that is not there serves nobody.
+        firsts = [self._first_replica(w) for w in members]
+        smallest = np.stack([nodes for nodes, _ in firsts])
+        served = np.stack([requests for _, requests in firsts])
+        ranks = np.lexsort((-served / safe_denominator(needs), smallest), axis=0)
         for rank in range(len(members)):
             for place, w in enumerate(members):
-                more = np.maximum(needs[place] - self.placed_requests(w), 0.0)
+                is_absent = (placed[place] <= 0.0) & (needs[place] > 0.0)
+                is_next = is_absent & (ranks[rank] == place)
+                self.fill(w, np.where(is_next, ROUNDING * needs[place], 0.0))
+        levels = np.stack([stage.level(place, row) for place, row in enumerate(placed)])
+        ranks = np.argsort(levels, axis=0, kind="stable")
+        for rank in range(len(members)):
+            for place, w in enumerate(members):
+                more = self._missing(w, needs[place])
                 self.fill(w, np.where(ranks[rank] == place, more, 0.0))
 
-    def _smallest(self, w: int) -> list[float]:
-        """Return the nodes of the smallest replica in each group that is placed for a workload."""
-        groups = [self.groups[g] for g in self.order[w]]
-        return [float(group.size.min()) for group in groups if w in group.workloads]
+    def _first_replica(self, w: int) -> tuple[Floats, Floats]:
+        """Return the nodes of a workload's smallest replica, and what it serves at most, shape (moments,) each."""
+        nodes = np.full(self.free.shape[1], np.inf)
+        served = np.zeros(self.free.shape[1])
+        for g in self.order[w]:
+            group = self.groups[g]
+            if w in group.workloads:
+                nodes = np.minimum(nodes, group.replica_nodes.min(axis=0))
+                replica = group.replica_nodes[0] * group.rates[w][0]
+                served = np.maximum(served, replica)
+        return nodes, served
+
+    def load_of(self, g: int, requests: Floats) -> dict[int, Floats]:
+        """Return what comes to a group of all requests, shape (workloads, moments), as they are divided among groups.
+
+        A group that is short has what it leaves undone, too.
+        """
+        load = {}
+        for w, placed in self.requests[g].items():
+            share = placed / safe_denominator(self.placed_requests(w))
+            load[w] = share * requests[w]
+        return load
+
+    def enlarge_late(self, requests: Floats) -> None:
+        """Give groups in which requests are late what is left, where a larger pool would serve them in time.
+
+        Class by class, and no more nodes than the size of pool that serves them best asks for.
+        """
+        for w in itertools.chain.from_iterable(self.urgent):
+            for g in self.order[w]:
+                group = self.groups[g]
+                has_larger = len(group.replica_nodes) > 1 and not group.is_divisible
+                if w in group.workloads and has_larger:
+                    self._enlarge_late(g, requests)
+
+    def _enlarge_late(self, g: int, requests: Floats) -> None:
+        """Give a group the nodes of the smallest pool that is late least, of those that there is room for."""
+        group = self.groups[g]
+        c = group.cluster
+        limit = self.nodes[g] + self.free[c]
+        pools = np.ceil(group.least_nodes / group.replica_nodes - ROUNDING) * group.replica_nodes
+        is_larger = (pools > self.nodes[g]) & (pools <= limit + ROUNDING)
+        which = np.flatnonzero(is_larger.any(axis=0) & (self.nodes[g] > 0.0))
+        if not which.size:
+            return
+        load = self.load_of(g, requests)
+        held = self.nodes[g][which]
+        misses = group.moments(which).best_size(_at(load, which), held)[1]
+        which = which[misses > _LITTLE_LATE]
+        if not which.size:
+            return
+        misses = misses[misses > _LITTLE_LATE]
+        group = group.moments(which)
+        load = _at(load, which)
+        best = self.nodes[g][which]
+        for pool, is_larger_pool in zip(pools, in_hours(is_larger, which), strict=True):
+            nodes = np.where(is_larger_pool, pool[which] if pool.size > 1 else pool, best)
+            misses_of_larger = group.best_size(load, nodes)[1]
+            is_better = misses_of_larger < misses - _LEVEL_STEP
+            best = np.where(is_better, nodes, best)
+            misses = np.where(is_better, misses_of_larger, misses)
+        self.free[c][which] -= best - self.nodes[g][which]
+        self.nodes[g][which] = best
 
     def fill_up(self, weights: Floats, whole_clusters: Sequence[bool]) -> None:
         """Place replicas on all nodes that are left: in proportion to the nodes at work, then in order.
@@ -438,7 +631,9 @@ class Site:
         """
         for c, has_whole_replicas in enumerate(whole_clusters):
             there = [g for g, group in enumerate(self.groups) if group.cluster == c]
-            smallest = min((float(self.groups[g].size.min()) for g in there), default=np.inf)
+            smallest = min(
+                (float(self.groups[g].replica_nodes.min()) for g in there), default=np.inf
+            )
             if not has_whole_replicas or self.free[c].max(initial=0.0) < smallest - ROUNDING:
                 continue
             held = self.nodes[there]
@@ -465,24 +660,6 @@ class Site:
         self.free[group.cluster] -= more
 
 
-def _spread(level: Floats, which: Ints, count: int) -> Floats:
-    """Return levels of some moments as an array of all moments, 1 in the others."""
-    levels = np.ones(count)
-    levels[which] = level
-    return levels
-
-
-def _group_order(placement: Placement, groups: Sequence[ReplicaGroup], w: int) -> list[int]:
-    """Return the groups that serve a workload in the order of its pools, each once."""
-    order: list[int] = []
-    for pool in placement.pools.workloads[w].cluster_order:
-        d = placement.pool_deployment[pool]
-        cluster = placement.pool_cluster[pool]
-        for g, group in enumerate(groups):
-            is_pool = group.cluster == cluster and w in group.rates
-            if is_pool and d is not None:
-                is_pool = g < len(placement.groups) and d in placement.groups[g]
-            if is_pool and g not in order:
-                order.append(g)
-                break
-    return order
+def _at(requests: Mapping[int, Floats], which: Ints) -> dict[int, Floats]:
+    """Return requests by workload at some of the moments."""
+    return {w: in_hours(of_all, which) for w, of_all in requests.items()}

@@ -95,8 +95,8 @@ class IncidentProcess:
         self.log = log
         self.streams = streams
         self.arrived = arrived
-        self.free_h = [0.0] * len(plan.software.teams)
-        """By team: when all that it has taken up is done."""
+        self.ends_h: list[list[float]] = [[] for _ in plan.software.teams]
+        """By team: when each incident that it has taken up, or will once it is free, is mended."""
         self.upgrades_h: dict[str, list[float]] = {}
         """By stack: when its canary takes each release."""
         self.gains: dict[Pair, list[float]] = {}
@@ -299,9 +299,9 @@ class IncidentProcess:
 
         The canary alone runs the release while it bakes, so a loss L costs canary share · L of the stack. What is
         noticed by then never reaches the rest, and the canary can return, for the rest runs the release before. What is
-        noticed later costs L until the stack is rolled back; where that cannot be, until it is fixed. Wrong output
-        costs no speed until it is noticed, and none while it is served because nothing can be rolled back. Incidents do
-        not know of each other.
+        noticed later costs L until the stack is rolled back; where that cannot be, until it is fixed. A release that
+        gains more than its fault costs is kept. Wrong output costs no speed until it is noticed, and none while it is
+        served because nothing can be rolled back. Incidents do not know of each other.
         """
         software = self.plan.software
         number = next(self.log.incidents)
@@ -324,7 +324,11 @@ class IncidentProcess:
             # Only the canary goes back, which takes its share of the time.
             back_h = noticed_h + rollback_h * software.canary_fraction
             self._change(back_h, pairs, [-on_canary] * count, rolled_back, number)
-            self._skip_release(stack, pairs, kind, number, baked_h)
+            given_up = SoftwareEvent(baked_h, pairs, (0.0,) * count, kind, number)
+            roll_back = self._roll_back(
+                stack, incident, fix_z, noticed_h, given_up, has_spread=False
+            )
+            self.env.process(roll_back)
             return
         spread = log_loss - on_canary
         self._change(baked_h, pairs, [spread] * count, f"{kind} spread", number)
@@ -342,27 +346,55 @@ class IncidentProcess:
             fix = self._fix(stack, incident, fix_z, begin, log_loss)
             self.env.process(fix)
             return
-        back_h = noticed_h + rollback_h
-        self._change(back_h, pairs, [-log_loss] * count, rolled_back, number)
-        self._skip_release(stack, pairs, kind, number, back_h)
+        given_up = SoftwareEvent(noticed_h + rollback_h, pairs, (log_loss,) * count, kind, number)
+        roll_back = self._roll_back(stack, incident, fix_z, noticed_h, given_up, has_spread=True)
+        self.env.process(roll_back)
 
-    def _skip_release(
-        self, stack: StackPlan, pairs: Pairs, kind: str, number: int, begin_h: float
-    ) -> None:
-        """Log what a roll-back costs besides the fault: the gain of the newest release, until the next upgrade."""
+    def _roll_back(
+        self,
+        stack: StackPlan,
+        incident: IncidentPlan,
+        z: float,
+        noticed_h: float,
+        given_up: SoftwareEvent,
+        *,
+        has_spread: bool,
+    ) -> Steps:
+        """Log the end of a fault by a roll-back, and what that costs besides: the gain of the newest release.
+
+        ``given_up`` is when the release is, and the log speed that its fault has cost until then. It is taken again
+        once it is fixed, or the next one is. One that has spread and gains more than its fault costs is kept until it
+        is fixed, unless its output is wrong; so is one that is fixed before it could be rolled back.
+        """
+        yield self.env.timeout(noticed_h)
+        fix_h = self._mended_h(stack, incident, z)
+        fixed_h = noticed_h + fix_h
         bake_h = self.plan.software.bake_h
-        upgrades_h = self.upgrades_h[stack.name]
-        baked_h = [upgrade_h + bake_h for upgrade_h in upgrades_h]
+        baked_h = [upgrade_h + bake_h for upgrade_h in self.upgrades_h[stack.name]]
         # The newest release that the stack runs at that moment is the one given up.
-        count = bisect_right(baked_h, begin_h)
-        gains = [0.0] * len(pairs)
+        count = bisect_right(baked_h, given_up.time_h)
+        gains = [0.0] * len(given_up.pairs)
         if count:
             # A release that made a pair slower is no loss when it goes.
-            gains = [max(0.0, self.gains[pair][count - 1]) for pair in pairs]
-        losses = [-gain for gain in gains]
-        self._change(begin_h, pairs, losses, f"{kind} rolled back", number)
-        if count < len(baked_h):
-            self._change(baked_h[count], pairs, gains, f"{kind} fixed", number)
+            gains = [max(0.0, self.gains[pair][count - 1]) for pair in given_up.pairs]
+        ends = [-log_factor for log_factor in given_up.log_factors]
+        is_kept = has_spread and not incident.falsifies and sum(gains) >= sum(ends)
+        if is_kept or fixed_h <= given_up.time_h:
+            self._change(fixed_h, given_up.pairs, ends, f"{given_up.kind} fixed", given_up.incident)
+            return
+        rolled_back = f"{given_up.kind} rolled back"
+        losses = [end - gain for end, gain in zip(ends, gains, strict=True)]
+        self._change(given_up.time_h, given_up.pairs, losses, rolled_back, given_up.incident)
+        again_h = min([fixed_h, *baked_h[count : count + 1]])
+        self._change(again_h, given_up.pairs, gains, f"{given_up.kind} fixed", given_up.incident)
+
+    def _mended_h(self, stack: StackPlan, incident: IncidentPlan, z: float) -> float:
+        """Return the hours from now until an incident is fixed, by its team or the vendor."""
+        software = self.plan.software
+        fix_days = incident.fix_days.lognormal_at(z)
+        work_h = incident.difficulty(fix_days) * software.engineer_h
+        vendor_h = fix_days * HOURS_PER_DAY * software.fix_time_multiplier
+        return self._fix_h(stack, work_h, vendor_h)
 
     def _fix(
         self,
@@ -373,15 +405,10 @@ class IncidentProcess:
         log_loss: float,
     ) -> Steps:
         """Log an incident, and its end once it is fixed; ``log_loss`` is the log speed that it has cost before."""
-        fix_days = incident.fix_days.lognormal_at(z)
-        software = self.plan.software
-        work_h = incident.difficulty(fix_days) * software.engineer_h
-        vendor_h = fix_days * HOURS_PER_DAY * software.fix_time_multiplier
         # Whoever is noticed first is taken up first: the team's turn is asked for at that moment, and not ahead.
         yield self.env.timeout(begin.time_h)
         self.log.software.append(begin)
-        fix_h = self._fix_h(stack, work_h, vendor_h)
-        yield self.env.timeout(fix_h)
+        yield self.env.timeout(self._mended_h(stack, incident, z))
         log_factors = [-log_loss - factor for factor in begin.log_factors]
         kind = f"{begin.kind} fixed"
         fixed_h = float(self.env.now)
@@ -390,9 +417,9 @@ class IncidentProcess:
     def _fix_h(self, stack: StackPlan, work_h: float, vendor_h: float) -> float:
         """Return the hours until a fix: min(wait + hours of work / engineers, the vendor's time).
 
-        The team takes one thing at a time, first come first served, so its end is known when it begins and no process
-        has to wait for a turn. What the vendor mends while it waits is never taken up, and what he mends while they
-        work on it frees them. Without engineers the vendor mends alone.
+        A few engineers work on each, and the team on as many at once as it has of these; first come first served, so
+        its end is known when it begins and no process has to wait for a turn. What the vendor mends while it waits is
+        never taken up, and what he mends while they work on it frees them. Without engineers the vendor mends alone.
         """
         team = self.plan.software.teams[stack.team]
         now_h = float(self.env.now)
@@ -404,11 +431,17 @@ class IncidentProcess:
         engineers = team.engineers.number(accelerators)
         if not engineers:
             return vendor_h
-        begin_h = max(now_h, self.free_h[stack.team])
+        ends_h = sorted(end_h for end_h in self.ends_h[stack.team] if end_h > now_h)
+        begin_h = now_h
+        # Taken up once fewer are left than the team mends at once.
+        ahead = len(ends_h) - team.at_once(engineers)
+        if ahead >= 0:
+            begin_h = ends_h[ahead]
         team_end_h = begin_h + team.hours(work_h, engineers)
         end_h = min(team_end_h, now_h + vendor_h)
         if end_h > begin_h:  # else the vendor was faster than the queue, and they never took it up
-            self.free_h[stack.team] = end_h
+            ends_h.append(end_h)
+        self.ends_h[stack.team] = ends_h
         return end_h - now_h
 
     def _schedule_bring_up(self, stack: StackPlan, index: int, launch_h: float) -> None:

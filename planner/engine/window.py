@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from planner.arrays import Floats
-from planner.elementwise import added, in_hours, quotient
+from planner.elementwise import Hours, added, in_hours, quotient
 from planner.engine.dispatch import TOLERANCE, Router, routes_of, with_carried
 from planner.engine.hourly import ALL, Slowdown, WindowInput, WindowResult
 from planner.engine.placement import on_clusters, place_window
@@ -319,7 +319,7 @@ def _overload(router: Router) -> dict[int, Floats]:
         served_requests = extra_requests.sum(axis=0)
         wanted_growth = quotient(shed[hours], served_requests)
         for c, extra in zip(clusters, extra_requests, strict=True):
-            most_growth = plan.most_loads[c, w] - 1.0
+            most_growth = plan.most_loads[window.rows(c, hours), w] - 1.0
             growth = np.minimum(wanted_growth, most_growth)
             np.multiply(extra, growth, out=extra)
             used = router.room.used[c]
@@ -339,61 +339,90 @@ def _late(router: Router, capacity: Floats) -> Floats:
     """
     plan = router.plan
     late = np.zeros(router.shed.shape)
-    fleet_loads = _fleet_loads(router, capacity)
+    fleet_loads, fleet_pairs = _fleet_loads(router, capacity)
     refusal_free_load = plan.refusal_free_load
     # Between which rates of its tables each hour of a workload lies: those of all clusters begin at the same.
     tables = {w: by_rate for (_, w), by_rate in plan.burst_tables.items()}
-    demand = router.window.demand_requests
+    window = router.window
     # Once for a workload: its rate is the same on every cluster.
     rates = {}
     for w, by_rate in tables.items():
-        rates[w] = by_rate.between(demand[w])
+        rates[w] = by_rate.between(window.demand_requests[w])
     for c, cluster in enumerate(plan.clusters):
-        busy = np.zeros(1)
-        for level in _levels_on(router, c):
-            # All of a level's work first: its workloads are late from one another's bursts too.
-            for w in level:
-                served = router.served[c, w]
-                busy = busy + router.routes[w].nodes(served, c, ALL)
-            load = load_fraction(busy, capacity[c])
-            for w in level:
-                burst_load = load
-                if w in fleet_loads and not cluster.is_paid_by_the_hour:
-                    burst_load = np.minimum(fleet_loads[w], load)
-                between = rates[w] if (c, w) in plan.burst_tables else None
-                late_share = _missed_share(plan, (_LATE, c, w), load, burst_load, between)
-                # Before anything is refused: the tables' shares are of all that is offered.
-                late[w] += router.served[c, w] * late_share
-                least_load = refusal_free_load[c, w]
-                _refuse(router, (c, w), load, burst_load, between, least_load)
+        levels = _levels_on(router, c)
+        for row, all_hours in window.parts(c) if levels else []:
+            hours = _hours_at_work(router, c, levels, all_hours)
+            busy = np.zeros(1)
+            for level in levels:
+                # All of a level's work first: its workloads are late from one another's bursts too.
+                for w in level:
+                    served = router.served[c, w][hours]
+                    busy = busy + router.routes[w].nodes(served, c, hours)
+                load = load_fraction(busy, capacity[c][hours])
+                for w in level:
+                    burst_load = load
+                    if (row, w) in fleet_pairs and not cluster.is_paid_by_the_hour:
+                        burst_load = np.minimum(fleet_loads[w][hours], load)
+                    between = rates[w].part(hours) if (row, w) in plan.burst_tables else None
+                    late_share = _missed_share(plan, (_LATE, row, w), load, burst_load, between)
+                    # Before anything is refused: the tables' shares are of all that is offered.
+                    late[w][hours] += router.served[c, w][hours] * late_share
+                    refusals = _Refusals(
+                        row=row, hours=hours, load=load, burst_load=burst_load, between=between
+                    )
+                    _refuse(router, (c, w), refusals, refusal_free_load[row, w])
     return late
 
 
+def _hours_at_work(
+    router: Router, cluster: int, levels: Sequence[Sequence[int]], hours: Hours
+) -> Hours:
+    """Return those of some hours in which a cluster serves urgent work, where they are few, else all of them.
+
+    Clusters that come late in the order of routing stand by in most hours: nothing is late there.
+    """
+    served = [router.served[cluster, w][hours] > 0.0 for level in levels for w in level]
+    is_at_work = np.logical_or.reduce(served)
+    if 2 * np.count_nonzero(is_at_work) > is_at_work.size:
+        return hours
+    at_work = np.flatnonzero(is_at_work)
+    return at_work if isinstance(hours, slice) else hours[at_work]
+
+
+class _Refusals(NamedTuple):
+    """At what loads a cluster with some row of the plan's tables is asked for more than it serves."""
+
+    row: int
+    hours: Hours
+    load: Floats
+    burst_load: Floats
+    between: RateInterpolation | None
+
+
 def _refuse(
-    router: Router,
-    pair: tuple[int, int],
-    load: Floats,
-    burst_load: Floats,
-    between: RateInterpolation | None,
-    refusal_free_load: float,
+    router: Router, pair: tuple[int, int], offered: _Refusals, refusal_free_load: float
 ) -> None:
     """Move the requests that a cluster rejects at the door from served to shed, and free their nodes."""
     c, w = pair
     plan = router.plan
+    load = offered.load
+    burst_load = offered.burst_load
+    between = offered.between
     if between is None:
-        hours = np.flatnonzero(load > refusal_free_load)
+        places = np.flatnonzero(load > refusal_free_load)
     else:
         cells = load * _CELLS_PER_LOAD
         burst_cells = burst_load * _CELLS_PER_LOAD
-        hours = plan.burst_tables[pair].refusing(cells, burst_cells, between)
-        between = between.part(hours)
-    if not hours.size:
+        places = plan.burst_tables[offered.row, w].refusing(cells, burst_cells, between)
+        between = between.part(places)
+    if not places.size:
         return
+    hours = places if isinstance(offered.hours, slice) else offered.hours[places]
     # The same array where they are the same load: that is how the tables know of it.
     is_own_load = burst_load is load
-    load = in_hours(load, hours)
-    burst_load = load if is_own_load else in_hours(burst_load, hours)
-    refused_share = _missed_share(plan, (_REFUSED, c, w), load, burst_load, between)
+    load = in_hours(load, places)
+    burst_load = load if is_own_load else in_hours(burst_load, places)
+    refused_share = _missed_share(plan, (_REFUSED, offered.row, w), load, burst_load, between)
     refused = in_hours(router.served[pair], hours)
     refused = refused * refused_share
     router.served[pair][hours] -= refused
@@ -438,15 +467,19 @@ def _missed_share(
     return share
 
 
-def _fleet_loads(router: Router, capacity: Floats) -> dict[int, Floats]:
-    """Return the combined load of all clusters that serve a workload, shape (hours,) each.
+def _fleet_loads(
+    router: Router, capacity: Floats
+) -> tuple[dict[int, Floats], set[tuple[int, int]]]:
+    """Return the combined load of all clusters that serve a workload, shape (hours,) each, and where it counts.
 
-    Only of workloads that several clusters serve and bursts make late; clusters paid by the hour absorb no burst.
+    Only of workloads that several clusters serve, and at rows of the plan's tables at which bursts make them late;
+    clusters paid by the hour absorb no burst.
     """
     plan = router.plan
     loads = dict[int, Floats]()
+    pairs = set[tuple[int, int]]()
     if plan.no_burst_tables is None:
-        return loads
+        return loads, pairs
     largest = _largest_burst_share(plan)
     busy = dict[tuple[int, int], Floats]()
     for w in plan.by_priority:
@@ -456,8 +489,11 @@ def _fleet_loads(router: Router, capacity: Floats) -> dict[int, Floats]:
         if workload.deadline_h or len(owned) < 2:
             continue
         # Where bursts make next to nothing late, the fleet's load need not be worked out.
-        if largest[owned, w].max() < LITTLE_LATE:
+        rows = [row for c in owned for row, _ in router.window.parts(c)]
+        late_rows = [row for row in rows if largest[row, w] >= LITTLE_LATE]
+        if not late_rows:
             continue
+        pairs.update((row, w) for row in late_rows)
         priority = workload.priority
         room = np.zeros(1)
         work = np.zeros(1)
@@ -468,7 +504,7 @@ def _fleet_loads(router: Router, capacity: Floats) -> dict[int, Floats]:
             room = room + capacity[c] * rate
             work = work + busy[c, priority] * rate
         loads[w] = quotient(work, room)
-    return loads
+    return loads, pairs
 
 
 def _largest_burst_share(plan: Plan) -> Floats:

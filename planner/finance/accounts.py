@@ -111,6 +111,26 @@ class Driver(StrEnum):
     POSTINGS = "postings"
 
 
+MEASURED_BY = MappingProxyType(
+    {
+        Driver.DELIVERIES: "on_site_accelerator_h",
+        Driver.CAPITAL_IN_SERVICE: "on_site_accelerator_h",
+        Driver.ACCELERATORS: "on_site_accelerator_h",
+        Driver.ENGINEERS: "on_site_accelerator_h",
+        Driver.STAFF: "on_site_accelerator_h",
+        Driver.RENTED_HOURS: "on_site_accelerator_h",
+        Driver.PROVISIONED_POWER: "on_site_accelerator_h",
+        Driver.IT_ENERGY: "energy_kwh",
+        Driver.OVERHEAD_ENERGY: "energy_kwh",
+        Driver.FACILITY_ENERGY: "energy_kwh",
+        Driver.PEAK_POWER: "peak_facility_kw",
+        Driver.API_TOKENS: "served_tokens",
+        Driver.SOLD_TOKENS: "served_tokens",
+    }
+)
+"""The figure of actual months that a driver is proportional to; a driver that is not here is measured by none."""
+
+
 class Dated(StrEnum):
     """When an account's money counts: through its month, or on a day of its own."""
 
@@ -133,7 +153,7 @@ _ALLOWED = {
     "dated": tuple(Dated),
     "terms": ("invoice", "at_once", NONE),
     "repriced_by": ("process", NONE),
-    "behaviour": ("use", "capacity", "one-off", NONE),
+    "behaviour": ("use", "load", "capacity", "one-off", NONE),
 }
 """What a cell may say, by column; the other columns are free text."""
 _ROWS = {row["account"]: row for row in data_rows(__file__, "accounts.csv")}
@@ -185,12 +205,11 @@ class Account(StrEnum):
     """Whether a vendor gives credit for it; pay, rent, fees and credits to customers are paid at once."""
     is_repriced: bool
     """Whether a process may change its price."""
-    actual_figure: str
-    """Figure of the actuals that measures its quantity; empty where none does."""
     cause: str
     """The cause of a bridge that it belongs to; empty where it is no accrued cost."""
     behaviour: str
-    """What it follows in unit costs: use, capacity, or neither (one-off); empty where it is no accrued cost."""
+    """What it follows in unit costs: use; load, beyond what is there without any; capacity; or none of them (one-off).
+    Empty where it is no accrued cost."""
     positions: tuple[tuple[Position, int], ...]
     """Lines of the balance sheet that a posting moves besides cash and equity; +1 where it adds to a line, −1 where it
     takes from it."""
@@ -217,7 +236,6 @@ class Account(StrEnum):
         account.dated = Dated(row["dated"])
         account.is_invoiced = row["terms"] == "invoice"
         account.is_repriced = row["repriced_by"] == "process"
-        account.actual_figure = _text(row["actual_figure"])
         account.cause = _text(row["cause"])
         account.behaviour = _text(row["behaviour"])
         moves = _text(row["positions"]).split()

@@ -224,6 +224,12 @@ class LoanTerms:
     """Share of what is drawn that the lender takes at once."""
     least_cover_ratio: float | None = None
     """Covenant: cash for debt service over debt service of a fiscal quarter; None for none."""
+    ltv_cap_fraction: float | None = None
+    """Covenant: what is owed over what an orderly sale of the machines fetches; None for none."""
+    auction_fraction: float = 1.0
+    """What an auction fetches, of an orderly sale."""
+    undrawn_fee_per_year: float = 0.0
+    """Charged monthly on what is yet to be drawn."""
     balloon_fraction: float = 0.0
     """Share of what is drawn that the last payment pays back besides its own part."""
 
@@ -280,6 +286,8 @@ class LoanSchedule:
     """Owed at each month's end."""
     fee_left_cents: Cents
     """Of the fees, not yet amortised then."""
+    undrawn_fee_cents: Cents
+    """Charged in the month on what was yet to be drawn as it began."""
 
 
 def loan_schedule(terms: LoanTerms, purchases_cents: Cents) -> LoanSchedule:
@@ -303,7 +311,10 @@ def loan_schedule(terms: LoanTerms, purchases_cents: Cents) -> LoanSchedule:
         charged = min(months - month - 1, outstanding.size - 1)
         charged_months = slice(month + 1, month + 1 + charged)
         interest[charged_months] += usd(tranche) * outstanding[:charged, None] * rate
+    undrawn = tranches.sum(axis=0) - np.cumsum(tranches, axis=0) + tranches
+    undrawn_rate = terms.undrawn_fee_per_year / MONTHS_PER_YEAR
     return LoanSchedule(
+        undrawn_fee_cents=series_cents(usd(undrawn) * undrawn_rate),
         drawn_cents=tranches,
         fee_cents=cents(usd(tranches) * terms.fee_fraction),
         interest_cents=series_cents(interest),
@@ -489,17 +500,23 @@ def contracted_kw(used_kw: Floats, term_months: int) -> tuple[Floats, Floats]:
     return new_kw, paid_kw
 
 
-def open_cents(amount_cents: Cents, days: float, edge_hours: Floats) -> Cents:
-    """Return what is open at each month's end if all is paid ``days`` later; shape (months, columns) both ways.
+def open_shares(days: float, edge_hours: Floats) -> Floats:
+    """Return the share of each month's amount that is open at each month's end, if all is paid ``days`` later.
 
-    Amounts run evenly through their month, so open is what ran in the last ``days`` before the end.
+    Shape (ends, months). Amounts run evenly through their month, so open is what ran in the last ``days`` before.
     """
     ends = edge_hours[1:, None]
     open_from = np.maximum(ends - days * HOURS_PER_DAY, edge_hours[:-1])
     open_until = np.minimum(ends, edge_hours[1:])
     # Hours of each month that lie within the days before each month's end, shape (months, months).
     hours = np.maximum(open_until - open_from, 0.0)
-    return whole_cents(hours / np.diff(edge_hours) @ amount_cents)
+    open_share: Floats = hours / np.diff(edge_hours)
+    return open_share
+
+
+def open_cents(amount_cents: Cents, days: float, edge_hours: Floats) -> Cents:
+    """Return what is open at each month's end if all is paid ``days`` later; shape (months, columns) both ways."""
+    return whole_cents(open_shares(days, edge_hours) @ amount_cents)
 
 
 def yearly_cost_usd(

@@ -30,6 +30,10 @@ class SeriesKey(NamedTuple):
     """Figure or account."""
 
 
+SLO_MISSED = SeriesKey("cluster", FLEET, "slo_missed")
+"""Whether a month misses the plan's SLO target: 1 where it does, 0 where it does not."""
+
+
 @record
 class MeasureDescription:
     """Name, formula and meaning of a measure, for the files and the docs."""

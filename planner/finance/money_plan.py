@@ -183,6 +183,8 @@ class ApiPlan:
 
     prices: Floats
     """USD per million tokens, the mean of each month, shape (months, workloads, kinds)."""
+    is_listed: Bools
+    """Whether what it asks for a workload changes with the market's lists, shape (workloads,)."""
     workloads: tuple[int, ...]
     """Those that it may serve."""
     serves_all: bool
@@ -208,8 +210,14 @@ class MarketPlan:
     token_price: Floats | None
     """USD per million tokens, the mean of each month, 0 for a workload that is not sold; shape (months, workloads,
     kinds); None where none is."""
+    is_listed: Bools
+    """Whether what a workload is sold at changes with the market's lists, shape (workloads,)."""
     api_price: Floats | None
-    """The same of an API."""
+    """The same prices of an API."""
+    is_api_listed: bool
+    """Whether these change with the market's lists."""
+    price_change_per_year: float
+    """Yearly change of the market's lists."""
     burst: BurstPlan | None
     sla_objective_fraction: float
     sla_credit_usd_per_million_tokens: float

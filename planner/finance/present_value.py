@@ -241,6 +241,17 @@ def levelised_cost(
     while gain(high) < 0:
         high = high + step
         step = 2 * step
+
+    def rounding_usd(price: float) -> float:
+        return RESOLUTION * (abs(cost_pv_usd) + abs(price * quantity_pv))
+
+    return zero_between(gain, low, high, rounding_usd)
+
+
+def zero_between(
+    gain: Callable[[float], float], low: float, high: float, tolerance: Callable[[float], float]
+) -> float:
+    """Return where a gain that rises from a loss at ``low`` to a profit at ``high`` is within a tolerance of zero."""
     at_low = gain(low)
     at_high = gain(high)
     side = 0
@@ -250,8 +261,7 @@ def levelised_cost(
             break
         price = low - at_low * (high - low) / (at_high - at_low)
         gained = gain(price)
-        turnover = abs(cost_pv_usd) + abs(price * quantity_pv)
-        if abs(gained) <= RESOLUTION * turnover:
+        if abs(gained) <= tolerance(price):
             return price
         # The chord alone may leave one end of the bracket where it is for ever; its weight is halved while it stays
         # (the Illinois method), so both ends close in.
@@ -266,6 +276,33 @@ def levelised_cost(
             at_high = at_high / (2 if side < 0 else 1)
             side = -1
     return 0.5 * (low + high)
+
+
+LEAST_CHANGE = -0.99
+"""Yearly change of prices beyond which no break-even is looked for: a hundredth a year later."""
+MOST_CHANGE = 10.0
+"""The same upwards: eleven times as much a year later, the most that a scenario may state."""
+
+
+def break_even_change(value_usd: Callable[[float], float]) -> float | None:
+    """Return the yearly change of prices at which a value is zero; None where it keeps its sign from −99% to +1,000%.
+
+    The value rises with the change, as what is sold brings more, or falls, as what is bought costs more.
+    """
+    least = value_usd(LEAST_CHANGE)
+    most = value_usd(MOST_CHANGE)
+    if not least * most < 0.0:
+        return None
+    direction = 1.0 if most > 0.0 else -1.0
+
+    def gain(growth: float) -> float:
+        return direction * value_usd(float(np.expm1(growth)))
+
+    # By growth rates, ln(1 + c): the value is bent less along them than along the change itself.
+    low = float(np.log1p(LEAST_CHANGE))
+    high = float(np.log1p(MOST_CHANGE))
+    growth = zero_between(gain, low, high, lambda _: HALF_CENT_USD)
+    return float(np.expm1(growth))
 
 
 def break_even_utilisation(

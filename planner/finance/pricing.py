@@ -12,7 +12,8 @@ from typing import Protocol
 
 import numpy as np
 
-from planner.arrays import Floats
+from planner.arrays import Bools, Floats
+from planner.catalog.entries import Model
 from planner.catalog.load import Catalog
 from planner.errors import ScenarioError
 from planner.finance import financing
@@ -50,9 +51,12 @@ from planner.scenario.cluster import (
 from planner.scenario.finance import Finance, Loan, Tax
 from planner.scenario.scenario import Scenario
 from planner.scenario.site import tariff_of, window_zone
+from planner.scenario.workload import Workload
 from planner.units import HOURS_PER_DAY, HOURS_PER_YEAR, MONTHS_PER_YEAR, SECONDS_PER_HOUR
 from planner.yaml_io import KeyPath
 
+BATCH_WINDOW_H = 24.0
+"""Hours that work must be able to wait to be sold, or bought, at the price of batch: what batch APIs promise."""
 _SUPPORT_USD = {"none": 0.0, "standard": 300.0, "premium": 900.0}
 """Price of a support contract per accelerator and year."""
 
@@ -134,7 +138,10 @@ def _market(
     api_prices = [finance.api_price] * len(token_prices)
     return MarketPlan(
         token_price=_token_prices(scenario, catalog, grid, token_prices),
+        is_listed=_are_listed(token_prices),
         api_price=_token_prices(scenario, catalog, grid, api_prices, ("finance", "api_price")),
+        is_api_listed=bool(_are_listed([finance.api_price])[0]),
+        price_change_per_year=finance.token_price_change_per_year,
         burst=_burst_rental(scenario, catalog, grid, requests_per_accelerator_h),
         sla_objective_fraction=finance.sla_objective_fraction,
         sla_credit_usd_per_million_tokens=finance.sla_credit_usd_per_million_tokens,
@@ -266,6 +273,9 @@ def _loan_terms(loan: Loan) -> financing.LoanTerms:
         fee_fraction=loan.fee_fraction,
         least_cover_ratio=loan.least_cover_ratio,
         balloon_fraction=loan.balloon_fraction,
+        ltv_cap_fraction=loan.ltv_cap_fraction,
+        auction_fraction=loan.auction_fraction,
+        undrawn_fee_per_year=loan.undrawn_fee_per_year,
     )
 
 
@@ -334,42 +344,61 @@ def _token_prices(
     for place, (name, price) in enumerate(by_workload):
         if price is not None:
             path = key or ("workloads", name, "token_price")
-            model = scenario.workloads[name].model
-            usd = _usd_by_kind(scenario, catalog, model, price, path)
+            usd = _usd_by_kind(scenario, catalog, scenario.workloads[name], price, path)
+            change = price.change_per_year
+            if change is None:
+                change = scenario.finance.token_price_change_per_year
             # All kinds of tokens change alike, so one course of prices serves them.
-            rise = mean_prices(1.0, price.change_per_year, edge_months)
+            rise = mean_prices(1.0, change, edge_months)
             table[:, place] = np.outer(rise, usd)
     return table
 
 
-def _usd_by_kind(
-    scenario: Scenario, catalog: Catalog, model: str, price: TokenPrice, path: KeyPath
-) -> tuple[float, float, float]:
-    """Return a model's prices of fresh input, cached input and output, the catalogue's where they are not stated.
+def _are_listed(prices: Sequence[TokenPrice | None]) -> Bools:
+    """Return whether each price changes as the market's lists do, having no yearly change of its own."""
+    return np.array([price is not None and price.change_per_year is None for price in prices])
 
-    Cached input is at the catalogue's ratio of fresh input where no list has it.
+
+def _usd_by_kind(
+    scenario: Scenario, catalog: Catalog, workload: Workload, price: TokenPrice, path: KeyPath
+) -> tuple[float, float, float]:
+    """Return prices of fresh input, cached input and output of a workload's model.
+
+    The catalogue's where they are not stated; work that a batch API would take is at its price. Cached input is at the
+    model's listed ratio to fresh input, or the catalogue's where no list has it.
     """
-    entry = catalog.model(model)
+    entry = catalog.model(workload.model)
+    window_h = workload.completion_window_h
+    # Deferrable work that states no window has a day.
+    can_wait = window_h is None or window_h >= BATCH_WINDOW_H
+    list_ratio = 1.0
+    if workload.priority == "deferrable" and can_wait:
+        list_ratio = catalog.prior("batch_price_ratio").base
     fresh = price.input_usd_per_million_tokens
     if fresh is None and entry.api_input_usd_per_million_tokens:
-        fresh = entry.api_input_usd_per_million_tokens.value
+        fresh = list_ratio * entry.api_input_usd_per_million_tokens.value
     output = price.output_usd_per_million_tokens
     if output is None and entry.api_output_usd_per_million_tokens:
-        output = entry.api_output_usd_per_million_tokens.value
+        output = list_ratio * entry.api_output_usd_per_million_tokens.value
     if fresh is None or output is None:
-        message = f"the catalogue has no API price of {model}"
+        message = f"the catalogue has no API price of {workload.model}"
         hint = "state input_usd_per_million_tokens and output_usd_per_million_tokens"
         if "contract" in path:
             hint += ", or allow_api: false"
         raise ScenarioError(scenario.document.problem(path, message, hint))
     cached = price.cached_input_usd_per_million_tokens
-    # A list's price of cached tokens goes with its own price of fresh ones, not with a stated one.
-    is_listed = price.input_usd_per_million_tokens is None
-    if cached is None and is_listed and entry.api_cached_input_usd_per_million_tokens:
-        cached = entry.api_cached_input_usd_per_million_tokens.value
     if cached is None:
-        cached = catalog.prior("cached_input_price_ratio").base * fresh
+        cached = _cached_ratio(entry, catalog) * fresh
     return fresh, cached, output
+
+
+def _cached_ratio(entry: Model, catalog: Catalog) -> float:
+    """Return a model's price of cached over fresh input: by its own list, or of lists in general."""
+    listed = entry.api_input_usd_per_million_tokens
+    cached = entry.api_cached_input_usd_per_million_tokens
+    if listed and cached:
+        return cached.value / listed.value
+    return catalog.prior("cached_input_price_ratio").base
 
 
 def api_plan(scenario: Scenario, name: str, grid: MonthGrid, catalog: Catalog) -> ApiPlan | None:
@@ -394,6 +423,7 @@ def api_plan(scenario: Scenario, name: str, grid: MonthGrid, catalog: Catalog) -
         most_tokens_per_h = contract.max_tokens_per_s * SECONDS_PER_HOUR
     return ApiPlan(
         prices=prices,
+        is_listed=_are_listed(stated),
         workloads=tuple(np.flatnonzero(served).tolist()),
         serves_all=contract.serves == "all",
         most_tokens_per_h=most_tokens_per_h,

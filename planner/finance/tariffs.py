@@ -130,6 +130,8 @@ class EnergyTariff:
     """Charge per kW of the highest hour of each month."""
     demand_ratchet_fraction: float = 0.0
     """Bill at least this share of the highest peak of the eleven months before."""
+    least_billed_kw: float = 0.0
+    """Bill at least this, used or not: the minimum take of the contracted power."""
 
     def __post_init__(self) -> None:
         """Raise an error for a tariff with a gap, an overlap or an empty window."""
@@ -197,8 +199,8 @@ def hourly_prices_usd_per_kwh(
 def demand_charges_of_peaks_usd(tariff: EnergyTariff, grid: MonthGrid, peaks_kw: Floats) -> Floats:
     """Return the demand charge of each period from its highest hour, shape (periods, …) both ways.
 
-    charge × max(peak of the month, ratchet × highest peak of the eleven months before) × share of the month
-    covered.
+    charge × max(peak of the month, ratchet × highest peak of the eleven months before, minimum take) × share of the
+    month covered.
     """
     # The ratchet looks at measured peaks, not at billed ones, so it ends after eleven months.
     billed = peaks_kw.copy()
@@ -208,6 +210,7 @@ def demand_charges_of_peaks_usd(tariff: EnergyTariff, grid: MonthGrid, peaks_kw:
             earlier = peaks_kw[year_start:period].max(axis=0)
             least_kw = tariff.demand_ratchet_fraction * earlier
             billed[period] = np.maximum(peaks_kw[period], least_kw)
+    billed = np.maximum(billed, tariff.least_billed_kw)
     rate = tariff.demand_charge_usd_per_kw_month * escalation(grid, tariff.escalator_per_year)
     per_period = rate * grid.month_fractions
     # Transposed, periods are the last axis whatever follows them, and one rate a period meets any shape.

@@ -8,13 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from planner.answers import comparison_report, run_report, size_report, study_report
+from planner.answers.json_records import read_record
 from planner.answers.manifests import Manifest
 from planner.answers.ranking import ATTAINMENT, COST, Ranking, frontier, rank
 from planner.answers.sensitivity_report import tornadoes
 from planner.answers.sentences import (
+    break_even_lines,
     inconclusive_lines,
     recommendation,
-    resale_lines,
     sweep_advice,
     target_words,
     verdict_line,
@@ -30,7 +31,7 @@ from planner.finance.accounts import CAPEX_ACCOUNTS, Account, View
 from planner.finance.measure_names import HIGHER_IS_BETTER
 from planner.memo.memo_pages import markdown, memo_html
 from planner.output.blocks import Block, Figure, Grid, Section, sentences
-from planner.output.folder import Contents, fitting, read_contents
+from planner.output.folder import SUMMARY, Contents, fitting, read_contents
 from planner.output.svg import picture_of
 from planner.output.tables import Table
 from planner.output.words import (
@@ -48,9 +49,10 @@ MARKDOWN = "memo.md"
 PAGE = "memo.html"
 BOARD_FIGURES = {
     COST: "per million tokens, levelised",
-    "cost_per_million_tokens_usd": "per million tokens, incl. capital charge",
+    run_report.OUTPUT_COST: "per million generated tokens, levelised",
+    "cost_per_million_tokens_usd": "per million tokens, accrued incl. capital charge",
     "pl_cost_usd": "P&L cost",
-    "cost_usd": "cost incl. capital charge",
+    "cost_usd": "accrued cost incl. capital charge",
     "capex_usd": "purchases",
     "cash_usd": "cash paid",
     "npv_usd": "net present value",
@@ -195,7 +197,7 @@ def _comparison_decision(contents: Contents) -> Decision:
     figures = _measures(own_rows)
     lines = [
         *inconclusive_lines(ranking),
-        *resale_lines(summary.scenarios, summary.baseline),
+        *break_even_lines(summary.scenarios, summary.baseline),
     ]
     return Decision(
         question=f"Which of these plans to take: {', '.join(summary.scenarios)}?",
@@ -250,21 +252,84 @@ def _study_decision(contents: Contents) -> Decision:
     )
 
 
+@record
+class _CapacityFindings:
+    """When the forecast after actual months runs out of capacity, as its summary.json has it."""
+
+    met_fraction: float
+    status: str
+
+
+@record
+class _ActualsFindings:
+    """What a memo reads of the summary of actual months."""
+
+    months: list[str]
+    horizon_months: int
+    sentences: list[str]
+    notes: list[str]
+    not_explained: list[str]
+    capacity_runs_out: _CapacityFindings | None
+
+
+def _actuals_decision(contents: Contents) -> Decision:
+    """Return how actual months stand to their plan, and how long the plan lasts now."""
+    findings = read_record(_ActualsFindings, contents.summary, SUMMARY)
+    variance = contents.tables["variance"]
+    # All columns after the account are amounts; those that moved no account say nothing.
+    amounts = [column for column in variance.columns if column != "account"]
+    columns = [column for column in amounts if any(variance.totals(column))]
+    header = [spoken(column.removesuffix("_usd")) for column in columns]
+    rows = [
+        (account.replace("_", " "), *map(dollars, cells))
+        for account, *cells in variance.rows("account", totals=columns)
+        if any(cells)
+    ]
+    capacity = findings.capacity_runs_out
+    target = []
+    if capacity is not None:
+        target = [
+            f"SLO {capacity.status} in the months to come: {percent(capacity.met_fraction, 0)} of replications meet it."
+        ]
+    inputs = contents.tables["forecast_inputs"].rows("input", totals=["moved_usd"])
+    by_size = sorted(inputs, key=lambda row: -abs(row[1]))
+    moved = [f"{input_words(name)} {dollars(usd)}" for name, usd in by_size[:MAX_ROWS] if usd]
+    sensitivities = []
+    if moved:
+        sensitivities = [f"What moved the cost of the months to come: {'; '.join(moved)}."]
+    risks = [*findings.notes]
+    if findings.not_explained:
+        accounts = ", ".join(name.replace("_", " ") for name in findings.not_explained)
+        risks.append(f"No uncertain input explains {accounts}: correct the plan.")
+    count = len(findings.months)
+    return Decision(
+        question=f"After {count} of {findings.horizon_months} months, how does {contents.name} stand to its plan?",
+        answer=findings.sentences[:MAX_ROWS],
+        chart=None,
+        target=target,
+        cost=_part("Budget against actual, USD", (), ("account", *header), rows),
+        alternatives=_part(""),
+        sensitivities=sensitivities,
+        risks=risks,
+    )
+
+
 DECISIONS: Mapping[str, Callable[[Contents], Decision]] = {
     "run": _run_decision,
     "comparison": _comparison_decision,
     "sweep": _sweep_decision,
     "study": _study_decision,
     "size": _size_decision,
+    "actuals": _actuals_decision,
 }
 """What a folder decides, by its kind."""
 
 
 def memo_sections(contents: Contents) -> list[Section]:
-    """Return the memo of a run's, comparison's, sweep's, study's or sizing's folder; raise ScenarioError for others."""
+    """Return the memo of a folder that decides something; raise ScenarioError for others."""
     if contents.kind not in DECISIONS:
         message = f"a folder of {contents.kind} decides nothing that a memo could say"
-        hint = "give that of a run, comparison, sweep, study or sizing"
+        hint = "give that of a run, comparison, sweep, study, sizing or actual months"
         raise ScenarioError(Problem(message=message, hint=hint))
     decision = DECISIONS[contents.kind](contents)
     plan = decision.plan
@@ -275,7 +340,7 @@ def memo_sections(contents: Contents) -> list[Section]:
     chart = []
     if decision.chart is not None:
         chart = [picture_of(decision.chart)]
-    units = run_report.unit_rows(of_plan)[:MAX_ROWS]
+    costs = run_report.workload_rows(of_plan)[:MAX_ROWS]
     manifest = Manifest.read(contents)
     version = manifest.version or manifest.identity.version
     parts = [
@@ -285,7 +350,7 @@ def memo_sections(contents: Contents) -> list[Section]:
         decision.cost,
         _part("Reconciliation of cost", (), ("line", "USD"), decision.reconciliation),
         _accounts(contents, plan),
-        _part("Unit economics", (), run_report.UNIT_ECONOMICS, units),
+        _part("Cost of each workload, present value", (), run_report.WORKLOAD_COSTS, costs),
         _cash(contents, of_plan, plan),
         decision.alternatives,
         _part("Sensitivities", decision.sensitivities),

@@ -19,7 +19,7 @@ import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -124,6 +124,31 @@ class Uncertainty:
         if self.lag:
             return f"{start}, −{1.0 - low:.0%} to +{high - 1.0:.0%}"
         return f"{start}, ±{self.half_width_fraction:.0%}"
+
+
+Grade = Literal["measured", "interpolated", "extrapolated"]
+"""How near public measurements stand to a replica: in its own layout, in others of the same pair, or of none of it."""
+
+
+@record
+class Evidence:
+    """What measurements say of a replica's throughput: the posterior of ln(true throughput / the formula's)."""
+
+    grade: Grade
+    rows: int
+    """Rows measured nearest: of the layout, of the pair in other layouts, or of the engine on that accelerator."""
+    log_gain: float
+    """Posterior mean of ln(true throughput / the formula's at common coefficients); priced replicas include it."""
+    uncertainty: Uncertainty
+
+    @property
+    def log_error(self) -> float:
+        """Standard deviation of the posterior, towards the slow side: what new software may lack is in it."""
+        return float(np.hypot(self.uncertainty.sigma, self.uncertainty.lag))
+
+    def interval(self, tokens_per_s: float) -> tuple[float, float]:
+        """Return the ends of the 90% interval of a throughput that is priced with the gain in it."""
+        return self.uncertainty.interval(tokens_per_s)
 
 
 def lag_sigma(new_model_speed: float) -> float:
@@ -259,6 +284,9 @@ class Calibration:
     drafted_share: Mapping[str, float] = field(default_factory=dict)
     """Share of the runs of a campaign with separate pools that draft tokens and do not say so."""
 
+    group_rows: Mapping[str, int] = field(default_factory=dict)
+    """Rows measured, by group."""
+
     group_log_sigma: Mapping[str, float] = field(default_factory=dict)
     """Standard deviation of the effects that one's own rows updated, by group; a campaign's is of its whole effect."""
 
@@ -333,6 +361,23 @@ class Calibration:
             is_validated=is_validated,
             lag=lag_sigma(new_model_speed) if is_lagging else 0.0,
         )
+
+    def grade(self, groups: Groups, is_unlike: bool) -> tuple[Grade, int]:
+        """Return how near measurements stand to a replica of these groups, and how many do.
+
+        ``is_unlike`` says that all rows of its pair are of another kind, without drafts say: then none is its own.
+        """
+        rows = self.group_rows
+        of_engine = rows.get(groups.part, 0)
+        if is_unlike and groups.campaign not in self.group_log_sigma:
+            return "extrapolated", of_engine
+        in_layout = rows.get(groups.layout, 0)
+        if in_layout:
+            return "measured", in_layout
+        of_pair = rows.get(groups.campaign, 0)
+        if of_pair:
+            return "interpolated", of_pair
+        return "extrapolated", of_engine
 
     def is_new(self, groups: Groups, is_unlike: bool) -> bool:
         """Say whether a model was never measured under its vendor's engine, or only in a form that is unlike it.

@@ -276,6 +276,10 @@ class AcceleratorSpec:
     accelerators_per_node: int
     network_bytes_per_s: float = 50e9
     """Bandwidth of one accelerator to those of other nodes, over which a cache moves between pools."""
+    host_bytes: float = 0.0
+    """Memory of one node's processors."""
+    host_link_bytes_per_s: float = 0.0
+    """Bandwidth of one accelerator to that memory, one direction; 0: nothing is held there."""
     bring_up: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     """Share of full speed with which a new model begins, and weeks until it has it, by engine of the vendor."""
 

@@ -32,7 +32,7 @@ import numpy as np
 from planner.arrays import Bools, FloatLike, Floats, Ints
 from planner.physics import coefficients
 from planner.physics import model_on_part as on_part
-from planner.physics.coefficients import Calibration, Groups, Uncertainty
+from planner.physics.coefficients import Calibration, Evidence, Groups, Uncertainty
 from planner.records import record
 
 ACTIVATION_BYTES = 2.0
@@ -116,6 +116,18 @@ class ReplicaSpec:
         mixture = self.shape.experts > 0
         vendor = self.part.vendor
         return calibration.uncertainty(groups, mixture, vendor, begins_at, self.is_unlike)
+
+    def evidence(
+        self, calibration: Calibration, kind: str = coefficients.SERVING
+    ) -> Evidence | None:
+        """Return what measurements say of this replica's throughput; None where the calibration has no spread."""
+        uncertainty = self.uncertainty(calibration, kind)
+        if uncertainty is None:
+            return None
+        groups = self.groups(kind)
+        grade, rows = calibration.grade(groups, self.is_unlike)
+        log_effect = float(calibration.log_effects([groups])[0])
+        return Evidence(grade=grade, rows=rows, log_gain=-log_effect, uncertainty=uncertainty)
 
 
 ReplicaWork = Mapping[str, Floats]
@@ -205,6 +217,14 @@ def _describe_one(spec: ReplicaSpec) -> dict[str, float | bool]:
     attention_flops = 4 * shape.heads * head_width * shape.layers
     visited_experts = shape.experts_per_token + shape.shared_experts
     arithmetic = on_part.arithmetic(part, shape, precision)
+    fit = spec.memory()
+    token_bytes = shape.kv_bytes_per_token(formats[precision].cache_bytes)
+    token_bytes *= 1.0 + shape.index_fraction
+    host_bytes = 0.0
+    host_copy_s = 0.0
+    if part.host_link_bytes_per_s:
+        host_bytes = part.host_bytes * count / part.accelerators_per_node
+        host_copy_s = fit.kv_bytes_per_token / (count * part.host_link_bytes_per_s)
     hops = all_reduce_hops(part, group) + all_reduce_hops(part, count)
     return {
         "accelerators": count,
@@ -229,7 +249,10 @@ def _describe_one(spec: ReplicaSpec) -> dict[str, float | bool]:
         "attended_tokens": shape.attended_tokens or np.inf,
         # What an indexer reads of every cached token to choose those attended to, over what attention reads of one.
         "index_fraction": shape.index_fraction,
-        "kv_capacity_tokens": spec.memory().kv_capacity_tokens,
+        "kv_capacity_tokens": fit.kv_capacity_tokens,
+        # The memory of the server holds each token once, and each accelerator copies its part.
+        "host_tokens": host_bytes / token_bytes,
+        "host_copy_s_per_token": host_copy_s,
         "max_context_tokens": shape.max_context_tokens,
         "max_sequences": groups * (spec.max_sequences or coefficients.MAX_SEQUENCES),
         "chunk_tokens": spec.chunk_tokens,
@@ -247,6 +270,9 @@ def _describe_one(spec: ReplicaSpec) -> dict[str, float | bool]:
 
 _UNPRICED = (
     "accelerators",
+    "attention_groups",
+    "host_tokens",
+    "host_copy_s_per_token",
     "window_tokens",
     "windowed_fraction",
     "attended_tokens",
@@ -381,6 +407,8 @@ class Lengths:
     output_tokens: Floats
     output_weights: Floats
     cached_fraction: float
+    host_fraction: float = 0.0
+    """Share of prompts copied from the memory of the server: part of what is cached."""
 
 
 @record
@@ -425,10 +453,11 @@ class ReplicaTimes:
             return float(figures)
 
         self.lengths = lengths
-        self.overhead_s = figure("ttft_fixed_s")
         self.fixed_s = figure("fixed_s") / speed
         self.routed_s = figure("routed_s") / speed
         self.log_missed = figure("log_expert_missed")
+        # A dense model has no experts to touch.
+        self._has_experts = bool(np.any(self.routed_s))
         self.output_tokens = lengths.output_tokens
         self.output_weights = lengths.output_weights
         self.output = float(self.output_weights @ self.output_tokens)
@@ -446,6 +475,11 @@ class ReplicaTimes:
         halfway_context = self._kept(0.5 * prompt)
         attended = self._read(halfway_context)
         fresh = prompt - cached
+        self.overhead_s = figure("ttft_fixed_s")
+        if lengths.host_fraction:
+            # Nothing of a prompt is computed before what is copied of it is there.
+            copied = prompt * lengths.host_fraction
+            self.overhead_s = self.overhead_s + figure("host_copy_s_per_token") * copied
         chunk = figure("chunk_tokens")
         compute_s = figure("prefill_s_per_token") * fresh
         attention_s = figure("attention_s_per_token2") * attended / prompt
@@ -498,6 +532,8 @@ class ReplicaTimes:
         reserved_tokens = 2.0 * self._halfway * self._reserved
         prompt_tokens = _mean(self._prompt, weights)
         cache_tokens = self._kept(prompt_tokens + reserved_tokens)
+        self.mean_prompt_tokens = prompt_tokens
+        self.kept_fraction = self._kept(prompt_tokens) / prompt_tokens
         self.room = self._kv_tokens / cache_tokens
         self.most_batch = np.minimum(self.room, self._max_sequences)
 
@@ -546,7 +582,7 @@ class ReplicaTimes:
 
     def decode_s(self, batch: Floats) -> Floats:
         """Return the time of a decode step without prefill."""
-        if not np.any(self.routed_s):  # a dense model has no experts to touch
+        if not self._has_experts:
             return np.asarray(self.fixed_s + self.sequence_s * batch)
         touched = -np.expm1(batch * self.log_missed)
         weights_s = self.fixed_s + self.routed_s * touched
@@ -670,21 +706,34 @@ def at_objective(
     return _solved(replicas, replica, traffic, _solve_objective, ttft_s, tpot_s)
 
 
+def lone_step_s(replicas: Replicas, traffic: Traffic) -> Floats:
+    """Return the decode step of each replica with a single sequence whose prompt is in its cache."""
+    index = np.arange(replicas["accelerators"].size)
+    decode_traffic = replace(traffic, cached_fraction=1.0)
+    lone: Floats = at_concurrency(replicas, index, decode_traffic, 1.0).tpot_s
+    return lone
+
+
 def disaggregated(
-    replicas: Replicas, traffic: Traffic, objectives_s: tuple[float, float], transfer_s: Floats
+    replicas: Replicas,
+    traffic: Traffic,
+    objectives_s: tuple[float, float],
+    transfer_s: Floats,
+    handover_s: float,
 ) -> tuple[Floats, OperatingPoint]:
     """Return the requests each replica prefills a second within the TTFT objective, and its point as a decode worker.
 
     A prefill worker is a queue with one server: at the share ρ of time it works, an arrival waits (1 + cv²)/2·ρ/(1 − ρ)
     prefills (Pollaczek–Khinchine), so the objective leaves room for ρ = s/(s + (1 + cv²)/2·prefill), s being what is
-    left of it after the prefill, the cache's transfer and the first step. A decode worker prefills nothing.
+    left of it after the prefill, the cache's transfer and the handover. A decode worker prefills nothing. The objective
+    on the time per token binds the decode worker alone: a looser one leaves first tokens as they were.
     """
     ttft_s, tpot_s = objectives_s
     index = np.arange(replicas["accelerators"].size)
     terms = _terms(replicas, index, traffic)
     decode_traffic = replace(traffic, cached_fraction=1.0)
     decode = at_objective(replicas, index, decode_traffic, np.inf, tpot_s)
-    slack_s = ttft_s - terms.first_s - transfer_s - decode.tpot_s
+    slack_s = ttft_s - terms.first_s - transfer_s - handover_s
     slack_s = np.maximum(slack_s, 0.0)
     busy = slack_s / (slack_s + terms.queue_s)
     rate = np.minimum(busy, 0.95) / terms.prefill_s
@@ -692,18 +741,24 @@ def disaggregated(
     return requests_per_s, decode
 
 
-# First token behind a prefill pool, fitted to 82 public runs that state their workers: 29% off in the median, and 21 to
-# 45% on a part left out.
-HANDOVER_S = 0.34
+# First token behind a prefill pool: the fixed time lies within that of idle prompts (0.11 to 0.32 s in public runs).
+# With the others 82 public runs that state their workers are met within a third in the median. Its steps are those
+# of a lone sequence: they do not grow with an objective.
+HANDOVER_S = 0.25
 """Fixed time to the first token: router, transfer of the cache, second scheduler."""
 OWN_PREFILL_FRACTION = 0.64
 """Of a prompt's own prefill time, what its first token waits for."""
-HANDOVER_STEPS = 10.0
-"""Decode steps that a first token waits for."""
+HANDOVER_STEPS = 5.0
+"""Decode steps of a lone sequence that a first token waits for."""
 BURST_FRACTION = 0.116
 """Of a round's prefills, those ahead of a request as clients start together."""
 FILL_BLUR = 0.23
 """How gradually the pool fills up, over a round of prefills: 0 would be a sharp bend where it no longer keeps up."""
+
+
+def handover_s(lone_s: FloatLike) -> Floats:
+    """Return the time from a prompt's prefill to its first token, by the decode workers' step of a lone sequence."""
+    return np.asarray(HANDOVER_S + HANDOVER_STEPS * np.asarray(lone_s))
 
 
 def disaggregated_ttft_s(
@@ -722,15 +777,15 @@ def disaggregated_ttft_s(
     """
     terms = _terms(replicas, replica, traffic)
     decode_s = terms.output_tokens * tpot_s
+    lone_s = at_concurrency(replicas, replica, replace(traffic, cached_fraction=1.0), 1.0).tpot_s
     pool_s = terms.prefill_s * terms.accelerators * per_prefill_accelerator
     round_s = np.minimum(pool_s, busy * decode_s)
     late_s = round_s - decode_s
     blurred_s = np.hypot(late_s, FILL_BLUR * round_s)
     late_s = 0.5 * (late_s + blurred_s)
     first_s: Floats = (
-        HANDOVER_S
+        handover_s(lone_s)
         + OWN_PREFILL_FRACTION * terms.prefill_s
-        + HANDOVER_STEPS * tpot_s
         + BURST_FRACTION * round_s
         + late_s
     )

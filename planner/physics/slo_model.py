@@ -67,25 +67,32 @@ _NORMAL_WEIGHTS = np.array([0.01126, 0.22208, 0.53333, 0.22208, 0.01126])
 
 
 def late_first(
-    times: ReplicaTimes, terms: ServiceTerms, rate: Floats, step_s: Floats, ttft_s: Floats
+    times: ReplicaTimes,
+    terms: ServiceTerms,
+    rate: Floats,
+    step_s: Floats,
+    ttft_s: Floats,
+    exceedance: Floats | None = None,
 ) -> Floats:
     """Return the share of requests that miss each TTFT objective at each rate, shape (objectives, rates).
 
-    Objectives may be the one asked for or stricter: they share its grid of waits. Waits that leave the first token
-    within half the objective asked for are unseen by routers, which then send prompts behind others.
+    Objectives may be the one asked for or stricter: they share its grid of waits, and what :func:`waits_beyond` says
+    of it, which may be given where it is known. Waits that leave the first token within half the objective asked for
+    are unseen by routers, which then send prompts behind others.
     """
     looked_at_s = _LOOKED_AT * terms.ttft_s
     # Own prefill, and as many steps as carry its chunks.
     chunk_steps_s = times.chunks * step_s[:, None]
     taken_s = times.overhead_s + times.prefill_s + chunk_steps_s
     cell_s = terms.ttft_s / CELLS
+    if exceedance is None:
+        exceedance = waits_beyond(times, cell_s, rate, step_s)
     # Where each rate's row begins in the flat table: take on one axis is faster than indexing on two.
     numbers = np.arange(rate.size)[:, None]
     rows = (CELLS + 1) * numbers
-    exceedance = waits_beyond(times, cell_s, rate, step_s)
 
     def waiting(slack_s: Floats) -> Floats:
-        """Return the share of arrivals that wait longer than slacks of shape (rates, prompts); 1 for negative slack."""
+        """Return the share of arrivals that wait longer than slacks of shape (..., rates, prompts); 1 for negative."""
         place = np.clip(slack_s / cell_s, 0.0, float(CELLS))
         # The last edge belongs to the last cell, so that there is a cell above each.
         low = place.astype(np.intp)
@@ -97,25 +104,23 @@ def late_first(
         upper = exceedance.take(low)
         share = lower + (upper - lower) * place
         np.clip(share, 0.0, 1.0, out=share)
-        return np.where(slack_s < 0.0, 1.0, share)
+        share[slack_s < 0.0] = 1.0
+        return share
 
-    late = np.empty((ttft_s.size, rate.size))
-    if ttft_s.min() < looked_at_s:
+    beyond = waiting(ttft_s[:, None, None] - taken_s)
+    # A power takes as long as all else, so it is taken only where it is not next to nothing.
+    likely = beyond > _NEVER**terms.alone
+    missed = np.zeros_like(beyond)
+    np.power(beyond, terms.pooled_replicas, out=missed, where=likely)
+    # Prompts that a router sends behind others although it sees them late: waits it does not look at.
+    is_unseen = ttft_s < looked_at_s
+    if is_unseen.any():
         unseen = waiting(looked_at_s - taken_s)
         busy = rate * times.mean_prefill_s
         behind = _sent_behind(terms, busy)[:, None]
-    for number, objective_s in enumerate(ttft_s.tolist()):
-        beyond = waiting(objective_s - taken_s)
-        # A power takes as long as all else, so it is taken only where it is not next to nothing.
-        likely = beyond > _NEVER**terms.alone
-        missed = np.zeros_like(beyond)
-        np.power(beyond, terms.pooled_replicas, out=missed, where=likely)
-        # Prompts that a router sends behind others although it sees them late: waits it does not look at.
-        if objective_s < looked_at_s:
-            late_unseen = beyond - np.maximum(unseen, missed)
-            missed += behind * np.maximum(late_unseen, 0.0)
-        late[number] = missed @ times.prompt_weights
-    return late
+        late_unseen = beyond[is_unseen] - np.maximum(unseen, missed[is_unseen])
+        missed[is_unseen] += behind * np.maximum(late_unseen, 0.0)
+    return np.asarray(missed @ times.prompt_weights)
 
 
 def waits_beyond(times: ReplicaTimes, cell_s: float, rate: Floats, step_s: Floats) -> Floats:
@@ -351,7 +356,9 @@ _LOADS = np.linspace(0.0, 1.0, 200)[1:]
 _REFUSED_POWER = 2.0
 """A prompt is refused in proportion to this power of its length: fitted to the zoom's routers at 110 to 200% load,
 where refused prompts are two to three times as long as the mean."""
-_STRICTER = np.append(1.0, np.geomspace(0.97, 0.25, 16))
+_AS_ASKED = np.ones(1)
+"""The TTFT objective asked for, over itself."""
+_STRICTER = np.geomspace(0.97, 0.25, 16)
 """TTFT objectives over the one asked for, at which capacity is worked out where prompts are too long for it."""
 _IDLE_BATCH = 1e-3
 """Sequences of a replica with next to no load: what is late then is late at any."""
@@ -404,24 +411,28 @@ def late_curve(times: ReplicaTimes, terms: ServiceTerms) -> MissCurve:
     A replica that does not hold a sequence has all of them late.
     """
     batch = _batches(times, terms)
-    too_long = float(too_long_fraction(times, terms.ttft_s))
     rates = times.requests_per_s(batch)
-    objectives = _late_by_objective(times, terms, batch[_WORKED_OUT], batch)
+    misses = _Misses(times, terms, batch[_WORKED_OUT], batch)
+    (late,) = misses.within(_AS_ASKED)
+    late = np.maximum(late, misses.too_long)
+    allowed = _allowed(float(late[0]), terms.percentile)
+    capacity = float(np.interp(allowed, late, rates)) if allowed > 0.0 else 0.0
     # What keeps a stricter objective keeps this one: the largest of all capacities is this one's.
-    capacity = 0.0
-    for late in objectives:
-        allowed = _allowed(float(late[0]), terms.percentile)
-        if allowed > 0.0:
-            sustained = float(np.interp(allowed, late, rates))
+    if misses.has_stricter and capacity < rates[-1]:
+        worked_out, places = _around(rates, capacity)
+        nearby = _Misses(times, terms, batch[worked_out], batch[places])
+        for stricter_late in misses.within(nearby.stricter_kept(capacity, allowed)):
+            stricter_allowed = _allowed(float(stricter_late[0]), terms.percentile)
+            sustained = float(np.interp(stricter_allowed, stricter_late, rates))
             capacity = max(capacity, sustained)
-    alone_share = max(terms.percentile, 1.0 - 0.5 * too_long)
+    alone_share = max(terms.percentile, 1.0 - 0.5 * misses.too_long)
     return MissCurve(
         requests_per_s=rates,
-        late_fraction=objectives[0],
+        late_fraction=late,
         batch=batch,
         tpot_s=times.tpot_s(batch),
         capacity_requests_per_s=capacity,
-        too_long_fraction=too_long,
+        too_long_fraction=misses.too_long,
         alone_s=_quantile(times.alone_s, times.prompt_weights, alone_share),
     )
 
@@ -436,19 +447,42 @@ def sustains_more(times: ReplicaTimes, terms: ServiceTerms, requests_per_s: floa
     # Steps that take too long by themselves need no distribution.
     if times.decode_s(batch_at_rate)[0] > terms.tpot_s:
         return False
-    worked_out_rates = rates[_WORKED_OUT]
-    place = int(np.searchsorted(worked_out_rates, requests_per_s, side="right"))
+    worked_out, places = _around(rates, requests_per_s)
+    misses = _Misses(times, terms, batch[worked_out], batch[places])
+    (late,) = misses.within(_AS_ASKED)
+    late = np.maximum(late, misses.too_long)
+    late_at_rate = float(np.interp(requests_per_s, rates[places], late))
+    if late_at_rate < _allowed(float(late[0]), terms.percentile):
+        return True
+    return misses.has_stricter and misses.stricter_kept(requests_per_s, late_at_rate).size > 0
+
+
+def decodes_in_time(times: ReplicaTimes, terms: ServiceTerms, requests_per_s: float) -> bool:
+    """Return whether a replica keeps the TPOT objective at a rate, whatever its first tokens do.
+
+    Where one does not, neither does one of the same layout that computes more prompt tokens in a step.
+    """
+    batch = _batches(times, terms)
+    rates = times.requests_per_s(batch)
+    if requests_per_s >= rates[-1]:
+        return False
+    batch_at_rate = np.interp([requests_per_s], rates, batch)
+    if times.decode_s(batch_at_rate)[0] > terms.tpot_s:
+        return False
+    late = late_tokens(times, terms, batch_at_rate, np.array([requests_per_s]))
+    return bool(late[0] < 1.0 - terms.percentile)
+
+
+def _around(rates: Floats, requests_per_s: float) -> tuple[list[int], list[int]]:
+    """Return the places of a curve around a rate: those at which it is worked out, and those with all in between.
+
+    Both begin with the idle replica: what is late there says what may be late at all.
+    """
+    place = int(np.searchsorted(rates[_WORKED_OUT], requests_per_s, side="right"))
     low = int(_WORKED_OUT[max(place - 1, 0)])
     high = int(_WORKED_OUT[max(place, 1)])
-    # What is late on an idle replica says what may be late at all.
     idle = [0] if low else []
-    points = [*idle, *range(low, high + 1)]
-    worked_out = batch[[*idle, low, high]]
-    for late in _late_by_objective(times, terms, worked_out, batch[points]):
-        allowed = _allowed(float(late[0]), terms.percentile)
-        if np.interp(requests_per_s, rates[points], late) < allowed:
-            return True
-    return False
+    return [*idle, low, high], [*idle, *range(low, high + 1)]
 
 
 def rate_bounds(times: ReplicaTimes, tpot_s: float) -> Floats:
@@ -480,36 +514,71 @@ def too_long_fraction(times: ReplicaTimes, ttft_s: float) -> Floats:
     return np.asarray(is_too_long @ times.prompt_weights)
 
 
-def _late_by_objective(
-    times: ReplicaTimes, terms: ServiceTerms, worked_out: Floats, batch: Floats
-) -> list[Floats]:
-    """Return the miss share by batch for the TTFT objective, and for stricter ones where prompts are too long.
+class _Misses:
+    """The SLO miss share of a replica by batch, for the TTFT objective asked for and for stricter ones."""
 
-    It is worked out at some batches, and interpolated between them in its logarithm, being all but exponential.
-    """
-    too_long = float(too_long_fraction(times, terms.ttft_s))
-    # Only where prompts too long take up a quarter of what may be late: each further objective costs a pass.
-    has_stricter = too_long > 0.25 * (1.0 - terms.percentile)
-    objectives = _STRICTER if has_stricter else _STRICTER[:1]
-    ttft_s = terms.ttft_s * objectives
-    rate = times.requests_per_s(worked_out)
-    # A replica that does not hold one sequence has all of them late.
-    late = np.ones((ttft_s.size, worked_out.size))
-    if times.room >= 1.0:
-        step_s = times.decode_s(worked_out)
-        late_ttft = late_first(times, terms, rate, step_s, ttft_s)
-        late_tpot = late_tokens(times, terms, worked_out, rate)
-        in_time = (1.0 - late_ttft) * (1.0 - late_tpot)
-        late = np.clip(1.0 - in_time, _LEAST_LATE, 1.0)
-    # More load never makes fewer late: what falls is the error of the grids.
-    rising = np.maximum.accumulate(late, axis=1)
-    logarithms = np.log(rising)
-    rows = []
-    for row in logarithms:
-        log_late = np.interp(batch, worked_out, row)
-        rows.append(np.asarray(np.exp(log_late)))
-    rows[0] = np.maximum(rows[0], too_long)
-    return rows
+    def __init__(
+        self, times: ReplicaTimes, terms: ServiceTerms, worked_out: Floats, batch: Floats
+    ) -> None:
+        """Compute what hangs on no TTFT objective at the batches worked out, the first of which is idle.
+
+        At all batches the share is interpolated between these in its logarithm, being all but exponential.
+        """
+        self._times = times
+        self._terms = terms
+        self._worked_out = worked_out
+        self._batch = batch
+        self._rate = times.requests_per_s(worked_out)
+        self.too_long = float(too_long_fraction(times, terms.ttft_s))
+        # Only where prompts too long take up a quarter of what may be late: each further objective costs a pass.
+        self.has_stricter = self.too_long > 0.25 * (1.0 - terms.percentile)
+        self._holds_one = times.room >= 1.0
+        if self._holds_one:
+            self._step_s = times.decode_s(worked_out)
+            cell_s = terms.ttft_s / CELLS
+            self._exceedance = waits_beyond(times, cell_s, self._rate, self._step_s)
+            self._late_tpot = late_tokens(times, terms, worked_out, self._rate)
+
+    def _at(self, strictness: Floats, count: int) -> Floats:
+        """Return the miss share at the first of the batches worked out, shape (objectives, count)."""
+        # A replica that does not hold one sequence has all of them late.
+        if not self._holds_one:
+            return np.ones((strictness.size, count))
+        late_ttft = late_first(
+            self._times,
+            self._terms,
+            self._rate[:count],
+            self._step_s[:count],
+            self._terms.ttft_s * strictness,
+            self._exceedance[:count],
+        )
+        in_time = (1.0 - late_ttft) * (1.0 - self._late_tpot[:count])
+        return np.asarray(np.clip(1.0 - in_time, _LEAST_LATE, 1.0))
+
+    def within(self, strictness: Floats) -> list[Floats]:
+        """Return the miss share by batch for TTFT objectives that are such parts of the one asked for."""
+        if not strictness.size:
+            return []
+        late = self._at(strictness, self._worked_out.size)
+        # More load never makes fewer late: what falls is the error of the grids.
+        rising = np.maximum.accumulate(late, axis=1)
+        logarithms = np.log(rising)
+        return [np.exp(np.interp(self._batch, self._worked_out, row)) for row in logarithms]
+
+    def stricter_kept(self, requests_per_s: float, late: float) -> Floats:
+        """Return the stricter TTFT objectives, over the one asked for, that are kept at more than a rate.
+
+        ``late`` is the share that misses the one asked for at that rate. A stricter one is missed by no fewer, so only
+        those are worked out that allow more than that, as more prompts are too long for them.
+        """
+        percentile = self._terms.percentile
+        idle_late = self._at(_STRICTER, 1)[:, 0]
+        allowed = np.array([_allowed(share, percentile) for share in idle_late.tolist()])
+        is_open = allowed > late
+        rates = self._times.requests_per_s(self._batch)
+        rows = self.within(_STRICTER[is_open])
+        late_at_rate = np.array([np.interp(requests_per_s, rates, row) for row in rows])
+        return _STRICTER[is_open][late_at_rate < allowed[is_open]]
 
 
 def _busy(times: ReplicaTimes, batch: Floats, rate: Floats) -> Floats:

@@ -10,11 +10,14 @@ from planner.demand.plan import build_demand_plan
 from planner.demand.shape import Horizon
 from planner.finance.months import MonthGrid
 from planner.finance.pricing import money_plan
+from planner.plan.cache_hits import CacheUse, stated_hits
 from planner.plan.choice import (
     PREFERRED_UTILISATION,
     Factors,
+    Services,
     build_services,
     capacity_table,
+    evidence_notes,
     token_time_table,
 )
 from planner.plan.clusters import cluster_plan
@@ -73,6 +76,7 @@ def build_plan(
         requests_per_node_h=capacity,
         token_time=token_time_table(scenario, services),
         **tables._asdict(),
+        caches=_caches(scenario, services),
         preferred_utilisation=PREFERRED_UTILISATION if fills_in_order else 0.0,
         reliability=reliability_plan(scenario, reuse.catalog),
         software=software_plan(scenario, clusters, services, reuse),
@@ -100,8 +104,26 @@ def build_plan(
     calibration_notes = scenario.load_calibration().biased(
         service.spec for service in services.values()
     )
-    notes = [*refused, *notes, *sharing_notes(scenario, plan), *calibration_notes]
+    notes = [
+        *refused,
+        *notes,
+        *stated_hits(scenario),
+        *sharing_notes(scenario, plan),
+        *calibration_notes,
+    ]
+    notes += evidence_notes(scenario, services)
     return dataclasses.replace(plan, warnings=tuple(warnings), notes=tuple(notes))
+
+
+def _caches(scenario: Scenario, services: Services) -> dict[tuple[int, int], CacheUse]:
+    """Return what is found in the prefix cache, by cluster and workload where it follows from memory."""
+    clusters = list(scenario.clusters)
+    workloads = list(scenario.workloads)
+    caches = {}
+    for (cluster, workload), service in services.items():
+        if service.cache is not None:
+            caches[clusters.index(cluster), workloads.index(workload)] = service.cache
+    return caches
 
 
 def _process_plans(scenario: Scenario) -> tuple[ProcessPlan, ...]:

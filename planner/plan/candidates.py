@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
 from itertools import product
 from typing import NamedTuple
 
 import numpy as np
 
 from planner.arrays import Bools
+from planner.catalog.entries import Feature, Status
 from planner.catalog.load import Catalog, part_of, shape_of
 from planner.errors import CapacityError
 from planner.physics import model_on_part
+from planner.physics.coefficients import Calibration
 from planner.physics.model_on_part import AcceleratorSpec, ModelShape, memory_fit
 from planner.physics.replica import Replicas, ReplicaSpec, ReplicaWork, describe, price_work
 from planner.plan.reuse import Reuse
 from planner.scenario.cluster import Cluster
 from planner.scenario.scenario import Scenario
 from planner.scenario.workload import Workload
+from planner.units import GIGA
 
-CHUNKS = tuple(256 * 2**doublings for doublings in range(7))
-"""Prompt tokens of a step among which the planner chooses."""
+CHUNKS = tuple(1024 * 2**doublings for doublings in range(6))
+"""Prompt tokens of a step among which the planner chooses: 1,024 to 32,768, as engines are run in public. Their own
+defaults are 8,192 and, on parts of 160 GB and more, 16,384; the smallest of audited runs are 768 to 1,536. Less is
+computed only where a user states it."""
+PREFILL_CHUNK_TOKENS = 16_384
+"""Prompt tokens of a step of workers that only prefill: as public runs with pools apart have it."""
 MOST_POOLED = 64
 """Replicas or nodes behind a router beyond which a larger pool changes nothing that shows."""
 POOL_STEPS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, MOST_POOLED)
@@ -58,8 +66,35 @@ def engine_options(cluster: Cluster, workload: Workload, catalog: Catalog) -> li
     """Return a cluster with every engine and precision with which it may serve a workload.
 
     What either states is binding: no cluster serves a workload in a precision that the workload does not allow. Where
-    neither states a precision, it is the one that public serving runs use.
+    neither states a precision, it is the one that public serving runs use. An engine that is known not to serve the
+    model there is no option; one of which nothing is known is. One that is experimental there is, where it is stated or
+    no other engine is known to serve it.
     """
+    options = supported_options(cluster, workload, catalog)
+    statuses = [_status(option, workload, catalog) for option in options]
+    is_known = any(status in ("public-sweep", "documented") for status in statuses)
+    if cluster.engine != "auto" or not is_known:
+        return options
+    by_status = zip(options, statuses, strict=True)
+    return [option for option, status in by_status if status != "experimental"]
+
+
+def supported_options(cluster: Cluster, workload: Workload, catalog: Catalog) -> list[Cluster]:
+    """Return a cluster with every engine and precision that is not known to fail there."""
+    options = _stated_options(cluster, workload, catalog)
+    narrowed = [_supported(option, workload, catalog) for option in options]
+    return [option for option in narrowed if isinstance(option, Cluster)]
+
+
+def _status(option: Cluster, workload: Workload, catalog: Catalog) -> Status | None:
+    """Return how an engine stands to a model on an accelerator; None where nothing is known."""
+    key = (option.engine, workload.model, option.accelerator, str(option.precision))
+    row = catalog.support.row(*key, image_date=option.engine_date)
+    return row.status if row is not None else None
+
+
+def _stated_options(cluster: Cluster, workload: Workload, catalog: Catalog) -> list[Cluster]:
+    """Return a cluster with every engine and precision that it and a workload state or leave open."""
     # A vendor's parts run the engines that have a stack for it.
     vendor = catalog.accelerator(cluster.accelerator).vendor.value
     engines = [cluster.engine]
@@ -75,6 +110,59 @@ def engine_options(cluster: Cluster, workload: Workload, catalog: Catalog) -> li
     ]
 
 
+def refused_options(cluster: Cluster, workload: Workload, catalog: Catalog) -> list[str]:
+    """Return why engines and precisions with which a cluster might serve a workload are no options."""
+    options = _stated_options(cluster, workload, catalog)
+    narrowed = [_supported(option, workload, catalog) for option in options]
+    return [reason for reason in narrowed if isinstance(reason, str)]
+
+
+def _supported(stated: Cluster, workload: Workload, catalog: Catalog) -> Cluster | str:
+    """Return a cluster of one engine and precision as far as the engine supports it, or why it does not.
+
+    What is left to the planner (auto) is narrowed to what the engine is known to do there: nobody's plan should rest on
+    pools, or on attention in groups, that nobody has run. What is stated is taken, unless it is known not to work.
+    """
+    key = (stated.engine, workload.model, stated.accelerator, str(stated.precision))
+
+    def refusal(feature: Feature) -> str | None:
+        return catalog.support.refusal(*key, feature, stated.engine_date)
+
+    def is_practised(feature: Feature) -> bool:
+        return catalog.support.is_practised(*key, feature, stated.engine_date)
+
+    no_service = refusal("serving")
+    if no_service:
+        return no_service
+    narrowed: dict[str, object] = {}
+    no_pools = refusal("disaggregated") if stated.prefill_decode == "disaggregated" else None
+    if no_pools:
+        return no_pools
+    if stated.prefill_decode == "auto" and not is_practised("disaggregated"):
+        narrowed["prefill_decode"] = "colocated"
+    no_drafts = refusal("speculation") if stated.speculation is not None else None
+    if no_drafts and stated.speculation is not None:
+        if stated.speculation.use == "always":
+            return no_drafts
+        narrowed["speculation"] = None
+    no_groups = refusal("data-parallel") if stated.attention == "data-parallel" else None
+    if no_groups:
+        return no_groups
+    if stated.attention == "auto" and not is_practised("data-parallel"):
+        narrowed["attention"] = "tensor-parallel"
+    return stated.model_copy(update=narrowed) if narrowed else stated
+
+
+def maturity_factor(cluster: Cluster, workload: Workload, catalog: Catalog) -> float:
+    """Return the speed of a cluster's stack over the throughput formula's."""
+    # The catalogue has a multiplier for each class of models.
+    architecture = catalog.model(workload.model).architecture_class.value
+    field_name = architecture.replace("-", "_") + "_multiplier"
+    vendor = catalog.accelerator(cluster.accelerator).vendor.value
+    stack = catalog.stack(vendor, cluster.engine)
+    return float(getattr(stack, field_name).value)
+
+
 def hardware_key(cluster: Cluster) -> tuple[Hashable, ...]:
     """Return the figures of a cluster that decide its layouts, whatever the workload and the number of nodes."""
     return (
@@ -86,15 +174,27 @@ def hardware_key(cluster: Cluster) -> tuple[Hashable, ...]:
         cluster.tensor_parallel,
         cluster.attention,
         cluster.chunk_tokens,
+        cluster.layouts,
         cluster.prefill_decode,
         cluster.throughput_tokens_per_s_per_accelerator,
         cluster.throughput_measured_at,
+        cluster.kv_offload,
+        cluster.host_memory_gb,
     )
 
 
 def layout_key(cluster: Cluster, workload: Workload) -> Hashable:
     """Return the figures that decide the layouts of a cluster for a workload, and their mean times."""
-    cached = workload.prefix_cache_hit_fraction
+    # The curve of sessions in groups hangs on the rate at which a group comes back.
+    groups = None
+    if workload.reuse is not None and workload.reuse.sessions is not None:
+        groups = workload.requests_per_s
+    cached = (
+        workload.prefix_cache_hit_fraction,
+        workload.reuse,
+        workload.prefix_routing,
+        groups,
+    )
     traffic = (workload.model, workload.lengths, cached, workload.slo)
     return hardware_key(cluster), traffic
 
@@ -124,6 +224,8 @@ def layouts_of(
 
     entries_key = ("part and model", cluster.accelerator, model)
     part, shape = reuse.once(entries_key, catalogue_entries)
+    if cluster.host_memory_gb is not None:
+        part = replace(part, host_bytes=cluster.host_memory_gb * GIGA)
     unbound = cluster.model_copy(
         update={"tensor_parallel": None, "attention": "auto", "chunk_tokens": None}
     )
@@ -140,13 +242,22 @@ def layouts_of(
         is_any_allowed = np.ones(len(specs), dtype=bool)
         return CandidateLayouts(specs, work, replicas, is_any_allowed)
 
-    machine = (cluster.accelerator, cluster.engine, model, precision)
+    machine = (cluster.accelerator, cluster.engine, cluster.host_memory_gb, model, precision)
     limits = (cluster.max_sequences, cluster.speculation)
     layouts = tuple(spec.layout for spec in specs)
     key = ("layouts", machine, limits, layouts)
     allowed_layouts = {spec.layout for spec in allowed}
     is_allowed = np.array([spec.layout in allowed_layouts for spec in specs])
+    if cluster.layouts == "measured":
+        is_known = is_allowed & are_measured(specs, reuse.calibration)
+        is_allowed = is_known if is_known.any() else is_allowed
     return reuse.once(key, timed)._replace(is_allowed=is_allowed)
+
+
+def are_measured(specs: Sequence[ReplicaSpec], calibration: Calibration) -> Bools:
+    """Return which replicas rows measured in their own layout, whatever the chunk, shape (replicas,)."""
+    evidence = [spec.evidence(calibration) for spec in specs]
+    return np.array([one is not None and one.grade == "measured" for one in evidence])
 
 
 def replica_specs(

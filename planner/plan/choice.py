@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
 from planner.arrays import Floats
-from planner.catalog.load import Catalog
 from planner.demand.bursts import SHARP, Lateness
 from planner.errors import CapacityError, Problem, ScenarioError
 from planner.physics import model_on_part
-from planner.physics.coefficients import Uncertainty, roofline_calibration
+from planner.physics.coefficients import (
+    DISAGGREGATED,
+    SERVING,
+    Evidence,
+    roofline_calibration,
+)
 from planner.physics.replica import (
     OperatingPoint,
     ReplicaSpec,
@@ -22,16 +28,22 @@ from planner.physics.replica import (
     at_concurrency,
     price_replicas,
 )
+from planner.plan.cache_hits import CacheUse, replica_cache
 from planner.plan.candidates import (
+    CHUNKS,
     CandidateLayouts,
+    are_measured,
     as_first_bought,
     engine_options,
     hardware_key,
     layout_key,
+    maturity_factor,
     pooled_nodes,
+    refused_options,
 )
 from planner.plan.disaggregation import PoolPair, disaggregated_point
 from planner.plan.reuse import Reuse
+from planner.plan.shrinkage import log_gains
 from planner.plan.slo_capacity import (
     LayoutSearch,
     ServicePoint,
@@ -40,6 +52,7 @@ from planner.plan.slo_capacity import (
     mean_point,
     mean_rates,
     rates_by_mean_times,
+    shared_cache_terms,
     slo_point,
     traffic_of,
 )
@@ -52,6 +65,11 @@ from planner.units import SECONDS_PER_HOUR, counted
 
 PREFERRED_UTILISATION = 0.85
 """Clusters are filled to it in order, and replicas placed for it: spill before queues build up (assumption)."""
+SECOND_ENGINE = 0.05
+"""Of a cluster's nodes, what each engine beyond the first has to save: images, tests and people for one more stack
+(assumption)."""
+_NO_WORK = 1e-9
+"""Requests a second of a workload without demand: it takes part in the choice of engines where nothing else does."""
 _TIE = 1e-9
 """Relative difference below which two services are as fast, as all are of a stated throughput: the first is taken."""
 _NO_MORE = "it serves no more than with another engine or precision"
@@ -112,8 +130,10 @@ class Service:
     """How a replica is laid out, in words."""
     prefill: PrefillWorkers | None = None
     """Where prompts are prefilled by accelerators of their own, those."""
-    uncertainty: Uncertainty | None = None
-    """How far the throughput may be off; None where the calibration knows nothing of it."""
+    cache: CacheUse | None = None
+    """What is found in the cache by load, where that follows from memory."""
+    evidence: Evidence | None = None
+    """How near measurements stand to it and how far it may be off; None where the calibration knows nothing of it."""
 
     def faster(self, factor: float) -> Service:
         """Return the service at a multiple of its speed."""
@@ -157,18 +177,24 @@ def build_services(
     services: Services = {}
     refused: list[str] = []
     problems: list[Problem] = []
-    clusters = {name: as_first_bought(scenario, name) for name in scenario.machines}
+    # Clusters of the same machines serve alike: a fleet bought in waves is worked out once.
+    by_kind: dict[Hashable, dict[str, Service | CapacityError]] = {}
+    by_cluster: dict[str, dict[str, Service | CapacityError]] = {}
+    for cluster_name in scenario.machines:
+        cluster = as_first_bought(scenario, cluster_name)
+        speed = (cluster.throughput_multiplier, cluster.engine_date)
+        kind = (hardware_key(cluster), speed, pooled_nodes(cluster.nodes))
+        if kind not in by_kind:
+            services_of_kind = _cluster_services(cluster, scenario, reuse)
+            by_kind[kind] = {
+                name: _off_by(one, cluster, scenario.workloads[name], factors)
+                for name, one in services_of_kind.items()
+            }
+        by_cluster[cluster_name] = by_kind[kind]
     for workload_name, workload in scenario.workloads.items():
         reasons = []
-        # Clusters of the same machines serve alike: a fleet bought in waves is worked out once.
-        by_kind: dict[Hashable, Service | CapacityError] = {}
-        for cluster_name, cluster in clusters.items():
-            speed = (cluster.throughput_multiplier, cluster.engine_date)
-            pool = pooled_nodes(cluster.nodes)
-            kind = (hardware_key(cluster), speed, pool)
-            if kind not in by_kind:
-                by_kind[kind] = served_by(cluster, workload, scenario, reuse, factors)
-            service = by_kind[kind]
+        for cluster_name, of_cluster in by_cluster.items():
+            service = of_cluster[workload_name]
             if isinstance(service, CapacityError):
                 reasons.append(f"{cluster_name}: {service}")
             else:
@@ -186,6 +212,111 @@ def build_services(
     return services, refused
 
 
+def _cluster_services(
+    cluster: Cluster, scenario: Scenario, reuse: Reuse
+) -> dict[str, Service | CapacityError]:
+    """Return how a cluster serves each workload, by its name, with as few engines as do all of the work.
+
+    They are the set S of engines that needs least nodes: Σ over workloads of requests a second over what a node serves
+    of them with the best of S, times 1.05 for each engine beyond the first.
+    """
+    workloads = scenario.workloads
+    candidates = {
+        name: {option.engine for option in engine_options(cluster, workload, reuse.catalog)}
+        for name, workload in workloads.items()
+    }
+
+    def served(engine: str, name: str, floor: float = 0.0) -> Service | CapacityError:
+        # As one that is stated an engine would be taken though there are better known ones.
+        if cluster.engine == "auto" and engine not in {"auto", *candidates[name]}:
+            return CapacityError(_NO_MORE)
+        stated = cluster.model_copy(update={"engine": engine})
+        return _served_best(stated, workloads[name], scenario, reuse, math.inf, floor)
+
+    if cluster.engine != "auto":
+        return {name: served(cluster.engine, name) for name in workloads}
+    work = {name: workload.requests_per_s or _NO_WORK for name, workload in workloads.items()}
+    leader, *others = _engines_by_expected_nodes(cluster, work, scenario, reuse)
+    exact = {leader: {name: served(leader, name) for name in workloads}}
+    # Of the others only what they serve more of than the leader need be known: where they stand beside it the rest is
+    # the leader's, and without it the leader's rate is more than theirs.
+    at_most = {leader: exact[leader]}
+    for engine in others:
+        better = {name: served(engine, name, _rate(exact[leader][name])) for name in workloads}
+        if any(_rate(one) for one in better.values()):
+            at_most[engine] = {
+                name: one if _rate(one) else exact[leader][name] for name, one in better.items()
+            }
+    servable = [name for name in workloads if any(_rate(of[name]) for of in at_most.values())]
+
+    def nodes(services: Mapping[str, Service | CapacityError]) -> float:
+        return sum(work[name] / (_rate(services[name]) or _NO_WORK) for name in servable)
+
+    fewest = exact[leader]
+    least_nodes = math.inf
+    for count in range(1, len(at_most) + 1):
+        toll = (1.0 + SECOND_ENGINE) ** (count - 1)
+        for engines in itertools.combinations(at_most, count):
+            mixed = _best_of([at_most[engine] for engine in engines])
+            if leader not in engines and nodes(mixed) * toll < least_nodes:
+                for engine in engines:
+                    if engine not in exact:
+                        exact[engine] = {name: served(engine, name) for name in workloads}
+                mixed = _best_of([exact[engine] for engine in engines])
+            # One that comes later has to save something.
+            if nodes(mixed) * toll < least_nodes * (1.0 - _TIE):
+                least_nodes = nodes(mixed) * toll
+                fewest = mixed
+    # Those that no engine serves are refused in the words of the choice among all.
+    refused = [name for name in workloads if name not in servable]
+    return fewest | {name: served("auto", name) for name in refused}
+
+
+def _best_of(
+    alternatives: Sequence[dict[str, Service | CapacityError]],
+) -> dict[str, Service | CapacityError]:
+    """Return the service of each workload that serves most; the first of equals."""
+    return {
+        name: max((services[name] for services in alternatives), key=_rate)
+        for name in alternatives[0]
+    }
+
+
+def _engines_by_expected_nodes(
+    cluster: Cluster, work: Mapping[str, float], scenario: Scenario, reuse: Reuse
+) -> list[str]:
+    """Return the engines of a cluster's vendor, by the nodes that all workloads need by mean times."""
+    vendor = reuse.catalog.accelerator(cluster.accelerator).vendor.value
+    nodes = {}
+    for engine in reuse.catalog.engines(vendor):
+        nodes[engine] = 0.0
+        for name, workload in scenario.workloads.items():
+            on_auto = engine_options(cluster, workload, reuse.catalog)
+            options = [option for option in on_auto if option.engine == engine]
+            rates = [_expected_rate(option, workload, reuse) for option in options]
+            nodes[engine] += work[name] / (max(rates, default=0.0) or _NO_WORK)
+    # Stable, so that of equals the one that the catalogue has first leads.
+    return sorted(nodes, key=lambda engine: nodes[engine])
+
+
+def _expected_rate(option: Cluster, workload: Workload, reuse: Reuse) -> float:
+    """Return what an accelerator serves with one engine and precision by mean times; 0 where that says nothing."""
+    if option.throughput_tokens_per_s_per_accelerator is not None:
+        return 0.0
+    try:
+        _, _, rates = rates_by_mean_times(option, workload, reuse)
+    except CapacityError:
+        return 0.0
+    maturity = maturity_factor(option, workload, reuse.catalog)
+    gains = log_gains(option, workload, reuse)
+    return float(rates.max()) * maturity * math.exp(gains.colocated)
+
+
+def _rate(service: Service | CapacityError) -> float:
+    """Return what a node serves; 0 for a refusal."""
+    return service.requests_per_s if isinstance(service, Service) else 0.0
+
+
 def served_by(
     cluster: Cluster,
     workload: Workload,
@@ -199,19 +330,52 @@ def served_by(
     A router chooses among ``max_replicas`` at the most.
     The choice is made by what the model predicts: by how much that is off, ``factors``, nobody knows when choosing.
     """
+    best = _served_best(cluster, workload, scenario, reuse, max_replicas)
+    return _off_by(best, cluster, workload, factors)
+
+
+def _served_best(
+    cluster: Cluster,
+    workload: Workload,
+    scenario: Scenario,
+    reuse: Reuse,
+    max_replicas: float,
+    floor: float = 0.0,
+) -> Service | CapacityError:
+    """Return how a cluster serves most of a workload by prediction; what serves no more than ``floor`` is none."""
     options = engine_options(cluster, workload, reuse.catalog)
-    best = _best_service(options, workload, scenario, reuse, max_replicas)
-    if isinstance(best, CapacityError):
-        return best
+    if not options:
+        reasons = refused_options(cluster, workload, reuse.catalog)
+        return CapacityError("; ".join(dict.fromkeys(reasons)))
+    if cluster.layouts == "measured":
+        options = [one for one in options if has_measured(one, workload, reuse)] or options
+    return _best_service(options, workload, scenario, reuse, max_replicas, floor)
+
+
+def has_measured(option: Cluster, workload: Workload, reuse: Reuse) -> bool:
+    """Return whether rows measured a layout in which a cluster may serve a workload with one engine and precision."""
+    try:
+        layouts, _, _ = rates_by_mean_times(option, workload, reuse)
+    except CapacityError:
+        return False
+    return bool((layouts.is_allowed & are_measured(layouts.specs, reuse.calibration)).any())
+
+
+def _off_by(
+    service: Service | CapacityError, cluster: Cluster, workload: Workload, factors: Factors
+) -> Service | CapacityError:
+    """Return a service at a drawn error of its prediction."""
+    if isinstance(service, CapacityError):
+        return service
     # Errors of a pair, of its model on any part, and of its part with any model: they multiply.
-    engine = best.spec.engine
+    engine = service.spec.engine
     pair = (cluster.accelerator, engine, workload.model)
     model_on_any_part = ("", engine, workload.model)
     part_with_any_model = (cluster.accelerator, engine, "")
     factor = factors.get(pair, 1.0)
     factor *= factors.get(model_on_any_part, 1.0)
     factor *= factors.get(part_with_any_model, 1.0)
-    return best.faster(factor)
+    return service.faster(factor)
 
 
 def runner_up(
@@ -223,11 +387,10 @@ def runner_up(
     chosen = (service.spec.engine, service.spec.precision)
     # A throughput that the user states is that of whole replicas, so it says nothing of the other place.
     is_stated = cluster.throughput_tokens_per_s_per_accelerator is not None
-    is_free = cluster.prefill_decode == "auto" and not is_stated
     for option in engine_options(cluster, workload, reuse.catalog):
         if (option.engine, option.precision) != chosen:
             alternatives.append(option)
-        elif is_free:
+        elif option.prefill_decode == "auto" and not is_stated:
             place = "disaggregated" if service.prefill is None else "colocated"
             alternatives.append(option.model_copy(update={"prefill_decode": place}))
     if not alternatives:
@@ -242,6 +405,7 @@ def _best_service(
     scenario: Scenario,
     reuse: Reuse,
     max_replicas: float = math.inf,
+    floor: float = 0.0,
 ) -> Service | CapacityError:
     """Return the service of the option that serves most, or why the first serves nothing.
 
@@ -249,26 +413,28 @@ def _best_service(
     seen to serve no more.
     """
 
-    def expected_rate(place: int) -> float:
-        cluster = options[place]
-        if cluster.throughput_tokens_per_s_per_accelerator is not None:
-            return 0.0
-        try:
-            _, _, rates = rates_by_mean_times(cluster, workload, reuse)
-        except CapacityError:
-            return 0.0
-        maturity = maturity_factor(cluster, workload, reuse.catalog)
-        return float(rates.max()) * maturity
-
     def order() -> list[int]:
         # Stable, so that of equals the one stated first is tried first.
-        return sorted(range(len(options)), key=lambda place: -expected_rate(place))
+        return sorted(
+            range(len(options)), key=lambda place: -_expected_rate(options[place], workload, reuse)
+        )
 
-    kinds = tuple((option.engine, option.precision, option.prefill_decode) for option in options)
+    # What an engine does not support is not left open any more.
+    kinds = tuple(
+        (
+            option.engine,
+            option.precision,
+            option.prefill_decode,
+            option.attention,
+            option.speculation,
+        )
+        for option in options
+    )
     is_deferrable = workload.priority == "deferrable"
     key = ("order", layout_key(options[0], workload), is_deferrable, kinds)
     best: Service | None = None
-    least_rate = 0.0
+    # The user's own factor comes last.
+    least_rate = floor / options[0].throughput_multiplier
     for place in reuse.once(key, order):
         service = _served(options[place], workload, scenario, reuse, max_replicas, least_rate)
         if isinstance(service, Service) and service.requests_per_s > least_rate:
@@ -277,6 +443,8 @@ def _best_service(
             least_rate = service.requests_per_s * (1.0 + _TIE)
     if best is not None:
         return best.faster(options[0].throughput_multiplier)
+    if floor > 0.0:
+        return CapacityError(_NO_MORE)
     # Without a floor, so that the reason is the option's own and not that another serves more.
     return _served(options[0], workload, scenario, reuse, max_replicas)
 
@@ -321,21 +489,17 @@ def service_of(
         except CapacityError as error:
             return error
 
-    pool = (scenario.router_pool, max_replicas, pooled_nodes(cluster.nodes))
-    admission = (workload.priority == "deferrable", workload.admission)
+    pool: Hashable = None
+    # Mean times know of no pool.
+    if workload.priority != "deferrable":
+        pool = (scenario.router_pool, max_replicas, pooled_nodes(cluster.nodes), workload.admission)
     months = scenario.horizon_months
-    key = ("service", layout_key(cluster, workload), months, pool, admission, floor)
+    sharing: Hashable = None
+    if workload.reuse is not None:
+        terms = shared_cache_terms(cluster, workload, scenario, reuse)
+        sharing = (None if terms is None else terms.key, pooled_nodes(cluster.nodes))
+    key = ("service", layout_key(cluster, workload), months, pool, floor, sharing)
     return reuse.once(key, computed)
-
-
-def maturity_factor(cluster: Cluster, workload: Workload, catalog: Catalog) -> float:
-    """Return the speed of a cluster's stack over the throughput formula's."""
-    # The catalogue has a multiplier for each class of models.
-    architecture = catalog.model(workload.model).architecture_class.value
-    field_name = architecture.replace("-", "_") + "_multiplier"
-    vendor = catalog.accelerator(cluster.accelerator).vendor.value
-    stack = catalog.stack(vendor, cluster.engine)
-    return float(getattr(stack, field_name).value)
 
 
 def _computed_service(
@@ -357,18 +521,32 @@ def _computed_service(
         nodes=cluster.nodes,
         accelerators_per_node=part.accelerators_per_node,
         max_replicas=max_replicas,
+        cache=shared_cache_terms(cluster, workload, scenario, reuse),
     )
     # A claim is throughput, so it moves rates; the stack's maturity moves the steps, and with them the waits.
     claim = stated_over_formula(cluster, workload, search)
+    # Of a claim nobody need be convinced. All else counts as far as it is known.
     if claim is None:
-        speed = Speed(steps=maturity_factor(cluster, workload, reuse.catalog), rates=1.0)
+        maturity = maturity_factor(cluster, workload, reuse.catalog)
+        gains = log_gains(cluster, workload, reuse)
+        speed = Speed(steps=maturity, rates=math.exp(gains.colocated))
+        pool_speed = Speed(steps=maturity, rates=math.exp(gains.pools))
     else:
-        speed = Speed(steps=1.0, rates=claim)
+        speed = pool_speed = Speed(steps=1.0, rates=claim)
+    if search.cache is not None:
+        # What is served over the formula's rate passes through the caches too.
+        time_share = search.cache.time_share * speed.rates
+        search = replace(search, cache=replace(search.cache, time_share=time_share))
     least_rate = floor / part.accelerators_per_node
     months = scenario.horizon_months
     best, point, pools = _best_point(
-        cluster, workload, months, layouts, operating_point, search, speed, least_rate
+        cluster, workload, months, layouts, operating_point, search, speed, pool_speed, least_rate
     )
+    if point.cache is not None:
+        # From here on as if it had been measured at this load.
+        found = point.cache.found_fractions[-1]
+        workload = workload.model_copy(update={"prefix_cache_hit_fraction": found})
+    served_speed = speed if pools is None else pool_speed
     traffic = traffic_of(workload)
     slo = workload.slo
     if point.yearly[0] <= 0:
@@ -399,19 +577,14 @@ def _computed_service(
     cached = float(workload.prefix_cache_hit_fraction * attention_s / (prefill_s + attention_s))
     batches = np.array([1.0, point.batch])
     single_stream_s, full_stream_s = stream_s(layouts.work, best, spec, traffic, batches)
-    single = at_concurrency(replicas, np.array([best]), traffic, 1.0)
-    # What a response to wrong numerics costs, and what is left to gain: both by mean times, as ratios.
-    wider_precision = model_on_part.wider_precision(part, spec.shape, spec.precision)
-    wider = replace(spec, precision=wider_precision)
-    wider_replica = price_replicas([wider], reuse.calibration)
-    roofline_replica = price_replicas([spec], roofline_calibration())
-    _, wide_rates = mean_rates(wider_replica, traffic, slo)
-    _, roofline_rates = mean_rates(roofline_replica, traffic, slo)
     mean_rate = float(rates[best])
-    has_wider = mean_rate > 0 and wider.memory().fits
+    if point.cache is not None:
+        own = {name: column[best : best + 1] for name, column in replicas.items()}
+        mean_rate = float(mean_rates(own, traffic, slo)[1][0])
+    alone = _alone(layouts, best, workload, mean_rate, reuse)
     return Service(
         spec=spec,
-        speed=speed.steps * speed.rates,
+        speed=served_speed.steps * served_speed.rates,
         tensor_parallel=spec.accelerators,
         accelerators_per_node=part.accelerators_per_node,
         requests_per_s=float(yearly[0]),
@@ -421,7 +594,7 @@ def _computed_service(
         tpot_s=point.tpot_s,
         admission_tpot_s=point.admission_tpot_s,
         prefill_fraction=point.prefill_fraction,
-        single_tpot_s=float(single.tpot_s[0]),
+        single_tpot_s=alone.tpot_s,
         single_stream_s=single_stream_s,
         stream_s=full_stream_s,
         compute_s_per_token=compute_s,
@@ -431,15 +604,53 @@ def _computed_service(
             1.0 - point.prefill_fraction,
         ),
         prefill_compute_fraction=min(1.0, compute_s / float(prefill_s)),
-        wide_factor=min(1.0, float(wide_rates[0]) / mean_rate) if has_wider else 0.0,
-        roofline_factor=float(roofline_rates[0]) / (mean_rate or math.inf),
+        wide_factor=alone.wide_factor,
+        roofline_factor=alone.roofline_factor,
         layout=_layout_in_words(spec, prefill),
         prefill=prefill,
-        uncertainty=spec.uncertainty(reuse.calibration),
+        cache=point.cache,
+        evidence=spec.evidence(reuse.calibration, DISAGGREGATED if prefill else SERVING),
         # The formula serves more than what keeps the objective, and more of it late; of a stated throughput nobody
         # knows what it would take beyond: it is a ceiling.
         lateness=point.lateness if claim is None else point.lateness.up_to_capacity(),
     )
+
+
+class _Alone(NamedTuple):
+    """Figures of one replica by mean times, whatever its pool; a service has the same."""
+
+    tpot_s: float
+    wide_factor: float
+    roofline_factor: float
+
+
+def _alone(
+    layouts: CandidateLayouts, best: int, workload: Workload, mean_rate: float, reuse: Reuse
+) -> _Alone:
+    """Return the figures of one replica by mean times, worked out once for all pools of a layout."""
+    spec = layouts.specs[best]
+
+    def computed() -> _Alone:
+        traffic = traffic_of(workload)
+        single = at_concurrency(layouts.replicas, np.array([best]), traffic, 1.0)
+        # What a response to wrong numerics costs, and what is left to gain: both as ratios.
+        wider_precision = model_on_part.wider_precision(spec.part, spec.shape, spec.precision)
+        wider = replace(spec, precision=wider_precision)
+        wider_replica = price_replicas([wider], reuse.calibration)
+        roofline_replica = price_replicas([spec], roofline_calibration())
+        _, wide_rates = mean_rates(wider_replica, traffic, workload.slo)
+        _, roofline_rates = mean_rates(roofline_replica, traffic, workload.slo)
+        has_wider = mean_rate > 0 and wider.memory().fits
+        return _Alone(
+            tpot_s=float(single.tpot_s[0]),
+            wide_factor=min(1.0, float(wide_rates[0]) / mean_rate) if has_wider else 0.0,
+            roofline_factor=float(roofline_rates[0]) / (mean_rate or math.inf),
+        )
+
+    requests = (workload.lengths, workload.prefix_cache_hit_fraction, workload.slo)
+    limits = (spec.max_sequences, spec.mean_acceptance_length)
+    replica = (spec.part.name, spec.shape.name, spec.layout, limits)
+    return reuse.once(("alone", replica, requests, mean_rate), computed)
 
 
 def _best_point(
@@ -450,6 +661,7 @@ def _best_point(
     operating_point: OperatingPoint,
     search: LayoutSearch,
     speed: Speed,
+    pool_speed: Speed,
     floor: float,
 ) -> tuple[int, ServicePoint, PoolPair | None]:
     """Return the layout that decodes and the operating point of the better of colocated and disaggregated serving.
@@ -457,22 +669,26 @@ def _best_point(
     The pools come with it where prefill and decode are disaggregated. Raise CapacityError where neither serves more
     than ``floor``.
     """
-    specs = layouts.specs
-    pools = None
-    # A throughput that the user states is that of whole replicas.
-    is_stated = cluster.throughput_tokens_per_s_per_accelerator is not None
-    if cluster.prefill_decode != "colocated" and not is_stated:
-        pools = disaggregated_point(search, specs, workload, horizon_months, speed, floor)
-    if pools is not None:
-        # Colocated serving has to beat the pools, so most of its layouts need no curve.
-        floor = float(pools[1].yearly[0])
     colocated = None
     if cluster.prefill_decode != "disaggregated":
         if workload.priority == "deferrable":
             best = int(np.argmax(search.mean_rates))
             total_speed = speed.steps * speed.rates
+            cache = None
+            if search.cache is not None:
+                has_host = any(search.cache.tiers)
+                pooled = search.terms(best, workload.slo).pooled_replicas
+                cache = replica_cache(
+                    layouts.replicas, best, search.cache, pooled, has_host=has_host
+                )
             point = mean_point(
-                layouts.replicas, best, workload, operating_point, horizon_months, total_speed
+                layouts.replicas,
+                best,
+                workload,
+                operating_point,
+                horizon_months,
+                total_speed,
+                cache,
             )
             # Without a floor even nothing is a point: its message says why.
             exceeds_floor = not floor or point.yearly[0] > floor
@@ -480,11 +696,25 @@ def _best_point(
         else:
             colocated = slo_point(search, workload, horizon_months, speed, floor)
     if colocated is not None:
-        return *colocated, None
-    if pools is None:
+        # Pools have to beat colocated serving, so most of their layouts need no curve.
+        floor = max(floor, float(colocated[1].yearly[0]))
+    pools = None
+    # A throughput that the user states is that of whole replicas.
+    is_stated = cluster.throughput_tokens_per_s_per_accelerator is not None
+    # Pools apart are worked out where the share in the cache is stated.
+    has_pools = cluster.prefill_decode != "colocated" and search.cache is None
+    if has_pools and not is_stated:
+        pools = disaggregated_point(
+            search, layouts.specs, workload, horizon_months, pool_speed, floor
+        )
+    if pools is not None:
+        pair, pool_point = pools
+        # Where neither keeps the objective, what serves colocated says so.
+        if colocated is None or pool_point.yearly[0] > floor:
+            return pair.decode, pool_point, pair
+    if colocated is None:
         raise CapacityError(_NO_MORE)
-    pair, point = pools
-    return pair.decode, point, pair
+    return *colocated, None
 
 
 def _layout_in_words(spec: ReplicaSpec, prefill: PrefillWorkers | None) -> str:
@@ -565,6 +795,40 @@ def stream_s(
     stream = work["shared_stream_s"][best] + experts_s + batch * cache_s
     seconds: list[float] = stream.tolist()
     return seconds
+
+
+def evidence_notes(scenario: Scenario, services: Services) -> Iterator[str]:
+    """Yield which layouts nobody measured, and which lie at an edge of what is tried."""
+    unmeasured = {}
+    at_edge: dict[int, list[str]] = {}
+    for (cluster, workload), service in services.items():
+        spec = service.spec
+        # What is stated needs no evidence.
+        is_stated = scenario.clusters[cluster].throughput_tokens_per_s_per_accelerator is not None
+        if is_stated:
+            continue
+        evidence = service.evidence
+        if evidence is not None and evidence.grade == "extrapolated":
+            low, high = evidence.interval(1.0)
+            place = " with pools apart" if service.prefill else ""
+            pair = f"{workload} on {cluster} ({spec.engine}{place}, −{1.0 - low:.0%} to +{high - 1.0:.0%})"
+            unmeasured[pair] = evidence.log_error
+        # Decode workers compute no prompts, and what can wait takes the usual chunk.
+        is_chosen = scenario.clusters[cluster].chunk_tokens is None and service.prefill is None
+        if is_chosen and spec.chunk_tokens in (CHUNKS[0], CHUNKS[-1]):
+            at_edge.setdefault(spec.chunk_tokens, []).append(f"{workload} on {cluster}")
+    if unmeasured:
+        widest_first = sorted(unmeasured, key=lambda pair: -unmeasured[pair])
+        yield (
+            f"extrapolated, as no public run has the model under this engine on the accelerator: "
+            f"{', '.join(widest_first)}"
+        )
+    for chunk, pairs in at_edge.items():
+        edge = "fewest" if chunk == CHUNKS[0] else "most"
+        yield (
+            f"{chunk:,} prompt tokens a step are the {edge} that are tried, and taken for {', '.join(pairs)}: "
+            "state chunk_tokens for others"
+        )
 
 
 def token_time_table(scenario: Scenario, services: Services) -> Floats:

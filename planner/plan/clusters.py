@@ -8,6 +8,7 @@ import functools
 import numpy as np
 
 from planner.catalog.entries import Accelerator, Sourced
+from planner.catalog.load import Catalog
 from planner.errors import ScenarioError
 from planner.finance.money_plan import ApiPlan, PriceBook
 from planner.finance.months import MonthGrid
@@ -64,7 +65,7 @@ def cluster_plan(
     divides_node = per_node % widest == 0
     group = min(widest, per_node) if divides_node and not loses_node else per_node
     book = _price_book(cluster, entry, start)
-    new_prices_usd = _new_prices_usd(scenario, cluster, entry, book)
+    new_prices_usd = _new_prices_usd(scenario, cluster, entry, book, reuse.catalog)
     rent = rent_plan(scenario, name, months, catalog)
     lease = lease_terms(cluster)
     # Of its price: what is owed for it under a lease, or nothing where it is rented.
@@ -140,7 +141,7 @@ def _price_book(cluster: Cluster, entry: Accelerator, start: datetime.date) -> P
 
 
 def _new_prices_usd(
-    scenario: Scenario, cluster: Cluster, entry: Accelerator, book: PriceBook
+    scenario: Scenario, cluster: Cluster, entry: Accelerator, book: PriceBook, catalog: Catalog
 ) -> Prices:
     """Return what a new node costs in the cluster's first order: accelerators, host, network, storage."""
     per_node = entry.accelerators_per_node.value
@@ -154,12 +155,23 @@ def _new_prices_usd(
     host_usd = cluster.host_usd_per_node
     if host_usd is None:
         host_usd = node_usd(entry.host_usd_per_accelerator)
+        host_usd = max(host_usd + _further_memory_usd(cluster, entry, catalog), 0.0)
     return (
         accelerator_usd * per_node,
         host_usd,
         node_usd(entry.network_usd_per_accelerator),
         node_usd(entry.storage_usd_per_accelerator),
     )
+
+
+def _further_memory_usd(cluster: Cluster, entry: Accelerator, catalog: Catalog) -> float:
+    """Return the price of the host memory of a node beyond the catalogue's; below 0 for less."""
+    if cluster.host_memory_gb is None or entry.host_memory_gb is None:
+        return 0.0
+    usd_per_gb = cluster.host_memory_usd_per_gb
+    if usd_per_gb is None:
+        usd_per_gb = catalog.prior("host_memory_price").base
+    return (cluster.host_memory_gb - entry.host_memory_gb.value) * usd_per_gb
 
 
 def _owned(

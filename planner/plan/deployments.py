@@ -18,7 +18,7 @@ from planner.arrays import Floats
 from planner.errors import CapacityError
 from planner.physics.model_on_part import USABLE_FRACTION, MemoryFit
 from planner.physics.replica import ReplicaSpec
-from planner.plan.candidates import MOST_POOLED, as_first_bought, pooled_nodes
+from planner.plan.candidates import MOST_POOLED, as_first_bought, engine_options, pooled_nodes
 from planner.plan.choice import Factors, Service, Services, capacity_table, served_by
 from planner.plan.load_tables import MissTables
 from planner.plan.miss_tables import miss_tables, pool_tables
@@ -27,6 +27,7 @@ from planner.plan.reuse import Reuse
 from planner.records import record
 from planner.scenario.cluster import Cluster
 from planner.scenario.scenario import Scenario
+from planner.scenario.workload import Workload
 from planner.units import GB, SECONDS_PER_HOUR
 
 LEAST_SHARED_SPEED = 0.5
@@ -69,6 +70,10 @@ class _Engine:
     """How it serves work of its model that can wait and whose best layout is another."""
     least_nodes: float = 0.0
     """Nodes of its pool from which it serves so."""
+    stated: Cluster | None = None
+    """A cluster of its pool's size in its layout, where it is tried and not yet chosen."""
+    max_replicas: float = math.inf
+    """Replicas among which its router chooses at the most."""
 
     @property
     def resident_bytes(self) -> float:
@@ -163,6 +168,9 @@ def _pool_sizes(compiler: Compiler, c: int, group: list[_Engine]) -> list[list[_
     )
     cluster = compiler.plan.clusters[c]
     bought = as_first_bought(compiler.scenario, cluster.name)
+    if not bought.nodes:
+        # It never has a pool.
+        return [group]
     most_nodes = _most_nodes(compiler, c)
     layouts = _layouts(compiler, bought, engine, leader, most_nodes)
     other_place = _other_place(compiler, bought, engine, leader)
@@ -172,9 +180,17 @@ def _pool_sizes(compiler: Compiler, c: int, group: list[_Engine]) -> list[list[_
     largest: _Engine | None = None
     steps = _steps(per_node, most_nodes, own_size, _nodes_needed(compiler, engine, leader))
     for accelerators in steps:
+        floor = 0.0
+        is_looked_at = most_nodes <= _FEW_NODES and other_place is not None
+        if largest is not None:
+            is_as_whole = accelerators < own_size and _is_as_fast(largest, engine, leader)
+            if is_as_whole and not is_looked_at:
+                continue
+            # What a cluster ends as counts by itself; on the way there a pool has to be worth it.
+            gain = 1.0 if accelerators == steps[-1] else _SAME
+            floor = _rate(largest, leader) * gain
         in_layouts = layouts
-        is_small_site = most_nodes <= _FEW_NODES
-        is_looked_at = is_small_site and accelerators >= per_node
+        is_looked_at &= accelerators >= per_node
         if other_place is not None and (is_looked_at or accelerators in (per_node, own_size)):
             in_layouts = [*layouts, other_place]
         if accelerators == own_size:
@@ -182,14 +198,6 @@ def _pool_sizes(compiler: Compiler, c: int, group: list[_Engine]) -> list[list[_
             own_layout = engine.services[leader].as_keys()
             in_layouts = [layout for layout in in_layouts if layout != own_layout]
         candidates = _pool_clusters(bought, in_layouts, accelerators, per_node)
-        floor = 0.0
-        if largest is not None:
-            is_as_whole = _rate(largest, leader) * _SAME >= _rate(engine, leader)
-            if is_as_whole and accelerators < own_size and not is_small_site:
-                continue
-            # What a cluster ends as counts by itself; on the way there a pool has to be worth it.
-            gain = 1.0 if accelerators == steps[-1] else _SAME
-            floor = _rate(largest, leader) * gain
         in_pools = _in_pools(compiler, engine, leader, candidates)
         if accelerators == own_size:
             in_pools = [engine, *in_pools]
@@ -202,7 +210,35 @@ def _pool_sizes(compiler: Compiler, c: int, group: list[_Engine]) -> list[list[_
     for place, pool in enumerate(pools):
         if pool.least_nodes == smallest:
             pools[place] = dataclasses.replace(pool, least_nodes=0.0)
-    return [[pool] for pool in pools]
+    return [[_chosen(compiler, pool, leader)] for pool in _distinct(pools, leader)]
+
+
+def _distinct(pools: Sequence[_Engine], leader: int) -> list[_Engine]:
+    """Return pools of rising size without those that serve as the next larger one does in the same layout."""
+    distinct: list[_Engine] = []
+    for pool in reversed(pools):
+        twins = [place for place, larger in enumerate(distinct) if _loaded(larger) == _loaded(pool)]
+        if twins:
+            larger = distinct[twins[-1]]
+            more_missed = _missed(pool, leader, 0.5) - _missed(larger, leader, 0.5)
+            if _is_as_fast(pool, larger, leader) and abs(more_missed) <= _CALMER:
+                distinct[twins[-1]] = dataclasses.replace(larger, least_nodes=pool.least_nodes)
+                continue
+        distinct.append(pool)
+    # Stable: of one size the calmer pool stays before the faster one.
+    distinct.reverse()
+    return sorted(distinct, key=lambda pool: pool.least_nodes)
+
+
+def _is_as_fast(pool: _Engine, larger: _Engine, w: int) -> bool:
+    """Return whether a node of a pool sustains as much of a workload as one of a larger pool."""
+    return _rate(pool, w) * _SAME >= _rate(larger, w)
+
+
+def _missed(engine: _Engine, w: int, load: float) -> float:
+    """Return the share of a workload's requests late or refused at a load over what an engine sustains."""
+    late, refused = engine.services[w].lateness.at(np.array([load]))
+    return float(late[0] + refused[0])
 
 
 def _worth_having(pools: Sequence[_Engine], leader: int, floor: float) -> list[_Engine]:
@@ -217,10 +253,7 @@ def _worth_having(pools: Sequence[_Engine], leader: int, floor: float) -> list[_
         return []
 
     def missed(pool: _Engine) -> float:
-        service = pool.services[leader]
-        load = 0.5 * _rate(best, leader) / _rate(pool, leader)
-        late, refused = service.lateness.at(np.array([load]))
-        return float(late[0] + refused[0])
+        return _missed(pool, leader, 0.5 * _rate(best, leader) / _rate(pool, leader))
 
     calmest = min(pools, key=missed)
     is_calmer = missed(calmest) < missed(best) - _CALMER
@@ -236,11 +269,16 @@ def _layouts(
     stated = {"engine": engine.spec.engine, "precision": engine.spec.precision}
     if compiler.scenario.router_pool != "cluster":
         return layouts
-    variants = [{**stated, "nodes": 1}]
+    variants = []
+    one_node = _in_pools(
+        compiler, engine, leader, [(bought.model_copy(update={**layouts[0], "nodes": 1}), math.inf)]
+    )
+    if not one_node or not _is_as_fast(one_node[0], engine, leader):
+        variants.append({**stated, "nodes": 1})
     if most_nodes > bought.nodes:
         variants.append({**stated, "nodes": min(most_nodes, MOST_POOLED)})
     for variant in variants:
-        service = _service(compiler, bought.model_copy(update=variant), leader)
+        service = _tried(compiler, bought.model_copy(update=variant), leader)
         layout = None if service is None else service.as_keys()
         if layout is not None and layout not in layouts:
             layouts.insert(0 if variant.get("nodes") == 1 else len(layouts), layout)
@@ -257,13 +295,21 @@ def _other_place(
     is_stated = bought.throughput_tokens_per_s_per_accelerator is not None
     if bought.prefill_decode != "auto" or is_stated or compiler.plan.workloads[leader].deadline_h:
         return None
+    # Nothing can be calmer than what is hardly ever late; on a few nodes whole workers may fit better.
+    if _missed(engine, leader, 0.5) <= _CALMER and bought.nodes > _FEW_NODES:
+        return None
     is_apart = engine.services[leader].prefill is not None
+    own = {"engine": engine.spec.engine, "precision": engine.spec.precision}
+    name = compiler.plan.workloads[leader].name
+    workload = compiler.scenario.workloads[name]
+    options = engine_options(bought.model_copy(update=own), workload, compiler.reuse.catalog)
+    if not any(option.prefill_decode == "auto" for option in options):
+        return None
     variant = {
-        "engine": engine.spec.engine,
-        "precision": engine.spec.precision,
+        **own,
         "prefill_decode": "colocated" if is_apart else "disaggregated",
     }
-    service = _service(compiler, bought.model_copy(update=variant), leader)
+    service = _tried(compiler, bought.model_copy(update=variant), leader)
     return None if service is None else service.as_keys()
 
 
@@ -325,34 +371,51 @@ def _in_pools(
     leader: int,
     candidates: Iterable[tuple[Cluster, float]],
 ) -> list[_Engine]:
-    """Return how an engine serves as one of some pools, where all of its workloads can be served."""
+    """Return an engine as tried in some pools, where all of its workloads can be served."""
     pools = []
     for stated, max_replicas in candidates:
-        first = _service(compiler, stated, leader, max_replicas)
-        if first is None:
+        services = {}
+        in_layout = stated
+        for w in (leader, *(other for other in engine.workloads if other != leader)):
+            service = _tried(compiler, in_layout, w, max_replicas)
+            if service is None:
+                break
+            services[w] = service
+            in_layout = stated.model_copy(update=services[leader].as_keys())
+        if len(services) < len(engine.workloads):
             continue
-        in_layout = stated.model_copy(update=first.as_keys())
-        services = {leader: first}
-        for w in (*engine.workloads, *engine.waiting):
-            if w != leader:
-                service = _service(compiler, in_layout, w, max_replicas)
-                if service is not None:
-                    services[w] = service
-        if not all(w in services for w in engine.workloads):
-            continue
-        own_services = {w: services[w] for w in engine.workloads}
-        fit = first.spec.memory()
         pools.append(
             dataclasses.replace(
                 engine,
-                spec=first.spec,
-                fit=fit,
-                cache_bytes=_cache_bytes(compiler, own_services, fit),
-                services=own_services,
-                waiting={w: services[w] for w in engine.waiting if w in services},
+                spec=services[leader].spec,
+                services={w: services[w] for w in engine.workloads},
+                stated=stated,
+                max_replicas=max_replicas,
             )
         )
     return pools
+
+
+def _chosen(compiler: Compiler, pool: _Engine, leader: int) -> _Engine:
+    """Return how a pool that was tried serves all its workloads, and those of its model that can wait."""
+    if pool.stated is None:
+        return pool
+    in_layout = pool.stated.model_copy(update=pool.services[leader].as_keys())
+    services = {}
+    for w in (*pool.services, *pool.waiting):
+        cluster = pool.stated if w == leader else in_layout
+        service = _service(compiler, cluster, w, pool.max_replicas)
+        if service is not None:
+            services[w] = service
+    own_services = {w: services[w] for w in pool.services}
+    fit = pool.spec.memory()
+    return dataclasses.replace(
+        pool,
+        fit=fit,
+        cache_bytes=_cache_bytes(compiler, own_services, fit),
+        services=own_services,
+        waiting={w: services[w] for w in pool.waiting if w in services},
+    )
 
 
 def _cache_bytes(compiler: Compiler, services: Mapping[int, Service], fit: MemoryFit) -> float:
@@ -379,6 +442,27 @@ def _service(
 ) -> Service | None:
     """Return how a cluster as stated serves a workload; None where it does not."""
     workload = compiler.scenario.workloads[compiler.plan.workloads[w].name]
+    return _served(compiler, stated, workload, max_replicas)
+
+
+def _tried(
+    compiler: Compiler, stated: Cluster, w: int, max_replicas: float = math.inf
+) -> Service | None:
+    """Return how a cluster serves a workload, as far as layouts and sizes are chosen by it.
+
+    That is by day one and up to capacity: what grows later, and who is refused beyond, takes longer to work out than
+    all else, and is worked out for the chosen alone.
+    """
+    workload = compiler.scenario.workloads[compiler.plan.workloads[w].name]
+    lengths = workload.lengths.model_copy(update={"growth_per_year": 0.0})
+    tried = workload.model_copy(update={"admission": "queue", "lengths": lengths})
+    return _served(compiler, stated, tried, max_replicas)
+
+
+def _served(
+    compiler: Compiler, stated: Cluster, workload: Workload, max_replicas: float
+) -> Service | None:
+    """Return how a cluster as stated serves a workload; None where it does not."""
     service = served_by(
         stated, workload, compiler.scenario, compiler.reuse, compiler.factors, max_replicas
     )

@@ -6,17 +6,26 @@ its cache: the miss shares of both are those of a replica (``planner.physics.slo
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
 
 from planner.arrays import Floats
 from planner.demand.bursts import SHARP, Lateness
-from planner.physics.replica import OperatingPoint, ReplicaSpec, Traffic, disaggregated
+from planner.physics.replica import (
+    OperatingPoint,
+    ReplicaSpec,
+    Traffic,
+    disaggregated,
+    handover_s,
+    lone_step_s,
+)
 from planner.physics.slo_model import MissCurve
-from planner.plan.candidates import pooled_nodes
+from planner.plan.candidates import PREFILL_CHUNK_TOKENS, pooled_nodes
 from planner.plan.overload import queueing_lateness
 from planner.plan.slo_capacity import (
+    LayoutCapacity,
     LayoutSearch,
     ServicePoint,
     Speed,
@@ -39,7 +48,7 @@ of prompts, once there, drains slowly."""
 _NO_OBJECTIVE_S = 60.0
 """Objective that never binds: on the TTFT of a decode worker, and on the TPOT of a prefill worker."""
 _LEAST_TTFT_S = 1e-3
-"""What is left of an objective that transfer and first step use up: too little for any prompt, but above zero."""
+"""What is left of an objective that transfer and handover use up: too little for any prompt, but above zero."""
 
 
 @record
@@ -56,6 +65,8 @@ class PoolPair:
     """Share of the accelerators that prefill."""
     transfer_s: float
     """Time in which a mean prompt's cache moves from one pool to the other."""
+    handover_s: float
+    """Time from a prompt's prefill to its first token, beyond the transfer."""
     point: OperatingPoint
     """Of the decode workers, by layout."""
     prefill_rates: Floats
@@ -70,7 +81,7 @@ def pools_by_mean_times(
     """Return the best prefill workers balanced with the best decode workers, by mean times.
 
     1/rate = 1/prefill rate + 1/decode rate. Decode workers take the layouts that may be tried with the smallest
-    chunk, as they compute no prompt; prefill workers take any layout with the largest.
+    chunk, as they compute no prompt; prefill workers take any layout with a chunk of their own.
     """
     replicas = search.replicas
     chunks = replicas["chunk_tokens"]
@@ -84,10 +95,20 @@ def pools_by_mean_times(
     # All accelerators of a worker send at once.
     network = np.array([spec.part.network_bytes_per_s * spec.accelerators for spec in specs])
     transfer_s = np.array(prompt_bytes) / network
-    prefill_rates, point = disaggregated(replicas, traffic, (slo.ttft_s, slo.tpot_s), transfer_s)
+    # Of the quickest decode worker of all layouts: which one serves most depends on the objectives, and a looser one
+    # must not delay first tokens; nor must stating the layout that was chosen.
+    fastest_step_s = float(lone_step_s(replicas, traffic).min())
+    to_first_token_s = float(handover_s(fastest_step_s))
+    objectives_s = (slo.ttft_s, slo.tpot_s)
+    prefill_rates, point = disaggregated(
+        replicas, traffic, objectives_s, transfer_s, to_first_token_s
+    )
     decode_rates = np.where(np.isfinite(point.requests_per_s), point.requests_per_s, 0.0)
     accelerators = replicas["accelerators"]
-    prefill_rates = np.where(chunks == chunks.max(), prefill_rates / accelerators, -1.0)
+    # Where the usual chunk is not among the layouts, the next smaller one, or else the smallest.
+    usual = chunks[chunks <= PREFILL_CHUNK_TOKENS].max(initial=chunks.min())
+    may_prefill = chunks == usual
+    prefill_rates = np.where(may_prefill, prefill_rates / accelerators, -1.0)
     decode_rates = np.where(may_decode, decode_rates / accelerators, -1.0)
     prefill = int(np.argmax(prefill_rates))
     decode = int(np.argmax(decode_rates))
@@ -103,6 +124,7 @@ def pools_by_mean_times(
         decode=decode,
         prefill_share=decode_rate / total,
         transfer_s=float(transfer_s[prefill]),
+        handover_s=to_first_token_s,
         point=point,
         prefill_rates=prefill_rates,
         decode_rates=decode_rates,
@@ -228,7 +250,7 @@ def pools_within_slo(
     # A prefill worker's replies end with their first token, so its TPOT never binds.
     first_token = slo.model_copy(
         update={
-            "ttft_s": max(slo.ttft_s - mean.transfer_s - slo.tpot_s, _LEAST_TTFT_S),
+            "ttft_s": max(slo.ttft_s - mean.transfer_s - mean.handover_s, _LEAST_TTFT_S),
             "tpot_s": _NO_OBJECTIVE_S,
             "percentile": 1.0 - _TTFT_MISS_FRACTION * may_be_late,
         }
@@ -240,12 +262,6 @@ def pools_within_slo(
         accelerators_fraction=mean.prefill_share,
         pooling_power=_PREFILL_POOLING,
     )
-    prompts = replace(lengths, output_tokens=np.ones(1), output_weights=np.ones(1))
-    prefill = prefill_search.best(speed, first_token, prompts, floor / _PREFILL_FILL)
-    if prefill is None:
-        return None
-    prefill_rate = prefill.rate * _PREFILL_FILL
-
     # A decode worker finds every prompt in its cache, so its TTFT never binds.
     per_token = slo.model_copy(
         update={
@@ -253,38 +269,68 @@ def pools_within_slo(
             "percentile": 1.0 - (1.0 - _TTFT_MISS_FRACTION) * may_be_late,
         }
     )
-    decode_search = replace(
-        search,
-        mean_rates=_fitting(mean.decode_rates, sizes, accelerators - sizes[prefill.layout]),
-        accelerators_fraction=1.0 - mean.prefill_share,
-    )
-    # What the decode pool must exceed so that both in balance exceed the floor.
-    decode_floor = 0.0
-    if floor > 0.0:
-        decode_floor = 1.0 / (1.0 / floor - 1.0 / prefill_rate)
     replies = replace(lengths, cached_fraction=1.0)
-    decode = decode_search.best(speed, per_token, replies, decode_floor)
-    if decode is None:
+    prompts = replace(lengths, output_tokens=np.ones(1), output_weights=np.ones(1))
+    prefill_floor = 0.0
+    if floor > 0.0:
+        # What the prefill pool must exceed, even beside a decode pool that is at its bound.
+        decode_search = replace(search, mean_rates=mean.decode_rates)
+        decode_bound = decode_search.rate_bound(speed, per_token, replies)
+        if decode_bound <= floor:
+            return None
+        prefill_floor = 1.0 / (1.0 / floor - 1.0 / decode_bound)
+    prefill = prefill_search.best(speed, first_token, prompts, prefill_floor / _PREFILL_FILL)
+    if prefill is None:
         return None
+    prefill_rate = prefill.rate * _PREFILL_FILL
 
-    worker_sizes = specs[prefill.layout].accelerators, specs[decode.layout].accelerators
-    # No more workers than the workload's own traffic takes, by pairs of both kinds.
-    pooled = int(min(accelerators, search.max_replicas * sum(worker_sizes)))
-    prefills, decodes = worker_counts(pooled, worker_sizes, (prefill_rate, decode.rate))
-    prefill_accelerators = prefills * worker_sizes[0]
-    decode_accelerators = decodes * worker_sizes[1]
-    served = min(prefill_accelerators * prefill_rate, decode_accelerators * decode.rate)
-    rate = served / pooled
-    if rate <= floor and floor > 0.0:
+    decode_rates = _fitting(mean.decode_rates, sizes, accelerators - sizes[prefill.layout])
+    prefill_size = specs[prefill.layout].accelerators
+    best: PoolPair | None = None
+    best_decode: LayoutCapacity | None = None
+    best_rate = floor
+    # Worker by worker, since a pool has whole ones: where little is decoded, one small worker leaves more to prompts
+    # than one large worker with a higher rate by accelerator. The size of the best by mean times comes first.
+    decode_sizes = np.unique(sizes[decode_rates >= 0.0])
+    from_expected = np.abs(decode_sizes - sizes[int(np.argmax(decode_rates))])
+    for decode_size in decode_sizes[np.argsort(from_expected, kind="stable")].astype(int).tolist():
+        # No more workers than the workload's own traffic takes, by pairs of both kinds.
+        pooled = int(min(accelerators, search.max_replicas * (prefill_size + decode_size)))
+        decode_floor = 0.0
+        if best_rate > 0.0:
+            # To beat the best so far, prompts take so many workers at the least; the others must decode as much.
+            to_beat = best_rate * pooled
+            fewest_prefills = math.floor(to_beat / (prefill_size * prefill_rate)) + 1
+            most_decodes = (pooled - fewest_prefills * prefill_size) // decode_size
+            if most_decodes < 1:
+                continue
+            decode_floor = to_beat / (most_decodes * decode_size)
+        decode_search = replace(
+            search,
+            mean_rates=np.where(sizes == decode_size, decode_rates, -1.0),
+            accelerators_fraction=1.0 - mean.prefill_share,
+        )
+        decode = decode_search.best(speed, per_token, replies, decode_floor)
+        if decode is None:
+            continue
+        worker_sizes = prefill_size, decode_size
+        prefills, decodes = worker_counts(pooled, worker_sizes, (prefill_rate, decode.rate))
+        prefilled = prefills * prefill_size * prefill_rate
+        served = min(prefilled, decodes * decode_size * decode.rate)
+        rate = served / pooled
+        if best is None or rate > best_rate:
+            best_rate = rate
+            best_decode = decode
+            best = replace(
+                mean,
+                rate=rate,
+                prefill=prefill.layout,
+                decode=decode.layout,
+                prefill_share=prefills * prefill_size / pooled,
+            )
+    if best is None or best_decode is None or (best.rate <= floor and floor > 0.0):
         return None
-    pools = replace(
-        mean,
-        rate=rate,
-        prefill=prefill.layout,
-        decode=decode.layout,
-        prefill_share=prefill_accelerators / pooled,
-    )
-    return pools, prefill.curve, decode.curve
+    return best, prefill.curve, best_decode.curve
 
 
 def _fitting(rates: Floats, sizes: Floats, room: float) -> Floats:

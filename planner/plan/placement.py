@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -40,19 +40,26 @@ def with_placement(plan: Plan, deployments: Sequence[Deployment]) -> Plan:
     groups = _groups(deployments)
     placed = _placed_clusters(plan, deployments, groups)
     pools = _pools(plan, deployments, groups, placed)
-    speed = np.stack([_pool_speed(plan, deployments, pool) for pool in pools])
+    sizes = [size for pool in pools for size in pool.sizes]
+    speed = np.stack([_size_speed(plan, size) for size in sizes])
+    ends = list(itertools.accumulate(len(pool.sizes) for pool in pools))
+    pool_sizes = [
+        tuple(range(end - len(pool.sizes), end)) for pool, end in zip(pools, ends, strict=True)
+    ]
     group_of = {}
     for number, group in enumerate(groups):
         first = deployments[group[0]]
         for w in first.workloads:
             group_of[first.cluster, w] = number
-    own_pools = {pair: set(groups[number]) for pair, number in group_of.items()}
-    in_pools = [
-        _workload_in_pools(w, workload, pools, speed, own_pools)
-        for w, workload in enumerate(plan.workloads)
-    ]
+    in_pools = []
+    for w, workload in enumerate(plan.workloads):
+        # Of the largest pool: in the figures of the smallest, next to nothing is offered.
+        paces = [float(speed[own[-1], w, 0]) if own else 0.0 for own in pool_sizes]
+        serves = [bool(speed[list(own), w].any()) for own in pool_sizes]
+        own_groups = [number for (_, served), number in group_of.items() if served == w]
+        in_pools.append(_workload_in_pools(workload, pools, serves, paces, own_groups))
     pool_cluster = tuple(pool.cluster for pool in pools)
-    figures = _with_figures(plan, deployments, pools, speed)
+    figures = _with_figures(plan, sizes, speed)
     placement = Placement(
         deployments=tuple(deployments),
         groups=groups,
@@ -66,13 +73,31 @@ def with_placement(plan: Plan, deployments: Sequence[Deployment]) -> Plan:
             workloads=tuple(in_pools),
         ),
         pool_cluster=pool_cluster,
-        pool_deployment=tuple(pool.deployment for pool in pools),
-        pool_figures=tuple(pool.figures for pool in pools),
-        pool_least_nodes=tuple(pool.least_nodes for pool in pools),
-        pool_worth=_pool_worth(plan, figures),
-        pool_speed=speed,
+        pool_group=tuple(pool.group for pool in pools),
+        pool_sizes=tuple(pool_sizes),
+        size_deployment=tuple(size.number for size in sizes),
+        size_least_nodes=np.array([size.least_nodes for size in sizes]),
+        size_worth=_size_worth(plan, figures),
+        size_speed=speed,
     )
     return dataclasses.replace(plan, placement=placement)
+
+
+@record
+class _Size:
+    """Figures that a pool of some number of nodes has."""
+
+    cluster: int
+    number: int | None = None
+    """Of the deployment whose figures these are; None for the plan's own."""
+    deployment: Deployment | None = None
+    is_whole_cluster: bool = False
+    """Whether the pool is a cluster of which any share may serve any model."""
+
+    @property
+    def least_nodes(self) -> float:
+        """Nodes from which they hold."""
+        return 0.0 if self.deployment is None else self.deployment.least_nodes
 
 
 @record
@@ -80,13 +105,10 @@ class _Pool:
     """A part of a cluster that is routed to as if it were a cluster."""
 
     cluster: int
-    deployment: int | None
+    group: int | None
     """What it holds; None for nothing, or for whatever comes."""
-    figures: int | None
-    """The deployment whose figures it has; None for the plan's own."""
-    serves: bool
-    """Whether it serves anything."""
-    least_nodes: float = 0.0
+    sizes: Sequence[_Size]
+    """None where it serves nothing."""
 
 
 def _groups(deployments: Sequence[Deployment]) -> tuple[tuple[int, ...], ...]:
@@ -133,43 +155,39 @@ def _pools(
     groups: Sequence[Sequence[int]],
     placed: Sequence[bool],
 ) -> list[_Pool]:
-    """Return the pools of all clusters, in cluster order."""
+    """Return the pools of all clusters, in cluster order; those that hold nothing come last."""
     rates = plan.demand.expected_requests_per_s
     pools: list[_Pool] = []
     for c, has_whole_replicas in enumerate(placed):
-        of_cluster = [group for group in groups if deployments[group[0]].cluster == c]
+        of_cluster = [g for g, group in enumerate(groups) if deployments[group[0]].cluster == c]
         if has_whole_replicas:
-            for d in itertools.chain.from_iterable(of_cluster):
-                least_nodes = deployments[d].least_nodes
-                pools.append(
-                    _Pool(cluster=c, deployment=d, figures=d, serves=True, least_nodes=least_nodes)
-                )
-            pools.append(_Pool(cluster=c, deployment=None, figures=None, serves=False))
+            for g in of_cluster:
+                sizes = [_Size(cluster=c, number=d, deployment=deployments[d]) for d in groups[g]]
+                pools.append(_Pool(cluster=c, group=g, sizes=sizes))
             continue
-        # The one model that somebody asks for has all nodes, in a pool of their number.
-        of_models = itertools.chain.from_iterable(of_cluster)
-        wanted = [d for d in of_models if rates[list(deployments[d].workloads)].any()]
-        if plan.clusters[c].is_paid_by_the_hour:
+        # The one model that somebody asks for has all nodes, with the figures of their number.
+        on_cluster = itertools.chain.from_iterable(groups[g] for g in of_cluster)
+        wanted = [
+            _Size(cluster=c, number=d, deployment=deployments[d], is_whole_cluster=True)
+            for d in on_cluster
+            if rates[list(deployments[d].workloads)].any()
+        ]
+        if plan.clusters[c].is_paid_by_the_hour or not wanted:
             # As many are held as the load asks for, by the figures of all of them.
-            wanted = []
-        if not wanted:
-            pools.append(_Pool(cluster=c, deployment=None, figures=None, serves=True))
-        for d in wanted:
-            least_nodes = deployments[d].least_nodes
-            pools.append(
-                _Pool(cluster=c, deployment=None, figures=d, serves=True, least_nodes=least_nodes)
-            )
+            wanted = [_Size(cluster=c, is_whole_cluster=True)]
+        pools.append(_Pool(cluster=c, group=None, sizes=wanted))
+    for c, has_whole_replicas in enumerate(placed):
+        if has_whole_replicas:
+            pools.append(_Pool(cluster=c, group=None, sizes=[]))
     return pools
 
 
-def _pool_speed(plan: Plan, deployments: Sequence[Deployment], pool: _Pool) -> Floats:
-    """Return a pool's speed on each workload over the plan's figure, shape (workloads, months or 1)."""
+def _size_speed(plan: Plan, size: _Size) -> Floats:
+    """Return the speed of a size on each workload over the plan's figure, shape (workloads, months or 1)."""
     speed = np.zeros(plan.requests_per_node_h.shape[1:])
-    if pool.deployment is None:
-        # A cluster left whole serves all, and nodes that hold nothing serve none.
-        speed[:] = float(pool.serves)
-    if pool.figures is not None:
-        deployment = deployments[pool.figures]
+    speed[:] = float(size.is_whole_cluster)
+    if size.deployment is not None:
+        deployment = size.deployment
         for w in deployment.workloads:
             speed[w] = deployment.speed * deployment.pool_speed.get(w, 1.0)
         for w, waiting in deployment.waiting_speed.items():
@@ -178,24 +196,25 @@ def _pool_speed(plan: Plan, deployments: Sequence[Deployment], pool: _Pool) -> F
 
 
 def _workload_in_pools(
-    w: int,
     workload: WorkloadPlan,
     pools: Sequence[_Pool],
-    speed: Floats,
-    own_pools: Mapping[tuple[int, int], set[int]],
+    serves: Sequence[bool],
+    paces: Sequence[float],
+    own_groups: Sequence[int],
 ) -> WorkloadPlan:
-    """Return a workload with pools in place of clusters, its own before those in which it uses what idles."""
+    """Return a workload with pools in place of clusters, its own before those in which it uses what idles.
+
+    Of those that serve it the fastest come first, by the pace of each pool.
+    """
     rank = {c: place for place, tier in enumerate(workload.cluster_tiers) for c in tier}
     paid = len(workload.cluster_tiers) - workload.rented_tiers
     tiers: dict[tuple[bool, bool, int, float], list[int]] = {}
     for number, pool in enumerate(pools):
         c = pool.cluster
-        if c not in rank or not speed[number, w].any():
+        if c not in rank or not serves[number]:
             continue
-        is_borrowed = pool.deployment is not None and pool.deployment not in own_pools[c, w]
-        # Pools of one model come one after the other, since only one of them is there at a time: those that are not
-        # must not be seen in how the others share.
-        pace = -float(speed[number, w, 0]) if is_borrowed else pool.least_nodes
+        is_borrowed = pool.group is not None and pool.group not in own_groups
+        pace = -paces[number] if is_borrowed else 0.0
         # What idles in others' pools is paid anyway: it goes before machines that are rented for the work.
         key = (rank[c] >= paid, is_borrowed, rank[c], pace)
         tiers.setdefault(key, []).append(number)
@@ -204,15 +223,13 @@ def _workload_in_pools(
     return dataclasses.replace(workload, cluster_tiers=in_order, rented_tiers=rented)
 
 
-def _with_figures(
-    plan: Plan, deployments: Sequence[Deployment], pools: Sequence[_Pool], speed: Floats
-) -> Plan:
-    """Return a plan with its figures by pool instead of cluster."""
-    clusters = [pool.cluster for pool in pools]
+def _with_figures(plan: Plan, sizes: Sequence[_Size], speed: Floats) -> Plan:
+    """Return a plan with its figures by size of pool instead of cluster."""
+    clusters = [size.cluster for size in sizes]
     by_pair: dict[tuple[int, int], MissTables] = {}
-    for number, pool in enumerate(pools):
-        if pool.figures is not None:
-            for w, tables in deployments[pool.figures].tables.items():
+    for number, size in enumerate(sizes):
+        if size.deployment is not None:
+            for w, tables in size.deployment.tables.items():
                 by_pair[number, w] = tables
     cells = max([plan.late_tables.shape[-1], *(tables.late.size for tables in by_pair.values())])
     late = pad_edge(plan.late_tables[clusters], cells)
@@ -279,7 +296,7 @@ def _target_requests(plan: Plan) -> Floats:
     for w, workload in enumerate(plan.workloads):
         if workload.deadline_h or not workload.cluster_order:
             continue
-        in_time = _in_time_table(plan, _first_cluster(plan, workload), w)
+        in_time = _in_time_table(plan, _first_cluster(plan, w), w)
         hours = plan.demand.expected_requests_per_s[w] * SECONDS_PER_HOUR
         for month, (start, end) in enumerate(
             zip(plan.month_edges_h, plan.month_edges_h[1:], strict=False)
@@ -295,22 +312,29 @@ def _target_requests(plan: Plan) -> Floats:
     return required
 
 
-def _first_cluster(plan: Plan, workload: WorkloadPlan) -> int:
+def _first_cluster(plan: Plan, w: int) -> int:
     """Return the first cluster with nodes that is offered a workload, in whose capacity its needs are counted.
 
-    It stands for all: clusters differ in speed far more than in misses by load.
+    It stands for all: clusters differ in speed far more than in misses by load. Of those that are there by the first
+    month in which anybody asks, or else come first: a month must not see what comes after it.
     """
-    order = workload.cluster_order
-    return next((c for c in order if plan.clusters[c].nodes), order[0])
+    order = plan.workloads[w].cluster_order
+    with_nodes = [c for c in order if plan.clusters[c].nodes] or order
+    asked = np.flatnonzero(plan.demand.expected_requests_per_s[w])
+    # Without requests nothing is needed, in whatever capacity that is counted.
+    month = int(plan.months.hour_periods[asked[0]]) if asked.size else 0
+    earliest_h = [plan.clusters[c].earliest_h for c in with_nodes]
+    latest_h = max(float(plan.month_edges_h[month + 1]) - 1.0, min(earliest_h))
+    return next(c for c, hour in zip(with_nodes, earliest_h, strict=True) if hour <= latest_h)
 
 
-def _pool_worth(plan: Plan, in_pools: Plan) -> Floats:
-    """Return what capacity in each pool counts for, shape (pools, workloads).
+def _size_worth(plan: Plan, by_size: Plan) -> Floats:
+    """Return what capacity at each size of pool counts for, shape (sizes, workloads).
 
     A pool with longer waits has to be less busy for the same share in time. Of the first month in which anybody asks,
     the capacity for the SLO target on the cluster that is offered a workload first, over that in the pool.
     """
-    worth = np.ones((len(in_pools.late_tables), len(plan.workloads)))
+    worth = np.ones((len(by_size.late_tables), len(plan.workloads)))
     targets = np.broadcast_to(plan.slo_attainments, len(plan.workloads))
     starts = plan.month_edges_h[:-1]
     for w, workload in enumerate(plan.workloads):
@@ -320,11 +344,11 @@ def _pool_worth(plan: Plan, in_pools: Plan) -> Floats:
             continue
         month = int(np.flatnonzero(peaks)[0])
         profile = hours[plan.month_edges_h[month] : plan.month_edges_h[month + 1]] / peaks[month]
-        first_table = _in_time_table(plan, _first_cluster(plan, workload), w)
+        first_table = _in_time_table(plan, _first_cluster(plan, w), w)
         first = _target_capacity(profile, first_table, targets[w])
-        for pool in np.flatnonzero(in_pools.requests_per_node_h[:, w].any(axis=1)).tolist():
-            capacity = _target_capacity(profile, _in_time_table(in_pools, pool, w), targets[w])
-            worth[pool, w] = min(first / capacity, 1.0)
+        for size in np.flatnonzero(by_size.requests_per_node_h[:, w].any(axis=1)).tolist():
+            capacity = _target_capacity(profile, _in_time_table(by_size, size, w), targets[w])
+            worth[size, w] = min(first / capacity, 1.0)
     return worth
 
 

@@ -16,6 +16,7 @@ from planner.finance.financing import LeaseTerms
 from planner.finance.money_plan import ApiPlan, MoneyPlan, PriceBook, RentPlan
 from planner.finance.months import MonthGrid
 from planner.physics.power import NodePower
+from planner.plan.cache_hits import CacheUse
 from planner.plan.distributions import ThreePoint
 from planner.plan.expansion import ExpansionPlan
 from planner.plan.load_tables import LOAD_CELLS, MOST_LOAD, BurstTables, MissTables
@@ -251,20 +252,22 @@ class Placement:
     """Capacity that a month's review would have for a workload if there were room, shape (workloads, months)."""
     pools: Plan
     """The plan with pools in place of clusters; work that can wait is offered its own pools before those in which it
-    uses what idles."""
+    uses what idles. Its rates and tables are by size of pool: their first axis has the sizes of all pools."""
     pool_cluster: tuple[int, ...]
-    """The cluster of each pool."""
-    pool_deployment: tuple[int | None, ...]
-    """What each pool holds; None for what holds nothing, or serves whatever comes."""
-    pool_figures: tuple[int | None, ...]
-    """The deployment whose figures each pool has; None for the plan's own."""
-    pool_least_nodes: tuple[float, ...]
-    """Nodes from which each pool's figures hold."""
-    pool_worth: Floats
-    """What capacity in each pool counts for over that of the cluster that is offered a workload first, where the same
-    share is to be in time, shape (pools, workloads)."""
-    pool_speed: Floats
-    """Each pool's speed on a workload over the plan's figure, 0 for no service, shape (pools, workloads, months or
+    """The cluster of each pool; those that serve something come first."""
+    pool_group: tuple[int | None, ...]
+    """The group of which each pool holds replicas; None for what serves whatever comes, or holds nothing."""
+    pool_sizes: tuple[tuple[int, ...], ...]
+    """The sizes of each pool, by rising number of nodes: in an hour it has the figures of one of them."""
+    size_deployment: tuple[int | None, ...]
+    """The deployment whose figures each size has; None for the plan's own."""
+    size_least_nodes: Floats
+    """Nodes from which the figures of each size hold, shape (sizes,)."""
+    size_worth: Floats
+    """What capacity at each size counts for over that of the cluster that is offered a workload first, where the same
+    share is to be in time, shape (sizes, workloads)."""
+    size_speed: Floats
+    """Speed of each size on a workload over the plan's figure, 0 for no service, shape (sizes, workloads, months or
     1)."""
 
 
@@ -280,8 +283,9 @@ class SitePlan:
     """Share of that overhead which does not fall with IT load."""
     most_it_kw: float
     """IT power that fits under the cap in the hottest hour of a year; infinity without a cap."""
-    rated_kw: float
-    """IT power for which the cooling is built: nodes that are there together at full load, or what the cap allows."""
+    rated_kw: Floats
+    """IT power for which cooling has been built: the most nodes that were there together by then at full load, or what
+    the cap allows, shape (hours,)."""
     block_h: Floats
     """When each power block is energised, shape (blocks,)."""
     block_kw: Floats
@@ -349,6 +353,8 @@ class Plan:
     for an idle replica, shape (clusters, workloads); NaN where nothing says it."""
     token_time: Floats | None = None
     """Shares of a request's machine time by kind of token, prefill and decode, shape (clusters, workloads, 3)."""
+    caches: Mapping[tuple[int, int], CacheUse] = field(default_factory=dict)
+    """By cluster and workload, what is found in the prefix cache by load, where that follows from memory."""
     placement: Placement | None = None
     """How models share clusters; None where any share of a cluster may serve any model."""
     processes: tuple[ProcessPlan, ...] = ()
@@ -373,8 +379,10 @@ class Plan:
     def engineer_load(self, team: int, engineers: int) -> float:
         """Return the load of a team: Σ over stacks and models of incidents a year · mean hours each / hours a year.
 
-        Of those that upgrades bring, what cannot be rolled back counts. Incidents that the vendor mends first take
-        less, so this is the load were there no vendor.
+        Over the number of incidents that the team mends at once.
+
+        What is rolled back is mended too, so that the release can be taken again. Incidents that the vendor mends first
+        take less, so this is the load were there no vendor.
         """
         hours = 0.0
         for stack in self.software.stacks:
@@ -385,12 +393,11 @@ class Plan:
             for incident in stack.incidents:
                 difficulty = incident.difficulty(incident.fix_days.lognormal_mean)
                 work_h = difficulty * self.software.engineer_h
-                upgrades = incident.per_upgrade * stack.upgrades_per_year
-                stuck_per_year = upgrades * stack.rollback_impossible_fraction
+                by_upgrades = incident.per_upgrade * stack.upgrades_per_year
                 # Rates are by served model: each has its own incidents.
-                per_year = len(models) * (incident.per_year + stuck_per_year)
+                per_year = len(models) * (incident.per_year + by_upgrades)
                 hours += per_year * TeamPlan.hours(work_h, engineers)
-        return hours / HOURS_PER_YEAR
+        return hours / HOURS_PER_YEAR / TeamPlan.at_once(engineers)
 
     @property
     def slo_attainments(self) -> Floats:

@@ -3,19 +3,41 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Hashable
+import hashlib
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any, TypeVar
 
+from planner.arrays import Floats, Ints
 from planner.scenario.scenario import Scenario
 
 Figure = TypeVar("Figure")
 
 
-# A table is 2 kB and a workload's hours are 210 kB: some 100 MB at the very most.
-@functools.lru_cache(maxsize=4096)
-def _place(*_key: Hashable) -> list[Any]:
+# A table or a curve is 2 kB and a workload's hours are 210 kB: some 100 MB at the very most.
+@functools.lru_cache(maxsize=8192)
+def _place(_key: Hashable) -> list[Any]:
     """Return the cache slot of a key, empty at first; the least recently used slot is dropped first."""
     return []
+
+
+def once(key: Hashable, compute: Callable[[], Figure]) -> Figure:
+    """Return the cached result of a key that holds all figures which decide it, or compute it now."""
+    place = _place(key)
+    if not place:
+        # Threads may compute twice.
+        place.append(compute())
+    figure: Figure = place[0]
+    return figure
+
+
+def digest(arrays: Iterable[Floats | Ints]) -> bytes:
+    """Return what tells arrays from all others, as part of a key that takes less room than they."""
+    hashed = hashlib.blake2b(digest_size=16)
+    for array in arrays:
+        # Where one ends is part of it.
+        hashed.update(array.size.to_bytes(8))
+        hashed.update(array.tobytes())
+    return hashed.digest()
 
 
 class Reuse:
@@ -34,9 +56,8 @@ class Reuse:
 
     def once(self, key: Hashable, compute: Callable[[], Figure]) -> Figure:
         """Return the cached result of a key for this catalogue and calibration, or compute it now."""
-        place = _place(id(self.catalog), id(self._file), key)
-        if not place:
-            # Both are held beside it, so that their ids are not given to others. Threads may compute twice.
-            place.append((compute(), self.catalog, self._file))
-        figure: Figure = place[0][0]
+        # Both are kept beside it, so that their ids are not given to others.
+        figure, _, _ = once(
+            (id(self.catalog), id(self._file), key), lambda: (compute(), self.catalog, self._file)
+        )
         return figure

@@ -65,8 +65,25 @@ def workload_plan(
             for cluster, *_ in tiers
         ),
         launch_h=launch_h,
-        cached_input_fraction=workload.prefix_cache_hit_fraction,
+        cached_input_fraction=_cached_input(scenario, name, services),
     )
+
+
+def _cached_input(scenario: Scenario, name: str, services: Services) -> float:
+    """Return the share of a workload's prompts in the prefix cache: as stated, or the mean of the nodes bought for it.
+
+    An API is taken to find as much as they do.
+    """
+    workload = scenario.workloads[name]
+    weights = []
+    found = []
+    for (cluster, served), service in services.items():
+        if served == name and service.cache is not None:
+            weights.append(max(scenario.clusters[cluster].nodes, 1) * service.requests_per_s)
+            found.append(service.cache.found_fractions[-1])
+    if not found:
+        return workload.prefix_cache_hit_fraction
+    return float(np.average(found, weights=weights))
 
 
 def _tiers(
@@ -94,14 +111,17 @@ def _tiers(
         is_as_strong = math.isclose(tier_kw, full_kw, rel_tol=_SAME_POWER)
         return is_as_strong and kind(tier[0]) == kind(index)
 
+    order = _routing_order(scenario, name, clusters, services, ranks)
     tiers: list[list[int]] = []
-    for index in _routing_order(scenario, name, clusters, services, ranks):
+    # The earliest first, so that what comes later neither parts those before it nor moves them.
+    for index in sorted(order, key=lambda index: clusters[index].earliest_h):
         alike_tiers = [tier for tier in tiers if is_alike(index, tier)]
         if alike_tiers:
             alike_tiers[0].append(index)
         else:
             tiers.append([index])
-    return tiers
+    tiers.sort(key=lambda tier: order.index(tier[0]))
+    return [sorted(tier, key=order.index) for tier in tiers]
 
 
 def _routing_order(

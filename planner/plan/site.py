@@ -23,7 +23,7 @@ _CURTAILMENT_HOUR = 16.0
 def site_plan(scenario: Scenario, clusters: tuple[ClusterPlan, ...], hours: int) -> SitePlan:
     """Compile the site's power cap, cooling, power blocks and outages."""
     site = scenario.site
-    full_kw = full_load_kw(clusters, hours)
+    rated_kw = _rated_kw(clusters, hours)
     stated_kw = np.inf if site.facility_power_cap_kw is None else site.facility_power_cap_kw
     season = site.pue_season_fraction * _season(scenario.start, hours)
     # The hottest hour of a year has the largest overhead: what fits then always fits.
@@ -32,12 +32,12 @@ def site_plan(scenario: Scenario, clusters: tuple[ClusterPlan, ...], hours: int)
     most_kw = stated_kw / hottest
     cap_kw = np.full(hours, stated_kw)
     # What a curtailment cuts where no cap is stated: the site at full load in a mean season.
-    reference_kw = full_kw * site.pue_ratio if stated_kw == np.inf else stated_kw
+    reference_kw = rated_kw * site.pue_ratio if stated_kw == np.inf else cap_kw.copy()
     for cut in site.curtailments:
         cut_kw = reference_kw * (1.0 - cut.cut_fraction)
         is_cut = _is_curtailed(cut, scenario.start, hours)
         # Curtailments may overlap: the deepest cut holds.
-        cap_kw[is_cut] = np.minimum(cap_kw[is_cut], cut_kw)
+        cap_kw[is_cut] = np.minimum(cap_kw[is_cut], cut_kw[is_cut])
     blocks = sorted(site.power_blocks, key=lambda block: block.date)
     block_h = []
     for block in blocks:
@@ -50,7 +50,9 @@ def site_plan(scenario: Scenario, clusters: tuple[ClusterPlan, ...], hours: int)
         overhead_ratio=mean_overhead * (1.0 + season),
         fixed_fraction=site.pue_fixed_fraction,
         most_it_kw=most_kw,
-        rated_kw=min(full_kw, most_kw),  # nobody builds cooling for more than the site may draw
+        rated_kw=np.minimum(
+            rated_kw, most_kw
+        ),  # nobody builds cooling for more than the site may draw
         block_h=np.array(block_h),
         block_kw=np.cumsum([block.it_kw for block in blocks]),
         outages_per_year=site.outages_per_year,
@@ -104,6 +106,20 @@ def on_site_kw(
     return [power_kw(hour) for hour in hours_of_change]
 
 
+def _rated_kw(clusters: Iterable[ClusterPlan], hours: int) -> Floats:
+    """Return the highest IT power at full load of the machines on site up to each hour, shape (hours,).
+
+    Cooling is built as machines come, and stays when they go: what is delivered later is not cooled for before.
+    """
+    hour = np.arange(hours)
+    full_kw = np.zeros(hours)
+    for cluster in clusters:
+        if not cluster.is_hosted:
+            is_there = (hour >= cluster.earliest_h) & (hour < cluster.retire_h)
+            full_kw += cluster.nodes * cluster.node_power.full_kw * is_there
+    return np.maximum.accumulate(full_kw)
+
+
 def full_load_kw(clusters: Iterable[ClusterPlan], hours: int) -> float:
     """Return the highest IT power of the machines on site at full load at any one time."""
     return max(on_site_kw(clusters, hours, lambda cluster: cluster.node_power.full_kw))
@@ -112,12 +128,12 @@ def full_load_kw(clusters: Iterable[ClusterPlan], hours: int) -> float:
 def facility_kw(plan: Plan, it_kw: Floats, hours: slice | Ints) -> Floats:
     """Return facility power, shape (hours,): IT + (PUE − 1)·s(h)·(f·rated + (1 − f)·IT).
 
-    s is the season, rated the IT power for which the cooling is built and f the share of overhead that does not fall
+    s is the season, rated the IT power for which cooling has been built and f the share of overhead that does not fall
     with load, so that PUE is the stated one at rated load in a mean season and rises as load falls.
     """
     overhead = plan.site.overhead_ratio[hours]
     fixed = plan.site.fixed_fraction
-    fixed_kw = fixed * plan.site.rated_kw
+    fixed_kw = fixed * plan.site.rated_kw[hours]
     cooled_kw = fixed_kw + (1.0 - fixed) * it_kw
     power_kw: Floats = it_kw + overhead * cooled_kw
     return power_kw
@@ -127,7 +143,7 @@ def allowed_it_kw(plan: Plan, cap_kw: Floats, hours: slice | Ints) -> Floats:
     """Return the IT power at which facility power meets the cap: the inverse of :func:`facility_kw`."""
     overhead = plan.site.overhead_ratio[hours]
     fixed = plan.site.fixed_fraction
-    fixed_kw = overhead * fixed * plan.site.rated_kw
+    fixed_kw = overhead * fixed * plan.site.rated_kw[hours]
     kw_per_it_kw = 1.0 + overhead * (1.0 - fixed)
     # A cap below the overhead that never falls leaves nothing for machines.
     return np.maximum((cap_kw - fixed_kw) / kw_per_it_kw, 0.0)

@@ -7,14 +7,17 @@ requests per second and accelerator, so that layouts of different sizes compare.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
-from planner.arrays import Floats
+from planner.arrays import Floats, Ints
 from planner.demand.bursts import SHARP, Lateness
+from planner.errors import CapacityError
 from planner.physics import model_on_part
+from planner.physics.prefix_cache import always_found
 from planner.physics.replica import (
     Lengths,
     OperatingPoint,
@@ -26,10 +29,22 @@ from planner.physics.replica import (
 )
 from planner.physics.slo_model import (
     MissCurve,
+    decodes_in_time,
     late_curve,
     rate_bounds,
     sustains_more,
     too_long_fraction,
+)
+from planner.plan.cache_hits import (
+    CacheState,
+    CacheTerms,
+    CacheUse,
+    ReplicaCache,
+    SharingWorkload,
+    cache_terms,
+    cache_use,
+    found_by_mean_times,
+    replica_cache,
 )
 from planner.plan.candidates import (
     MOST_POOLED,
@@ -39,9 +54,10 @@ from planner.plan.candidates import (
     pooled_nodes,
 )
 from planner.plan.overload import queueing_lateness, rejecting_lateness
-from planner.plan.reuse import Reuse
+from planner.plan.reuse import Figure, Reuse, digest, once
 from planner.records import record
 from planner.scenario.cluster import Cluster
+from planner.scenario.scenario import Scenario
 from planner.scenario.workload import Length, Objective, Workload
 
 # A long prompt makes itself and others late, and SLO targets are about the last hundredths of requests: so cells of
@@ -58,6 +74,8 @@ _POINTS_IN_CELL = 3
 """Lengths whose mean stands for a cell of probability."""
 _ROUNDING = 1e-9
 """Of requests: a share that is summed over cells of probability is no more exact."""
+_OF_CHUNK = ("chunk_tokens", "kv_capacity_tokens")
+"""What layouts differ in that differ in the chunk: a larger one also leaves less room for the cache."""
 _MOST_PREFILL = 0.95
 """Of a loaded replica's time: it decodes what it prefills."""
 
@@ -88,6 +106,13 @@ def lengths_of(workload: Workload, growth: float = 1.0) -> Lengths:
     )
 
 
+def _lengths_key(lengths: Lengths) -> Hashable:
+    """Return what tells distributions of lengths from all others, as part of a key."""
+    prompts = (lengths.prompt_tokens, lengths.prompt_weights)
+    outputs = (lengths.output_tokens, lengths.output_weights)
+    return digest([*prompts, *outputs]), lengths.cached_fraction, lengths.host_fraction
+
+
 @functools.lru_cache(maxsize=64)
 def _cells(length: Length, edges: tuple[float, ...]) -> Floats:
     """Return the mean length in each probability cell."""
@@ -109,12 +134,101 @@ def rates_by_mean_times(
         tokens = workload.lengths.input.mean + workload.lengths.output.mean
         precision = str(cluster.precision)
         layouts = layouts_of(cluster, workload.model, precision, tokens, reuse)
-        point, rates = mean_rates(layouts.replicas, traffic_of(workload), workload.slo)
+        traffic = traffic_of(workload)
+        terms = cache_terms(cluster, workload)
+        if terms is not None:
+            per_node = layouts.specs[0].part.accelerators_per_node
+            accelerators = layouts.replicas["accelerators"]
+            pooled = pooled_nodes(cluster.nodes) * per_node / accelerators
+            found = found_by_mean_times(layouts.replicas, traffic, workload.slo, terms, pooled)
+            traffic = replace(traffic, cached_fraction=found)
+        point, rates = mean_rates(layouts.replicas, traffic, workload.slo)
         allowed_rates = np.where(layouts.is_allowed, rates, -1.0)
         return layouts, point, allowed_rates
 
-    key = ("mean times", layout_key(cluster, workload))
+    # Caches of a workload that states its reuse are as many as its replicas.
+    nodes = None if workload.reuse is None else pooled_nodes(cluster.nodes)
+    key = ("mean times", layout_key(cluster, workload), nodes)
     return reuse.once(key, solved)
+
+
+_CLASS = {"interactive": 0, "standard": 1, "deferrable": 2}
+"""Rank of a workload's priority: a cache lets prompts of a lower class go first."""
+
+
+def shared_cache_terms(
+    cluster: Cluster, workload: Workload, scenario: Scenario, reuse: Reuse
+) -> CacheTerms | None:
+    """Return what decides the hits of a workload on a cluster beside others of its model; None where it is stated.
+
+    Those that replicas of the same size serve best share them, each with the machine time that its traffic of day one
+    takes. What is of a lower class is not counted: its prompts make room first.
+    """
+    terms = cache_terms(cluster, workload)
+    if terms is None:
+        return None
+    own = _mean_use(cluster, workload, reuse)
+    if own is None or workload.fine_tunes > 1:
+        return terms
+    others = list(scenario.workloads.values())
+    itself = next((other for other in others if _is_same(other, workload)), None)
+    if itself is not None:
+        others.remove(itself)
+    tokens_per_s = workload.requests_per_s * workload.lengths.input.mean
+    sharing = []
+    all_accelerators = own.accelerators
+    for other in others:
+        is_lower = _CLASS[other.priority] > _CLASS[workload.priority]
+        if other.model != workload.model or other.fine_tunes > 1 or is_lower:
+            continue
+        use = _mean_use(cluster, other, reuse)
+        # Replicas of another size are not shared.
+        if use is None or use.replica != own.replica:
+            continue
+        all_accelerators += use.accelerators
+        other_tokens_per_s = other.requests_per_s * other.lengths.input.mean
+        sharing.append(
+            SharingWorkload(
+                tokens_ratio=other_tokens_per_s / tokens_per_s,
+                # What is stated is found whatever the cache keeps.
+                curve=other.reuse_curve or always_found(other.prefix_cache_hit_fraction),
+                routing=other.prefix_routing,
+            )
+        )
+    if not sharing:
+        return terms
+    return replace(terms, time_share=own.accelerators / all_accelerators, sharing=tuple(sharing))
+
+
+def _is_same(stated: Workload, tried: Workload) -> bool:
+    """Return whether a workload is one of the scenario, perhaps tried without growth or with another admission."""
+    lengths = tried.lengths.model_copy(update={"growth_per_year": stated.lengths.growth_per_year})
+    return stated == tried.model_copy(update={"admission": stated.admission, "lengths": lengths})
+
+
+class _MeanUse(NamedTuple):
+    """What a workload of day one takes by mean times."""
+
+    accelerators: float
+    replica: tuple[int, int]
+    """Accelerators and attention groups of the replica that serves most."""
+
+
+def _mean_use(cluster: Cluster, workload: Workload, reuse: Reuse) -> _MeanUse | None:
+    """Return what a workload of day one takes of a cluster by mean times; None where it cannot be served."""
+    catalog = reuse.catalog
+    precision = cluster.precision or catalog.precision_with("default")
+    in_precision = cluster.model_copy(update={"precision": precision})
+    try:
+        layouts, _, rates = rates_by_mean_times(in_precision, workload, reuse)
+    except CapacityError:
+        return None
+    best = int(np.argmax(rates))
+    spec = layouts.specs[best]
+    if rates[best] <= 0.0 or not workload.requests_per_s:
+        return None
+    replica = (spec.accelerators, spec.attention_data_parallel)
+    return _MeanUse(workload.requests_per_s / float(rates[best]), replica)
 
 
 def mean_rates(
@@ -136,6 +250,15 @@ class LayoutCapacity(NamedTuple):
     """By its place among the candidates."""
     curve: MissCurve
     rate: float
+    cache: ReplicaCache | None = None
+    """Where what is found in the cache follows from memory."""
+    state: CacheState | None = None
+    """What it finds at the capacity."""
+
+
+_FIXED_POINT_STEPS = 14
+_FIXED_POINT = 1e-3
+"""Relative distance at which two loads, one that a cache lasts at and one that it does not, are as good as one."""
 
 
 @record
@@ -154,6 +277,8 @@ class LayoutSearch:
     """Of the accelerators, those that do this part of the work."""
     pooling_power: float = 1.0
     """Power of the number of replicas that counts: below 1 where the wait of one makes those of the others longer."""
+    cache: CacheTerms | None = None
+    """What decides the hits of a workload that states its reuse; None where the share in the cache is stated."""
 
     def terms(self, layout: int, slo: Objective) -> ServiceTerms:
         """Return the latency objectives, and the number of replicas that a router pools in a layout."""
@@ -184,30 +309,43 @@ class LayoutSearch:
         late are too long, however idle it is, keeps no objective. It is taken only where all are so, and then the one
         on which fewest prompts are too long.
         """
-        # Stable, so that of equals the first candidate is tried first.
-        order = np.argsort(-self.mean_rates, kind="stable")
-        order = order[self.mean_rates[order] >= 0.0]
-        times = ReplicaTimes(self.replicas, order, speed, lengths)
-        may_be_late = 1.0 - slo.share + _ROUNDING
-        is_met = too_long_fraction(times, slo.ttft_s) <= may_be_late
-        bounds = rate_bounds(times, slo.tpot_s)
+        if self.cache is not None:
+            # No cache finds more: so bounds with all of it hold for any.
+            lengths = replace(lengths, cached_fraction=self.cache.curve.most_found)
+        order, too_long, bounds = self._bounds(speed, slo, lengths)
+        is_met = too_long <= 1.0 - slo.share + _ROUNDING
         best: LayoutCapacity | None = None
         rate = floor
         candidates = order[is_met].tolist()
+        too_slow: dict[Hashable, float] = {}
+        """The smallest chunk with which a layout's tokens are late at the rate to beat, by all else of the layout."""
         # Each layout found raises the rate that the next has to beat.
         for layout, rate_bound in zip(candidates, bounds[is_met].tolist(), strict=True):
+            chunk = float(self.replicas["chunk_tokens"][layout])
+            layout_but_chunk = self._but_chunk(layout)
+            # What is late beside small chunks is late beside larger ones.
+            if chunk > too_slow.get(layout_but_chunk, np.inf):
+                continue
             trial = self._beyond(rate, layout, rate_bound, speed, slo, lengths)
             if trial is not None and trial.rate > rate:
                 best = trial
                 rate = trial.rate
+            elif self._is_within(rate, layout, rate_bound) and not self._decodes_in_time(
+                layout, rate, speed, slo, lengths
+            ):
+                too_slow[layout_but_chunk] = chunk
         # A floor comes from another option that does serve: then nothing here is worth a search.
         if best is not None or floor > 0.0:
             return best
         # No layout keeps the objective: now the others are tried too.
         trials = []
         for layout in order.tolist():
-            layout_times = ReplicaTimes(self.replicas, layout, speed, lengths)
-            trials.append(self._capacity(layout, layout_times, slo))
+            if self.cache is not None:
+                cached = self.cached_capacity(layout, speed, slo, lengths, 0.0)
+                trials += [cached] if cached is not None else []
+                continue
+            terms = self.terms(layout, slo)
+            trials.append(self.capacity(layout, speed, terms, lengths))
 
         def in_time_rank(trial: LayoutCapacity) -> float:
             # A layout that serves nothing comes after all that serve something.
@@ -229,21 +367,170 @@ class LayoutSearch:
         ``rate_bound`` is a rate that one replica does not exceed, known of all layouts at once. The points of a curve
         around a rate say as much as the whole curve, in less time.
         """
-        requests_per_s = rate * float(self.replicas["accelerators"][layout])
         # Against no rate there is nothing to see early. The bound is the cheaper test, so it comes first.
-        if rate > 0.0 and requests_per_s >= rate_bound:
+        if rate > 0.0 and not self._is_within(rate, layout, rate_bound):
             return None
-        times = ReplicaTimes(self.replicas, layout, speed, lengths)
+        requests_per_s = rate * float(self.replicas["accelerators"][layout])
+        if self.cache is not None:
+            return self.cached_capacity(layout, speed, slo, lengths, requests_per_s)
         terms = self.terms(layout, slo)
-        if rate > 0.0 and not sustains_more(times, terms, requests_per_s):
+        if rate > 0.0 and not self.once_timed(
+            ("more", requests_per_s),
+            layout,
+            speed,
+            terms,
+            lengths,
+            lambda times, terms: sustains_more(times, terms, requests_per_s),
+        ):
             return None
-        return self._capacity(layout, times, slo)
+        return self.capacity(layout, speed, terms, lengths)
 
-    def _capacity(self, layout: int, times: ReplicaTimes, slo: Objective) -> LayoutCapacity:
-        curve = late_curve(times, self.terms(layout, slo))
+    def _is_within(self, rate: float, layout: int, rate_bound: float) -> bool:
+        """Return whether a rate of an accelerator is some, and below the bound of a replica of a layout."""
+        return 0.0 < rate * float(self.replicas["accelerators"][layout]) < rate_bound
+
+    def _but_chunk(self, layout: int) -> Hashable:
+        """Return what layouts have in common that differ in the chunk alone."""
+        columns = self.replicas.items()
+        return tuple(float(column[layout]) for name, column in columns if name not in _OF_CHUNK)
+
+    def _decodes_in_time(
+        self, layout: int, rate: float, speed: float, slo: Objective, lengths: Lengths
+    ) -> bool:
+        """Return whether a layout keeps the time per token at a rate of an accelerator, whatever first tokens do."""
+        requests_per_s = rate * float(self.replicas["accelerators"][layout])
+        times = ReplicaTimes(self.replicas, layout, speed, lengths)
+        return decodes_in_time(times, self.terms(layout, slo), requests_per_s)
+
+    def rate_bound(self, speed: float, slo: Objective, lengths: Lengths) -> float:
+        """Return a rate that the SLO capacity of no layout exceeds."""
+        order, _, bounds = self._bounds(speed, slo, lengths)
+        return float((bounds / self.replicas["accelerators"][order]).max(initial=0.0))
+
+    def _bounds(
+        self, speed: float, slo: Objective, lengths: Lengths
+    ) -> tuple[Ints, Floats, Floats]:
+        """Return the layouts in the order of their mean rates, what is too long in each, and rate bounds.
+
+        What is too long is a share of prompts. A bound is a rate that one replica of the layout does not exceed.
+        """
+        # Stable, so that of equals the first candidate is tried first.
+        order = np.argsort(-self.mean_rates, kind="stable")
+        order = order[self.mean_rates[order] >= 0.0]
+
+        def bounds() -> tuple[Ints, Floats, Floats]:
+            times = ReplicaTimes(self.replicas, order, speed, lengths)
+            too_long = too_long_fraction(times, slo.ttft_s)
+            return order, too_long, rate_bounds(times, slo.tpot_s)
+
+        figures = digest([order, *self.replicas.values()])
+        objectives = (slo.ttft_s, slo.tpot_s)
+        return once(("bounds", figures, speed, objectives, _lengths_key(lengths)), bounds)
+
+    def capacity(
+        self, layout: int, speed: float, terms: ServiceTerms, lengths: Lengths
+    ) -> LayoutCapacity:
+        """Return a layout's SLO capacity, whatever others sustain."""
+        curve = self.once_timed("curve", layout, speed, terms, lengths, late_curve)
         accelerators = float(self.replicas["accelerators"][layout])
         rate = curve.capacity_requests_per_s / accelerators
         return LayoutCapacity(layout, curve, rate)
+
+    def once_timed(
+        self,
+        name: Hashable,
+        layout: int,
+        speed: float,
+        terms: ServiceTerms,
+        lengths: Lengths,
+        compute: Callable[[ReplicaTimes, ServiceTerms], Figure],
+    ) -> Figure:
+        """Return what is computed of a layout's times, once for all clusters and pools in which these are the same."""
+
+        def computed() -> Figure:
+            return compute(ReplicaTimes(self.replicas, layout, speed, lengths), terms)
+
+        figures = tuple(float(column[layout]) for column in self.replicas.values())
+        return once((name, figures, speed, terms, _lengths_key(lengths)), computed)
+
+    def cached_capacity(
+        self, layout: int, speed: float, slo: Objective, lengths: Lengths, floor: float
+    ) -> LayoutCapacity | None:
+        """Return a layout's SLO capacity with the better choice of tiers; None where none exceeds a floor.
+
+        ``floor`` is in requests per second of one replica.
+        """
+        assert self.cache is not None
+        accelerators = float(self.replicas["accelerators"][layout])
+        pooled = pooled_nodes(self.nodes) * self.accelerators_per_node / accelerators
+        terms = self.terms(layout, slo)
+        best: LayoutCapacity | None = None
+        for has_host in self.cache.tiers:
+            if has_host and not self.replicas["host_tokens"][layout]:
+                continue
+            caches = min(pooled, self.max_replicas)
+            cache = replica_cache(self.replicas, layout, self.cache, caches, has_host=has_host)
+            least = max(floor, best.rate * accelerators if best is not None else 0.0)
+            if least > 0.0:
+                state = cache.state(speed, lengths, least)
+                cached = state.lengths(lengths)
+                times = ReplicaTimes(self.replicas, layout, speed * state.speed, cached)
+                if not state.is_settled or not sustains_more(times, terms, least):
+                    continue
+            curve, state = self._at_fixed_point(cache, speed, terms, lengths)
+            rate = curve.capacity_requests_per_s / accelerators
+            best = LayoutCapacity(layout, curve, rate, cache, state)
+        return best
+
+    def _at_fixed_point(
+        self, cache: ReplicaCache, speed: float, terms: ServiceTerms, lengths: Lengths
+    ) -> tuple[MissCurve, CacheState]:
+        """Return a replica's curve and cache at the largest load at which what it then finds keeps its SLO.
+
+        More load leaves less in the cache, with which less is sustained: so what is sustained beyond a load falls as it
+        rises, and false position that halves the retained end (Illinois) finds where nothing is left.
+        """
+
+        def sustained(requests_per_s: float) -> tuple[MissCurve, CacheState, float]:
+            state = cache.state(speed, lengths, requests_per_s)
+            cached = state.lengths(lengths)
+            times = ReplicaTimes(self.replicas, cache.layout, speed * state.speed, cached)
+            curve = late_curve(times, terms)
+            capacity = curve.capacity_requests_per_s if state.is_settled else 0.0
+            return curve, state, capacity - requests_per_s
+
+        def solved() -> tuple[MissCurve, CacheState]:
+            low = 0.0
+            curve, state, excess_low = sustained(0.0)
+            high = excess_low
+            excess_high = -high
+            if high > 0.0:
+                _, _, excess_high = sustained(high)
+            weight_low = excess_low
+            weight_high = excess_high
+            for _ in range(_FIXED_POINT_STEPS):
+                if high - low <= _FIXED_POINT * high:
+                    break
+                share = weight_low / (weight_low - weight_high)
+                # A cache that goes cold all at once leaves a step, on which only halving makes headway.
+                middle = low + (high - low) * min(max(share, 0.02), 0.98)
+                trial, trial_state, excess = sustained(middle)
+                if excess >= 0.0:
+                    low = middle
+                    curve = trial
+                    state = trial_state
+                    weight_low = excess
+                    weight_high *= 0.5
+                else:
+                    high = middle
+                    weight_high = excess
+                    weight_low *= 0.5
+            # What the curve sustains beyond is more than the cache lasts at.
+            return replace(curve, capacity_requests_per_s=low), state
+
+        figures = tuple(float(column[cache.layout]) for column in self.replicas.values())
+        caches = (digest([cache.traffic.found_fraction, cache.traffic.distinct_s]), cache.has_host)
+        return once(("fixed point", figures, caches, speed, terms, _lengths_key(lengths)), solved)
 
 
 class Speed(NamedTuple):
@@ -270,6 +557,8 @@ class ServicePoint:
     admission_tpot_s: float
     """The mean time per token up to which a router that rejects admits requests, at the formula's speed."""
     lateness: Lateness = SHARP
+    cache: CacheUse | None = None
+    """Where what is found in the cache follows from memory."""
 
 
 def as_tokens_grow(
@@ -312,17 +601,27 @@ def slo_point(
     best = search.best(speed.steps, workload.slo, lengths, floor / speed.rates)
     if best is None:
         return None
-    layout, curve, rate = best
+    layout = best.layout
+    curve = best.curve
+    rate = best.rate
     accelerators = float(replicas["accelerators"][layout])
     terms = search.terms(layout, workload.slo)
+    steps = speed.steps
+    use = None
+    if best.cache is not None and best.state is not None:
+        use = cache_use(best.cache, steps, lengths, rate * accelerators)
+        lengths = best.state.lengths(lengths)
+        steps *= best.state.speed
 
     def rate_after(growth: float) -> float:
         # The curve of day one is there already.
         if growth == 1.0:
-            return curve.capacity_requests_per_s / accelerators
+            return rate
         grown = lengths_of(workload, growth)
-        times = ReplicaTimes(replicas, layout, speed.steps, grown)
-        return late_curve(times, terms).capacity_requests_per_s / accelerators
+        if search.cache is not None:
+            later = search.cached_capacity(layout, speed.steps, workload.slo, grown, 0.0)
+            return 0.0 if later is None else later.rate
+        return search.capacity(layout, speed.steps, terms, grown).rate
 
     yearly, outgrown_years = as_tokens_grow(workload, horizon_months, rate_after)
     batch, tpot_s = curve.at(rate * accelerators)
@@ -331,20 +630,32 @@ def slo_point(
     admission_s = 0.5 * (tpot_s + peak_tpot_s)
     if curve.capacity_requests_per_s <= 0.0:
         lateness = SHARP
+    elif use is not None:
+        # Beyond it the cache goes cold, so no more is admitted.
+        lateness = queueing_lateness(*curve.by_load(), curve).up_to_capacity()
     elif workload.admission == "queue":
         lateness = queueing_lateness(*curve.by_load(), curve)
     else:
-        times = ReplicaTimes(replicas, layout, speed.steps, lengths)
-        lateness = rejecting_lateness(curve, times, terms, admission_s)
-    busy_rate = rate * accelerators / speed.steps
+        lateness = search.once_timed(
+            "rejecting",
+            layout,
+            speed.steps,
+            terms,
+            lengths,
+            lambda times, _: rejecting_lateness(curve, times, terms, admission_s),
+        )
+    busy_rate = rate * accelerators / steps
     return layout, ServicePoint(
         yearly=yearly * speed.rates,
         outgrown_years=outgrown_years,
         batch=batch,
         tpot_s=tpot_s * speed.steps,
-        prefill_fraction=_prefill_fraction(replicas, layout, workload, busy_rate),
+        prefill_fraction=_prefill_fraction(
+            replicas, layout, workload, busy_rate, lengths.cached_fraction
+        ),
         admission_tpot_s=admission_s * speed.steps,
         lateness=lateness,
+        cache=use,
     )
 
 
@@ -355,6 +666,7 @@ def mean_point(
     point: OperatingPoint,
     horizon_months: int,
     speed: float,
+    cache: ReplicaCache | None = None,
 ) -> ServicePoint:
     """Return the operating point of deferrable work, by mean times since its deadline is hours away."""
 
@@ -371,22 +683,28 @@ def mean_point(
 
     yearly, outgrown_years = as_tokens_grow(workload, horizon_months, rate_after)
     requests_per_s = float(point.requests_per_s[layout])
+    found = workload.prefix_cache_hit_fraction
+    use = None
+    if cache is not None:
+        use = cache_use(cache, speed, lengths_of(workload), requests_per_s)
+        found = use.found_fractions[-1]
     return ServicePoint(
         yearly=yearly * speed,
         outgrown_years=outgrown_years,
         batch=float(point.running_sequences[layout]),
         tpot_s=float(point.tpot_s[layout]),
         admission_tpot_s=float(point.tpot_s[layout]),
-        prefill_fraction=_prefill_fraction(replicas, layout, workload, requests_per_s),
+        prefill_fraction=_prefill_fraction(replicas, layout, workload, requests_per_s, found),
+        cache=use,
     )
 
 
 def _prefill_fraction(
-    replicas: Replicas, layout: int, workload: Workload, requests_per_s: float
+    replicas: Replicas, layout: int, workload: Workload, requests_per_s: float, found: float
 ) -> float:
     """Return the share of a loaded replica's time spent in prefill."""
     context = workload.lengths.input.mean
-    prompt = context * (1.0 - workload.prefix_cache_hit_fraction)
+    prompt = context * (1.0 - found)
     prefill_s = prompt * replicas["prefill_s_per_token"][layout]
     # Each token that is computed attends to the whole prompt, cached tokens included.
     prefill_s += prompt * context * replicas["attention_s_per_token2"][layout]

@@ -122,9 +122,13 @@ class StackPlan:
         return HOURS_PER_YEAR / self.upgrade_h
 
 
+MOST_ENGINEERS = 3
+"""Who can work on one incident without waiting for one another: assumption. More of them mend more at once."""
+
+
 @record
 class TeamPlan:
-    """Engineers who work together on one incident at a time."""
+    """Engineers who mend incidents, a few on each."""
 
     name: str
     clusters: tuple[int, ...]
@@ -132,9 +136,15 @@ class TeamPlan:
     engineers: Headcount
 
     @staticmethod
+    def at_once(engineers: int) -> int:
+        """Return how many incidents engineers mend at once: as many as there are threes, at least one."""
+        return max(1, engineers // MOST_ENGINEERS)
+
+    @staticmethod
     def hours(work_h: float, engineers: int) -> float:
-        """Return the elapsed hours for some engineer-hours of work: work / engineers · 168 / 40."""
-        return work_h / engineers * HOURS_PER_WEEK / _WORK_H_PER_WEEK
+        """Return the elapsed hours for some engineer-hours of work: work / min(engineers, 3) · 168 / 40."""
+        on_it = min(engineers, MOST_ENGINEERS)
+        return work_h / on_it * HOURS_PER_WEEK / _WORK_H_PER_WEEK
 
 
 @record

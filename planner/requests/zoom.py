@@ -132,7 +132,18 @@ def simulate_zoom(scenario: Scenario, request: ZoomRequest) -> Zoom:
         for w, service in by_deployment[d].items():
             in_pools[cluster, plan.workloads[w].name] = service
     hour = hour_at(scenario, plan, run, in_pools, request.start)
-    return simulate_hour(scenario, plan, hour, request, seed)
+    return simulate_hour(_with_found_prompts(scenario, plan), plan, hour, request, seed)
+
+
+def _with_found_prompts(scenario: Scenario, plan: Plan) -> Scenario:
+    """Return a scenario whose workloads find of each prompt what the plan's caches hold of it at capacity."""
+    workloads = dict(scenario.workloads)
+    for planned in plan.workloads:
+        stated = workloads[planned.name]
+        if stated.reuse is not None:
+            found = {"prefix_cache_hit_fraction": planned.cached_input_fraction}
+            workloads[planned.name] = stated.model_copy(update=found)
+    return scenario.model_copy(update={"workloads": workloads})
 
 
 def simulate_hour(

@@ -109,14 +109,17 @@ def _outlook(
     given_up = -np.expm1(-gained)
     incidents = {}
     for kind in stack.incidents:
-        fault_h, back, late_h = _of_an_upgrade(plan, stack, kind, pair)
+        fault_h, back, late_h, until_fixed_h = _of_an_upgrade(plan, stack, kind, pair)
         odds = np.minimum(kind.per_upgrade * multiplier, 1.0)
         launch_odds = min(kind.per_upgrade * at_launch, 1.0)
         mean_number = odds.sum(axis=-1).mean()
         number = mean_number + launch_odds
-        # A release that is rolled back is given up until the next, but for the hours it still served.
-        hours_without = np.maximum(back * spans_h - late_h, 0.0)
-        gain_h = odds * given_up * hours_without
+        # A release that is rolled back is given up until the next or until it is fixed, but for the hours it still
+        # served. One that gains more than the fault costs is kept, and costs that.
+        until_next_h = np.maximum(back * spans_h - late_h, 0.0)
+        hours_without = np.minimum(until_next_h, until_fixed_h)
+        cost = given_up if kind.falsifies else np.minimum(given_up, kind.mean_loss)
+        gain_h = odds * cost * hours_without
         fix_h = _fix_h(plan, stack, kind)
         anytime_h = kind.per_year * years * kind.mean_loss * fix_h
         mean_gain_h = gain_h.sum(axis=-1).mean()
@@ -197,12 +200,13 @@ def _upgrade_histories(
 
 def _of_an_upgrade(
     plan: Plan, stack: StackPlan, kind: IncidentPlan, pair: Pair
-) -> tuple[float, float, float]:
-    """Return the hours of capacity that an upgrade's incident takes, the odds of a roll-back, and hours until then.
+) -> tuple[float, float, float, float]:
+    """Return the hours of capacity that an upgrade's incident takes, the odds of a roll-back, hours until then and on.
 
     With canary share c, bake time B, detection after D, roll-back in R, fix in F, and s the share that cannot be
     rolled back, a loss L takes E[L·(c·min(D, B) + c²·R·1(D < B) + (D − B)⁺ + ((1 − s)·R + s·F)·1(D ≥ B))]. The hours
-    until a roll-back are (D − B)⁺ + R where the release had spread, in which it is not given up yet.
+    until a roll-back are (D − B)⁺ + R where the release had spread, in which it is not given up yet. The last are those
+    from then until it is fixed: F − R, or D + F − B where it had not spread.
     """
     software = plan.software
     share = software.canary_fraction
@@ -236,13 +240,17 @@ def _of_an_upgrade(
     mean_h = np.array([detection_h.lognormal_mean for detection_h in noticed_h])
     beyond_h = mean_h - early_h - spread * bake_h
     on_canary_h = early_h + spread * bake_h + caught * share * rollback_h
-    repair_h = (1.0 - stuck) * rollback_h + stuck * fix_h
+    # What is fixed before it could be rolled back is not.
+    repair_h = (1.0 - stuck) * min(rollback_h, fix_h) + stuck * fix_h
     fault_h = share * on_canary_h + beyond_h + spread * repair_h
     lost_h = loss @ fault_h
     lost_h += odds @ spread * fix_h * (1.0 - wide)
     back = odds @ (caught + spread * (1.0 - stuck))
     late_h = (1.0 - stuck) * odds @ (beyond_h + spread * rollback_h)
-    return float(lost_h), float(back), float(late_h)
+    from_bake_h = np.maximum(early_h + caught * (fix_h - bake_h), 0.0)
+    from_rollback_h = (1.0 - stuck) * spread * max(fix_h - rollback_h, 0.0)
+    until_fixed_h = odds @ (from_bake_h + from_rollback_h)
+    return float(lost_h), float(back), float(late_h), float(until_fixed_h)
 
 
 def _fix_h(plan: Plan, stack: StackPlan, kind: IncidentPlan) -> float:

@@ -195,9 +195,11 @@ def _best_speed(plan: Plan) -> Floats:
     best = np.ones(plan.most_loads.shape)
     if plan.placement is None:
         return np.maximum(best, _most_in_time(plan))
-    speed = plan.placement.pool_speed.max(axis=2) * _most_in_time(plan.placement.pools)
-    for pool, c in enumerate(plan.placement.pool_cluster):
-        best[c] = np.maximum(best[c], speed[pool])
+    placement = plan.placement
+    speed = placement.size_speed.max(axis=2) * _most_in_time(placement.pools)
+    for c, sizes in zip(placement.pool_cluster, placement.pool_sizes, strict=True):
+        if sizes:
+            best[c] = np.maximum(best[c], speed[list(sizes)].max(axis=0))
     return best
 
 

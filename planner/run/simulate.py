@@ -74,6 +74,10 @@ class RunResult(BookedRun):
         columns = tables.unit_economics(self, Frequency(frequency))
         return self._frame(in_dollars(columns))
 
+    def workload_costs(self) -> pd.DataFrame:
+        """Return what each workload costs in present value, in dollars, and the rates that recover it."""
+        return self._frame(in_dollars(tables.workload_costs(self)))
+
     def events(self) -> pd.DataFrame:
         """One row per event, with its cost in tokens."""
         return self._frame(events(self))

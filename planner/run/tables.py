@@ -15,7 +15,7 @@ from planner.engine.rental import rent_by_hour
 from planner.errors import ConservationError
 from planner.finance.accounting import unit_economics as units
 from planner.finance.accounting.booked_run import BookedRun, per_run
-from planner.finance.accounting.cohorts import opening_of
+from planner.finance.accounting.lender import statements_by
 from planner.finance.accounting.measures import (
     SUMS,
     levelised_to_date,
@@ -25,9 +25,11 @@ from planner.finance.accounting.measures import (
     workload_figures,
 )
 from planner.finance.accounting.measures import reconciliation as reconciled
+from planner.finance.accounting.workload_costs import workload_costs as costs_of_workloads
 from planner.finance.accounts import (
     ACCOUNT_ORDER,
     Account,
+    Category,
     Driver,
     View,
 )
@@ -35,13 +37,15 @@ from planner.finance.ledger import MONTH_CLUSTER_ACCOUNT, usd
 from planner.finance.measure_names import SERVICE, SITE, TIMELINE
 from planner.finance.money_plan import TOKEN_KINDS
 from planner.finance.present_value import cumulative_per_million_tokens, per_million_tokens, ratio
-from planner.finance.statements import Frequency, cover_ratio, fiscal_periods, monthly_statements
+from planner.finance.statements import Frequency, cover_ratio, fiscal_periods
 from planner.plan import quantities
 from planner.plan.plan import Placement, Plan
 from planner.run.slo_misses import REASONS, lost_requests
-from planner.units import HOURS_PER_DAY
+from planner.units import HOURS_PER_DAY, HOURS_PER_YEAR
 
 Columns = dict[str, Any]
+INCOME_AND_TAX = "tax, less revenue"
+"""Line of what belongs to net present cost and to no workload."""
 
 
 def timeline_monthly(result: BookedRun, *, clusters: bool = False) -> Columns:
@@ -283,6 +287,36 @@ def unit_economics(result: BookedRun, frequency: Frequency = Frequency.MONTH) ->
     return columns
 
 
+def workload_costs(result: BookedRun) -> Columns:
+    """Return what each workload costs in present value, and last what none bears."""
+    costs = costs_of_workloads(result)
+    loads = result.plan.workloads
+    rates = dict(zip(TOKEN_KINDS, costs.rates().T, strict=True))
+    nothing = np.zeros(1, dtype=np.int64)
+    absorbed = costs.absorbed_cents
+    columns: Columns = {
+        "line": [*("workload" for _ in loads), INCOME_AND_TAX],
+        "workload": [*(load.name for load in loads), ""],
+        "model": [*(load.model for load in loads), ""],
+        "marginal_usd": np.append(costs.marginal_cents, nothing),
+        "own_capacity_usd": np.append(costs.own_capacity_cents, nothing),
+        "idle_capacity_usd": np.append(costs.idle_capacity_cents, nothing),
+        "absorbed_usd": np.append(absorbed, costs.income_and_tax_cents),
+        "marginal_cost_per_million_tokens_usd": costs.per_million(costs.marginal_cents),
+        "absorbed_cost_per_million_tokens_usd": costs.per_million(absorbed),
+        "absorbed_cost_per_million_output_tokens_usd": costs.per_million(
+            absorbed, output_only=True
+        ),
+    }
+    for kind, rate in rates.items():
+        columns[f"{kind}_rate_usd_per_million_tokens"] = rate
+    for name, figures in columns.items():
+        # What no workload bears has no tokens, and no price of them.
+        if len(figures) == len(loads):
+            columns[name] = np.append(figures, np.nan)
+    return columns
+
+
 def losses(result: BookedRun) -> Columns:
     """Node-hours by month and cluster: busy, and lost by cause; the parts sum to the whole."""
     plan = result.plan
@@ -354,11 +388,51 @@ def routing_monthly(result: BookedRun) -> Columns:
     busy_node_h = result.monthly.busy_node_h[:, clusters]
     work = time_share[:, clusters, loads] * busy_node_h
     tokens = result.tokens(result.monthly.served_requests)
+    utilisation = quantities.utilisation(work, node_h)
+    requests = result.monthly.served_requests[:, clusters, loads]
+    # Of all workloads: a plan of APIs alone has no pairs.
+    inputs = np.stack([load.input_tokens for load in result.plan.workloads], axis=1)[:, loads]
+    found, host, contexts = _found_in_caches(result.plan, pairs, utilisation)
+    prompt_tokens = requests * inputs
     return _pair_columns(result.plan, pairs) | {
         "replicas": resident.replicas[:, numbers].ravel(),
         "served_tokens": tokens[:, clusters, loads].ravel(),
-        "utilisation_fraction": quantities.utilisation(work, node_h).ravel(),
+        "utilisation_fraction": utilisation.ravel(),
+        "hit_fraction": found.ravel(),
+        "hbm_hit_tokens": (prompt_tokens * (found - host)).ravel(),
+        "host_hit_tokens": (prompt_tokens * host).ravel(),
+        "computed_tokens": (prompt_tokens * (1.0 - found)).ravel(),
+        "cached_contexts": (contexts * resident.replicas[:, numbers]).ravel(),
     }
+
+
+def usd_per_node_year(result: BookedRun) -> dict[str, float]:
+    """Return what a node of each cluster costs a year, of the hours it is there; without clusters that never are."""
+    node_h = result.monthly.present_node_h.sum(axis=0)
+    cost_usd = sums_of(result).cost_usd.sum(axis=0)
+    return {
+        cluster.name: float(cost_usd[place] / node_h[place]) * HOURS_PER_YEAR
+        for place, cluster in enumerate(result.plan.clusters)
+        if node_h[place] > 0.0
+    }
+
+
+def _found_in_caches(
+    plan: Plan, pairs: Sequence[tuple[int, int]], utilisation: Floats
+) -> tuple[Floats, Floats, Floats]:
+    """Return the shares found in the prefix cache and in host memory, and the contexts that a replica holds.
+
+    All of shape (months, pairs), at the mean load of each month; NaN where the share is stated, or nothing served.
+    """
+    found = np.full_like(utilisation, np.nan)
+    host = np.full_like(utilisation, np.nan)
+    contexts = np.full_like(utilisation, np.nan)
+    for column, pair in enumerate(pairs):
+        if pair in plan.caches:
+            cache = plan.caches[pair]
+            found[:, column], host[:, column] = cache.at(utilisation[:, column])
+            contexts[:, column] = cache.contexts
+    return found, host, contexts
 
 
 def _placement(plan: Plan) -> Placement:
@@ -408,11 +482,18 @@ def ledger(result: BookedRun) -> Columns:
 
 
 def focus_rows(result: BookedRun) -> Iterator[tuple[Any, ...]]:
-    """Yield cost by month, cluster and account under the columns of FOCUS; billed is cash, effective is accrual."""
+    """Yield cost by month, cluster and account under the columns of FOCUS; billed is cash, effective is accrual.
+
+    Without what nobody is billed for: charges for capital are imputed.
+    """
     plan = result.plan
     monthly = result.monthly
     billed = result.ledger.totals_cents(*MONTH_CLUSTER_ACCOUNT, view=View.CASH)
     effective = result.ledger.totals_cents(*MONTH_CLUSTER_ACCOUNT, view=View.ACCRUAL)
+    imputed = [
+        code for code, account in enumerate(ACCOUNT_ORDER) if account.category is Category.IMPUTED
+    ]
+    effective[:, :, imputed] = 0
     used_kwh = {
         Driver.IT_ENERGY: monthly.it_kwh,
         Driver.OVERHEAD_ENERGY: monthly.facility_kwh - monthly.it_kwh,
@@ -461,10 +542,8 @@ def statement(
 ) -> Columns:
     """One row per period of the fleet, or per period and cluster with the site; the lines side by side, in cents."""
     plan = result.plan
-    opening = opening_of(plan, result.cohorts, result.run.log)
-    monthly = monthly_statements(result.ledger, opening, plan.money.capital.books)
     first_month = plan.money.capital.fiscal_year_start_month
-    lines = monthly.by(frequency, plan.months, first_month)
+    lines = statements_by(result, frequency)
     stamp = "month" if frequency is Frequency.MONTH else "period"
     names = [*_cluster_names(plan), SITE] if clusters else []
     served = sums_of(result).served_tokens
@@ -481,7 +560,11 @@ def statement(
         "served_tokens": tokens,
         "cost_of_serving_per_million_tokens_usd": per_million,
     }
-    return _fleet_or_clusters(names, stamp, lines.periods, columns)
+    table = _fleet_or_clusters(names, stamp, lines.periods, columns)
+    if frequency is Frequency.MONTH:
+        return table
+    days = [plan.months.edges[start].isoformat() for start in starts]
+    return {"date": np.repeat(days, len(names) or 1).tolist(), **table}
 
 
 def timeline_daily(result: BookedRun, *, clusters: bool = False) -> Columns:

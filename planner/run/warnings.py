@@ -10,8 +10,7 @@ import numpy as np
 from planner.engine.hourly import never_placed
 from planner.engine.monthly import Monthly
 from planner.finance.accounting.booked_run import BookedRun, per_run
-from planner.finance.accounting.cohorts import opening_of
-from planner.finance.statements import Frequency, cover_ratio, monthly_statements
+from planner.finance.accounting.lender import lender_view
 from planner.plan.contradictions import all_warnings
 from planner.plan.plan import Plan
 from planner.units import counted
@@ -34,7 +33,7 @@ def run_warnings(result: BookedRun) -> tuple[str, ...]:
         *_workloads_never_served(result),
         *_nodes_never_in_service(result),
         *overloaded_teams(result.plan, result.monthly),
-        *_broken_covenant(result),
+        *_broken_covenants(result),
     )
 
 
@@ -115,21 +114,29 @@ def overloaded_teams(plan: Plan, monthly: Monthly) -> Iterator[str]:
             )
 
 
-def _broken_covenant(result: BookedRun) -> Iterator[str]:
-    capital = result.plan.money.capital
-    if capital.loan is None or capital.loan.least_cover_ratio is None:
+def _broken_covenants(result: BookedRun) -> Iterator[str]:
+    loan = result.plan.money.capital.loan
+    if loan is None:
         return
-    agreed = capital.loan.least_cover_ratio
-    opening = opening_of(result.plan, result.cohorts, result.run.log)
-    monthly = monthly_statements(result.ledger, opening, capital.books)
-    quarters = monthly.by(Frequency.QUARTER, result.plan.months, capital.fiscal_year_start_month)
-    cover = cover_ratio(quarters)[:, -1]
+    view = lender_view(result)
+    above = np.flatnonzero(view.is_above_cap)
+    if above.size:
+        month = result.plan.months.labels[above[0]]
+        highest = int(np.nanargmax(view.balance_usd - view.base_usd))
+        yield (
+            f"more is owed than the loan's borrowing base in {above.size} months, the first {month}: "
+            f"{view.balance_usd[highest]:,.0f} USD against {view.base_usd[highest]:,.0f} in "
+            f"{result.plan.months.labels[highest]}, {loan.ltv_cap_fraction:g} of an orderly sale"
+        )
+    if loan.least_cover_ratio is None:
+        return
+    cover = view.quarter_cover
     # A quarter without debt service has no ratio (NaN) and breaks nothing.
-    broken = np.count_nonzero(cover < agreed)
+    broken = np.count_nonzero(cover < loan.least_cover_ratio)
     if broken:
         worst = int(np.nanargmin(cover))
         yield (
             f"the loan's covenant is broken in {broken} of {np.isfinite(cover).sum()} fiscal quarters: "
             f"cash for debt service is {cover[worst]:.2f} times debt service in "
-            f"{quarters.periods[worst]}, {agreed:g} are agreed"
+            f"{view.quarters[worst]}, {loan.least_cover_ratio:g} are agreed"
         )

@@ -37,6 +37,12 @@ Residual = Annotated[
 TermMonths = Annotated[int, Field(ge=1, le=120), Plausible(1, 60, "one month to five years")]
 
 
+TokenPriceChange = Annotated[
+    YearlyChange,
+    Plausible(
+        -0.98, 3, "priors token_price_change and api_price_decline_fixed_quality, and beyond"
+    ),
+]
 _APIS = "assumption: below the cheapest and above the dearest API"
 
 
@@ -58,12 +64,9 @@ class TokenPrice(Strict):
         None
     )
     """Price of a million prompt tokens found in the prefix cache (a workload's prefix_cache_hit_fraction) on the first
-    day. Default: the catalogue's with its input price, or else 0.05 of the input price: lists ask 2 to 10%."""
-    change_per_year: Annotated[
-        YearlyChange,
-        Plausible(-0.99, 1, "prior api_price_decline_fixed_quality: falls of 0.6 to 0.98"),
-    ] = 0.0
-    """Yearly change of all; -0.9 is a fall of 90%. Default 0: a contract price (Epoch: markets fall 60 to 98%)."""
+    day. Default: the catalogue's with its input price, or else 0.2 of the input price: the median of hosts' lists."""
+    change_per_year: TokenPriceChange | None = None
+    """Yearly change of all; -0.5 is half as much a year later. Default: finance.token_price_change_per_year."""
 
     @model_validator(mode="before")
     @classmethod
@@ -418,8 +421,8 @@ class Cluster(Strict):
     ]
     """Servers bought."""
     engine: str = "auto"
-    """Serving engine. Default auto: of those the catalogue has for the accelerator's vendor the one with which a node
-    serves most of a workload within its objective, by workload; layouts.csv says which."""
+    """Serving engine. Default auto: of those that support the models on the accelerator the one with which the cluster
+    needs fewest nodes for all workloads; a second one where it saves more than 5%. layouts.csv says which."""
     engine_date: (
         Annotated[
             datetime.date, Field(ge=datetime.date(2024, 1, 1), le=datetime.date(2100, 12, 31))
@@ -439,10 +442,11 @@ class Cluster(Strict):
     most per accelerator within the objective."""
     attention: Literal["auto", "tensor-parallel", "data-parallel"] = "auto"
     """How mixtures of experts spread attention: each layer over all accelerators of a replica, or sequences over them
-    while the experts stay spread. Default auto: what serves most; layouts.csv says which."""
+    while the experts stay spread. Default auto: what serves most, of what somebody runs for such models; layouts.csv
+    says which."""
     prefill_decode: Literal["colocated", "disaggregated", "auto"] = "auto"
     """Whether prompts are prefilled by accelerators of their own, or by every replica beside its replies.
-    Default auto: what serves most, by workload; layouts.csv says which."""
+    Default auto: what serves most, by workload, of what somebody runs for such models; layouts.csv says which."""
     max_sequences: (
         Annotated[
             int,
@@ -452,14 +456,30 @@ class Cluster(Strict):
         | None
     ) = None
     """Sequences the engine admits at once, per attention group. Default: 2,048, the engines' own."""
+    layouts: Literal["any", "measured"] = "any"
+    """Which layouts are tried: any, or of a model that was measured on the accelerator only those that were, under the
+    engines under which they were. Default any: what nobody measured counts by how well it is known."""
     chunk_tokens: (
         Annotated[int, Field(ge=16, le=1_000_000), Plausible(128, 65_536, "engines' range")] | None
     ) = None
     """Prompt tokens that one step computes at most, beside the sequences that decode; workers that only prefill take
-    16,384. Default: what serves most within the objective, of 256, 512 and so on to 16,384, by workload; layouts.csv
-    says which."""
+    16,384. Default: what serves most within the objective, of 1,024, 2,048 and so on to 32,768 as engines are run in
+    public, by workload; layouts.csv says which."""
+    host_memory_usd_per_gb: Annotated[Price, Plausible.prior("host_memory_price")] | None = None
+    """Price of a GB by which host_memory_gb differs from the catalogue's; it is part of the server, and not counted
+    where host_usd_per_node is stated. Default: the catalogue's prior host_memory_price, 11."""
     speculation: Speculation | None = None
     """Speculative decoding on this cluster. Default: none."""
+    kv_offload: Literal["auto", "none", "host"] = "auto"
+    """Whether the memory of the server holds prompts that its accelerators let go, for workloads that state their
+    reuse: always (host), never, or where a node then serves more. Default auto: what serves most; layouts.csv says
+    which."""
+    host_memory_gb: (
+        Annotated[float, Field(ge=0, le=1e6), Plausible(100, 12_000, "256 GB to 12 TB a server")]
+        | None
+    ) = None
+    """Memory of one server's processors for such prompts. Default: the catalogue's for the accelerator, 1,500 of an
+    H200 server, 3,200 of an MI325X server."""
     online: datetime.date | None = None
     """Day all nodes are paid, and serve if there is power. Default: the first day, unless an order is given."""
     order: Order | None = None

@@ -159,8 +159,32 @@ class _Checks:
             read_file = self.scenario.document.file_at
             read_table = functools.partial(read_file, place, workload.growth.file)
             self.attempt(place, read_table, as_one=True)
+        self.reuse(path, workload)
         zone = workload.load_profile.timezone
         self.time_zone((*path, "load_profile", "timezone"), zone)
+
+    def reuse(self, path: KeyPath, workload: Workload) -> None:
+        """Check that a workload states its reuse or its share in the cache, and that its sessions can be."""
+        if workload.reuse is None:
+            return
+        if workload.prefix_cache_hit_fraction > 0.0:
+            message = "the share in the cache follows from reuse: state one of the two"
+            hint = "leave out prefix_cache_hit_fraction, or reuse where the share was measured at this load"
+            self.report((*path, "prefix_cache_hit_fraction"), message, hint)
+        sessions = workload.reuse.sessions
+        if sessions is None:
+            return
+        # The mean prompt is that of the middle turn.
+        mean = workload.lengths.input.mean
+        first = mean - sessions.growth_tokens * (sessions.turns - 1) / 2.0
+        if first < max(sessions.shared_tokens, 1.0):
+            message = (
+                f"{sessions.turns} turns that grow by {sessions.growth_tokens:g} tokens around a mean prompt of "
+                f"{mean:,.0f} begin with {first:,.0f} tokens, fewer than the {sessions.shared_tokens:,.0f} that "
+                "sessions have in common"
+            )
+            hint = "fewer turns, less growth_tokens, or a longer lengths.input.mean"
+            self.report((*path, "reuse", "sessions"), message, hint)
 
     def lengths(self, path: KeyPath, workload: Workload) -> None:
         """Check that a workload's requests fit into its model's context."""
@@ -227,6 +251,7 @@ class _Checks:
         if cluster.engine != "auto":
             stack = functools.partial(catalog.stack, vendor, cluster.engine)
             self.attempt((*path, "engine"), stack, as_one=True)
+            self.engine(path, cluster)
         has_resale = cluster.resale_curve or catalog.resale_priors(cluster.accelerator)
         if not has_resale:
             message = f"the catalogue says nothing of what used servers of {vendor} fetch"
@@ -257,6 +282,33 @@ class _Checks:
         if cluster.retire is not None and cluster.retire <= first_day:
             message = f"{cluster.retire} is not after its first day, {first_day}"
             self.report((*path, "retire"), message)
+
+    def engine(self, path: KeyPath, cluster: Cluster) -> None:
+        """Report a stated engine that serves none of the workloads' models on a cluster's accelerator.
+
+        One that serves some of them serves those; why others are refused is said where they are.
+        """
+        reasons = []
+        for workload in self.scenario.workloads.values():
+            if workload.model not in self.catalog.models:
+                continue
+            precisions: tuple[str, ...] = workload.precisions
+            if cluster.precision in precisions or not precisions:
+                precisions = (cluster.precision or self.catalog.precision_with("default"),)
+            for precision in precisions:
+                reason = self.catalog.support.refusal(
+                    cluster.engine,
+                    workload.model,
+                    cluster.accelerator,
+                    precision,
+                    image_date=cluster.engine_date,
+                )
+                if reason is None:
+                    return
+                reasons.append(reason)
+        if reasons:
+            hint = "state another engine, leave it out, or add what you know to your catalogue file"
+            self.report((*path, "engine"), "; ".join(dict.fromkeys(reasons)), hint)
 
     def cluster_names(self) -> None:
         """Check every place that names a cluster."""

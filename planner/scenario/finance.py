@@ -4,7 +4,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from planner.scenario.cluster import BookLife, HourlyRental, Residual, TokenPrice
+from planner.scenario.cluster import (
+    BookLife,
+    HourlyRental,
+    Residual,
+    TokenPrice,
+    TokenPriceChange,
+)
 from planner.scenario.fields import (
     BelowOne,
     Count,
@@ -76,9 +82,16 @@ class Loan(Strict):
     fee_fraction: Annotated[BelowOne, Plausible(0, 0.05)] = 0.0
     """Share of what is drawn that the lender takes at once, an expense over the loan's life. Default 0: none is stated
     in public terms."""
+    undrawn_fee_per_year: Annotated[BelowOne, Plausible.prior("loan_undrawn_fee")] = 0.0
+    """Yearly fee on what the plan has yet to draw, from the first day. Default 0: none; IREN pays 0.004."""
     least_cover_ratio: Annotated[Positive, Plausible(1, 2)] | None = None
     """Covenant: least operating cash flow before interest over debt service in a fiscal quarter; less is a warning.
-    Default: none."""
+    Default: none; IREN agreed 1.05, on take-or-pay with an investment-grade buyer."""
+    ltv_cap_fraction: Annotated[Positive, Plausible(0.3, 1.2)] | None = None
+    """Covenant: most that may be owed, as a share of what the machines bought would fetch in an orderly sale (the
+    borrowing base); more is a warning. Default: none; lenders' caps in year two are 0.4 to 0.7."""
+    auction_fraction: Annotated[Fraction, Plausible.prior("liquidation_auction")] = 0.65
+    """What an auction within 30 days fetches, as a share of an orderly sale. Default 0.65: appraisers' factor."""
 
     @model_validator(mode="after")
     def _repaid_within_its_term(self) -> "Loan":
@@ -198,10 +211,14 @@ class Finance(Strict):
     """Life over which embodied emissions are spread. Default 60: book lives of large operators, 5 to 6 years."""
     allocation: Literal["peak-responsibility", "by-use"] = "peak-responsibility"
     """Who pays for capacity in unit costs: those at work in the hours that size the fleet, or all by use; what no
-    workload bears is the reserve. Default peak-responsibility: work that fills idle hours sizes no fleet."""
+    workload uses is unallocated idle capacity. Default peak-responsibility: work that fills idle hours sizes no
+    fleet."""
     api_price: TokenPrice | None = None
     """What the tokens would cost from an API, for the break-even: prices, or api for the catalogue's price of each
     model. Default: no such offer."""
+    token_price_change_per_year: TokenPriceChange = 0.0
+    """Yearly change of the listed price of a model's tokens, sold or bought, where a price states none of its own.
+    Default 0: lists of open models mostly stay; studies draw it from the prior token_price_change, -0.58 to 0.17."""
     burst_rental: BurstRental | None = None
     """Rent accelerators for what would be shed. Default: it is shed."""
     tax: Tax | None = None

@@ -263,6 +263,9 @@ def _preset_value(
     # Quantiles of one's own state the whole distribution.
     if section == "lengths" and value_at(stated, (*side, "quantiles")):
         return None
+    # What follows from reuse is not stated.
+    if section == "prefix_cache_hit_fraction" and stated.get("reuse") is not None:
+        return None
     # The rate of a preset's index is not that of one's own.
     if section == "burst_index_requests_per_s" and "burst_index_of_dispersion" in stated:
         return None
@@ -381,8 +384,8 @@ def _lay_value_over(document: Document, path: KeyPath, value: Document, origin: 
     parents = [path[:end] for end in range(1, len(path))]
     for parent in parents:
         content = value_at(document.content, parent)
-        # What is not there yet is made; what is there must take keys.
-        if content is not None and not isinstance(content, dict):
+        # What is not there yet is made; what is there must take keys, as does the word for a price that states none.
+        if content not in (None, "api") and not isinstance(content, dict):
             message = f"{dotted(parent)} holds no keys"
             raise ScenarioError(message, file=origin, path=dotted(path))
     place = Location(origin, None)

@@ -300,15 +300,15 @@ class Software(Strict):
     """Share of a release's incidents that no roll-back ends, since no older release serves the model, by vendor, e.g.
     {amd: 0.1}; they last until fixed. Default: what the catalogue's vendors say."""
     accuracy_regression_response: Literal["roll-back", "higher_precision"] = "roll-back"
-    """Answer to wrong output once it is noticed: serve the release before until the next upgrade, or in the next wider
-    precision until fixed. Default roll-back: it is faster."""
+    """Answer to wrong output once it is noticed: serve the release before, or in the next wider precision, until it is
+    fixed. Default roll-back: it is faster."""
     engineers: (
         Annotated[OneTeam | Annotated[dict[str, Engineers], Tag("rate")], fields.NumberOrRate]
         | None
     ) = None
     """Engineers who mend incidents and bring models up, all paid for. A number is one team for every stack, in whole
-    people; by vendor each has its own: {amd: 3, nvidia: {per_1000_accelerators: 0.5}}. The team works on one thing at a
-    time, together. Default: by vendor, as engineers_per_800 says."""
+    people; by vendor each has its own: {amd: 3, nvidia: {per_1000_accelerators: 0.5}}. No more than three work on one
+    thing; more of them mend more at once. Default: by vendor, as engineers_per_800 says."""
     engineers_per_800: dict[str, Annotated[NonNegative, Plausible(0.02, 40)]] = Field(
         default_factory=dict
     )

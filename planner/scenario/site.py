@@ -86,6 +86,10 @@ class Electricity(Strict):
         Fraction, Plausible(0.1, 1, "assumption; US utilities take 0.5 to 1")
     ] = 0.0
     """Bill at least this share of the highest peak of the eleven months before. Default 0: no ratchet."""
+    contracted_kw: Annotated[NonNegative, Plausible(10, 2_000_000)] = 0.0
+    """Power contracted with the utility, take or pay from the first day. Default 0: none."""
+    minimum_take_fraction: Annotated[Fraction, Plausible.prior("minimum_take")] = 0.85
+    """Share of it on which the demand charge is due, used or not. Default 0.85: AEP Ohio's tariff of 2025."""
 
 
 class PowerBlock(Strict):
@@ -246,4 +250,5 @@ def tariff_of(site: Site, flat_usd_per_kwh: float) -> EnergyTariff:
         escalator_per_year=contract.escalator_per_year or 0.0,
         demand_charge_usd_per_kw_month=contract.demand_charge_usd_per_kw_month,
         demand_ratchet_fraction=contract.demand_ratchet_fraction,
+        least_billed_kw=contract.contracted_kw * contract.minimum_take_fraction,
     )

@@ -244,7 +244,7 @@ class Study(Strict):
     """Replications kept in detail, the first ones: their figures by month make the fans, and what drives the objective
     is measured on them. Of those beyond, inputs and figures over the whole horizon are kept, a twelfth of the room.
     Default 65,536: 19 times in 20, no percentile of so many is off by more than half a point."""
-    objective: str = "cost_per_million_tokens_usd"
+    objective: str = "levelised_cost_per_million_tokens_usd"
     """Output that decides which scenario is better: any measure of a run, such as irr_per_year or revenue_usd, or how
     it serves. Default: what the question is about."""
 
@@ -363,6 +363,8 @@ def _study_of_priors(path: Path, overrides: tuple[str, ...]) -> tuple[Document, 
             keys = field.replace("*", owner).split(".")
             # A field that the scenario does not have counts as zero: it has no use for a draw.
             is_used = value_at(filled, keys, absent=0) != 0
+            if prior.used_by:
+                is_used = any(_is_stated(filled, user.split(".")) for user in prior.used_by)
             is_open = prior.times_stated or value_at(stated, keys) is None
             if is_used and is_open:
                 owners.append(owner)
@@ -380,6 +382,17 @@ def _study_of_priors(path: Path, overrides: tuple[str, ...]) -> tuple[Document, 
     # It stands in no file, so that it has no line.
     locations: dict[KeyPath, Location] = {(): Location(str(path), None)}
     return Document(content, locations), tuple(notes)
+
+
+def _is_stated(content: Any, keys: list[str]) -> bool:
+    """Return whether a scenario with all its defaults has something at a path, ``*`` being any name."""
+    if not keys:
+        return content is not None
+    if not isinstance(content, dict):
+        return False
+    key, *rest = keys
+    names = content if key == "*" else [key]
+    return any(_is_stated(content.get(name), rest) for name in names)
 
 
 def _owners(prior: Range, field: str, scenario: Scenario) -> list[str]:

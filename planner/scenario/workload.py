@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import datetime
-from typing import Annotated, Literal
+import functools
+import itertools
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
-from planner.catalog.load import workload_preset_names
+from planner.catalog.load import (
+    reuse_curve,
+    reuse_curve_names,
+    workload_preset_names,
+)
 from planner.demand.bursts import LOWEST_MEASURED_REQUESTS_PER_S, Bursts
 from planner.demand.tokens import LengthDistribution
 from planner.errors import ScenarioError
+from planner.physics.prefix_cache import ReuseCurve, from_points, from_sessions
 from planner.scenario.cluster import TokenPrice
 from planner.scenario.fields import (
     BelowOne,
@@ -347,11 +354,135 @@ def _is_shipped(name: str) -> str:
     return name
 
 
+def _is_curve(name: str) -> str:
+    if name not in reuse_curve_names():
+        raise ValueError(f"must be one of {choices(reuse_curve_names())}")
+    return name
+
+
+ReusePreset = Annotated[
+    str,
+    AfterValidator(_is_curve),
+    WithJsonSchema({"enum": list(reuse_curve_names()), "type": "string"}),
+]
+
+
 Preset = Annotated[
     str,
     AfterValidator(_is_shipped),
     WithJsonSchema({"enum": list(workload_preset_names()), "type": "string"}),
 ]
+
+
+class Sessions(Strict):
+    """Sessions of equal length, whose prompts grow by as many tokens each turn around the workload's mean prompt."""
+
+    turns: Annotated[int, Field(ge=2, le=10_000), Plausible(2, 500, "the agentic log: up to 561")]
+    """Requests of a session."""
+    median_gap_s: Annotated[
+        float, Field(gt=0, le=1e6), Plausible(0.5, 3600, "agents 10 s, people minutes")
+    ]
+    """Median time from the end of a reply to the next request."""
+    p90_gap_s: Annotated[
+        float, Field(gt=0, le=1e7), Plausible(1, 36_000, "agents a minute, people an hour")
+    ]
+    """90th percentile of that time; between them it is lognormal."""
+    growth_tokens: Annotated[
+        float, Field(ge=0, le=1e7), Plausible(0, 50_000, "agents 4,500 a turn: the agentic log")
+    ]
+    """Tokens by which a prompt is longer than that of the turn before."""
+    shared_tokens: Annotated[
+        float, Field(ge=0, le=1e7), Plausible(0, 100_000, "a system prompt to a document")
+    ] = 0.0
+    """Tokens at the beginning of a prompt that sessions have in common. Default 0: none."""
+    prefixes: Annotated[
+        int, Field(ge=1, le=10_000_000), Plausible(1, 1_000_000, "one to each customer's own")
+    ] = 1
+    """Different beginnings, which as many groups of sessions have in common. Default 1: a system prompt."""
+
+    @model_validator(mode="after")
+    def _gaps_rise(self) -> Sessions:
+        if self.p90_gap_s < self.median_gap_s:
+            raise ValueError(
+                f"p90_gap_s, {self.p90_gap_s:g}, is below median_gap_s, {self.median_gap_s:g}; swapped?"
+            )
+        return self
+
+
+class Reuse(Strict):
+    """When input tokens are used again, by points or by sessions; the name of a curve stands for the catalogue's."""
+
+    # An editor must offer the names as well as the mapping: the model itself only knows the latter.
+    model_config = ConfigDict(
+        json_schema_extra=lambda schema: schema.update(
+            anyOf=[{"type": schema.pop("type")}, {"enum": list(reuse_curve_names())}]
+        )
+    )
+
+    curve: ReusePreset | None = None
+    """A curve of the catalogue: agentic, long-context or chat. Default: none."""
+    points: Annotated[
+        dict[str, Annotated[float, Field(ge=0, lt=1)]],
+        Field(max_length=200),
+        Plausible(0, 0.98, "agentic logs reach 0.96"),
+    ] = Field(default_factory=dict)
+    """Share of input tokens last used at most so many seconds before, by those seconds: ``{10: 0.4, 60: 0.8, 3600:
+    0.95}``; from the end of a request to the next arrival. Default: none."""
+    sessions: Sessions | None = None
+    """Turns, gaps and growth of sessions, from which the curve follows. Default: none."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _named(cls, stated: Any) -> Any:
+        if isinstance(stated, str):
+            return {"curve": stated}
+        return stated
+
+    @model_validator(mode="after")
+    def _one_of_them(self) -> Reuse:
+        kinds = [self.curve, self.points or None, self.sessions]
+        if kinds.count(None) != 2:
+            raise ValueError(
+                f"needs one of {choices(reuse_curve_names())}, points such as {{10: 0.4, 60: 0.8, 3600: 0.95}}, "
+                "or sessions"
+            )
+        for seconds in self.points:
+            try:
+                is_gap = float(seconds) > 0.0
+            except ValueError:
+                is_gap = False
+            if not is_gap:
+                raise ValueError(f"a point is at seconds above 0, such as 60, not {seconds!r}")
+        by_gap = sorted((float(gap_s), found) for gap_s, found in self.points.items())
+        for (gap_s, found), (later_s, later) in itertools.pairwise(by_gap):
+            if later_s <= gap_s or later < found:
+                raise ValueError(
+                    f"points rise with the seconds: {found:g} at {gap_s:g} and {later:g} at {later_s:g}"
+                )
+        return self
+
+    # Plans cache layouts by reuse; a model that holds a dict has no hash of its own.
+    def __hash__(self) -> int:
+        return hash((self.curve, tuple(self.points.items()), self.sessions))
+
+
+@functools.lru_cache(maxsize=64)
+def _reuse_curve(reuse: Reuse, shared_gap_s: float, mean_tokens: float) -> ReuseCurve:
+    """Return the curve of a reuse as stated, for prompts of a mean length."""
+    if reuse.curve is not None:
+        return reuse_curve(reuse.curve)
+    sessions = reuse.sessions
+    if sessions is None:
+        return from_points({float(gap_s): found for gap_s, found in reuse.points.items()})
+    return from_sessions(
+        turns=sessions.turns,
+        median_gap_s=sessions.median_gap_s,
+        p90_gap_s=sessions.p90_gap_s,
+        growth_tokens=sessions.growth_tokens,
+        shared_tokens=sessions.shared_tokens,
+        shared_gap_s=shared_gap_s,
+        mean_tokens=mean_tokens,
+    )
 
 
 class Workload(Strict):
@@ -388,7 +519,15 @@ class Workload(Strict):
     prefix_cache_hit_fraction: Annotated[
         BelowOne, Plausible(0, 0.98, "agentic logs reach 0.96")
     ] = 0.0
-    """Share of prompt tokens found in the prefix cache. Default 0: no saving unless stated."""
+    """Share of prompt tokens found in the prefix cache, as measured at one's own load: it stays the same whatever the
+    memory. Default 0: no saving unless stated."""
+    reuse: Reuse | None = None
+    """When its input tokens are used again: agentic, long-context, chat, points or sessions. Then the share found in
+    the prefix cache follows from memory, load and routing. Default: prefix_cache_hit_fraction, as stated."""
+    prefix_routing: Literal["session", "prefix", "random"] = "session"
+    """Where a router sends its requests if it states its reuse: to the replica of the session, to that which holds the
+    same beginning, or to any. At random a request finds what its session left on that replica, long before. Default
+    session: affinity by session is what gateways offer."""
     noise: Noise = Noise()
     """Hour-to-hour noise. Default: API traffic."""
     burst_index_of_dispersion: Annotated[
@@ -466,6 +605,18 @@ class Workload(Strict):
         if shares > 1 + 1e-9:
             raise ValueError(f"the tenants' shares add up to {shares:g}, more than the whole")
         return self
+
+    @property
+    def reuse_curve(self) -> ReuseCurve | None:
+        """When its input tokens are used again; None where the share in the cache is stated."""
+        if self.reuse is None:
+            return None
+        # One beginning for all is always in use; others come back with the requests of their group.
+        shared_gap_s = 0.0
+        sessions = self.reuse.sessions
+        if sessions is not None and sessions.prefixes > 1:
+            shared_gap_s = sessions.prefixes / max(self.requests_per_s, _LEAST_REQUESTS_PER_S)
+        return _reuse_curve(self.reuse, shared_gap_s, self.lengths.input.mean)
 
     @property
     def bursts(self) -> Bursts:

@@ -32,6 +32,10 @@ MOST_DROPPED = 0.01
 """Share of replications that could not be run above which a study warns: a tail of one in a hundred is then gone."""
 
 
+ABOVE_ZERO = "above_zero"
+"""The statistic of NPV that is the share of replications in which it is positive."""
+
+
 class Statistic(NamedTuple):
     """One statistic of one output of one scenario: a row of percentiles.csv."""
 
@@ -161,6 +165,23 @@ class Finished:
                 )
                 for statistic, estimate in spread:
                     yield Statistic(scenario, output.name, statistic, estimate)
+        if "npv_usd" in names:
+            yield from self._gains()
+
+    def _gains(self) -> Iterator[Statistic]:
+        """Yield the share of replications with a positive NPV, of each scenario that sells tokens."""
+        plans = zip(
+            self.prepared.names,
+            self.by_scenario("npv_usd"),
+            self.by_scenario("revenue_usd"),
+            strict=True,
+        )
+        for scenario, npv_usd, revenue_usd in plans:
+            # What sells nothing is worth less than nothing in all of them.
+            if np.isfinite(revenue_usd).any():
+                gains = np.where(np.isnan(npv_usd), np.nan, npv_usd > 0.0)
+                share = decision.share_estimate(gains, self.prepared.study.scramblings)
+                yield Statistic(scenario, "npv_usd", ABOVE_ZERO, share)
 
     def bands(self, *, clusters: bool = False) -> Iterator[tuple[Any, ...]]:
         """Yield percentiles by month of every scenario's fleet, or of its clusters, from detailed replications."""

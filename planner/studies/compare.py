@@ -10,12 +10,17 @@ import numpy as np
 from pydantic import BaseModel
 
 from planner.errors import ConservationError, Problem, ScenarioError, raise_all
-from planner.finance.accounting.measures import measures, series_of, sums_of
+from planner.finance.accounting.measures import (
+    measures,
+    series_of,
+    sums_of,
+    value_at_price_change,
+)
 from planner.finance.accounts import ACCOUNT_CODES, NOT_COST_ACCOUNTS, Account, View
 from planner.finance.bridge import CAUSES, ClusterSpending, Factors, Spending, bridge, dollar_bridge
 from planner.finance.ledger import Dimension, usd
 from planner.finance.measure_names import AGAINST_BASELINE, DRAWS
-from planner.finance.present_value import ratio
+from planner.finance.present_value import break_even_change, ratio
 from planner.plan import quantities
 from planner.plan.build import build_plan
 from planner.run.replications import Replications, draw_again
@@ -242,10 +247,24 @@ def against(result: RunResult, base: RunResult) -> Figures:
     economic = months.economic - base_months.economic
     cash = months.cash - base_months.cash
     flip = _flip(measures(result), measures(base))
+    saving_npv_usd = economic.net_present_value(rate)
+    # A rate at which a loss is zero is no return.
+    internal_rate = economic.internal_rate() if saving_npv_usd > 0.0 else None
+    values_usd = [value_at_price_change(run) for run in (result, base)]
+    as_run_usd = [run.plan.money.market.price_change_per_year for run in (result, base)]
+
+    def saving_usd(change_per_year: float) -> float:
+        gains = [
+            value_usd(change_per_year) - value_usd(stated)
+            for value_usd, stated in zip(values_usd, as_run_usd, strict=True)
+        ]
+        return saving_npv_usd + gains[0] - gains[1]
+
     return {
         "resale_flip_ratio": flip,
-        "saving_npv_usd": economic.net_present_value(rate),
-        "saving_irr_per_year": economic.internal_rate(),
+        "price_change_flip_per_year": break_even_change(saving_usd),
+        "saving_npv_usd": saving_npv_usd,
+        "saving_irr_per_year": internal_rate,
         "saving_payback_months": cash.payback_months(),
         "saving_discounted_payback_months": cash.payback_months(rate),
     }

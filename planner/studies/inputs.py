@@ -379,13 +379,16 @@ def _prior(
         message = f"prior {stated.prior} ({figures}) has no spread on both sides of its base"
         hint = "state a distribution of your own"
         raise ScenarioError(study.problem(location, message, hint))
+    high = stated.high
+    if high is None and prior.highest is not None:
+        high = prior.highest / scale
     return language.Percentiles(
         kind="percentiles",
         p10=prior.low / scale,
         p50=prior.base / scale,
         p90=prior.high / scale,
         low=stated.low,
-        high=stated.high,
+        high=high,
         times_stated=stated.times_stated,
     )
 
@@ -566,9 +569,14 @@ def _pair_errors(scenario: Scenario) -> Iterator[tuple[tuple[str, str, str], Unc
         service = services.get((cluster_name, workload_name))
         if service is not None:
             engine = service.spec.engine
-            uncertainty = service.uncertainty
+            evidence = service.evidence
+            uncertainty = evidence.uncertainty if evidence else None
         else:  # not served as stated: some replication's figures may let it
-            option = engine_options(cluster, workload, reuse.catalog)[0]
+            options = engine_options(cluster, workload, reuse.catalog)
+            # No figure lets an engine serve what it does not support.
+            if not options:
+                continue
+            option = options[0]
             engine = option.engine
             shape = shape_of(workload.model, reuse.catalog)
             precision = str(option.precision)

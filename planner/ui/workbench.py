@@ -21,6 +21,7 @@ from planner.answers.comparison import COMPARISON_TABLES, comparison_summary, co
 from planner.answers.futures import future_row, futures_section
 from planner.answers.identity import scenario_file, scenario_sha256
 from planner.answers.json_records import fields_json
+from planner.answers.ranking import COST
 from planner.answers.report import merged, run_body, sections_of
 from planner.answers.run import PLAN_COLUMNS, measure_table
 from planner.answers.run_summary import key_figures
@@ -330,8 +331,8 @@ class Workbench:
     def line(self, plan_run: PlanRun) -> Markup:
         """Return the summary line that stays visible: cost per token, and whether the SLO target is met."""
         summary = RunSummary.read(self.contents(plan_run))
-        price = unit_price(summary.fleet.cost_per_million_tokens_usd)
-        return badged(f"{price} per million tokens. {verdict_line(summary.verdict)}")
+        price = unit_price(summary.measures[COST])
+        return badged(f"{price} per million tokens levelised. {verdict_line(summary.verdict)}")
 
     def rest(self, plan_run: PlanRun, check: Check = _no_check) -> Parts:
         """Return the remainder of the report's first section, and the report's other sections.

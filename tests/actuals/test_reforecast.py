@@ -26,7 +26,7 @@ from planner.actuals.reforecast import (
 )
 from planner.actuals.review import COST, FORECAST, ActualsReview
 from planner.finance.accounting.measures import observed
-from planner.finance.measure_names import FLEET, SeriesKey
+from planner.finance.measure_names import FLEET, SLO_MISSED, SeriesKey
 from planner.run.simulate import simulate
 from planner.studies.engines import Workforce
 from planner.studies.prepare import Prepared, prepare
@@ -74,7 +74,7 @@ SEEN = (
     SeriesKey("cluster", FLEET, "demand_tokens"),
     SeriesKey("account", FLEET, "rent"),
 )
-EVERY = tuple(dict.fromkeys((*SEEN, *FORECAST)))
+EVERY = tuple(dict.fromkeys((*SEEN, *FORECAST, SLO_MISSED)))
 
 
 def _prepared(folder: Path) -> Prepared:
@@ -228,6 +228,7 @@ def test_inputs_that_move_the_forecast_sum_to_its_headline(tmp_path: Path) -> No
             budget=observed(result, EVERY),
             interval=np.zeros((2, count, 12)),
             accounts=(),
+            noise_usd=0.0,
             forecast=forecast,
             paid_usd=generator.normal(0, 1e3, 12),
         )

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from collections import defaultdict
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -29,9 +27,7 @@ from planner.output.tables import ColumnKind
 from planner.scenario.loading import load_scenario
 from planner.studies.compare import Comparison, compare
 from planner.studies.sweep import SweepPoint, parse_axes, sweep
-from tests.conftest import TINY
-
-Write = Callable[..., Path]
+from tests.conftest import TINY, WriteScenario, csv_rows
 
 
 @pytest.fixture(scope="module")
@@ -44,11 +40,6 @@ def comparison(tmp_path_factory: pytest.TempPathFactory) -> Comparison:
     return compare(
         [load_scenario(path.with_name(name), ["seed=1"]) for name in ("tiny.yaml", "small.yaml")]
     )
-
-
-def rows(path: Path, separator: str = ",") -> list[dict[str, str]]:
-    with path.open(newline="", encoding="utf-8-sig") as stream:
-        return list(csv.DictReader(stream, delimiter=separator))
 
 
 def test_the_folder_is_whole_and_described(comparison: Comparison, tmp_path: Path) -> None:
@@ -74,7 +65,7 @@ def test_the_folder_is_whole_and_described(comparison: Comparison, tmp_path: Pat
         ["seed=1"],
     )
     for table in described:
-        written = rows(tmp_path / "out" / f"{table.name}.csv")
+        written = csv_rows(tmp_path / "out" / f"{table.name}.csv")
         header = (
             (tmp_path / "out" / f"{table.name}.csv").read_text(encoding="utf-8").splitlines()[0]
         )
@@ -88,11 +79,11 @@ def test_the_bridge_in_the_file_sums_to_the_difference_in_the_file(
 ) -> None:
     write_comparison(comparison, tmp_path / "out")
     sums: dict[str, float] = defaultdict(float)
-    for row in rows(tmp_path / "out" / "bridge.csv"):
+    for row in csv_rows(tmp_path / "out" / "bridge.csv"):
         sums[row["scenario"]] += float(row["difference_per_million_tokens_usd"])
     difference = {
         row["scenario"]: float(row["difference"])
-        for row in rows(tmp_path / "out" / "comparison.csv")
+        for row in csv_rows(tmp_path / "out" / "comparison.csv")
         if row["measure"] == "cost_per_million_tokens_usd"
     }
     assert set(sums) == {"small"}
@@ -102,7 +93,7 @@ def test_the_bridge_in_the_file_sums_to_the_difference_in_the_file(
 
 def test_months_sum_to_the_measures(comparison: Comparison, tmp_path: Path) -> None:
     write_comparison(comparison, tmp_path / "out")
-    table = rows(tmp_path / "out" / "comparison_monthly.csv")
+    table = csv_rows(tmp_path / "out" / "comparison_monthly.csv")
     for name, figures in zip(comparison.names, comparison.figures, strict=True):
         own = [row for row in table if row["scenario"] == name]
         assert sum(float(row["cost_usd"]) for row in own) == pytest.approx(
@@ -144,12 +135,12 @@ def test_axes_are_numbers_where_all_their_values_are() -> None:
     assert sweep_description(axes).columns[1].unit == "USD"
 
 
-def test_the_table_is_tidy(write: Write, tmp_path: Path) -> None:
+def test_the_table_is_tidy(write: WriteScenario, tmp_path: Path) -> None:
     path = write()
     axes = parse_axes(["clusters.h200.nodes=0:4:2", "finance.residual_fraction=0.1,0.25"])
     points = sweep(load_scenario(path, ["horizon_months=1", "clusters.mi325x=null"]), axes)
     write_sweep(load_scenario(path), axes, points, tmp_path / "out", {"seed": 1})
-    written = rows(tmp_path / "out" / "sweep.csv")
+    written = csv_rows(tmp_path / "out" / "sweep.csv")
     assert [row["clusters.h200.nodes"] for row in written] == ["0", "0", "2", "2", "4", "4"]
     assert written[1]["finance.residual_fraction"] == "0.25"
     assert written[0]["cost_per_million_tokens_usd"] == ""  # no machines, no tokens

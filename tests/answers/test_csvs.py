@@ -117,12 +117,17 @@ def test_focus_has_the_ledgers_cash_and_accrual_to_the_cent(files: dict[str, pd.
         month=focus.ChargePeriodStart.str[:10], cluster=focus.ResourceId, account=focus.ServiceName
     )
     assert (ledger.account == "revenue").any()
-    for column, view in (("BilledCost", "is_cash"), ("EffectiveCost", "is_accrual")):
-        ours = (cost[cost[view]].groupby(keys).amount_usd.sum() * 100).round().astype(int)
+    billed = cost[cost.is_cash]
+    # Nobody bills a charge for capital.
+    effective = cost[cost.is_accrual & (cost.category != "imputed")]
+    for column, rows in (("BilledCost", billed), ("EffectiveCost", effective)):
+        ours = (rows.groupby(keys).amount_usd.sum() * 100).round().astype(int)
         theirs = (focus.groupby(keys)[column].sum() * 100).round().astype(int)
         assert theirs[theirs != 0].to_dict() == ours[ours != 0].to_dict()
     accrued = files["measures"].set_index("measure").value["cost_usd"]
-    assert round(focus.EffectiveCost.sum(), 2) == accrued
+    imputed = ledger[ledger.is_accrual & (ledger.category == "imputed")].amount_usd.sum()
+    assert imputed > 0
+    assert focus.EffectiveCost.sum() == pytest.approx(accrued - imputed, abs=0.005)
     assert focus.ConsumedQuantity.sum() == pytest.approx(
         files["timeline_monthly"].energy_kwh.sum(), abs=0.02
     )

@@ -5,17 +5,14 @@ from __future__ import annotations
 import json
 import random
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.answers.hand_made import without_badges
-from tests.conftest import Planner
+from tests.conftest import Planner, WriteScenario
 
-Write = Callable[..., Path]
 STATUS = re.compile(r"\b(MET|MISSED|INCONCLUSIVE)\b")
-BUSY = ("--set", "workloads.chat.requests_per_s=150", "--set", "clusters.mi325x.nodes=1")
 
 
 def statuses(text: str, plan: str = "") -> set[str]:
@@ -42,7 +39,7 @@ def random_plan(seed: int) -> tuple[list[str], int]:
 
 @pytest.mark.parametrize("seed", [0, 1, 2, 3, 4, 6, 7, 8])
 def test_a_random_plans_surfaces_agree_and_its_sums_add_up(
-    planner: Planner, write: Write, tmp_path: Path, seed: int
+    planner: Planner, write: WriteScenario, tmp_path: Path, seed: int
 ) -> None:
     write()
     settings, number = random_plan(seed)
@@ -88,7 +85,7 @@ def test_a_random_plans_surfaces_agree_and_its_sums_add_up(
     ],
 )
 def test_the_surfaces_of_several_plans_agree_and_none_recommends_what_is_not_met(
-    planner: Planner, write: Write, tmp_path: Path, command: tuple[str, ...]
+    planner: Planner, write: WriteScenario, tmp_path: Path, command: tuple[str, ...]
 ) -> None:
     write()
     write(
@@ -118,20 +115,3 @@ def test_the_surfaces_of_several_plans_agree_and_none_recommends_what_is_not_met
     assert "tiny: SLO INCONCLUSIVE at n = " in without_badges(page)
     assert statuses(memo, "| small |") == {"MISSED"}
     assert statuses(memo, "| tiny |") == {"INCONCLUSIVE"}
-
-
-def test_a_remedy_that_is_named_meets_the_target_when_it_is_carried_out(
-    planner: Planner, write: Write, tmp_path: Path
-) -> None:
-    write()
-    short = (*BUSY, "--set", "clusters.h200.nodes=1", "--set", "workloads.chat.requests_per_s=900")
-    outcome = planner("run", "tiny.yaml", *short, "--advise", "--out", "o")
-    remedy = json.loads((tmp_path / "o" / "summary.json").read_text())["remedy"]
-    assert f"{remedy['nodes']} more node" in " ".join(outcome.out.split())
-    printed = re.search(r"--set (clusters\.\S+=\d+);", outcome.out)
-    assert printed is not None
-    assert (
-        printed[1] == f"clusters.{remedy['cluster']}.nodes={1 + remedy['nodes']}"
-    )  # each has one as stated
-    more = (*short, "--set", printed[1], "--out", "p", "--fail-on-miss")
-    assert planner("run", "tiny.yaml", *more).code == 0

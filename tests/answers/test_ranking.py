@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -46,9 +45,8 @@ from planner.output.folder import Contents
 from planner.output.tables import SCHEMA_VERSION
 from planner.plan.attainment import Verdict
 from tests.answers.hand_made import comparison_of, contents_of, run_of, verdict_of
-from tests.conftest import Planner
+from tests.conftest import Planner, WriteScenario
 
-Write = Callable[..., Path]
 Figures = dict[str, float | None]
 
 SHARES = st.one_of(
@@ -372,7 +370,7 @@ def test_nothing_served_is_not_called_cheap() -> None:
 
 
 def test_real_plans_are_judged_by_their_own_tables(
-    planner: Planner, write: Write, tiny: str, tmp_path: Path
+    planner: Planner, write: WriteScenario, tiny: str, tmp_path: Path
 ) -> None:
     """Fleets from far too small to roomy: in the table, on the page and on the terminal the same plan is taken."""
     write(
@@ -417,6 +415,7 @@ def test_a_study_on_a_terminal_names_the_plans_that_fail() -> None:
         drivers=[],
         flips=[],
         information=[],
+        npv_above_zero={},
         warnings=[],
         failures=[],
         dropped=[],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +24,10 @@ from planner.output.words import dollars, input_words
 from planner.run.simulate import simulate
 from planner.scenario.loading import load_scenario
 from tests.answers.hand_made import contents_of, without_badges
-from tests.conftest import TINY
-
-Planner = Callable[..., Any]
-Write = Callable[..., Path]
+from tests.conftest import TINY, Planner, WriteScenario, files_of
 
 PERCENTILES = "scenario,output,statistic,value,low,high\n" + "".join(
-    f"{name},cost_per_million_tokens_usd,{statistic},{base * factor:.4f},{low},{high}\n"
+    f"{name},levelised_cost_per_million_tokens_usd,{statistic},{base * factor:.4f},{low},{high}\n"
     for name, base in (("mixed", 0.10), ("all-b200", 0.08))
     for statistic, factor, low, high in (
         ("mean", 1.0, f"{base * 0.95:.4f}", f"{base * 1.05:.4f}"), ("p5", 0.6, "", ""), ("p10", 0.7, "", ""),
@@ -83,7 +79,7 @@ MANIFEST: dict[str, Any] = {
     "identity": {"version": "0.1.0", "seed": 1, "scenarios": {"mixed": "ab", "all-b200": "cd"}},
 }  # fmt: skip
 
-QUESTIONS = [key for key in TITLES if key != "futures"]
+QUESTIONS = [key for key in TITLES if key not in ("futures", "loan")]
 """The sections of a report whose plans name no futures."""
 
 
@@ -139,7 +135,9 @@ def test_a_fan_has_a_band_for_each_scenario() -> None:
 def test_the_tornado_is_widest_first() -> None:
     page = build_report(study()).decode()
     answer, hangs = page.split('<section id="sensitivities"')
-    assert answer.count("<title>Sensitivities of cost per million tokens") == 1, "drawn once"
+    assert answer.count("<title>Sensitivities of levelised cost per million tokens") == 1, (
+        "drawn once"
+    )
     body = hangs[hangs.index("<tbody>") :]
     assert body.index("growth, all workloads") < body.index("pue")
     row = r'<th scope="row">growth, all[^<]*</th><td[^>]*>[^<]*</td><td class="number">([^<]*)</td>.*?>([^<]*)</td></tr>'  # noqa: E501
@@ -166,8 +164,8 @@ def test_a_table_that_is_not_there_takes_its_part_away(name: str) -> None:
 
 def test_the_best_may_be_the_baseline() -> None:
     better = PERCENTILES.replace(
-        "mixed,cost_per_million_tokens_usd,mean,0.1000",
-        "mixed,cost_per_million_tokens_usd,mean,0.0100",
+        "mixed,levelised_cost_per_million_tokens_usd,mean,0.1000",
+        "mixed,levelised_cost_per_million_tokens_usd,mean,0.0100",
     )
     page = build_report(answered(better, decision=DECISION)).decode()
     assert (
@@ -182,7 +180,7 @@ def headline_of_page(contents: Contents) -> str:
 
 
 def test_where_more_is_better_the_highest_wins() -> None:
-    values = PERCENTILES.replace("cost_per_million_tokens_usd", "npv_usd")
+    values = PERCENTILES.replace("levelised_cost_per_million_tokens_usd", "npv_usd")
     found = headline_of_page(answered(values, manifest={**MANIFEST, "objective": "npv_usd"}))
     assert found.startswith("mixed does best: npv $0 on average")
 
@@ -198,7 +196,7 @@ def test_one_scenario_has_no_baseline_and_failed_ones_no_figure() -> None:
     lines = PERCENTILES.splitlines(keepends=True)
     alone = "".join(line for line in lines if not line.startswith("all-b200"))
     assert headline_of_page(answered(alone)).endswith("It is MET 198/200.")
-    empty = lines[0] + "mixed,cost_per_million_tokens_usd,mean,,,\n"
+    empty = lines[0] + "mixed,levelised_cost_per_million_tokens_usd,mean,,,\n"
     assert headline_of_page(answered(empty)).startswith(
         "No replication of any scenario could be run"
     )
@@ -216,7 +214,7 @@ def test_a_designed_study_says_what_its_headline_is_of(design: str) -> None:
 
 
 def test_a_sweep_shows_its_cheapest_points_first(
-    planner: Planner, write: Write, tmp_path: Path
+    planner: Planner, write: WriteScenario, tmp_path: Path
 ) -> None:
     write()
     assert (
@@ -241,7 +239,7 @@ def test_a_sweep_shows_its_cheapest_points_first(
 
 
 def test_a_study_writes_and_rebuilds_its_report(
-    planner: Planner, write: Write, tmp_path: Path
+    planner: Planner, write: WriteScenario, tmp_path: Path
 ) -> None:
     write()
     write("name: s\nscenarios:\n  tiny: {extends: tiny.yaml}\nuncertain:\n"
@@ -259,13 +257,13 @@ def test_a_study_writes_and_rebuilds_its_report(
         "-q",
     )
     assert planner(*arguments).code == 0
-    before = {path.name: path.read_bytes() for path in (tmp_path / "o").iterdir()}
+    before = files_of(tmp_path / "o")
     page = before["report.html"].decode()
     assert sections(page) == QUESTIONS
     assert "planner montecarlo s.yaml --replications 8 --no-charts --seed 1" in page
     assert ">s: Monte Carlo report<" in page
     assert planner("report", "o", "-q").code == 0
-    assert {path.name: path.read_bytes() for path in (tmp_path / "o").iterdir()} == before
+    assert files_of(tmp_path / "o") == before
 
 
 @pytest.mark.parametrize(
@@ -371,7 +369,7 @@ def test_assumptions_are_merged_where_plans_agree(compared: Contents) -> None:
 
 
 def test_measures_are_shown_with_their_definitions(
-    compared: Contents, write: Write, tmp_path: Path
+    compared: Contents, write: WriteScenario, tmp_path: Path
 ) -> None:
     write_run(simulate(load_scenario(write()), seed=3), tmp_path / "run")
     contents = read_contents(tmp_path / "run")
@@ -387,7 +385,7 @@ def test_measures_are_shown_with_their_definitions(
 
 
 def test_a_study_whose_plans_cannot_run_as_stated_still_has_a_report(
-    planner: Planner, write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    planner: Planner, write: WriteScenario, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise PlannerError("no")
@@ -407,7 +405,7 @@ def test_a_study_whose_plans_cannot_run_as_stated_still_has_a_report(
 
 @pytest.mark.parametrize("method", ["tornado", "sobol"])
 def test_a_designed_study_answers_everything(
-    planner: Planner, write: Write, tmp_path: Path, method: str
+    planner: Planner, write: WriteScenario, tmp_path: Path, method: str
 ) -> None:
     write()
     write("name: s\nscenarios:\n  one: {extends: tiny.yaml}\n"

@@ -18,8 +18,6 @@ from planner.files import OWNER, WORK
 from tests.attack.killing import killed_at, operations_of
 from tests.conftest import TINY
 
-ROOT = Path(__file__).parents[2]
-LIMIT_S = 600
 STUDY = """\
 name: small
 scenarios:

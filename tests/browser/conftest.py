@@ -14,7 +14,7 @@ from planner.answers.run import write_run
 from planner.run.simulate import simulate
 from planner.scenario.loading import load_scenario
 from tests.browser.chromium import Browser, find_chromium
-from tests.conftest import TINY
+from tests.conftest import ROOT, TINY
 
 MISSING = "NO BROWSER: the report was not opened; install Chromium (Debian: apt-get install chromium) to check it"
 
@@ -33,9 +33,8 @@ def _install() -> None:
 @pytest.fixture(scope="session")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Run the reference scenario and return its report."""
-    root = Path(__file__).parents[2]
     folder = tmp_path_factory.mktemp("report") / "out"
-    write_run(simulate(load_scenario(root / "scenarios" / "mixed-fleet.yaml")), folder)
+    write_run(simulate(load_scenario(ROOT / "scenarios" / "mixed-fleet.yaml")), folder)
     return folder / "report.html"
 
 

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,7 @@ from planner.catalog.entries import FOLDER, Range, with_provenance
 from planner.catalog.load import ASSUMPTION_SETS, Catalog, load_catalog
 from planner.errors import ScenarioError
 from planner.units import unit_of
-
-Write = Callable[..., Path]
+from tests.conftest import WriteScenario
 
 
 def all_facts(catalog: Catalog) -> list[tuple[str, Any]]:
@@ -103,7 +101,7 @@ def test_an_unknown_set_and_an_unknown_name_are_refused() -> None:
     assert catalog.stack("amd", "vllm").platform.value == "rocm"
 
 
-def test_an_overlay_changes_one_value_and_keeps_the_rest(write: Write) -> None:
+def test_an_overlay_changes_one_value_and_keeps_the_rest(write: WriteScenario) -> None:
     overlay = write(
         "accelerators: {H200: {accelerator_price_usd: {value: 30000, source: our quote, grade: A, date: 2026-05-05}}}\n"
     )
@@ -117,7 +115,7 @@ def test_an_overlay_changes_one_value_and_keeps_the_rest(write: Write) -> None:
     assert ours.accelerator("B200") == shipped.accelerator("B200")
 
 
-def test_an_overlay_lies_over_either_set(write: Write) -> None:
+def test_an_overlay_lies_over_either_set(write: WriteScenario) -> None:
     overlay = write("sources: {quote: {title: our quote, date: 2026-05-05}}\ntariffs:\n  home:\n    source: quote\n"
                     "    grade: A\n    energy_usd_per_kwh: 0.3\n    grid_carbon_g_per_kwh: 20\n")  # fmt: skip
     for name in ASSUMPTION_SETS:
@@ -180,7 +178,9 @@ def test_an_overlay_lies_over_either_set(write: Write) -> None:
         ),
     ],
 )
-def test_a_bad_overlay_is_refused_with_its_place(write: Write, text: str, message: str) -> None:
+def test_a_bad_overlay_is_refused_with_its_place(
+    write: WriteScenario, text: str, message: str
+) -> None:
     assert message in problem_of(write(text))
 
 
@@ -239,7 +239,7 @@ def test_any_overlay_is_used_or_refused(
         assert error.problems
 
 
-def test_an_incident_has_its_stacks_figures_else_its_kinds(write: Write) -> None:
+def test_an_incident_has_its_stacks_figures_else_its_kinds(write: WriteScenario) -> None:
     text = """
 incidents:
   leak: {source: our tickets, grade: B, effect: slows, per_year: {low: 1, base: 2, high: 3}, most_loss_fraction: 0.5,

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import re
 from pathlib import Path
 
+import pytest
+
 from planner.finance.bridge import VARIANCE_CAUSES
 from planner.output.tables import SCHEMA_VERSION
-from tests.conftest import TINY, Planner
+from tests.conftest import TINY, Planner, csv_rows
 
 PLAN = TINY.replace("requests_per_s: 5", "requests_per_s: 50")
 STUDY = """\
@@ -37,11 +38,6 @@ def _folder(place: Path, books: str = BOOKS, own: str = OWN) -> Path:
     return folder
 
 
-def _table(folder: Path, name: str) -> list[dict[str, str]]:
-    with (folder / f"{name}.csv").open() as stream:
-        return list(csv.DictReader(stream))
-
-
 def test_actuals_write_variances_and_a_forecast(planner: Planner, tmp_path: Path) -> None:
     seen = _folder(tmp_path)
     out = tmp_path / "out"
@@ -61,13 +57,16 @@ def test_actuals_write_variances_and_a_forecast(planner: Planner, tmp_path: Path
     summary = json.loads(done.out)
     assert summary == json.loads((out / "summary.json").read_text())
     assert summary["schema_version"] == SCHEMA_VERSION
-    assert summary["actual_usd"] == 20_900.0
+    assert summary["actual_operating_income_usd"] == -20_900.0
     causes = summary["difference_by_cause_usd"]
-    assert round(sum(causes.values()), 2) == round(summary["actual_usd"] - summary["budget_usd"], 2)
-    for row in _table(out, "variance"):
+    difference = summary["actual_operating_income_usd"] - summary["budget_operating_income_usd"]
+    assert round(sum(causes.values()), 2) == round(difference, 2)
+    assert summary["capacity_runs_out"]["status"] == "MET"
+    assert summary["capacity_runs_out"]["p5"] is None
+    for row in csv_rows(out / "variance.csv"):
         parts = sum(float(row[f"{cause}_usd"]) for cause in VARIANCE_CAUSES)
         assert round(parts, 2) == round(float(row["actual_usd"]) - float(row["budget_usd"]), 2)
-    monthly = {(row["figure"], row["month"]): row for row in _table(out, "forecast_monthly")}
+    monthly = {(row["figure"], row["month"]): row for row in csv_rows(out / "forecast_monthly.csv")}
     happened = monthly["demand_tokens", "2026-02-01"]
     coming = monthly["demand_tokens", "2026-03-01"]
     assert float(happened["posterior_p5"]) == float(happened["posterior_p95"]) == 8.4e10
@@ -79,7 +78,7 @@ def test_actuals_write_variances_and_a_forecast(planner: Planner, tmp_path: Path
     assert float(coming["posterior_p95"]) - float(coming["posterior_p5"]) < float(
         coming["prior_p95"]
     ) - float(coming["prior_p5"])
-    inputs = _table(out, "forecast_inputs")
+    inputs = csv_rows(out / "forecast_inputs.csv")
     moved = sum(float(row["moved_usd"]) for row in inputs)
     change = (
         summary["remaining_cost_usd"]["posterior"]["mean"]
@@ -95,7 +94,7 @@ def test_actuals_write_variances_and_a_forecast(planner: Planner, tmp_path: Path
     assert names[:2] == ["workloads.chat.requests_per_s", "site.electricity_usd_per_kwh"]
     said = summary["sentences"][0]
     dollars = [int(part.replace(",", "")) for part in re.findall(r"([+-][\d,]+) USD", said)]
-    assert abs(sum(dollars)) == abs(round(summary["actual_usd"] - summary["budget_usd"]))
+    assert sum(dollars) == round(difference)
     # Budget, actual and forecast stand side by side, for SLO attainment too.
     assert float(monthly["slo_attainment_fraction", "2026-03-01"]["posterior_p50"]) <= 1.0
     booked = float(monthly["cost_usd", "2026-01-01"]["actual"]) - float(
@@ -103,7 +102,7 @@ def test_actuals_write_variances_and_a_forecast(planner: Planner, tmp_path: Path
     )
     january = [
         row
-        for row in _table(out, "actuals")
+        for row in csv_rows(out / "actuals.csv")
         if row["kind"] == "account" and row["month"] == "2026-01-01"
     ]
     assert abs(booked - sum(float(row["actual"]) - float(row["plan"]) for row in january)) < 0.01
@@ -115,6 +114,33 @@ def test_actuals_write_variances_and_a_forecast(planner: Planner, tmp_path: Path
         assert part in report
     assert planner("report", str(out)).code == 0
     assert (out / "report.html").read_text() == report
+    assert planner("memo", str(out)).code == 0
+    memo = (out / "memo.md").read_text()
+    for part in (said, "SLO MET in the months to come", "| colocation |"):
+        assert part in memo
+
+
+@pytest.mark.slow
+def test_a_plan_that_runs_out_says_so_first_and_fails_on_a_miss(
+    planner: Planner, tmp_path: Path
+) -> None:
+    """Traffic grows by half a month on a few nodes: the month is named, with its band."""
+    seen = _folder(tmp_path)
+    growth = "growth: {kind: compound, per_year: 100}"
+    plan = PLAN.replace("requests_per_s: 50", f"requests_per_s: 50\n    {growth}")
+    plan = plan.replace("nodes: 4", "nodes: 1").replace("horizon_months: 3", "horizon_months: 14")
+    (tmp_path / "plan.yaml").write_text(plan)
+    call = ("actuals", str(tmp_path / "study.yaml"), str(seen), "-n", "32", "--workers", "1")
+    done = planner(*call, "--out", "out", "--fail-on-miss")
+    assert done.code == 3, done.err
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    capacity = summary["capacity_runs_out"]
+    assert capacity["status"] == "MISSED"
+    assert "2026-03" <= capacity["p5"] <= capacity["p50"] <= (capacity["p95"] or "9") <= "9"
+    forecast = [text for text in summary["sentences"] if "to come" in text]
+    assert forecast[0].startswith(
+        f"Capacity runs out in {capacity['p50']} (P5 {capacity['p5']}, P95"
+    )
 
 
 def test_a_run_s_folder_stands_for_its_scenario(planner: Planner, tmp_path: Path) -> None:

@@ -5,14 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-Planner = Callable[..., Any]
-Write = Callable[..., Path]
+from tests.conftest import Planner, WriteScenario
 
 BOMB = "l0: &l0 [lol, lol]\n" + "\n".join(
     f"l{i}: &l{i} [{', '.join([f'*l{i - 1}'] * 9)}]" for i in range(1, 9)
@@ -146,7 +143,13 @@ def refused_everywhere(planner: Planner, folder: Path, *parts: str) -> None:
 
 @pytest.mark.parametrize(("old", "new", "parts"), CHANGES)
 def test_a_mistake(
-    planner: Planner, write: Write, tmp_path: Path, tiny: str, old: str, new: str, parts: list[str]
+    planner: Planner,
+    write: WriteScenario,
+    tmp_path: Path,
+    tiny: str,
+    old: str,
+    new: str,
+    parts: list[str],
 ) -> None:
     assert old in tiny
     write(tiny.replace(old, new, 1))
@@ -155,14 +158,14 @@ def test_a_mistake(
 
 @pytest.mark.parametrize(("content", "parts"), WHOLE)
 def test_a_file_that_is_no_scenario(
-    planner: Planner, write: Write, tmp_path: Path, content: str | bytes, parts: list[str]
+    planner: Planner, write: WriteScenario, tmp_path: Path, content: str | bytes, parts: list[str]
 ) -> None:
     write(content)
     refused_everywhere(planner, tmp_path, *parts)
 
 
 def test_a_model_that_does_not_fit(
-    planner: Planner, write: Write, tmp_path: Path, tiny: str
+    planner: Planner, write: WriteScenario, tmp_path: Path, tiny: str
 ) -> None:
     text = tiny.replace("llama-3.1-8b", "llama-3.1-405b\n    precisions: [bf16]").replace(
         "H200", "H100"
@@ -173,7 +176,7 @@ def test_a_model_that_does_not_fit(
     )
 
 
-def test_an_unwritable_folder(planner: Planner, write: Write, tmp_path: Path) -> None:
+def test_an_unwritable_folder(planner: Planner, write: WriteScenario, tmp_path: Path) -> None:
     write()
     (tmp_path / "file").write_text("mine")
     (tmp_path / "theirs").mkdir()
@@ -190,7 +193,7 @@ def test_an_unwritable_folder(planner: Planner, write: Write, tmp_path: Path) ->
 
 
 def test_all_problems_of_all_files_come_in_one_message(
-    planner: Planner, write: Write, tiny: str
+    planner: Planner, write: WriteScenario, tiny: str
 ) -> None:
     write(
         tiny.replace("nodes: 4", "nodess: 4").replace("start: 2026-01-01", "start: soon"), "a.yaml"
@@ -215,7 +218,7 @@ def test_all_problems_of_all_files_come_in_one_message(
         ["init"],
     ],
 )
-def test_bad_options(planner: Planner, write: Write, arguments: list[str]) -> None:
+def test_bad_options(planner: Planner, write: WriteScenario, arguments: list[str]) -> None:
     write()
     planner(*arguments).refused()
 
@@ -227,7 +230,7 @@ def test_init_refuses_a_nasty_name(planner: Planner, tmp_path: Path, name: str) 
     assert not (tmp_path.parent / "x.yaml").exists()
 
 
-def test_the_real_command_says_the_same(write: Write, tmp_path: Path, tiny: str) -> None:
+def test_the_real_command_says_the_same(write: WriteScenario, tmp_path: Path, tiny: str) -> None:
     write(
         tiny.replace("nodes: 4", 'nodes: "\\e[31m"').replace(
             "accelerator: MI325X", "accelerator: MI325Y"
@@ -249,7 +252,7 @@ def test_the_real_command_says_the_same(write: Write, tmp_path: Path, tiny: str)
 
 @pytest.mark.skipif(os.name != "posix", reason="file names are bytes only on POSIX")
 def test_a_file_name_that_is_not_text_is_shown_escaped(
-    write: Write, tmp_path: Path, tiny: str
+    write: WriteScenario, tmp_path: Path, tiny: str
 ) -> None:
     strange = os.fsencode(tmp_path) + b"/\xff\x1b[31m.yaml"
     try:

@@ -1,28 +1,21 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from planner.errors import ConservationError
 from planner.run import simulate as simulating
-
-Planner = Callable[..., Any]
-Write = Callable[..., Path]
+from tests.conftest import Planner, WriteScenario, files_of
 
 
-def folder_bytes(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
-
-
-def test_json_on_stdout_is_the_summary_file(planner: Planner, write: Write, tmp_path: Path) -> None:
+def test_json_on_stdout_is_the_summary_file(
+    planner: Planner, write: WriteScenario, tmp_path: Path
+) -> None:
     write()
     outcome = planner("run", "tiny.yaml", "-n", "2", "--json", "--out", "o", "--quiet")
     assert json.loads(outcome.out) == json.loads((tmp_path / "o" / "summary.json").read_text())
@@ -30,26 +23,13 @@ def test_json_on_stdout_is_the_summary_file(planner: Planner, write: Write, tmp_
 
 
 def test_a_run_repeats_byte_for_byte_and_seeds_differ(
-    planner: Planner, write: Write, tmp_path: Path
+    planner: Planner, write: WriteScenario, tmp_path: Path
 ) -> None:
     write()
     for out, seed in (("a", "5"), ("b", "5"), ("c", "6")):
         assert planner("run", "tiny.yaml", "-n", "3", "--out", out, "--seed", seed, "-q").code == 0
     assert planner("run", "tiny.yaml", "-n", "3", "--out", "a", "--seed", "5", "-q").code == 0
-    assert (
-        folder_bytes(tmp_path / "a") == folder_bytes(tmp_path / "b") != folder_bytes(tmp_path / "c")
-    )
-
-
-def test_two_processes_write_the_same_bytes(planner: Planner, write: Write, tmp_path: Path) -> None:
-    """This one, and one with hashes of its own."""
-    write()
-    words = ("run", "tiny.yaml", "-n", "3", "--out")
-    salt = {"PYTHONHASHSEED": str(1 + hash("salt") % 1000)}
-    assert planner(*words, "a").code == 0
-    command = [sys.executable, "-m", "planner.cli.app", *words, "b"]
-    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, env=os.environ | salt)
-    assert folder_bytes(tmp_path / "a") == folder_bytes(tmp_path / "b")
+    assert files_of(tmp_path / "a") == files_of(tmp_path / "b") != files_of(tmp_path / "c")
 
 
 @pytest.mark.parametrize("name", ["first", "2026"])
@@ -73,7 +53,7 @@ def test_catalog_lists_and_shows(planner: Planner) -> None:
 
 
 def test_options_of_the_catalogue_may_stand_before_its_command(
-    planner: Planner, write: Write
+    planner: Planner, write: WriteScenario
 ) -> None:
     price = "{value: 12345, source: a quote, grade: A, date: 2026-11-01}"
     overlay = write(f"accelerators: {{H200: {{accelerator_price_usd: {price}}}}}\n", "ours.yaml")
@@ -85,7 +65,7 @@ def test_options_of_the_catalogue_may_stand_before_its_command(
     assert "12345" not in planner("catalog", "show", "H200").out
 
 
-def test_a_price_that_nobody_states_is_a_warning(planner: Planner, write: Write) -> None:
+def test_a_price_that_nobody_states_is_a_warning(planner: Planner, write: WriteScenario) -> None:
     write("accelerators: {H200: {network_usd_per_accelerator: null}}\n", "ours.yaml")
     write("extends: tiny.yaml\nname: bare\ncatalog: {overlay: ours.yaml}\n", "bare.yaml")
     write()
@@ -114,7 +94,7 @@ def test_a_wrong_cluster_gives_one_error_though_others_name_it(
     )
 
 
-def test_a_strange_overlay_is_shown_not_obeyed(planner: Planner, write: Write) -> None:
+def test_a_strange_overlay_is_shown_not_obeyed(planner: Planner, write: WriteScenario) -> None:
     values = "energy_usd_per_kwh: 1, grid_carbon_g_per_kwh: 2"
     entry = f'{{source: "our \\a\\e[2J quote", grade: A, date: 2026-01-01, {values}}}'
     overlay = write(f'tariffs: {{"x\\a\\e[31m": {entry}}}\n', "o.yaml")
@@ -126,7 +106,7 @@ def test_a_strange_overlay_is_shown_not_obeyed(planner: Planner, write: Write) -
 
 
 def test_our_own_bug_is_one_line_and_exit_code_1(
-    planner: Planner, write: Write, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    planner: Planner, write: WriteScenario, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def broken(*_: object, **__: object) -> None:
         raise ConservationError("tokens do not add up")
@@ -139,7 +119,7 @@ def test_our_own_bug_is_one_line_and_exit_code_1(
 
 
 def test_an_interrupt_is_one_word(
-    planner: Planner, write: Write, monkeypatch: pytest.MonkeyPatch
+    planner: Planner, write: WriteScenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
@@ -173,7 +153,7 @@ def test_a_command_ends_with_a_word_where_nobody_hears_it(tmp_path: Path, closed
 STUDY = "name: s\nscenarios: {a: {extends: tiny.yaml}, b: {extends: tiny.yaml, set: {site: {facility_power_cap_kw: 90}}}}\n"  # noqa: E501
 
 
-def test_validate_knows_a_study_when_it_sees_one(planner: Planner, write: Write) -> None:
+def test_validate_knows_a_study_when_it_sees_one(planner: Planner, write: WriteScenario) -> None:
     write()
     write(STUDY, "s.yaml")
     outcome = planner("validate", "s.yaml", "tiny.yaml")
@@ -190,7 +170,7 @@ def test_validate_knows_a_study_when_it_sees_one(planner: Planner, write: Write)
 
 @pytest.mark.parametrize("command", ["run", "sweep"])
 def test_a_study_where_a_scenario_is_wanted_is_called_one(
-    planner: Planner, write: Write, command: str
+    planner: Planner, write: WriteScenario, command: str
 ) -> None:
     write()
     write(STUDY, "s.yaml")
@@ -201,7 +181,9 @@ def test_a_study_where_a_scenario_is_wanted_is_called_one(
     assert told.err.count("error:") == 1
 
 
-def test_a_scenario_is_studied_under_the_catalogues_priors(planner: Planner, write: Write) -> None:
+def test_a_scenario_is_studied_under_the_catalogues_priors(
+    planner: Planner, write: WriteScenario
+) -> None:
     write()
     told = planner("montecarlo", "tiny.yaml", "-n", "8", "--no-charts")
     assert told.code == 0, told.err
@@ -213,7 +195,7 @@ def test_a_scenario_is_studied_under_the_catalogues_priors(planner: Planner, wri
 
 
 def test_init_leaves_a_schema_that_is_not_ours(
-    planner: Planner, write: Write, tmp_path: Path
+    planner: Planner, write: WriteScenario, tmp_path: Path
 ) -> None:
     write("{}", "scenario.schema.json")
     planner("init", "plan").refused("scenario.schema.json: is not a schema that planner wrote")

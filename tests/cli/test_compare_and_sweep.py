@@ -1,18 +1,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-Planner = Callable[..., Any]
-Write = Callable[..., Path]
+from tests.conftest import Planner, WriteScenario
 
 
 @pytest.fixture
-def other(write: Write) -> Path:
+def other(write: WriteScenario) -> Path:
     write()
     return write("extends: tiny.yaml\nname: other\nclusters: {mi325x: null}\n", "other.yaml")
 
@@ -58,7 +55,7 @@ def test_what_cannot_be_compared_is_refused_before_any_work(
     assert not (tmp_path / "outputs").exists()
 
 
-def test_sweep_as_json(planner: Planner, write: Write, tmp_path: Path) -> None:
+def test_sweep_as_json(planner: Planner, write: WriteScenario, tmp_path: Path) -> None:
     write()
     outcome = planner("sweep", "tiny.yaml", "--vary", "seed=1,2", "--set", "horizon_months=1", "--json", "-q",
                       "--set", "clusters.mi325x=null", "--out", "o")  # fmt: skip

@@ -9,12 +9,11 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import Planner
+from tests.conftest import Planner, WriteScenario, files_of
 
 TRICKY = """description=it's "5 $HOME" & <more>; `ls`"""
 OVERLAY = "accelerators: {H200: {idle_w: {value: 90, source: our meter, grade: A}}}\n"
@@ -52,14 +51,6 @@ def printed(folder: Path) -> str:
     command = html.unescape(found[1])
     assert shlex.split(command) == json.loads((folder / "manifest.json").read_text())["command"]
     return command
-
-
-def files_of(folder: Path) -> dict[str, bytes]:
-    return {
-        path.relative_to(folder).as_posix(): path.read_bytes()
-        for path in folder.rglob("*")
-        if path.is_file()
-    }
 
 
 PLAN = "the plans/tiny one.yaml"
@@ -108,7 +99,7 @@ def test_a_shell_reads_the_printed_command_as_it_was_meant(planner: Planner, pla
 
 
 def test_a_file_whose_name_begins_like_an_option_is_found_again(
-    planner: Planner, write: Callable[..., Path]
+    planner: Planner, write: WriteScenario
 ) -> None:
     write(name="-tiny.yaml")
     assert planner("run", "./-tiny.yaml", "-n", "1", "--out", "first", "--quiet").code == 0

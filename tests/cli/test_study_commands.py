@@ -1,10 +1,7 @@
 from __future__ import annotations
 
-import csv
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -12,9 +9,8 @@ from planner.answers import study as study_folder
 from planner.answers.run import PLAN_COLUMNS
 from planner.answers.study import STUDY_TABLES
 from planner.answers.tables import TABLES
+from tests.conftest import Planner, csv_rows
 from tests.studies.conftest import SMALL
-
-Planner = Callable[..., Any]
 
 
 @pytest.fixture
@@ -22,11 +18,6 @@ def study(tmp_path: Path, tiny: str) -> Path:
     (tmp_path / "tiny.yaml").write_text(tiny)
     (tmp_path / "study.yaml").write_text(SMALL)
     return tmp_path / "study.yaml"
-
-
-def rows(path: Path) -> list[dict[str, str]]:
-    with path.open(newline="") as stream:
-        return list(csv.DictReader(stream))
 
 
 def test_montecarlo_writes_what_it_promises(planner: Planner, study: Path, tmp_path: Path) -> None:
@@ -45,10 +36,10 @@ def test_montecarlo_writes_what_it_promises(planner: Planner, study: Path, tmp_p
     assert names == charts | tables | {"datapackage.json", "manifest.json", "replications.parquet", "report.html",
                                        "workbook.xlsx"}  # fmt: skip
     assert all((folder / name).read_bytes().startswith(b"\x89PNG") for name in charts)
-    assert len(rows(folder / "samples.csv")) == 32
-    bands = rows(folder / "monthly_bands.csv")
+    assert len(csv_rows(folder / "samples.csv")) == 32
+    bands = csv_rows(folder / "monthly_bands.csv")
     assert len(bands) == 2 * 5 * 3  # five figures of the fleet
-    parts = rows(folder / "monthly_bands_clusters.csv")
+    parts = csv_rows(folder / "monthly_bands_clusters.csv")
     assert len(parts) == (2 + 1) * 2 * 3  # cost and tokens of each cluster
     assert {(row["scenario"], row["cluster"]) for row in parts} == {
         ("both", "h200"), ("both", "mi325x"), ("nvidia", "h200"),
@@ -100,7 +91,7 @@ def test_replay_gives_the_run_behind_a_sample(
     assert done.code == 0, done
     (sample,) = [
         row
-        for row in rows(tmp_path / "outputs" / "small" / "samples.csv")
+        for row in csv_rows(tmp_path / "outputs" / "small" / "samples.csv")
         if (row["replication"], row["scenario"]) == ("3", "nvidia")
     ]
     fleet = json.loads(done.out)["clusters"]["fleet"]
@@ -110,7 +101,7 @@ def test_replay_gives_the_run_behind_a_sample(
     assert (folder / "timeline_monthly.csv").exists()
     price = [
         row
-        for row in rows(folder / "assumptions.csv")
+        for row in csv_rows(folder / "assumptions.csv")
         if row["path"] == "site.electricity_usd_per_kwh"
     ]
     assert float(price[0]["value"]) == pytest.approx(

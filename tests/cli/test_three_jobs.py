@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.conftest import TINY
+from tests.conftest import TINY, Planner, WriteScenario
 from tests.onramp.test_first_scenario import FLEET, QUOTES, log_text, series_text
-
-Planner = Callable[..., Any]
-Write = Callable[..., Path]
 
 
 class Counted:
@@ -60,7 +55,7 @@ def _capacity_planner(planner: Counted, effort: tuple[str, ...], growth: str) ->
     assert planner.calls <= 6
 
 
-def _write_files(write: Write, owned: str, scale: int) -> None:
+def _write_files(write: WriteScenario, owned: str, scale: int) -> None:
     series = series_text()
     if scale > 1:
         head, *rows = series.splitlines()
@@ -77,7 +72,7 @@ def _write_files(write: Write, owned: str, scale: int) -> None:
 
 @pytest.mark.prove
 def test_a_capacity_planner_of_1500_accelerators_needs_six_commands(
-    planner: Planner, write: Write
+    planner: Planner, write: WriteScenario
 ) -> None:
     owned = (
         FLEET.replace("H200,6,", "H200,150,")
@@ -89,7 +84,9 @@ def test_a_capacity_planner_of_1500_accelerators_needs_six_commands(
 
 
 @pytest.mark.prove
-def test_a_small_capacity_planner_needs_six_commands(planner: Planner, write: Write) -> None:
+def test_a_small_capacity_planner_needs_six_commands(
+    planner: Planner, write: WriteScenario
+) -> None:
     _write_files(write, FLEET, 1)
     _capacity_planner(
         Counted(planner),
@@ -99,7 +96,7 @@ def test_a_small_capacity_planner_needs_six_commands(planner: Planner, write: Wr
 
 
 def test_a_finance_analyst_needs_two_commands(
-    planner: Planner, write: Write, tmp_path: Path
+    planner: Planner, write: WriteScenario, tmp_path: Path
 ) -> None:
     """From a run's and a comparison's folder that somebody sent: which plan, what cash when, how costs reconcile."""
     write(TINY)

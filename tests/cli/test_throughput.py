@@ -1,12 +1,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
-from tests.conftest import Planner
+from tests.conftest import Planner, WriteScenario
 
 
 def test_an_objective_is_met(planner: Planner) -> None:
@@ -95,7 +93,7 @@ def test_one_impossible_case_does_not_take_the_others_away(planner: Planner) -> 
 
 
 def test_a_scenario_prints_how_each_workload_is_served_and_the_next_best(
-    planner: Planner, write: Callable[..., Path]
+    planner: Planner, write: WriteScenario
 ) -> None:
     file = str(write())
     choices = json.loads(planner("throughput", file, "--json").out)["layouts"]

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
@@ -15,10 +13,8 @@ from planner.physics.model_on_part import compute_flops_per_s, memory_fit, wider
 from planner.plan.build import build_plan
 from planner.run.simulate import run_engine, simulate
 from planner.scenario.loading import load_scenario
+from tests.conftest import Planner, WriteScenario
 from tests.contracts.source import trees
-
-Planner = Callable[..., Any]
-Write = Callable[..., Path]
 
 OVERLAY = """\
 sources:
@@ -60,7 +56,7 @@ models:
 
 
 @pytest.fixture
-def scenario(write: Write, tiny: str, tmp_path: Path) -> Path:
+def scenario(write: WriteScenario, tiny: str, tmp_path: Path) -> Path:
     (tmp_path / "deep").mkdir()
     write(OVERLAY, "deep/own.yaml")
     text = tiny.replace("MI325X", "X900").replace("llama-3.1-8b", "house-30b")
@@ -87,7 +83,7 @@ def test_the_assumptions_name_the_users_sources(
 
 
 def test_the_overlay_is_found_beside_the_scenario_and_through_extends(
-    write: Write, scenario: Path
+    write: WriteScenario, scenario: Path
 ) -> None:
     top = write("extends: deep/new.yaml\nname: top\n", "top.yaml")
     assert load_scenario(top).load_catalog().accelerator("X900").hbm_gb.value == 512
@@ -162,7 +158,7 @@ priors:
 
 
 @pytest.fixture
-def new_facts(write: Write, tiny: str) -> Path:
+def new_facts(write: WriteScenario, tiny: str) -> Path:
     """The tiny scenario with a vendor, a precision and an incident kind that only an overlay knows."""
     write(NEW_FACTS, "facts.yaml")
     text = tiny.replace("accelerator: MI325X", "accelerator: Gaudi3\n    precision: fp6")
@@ -202,7 +198,7 @@ def test_a_vendor_a_precision_and_an_incident_kind_are_entries_alone(
         assert f"catalog.{fact}," in text
 
 
-def test_a_new_incident_kind_shifts_no_other(write: Write, tiny: str) -> None:
+def test_a_new_incident_kind_shifts_no_other(write: WriteScenario, tiny: str) -> None:
     """What the shipped kinds draw stays what it was, to the last digit."""
     leaks = NEW_FACTS[NEW_FACTS.index("incidents:") : NEW_FACTS.index("stacks:")]
     write(leaks, "leaks.yaml")
@@ -239,7 +235,7 @@ def test_a_new_incident_kind_shifts_no_other(write: Write, tiny: str) -> None:
     ],
 )  # fmt: skip
 def test_a_fact_that_cannot_be_is_one_clear_message(
-    planner: Planner, write: Write, new_facts: Path, change: tuple[str, str], message: str
+    planner: Planner, write: WriteScenario, new_facts: Path, change: tuple[str, str], message: str
 ) -> None:
     assert change[0] in NEW_FACTS
     write(NEW_FACTS.replace(*change), "facts.yaml")
@@ -247,7 +243,7 @@ def test_a_fact_that_cannot_be_is_one_clear_message(
 
 
 def test_an_unknown_precision_or_vendor_of_a_scenario_is_one_clear_message(
-    planner: Planner, write: Write
+    planner: Planner, write: WriteScenario
 ) -> None:
     done = planner("run", write(), "--set", "clusters.h200.precision=fp9", "--set", "workloads.chat.precisions=[fp16]",
                    "--set", "software.engineers_per_800.amdd=1")  # fmt: skip

@@ -88,6 +88,11 @@ def test_doubling_the_rate_doubles_every_hour() -> None:
     np.testing.assert_allclose(two, 2.0 * one, rtol=1e-12)
 
 
+def test_a_workload_without_requests_has_no_rate() -> None:
+    plan = build_demand_plan([replace(CODE, requests_per_s=0.0)], HORIZON)
+    assert plan.rates("code") == (0.0, 0.0, 0.0)
+
+
 def test_two_tenants_of_one_name_are_refused() -> None:
     twice = TenantStream(name="t", share_fraction=0.3, mean_on_h=1, mean_off_h=1)
     with pytest.raises(ScenarioError, match=r"workloads.x: two tenants named 't'"):

@@ -119,6 +119,7 @@ def test_bad_profile_is_refused(factors: list[float], message: str) -> None:
         (30.0, 1.0, None, "cannot be met"),
         (2.0, 0.5, 0.9, "above the mean of the quietest day"),
         (1.5, 1.0, 0.99, "cannot have peak"),
+        (20.0, 1.0, 0.3, "a day of hours cannot have peak"),  # 0.7 / 19.7 is below 1 / 24
     ],
 )
 def test_impossible_weeks_are_refused_with_the_numbers(

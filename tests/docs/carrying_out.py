@@ -53,12 +53,14 @@ def pages() -> list[Path]:
 
 
 def courses() -> list[list[Path]]:
-    """Return the pages by how a reader follows them: README and tutorial in a row and in one folder, others alone."""
-    tutorial = [
-        ROOT / "README.md",
-        *(ROOT / "docs" / name for name in tutorial_pages(ROOT / "docs")),
-    ]
-    return [*([page] for page in pages() if page not in tutorial), tutorial]
+    """Return the pages that are followed in a row and in one folder: README and the tutorial's first page, its others.
+
+    The others need none of what the first page writes, so two workers of the tests can share the tutorial.
+    """
+    first, *others = [ROOT / "docs" / name for name in tutorial_pages(ROOT / "docs")]
+    readme, *further = pages()
+    alone = [[page] for page in further if page not in (first, *others)]
+    return [*alone, [readme, first], others]
 
 
 def copy_checkout(target: Path) -> None:

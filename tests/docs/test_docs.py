@@ -66,16 +66,18 @@ def _is_long(page: Path) -> bool:
     return name in LONG or (page.parent.name == "gallery" and name != CHEAPEST_OF_THE_GALLERY)
 
 
+def _marks(course: list[Path]) -> list[pytest.MarkDecorator]:
+    if _is_long(course[0]):
+        return [pytest.mark.prove]
+    return [pytest.mark.slow] if len(course) > 1 else []
+
+
 def _followed() -> list[object]:
-    """Return what can be carried out: single pages, and README and tutorial as one, which takes a minute."""
-    found = [course for course in courses() if any(steps(_text(page)) for page in course)]
+    """Return what can be carried out."""
     return [
-        pytest.param(
-            course, id=_name(course[0]), marks=pytest.mark.prove if _is_long(course[0]) else ()
-        )
-        if len(course) == 1
-        else pytest.param(course, id=_name(course[-1].parent), marks=pytest.mark.slow)
-        for course in found
+        pytest.param(course, id=_name(course[-1]), marks=_marks(course))
+        for course in courses()
+        if any(steps(_text(page)) for page in course)
     ]
 
 

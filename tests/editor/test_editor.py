@@ -43,10 +43,6 @@ def written(server: LanguageServer, text: str) -> Path:
     return path
 
 
-def problems(server: LanguageServer, text: str) -> list[str]:
-    return [found["message"] for found in server.open(written(server, text))]
-
-
 def offered(server: LanguageServer, text: str) -> list[str]:
     """Return what is offered where ``|`` stands."""
     before = text[: text.index("|")]

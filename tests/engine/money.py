@@ -74,7 +74,10 @@ def money_plan(grid: MonthGrid, clusters: int, **changes: Any) -> MoneyPlan:
         ),
         "market": MarketPlan(
             token_price=None,
+            is_listed=np.zeros(1, dtype=bool),
             api_price=None,
+            is_api_listed=False,
+            price_change_per_year=0.0,
             burst=None,
             sla_objective_fraction=0.99,
             sla_credit_usd_per_million_tokens=0.0,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import itertools
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -22,6 +21,7 @@ from planner.plan.reliability import DomainPlan, PlannedWork
 from planner.run.simulate import run_engine
 from planner.scenario.loading import load_scenario
 from planner.scenario.study import load_study
+from tests.conftest import csv_rows
 from tests.engine.worlds import QUIET, plan_of, scenario_of
 
 YEAR_H = 8766.0
@@ -288,8 +288,7 @@ def test_they_show_in_events_and_losses(tmp_path: Path, tiny: str) -> None:
     path.write_text(tiny)
     keys = "{failure_domains: {rack: {failures_per_year: 30}}, firmware: {rollouts_per_year: 24}, failure_multiplier: 0}"  # noqa: E501
     planner.run(path, tmp_path / "out", overrides=[f"reliability={keys}"], replications=1)
-    with (tmp_path / "out" / "events.csv").open() as file:
-        rows = list(csv.DictReader(file))
+    rows = csv_rows(tmp_path / "out" / "events.csv")
     kinds = {
         (row["event"], row["cause"])
         for row in rows
@@ -300,8 +299,7 @@ def test_they_show_in_events_and_losses(tmp_path: Path, tiny: str) -> None:
     taken = sum(
         float(row["lost_node_h"]) for row in rows if row["event"] in ("failure", "maintenance")
     )
-    with (tmp_path / "out" / "losses.csv").open() as file:
-        lost = list(csv.DictReader(file))
+    lost = csv_rows(tmp_path / "out" / "losses.csv")
     assert taken == pytest.approx(
         sum(float(row["lost_to_failures_node_h"]) for row in lost), rel=1e-4
     )

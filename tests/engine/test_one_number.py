@@ -5,9 +5,7 @@ from __future__ import annotations
 import csv
 import dataclasses
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -24,7 +22,7 @@ from planner.scenario.loading import load_scenario
 from planner.studies.compare import factors_of
 from planner.studies.replicate import MONTHLY, headlines, monthly_series, objective_names
 from planner.studies.sweep import parse_axes, sweep
-from tests.conftest import TINY
+from tests.conftest import TINY, Planner
 
 SOLD = "workloads.*.token_price={input_usd_per_million_tokens: 0.2, output_usd_per_million_tokens: 1.0}"
 BUSY = [
@@ -108,7 +106,7 @@ def test_the_run_is_one_in_which_formulas_could_differ(seen: Seen) -> None:
 
 
 def test_every_reader_finds_the_same_number_for_the_same_word(
-    seen: Seen, planner: Callable[..., Any], tmp_path: Path
+    seen: Seen, planner: Planner, tmp_path: Path
 ) -> None:
     options = [part for setting in BUSY for part in ("--set", setting)]
     assert (

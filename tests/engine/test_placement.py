@@ -7,7 +7,6 @@ import dataclasses
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
-from numpy.typing import NDArray
 
 from planner.engine.hourly import WindowInput, residence
 from planner.engine.placement import place_window, whole_nodes
@@ -18,8 +17,6 @@ from planner.plan.site import facility_kw
 from tests.engine.naive import Naive, assert_same
 from tests.engine.plans import cluster_plan, demand_plan, make_plan, workload_plan
 from tests.engine.test_window import Recipe, built, either, scale, sites, window_of
-
-Floats = NDArray[np.float64]
 
 
 def deployment(
@@ -86,12 +83,15 @@ def test_replicas_are_whole_and_fit(recipe: Recipe) -> None:
     np.testing.assert_array_equal(result.replicas, np.round(result.replicas))
     held = np.zeros_like(window.nodes)
     whole = whole_nodes(plan, window)
-    pools = place_window(plan, placement, window).window
+    placed = place_window(plan, placement, window)
+    placement = placed.placement
+    pools = placed.window
     on = np.divide(window.nodes, whole, out=np.zeros_like(whole), where=whole > 0)
     of_pools = evaluate_window(dataclasses.replace(placement.pools, placement=None), pools)
-    for pool, d in enumerate(placement.pool_deployment):
-        if d is None:
+    for pool, g in enumerate(placement.pool_group):
+        if g is None:
             continue
+        (d,) = placement.groups[g]
         each = placement.deployments[d]
         carried = np.zeros(held.shape[1])
         held[each.cluster] += result.replicas[d] * each.nodes_per_replica

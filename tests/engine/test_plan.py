@@ -36,9 +36,9 @@ def test_the_mean_and_a_draw_of_three_points_are_those_of_scipy() -> None:
 
 
 def test_engineers_are_as_busy_as_the_incidents_of_the_models_they_keep() -> None:
-    """Two models with six incidents a year of 40 hours, shared by two: half a week each, of 8,766 hours.
+    """Two models with ten incidents a year of 40 hours, shared by two: half a week each, of 8,766 hours.
 
-    Four of the six come with upgrades that cannot be rolled back: half of those of sixteen upgrades a year.
+    Eight of the ten come with sixteen upgrades a year. Six engineers mend two at once, three on each.
     """
     work = [
         workload_plan("chat", model="a"),
@@ -50,7 +50,8 @@ def test_engineers_are_as_busy_as_the_incidents_of_the_models_they_keep() -> Non
         stack_plan(incidents=incidents, upgrade_h=8766.0 / 16, rollback_impossible_fraction=0.5),
     )
     plan = make_plan([cluster_plan()], work, software=software_plan(1, 3, stacks=stacks))
-    assert plan.engineer_load(0, 2) == pytest.approx(6 * 2 * 84 / 8766)
+    assert plan.engineer_load(0, 2) == pytest.approx(10 * 2 * 84 / 8766)
+    assert plan.engineer_load(0, 6) == pytest.approx(10 * 2 * 56 / 8766 / 2)
     assert plan.engineer_load(1, 2) == 0.0
 
 

@@ -14,6 +14,7 @@ import simpy
 from planner.engine.processes import Process, SimulationContext
 from planner.errors import ScenarioError
 from planner.run.simulate import run_engine, simulate
+from tests.conftest import Planner, WriteScenario
 from tests.engine.worlds import QUIET, assert_same_months, plan_of, scenario_of
 
 Steps = Generator[simpy.Event, Any, None]
@@ -189,7 +190,7 @@ def broken(world):
 
 
 def test_the_command_line_runs_one_or_refuses_it_whole(
-    planner: Callable[..., Any], write: Callable[..., Path], tmp_path: Path
+    planner: Planner, write: WriteScenario, tmp_path: Path
 ) -> None:
     scenario = write()
     write(MODULE, "own_rounds.py")
@@ -229,7 +230,7 @@ def test_the_command_line_runs_one_or_refuses_it_whole(
 
 
 def test_every_command_that_simulates_runs_a_scenario_s_process(
-    planner: Callable[..., Any], write: Callable[..., Path], tmp_path: Path, tiny: str
+    planner: Planner, write: WriteScenario, tmp_path: Path, tiny: str
 ) -> None:
     """The same process in a comparison, a sweep and a study on two workers: nodes taken are in each."""
     write(MODULE, "own_rounds.py")

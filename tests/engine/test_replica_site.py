@@ -7,7 +7,7 @@ import pytest
 
 from planner.arrays import Floats
 from planner.engine.allocation import node_steps
-from planner.engine.site import ReplicaGroup, Site
+from planner.engine.site import ReplicaGroup, Site, Stage
 from planner.plan.placement import with_placement
 from planner.plan.plan import Deployment, Plan
 from planner.records import record
@@ -43,7 +43,7 @@ class Fleet:
             Deployment(
                 cluster=group.cluster,
                 workloads=group.workloads,
-                nodes_per_replica=float(group.size[pool, 0]),
+                nodes_per_replica=float(group.replica_nodes[pool, 0]),
                 speed=1.0,
                 resident_bytes=1.0,
                 memory_bytes=2.0,
@@ -51,7 +51,7 @@ class Fleet:
                 least_nodes=float(group.least_nodes[pool, 0]),
             )
             for group in self.groups
-            for pool in range(len(group.size))
+            for pool in range(len(group.replica_nodes))
         ]
         return with_placement(plan, deployments)
 
@@ -61,8 +61,11 @@ class Fleet:
         assert plan.placement is not None
         nodes = np.array(self.nodes, dtype=np.float64)[:, None]
         site = Site(plan.placement, self.groups, nodes, node_steps(plan))
+        stages = []
         for members in site.classes:
-            site.serve(members, lambda w, level: level * self.needs[w])
+            requests = np.stack([np.array([[0.0], [self.needs[w]]]) for w in members])
+            stages.append(Stage(members=members, requests=requests))
+        site.place(stages)
         return site
 
     def capacity(self, g: int, nodes: Floats) -> Floats:
@@ -85,7 +88,7 @@ class Fleet:
         replicas = np.zeros(len(self.needs))
         for group in self.groups:
             (w,) = group.workloads
-            replicas[w] += float((group.size * group.rates[w]).max())
+            replicas[w] += float((group.replica_nodes * group.rates[w]).max())
         return float((replicas / self.needs).max())
 
 
@@ -112,7 +115,7 @@ def random_fleet(seed: int) -> Fleet:
                 ReplicaGroup(
                     cluster=c,
                     workloads=(w,),
-                    size=np.full((pools, 1), size),
+                    replica_nodes=np.full((pools, 1), size),
                     least_nodes=least_nodes[:, None],
                     least_replicas=1,
                     rates={w: rates[:, None]},
@@ -173,15 +176,10 @@ def shortfall(fleet: Fleet) -> float:
     """Return what the lowest level of the first class falls short of the best, checked against one replica."""
     best = best_objective(fleet)
     reached = site_objective(fleet)
-    priorities = np.array(fleet.priorities)
-    compared = len(best)
     is_routed_once = len(fleet.groups) == len(fleet.needs)
     if is_routed_once:
         assert reached[0] == pytest.approx(best[0], abs=_EQUAL)
-    else:
-        # A class that finds room takes clusters in the order of its routing, whatever that leaves to those below it.
-        compared = int((priorities == priorities.min()).sum())
-    differences = (best - reached)[:compared]
+    differences = best - reached
     differing = np.flatnonzero(np.abs(differences) > _EQUAL)
     if differing.size:
         assert 0.0 < differences[differing[0]] <= fleet.replica_level() + _EQUAL
@@ -192,6 +190,17 @@ def shortfall(fleet: Fleet) -> float:
     "fleets", [40, pytest.param(500, marks=[pytest.mark.prove, pytest.mark.slow])]
 )
 def test_replicas_are_placed_as_well_as_by_trying_all_ways(fleets: int) -> None:
-    """The same lowest level on single clusters; within one replica on several, and hardly any on the whole."""
+    """The same lowest level on single clusters; all levels within one replica on several, and nearly all the same."""
     shortfalls = [shortfall(random_fleet(seed)) for seed in range(fleets)]
-    assert np.mean(shortfalls) <= 0.005
+    assert np.mean(shortfalls) <= 0.003
+
+
+def test_what_replicas_are_placed_for_fits_on_them() -> None:
+    """Also where a class is levelled after it was found short: what was tried before leaves nothing behind."""
+    for seed in range(60):
+        fleet = random_fleet(seed)
+        site = fleet.site()
+        for g, group in enumerate(fleet.groups):
+            (w,) = group.workloads
+            placed = site.requests[g].get(w, np.zeros(1))
+            assert placed[0] <= fleet.capacity(g, site.nodes[g])[0] * (1.0 + 1e-9)

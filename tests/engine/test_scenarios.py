@@ -10,9 +10,8 @@ import pytest
 from planner import simulate
 from planner.api import load
 from planner.yaml_io import read_document
-from tests.conftest import Planner
+from tests.conftest import ROOT, Planner
 
-ROOT = Path(__file__).parents[2]
 SCENARIOS = [
     path
     for path in sorted((ROOT / "scenarios").rglob("*.yaml"))

@@ -189,6 +189,10 @@ def test_a_shipment_that_would_come_after_the_cluster_is_gone_is_cancelled() -> 
     cluster = dataclasses.replace(ordered(4, deliveries=2, interval_h=400.0), retire_h=300.0)
     run, _ = run_engine(make_plan([cluster]), 1)
     assert [(p.time_h, p.nodes) for p in run.log.purchases] == [(0.0, 2)]
+    supply = supply_of(make_plan([cluster_plan(nodes=1, retire_h=110.0)]))
+    supply.expand(0, 5, 110.0, supply.plan.clusters[0].prices_usd)  # in the very hour
+    supply.env.run(until=700)
+    assert len(supply.log.purchases) == 1
 
 
 def test_those_first_in_are_first_out() -> None:

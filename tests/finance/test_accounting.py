@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import datetime
 import itertools
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,29 +15,14 @@ from planner.finance.accounts import ACCOUNT_ORDER, CAPEX_ACCOUNTS, NOT_COST_ACC
 from planner.finance.ledger import Dimension
 from planner.finance.months import MonthGrid
 from planner.run.simulate import RunResult
-from tests.ledgers import Run
+from tests.ledgers import Run, by_cluster, by_month, total
 
-Write = Callable[..., Path]
 QUIET = [
     "reliability.failure_multiplier=0",
     "software.incident_multiplier=0",
     "software.software_speedup_multiplier=0",
     "site.outages_per_year=0",
 ]
-
-
-def usd(result: RunResult, account: Account) -> float:
-    return result.ledger.account_cents(account) / 100
-
-
-def by_month(result: RunResult, account: Account) -> np.ndarray[Any, Any]:
-    table = result.ledger.totals_cents(Dimension.MONTH, Dimension.ACCOUNT)
-    return np.asarray(table[:, list(Account).index(account)] / 100)
-
-
-def by_cluster(result: RunResult, account: Account) -> np.ndarray[Any, Any]:
-    table = result.ledger.totals_cents(Dimension.CLUSTER, Dimension.ACCOUNT)
-    return np.asarray(table[:, list(Account).index(account)] / 100)
 
 
 EVERYTHING = [
@@ -98,13 +82,13 @@ def test_everything_at_once_reconciles_however_it_is_grouped(run: Run) -> None:
     assert used == set(Account) - {
         Account.API
     }  # tests/run/test_api.py has it; nothing is left that no scenario can reach
-    total = int(ledger.amount_cents.sum())
+    cents = int(ledger.amount_cents.sum())
     for dimension in Dimension:
-        assert int(ledger.totals_cents(dimension).sum()) == total
+        assert int(ledger.totals_cents(dimension).sum()) == cents
     for view in View:
         assert ledger.monthly_cents(view).sum() == ledger.totals_cents(view=view)
     accrued = ledger.monthly_cents(View.ACCRUAL)
-    assert total == accrued.sum()  # the balance sheet's counter-entries leave accrued cost
+    assert cents == accrued.sum()  # the balance sheet's counter-entries leave accrued cost
     costs = ledger.monthly_cents(View.ACCRUAL, leave_out=NOT_COST_ACCOUNTS)
     assert np.array_equal(result.cost_cents().sum(axis=1), costs)
     assert series_of(result).accrued_usd == pytest.approx(costs / 100)
@@ -113,27 +97,22 @@ def test_everything_at_once_reconciles_however_it_is_grouped(run: Run) -> None:
 NVIDIA = {12: 0.625, 24: 0.425, 36: 0.3, 48: 0.175, 60: 0.125}
 AMD = {12: 0.417, 24: 0.283, 36: 0.2, 48: 0.117, 60: 0.083}
 """What used servers fetch by age: the catalogue's figures, for arithmetic by hand."""
-
-
-def servers_usd(result: RunResult) -> np.ndarray[Any, Any]:
-    """Return what accelerators and hosts cost, by cluster: what can be sold."""
-    return np.asarray(
-        by_cluster(result, Account.CAPEX_ACCELERATORS) + by_cluster(result, Account.CAPEX_HOSTS)
-    )
+SERVERS = (Account.CAPEX_ACCELERATORS, Account.CAPEX_HOSTS)
+"""What can be sold."""
 
 
 def test_a_cohort_is_written_off_to_cost_less_residual(run: Run) -> None:
     result = run("horizon_months=40", "clusters.h200.retire=null", *QUIET)
-    capital = sum(usd(result, account) for account in CAPEX_ACCOUNTS)
-    assert usd(result, Account.DEPRECIATION) == pytest.approx(0.8 * capital, abs=0.01)
+    capital = total(result, *CAPEX_ACCOUNTS)
+    assert total(result, Account.DEPRECIATION) == pytest.approx(0.8 * capital, abs=0.01)
     beyond = (
         NVIDIA[36] * (NVIDIA[48] / NVIDIA[36]) ** (4 / 12),
         AMD[36] * (AMD[48] / AMD[36]) ** (3 / 12),
     )
-    assert -usd(result, Account.RESIDUAL_VALUE) == pytest.approx(
-        servers_usd(result)[:2] @ beyond, abs=0.01
+    assert -total(result, Account.RESIDUAL_VALUE) == pytest.approx(
+        np.dot(by_cluster(result, *SERVERS)[:2], beyond), abs=0.01
     )
-    assert usd(result, Account.DISPOSAL_LOSS) == 0
+    assert total(result, Account.DISPOSAL_LOSS) == 0
 
 
 def test_an_asset_retired_early_mid_month(run: Run) -> None:
@@ -165,17 +144,16 @@ def test_an_asset_retired_early_mid_month(run: Run) -> None:
 )
 def test_what_outlives_the_horizon_counts_as_chosen(run: Run, choice: str, share: float) -> None:
     result = run("clusters.mi325x=null", choice, *QUIET)
-    assert -usd(result, Account.RESIDUAL_VALUE) == pytest.approx(
-        share * servers_usd(result)[0], rel=1e-9, abs=0.01
+    assert -total(result, Account.RESIDUAL_VALUE) == pytest.approx(
+        share * by_cluster(result, *SERVERS)[0], rel=1e-9, abs=0.01
     )
-    last = by_month(result, Account.RESIDUAL_VALUE)
-    assert not last[:-1].any()
+    assert not any(by_month(result, Account.RESIDUAL_VALUE)[:-1])
 
 
 def test_the_residual_of_each_vendor_is_its_prior(run: Run) -> None:
     result = run("finance.residual_basis=vendor-prior", "horizon_months=48", *QUIET)
-    capital = np.sum([by_cluster(result, account) for account in CAPEX_ACCOUNTS], axis=0)
-    servers = servers_usd(result)
+    capital = by_cluster(result, *CAPEX_ACCOUNTS)
+    servers = by_cluster(result, *SERVERS)
     written = by_cluster(result, Account.DEPRECIATION)
     assert written[0] == pytest.approx(capital[0] - NVIDIA[36] * servers[0], abs=0.01)
     assert written[1] == pytest.approx(capital[1] - AMD[36] * servers[1], abs=0.01)
@@ -217,7 +195,7 @@ def test_each_hour_is_billed_at_its_own_price(run: Run) -> None:
         weekend = moment.weekday() >= 5
         price[hour] = 0.04 if weekend else 0.3 if 16 <= moment.hour < 21 else 0.06
     assert by_cluster(result, Account.ENERGY)[:2] == pytest.approx(it @ price, abs=0.02)
-    paid = usd(result, Account.ENERGY) + usd(result, Account.COOLING)
+    paid = total(result, Account.ENERGY) + total(result, Account.COOLING)
     assert paid == pytest.approx(float(facility @ price), abs=0.05)
 
 
@@ -241,12 +219,12 @@ def test_people_contracts_and_insurance(run: Run) -> None:
     result = run("finance.operations_staff_per_1000_accelerators=10", "finance.licence_usd_per_accelerator_year=600",
                  "finance.insurance_fraction_per_year=0.02", "clusters.mi325x=null", *QUIET)  # fmt: skip
     quarter = 3 / 12
-    assert usd(result, Account.OPERATIONS_STAFF) == pytest.approx(
+    assert total(result, Account.OPERATIONS_STAFF) == pytest.approx(
         32 * 0.01 * 150_000 * quarter, abs=0.01
     )
-    assert usd(result, Account.LICENCES) == pytest.approx(32 * 600 * quarter, abs=0.01)
-    capital = sum(usd(result, account) for account in CAPEX_ACCOUNTS)
-    assert usd(result, Account.INSURANCE) == pytest.approx(0.02 * capital * quarter, abs=0.01)
+    assert total(result, Account.LICENCES) == pytest.approx(32 * 600 * quarter, abs=0.01)
+    capital = total(result, *CAPEX_ACCOUNTS)
+    assert total(result, Account.INSURANCE) == pytest.approx(0.02 * capital * quarter, abs=0.01)
 
 
 NO_STAFF = "finance.operations_staff_per_1000_accelerators=0"
@@ -277,7 +255,7 @@ def test_people_by_rate_are_paid_in_whole_ones_from_when_they_are_needed(run: Ru
     up = run(
         "software.engineers={nvidia: {per_1000_accelerators: 1, rounding: up}, amd: 0}", *QUIET
     )
-    assert usd(up, Account.SOFTWARE_ENGINEERS) == pytest.approx(280_000 * 3 / 12, abs=0.05)
+    assert total(up, Account.SOFTWARE_ENGINEERS) == pytest.approx(280_000 * 3 / 12, abs=0.05)
 
 
 def test_spares_grow_with_what_is_bought(run: Run) -> None:
@@ -341,8 +319,10 @@ def test_credits_are_due_for_what_is_missed_beyond_the_objective(run: Run) -> No
     beyond = np.maximum(missed - 0.1 * monthly.demand_requests[:, 0], 0) * 600
     assert beyond.sum() > 0
     assert by_month(result, Account.SLA_CREDITS) == pytest.approx(beyond * 7 / 1e6, abs=0.011)
-    assert not by_cluster(result, Account.SLA_CREDITS)[:2].any()  # the site's, no cluster's
-    assert usd(run("finance.sla_credit_usd_per_million_tokens=7", *QUIET), Account.SLA_CREDITS) == 0
+    assert not any(by_cluster(result, Account.SLA_CREDITS)[:2])  # the site's, no cluster's
+    assert (
+        total(run("finance.sla_credit_usd_per_million_tokens=7", *QUIET), Account.SLA_CREDITS) == 0
+    )
 
 
 def test_burst_rental_serves_what_would_be_shed(run: Run) -> None:
@@ -359,12 +339,12 @@ def test_burst_rental_serves_what_would_be_shed(run: Run) -> None:
     busy_usd = 3 * float(shed.sum()) / best
     hours = without.plan.hours
     assert (
-        busy_usd <= usd(rented, Account.BURST_RENTAL) <= busy_usd + 3 * hours
+        busy_usd <= total(rented, Account.BURST_RENTAL) <= busy_usd + 3 * hours
     )  # each hour's up to a whole one
     sold = (
         float(rented.monthly.demand_requests.sum()) * (500 * 0.5 + 100 * 2.0) / 1e6
     )  # on one's own or on theirs
-    assert -usd(rented, Account.REVENUE) == pytest.approx(sold, rel=1e-9)
+    assert -total(rented, Account.REVENUE) == pytest.approx(sold, rel=1e-9)
     fleet = rented.timeline_monthly()
     assert fleet["shed_tokens"].sum() == pytest.approx(0, abs=1)
     assert fleet["served_tokens"].sum() == pytest.approx(fleet["demand_tokens"].sum(), rel=1e-9)
@@ -372,7 +352,7 @@ def test_burst_rental_serves_what_would_be_shed(run: Run) -> None:
 
 def test_carbon_is_priced_at_the_grids_intensity(run: Run) -> None:
     result = run("finance.carbon_usd_per_tonne=100", "site.grid_carbon_g_per_kwh=250")
-    assert usd(result, Account.CARBON) == pytest.approx(
+    assert total(result, Account.CARBON) == pytest.approx(
         result.monthly.facility_kwh.sum() * 0.25 / 1000 * 100, abs=0.05
     )
 
@@ -384,13 +364,13 @@ def test_tax_of_the_books_is_the_rate_on_book_income(run: Run) -> None:
     )
     left_out = (Account.COST_OF_CAPITAL, Account.TAX_CASH, Account.TAX_DEFERRED)
     income = -result.ledger.monthly_cents(View.ACCRUAL, leave_out=left_out).sum() / 100
-    expense = usd(result, Account.TAX_CASH) + usd(result, Account.TAX_DEFERRED)
+    expense = total(result, Account.TAX_CASH) + total(result, Account.TAX_DEFERRED)
     assert expense == pytest.approx(0.3 * income, abs=0.02)
-    capital = sum(usd(result, account) for account in CAPEX_ACCOUNTS)
-    running = income + usd(result, Account.DEPRECIATION)
-    assert usd(result, Account.TAX_CASH) == pytest.approx(0.3 * (running - capital), abs=0.02)
-    worth = -usd(result, Account.RESIDUAL_VALUE)
-    assert usd(result, Account.TAX_ON_END_VALUE) == pytest.approx(
+    capital = total(result, *CAPEX_ACCOUNTS)
+    running = income + total(result, Account.DEPRECIATION)
+    assert total(result, Account.TAX_CASH) == pytest.approx(0.3 * (running - capital), abs=0.02)
+    worth = -total(result, Account.RESIDUAL_VALUE)
+    assert total(result, Account.TAX_ON_END_VALUE) == pytest.approx(
         0.3 * worth, abs=0.02
     )  # tax basis is gone
 

@@ -19,7 +19,7 @@ from tests.contracts.source import trees
 
 ROW = (
     "security,cash accrual economic,operating_expense,accelerators,accelerator,cost,yes,month,invoice,process,"
-    "accelerators_in_service,people,capacity,-,Usage,Management and Governance,Guards and cameras.\n"
+    "people,capacity,-,Usage,Management and Governance,Guards and cameras.\n"
 )
 LOOK_AT_OUTPUTS = """
 import sys

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,21 +10,17 @@ import pytest
 from planner.finance.accounting.commitments import commitments
 from planner.finance.accounting.measures import measures, ownership
 from planner.finance.accounts import Account
-from planner.run.simulate import RunResult, simulate
-from planner.scenario.loading import load_scenario
+from planner.run.simulate import RunResult
+from tests.ledgers import Run
 
-Write = Callable[..., Path]
-Run = Callable[..., RunResult]
 SOLD = "workloads.*.token_price={input_usd_per_million_tokens: 2, output_usd_per_million_tokens: 9}"
 RENT = [32 * 1.5 * 24 * days for days in (31, 28, 31)]
 """Of 32 accelerators at 1.50 an hour, from January to March 2026."""
 
 
 @pytest.fixture
-def run(write: Write) -> Run:
-    return lambda *overrides: simulate(
-        load_scenario(write(), ["clusters.mi325x=null", *overrides]), seed=1
-    )
+def run(run: Run) -> Run:
+    return lambda *overrides: run("clusters.mi325x=null", *overrides)
 
 
 def leased(months: int, kind: str = "operating-lease", more: str = "") -> str:

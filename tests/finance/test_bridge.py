@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.finance.bridge import shapley_bridge
+from planner.finance.bridge import shapley_bridge, to_the_cent
 
 
 @given(
@@ -34,3 +34,8 @@ def test_a_cause_that_changes_nothing_explains_nothing() -> None:
 def test_a_joint_effect_is_shared_evenly() -> None:
     parts = shapley_bridge(["a", "b", "c"], lambda s: 6.0 if {"a", "b"} <= s else 0.0)
     assert parts == pytest.approx({"a": 3.0, "b": 3.0, "c": 0.0})
+
+
+def test_the_largest_part_takes_the_cent_that_is_over() -> None:
+    parts = {"large": -100.4, "small": -0.4, "none": 0.2}
+    assert to_the_cent(parts, -101) == {"large": -101}

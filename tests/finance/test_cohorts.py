@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,10 +17,10 @@ from planner.finance.accounts import CAPEX_ACCOUNTS, Account
 from planner.finance.months import MonthGrid
 from planner.run.simulate import RunResult, simulate
 from planner.scenario.loading import load_scenario
+from tests.conftest import WriteScenario
 from tests.engine.plans import cluster_plan, make_plan
 from tests.ledgers import Run, by_month
 
-Write = Callable[..., Path]
 QUIET = [
     "reliability.failure_multiplier=0",
     "software.incident_multiplier=0",
@@ -35,7 +33,7 @@ BLOCKS = "site.power_blocks=[{date: 2026-01-01, it_kw: 11}, {date: 2026-03-17, i
 
 
 @pytest.fixture
-def run(write: Write) -> Run:
+def run(write: WriteScenario) -> Run:
     def runner(*overrides: str) -> RunResult:
         return simulate(load_scenario(write(), [*QUIET, *overrides]))
 

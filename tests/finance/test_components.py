@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -14,9 +10,9 @@ from planner.finance.accounts import CAPEX_ACCOUNTS, Account
 from planner.finance.ledger import Dimension
 from planner.run.simulate import RunResult
 from planner.studies.compare import dollars
+from tests.conftest import Planner, WriteScenario
 from tests.ledgers import Run
 
-Write = Callable[..., Path]
 APART = (
     "clusters.h200.components={accelerators: {depreciation_months: 48, residual_fraction: 0.1}, "
     "hosts: {depreciation_months: 60}, network: {depreciation_months: 96, residual_fraction: 0}}"
@@ -84,7 +80,7 @@ def test_in_a_bridge_they_are_policy(run: Run) -> None:
     ],
 )
 def test_components_that_cannot_be_are_refused(
-    write: Write, planner: Callable[..., Any], overrides: list[str], parts: list[str]
+    write: WriteScenario, planner: Planner, overrides: list[str], parts: list[str]
 ) -> None:
     outcome = planner(
         "run", write(), *(word for change in (APART, *overrides) for word in ("--set", change))

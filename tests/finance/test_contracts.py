@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,11 +12,11 @@ from planner.engine.dispatch import allowed_loads
 from planner.finance.accounting.measures import measures
 from planner.finance.accounts import CAPEX_ACCOUNTS, Account
 from planner.finance.ledger import Dimension
-from planner.run.simulate import RunResult, simulate
+from planner.run.simulate import simulate
 from planner.scenario.loading import load_scenario
+from tests.conftest import WriteScenario
 from tests.ledgers import Run, by_month
 
-Write = Callable[..., Path]
 SITE_COSTS = (
     Account.ENERGY, Account.COOLING, Account.COLOCATION, Account.CARBON, Account.OPERATIONS_STAFF, Account.MAINTENANCE,
     Account.INSURANCE, Account.SPARES, Account.RMA,
@@ -33,14 +32,10 @@ ALL_COSTS = (
 
 
 @pytest.fixture
-def run(write: Write) -> Run:
-    def runner(contract: str, *overrides: str) -> RunResult:
-        stated = [f"clusters.h200.contract={contract}"] if contract else []
-        return simulate(
-            load_scenario(write(), ["clusters.mi325x=null", *stated, *overrides]), seed=1
-        )
-
-    return runner
+def run(run: Run) -> Run:
+    return lambda contract, *overrides: run(
+        "clusters.mi325x=null", f"clusters.h200.contract={contract or 'null'}", *overrides
+    )
 
 
 def test_reserved_machines_cost_their_rent_used_or_not_and_nothing_of_the_site(run: Run) -> None:
@@ -140,7 +135,9 @@ def test_spot_machines_are_there_for_their_share_of_the_time(run: Run) -> None:
     assert set(events.cause) == {"spot interruption"}
 
 
-def test_the_catalogues_rent_stands_in_the_assumptions_with_source_and_date(write: Write) -> None:
+def test_the_catalogues_rent_stands_in_the_assumptions_with_source_and_date(
+    write: WriteScenario,
+) -> None:
     scenario = load_scenario(write(), ["clusters.h200.contract={kind: reserved}"])
     listed = assumptions(scenario).columns
     row = list(listed["path"]).index("catalog.priors.rent_3yr_h200")
@@ -196,13 +193,13 @@ def test_the_catalogues_rent_stands_in_the_assumptions_with_source_and_date(writ
     ],
 )
 def test_a_contract_that_cannot_be_is_refused(
-    write: Write, planner: Callable[..., object], overrides: list[str], parts: list[str]
+    write: WriteScenario, planner: Callable[..., object], overrides: list[str], parts: list[str]
 ) -> None:
     outcome = planner("run", write(), *(word for change in overrides for word in ("--set", change)))
     outcome.refused(*parts)  # type: ignore[attr-defined]
 
 
-def test_a_part_with_a_resale_curve_of_its_own_is_sold_by_it(write: Write) -> None:
+def test_a_part_with_a_resale_curve_of_its_own_is_sold_by_it(write: WriteScenario) -> None:
     prior = "low: 0.7, base: 0.8, high: 0.9, unit: fraction_of_new, source: three sales, grade: B, date: 2026-10-01"
     ours = write(f"priors:\n  resale_12m_h200: {{{prior}}}\n", "ours.yaml")
     catalog = f"catalog={{overlay: {ours}}}"

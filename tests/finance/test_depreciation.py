@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from datetime import date
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -16,10 +14,8 @@ from planner.finance.depreciation import (
     make_cohorts,
 )
 from planner.finance.ledger import cents
-from planner.finance.months import MonthGrid
 from planner.finance.present_value import discount_factors
 
-GRID = MonthGrid(start=date(2026, 1, 1), horizon_months=36)
 COSTS = st.floats(0, 5e7)
 
 

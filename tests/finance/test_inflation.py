@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from planner.finance.accounting.measures import measures
 from planner.finance.accounts import Account
 from planner.finance.ledger import Dimension
-from planner.run.simulate import RunResult, simulate
-from planner.scenario.loading import load_scenario
+from planner.run.simulate import RunResult
+from tests.ledgers import Run
 
-Write = Callable[..., Path]
-Run = Callable[..., RunResult]
 RISING = {
     Account.OPERATIONS_STAFF: "finance.people_escalator_per_year",
     Account.COLOCATION: "site.colocation_escalator_per_year",
@@ -25,11 +20,11 @@ RISING = {
 
 
 @pytest.fixture
-def run(write: Write) -> Run:
+def run(run: Run) -> Run:
     staff = "finance.operations_staff_per_1000_accelerators=30"
     carbon = "finance.carbon_usd_per_tonne=50"
     usual = ("horizon_months=14", "clusters.mi325x=null", staff, carbon)
-    return lambda *overrides: simulate(load_scenario(write(), [*usual, *overrides]), seed=1)
+    return lambda *overrides: run(*usual, *overrides)
 
 
 def monthly(result: RunResult) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
@@ -40,7 +35,8 @@ def test_what_states_no_rise_of_its_own_rises_with_prices(run: Run) -> None:
     """From the first anniversary on, by 3%; what is stated stays as stated, and purchases do not move."""
     flat = run()
     inflated = run("finance.inflation_per_year=0.03")
-    stated = run("finance.inflation_per_year=0.03", *(f"{path}=0.0" for path in RISING.values()))
+    real = ("finance.inflation_per_year=0.03", "finance.discount_rate_basis=real")
+    stated = run(*real, *(f"{path}=0.0" for path in RISING.values()))
     for account in RISING:
         before, after, kept = (
             monthly(result)[list(Account).index(account)] for result in (flat, inflated, stated)
@@ -49,3 +45,4 @@ def test_what_states_no_rise_of_its_own_rises_with_prices(run: Run) -> None:
         assert after[12:].tolist() == pytest.approx((1.03 * before[12:]).tolist(), abs=0.02)
         assert kept.tolist() == before.tolist()
     assert measures(flat)["capex_usd"] == measures(inflated)["capex_usd"]
+    assert stated.plan.money.capital.discount_rate_per_year == pytest.approx(1.1 * 1.03 - 1)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,9 +16,8 @@ from planner.finance.financing import LeaseSchedule, LeaseTerms, lease_schedule
 from planner.finance.ledger import Dimension
 from planner.run.simulate import RunResult, simulate
 from planner.scenario.loading import load_scenario
+from tests.conftest import Planner, WriteScenario
 from tests.ledgers import Run, total
-
-Write = Callable[..., Path]
 
 
 def schedule(
@@ -99,12 +96,10 @@ def test_payments_are_numpy_financials(rate: float, term: int, share: float, owe
 
 
 @pytest.fixture
-def run(write: Write) -> Run:
+def run(run: Run) -> Run:
     def runner(lease: str, *overrides: str) -> RunResult:
-        stated = [f"clusters.h200.contract={{kind: finance-lease, {lease}}}"] if lease else []
-        return simulate(
-            load_scenario(write(), ["clusters.mi325x=null", *stated, *overrides]), seed=1
-        )
+        contract = f"{{kind: finance-lease, {lease}}}" if lease else "null"
+        return run("clusters.mi325x=null", f"clusters.h200.contract={contract}", *overrides)
 
     return runner
 
@@ -242,14 +237,14 @@ def test_a_loan_lends_nothing_on_leased_machines(run: Run) -> None:
     ],
 )
 def test_a_lease_that_cannot_be_is_refused(
-    write: Write, planner: Callable[..., Any], lease: str, parts: list[str]
+    write: WriteScenario, planner: Planner, lease: str, parts: list[str]
 ) -> None:
     planner(
         "run", write(), "--set", f"clusters.h200.contract={{kind: finance-lease, {lease}}}"
     ).refused(*parts)
 
 
-def test_an_operating_lease_keeps_ones_own_machines_up(write: Write) -> None:
+def test_an_operating_lease_keeps_ones_own_machines_up(write: WriteScenario) -> None:
     """All running costs are one's own, those that are a share of the price included."""
     more = ("finance.insurance_fraction_per_year=0.01", "finance.spare_part_price_fraction=1")
     owned, leased = (
@@ -274,7 +269,7 @@ def test_an_operating_lease_keeps_ones_own_machines_up(write: Write) -> None:
     ],
 )
 def test_a_lease_pays_on_its_day_of_the_month_to_its_end_and_no_fee_for_leaving_then(
-    write: Write, signed: str, months: int, horizon: int
+    write: WriteScenario, signed: str, months: int, horizon: int
 ) -> None:
     """By hand: eight H200 and a host, 1% a month; a term ends on its day of the month, or the last of a shorter one."""
     lease = f"{{kind: finance-lease, rate_per_year: 0.12, term_months: {months}, at_end: return, exit_fee_fraction: 0.2}}"  # noqa: E501

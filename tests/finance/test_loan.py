@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,9 +14,8 @@ from planner.finance.accounting.measures import measures
 from planner.finance.financing import Amortisation, LoanTerms, loan_schedule
 from planner.finance.ledger import cents
 from planner.finance.statements import Statements, cover_ratio
+from tests.conftest import Planner, WriteScenario
 from tests.ledgers import Run
-
-Write = Callable[..., Path]
 
 
 def terms(**changes: Any) -> LoanTerms:
@@ -230,7 +227,7 @@ def test_a_broken_covenant_is_a_warning(run: Run) -> None:
     ],
 )
 def test_what_no_lender_agrees_to_is_refused(
-    write: Write, planner: Callable[..., Any], overrides: list[str], parts: list[str]
+    write: WriteScenario, planner: Planner, overrides: list[str], parts: list[str]
 ) -> None:
     outcome = planner("run", write(), *(word for change in overrides for word in ("--set", change)))
     outcome.refused(*parts)

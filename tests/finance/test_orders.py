@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
 import pytest
 
 from planner.finance.accounting.measures import measures, ownership
@@ -13,21 +9,20 @@ from planner.finance.accounts import CAPEX_ACCOUNTS, Account, View
 from planner.finance.ledger import usd
 from planner.run.simulate import RunResult, simulate
 from planner.scenario.loading import load_scenario
+from tests.conftest import Planner, WriteScenario
 from tests.ledgers import Run, total
 
-Write = Callable[..., Path]
 TERMS = "{fraction: 0.3}, {fraction: 0.2, weeks: 2}, {fraction: 0.1, when: delivery, weeks: 8}"
 """Three tenths with the order, two a fortnight later, one eight weeks after delivery, four on delivery."""
 
 
 @pytest.fixture
-def run(write: Write) -> Run:
+def run(run: Run) -> Run:
     def runner(
         terms: str, *overrides: str, placed: str = "2026-01-01", weeks: int = 6
     ) -> RunResult:
         order = f"{{placed: {placed}, lead_weeks: {weeks}, slip_weeks: {{low: 0, base: 0, high: 0}}, payments: [{terms}]}}"  # noqa: E501
-        changes = [f"clusters.mi325x.order={order}", "clusters.mi325x.online=null", *overrides]
-        return simulate(load_scenario(write(), changes), seed=1)
+        return run(f"clusters.mi325x.order={order}", "clusters.mi325x.online=null", *overrides)
 
     return runner
 
@@ -139,7 +134,7 @@ def test_what_is_paid_on_nodes_that_never_come_is_lost(run: Run) -> None:
     ],
 )
 def test_terms_that_cannot_be_are_refused(
-    write: Write, planner: Callable[..., Any], terms: str, parts: list[str]
+    write: WriteScenario, planner: Planner, terms: str, parts: list[str]
 ) -> None:
     order = f"clusters.mi325x.order={{placed: 2026-01-01, payments: [{terms}]}}"
     planner("run", write(), "--set", order, "--set", "clusters.mi325x.online=null").refused(*parts)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import date
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,9 +15,9 @@ from planner.finance.depreciation import make_cohorts, tax_depreciation
 from planner.finance.months import MonthGrid
 from planner.run.simulate import RunResult, simulate
 from planner.scenario.loading import load_scenario
+from tests.conftest import WriteScenario
 from tests.ledgers import Run, by_month
 
-Write = Callable[..., Path]
 OWNED = """\
 name: owner
 start: 2026-01-01
@@ -40,7 +39,7 @@ clusters:
 
 
 @pytest.fixture
-def run(write: Write) -> Run:
+def run(write: WriteScenario) -> Run:
     def runner(*overrides: str) -> RunResult:
         return simulate(load_scenario(write(OWNED), overrides), seed=1)
 
@@ -186,7 +185,7 @@ def test_what_is_bought_later_is_no_part_of_the_opening(run: Run) -> None:
     assert [*worth] == [*opening_value_cents(alone.plan, alone.cohorts, rules), 0]
 
 
-def test_early_life_is_over_for_old_machines(write: Write) -> None:
+def test_early_life_is_over_for_old_machines(write: WriteScenario) -> None:
     early = ["reliability.early_life_multiplier=9", "reliability.early_life_months=1"]
     shops = [
         simulate(
@@ -254,7 +253,7 @@ def test_more_nodes_of_an_owned_cluster_are_bought_at_list_price(run: Run) -> No
     ],
 )
 def test_what_cannot_be_owned_is_refused_with_a_way_out(
-    write: Write, planner: Callable[..., object], overrides: list[str], parts: list[str]
+    write: WriteScenario, planner: Callable[..., object], overrides: list[str], parts: list[str]
 ) -> None:
     outcome = planner(
         "run", write(OWNED), *(word for change in overrides for word in ("--set", change))

@@ -13,8 +13,6 @@ from planner.finance.present_value import (
     net_present_value,
 )
 
-RATES = st.floats(-0.5, 2.0)
-
 
 @given(rate=st.floats(-0.3, 1.0), flows=st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=72))
 def test_npv_agrees_with_another_library(rate: float, flows: list[float]) -> None:

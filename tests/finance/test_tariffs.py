@@ -19,15 +19,10 @@ from planner.finance.tariffs import (
 YEAR = MonthGrid(start=date(2026, 1, 1), horizon_months=12)
 WEEKDAYS = frozenset(range(5))
 WEEKEND = frozenset({5, 6})
-SUMMER = frozenset({6, 7, 8, 9})
-PEAK = TariffWindow(
-    name="peak", price_usd_per_kwh=0.20, weekdays=WEEKDAYS, start_hour=14, end_hour=20
-)
 NIGHT = TariffWindow(
     name="off-peak", price_usd_per_kwh=0.05, weekdays=WEEKDAYS, start_hour=20, end_hour=14
 )
 REST = TariffWindow(name="weekend", price_usd_per_kwh=0.04, weekdays=WEEKEND)
-TIME_OF_USE = EnergyTariff(windows=(PEAK, NIGHT, REST))
 
 
 def test_offsets_change_on_the_right_hour() -> None:

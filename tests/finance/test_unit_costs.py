@@ -16,8 +16,6 @@ from planner.finance.present_value import (
     per_million_tokens,
 )
 
-AMOUNTS = st.lists(st.floats(1, 1e6), min_size=12, max_size=12)
-
 
 def test_a_month_without_tokens_has_no_cost_per_token() -> None:
     per_token = per_million_tokens([10.0, 10.0], [0.0, 5e6])

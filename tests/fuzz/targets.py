@@ -35,13 +35,12 @@ from planner.studies.engines import Workforce
 from planner.studies.prepare import prepare
 from planner.studies.runner import Goal, batch_size, run_rows
 from planner.studies.store import Store, identity
-from tests.conftest import TINY
+from tests.conftest import ROOT, TINY
 from tests.fuzz.mutations import NASTY_NUMBERS, NASTY_TEXTS, mutate, scale_numbers
 from tests.onramp.vllm_metrics import Truth, exposition
 from tests.shipped import shipped_calibration
 from tests.studies.conftest import SMALL
 
-ROOT = Path(__file__).parents[2]
 OVERLAY = """\
 sources:
   lab: {title: "Our laboratory", date: 2026-06-01}

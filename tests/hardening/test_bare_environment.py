@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import planner
-from tests.conftest import TINY
+from tests.conftest import TINY, files_of
 
 PLAIN_C = {
     "LANG": "C",
@@ -35,10 +35,6 @@ def run(
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, check=False)
 
 
-def contents(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
-
-
 @pytest.fixture(scope="module")
 def usual(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("usual")
@@ -54,7 +50,7 @@ def test_the_surroundings_do_not_show(usual: Path, tmp_path: Path, name: str) ->
     done = run(["run", "tiny.yaml", "-n", "2", "--out", "o"], tmp_path, ENVIRONMENTS[name])
     assert done.returncode == 0, done.stderr
     assert b"Traceback" not in done.stderr
-    assert contents(tmp_path / "o") == contents(usual / "o")
+    assert files_of(tmp_path / "o") == files_of(usual / "o")
     assert {path.name for path in tmp_path.iterdir()} == {"tiny.yaml", "o"}
 
 

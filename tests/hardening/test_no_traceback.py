@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +16,15 @@ from planner.run.simulate import simulate
 from planner.scenario.loading import load_scenario
 from planner.studies.distributions import quantile
 from planner.studies.prepare import prepare
+from tests.conftest import Planner, WriteScenario
 from tests.studies.conftest import SMALL
 
-Write = Callable[..., Path]
 LINE = '{"timestamp": %d000, "input_length": 900, "output_length": 5%s}\n'
 
 
 @pytest.mark.parametrize("hashes", ['"x"', "3", "[[1]]", '{"a": 1}'])
 def test_odd_block_hashes_are_refused_by_their_request(
-    planner: Callable[..., Any], tmp_path: Path, hashes: str
+    planner: Planner, tmp_path: Path, hashes: str
 ) -> None:
     lines = [LINE % (n + 1, ', "hash_ids": [1]') for n in range(40)]
     lines[20] = LINE % (21, f', "hash_ids": {hashes}')
@@ -35,9 +34,7 @@ def test_odd_block_hashes_are_refused_by_their_request(
     )
 
 
-def test_a_request_without_block_hashes_hits_nothing(
-    planner: Callable[..., Any], tmp_path: Path
-) -> None:
+def test_a_request_without_block_hashes_hits_nothing(planner: Planner, tmp_path: Path) -> None:
     lines = [LINE % (60 * n + 1, ', "hash_ids": [1]' if n % 2 else "") for n in range(400)]
     (tmp_path / "log.jsonl").write_text("".join(lines))
     done = planner("init", "a", "--from", "log.jsonl")
@@ -58,7 +55,7 @@ def test_a_full_standard_output_is_one_message(words: list[str]) -> None:
 
 
 def test_memory_that_runs_out_is_one_message(
-    planner: Callable[..., Any], write: Write, monkeypatch: pytest.MonkeyPatch
+    planner: Planner, write: WriteScenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def exhausted(*_: object, **__: object) -> None:
         raise MemoryError
@@ -70,18 +67,18 @@ def test_memory_that_runs_out_is_one_message(
 
 
 @pytest.mark.parametrize("seed", [float("nan"), -1, 1.5, "x"])
-def test_a_seed_is_a_whole_number(write: Write, seed: Any) -> None:
+def test_a_seed_is_a_whole_number(write: WriteScenario, seed: Any) -> None:
     with pytest.raises(ScenarioError, match="seed must be a whole number from 0 on"):
         simulate(load_scenario(write()), seed=seed)
 
 
-def test_a_file_that_never_ends_is_refused(tmp_path: Path, write: Write, tiny: str) -> None:
+def test_a_file_that_never_ends_is_refused(tmp_path: Path, write: WriteScenario, tiny: str) -> None:
     line = "requests_per_s: 5\n    growth: {kind: csv, file: /dev/zero}\n"
     with pytest.raises(ScenarioError, match="longer than the 100,000,000 bytes a file may have"):
         load_scenario(write(tiny.replace("requests_per_s: 5\n", line)))
 
 
-def test_a_year_of_hours_is_a_distribution(write: Write, tmp_path: Path) -> None:
+def test_a_year_of_hours_is_a_distribution(write: WriteScenario, tmp_path: Path) -> None:
     (tmp_path / "year.csv").write_text(
         "usd\n" + "".join(f"{0.03 + n / 1e5:.5f}\n" for n in range(8760))
     )

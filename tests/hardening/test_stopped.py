@@ -5,9 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import os
-import subprocess
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +18,7 @@ from planner.errors import ScenarioError
 from planner.run.simulate import simulate
 from planner.scenario.loading import load_scenario
 from tests.attack.parts import faults_of
-from tests.conftest import TINY
-
-Planner = Callable[..., Any]
+from tests.conftest import TINY, files_of
 
 
 class FullDisk(io.BytesIO):
@@ -58,7 +54,7 @@ def test_a_full_disk_is_a_message_and_leaves_the_earlier_results(
     result: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room_bytes: int
 ) -> None:
     write_run(result, tmp_path / "o")
-    before = {path.name: path.read_bytes() for path in (tmp_path / "o").iterdir()}
+    before = files_of(tmp_path / "o")
     room = [room_bytes]
     real = Path.open
 
@@ -69,41 +65,8 @@ def test_a_full_disk_is_a_message_and_leaves_the_earlier_results(
     with pytest.raises(ScenarioError, match="No space left on device"):
         write_run(result, tmp_path / "o")
     monkeypatch.undo()
-    assert {path.name: path.read_bytes() for path in (tmp_path / "o").iterdir()} == before
+    assert files_of(tmp_path / "o") == before
     assert {path.name for path in tmp_path.iterdir()} == {"tiny.yaml", "o"}
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Any:
-    """A real file system of 64 kB, where we may make one."""
-    place = tmp_path / "small"
-    place.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(place)]
-    try:
-        mounted = subprocess.run(command, capture_output=True, check=False).returncode == 0
-    except OSError:
-        mounted = False
-    if not mounted:
-        pytest.skip(
-            "no small file system can be mounted here; the test with a failing write covers it"
-        )
-    yield place
-    subprocess.run(["umount", str(place)], check=True)
-
-
-def test_a_real_small_disk(small_disk: Path, tmp_path: Path, planner: Planner) -> None:
-    (tmp_path / "tiny.yaml").write_text(TINY)
-    planner("run", "tiny.yaml", "--out", small_disk / "o", "-q").refused("No space left on device")
-    assert list(small_disk.iterdir()) == []
-
-
-def test_a_read_only_folder_is_found_out_before_the_run(
-    small_disk: Path, tmp_path: Path, planner: Planner
-) -> None:
-    (tmp_path / "tiny.yaml").write_text(TINY)
-    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
-    outcome = planner("run", "tiny.yaml", "--out", small_disk / "o").refused("cannot be written")
-    assert "simulating" not in outcome.err
 
 
 def test_a_report_on_a_full_disk_leaves_the_earlier_one(

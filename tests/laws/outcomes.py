@@ -77,10 +77,7 @@ def outcome_of(result: RunResult) -> Outcome:
 
 
 def _hourly(result: RunResult) -> dict[Series, Floats]:
-    """Return the physical series of a run by name of cluster and workload, over all its hours.
-
-    Without what the building adds to the machines' power: it is built for machines that come later, too.
-    """
+    """Return the physical series of a run by name of cluster and workload, over all its hours."""
     clusters = list(result.scenario.clusters)
     workloads = list(result.scenario.workloads)
 
@@ -91,6 +88,7 @@ def _hourly(result: RunResult) -> dict[Series, Floats]:
     for name in ("demand_requests", "late_requests", "shed_requests"):
         for workload, hours in zip(workloads, joined(name), strict=True):
             series[name, "", workload] = hours
+    series["facility_kw", "", ""] = joined("facility_kw")
     for name in ("busy_nodes", "it_kw"):
         for cluster, hours in zip(clusters, joined(name), strict=True):
             series[name, cluster, ""] = hours

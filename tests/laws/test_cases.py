@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from planner import api
-from tests.laws.laws import same_hours
+from tests.laws.laws import longer_horizon, same_hours
 from tests.laws.outcomes import Outcome, Runs, lost, outcome_of
-from tests.laws.worlds import Nodes, Stream, World
+from tests.laws.worlds import Nodes, Stream, World, random_world
 
 
 def stream(name: str, model: str, requests_per_s: float, tokens: tuple[int, int]) -> Stream:
@@ -117,3 +117,11 @@ def test_growth_dated_after_the_horizon_changes_nothing() -> None:
     assert same_hours()(flat, later) == 0.0
     assert same_hours()(flat, longer) == 0.0
     assert later.energy_kwh == flat.energy_kwh
+
+
+def test_a_month_that_is_served_in_full_is_placed_alike_beside_one_that_is_short() -> None:
+    """What rounding left of its needs took a replica, if another month of the horizon had to be levelled."""
+    change = longer_horizon(random_world(1, 15))
+    assert change.reference is not None
+    shorter = RUNS.outcome(change.reference)
+    assert change.expectation(shorter, RUNS.outcome(change.world)) == 0.0

@@ -24,11 +24,14 @@ BROKEN_TODAY = {
     "twice-everything": 1,
     "twice-per-unit": 4,
     "halves": 1,
-    "longer-horizon": 3,
-    "second-month": 6,
     "partition": 3,
 }
-"""Laws that do not hold yet, each with the worlds of the first 30 that break it beyond a replica."""
+"""Laws that do not hold yet, each with the most worlds of the first 30 that break it beyond a replica.
+
+Partitions are better in worlds 8, 17 and 21 by 0.0010 to 0.0033, all beyond the targets: there a review counts what a
+workload needs by the load of its highest hour and not by what it misses. The others are faster nodes 22, looser TPOT
+22, a cluster added 21, more cache 9 and 22, everything twice 20, per unit 9, 10, 21 and 22, and halves 23.
+"""
 HELD = [law for law in ALL_LAWS if law not in BROKEN_TODAY]
 
 

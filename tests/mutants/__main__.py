@@ -134,10 +134,8 @@ def main() -> int:
     mutants = once_unnoticed()
     if not asked.known:
         mutants += sample(SAMPLE, tuple(asked.rooms))[: asked.count]
-    part, parts = (int(number) for number in asked.part.split("/"))
-    mutants = mutants[part - 1 :: parts]
     journal = Journal(asked.out)
-    reached = reach(asked.out.with_suffix(".reach"), asked.workers, keep=asked.keep_map)
+    reached = reach(asked.out.with_suffix(""), asked.workers, keep=asked.keep_map)
     again = (SURVIVED, UNTESTED) if asked.again else ()
     left = [mutant for mutant in mutants if journal.fate(mutant) in ("", *again)]
     tried = forked(left, Trial(reached, asked.budget), asked.workers, asked.timeout)
@@ -155,7 +153,6 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--rooms", nargs="+", default=ROOMS, choices=ROOMS)
     parser.add_argument("--known", action="store_true", help="only those that went unnoticed once")
-    parser.add_argument("--part", default="1/1", metavar="K/N", help="the K-th of N parts of them")
     parser.add_argument(
         "--workers", type=int, default=os.cpu_count() or 1, help="how many at a time [processors]"
     )

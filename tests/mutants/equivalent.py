@@ -43,6 +43,33 @@ _NO_WRONGS = (
     ("engine:rented", "0", "1", "every way is told how many of its tiers are rented"),
     ("engine:_overload", "True", "False", "every cluster has its share of what is offered, a pair"),
     ("finance:lease_schedule", "1", "2 #7", "what lies beyond the last period is cut off"),
+    (
+        "finance:component",
+        "1",
+        "2",
+        "what has no books by kind of part is told by its sign alone",
+    ),
+    ("finance:check_books", "gap > tolerance_h", "(gap >= tolerance_h)", "a tolerance"),
+    (
+        "finance:levelised_cost",
+        "abs(gained) <= RESOLUTION * turnover",
+        "(abs(gained) < RESOLUTION * turnover)",
+        "a tolerance",
+    ),
+    ("demand:_minutes", "1e-9", "1.5000000000000002e-09", "as good as zero, both"),
+    (
+        "demand:_pieces",
+        "longest < inf",
+        "(longest <= inf)",
+        "the logarithm of infinity is infinity",
+    ),
+    ("run:placement_bounds", "1", "2", "numpy takes any negative length for the one left open"),
+    (
+        "physics:late_tokens_within",
+        "CELLS - 1",
+        "(CELLS + 1)",
+        "steps take time, so the room left is always within the grid",
+    ),
     ("physics:MemoryFit.fits", "0", "1", "room for less than one token is none"),
 )
 """Where, before, after, and why."""

@@ -3,38 +3,24 @@
 from __future__ import annotations
 
 import ast
-import gzip
 import hashlib
 import json
-import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from functools import cache, partial
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from types import FrameType
-from typing import Any
 
+import coverage
 import hypothesis
 import pytest
 
 from tests.mutants.forks import forked
-from tests.mutants.mutations import ROOMS, ROOT, Mutant, once_unnoticed, unit_at
+from tests.mutants.mutations import ROOMS, ROOT, Mutant, function_at, once_unnoticed
 
-_LEFT_ASIDE = (
-    "attack",
-    "benchmarks",
-    "browser",
-    "contracts",
-    "docs",
-    "editor",
-    "fuzz",
-    "hardening",
-    "mutants",
-)
-POOL = sorted(path.name for path in (ROOT / "tests").iterdir() if path.name not in _LEFT_ASIDE)
-"""The tests that may tell. What they run in a process of its own is not counted, and would not have the wrong in it."""
+POOL = (*ROOMS, "oracles", "answers")
+"""Folders of the tests that may tell: those of a room are about what it computes, and answers sum it to the cent."""
 OPTIONS = (
     *("-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-m", "not slow and not prove"),
     *("-W", "ignore:Module already imported"),  # hypothesis, before the forks
@@ -55,16 +41,12 @@ class Test:
     lines: Lines
 
 
-@dataclass(slots=True)
 class Reach:
     """What every test runs."""
 
-    program: str
-    """A digest of the program and of what the tests share."""
-    digests: dict[str, str] = field(default_factory=dict)
-    """Of each test file."""
-    tests: dict[str, list[Test]] = field(default_factory=dict)
-    """By test file."""
+    def __init__(self, tests: dict[str, list[Test]]) -> None:
+        """Of each test file its tests."""
+        self._tests = tests
 
     def tests_of(self, mutant: Mutant, budget_s: float) -> list[str]:
         """Return the tests worth running: those that run the line, quickest first, then others of the same files.
@@ -74,7 +56,7 @@ class Reach:
         together, so that it is made once.
         """
         worth: list[tuple[bool, bool, float, str, str]] = []
-        for file, tests in self.tests.items():
+        for file, tests in self._tests.items():
             runs = [_runs(test, mutant) for test in tests]
             away = not file.startswith(f"tests/{mutant.file.split('/')[1]}/")
             if any(runs):
@@ -90,43 +72,53 @@ class Reach:
                 by_file[file].append(name)
         return [name for names in by_file.values() for name in names]
 
-    def save(self, path: Path) -> None:
-        """Write it, for the next call."""
-        tests = {
-            file: [(test.name, test.seconds, test.lines) for test in tests]
-            for file, tests in self.tests.items()
-        }
-        path.write_bytes(
-            gzip.compress(json.dumps([self.program, self.digests, tests]).encode(), 1, mtime=0)
-        )
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A file of what one test file's tests run."""
+
+    path: Path
+    file: str
+    digest: str
+    """Of that test file and of the program."""
+
+    def tests(self, *, keep: bool = True) -> list[Test] | None:
+        """Return the tests, if they are recorded: of this program, or of any if that is to be kept."""
+        if not self.path.exists():
+            return None
+        digest, tests = json.loads(self.path.read_text())
+        return [Test(*test) for test in tests] if keep or digest == self.digest else None
+
+    def write(self, tests: list[Test]) -> None:
+        """Write them."""
+        rows = [(test.name, test.seconds, test.lines) for test in tests]
+        self.path.write_text(json.dumps([self.digest, rows]))
+
+    def make(self) -> int:
+        """Run the tests and note what each runs; nothing, if they take too long."""
+        self.write([])
+        recorder = _Recorder()
+        code = int(pytest.main([*OPTIONS, self.file], plugins=[recorder]))
+        self.write(recorder.tests())
+        return code
 
 
-def reach(path: Path, workers: int, *, keep: bool) -> Reach:
-    """Return what every test runs: as it is stored, if it is of this program or to be kept, else made anew."""
-    program = _digest(_shared_files())
-    known = _load(path) if path.exists() else Reach(program)
-    made = known if keep or known.program == program else Reach(program)
-    files = _test_files()
-    left = [file for file in files if made.digests.get(file) != _digest([ROOT / file])]
-    folder = path.parent / "reach"
+def reach(folder: Path, workers: int, *, keep: bool) -> Reach:
+    """Return what every test runs: as it is recorded, else recorded now, file by file, so a stopped call goes on."""
     folder.mkdir(parents=True, exist_ok=True)
-    for number, (file, _, seconds) in enumerate(
-        forked(left, partial(_run_file, folder), workers, _LIMIT_S), 1
-    ):
-        out = folder / f"{file.replace('/', '-')}.json"
-        made.tests[file] = (
-            [Test(*test) for test in json.loads(out.read_text())] if out.exists() else []
-        )
-        if not made.tests[file]:
-            print(f"NONE OF ITS TESTS PASSES BY ITSELF, none is used: {file}", flush=True)
-        made.digests[file] = _digest([ROOT / file])
-        out.unlink(missing_ok=True)
+    program = _digest(_shared_files())
+    records = [
+        Record(folder / f"{file.replace('/', '-')}.json", file, _digest([ROOT / file]) + program)
+        for file in _test_files()
+    ]
+    left = [record for record in records if record.tests(keep=keep) is None]
+    for number, (record, _, seconds) in enumerate(forked(left, Record.make, workers, _LIMIT_S), 1):
+        tests = len(record.tests() or ())
+        none = "" if tests else ", NONE OF THEM PASSES BY ITSELF"
         print(
-            f"{number}/{len(left)} {len(made.tests[file])} tests, {seconds:.0f} s  {file}",
-            flush=True,
+            f"{number}/{len(left)} {tests} tests, {seconds:.0f} s  {record.file}{none}", flush=True
         )
-        made.save(path)
-    return made
+    return Reach({record.file: record.tests() or [] for record in records})
 
 
 def hold_short() -> None:
@@ -164,89 +156,57 @@ class _Recorder:
     """Notes the lines of the rooms that each test runs."""
 
     def __init__(self) -> None:
-        self.lines: dict[str, set[int]] = defaultdict(set)
+        rooms = [f"{ROOT}/planner/{room}/**" for room in _ROOMS]
+        self.coverage = coverage.Coverage(data_file=None, config_file=False, include=rooms)
+        self.coverage.set_option("run:disable_warnings", ["no-data-collected"])
         self.passed: dict[str, bool] = {}
-        self.tests: list[tuple[str, float, Lines]] = []
-        self._files: dict[str, str | None] = {}
-
-    def trace(self, frame: FrameType, event: str, arg: Any) -> Any:
-        """Follow the frames of the rooms line by line, and no others."""
-        del event, arg
-        path = frame.f_code.co_filename
-        if path not in self._files:
-            parts = path.removeprefix(f"{ROOT}/").split("/")
-            self._files[path] = (
-                "/".join(parts) if parts[0] == "planner" and parts[1] in _ROOMS else None
-            )
-        if (file := self._files[path]) is None:
-            return None
-        add = self.lines[file].add
-
-        def local(frame: FrameType, event: str, arg: Any) -> Any:
-            del event, arg
-            add(frame.f_lineno)
-            return local
-
-        add(frame.f_lineno)
-        return local
+        self.seconds = {"": 0.0}
 
     def pytest_sessionstart(self) -> None:
         """Begin with what the test file itself runs."""
         hold_short()
-        sys.settrace(self.trace)
+        self.coverage.start()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
         """Note one test."""
-        sys.settrace(None)
-        if not self.tests:
-            self.tests.append(("", 0.0, _by_unit(self.lines)))
-        self.lines.clear()
+        self.coverage.switch_context(item.nodeid)
         begun = time.process_time()
-        sys.settrace(self.trace)
         try:
             return (yield)
         finally:
-            sys.settrace(None)
             if self.passed.get(item.nodeid):
-                self.tests.append(
-                    (item.nodeid, round(time.process_time() - begun, 3), _by_unit(self.lines))
-                )
+                self.seconds[item.nodeid] = round(time.process_time() - begun, 3)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Keep whether it passed in every phase."""
         self.passed[report.nodeid] = self.passed.get(report.nodeid, True) and report.passed
 
+    def tests(self) -> list[Test]:
+        """Return the tests that passed, each with its lines by unit; those outside of functions are left out."""
+        self.coverage.stop()
+        measured = self.coverage.get_data()
+        lines: dict[str, Lines] = {name: {} for name in self.seconds}
+        for path in measured.measured_files():
+            file = path.removeprefix(f"{ROOT}/")
+            for number, names in sorted(measured.contexts_by_lineno(path).items()):
+                if (function := function_at(file, number)) is None:
+                    continue
+                for name in lines.keys() & names:
+                    units = lines[name].setdefault(file, {})
+                    units.setdefault(function.name, []).append(number - function.first)
+        return [Test(name, seconds, lines[name]) for name, seconds in self.seconds.items()]
 
-def _by_unit(lines: dict[str, set[int]]) -> Lines:
-    """Return lines by file and unit; those outside of functions are left out."""
-    by_unit: Lines = {}
-    for file, numbers in lines.items():
-        for number in sorted(numbers):
-            if (unit := unit_at(file, number)).first:
-                by_unit.setdefault(file, {}).setdefault(unit.name, []).append(number - unit.first)
-    return by_unit
 
-
-def _run_file(folder: Path, file: str) -> int:
-    """Run one file's tests and write what each runs."""
-    recorder = _Recorder()
-    code = int(pytest.main([*OPTIONS, file], plugins=[recorder]))
-    (folder / f"{file.replace('/', '-')}.json").write_text(json.dumps(recorder.tests))
-    return code
+def _pool_files() -> list[Path]:
+    return [path for name in POOL for path in (ROOT / "tests" / name).rglob("*.py")]
 
 
 def _test_files() -> list[str]:
-    """Return the files of the pool, the largest first: they take longest."""
-    paths = [
-        path
-        for name in POOL
-        for path in [ROOT / "tests" / name, *(ROOT / "tests" / name).rglob("test_*.py")]
-    ]
-    files = sorted(
-        (path for path in paths if path.is_file()), key=lambda path: -path.stat().st_size
-    )
-    return [str(path.relative_to(ROOT)) for path in files]
+    """Return the test files of the pool, the largest first: they take longest."""
+    paths = [path for path in _pool_files() if path.name.startswith("test_")]
+    paths.sort(key=lambda path: -path.stat().st_size)
+    return [str(path.relative_to(ROOT)) for path in paths]
 
 
 def _shared_files() -> list[Path]:
@@ -254,12 +214,7 @@ def _shared_files() -> list[Path]:
     program = [
         path for path in (ROOT / "planner").rglob("*") if path.suffix in {".py", ".yaml", ".csv"}
     ]
-    helpers = [
-        path
-        for name in POOL
-        for path in (ROOT / "tests" / name).rglob("*.py")
-        if "test_" not in path.name
-    ]
+    helpers = [path for path in _pool_files() if not path.name.startswith("test_")]
     return sorted([*program, *helpers, ROOT / "tests" / "conftest.py"])
 
 
@@ -269,11 +224,3 @@ def _digest(paths: Iterable[Path]) -> str:
     for path in paths:
         digest.update(path.read_bytes())
     return digest.hexdigest()
-
-
-def _load(path: Path) -> Reach:
-    """Read what an earlier call wrote."""
-    program, digests, tests = json.loads(gzip.decompress(path.read_bytes()))
-    return Reach(
-        program, digests, {file: [Test(*test) for test in tests] for file, tests in tests.items()}
-    )

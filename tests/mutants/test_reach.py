@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from tests.mutants.forks import BROKEN, OUT_OF_TIME, forked
 from tests.mutants.mutations import ROOT, Mutant, Unit, file_with
-from tests.mutants.reach import Reach, Test, _run_file
+from tests.mutants.reach import Reach, Record, Test
 
 FILE = str(file_with("def split_cents(").relative_to(ROOT))
 MUTANT = Mutant(
@@ -17,7 +17,7 @@ MUTANT = Mutant(
 
 
 def _reach(*tests: Test) -> Reach:
-    return Reach("", {}, {"near.py": list(tests[:-1]), "far.py": list(tests[-1:])})
+    return Reach({"near.py": list(tests[:-1]), "far.py": list(tests[-1:])})
 
 
 def test_a_mutant_has_the_tests_of_its_line_then_the_others_of_their_file() -> None:
@@ -35,8 +35,6 @@ def test_a_mutant_has_the_tests_of_its_line_then_the_others_of_their_file() -> N
 def test_tests_of_its_own_room_come_first() -> None:
     runs = {FILE: {"split_cents": [4]}}
     reach = Reach(
-        "",
-        {},
         {"tests/cli/a.py": [Test("a", 1.0, runs)], "tests/finance/b.py": [Test("b", 2.0, runs)]},
     )
     assert reach.tests_of(MUTANT, 100.0) == ["b", "a"]
@@ -56,12 +54,12 @@ def test_a_recorded_test_names_the_lines_it_runs(tmp_path: Path) -> None:
         for path in (ROOT / "tests" / "finance").rglob("*.py")
         if "split_cents(" in path.read_text()
     )
-    codes = [
-        code for _, code, _ in forked([str(tests)], lambda file: _run_file(tmp_path, file), 1, 60)
-    ]
+    record = Record(tmp_path / "record.json", str(tests.relative_to(ROOT)), "of today")
+    codes = [code for _, code, _ in forked([record], Record.make, 1, 60)]
     assert codes == [0]
-    (written,) = tmp_path.iterdir()
-    assert re.search(rf'"{re.escape(FILE)}": {{.*"split_cents":', written.read_text())
+    (test,) = [test for test in record.tests(keep=False) or () if "loses_no_cent" in test.name]
+    assert test.lines[FILE]["split_cents"]
+    assert replace(record, digest="of tomorrow").tests(keep=False) is None
 
 
 def test_work_ends_with_its_code_or_broken_or_out_of_time() -> None:

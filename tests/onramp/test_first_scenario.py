@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,9 +15,7 @@ from planner.onramp.first_scenario import order_dates, read_quotes
 from planner.onramp.traffic_fit import fit_hourly_shape, fit_trend
 from planner.scenario.loading import load_scenario
 from planner.scenario.workload import Compound
-
-Planner = Callable[..., Any]
-Write = Callable[..., Path]
+from tests.conftest import Planner, WriteScenario
 
 FLEET = 'accelerator,nodes,bought,cost_usd,book_value_usd\nH200,6,2025-03-01,"$1,800,000",\nH100,2,2023-06-01,,90000\n'
 QUOTES = (
@@ -79,7 +75,9 @@ def test_growth_has_the_textbook_error_and_needs_half_a_year() -> None:
     assert trend.per_year_error == pytest.approx(math.exp(line.slope) * line.stderr)
 
 
-def test_a_scenario_says_what_its_files_say(planner: Planner, write: Write, tmp_path: Path) -> None:
+def test_a_scenario_says_what_its_files_say(
+    planner: Planner, write: WriteScenario, tmp_path: Path
+) -> None:
     for name, text in (
         ("chat.csv", log_text()),
         ("hourly.csv", series_text()),
@@ -148,14 +146,16 @@ def test_what_is_stated_of_a_workload_is_written_without_a_file_of_traffic(
     assert not (tmp_path / "c.yaml").exists()
 
 
-def test_a_quote_may_be_of_a_whole_node(planner: Planner, write: Write, tmp_path: Path) -> None:
+def test_a_quote_may_be_of_a_whole_node(
+    planner: Planner, write: WriteScenario, tmp_path: Path
+) -> None:
     write('accelerator,node_price_usd\nB200,"$420,000"\n', "quotes.csv")
     assert planner("init", "a", "--quotes", "quotes.csv").code == 0
     quote = load_scenario(tmp_path / "a.yaml").clusters["b200-quote"]
     assert (quote.accelerator_price_usd, quote.host_usd_per_node) == (420_000 / 8, 0)
 
 
-def test_orders_end_where_their_machines_would_hardly_serve(write: Write) -> None:
+def test_orders_end_where_their_machines_would_hardly_serve(write: WriteScenario) -> None:
     late = read_quotes(write("accelerator,price_usd,lead_weeks\nB200,39500,52\n", "quotes.csv"))[0]
     dates = order_dates(late, datetime.date(2026, 1, 1))
     assert [str(day) for day in dates] == [
@@ -166,7 +166,9 @@ def test_orders_end_where_their_machines_would_hardly_serve(write: Write) -> Non
     ]  # serves by July 2028
 
 
-def test_growth_is_assumed_aloud_or_stated(planner: Planner, write: Write, tmp_path: Path) -> None:
+def test_growth_is_assumed_aloud_or_stated(
+    planner: Planner, write: WriteScenario, tmp_path: Path
+) -> None:
     write(log_text(), "chat.csv")
     assert planner("init", "a", "--from", "chat.csv").code == 0
     assert "per_year: 0.5  # assumed: " in (tmp_path / "a.yaml").read_text()
@@ -254,7 +256,7 @@ def test_growth_is_assumed_aloud_or_stated(planner: Planner, write: Write, tmp_p
     ],
 )
 def test_what_is_wrong_is_said_with_its_line(
-    planner: Planner, write: Write, tmp_path: Path, option: str, text: str, parts: list[str]
+    planner: Planner, write: WriteScenario, tmp_path: Path, option: str, text: str, parts: list[str]
 ) -> None:
     write(text, "owned.csv")
     planner("init", "fleet", option, "owned.csv").refused(*parts)
@@ -262,6 +264,6 @@ def test_what_is_wrong_is_said_with_its_line(
     assert not (tmp_path / "scenario.schema.json").exists()
 
 
-def test_a_list_that_is_not_text_is_refused(write: Write) -> None:
+def test_a_list_that_is_not_text_is_refused(write: WriteScenario) -> None:
     with pytest.raises(ScenarioError, match="not UTF-8"):
         read_quotes(write(b"accelerator,price_usd\n\xff\xfe,1\n", "quotes.csv"))

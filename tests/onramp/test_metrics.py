@@ -7,9 +7,8 @@ import json
 import os
 import threading
 import urllib.parse
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -21,10 +20,9 @@ from planner.onramp.traffic_fit import Histogram
 from planner.scenario.loading import load_scenario
 from planner.scenario.scenario import Scenario
 from planner.scenario.workload import Compound
+from tests.conftest import Planner, WriteScenario
 from tests.onramp.vllm_metrics import Truth, exposition, range_query
 
-Planner = Callable[..., Any]
-Write = Callable[..., Path]
 CHAT = Truth(weeks=30, growth_per_year=0.6, silent=(300, 306))
 CODE = Truth(
     model="Qwen/Qwen3-32B",
@@ -61,7 +59,7 @@ def assert_fitted(scenario: Scenario, name: str, truth: Truth, rate: float) -> N
 
 
 def test_a_range_query_gives_back_what_generated_it(
-    planner: Planner, write: Write, tmp_path: Path, exported: str
+    planner: Planner, write: WriteScenario, tmp_path: Path, exported: str
 ) -> None:
     """Two models, two servers each, with restarts, rolling updates and an outage: every figure within 5%."""
     write(exported, "prometheus.json")
@@ -89,7 +87,7 @@ def test_a_range_query_gives_back_what_generated_it(
 
 
 def test_a_scrape_shows_rate_lengths_and_latencies(
-    planner: Planner, write: Write, tmp_path: Path
+    planner: Planner, write: WriteScenario, tmp_path: Path
 ) -> None:
     path = write(exposition(CHAT), "vllm-metrics.txt")
     end_s = CHAT.start_s + CHAT.weeks * 168 * 3600
@@ -111,7 +109,7 @@ def test_a_scrape_shows_rate_lengths_and_latencies(
 
 
 def test_sources_of_one_name_are_one_workload(
-    planner: Planner, write: Write, tmp_path: Path
+    planner: Planner, write: WriteScenario, tmp_path: Path
 ) -> None:
     """The scrape of an hour has the lengths, a log the bursts, and the hourly rates their level."""
     write(exposition(CHAT), "vllm-metrics.txt")
@@ -210,7 +208,7 @@ def test_an_empty_bucket_parts_the_lengths() -> None:
     ],
 )
 def test_what_is_no_export_is_said(
-    planner: Planner, write: Write, tmp_path: Path, text: str, message: str
+    planner: Planner, write: WriteScenario, tmp_path: Path, text: str, message: str
 ) -> None:
     write(text, "export.json")
     planner("init", "x", "--from", "export.json").refused("export.json", message)

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,8 +10,8 @@ from planner.answers.assumptions import assumptions
 from planner.catalog.calibration import shipped_file, write_calibration
 from planner.plan.build import build_plan
 from planner.scenario.loading import load_scenario
+from tests.conftest import WriteScenario
 
-Write = Callable[..., Path]
 Row = dict[str, str]
 
 
@@ -25,7 +24,7 @@ def rows_of(path: Path, *overrides: str) -> dict[str, Row]:
 
 
 @pytest.mark.parametrize("assumption_set", ["measured", "articles-2024"])
-def test_every_row_has_a_source_and_a_grade(write: Write, assumption_set: str) -> None:
+def test_every_row_has_a_source_and_a_grade(write: WriteScenario, assumption_set: str) -> None:
     rows = rows_of(write(), f"catalog.assumptions={assumption_set}")
     assert all(row["source"] for row in rows.values())
     assert all(row["value"] for path, row in rows.items() if path != "description")
@@ -36,7 +35,7 @@ def test_every_row_has_a_source_and_a_grade(write: Write, assumption_set: str) -
 
 
 def test_a_slo_target_left_out_is_told_as_a_default_and_a_stated_one_with_its_line(
-    write: Write, tiny: str
+    write: WriteScenario, tiny: str
 ) -> None:
     rows = rows_of(write())
     assert rows["slo_target.attainment"]["value"] == "0.99"
@@ -51,7 +50,7 @@ def test_a_slo_target_left_out_is_told_as_a_default_and_a_stated_one_with_its_li
     assert rows["slo_target.per"]["grade"] == "default"
 
 
-def test_a_default_gives_its_reason(write: Write) -> None:
+def test_a_default_gives_its_reason(write: WriteScenario) -> None:
     rows = rows_of(write())
     default = [row for row in rows.values() if row["grade"] == "default"]
     assert len(default) > 10
@@ -59,7 +58,7 @@ def test_a_default_gives_its_reason(write: Write) -> None:
         assert row["source"].startswith("default: "), row
 
 
-def test_what_the_user_wrote_has_its_line(write: Write) -> None:
+def test_what_the_user_wrote_has_its_line(write: WriteScenario) -> None:
     rows = rows_of(write(), "clusters.h200.nodes=7")
     assert rows["horizon_months"]["source"] == "tiny.yaml:3"
     assert rows["horizon_months"]["unit"] == "months"
@@ -71,7 +70,7 @@ def test_what_the_user_wrote_has_its_line(write: Write) -> None:
     assert {rows[path]["grade"] for path in ("name", "start", "clusters.h200.nodes")} == {"user"}
 
 
-def test_a_value_taken_back_is_a_default_again(write: Write) -> None:
+def test_a_value_taken_back_is_a_default_again(write: WriteScenario) -> None:
     write("extends: tiny.yaml\nname: base\nsite: {pue_ratio: 1.5}\n", "base.yaml")
     write()
     top = write("extends: base.yaml\nname: top\nsite: {pue_ratio: null}\n", "top.yaml")
@@ -79,7 +78,7 @@ def test_a_value_taken_back_is_a_default_again(write: Write) -> None:
     assert rows_of(top)["name"]["source"] == "top.yaml:2"
 
 
-def test_only_what_the_scenario_uses_is_listed(write: Write) -> None:
+def test_only_what_the_scenario_uses_is_listed(write: WriteScenario) -> None:
     paths = " ".join(rows_of(write()))
     assert "catalog.accelerators.H200.hbm_gb" in paths
     assert "catalog.models.llama-3.1-8b.layers" in paths
@@ -88,7 +87,7 @@ def test_only_what_the_scenario_uses_is_listed(write: Write) -> None:
     assert "deepseek" not in paths
 
 
-def test_a_price_of_the_users_own_is_told_from_the_catalogues(write: Write) -> None:
+def test_a_price_of_the_users_own_is_told_from_the_catalogues(write: WriteScenario) -> None:
     stated = rows_of(
         write(), "clusters.h200.accelerator_price_usd=30000", "clusters.h200.price_source='a quote'"
     )
@@ -98,7 +97,7 @@ def test_a_price_of_the_users_own_is_told_from_the_catalogues(write: Write) -> N
 
 
 def test_the_resale_curve_is_listed_with_its_grade_unless_the_cluster_states_its_own(
-    write: Write,
+    write: WriteScenario,
 ) -> None:
     own = "clusters.h200.resale_curve=[{age_months: 36, fraction_of_new: 0.3}]"
     listed, stated = (
@@ -114,7 +113,7 @@ def test_the_resale_curve_is_listed_with_its_grade_unless_the_cluster_states_its
 
 
 def test_a_calibration_of_ones_own_is_listed_with_its_hash_and_moves_the_throughput(
-    write: Write,
+    write: WriteScenario,
 ) -> None:
     path = write()
     own = path.parent / "mine.yaml"
@@ -134,7 +133,7 @@ def test_a_calibration_of_ones_own_is_listed_with_its_hash_and_moves_the_through
     assert after[mi325x] == before[mi325x]
 
 
-def test_a_cluster_too_small_for_the_best_layouts_tells_those_it_has(write: Write) -> None:
+def test_a_cluster_too_small_for_the_best_layouts_tells_those_it_has(write: WriteScenario) -> None:
     """One node holds three models, one of them on half the accelerators that are best for it: it serves less."""
     words = "requests_per_s: 4, lengths: {input: {mean: 800}, output: {mean: 150}}, slo: {ttft_s: 1.0, tpot_s: 0.03}"
     overrides = ["clusters.mi325x.nodes=1", "clusters.h200.nodes=0"]

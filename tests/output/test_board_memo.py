@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,9 +14,7 @@ from planner.output.blocks import Grid, Section, Sentence
 from planner.output.folder import Contents, contents_of, read_contents
 from planner.run.simulate import simulate
 from planner.scenario.loading import load_scenario
-from tests.conftest import TINY
-
-Planner = Callable[..., Any]
+from tests.conftest import TINY, Planner
 
 
 def _folder(place: Path, text: str) -> Contents:
@@ -53,7 +49,8 @@ def test_cash_by_year_is_the_cash_of_the_statements(contents: Contents) -> None:
 def test_a_run_answers_every_heading(contents: Contents) -> None:
     parts = {part.title: part for part in memo_sections(contents)}
     assert list(parts) == [
-        "Question", "Answer", "SLO target", "Cost", "Reconciliation of cost", "Unit economics", "Cash by year",
+        "Question", "Answer", "SLO target", "Cost", "Reconciliation of cost",
+        "Cost of each workload, present value", "Cash by year",
         "Alternatives at equal service", "Sensitivities", "Risks", "Assumptions", "Reproduce",
     ]  # fmt: skip
     assert parts["SLO target"].blocks[-1] == Sentence(

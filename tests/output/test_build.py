@@ -3,19 +3,16 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from planner.answers.report import build_report, rebuild_report
 from planner.output.folder import Contents
 from planner.output.words import dollars
+from tests.conftest import Planner, WriteScenario
 from tests.output.test_contents import forge
 
-Planner = Callable[..., Any]
-Write = Callable[..., Path]
 ORDER = ["answer", "time", "money", "losses", "assumptions", "error", "reproduce"]
 
 
@@ -84,7 +81,7 @@ NASTY = ["<script>alert(1)</script>", "../../x", "=cmd|'/c calc'!A1", "a\\e[31m"
 
 @pytest.mark.parametrize("nasty", NASTY)
 def test_free_text_of_the_scenario_cannot_become_markup(
-    planner: Planner, write: Write, tiny: str, tmp_path: Path, nasty: str
+    planner: Planner, write: WriteScenario, tiny: str, tmp_path: Path, nasty: str
 ) -> None:
     text = tiny.replace(
         "    nodes: 4\n",
@@ -108,7 +105,7 @@ def test_free_text_of_the_scenario_cannot_become_markup(
 )
 @pytest.mark.parametrize("where", ["name: tiny", "  chat:", "  h200:"])
 def test_a_name_that_could_escape_is_refused(
-    planner: Planner, write: Write, tiny: str, name: str, where: str
+    planner: Planner, write: WriteScenario, tiny: str, name: str, where: str
 ) -> None:
     key, _, rest = where.partition(":")
     replaced = (

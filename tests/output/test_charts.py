@@ -3,9 +3,7 @@ from __future__ import annotations
 import io
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
@@ -20,10 +18,8 @@ from planner.output.folder import Contents, read_contents
 from planner.output.svg import PNG_WIDTH, files_of
 from planner.run.simulate import simulate
 from planner.scenario.loading import load_scenario
-from tests.conftest import TINY
+from tests.conftest import TINY, Planner, WriteScenario
 
-Planner = Callable[..., Any]
-Write = Callable[..., Path]
 SIDE_BY_SIDE = ("utilisation", "cost-per-token", "money", "losses")
 """What plans have beside one another; a run alone has more."""
 CHARTS = ("demand", "power", *SIDE_BY_SIDE)
@@ -132,7 +128,7 @@ COMMANDS = {
 
 
 @pytest.fixture
-def inputs(write: Write, tiny: str) -> None:
+def inputs(write: WriteScenario, tiny: str) -> None:
     write()
     write(tiny.replace("name: tiny", "name: dear").replace("nodes: 4", "nodes: 9"), "dear.yaml")
     write(STUDY, "s.yaml")

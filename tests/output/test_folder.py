@@ -5,7 +5,6 @@ import json
 import os
 import stat
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,16 +12,9 @@ from planner import files
 from planner.errors import ScenarioError
 from planner.files import MANIFEST, PRODUCT, check_target, json_text
 from planner.output.folder import write_folder
+from tests.conftest import files_of
 
 FILES: dict[str, bytes] = {"a.csv": b"x\n1\n", "deep/b.bin": b"\x00\xff"}
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {
-        path.relative_to(folder).as_posix(): path.read_bytes()
-        for path in folder.rglob("*")
-        if path.is_file()
-    }
 
 
 def test_the_manifest_names_every_file_with_its_sum(tmp_path: Path) -> None:
@@ -34,7 +26,7 @@ def test_the_manifest_names_every_file_with_its_sum(tmp_path: Path) -> None:
     assert manifest["files"] == {
         "a.csv": hashlib.sha256(b"x\n1\n").hexdigest(), "deep/b.bin": hashlib.sha256(b"\x00\xff").hexdigest(),
     }  # fmt: skip
-    assert set(contents(target)) == {"a.csv", "deep/b.bin", MANIFEST}
+    assert set(files_of(target)) == {"a.csv", "deep/b.bin", MANIFEST}
     assert [path.name for path in target.parent.iterdir()] == ["run"]
     assert stat.S_IMODE(target.stat().st_mode) & 0o500 == 0o500
 
@@ -43,7 +35,7 @@ def test_a_second_run_replaces_the_first_whole(tmp_path: Path) -> None:
     target = tmp_path / "run"
     write_folder(target, FILES, {})
     write_folder(target, {"c.csv": b"y\n"}, {})
-    assert set(contents(target)) == {"c.csv", MANIFEST}
+    assert set(files_of(target)) == {"c.csv", MANIFEST}
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
@@ -63,12 +55,12 @@ def test_a_folder_of_someone_else_is_refused_and_left_alone(
     (target / "thesis.txt").write_text("years of work")
     if manifest is not None:
         (target / MANIFEST).write_bytes(manifest)
-    before = contents(target)
+    before = files_of(target)
     with pytest.raises(
         ScenarioError, match=r"theirs: (was not written by planner|holds 'thesis\.txt')"
     ):
         write_folder(target, FILES, {})
-    assert contents(target) == before
+    assert files_of(target) == before
     assert [path.name for path in tmp_path.iterdir()] == ["theirs"]
 
 
@@ -82,12 +74,12 @@ def test_anything_added_to_our_folder_is_kept(tmp_path: Path, stranger: str) -> 
         (target / stranger).mkdir()
     else:
         (target / stranger).write_text("mine")
-    before = contents(target)
+    before = files_of(target)
     with pytest.raises(
         ScenarioError, match=f"holds '{stranger.rstrip('/')}', which planner did not write"
     ):
         write_folder(target, {"c.csv": b"y\n"}, {})
-    assert contents(target) == before
+    assert files_of(target) == before
 
 
 def test_a_file_or_a_link_in_the_place_is_refused(tmp_path: Path) -> None:
@@ -99,14 +91,6 @@ def test_a_file_or_a_link_in_the_place_is_refused(tmp_path: Path) -> None:
     assert (tmp_path / "file").read_text() == "mine"
 
 
-def test_a_place_below_a_file_is_refused_before_any_work(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("mine")
-    with pytest.raises(
-        ScenarioError, match=r"cannot be written: .*file is not a folder \(choose another --out\)"
-    ):
-        check_target(tmp_path / "file" / "run" / "deep")
-
-
 def test_a_place_without_permission_is_refused_before_any_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -116,34 +100,13 @@ def test_a_place_without_permission_is_refused_before_any_work(
     assert not list(tmp_path.iterdir())
 
 
-def test_a_failure_while_writing_leaves_the_earlier_results(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    target = tmp_path / "run"
-    write_folder(target, FILES, {})
-    before = contents(target)
-    real = Path.open
-
-    def failing(self: Path, *options: Any, **named: Any) -> Any:
-        if self.name == "second.csv":
-            raise OSError(28, "No space left on device")
-        return real(self, *options, **named)
-
-    monkeypatch.setattr(Path, "open", failing)
-    with pytest.raises(ScenarioError, match="cannot be written: No space left on device"):
-        write_folder(target, {"first.csv": b"y\n", "second.csv": b"z\n"}, {})
-    monkeypatch.undo()
-    assert contents(target) == before
-    assert [path.name for path in tmp_path.iterdir()] == ["run"]
-
-
 def test_the_only_copy_of_earlier_results_is_never_deleted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(files, "exchange", lambda one, other: False)
     target = tmp_path / "run"
     write_folder(target, FILES, {})
-    before = contents(target)
+    before = files_of(target)
     real = os.replace
     calls = []
 
@@ -157,12 +120,12 @@ def test_the_only_copy_of_earlier_results_is_never_deleted(
     with pytest.raises(ScenarioError, match="Input/output error"):
         write_folder(target, {"c.csv": b"y\n"}, {})
     (scratch,) = tmp_path.iterdir()
-    assert contents(scratch / "old") == before
+    assert files_of(scratch / "old") == before
     monkeypatch.undo()
     check_target(
         target
     )  # the next command that names it completes the swap: the new results were whole
-    assert set(contents(target)) == {"c.csv", MANIFEST}
+    assert set(files_of(target)) == {"c.csv", MANIFEST}
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 

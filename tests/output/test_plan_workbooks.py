@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,17 +10,11 @@ import pytest
 from planner.answers.plan_workbooks import BANDS_SHEET
 from planner.run.simulate import simulate, simulate_plan
 from planner.scenario.loading import load_scenario
+from tests.conftest import Planner, WriteScenario, csv_rows
 from tests.output.office import Sheet, sheets_of
 from tests.studies.conftest import SMALL
 
-Planner = Callable[..., Any]
-Write = Callable[..., Path]
 SOLD = "    token_price: {input_usd_per_million_tokens: 3, output_usd_per_million_tokens: 90}\n"
-
-
-def rows(path: Path) -> list[dict[str, str]]:
-    with path.open(newline="") as stream:
-        return list(csv.DictReader(stream))
 
 
 def workbook(folder: Path) -> dict[str, Sheet]:
@@ -31,7 +22,7 @@ def workbook(folder: Path) -> dict[str, Sheet]:
 
 
 def test_a_comparison_has_its_plans_side_by_side_and_percentiles_by_month(
-    planner: Planner, write: Write, tiny: str, tmp_path: Path
+    planner: Planner, write: WriteScenario, tiny: str, tmp_path: Path
 ) -> None:
     write(tiny.replace("clusters:", SOLD + "clusters:"))
     write("extends: tiny.yaml\nname: other\nclusters: {mi325x: null}\n", "other.yaml")
@@ -45,7 +36,7 @@ def test_a_comparison_has_its_plans_side_by_side_and_percentiles_by_month(
     assert sheets["Comparison"][0] == ["Measure", "Unit", "tiny", "other", "other less tiny"]
     told = {
         (row["scenario"], row["measure"]): row["value"]
-        for row in rows(tmp_path / "o" / "comparison.csv")
+        for row in csv_rows(tmp_path / "o" / "comparison.csv")
     }
     levelised = next(
         row for row in sheets["Comparison"] if row[0] == "Levelised cost per million tokens"
@@ -57,7 +48,7 @@ def test_a_comparison_has_its_plans_side_by_side_and_percentiles_by_month(
     assert levelised[4] == pytest.approx(levelised[3] - levelised[2])
     bridge = [row[2] for row in sheets["Bridge, USD"][1:]]
     assert sum(bridge) == pytest.approx(
-        sum(float(row["difference_usd"]) for row in rows(tmp_path / "o" / "bridge_usd.csv")),
+        sum(float(row["difference_usd"]) for row in csv_rows(tmp_path / "o" / "bridge_usd.csv")),
         abs=1e-6,
     )
     plan = simulate(load_scenario("tiny.yaml"))
@@ -81,7 +72,7 @@ def test_a_comparison_has_its_plans_side_by_side_and_percentiles_by_month(
 
 
 def test_a_run_s_workbook_has_percentiles_by_month_where_it_was_drawn_again(
-    planner: Planner, write: Write, tmp_path: Path
+    planner: Planner, write: WriteScenario, tmp_path: Path
 ) -> None:
     write()
     for draws, is_there in ((1, False), (3, True)):
@@ -93,13 +84,13 @@ def test_a_run_s_workbook_has_percentiles_by_month_where_it_was_drawn_again(
 
 
 def test_a_sweep_has_every_point_with_every_measure(
-    planner: Planner, write: Write, tmp_path: Path
+    planner: Planner, write: WriteScenario, tmp_path: Path
 ) -> None:
     write()
     done = planner("sweep", "tiny.yaml", "--vary", "clusters.h200.nodes=2,4", "--out", "o", "-q")
     assert done.code == 0, done
     sheets = workbook(tmp_path / "o")
-    told = rows(tmp_path / "o" / "sweep.csv")
+    told = csv_rows(tmp_path / "o" / "sweep.csv")
     assert sheets["Sweep"][1][0] == "clusters.h200.nodes"
     assert [row[0] for row in sheets["Sweep"][2:]] == [2.0, 4.0]
     place = sheets["Sweep"][1].index("Cost, USD")
@@ -108,7 +99,7 @@ def test_a_sweep_has_every_point_with_every_measure(
 
 
 def test_a_study_carries_revenue_margin_and_irr_and_decides_by_any_of_them(
-    planner: Planner, write: Write, tiny: str, tmp_path: Path
+    planner: Planner, write: WriteScenario, tiny: str, tmp_path: Path
 ) -> None:
     objective = "irr_per_year"
     write(tiny.replace("clusters:", SOLD + "clusters:"))
@@ -117,17 +108,19 @@ def test_a_study_carries_revenue_margin_and_irr_and_decides_by_any_of_them(
     assert done.code == 0, done
     assert f"{objective}:" in done.out
     folder = tmp_path / "o"
-    carried = {row["output"] for row in rows(folder / "percentiles.csv")}
+    carried = {row["output"] for row in csv_rows(folder / "percentiles.csv")}
     assert {
         "revenue_usd",
         "gross_margin_fraction",
         "operating_margin_fraction",
         "irr_per_year",
     } <= carried
-    bands = rows(folder / "monthly_bands.csv")
+    bands = csv_rows(folder / "monthly_bands.csv")
     sheets = workbook(folder)
     parts = [
-        row for row in rows(folder / "monthly_bands_clusters.csv") if row["output"] == "revenue_usd"
+        row
+        for row in csv_rows(folder / "monthly_bands_clusters.csv")
+        if row["output"] == "revenue_usd"
     ]
     assert {row["cluster"] for row in parts} == {"h200", "mi325x"}
     assert len(sheets["Percentiles by cluster"]) > len(parts)
@@ -149,17 +142,17 @@ def test_a_study_carries_revenue_margin_and_irr_and_decides_by_any_of_them(
         )  # nothing is rented, so the clusters earn it all
     best = [
         row["scenario"]
-        for row in rows(folder / "slo_target.csv")
+        for row in csv_rows(folder / "slo_target.csv")
         if float(row["best_fraction"]) > 0.5
     ]
-    samples = rows(folder / "samples.csv")
+    samples = csv_rows(folder / "samples.csv")
     mean = {name: np.mean([float(row[objective]) for row in samples if row["scenario"] == name])
             for name in ("both", "nvidia")}  # fmt: skip
     assert not best or mean[best[0]] == max(mean.values())  # more is better
 
 
 def test_a_headline_without_meaning_is_refused_before_any_run(
-    planner: Planner, write: Write, tmp_path: Path
+    planner: Planner, write: WriteScenario, tmp_path: Path
 ) -> None:
     write()
     write(f"{SMALL}objective: irr_per_year\n", "study.yaml")

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import csv
 from datetime import date
 from pathlib import Path
 
@@ -15,22 +14,18 @@ from planner.finance.measure_names import TIMELINE
 from planner.output.tables import ColumnKind, TableDescription
 from planner.run import tables
 from planner.units import unit_of
+from tests.conftest import ROOT, csv_rows
 
-ROOT = Path(__file__).parents[2]
+LOAN = "finance.loan={share_of_purchases_fraction: 0.6, rate_per_year: 0.08}"
 SHORT = ["horizon_months=2", "clusters.b200-2027=null"]
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    scenario = load(ROOT / "scenarios" / "mixed-fleet.yaml", SHORT)
+    scenario = load(ROOT / "scenarios" / "mixed-fleet.yaml", [*SHORT, LOAN])
     target = tmp_path_factory.mktemp("run") / "out"
     write_run(simulate(scenario), target)
     return target
-
-
-def _rows(folder: Path, table: TableDescription) -> list[dict[str, str]]:
-    with (folder / f"{table.name}.csv").open(encoding="utf-8", newline="") as stream:
-        return list(csv.DictReader(stream))
 
 
 def test_every_csv_file_is_described(folder: Path) -> None:
@@ -39,18 +34,20 @@ def test_every_csv_file_is_described(folder: Path) -> None:
 
 @pytest.mark.parametrize("table", RUN_TABLES, ids=lambda table: table.name)
 def test_columns_described_are_the_columns_written(folder: Path, table: TableDescription) -> None:
-    assert list(_rows(folder, table)[0]) == [column.name for column in table.columns]
+    assert list(csv_rows(folder / f"{table.name}.csv")[0]) == [
+        column.name for column in table.columns
+    ]
 
 
 @pytest.mark.parametrize("table", RUN_TABLES, ids=lambda table: table.name)
 def test_key_names_each_row_once(folder: Path, table: TableDescription) -> None:
-    rows = [tuple(row[key] for key in table.key) for row in _rows(folder, table)]
+    rows = [tuple(row[key] for key in table.key) for row in csv_rows(folder / f"{table.name}.csv")]
     assert not table.key or len(set(rows)) == len(rows)
 
 
 @pytest.mark.parametrize("table", RUN_TABLES, ids=lambda table: table.name)
 def test_cells_are_of_the_kind_described(folder: Path, table: TableDescription) -> None:
-    for row in _rows(folder, table):
+    for row in csv_rows(folder / f"{table.name}.csv"):
         for column in table.columns:
             cell = row[column.name]
             if not cell:

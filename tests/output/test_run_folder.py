@@ -1,9 +1,7 @@
 from __future__ import annotations
 
-import csv
 import json
 from collections import defaultdict
-from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -16,18 +14,7 @@ from planner.answers.run_screen import first_screen
 from planner.answers.run_summary import run_summary
 from planner.run.simulate import RunResult, simulate
 from planner.scenario.loading import load_scenario
-from tests.conftest import TINY
-
-Write = Callable[..., Path]
-
-
-def folder_bytes(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
-
-
-def table(path: Path) -> list[dict[str, str]]:
-    with path.open(newline="", encoding="utf-8") as stream:
-        return list(csv.DictReader(stream))
+from tests.conftest import TINY, WriteScenario, csv_rows, files_of
 
 
 @pytest.fixture(scope="module")
@@ -47,15 +34,15 @@ def folder(result: RunResult, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_every_dollar_of_the_timeline_is_the_sum_of_ledger_rows(folder: Path) -> None:
     posted: dict[tuple[str, str], Decimal] = defaultdict(Decimal)
-    for row in table(folder / "ledger.csv"):
+    for row in csv_rows(folder / "ledger.csv"):
         posted[row["month"], row["cluster"]] += Decimal(row["amount_usd"])
     total: dict[str, Decimal] = defaultdict(Decimal)
-    for row in table(folder / "timeline_monthly_clusters.csv"):
+    for row in csv_rows(folder / "timeline_monthly_clusters.csv"):
         assert Decimal(row["cost_usd"]) == posted.get((row["month"], row["cluster"]), Decimal()), (
             row
         )
         total[row["month"]] += Decimal(row["cost_usd"])
-    for row in table(folder / "timeline_monthly.csv"):
+    for row in csv_rows(folder / "timeline_monthly.csv"):
         shared = posted.get((row["month"], "site"), Decimal())
         assert Decimal(row["cost_usd"]) == total[row["month"]] + shared, row
     assert sum(total.values()) > 0
@@ -63,7 +50,7 @@ def test_every_dollar_of_the_timeline_is_the_sum_of_ledger_rows(folder: Path) ->
 
 def test_a_token_costs_what_the_columns_beside_it_say(folder: Path) -> None:
     seen = 0
-    for row in table(folder / "timeline_monthly.csv"):
+    for row in csv_rows(folder / "timeline_monthly.csv"):
         if row["cost_per_million_tokens_usd"]:
             per_million = float(row["cost_usd"]) / float(row["served_tokens"]) * 1e6
             assert float(row["cost_per_million_tokens_usd"]) == pytest.approx(
@@ -73,13 +60,15 @@ def test_a_token_costs_what_the_columns_beside_it_say(folder: Path) -> None:
     assert seen
 
 
-def test_the_place_of_the_file_shows_in_the_command_alone(write: Write, tmp_path: Path) -> None:
+def test_the_place_of_the_file_shows_in_the_command_alone(
+    write: WriteScenario, tmp_path: Path
+) -> None:
     (tmp_path / "elsewhere").mkdir()
     found = []
     for name in ("tiny.yaml", "elsewhere/tiny.yaml"):
         path = write(name=name)
         write_run(simulate(load_scenario(path)), tmp_path / f"out-{len(name)}")
-        files = folder_bytes(tmp_path / f"out-{len(name)}")
+        files = files_of(tmp_path / f"out-{len(name)}")
         report = files.pop("report.html")
         manifest = json.loads(files.pop("manifest.json"))
         del manifest["files"]["report.html"]
@@ -90,7 +79,7 @@ def test_the_place_of_the_file_shows_in_the_command_alone(write: Write, tmp_path
     assert found[0] == found[1]
 
 
-def test_the_manifest_tells_runs_apart(write: Write, tmp_path: Path) -> None:
+def test_the_manifest_tells_runs_apart(write: WriteScenario, tmp_path: Path) -> None:
     overlay = "accelerators: {H200: {idle_w: {value: %d, source: our meter, grade: A}}}\n"
     manifests = []
     for watts in (100, 101):
@@ -110,7 +99,7 @@ def test_the_manifest_tells_runs_apart(write: Write, tmp_path: Path) -> None:
 def test_the_summary_agrees_with_the_tables(result: RunResult, folder: Path) -> None:
     figures: dict[str, Any] = json.loads((folder / "summary.json").read_text())
     assert figures == run_summary(result).to_json()
-    rows = table(folder / "timeline_monthly.csv")
+    rows = csv_rows(folder / "timeline_monthly.csv")
     fleet = figures["clusters"]["fleet"]
     assert fleet["cost_usd"] == pytest.approx(
         sum(float(row["cost_usd"]) for row in rows), abs=0.005

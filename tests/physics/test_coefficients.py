@@ -156,3 +156,23 @@ def test_a_model_that_a_vendors_engine_never_ran_may_be_slower_and_not_faster() 
     unlike = seen.uncertainty(groups, True, "amd", new_model_speed=0.4, is_unlike=True)
     assert unlike is not None
     assert unlike.lag == pytest.approx(lag_sigma(0.4))
+
+
+@pytest.mark.parametrize(
+    ("layout", "precision", "part", "expected"),
+    [
+        ("8 in 1", "fp8", "H200", ("measured", 3)),
+        ("4 in 1", "fp8", "H200", ("interpolated", 5)),
+        ("8 in 1", "fp4", "H200", ("extrapolated", 9)),
+        ("8 in 1", "fp8", "B200", ("extrapolated", 0)),
+    ],
+)
+def test_the_grade_is_of_the_nearest_rows(
+    layout: str, precision: str, part: str, expected: tuple[str, int]
+) -> None:
+    rows = {SEEN_LAYOUT.layout: 3, SEEN_LAYOUT.campaign: 5, SEEN_LAYOUT.part: 9}
+    calibration = dataclasses.replace(_calibration(), group_rows=rows)
+    groups = groups_of("llama", part, "vllm", precision, layout=layout)
+    assert calibration.grade(groups, is_unlike=False) == expected
+    # Rows without drafts say nothing of a replica that drafts.
+    assert calibration.grade(groups, is_unlike=True)[0] == "extrapolated"

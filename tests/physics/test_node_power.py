@@ -113,6 +113,10 @@ def test_the_hottest_batch_is_where_the_formula_for_boards_peaks(mix: ServingMix
     assert np.diff(drawn[:-1][batch[:-1] <= hottest]).min(initial=0.0) >= -1e-12
 
 
+def test_work_without_arithmetic_is_hottest_at_one_sequence() -> None:
+    assert _mix(compute_per_sequence_s=0.0).hottest_batch() == 1.0
+
+
 def test_the_table_agrees_with_the_formula(node_power: NodePower) -> None:
     load = np.random.default_rng(3).random(5000)
     exact_kw = NODE.wall_w(board_power_at_load_w(H200, _mix(), load)) / 1000.0

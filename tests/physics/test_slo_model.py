@@ -21,6 +21,7 @@ from planner.physics.replica import (
 )
 from planner.physics.slo_model import (
     CELLS,
+    MissCurve,
     Thinning,
     late_curve,
     late_first,
@@ -319,6 +320,16 @@ def test_nothing_comes_back_from_beyond_a_grid(h200: Replicas) -> None:
     assert short[-1] == pytest.approx(
         0.5 * (long[25] + long[26]), rel=0.01
     )  # two seconds on a coarser grid
+
+
+def test_most_requests_are_in_time_at_the_rate_of_highest_goodput() -> None:
+    """Of up to ten a second with a tenth of the rate late, r·(1 − r / 10) is highest at five."""
+    rates = np.array([0.0, 10.0])
+    curve = MissCurve(
+        requests_per_s=rates, late_fraction=rates / 10.0, batch=rates, tpot_s=rates,
+        capacity_requests_per_s=0.0, too_long_fraction=0.0, alone_s=0.0,
+    )  # fmt: skip
+    assert curve.slo_capacity_requests_per_s() == pytest.approx(5.0, rel=0.01)
 
 
 def test_replies_of_one_token_are_late_by_their_first_alone(h200: Replicas) -> None:

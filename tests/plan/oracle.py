@@ -45,16 +45,16 @@ class Oracle(Money):
             drawn[max(0, math.ceil(first)) : math.ceil(last)] += (
                 c["nodes"] * c["node_power"].full_kw
             )
-        full_kw = float(drawn.max())
+        full_kw = np.maximum.accumulate(drawn)
         limit = of(self.doc, "site.facility_power_cap_kw", math.inf)
         cap = np.full(self.hours, limit)
-        base = limit if limit < math.inf else full_kw * pue
+        base = np.full(self.hours, limit) if limit < math.inf else full_kw * pue
         for cut in of(self.doc, "site.curtailments", []):
             first = self.hour(cut["date"])
             length = round(cut.get("length_days", 1) * 24)
             for hour in range(first, first + length):
                 if (hour - 16) % 24 < cut.get("hours_per_day", 24):
-                    cap[hour] = min(cap[hour], base * (1 - cut["cut_fraction"]))
+                    cap[hour] = min(cap[hour], base[hour] * (1 - cut["cut_fraction"]))
         blocks = sorted(
             (self.hour(b["date"]), b["it_kw"]) for b in of(self.doc, "site.power_blocks", [])
         )
@@ -64,7 +64,7 @@ class Oracle(Money):
             "overhead_ratio": (pue - 1) * (1 + swing * np.cos(2 * np.pi * (day - 200) / 365.25)),
             "fixed_fraction": of(self.doc, "site.pue_fixed_fraction", 0.3),
             "most_it_kw": most,
-            "rated_kw": min(full_kw, most),
+            "rated_kw": np.minimum(full_kw, most),
             "block_h": np.array([max(0, hour) for hour, _ in blocks]),
             "block_kw": np.cumsum([kw for _, kw in blocks]),
             "outages_per_year": of(self.doc, "site.outages_per_year", 0.2),

@@ -311,8 +311,8 @@ class Machines:
             alone[place] = service.lateness.alone_s
             hourly = self.demand()["expected_requests_per_s"][place[1]]
             hourly = hourly[hourly > 0]
-            slack = min(hourly[at : at + 168].mean() for at in range(0, hourly.size - 167, 168))
-            slack = max(slack, lowest)
+            # Nothing later than day one decides whether tables by rate are worth it.
+            slack = max(stated["requests_per_s"] / 4, lowest)
             added = sum(self.under_bursts(service, stated, slack, upto) - calm[(slice(2), *place)])
             filled = (
                 128 if of(self.doc, "routing") == "proportional" else 109
@@ -344,6 +344,7 @@ class Machines:
             "burst_tables": by_rate,
             "most_loads": most,
             "alone_s": alone,
+            "caches": {},
             "token_time": time,
         }
 

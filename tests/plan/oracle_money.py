@@ -104,6 +104,9 @@ class Money(Machines):
                 "fee_fraction": loan["fee_fraction"],
                 "least_cover_ratio": loan["least_cover_ratio"],
                 "balloon_fraction": loan.get("balloon_fraction", 0.0),
+                "ltv_cap_fraction": loan.get("ltv_cap_fraction"),
+                "auction_fraction": loan.get("auction_fraction", 0.65),
+                "undrawn_fee_per_year": loan.get("undrawn_fee_per_year", 0.0),
             },
         }
 
@@ -212,6 +215,8 @@ class Money(Machines):
                 "escalator_per_year": rise,
                 "demand_charge_usd_per_kw_month": supply.get("demand_charge_usd_per_kw_month", 0.0),
                 "demand_ratchet_fraction": supply.get("demand_ratchet_fraction", 0.0),
+                "least_billed_kw": supply.get("contracted_kw", 0.0)
+                * supply.get("minimum_take_fraction", 0.85),
             },
             "monthly_usd_per_kwh": flat_usd * self.stepped(rise),
             "hourly_usd_per_kwh": self.hourly_usd(windows, rise, zone) if stated else None,
@@ -252,6 +257,9 @@ class Money(Machines):
         api_prices = [self.finance("api_price", None)] * len(self.loads)
         return {
             "token_price": self.token_prices(token_prices),
+            "is_listed": np.array([self.is_listed(price) for price in token_prices]),
+            "is_api_listed": self.is_listed(api_prices[0]),
+            "price_change_per_year": self.finance("token_price_change_per_year", 0.0),
             "api_price": self.token_prices(api_prices),
             "burst": self.burst(self.finance("burst_rental", None)),
             "sla_objective_fraction": self.finance("sla_objective_fraction", 0.99),
@@ -267,6 +275,10 @@ class Money(Machines):
             },
         }
 
+    @staticmethod
+    def is_listed(price: Any) -> bool:
+        return price == "api" or (price is not None and "change_per_year" not in price)
+
     def token_prices(self, prices: list[Any]) -> Any:
         """Return prices by month, workload and kind of token; what is not stated is the model's list price."""
         if not any(prices):
@@ -275,14 +287,21 @@ class Money(Machines):
         for w, price in enumerate(prices):
             if price is None:
                 continue
-            model = self.models[self.workloads[self.loads[w]]["model"]]
+            load = self.workloads[self.loads[w]]
+            model = self.models[load["model"]]
+            waits = (
+                load.get("priority") == "deferrable" and load.get("completion_window_h", 24) >= 24
+            )
+            batch = 0.5 if waits else 1.0
             stated = {} if price == "api" else price
             prompt_usd, output_usd = (
-                stated.get(key, model.get(f"api_{key}"))
+                stated.get(key, batch * model.get(f"api_{key}", np.nan))
                 for key in ("input_usd_per_million_tokens", "output_usd_per_million_tokens")
             )
-            cached_usd = stated.get("cached_input_usd_per_million_tokens", 0.05 * prompt_usd)
-            factors = self.mean_price(stated.get("change_per_year", 0.0))
+            cached_usd = stated.get("cached_input_usd_per_million_tokens", 0.2 * prompt_usd)
+            factors = self.mean_price(
+                stated.get("change_per_year", self.finance("token_price_change_per_year", 0.0))
+            )
             table[:, w] = np.outer(factors, [prompt_usd, cached_usd, output_usd])
         return table
 

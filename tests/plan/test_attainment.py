@@ -19,7 +19,6 @@ from planner.plan.plan import Plan
 from planner.scenario.scenario import SloTarget
 
 PROMISE = SloTarget()
-HORIZON = SloTarget(per="horizon")
 
 # Months by workloads: chat keeps 99% in every month; code, a hundredth of it, misses half of the third month.
 SETTLED = np.array([[1e6, 1e4], [1e6, 1e4], [1e6, 1e4], [1e6, 1e4]])

@@ -12,13 +12,14 @@ import pytest
 import yaml
 
 import planner.catalog
-from planner.plan.candidates import CHUNKS
+from planner.catalog import support
+from planner.plan.candidates import CHUNKS, engine_options
 from planner.plan.choice import Service, served_by
 from planner.plan.reuse import Reuse
 from planner.scenario.cluster import Cluster
 from planner.scenario.loading import load_scenario
 from planner.scenario.scenario import Scenario
-from tests.conftest import ROOT
+from tests.conftest import ROOT, WriteScenario
 
 PARTS = (
     pytest.param("H200", marks=pytest.mark.prove),
@@ -63,15 +64,20 @@ def rate(of: Cluster, load: str, **changes: Any) -> float:
 @pytest.mark.parametrize("load", LOADS)
 @pytest.mark.parametrize("part", PARTS)
 def test_nothing_stated_serves_more_than_what_is_chosen(part: str, load: str) -> None:
+    """Of what somebody is known to run: what is experimental, or in nobody's runs, may be stated and serve more."""
     chosen = rate(cluster(part), load)
-    _, reuse = reference()
-    engines = reuse.catalog.engines(reuse.catalog.accelerator(part).vendor.value)
+    scenario, reuse = reference()
+    options = engine_options(cluster(part), scenario.workloads[load], reuse.catalog)
+    engines = {option.engine for option in options}
+    places = {"colocated", *(option.prefill_decode for option in options)} - {"auto"}
+    if any(option.prefill_decode == "auto" for option in options):
+        places.add("disaggregated")
     assert chosen == max(rate(cluster(part, engine=engine), load) for engine in engines)
     most = chosen * (1.0 + (ACTIVATIONS if load == "overnight-batch" else 1e-9))
     for key, choices in (
         ("chunk_tokens", CHUNKS),
         ("tensor_parallel", (1, 2, 4, 8)),
-        ("prefill_decode", ("colocated", "disaggregated")),
+        ("prefill_decode", tuple(sorted(places))),
     ):
         assert max(rate(cluster(part, **{key: choice}), load) for choice in choices) <= most, key
 
@@ -182,8 +188,12 @@ def twins(part: str) -> dict[str, Any]:
 
 
 @pytest.fixture
-def by_name(write: Callable[..., Path]) -> Callable[[str], Iterator[tuple[Service, ...]]]:
+def by_name(
+    write: WriteScenario, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[str], Iterator[tuple[Service, ...]]]:
     """Return the services of a part, of one of another name, and of one of another vendor, where none is measured."""
+
+    monkeypatch.setattr(support, "shipped_support", tuple)
 
     def made(part: str) -> Iterator[tuple[Service, ...]]:
         write(yaml.safe_dump(twins(part), sort_keys=False), "twins.yaml")
@@ -192,7 +202,7 @@ def by_name(write: Callable[..., Path]) -> Callable[[str], Iterator[tuple[Servic
         reuse = Reuse(scenario)
         # What was measured of a part, or of a vendor's parts, is known by its name: here nothing is known of any.
         reuse.calibration = dataclasses.replace(
-            reuse.calibration, vendor_log_deviation={}, group_log_effect={}
+            reuse.calibration, vendor_log_deviation={}, group_log_effect={}, group_rows={}
         )
         for load in scenario.workloads.values():
             services = [

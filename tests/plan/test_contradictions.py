@@ -89,10 +89,10 @@ def test_an_objective_that_no_batch_can_meet() -> None:
 
 
 def test_a_workload_that_outgrows_its_objective_is_refused_from_a_month_that_is_named() -> None:
-    """Prompts of 12,000 tokens that grow by 150% a year: by December most
+    """Prompts of 12,000 tokens that triple in a year: by December most
     take longer than 0.7 s on an idle replica; others keep the fleet."""
     grows: dict[str, object] = {
-        "lengths": {"input": {"mean": 12000}, "output": {"mean": 300}, "growth_per_year": 1.5}
+        "lengths": {"input": {"mean": 12000}, "output": {"mean": 300}, "growth_per_year": 2.0}
     }
     grows |= {
         "model": "llama-3.1-70b",
@@ -156,7 +156,7 @@ def test_a_workload_that_outgrows_its_objective_and_queues_is_late_within_its_sh
     flood: float,
 ) -> None:
     """Alone on one cluster beside chat: late from the month named on, and, however much comes, within its share."""
-    tokens = {"input": {"mean": 12000}, "output": {"mean": 300}, "growth_per_year": 1.5}
+    tokens = {"input": {"mean": 12000}, "output": {"mean": 300}, "growth_per_year": 2.0}
     grows = {
         "model": "llama-3.1-70b",
         "requests_per_s": 0.5,

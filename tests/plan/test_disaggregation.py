@@ -16,6 +16,7 @@ from planner.physics.slo_model import MissCurve
 from planner.plan import disaggregation
 from planner.plan.candidates import replica_specs as candidates_of
 from planner.plan.choice import Service, service_of
+from planner.plan.disaggregation import worker_counts
 from planner.plan.reuse import Reuse
 from planner.plan.slo_capacity import LayoutSearch, traffic_of
 from planner.requests.outcome import outcomes
@@ -91,8 +92,13 @@ def test_a_prompts_cache_moves_over_the_network_before_the_first_token() -> None
     assert slow.capacity_requests_per_s < 0.97 * free.capacity_requests_per_s
 
 
-def curves(monkeypatch: pytest.MonkeyPatch, prefill_share: float) -> tuple[MissCurve, MissCurve]:
-    """Return the late shares of workers of one accelerator, of a node that has a share of them for prompts."""
+def curves(
+    monkeypatch: pytest.MonkeyPatch, prefill_share: float
+) -> tuple[MissCurve, MissCurve, float]:
+    """Return the late shares of workers of one accelerator, of a node that has a share of them for prompts.
+
+    Last what transfer and handover leave of two seconds.
+    """
     scenario = scenario_of(
         merged(long_prompts(1.0, **CHAT), {"clusters": {"h200": SHARED | {"tensor_parallel": 1}}})
     )
@@ -112,8 +118,8 @@ def curves(monkeypatch: pytest.MonkeyPatch, prefill_share: float) -> tuple[MissC
         "pools_by_mean_times",
         lambda *asked: dataclasses.replace(by_mean(*asked), prefill_share=prefill_share),
     )
-    _, prefill, decode = within_slo(whole, specs, load, 1.0, 1.0)
-    return prefill, decode
+    pools, prefill, decode = within_slo(whole, specs, load, 1.0, 1.0)
+    return prefill, decode, 2.0 - pools.transfer_s - pools.handover_s
 
 
 def missed(load: dict[str, Any], requests_per_s: float, ttft_s: float, *, first: bool) -> float:
@@ -133,7 +139,7 @@ def test_workers_that_only_decode_keep_the_time_per_token_as_request_by_request(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A replica that finds every prompt in its cache is one: steep, so capacity lies between two loads close by."""
-    _, decode = curves(monkeypatch, prefill_share=0.0)
+    _, decode, _ = curves(monkeypatch, prefill_share=0.0)
     bare = {**CHAT, "prefix_cache_hit_fraction": 0.9999, "slo": {"ttft_s": 60.0, "tpot_s": 0.05}}
     below, above = (
         missed(bare, load * 8 * decode.capacity_requests_per_s, 60.0, first=False)
@@ -147,10 +153,10 @@ def test_workers_that_only_prefill_keep_first_tokens_as_request_by_request(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A replica whose replies have hardly a token is one."""
-    prefill, _ = curves(monkeypatch, prefill_share=1.0)
+    prefill, _, left_s = curves(monkeypatch, prefill_share=1.0)
     bare = {**CHAT, "lengths": {**CHAT["lengths"], "output": {"mean": 1}}}
     below, above = (
-        missed(bare, load * 8 * prefill.capacity_requests_per_s, 1.95, first=True)
+        missed(bare, load * 8 * prefill.capacity_requests_per_s, left_s, first=True)
         for load in (0.85, 1.4)
     )
     assert below < 0.01
@@ -212,6 +218,7 @@ def test_workers_of_both_kinds_stand_on_the_accelerators_there_are(
     prompts = pools.prefill.share * 8 * nodes / pools.prefill.spec.accelerators
     assert prompts == pytest.approx(round(prompts))
     assert round(prompts) * pools.prefill.spec.accelerators + pools.spec.accelerators <= 8 * nodes
+    assert worker_counts(5, (2, 4), (1.0, 1.0)) == (0, 0)  # half a prefill worker is none
 
 
 def test_where_no_two_workers_fit_prompts_are_prefilled_beside_replies() -> None:
@@ -223,3 +230,20 @@ def test_where_no_two_workers_fit_prompts_are_prefilled_beside_replies() -> None
     assert isinstance(
         service_of(cluster, scenario.workloads["chat"], scenario, Reuse(scenario)), CapacityError
     )
+
+
+@pytest.mark.parametrize("deferrable", [False, True])
+def test_a_looser_time_per_token_never_lowers_what_pools_serve(deferrable: bool) -> None:
+    """Long prompts with short replies: first tokens decide, and the objective on the rest must not delay them."""
+    long = {
+        "model": "llama-3.1-405b",
+        "lengths": {"input": {"mean": 4000, "p95": 6000}, "output": {"mean": 30, "p95": 60}},
+    }
+    served = []
+    for tpot_s in (0.04, 0.08, 0.2, 1.0):
+        stated = {**long, "slo": {"ttft_s": 6.0, "tpot_s": tpot_s}}
+        if deferrable:
+            stated["priority"] = "deferrable"
+        served.append(service(stated, nodes=4, prefill_decode="disaggregated").requests_per_s)
+    assert served[0] > 0.0
+    assert np.diff(served).min() >= -1e-9 * served[0]

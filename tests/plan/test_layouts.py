@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import math
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,6 +26,7 @@ from planner.plan.choice import Service, build_services, service_of
 from planner.plan.reuse import Reuse
 from planner.plan.software import dated_log_gain
 from planner.scenario.loading import load_scenario
+from tests.conftest import WriteScenario
 from tests.shipped import shipped_calibration
 
 SCENARIO = """\
@@ -112,7 +111,8 @@ def test_pools_in_balance_by_hand() -> None:
     )
     replicas = price_replicas([spec], shipped_calibration())
     traffic = Traffic(input_tokens=4000.0, output_tokens=500.0)
-    prefills, decoding = disaggregated(replicas, traffic, (2.0, 0.05), np.array([0.01]))
+    handover_s = 0.25
+    prefills, decoding = disaggregated(replicas, traffic, (2.0, 0.05), np.array([0.01]), handover_s)
     prefill_s = float(
         4000 * replicas["prefill_s_per_token"][0]
         + 4000 * 2000 * replicas["attention_s_per_token2"][0]
@@ -125,7 +125,7 @@ def test_pools_in_balance_by_hand() -> None:
         - replicas["ttft_fixed_s"][0]
         - replicas["ttft_prefill"][0] * prefill_s
         - 0.01
-        - decode.tpot_s[0]
+        - handover_s
     )
     busy = slack_s / (slack_s + 0.5 * prefill_s)
     assert prefills[0] == pytest.approx(min(busy, 0.95) / prefill_s)
@@ -133,7 +133,11 @@ def test_pools_in_balance_by_hand() -> None:
     too_large = dataclasses.replace(spec, precision="bf16", accelerators=1)  # 140 GB of 141
     assert (
         disaggregated(
-            price_replicas([too_large], shipped_calibration()), traffic, (2.0, 0.05), np.zeros(1)
+            price_replicas([too_large], shipped_calibration()),
+            traffic,
+            (2.0, 0.05),
+            np.zeros(1),
+            handover_s,
         )[0]
         == 0.0
     )
@@ -182,14 +186,15 @@ def _drafted_pools_rate(name: str, tpot_s: float) -> float:
     ]
     replicas = price_replicas(specs, shipped_calibration())
     traffic = Traffic(input_tokens=1024.0, output_tokens=1024.0)
-    prefills, decoding = disaggregated(replicas, traffic, (3.0, tpot_s), np.full(len(specs), 0.01))
+    transfer_s = np.full(len(specs), 0.01)
+    prefills, decoding = disaggregated(replicas, traffic, (3.0, tpot_s), transfer_s, 0.25)
     prefill = (prefills / replicas["accelerators"]).max()
     decode = (decoding.requests_per_s / replicas["accelerators"]).max()
     return float(prefill * decode / (prefill + decode))
 
 
 def test_the_date_of_an_image_moves_speed_along_the_stacks_course(
-    write: Callable[..., Path],
+    write: WriteScenario,
 ) -> None:
     """ROCm on dense models: 5% to gain with a time constant of a year, from when the calibration was measured."""
     measured_on = shipped_calibration().measured_on
@@ -221,7 +226,7 @@ def test_the_date_of_an_image_moves_speed_along_the_stacks_course(
 
 @pytest.mark.parametrize(("headroom", "gain"), [(0.5, 1.0), (1.02, 1.02), (9.0, 1.05)])
 def test_no_image_is_faster_than_the_roofline(
-    write: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, headroom: float, gain: float
+    write: WriteScenario, monkeypatch: pytest.MonkeyPatch, headroom: float, gain: float
 ) -> None:
     """In 2040 all of ROCm's 5% is gained, where the part has that much left; a later image is never slower."""
     stated = ["clusters.mi325x.engine=vllm", "clusters.mi325x.precision=fp8"]

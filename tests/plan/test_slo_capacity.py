@@ -77,7 +77,7 @@ def curve_of(tried: LayoutSearch, index: int, of: Workload) -> MissCurve:
 def _best(tried: LayoutSearch, asked: Workload, lengths: Lengths) -> tuple[int, MissCurve, float]:
     best = tried.best(1.0, asked.slo, lengths)
     assert best is not None
-    return best
+    return best.layout, best.curve, best.rate
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_the_layout_chosen_is_the_best_of_all(
     tried, _ = candidates(asked)
     lengths = lengths_of(asked)
     rates = [curve_of(tried, index, asked).capacity_requests_per_s / 2**index for index in range(4)]
-    best, _, rate = _best(tried, asked, lengths)
+    best, _, rate, *_ = _best(tried, asked, lengths)
     assert best == np.argmax(rates) != np.argmax(tried.mean_rates)
     assert rate == pytest.approx(max(rates))
 
@@ -114,7 +114,7 @@ def test_a_layout_that_keeps_the_objective_goes_before_one_that_serves_more(
     assert [
         index for index, curve in enumerate(curves) if curve.too_long_fraction <= 0.01
     ] == keeping
-    best, curve, rate = _best(tried, asked, lengths_of(asked))
+    best, curve, rate, *_ = _best(tried, asked, lengths_of(asked))
     nearest = min(range(4), key=lambda index: curves[index].too_long_fraction)
     assert best == (max(keeping, key=lambda index: rates[index]) if keeping else nearest)
     assert (curve.too_long_fraction, rate) == (curves[best].too_long_fraction, rates[best])

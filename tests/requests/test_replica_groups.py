@@ -82,7 +82,9 @@ def test_models_stand_on_the_replicas_that_the_hour_has_placed() -> None:
         placed.add((model, width, window.replicas[d, 0]))
     groups = hour.hour.replica_groups
     assert {(group.model, group.accelerators, group.replicas) for group in groups} == placed
-    assert accelerators(hour) == 8
+    # Less than a replica of the larger model's layout is left over.
+    widest = max(group.accelerators for group in groups)
+    assert 8 - widest < accelerators(hour) <= 8
     assert by_name["small"].attainment.size > 500
     assert by_name["small"].attainment.mean() > 0.99
 

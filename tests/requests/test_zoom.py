@@ -25,7 +25,7 @@ from planner.requests.zoom_summary import zoom_summary
 from planner.run.simulate import run_engine
 from planner.scenario.loading import load_scenario
 from planner.scenario.scenario import Scenario
-from tests.conftest import Planner, WriteScenario
+from tests.conftest import Planner, WriteScenario, files_of
 from tests.demand.shared_traces import trace
 from tests.engine.worlds import merged, plan_of, scenario_of
 from tests.plan.test_load_tables import long_prompts
@@ -251,7 +251,7 @@ class TestCommand:
         words = ("zoom", write(), "--at", "2026-02-03T15:00", "--minutes", 1, "--quiet", "--out")
         assert planner(*words, tmp_path / "one").code == 0
         assert planner(*words, tmp_path / "two").code == 0
-        files = {path.name: path.read_bytes() for path in (tmp_path / "one").iterdir()}
+        files = files_of(tmp_path / "one")
         assert {
             "report.html",
             "requests.csv",

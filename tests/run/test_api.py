@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -17,10 +14,10 @@ from planner.finance.ledger import Dimension
 from planner.plan.build import build_plan
 from planner.run.simulate import RunResult
 from planner.scenario.loading import load_scenario
+from tests.conftest import WriteScenario
 from tests.engine.worlds import BASE, merged
 from tests.ledgers import Run
 
-Write = Callable[..., Path]
 PRICES = (
     "{llama-3.1-8b: {input_usd_per_million_tokens: 0.2, cached_input_usd_per_million_tokens: 0.05, "
     "output_usd_per_million_tokens: 0.6, change_per_year: -0.5}}"
@@ -169,7 +166,7 @@ def test_an_api_that_cannot_be_is_refused(cluster: dict[str, object], message: s
     assert message in str(caught.value)
 
 
-def test_a_model_without_a_price_needs_one(write: Write) -> None:
+def test_a_model_without_a_price_needs_one(write: WriteScenario) -> None:
     changes = ["workloads.chat.model=llama-2-7b", "clusters.api={contract: {kind: api}}"]
     with pytest.raises(ScenarioError, match="no API price of llama-2-7b"):
         build_plan(load_scenario(write(), changes))

@@ -70,8 +70,10 @@ def test_a_certain_incident_takes_what_its_steps_sum_to(
     stack = {"incidents": incident_plans(regression=1.0), "rollback_impossible_fraction": stuck}
     plan = plan_with(12, stack=stack, bake_h=bake_h, engineers=0)
     (stack_plan,) = plan.software.stacks
+    fix_h = 120.0 - 120.0**2 / 2 / 8760.0
+    until_fixed_h = 4.0 + fix_h - bake_h if bake_h > 4.0 else back * (fix_h - 3.0)
     assert _of_an_upgrade(plan, stack_plan, stack_plan.incidents[0], (0, 0)) == pytest.approx(
-        (fault_h, back, late_h)
+        (fault_h, back, late_h, until_fixed_h)
     )
 
 
@@ -81,7 +83,7 @@ def test_wrong_output_in_a_wider_precision_takes_what_that_costs_until_it_is_fix
     kind = plan.software.stacks[0].incidents[1]
     fix_h = 120.0 - 120.0**2 / 2 / plan.hours
     assert _of_an_upgrade(plan, plan.software.stacks[0], kind, (0, 0)) == pytest.approx(
-        (0.4 * fix_h, 0.0, 0.0)
+        (0.4 * fix_h, 0.0, 0.0, 0.0)
     )
 
 
@@ -96,7 +98,10 @@ WAYS: dict[str, dict[str, Any]] = {
             **CADENCE,
             "releases_per_year": 50.0,
             "incidents": incident_plans(
-                regression=0.5, loss=certain(0.0), detection_h=certain(800.0)
+                regression=0.5,
+                loss=certain(0.1),
+                detection_h=certain(800.0),
+                fix_days=certain(60.0),
             ),
         }
     },

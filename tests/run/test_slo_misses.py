@@ -21,7 +21,7 @@ horizon_months: 2
 workloads:
   chat:
     model: llama-3.1-70b
-    requests_per_s: 70
+    requests_per_s: 60
     lengths: {input: {mean: 1200, p95: 4000}, output: {mean: 300, p95: 900}}
     slo: {ttft_s: 1.0, tpot_s: 0.05}
   batch:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -24,8 +22,8 @@ from planner.finance.depreciation import LossRule, depreciate
 from planner.finance.statements import LINES
 from planner.run.simulate import RunResult, simulate
 from planner.scenario.loading import load_scenario
+from tests.conftest import WriteScenario, csv_rows
 
-Write = Callable[..., Path]
 TAX_ROUNDING_USD = 0.02
 """Tax paid and tax expense are each rounded on a running total."""
 PRICE = (
@@ -45,7 +43,7 @@ def deferred_tax_usd(result: RunResult) -> list[float]:
         assets_of(plan, result.cohorts), plan.months.edge_coordinates
     ).closing_book_cents
     apart = (book - basis).sum(axis=0)
-    table = result.statements().query("cluster == 'fleet'")
+    table = result.statements()
     owned, owed = (np.zeros(plan.months.period_count) for _ in range(2))
     for lease in leases_of(plan, result.cohorts):
         held = depreciate(
@@ -155,18 +153,18 @@ def plans(draw: st.DrawFn) -> list[str]:
 
 @given(overrides=plans())
 @settings(max_examples=3, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_balance_sheets_tie_on_some_plans(write: Write, overrides: list[str]) -> None:
+def test_balance_sheets_tie_on_some_plans(write: WriteScenario, overrides: list[str]) -> None:
     statements_tie(write, overrides)
 
 
 @pytest.mark.prove
 @given(overrides=plans())
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_balance_sheets_tie_on_any_plan(write: Write, overrides: list[str]) -> None:
+def test_balance_sheets_tie_on_any_plan(write: WriteScenario, overrides: list[str]) -> None:
     statements_tie(write, overrides)
 
 
-def statements_tie(write: Write, overrides: list[str]) -> None:
+def statements_tie(write: WriteScenario, overrides: list[str]) -> None:
     """Hold the statements of a plan against each other, the ledger, and deferred tax from its own definition."""
     result = simulate(load_scenario(write(), overrides), seed=1)
     for frequency in ("month", "quarter", "year"):
@@ -193,20 +191,16 @@ def statements_tie(write: Write, overrides: list[str]) -> None:
         )
 
 
-def test_the_files_hold_the_statements_to_the_cent(write: Write, tmp_path: Path) -> None:
+def test_the_files_hold_the_statements_to_the_cent(write: WriteScenario, tmp_path: Path) -> None:
     result = simulate(load_scenario(write(), [PRICE, "finance.fiscal_year_start_month=2"]), seed=1)
     write_run(result, tmp_path / "out")
-    with (tmp_path / "out" / "statement_quarterly.csv").open(
-        newline="", encoding="utf-8"
-    ) as stream:
-        rows = list(csv.DictReader(stream))
+    rows = csv_rows(tmp_path / "out" / "statement_quarterly.csv")
     table = result.statements("quarter")
     assert [row["period"] for row in rows] == ["FY2026-Q4", "FY2027-Q1"] == table.period.tolist()
+    assert [row["date"] for row in rows] == ["2026-01-01", "2026-02-01"]
     assert [row["equity_usd"] for row in rows] == [f"{amount:.2f}" for amount in table.equity_usd]
-    with (tmp_path / "out" / "accounts.csv").open(newline="", encoding="utf-8") as stream:
-        chart = {row["account"]: row for row in csv.DictReader(stream)}
-    with (tmp_path / "out" / "ledger.csv").open(newline="", encoding="utf-8") as stream:
-        ledger = list(csv.DictReader(stream))
+    chart = {row["account"]: row for row in csv_rows(tmp_path / "out" / "accounts.csv")}
+    ledger = csv_rows(tmp_path / "out" / "ledger.csv")
     # What accounts.csv says of each account is enough to rebuild the statements from ledger.csv.
     income = sum(
         -round(100 * float(row["amount_usd"]))

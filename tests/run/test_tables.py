@@ -56,6 +56,8 @@ def test_clusters_sum_to_the_fleet(result: RunResult) -> None:
     assert len(hours) == 3
     for name in ("served_tokens", "energy_kwh", "cost_usd", *hours):
         np.testing.assert_allclose(clusters.groupby("month")[name].sum(), fleet[name], rtol=1e-9)
+    on_site = 8 * result.monthly.present_node_h.sum(axis=1)
+    np.testing.assert_allclose(fleet.on_site_accelerator_h, on_site, rtol=1e-9)
     np.testing.assert_allclose(
         fleet.accelerator_h / fleet.in_service_accelerator_h, fleet.utilisation_fraction
     )
@@ -108,8 +110,6 @@ def test_every_event_is_there_with_what_it_cost(result: RunResult) -> None:
         failures["duration_h"] * failures["accelerators"] / 8 * failures["cluster"].map(carried)
     )
     np.testing.assert_allclose(failures["lost_capacity_tokens"], expected, rtol=1e-9)
-    lost_h = failures["duration_h"] * failures["accelerators"] / 8
-    assert lost_h.sum() == pytest.approx(result.monthly.failed_node_h.sum(), rel=1e-6)
     outages = events[events["event"] == "outage"]
     assert len(outages) == len(result.run.log.site) > 0
 
@@ -117,7 +117,7 @@ def test_every_event_is_there_with_what_it_cost(result: RunResult) -> None:
 LOST = {"failure": "failures", "software": "software", "outage": "outages"}
 
 
-def agreed(result: RunResult) -> None:
+def test_events_and_losses_tell_of_the_same_node_hours(result: RunResult) -> None:
     """Events and months tell of the same node-hours, and tokens follow from them."""
     events = result.events()
     losses = result.losses()
@@ -137,10 +137,6 @@ def agreed(result: RunResult) -> None:
             by_event = own[(own["event"] == event) & (own["cluster"] == name)]["lost_node_h"]
             by_month = losses[losses["cluster"] == name][f"lost_to_{LOST[event]}_node_h"]
             assert by_event.sum() == pytest.approx(by_month.sum(), rel=1e-9, abs=1e-9)
-
-
-def test_events_and_losses_tell_of_the_same_node_hours(result: RunResult) -> None:
-    agreed(result)
 
 
 def test_incidents_that_are_open_together_share_what_they_cost() -> None:
@@ -270,7 +266,7 @@ def test_machine_time_is_that_of_the_layouts_that_served() -> None:
         "clusters.mi325x=null",
         "clusters.b200=null",
         "clusters.b200-2027=null",
-        "clusters.h200.nodes=24",
+        "clusters.h200.nodes=40",
     ]
     # So few that no hour is overloaded: what is served late beyond capacity takes no more hours at work.
     rates = {"chat": 150, "code-completion": 250, "long-context": 10, "overnight-batch": 300}

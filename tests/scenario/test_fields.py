@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,8 +11,8 @@ from pydantic import TypeAdapter, ValidationError
 from planner.errors import ScenarioError
 from planner.scenario.fields import EntryName, Name
 from planner.scenario.loading import load_scenario
+from tests.conftest import WriteScenario
 
-Write = Callable[..., Path]
 names: TypeAdapter[str] = TypeAdapter(Name)
 entry_names: TypeAdapter[str] = TypeAdapter(EntryName)
 
@@ -61,7 +60,7 @@ def test_what_is_accepted_is_safe_as_a_file_a_cell_and_a_key(name: str) -> None:
 )
 @pytest.mark.parametrize("section", ["workloads", "clusters"])
 def test_a_nasty_entry_name_is_refused_with_its_line(
-    write: Write, tiny: str, section: str, name: str
+    write: WriteScenario, tiny: str, section: str, name: str
 ) -> None:
     old = "chat" if section == "workloads" else "h200"
     quoted = '"' + name.encode("unicode_escape").decode() + '"'

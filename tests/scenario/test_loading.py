@@ -3,7 +3,7 @@ from __future__ import annotations
 import copy
 import datetime
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,7 @@ from planner.scenario.loading import MAX_EXTENDS, layer_of, load_scenario, merge
 from planner.scenario.schema import scenario_schema
 from planner.validation import NOT_MODELLED
 from planner.yaml_io import Document, parse_document
-from tests.conftest import TINY
-
-Write = Callable[..., Path]
+from tests.conftest import TINY, WriteScenario
 
 
 def merged(*layers: Any) -> Any:
@@ -34,7 +32,7 @@ def problems(path: Path, *overrides: str) -> list[str]:
     return str(caught.value).splitlines()
 
 
-def test_a_scenario_is_read_with_mappings_by_name(write: Write) -> None:
+def test_a_scenario_is_read_with_mappings_by_name(write: WriteScenario) -> None:
     scenario = load_scenario(write())
     assert list(scenario.workloads) == ["chat"]
     assert list(scenario.clusters) == ["h200", "mi325x"]
@@ -42,7 +40,7 @@ def test_a_scenario_is_read_with_mappings_by_name(write: Write) -> None:
     assert scenario.workloads["chat"].lengths.input.mean == 500
 
 
-def test_precedence_is_defaults_then_chain_then_set_in_order(write: Write) -> None:
+def test_precedence_is_defaults_then_chain_then_set_in_order(write: WriteScenario) -> None:
     write()
     write(
         "extends: tiny.yaml\nname: middle\nseed: 2\nclusters: {h200: {nodes: 5}}\n", "middle.yaml"
@@ -61,7 +59,7 @@ def test_precedence_is_defaults_then_chain_then_set_in_order(write: Write) -> No
     )  # --set over all files, the last wins
 
 
-def test_several_files_are_laid_one_over_the_other(write: Write) -> None:
+def test_several_files_are_laid_one_over_the_other(write: WriteScenario) -> None:
     write()
     write("clusters: {h200: {nodes: 7}, mi325x: {nodes: 3}}\n", "machines.yaml")
     write("clusters: {h200: {nodes: 9}}\n", "more.yaml")
@@ -78,11 +76,11 @@ def test_several_files_are_laid_one_over_the_other(write: Write) -> None:
 @pytest.mark.parametrize(
     "override", ["clusters.mi325x=null", "clusters.mi325x=~", "clusters.mi325x="]
 )
-def test_null_drops_a_cluster_by_set(write: Write, override: str) -> None:
+def test_null_drops_a_cluster_by_set(write: WriteScenario, override: str) -> None:
     assert list(load_scenario(write(), [override]).clusters) == ["h200"]
 
 
-def test_null_restores_a_default_and_its_place_is_forgotten(write: Write) -> None:
+def test_null_restores_a_default_and_its_place_is_forgotten(write: WriteScenario) -> None:
     base = write(
         "extends: tiny.yaml\nname: base\nsite: {pue_ratio: 1.5, tariff: us-ohio}\n", "base.yaml"
     )
@@ -121,14 +119,16 @@ def test_null_restores_a_default_and_its_place_is_forgotten(write: Write) -> Non
         ("workloads.chat.growth={kind: flat}", ("workloads", "chat", "growth", "kind"), "flat"),
     ],
 )
-def test_set_takes_yaml(write: Write, override: str, path: tuple[str, ...], value: Any) -> None:
+def test_set_takes_yaml(
+    write: WriteScenario, override: str, path: tuple[str, ...], value: Any
+) -> None:
     found: Any = load_scenario(write(), [override])
     for part in path:
         found = found[part] if isinstance(found, dict) else getattr(found, part)
     assert found == value
 
 
-def test_a_star_sets_every_name_that_matches(write: Write) -> None:
+def test_a_star_sets_every_name_that_matches(write: WriteScenario) -> None:
     """Also those that an earlier --set adds; a later one still wins."""
     wide = [
         "clusters.b200={accelerator: B200, nodes: 1}",
@@ -171,14 +171,14 @@ def test_a_star_sets_every_name_that_matches(write: Write) -> None:
         ("clusters.*.nodes=-1", "clusters.h200.nodes: must be greater than or equal to 0, not -1"),
     ],
 )
-def test_set_garbage_is_refused_by_number(write: Write, override: str, part: str) -> None:
+def test_set_garbage_is_refused_by_number(write: WriteScenario, override: str, part: str) -> None:
     found = problems(write(), "seed=1", override)
     assert any(part in line for line in found), found
     assert all(line.startswith("--set #2") and line.isprintable() for line in found)
 
 
 def test_a_value_replaced_by_set_leaves_the_rest_in_their_places(
-    write: Write, tmp_path: Path
+    write: WriteScenario, tmp_path: Path
 ) -> None:
     (found,) = problems(write(), "clusters.h200.nodes=2", "clusters.h200.nodess=2")
     assert found.startswith("--set #2: clusters.h200.nodess: unknown key (did you mean nodes?)")
@@ -191,18 +191,10 @@ def test_a_value_replaced_by_set_leaves_the_rest_in_their_places(
 @pytest.mark.parametrize(
     ("written", "said"),
     [
-        (
-            "clusters.h200.kv_offload=true",
-            "KV cache in host memory or storage is not modelled: no measurement",
-        ),
-        ("clusters.h200.cpu_offload_gb=64", "prefix_cache_hit_fraction of the workload"),
-        ("clusters.h200.kv-cache-offloading=cpu", "KV cache in host memory"),
-        (
-            "workloads.chat.prefix_routing=true",
-            "prefix-aware routing is not modelled: no measurement",
-        ),
-        ("clusters.h200.kv_aware_router=true", "prefix-aware routing is not modelled"),
-        ("routing=prefix-aware", "prefix-aware routing is not modelled"),
+        ("clusters.h200.cpu_offload_gb=64", "state kv_offload and host_memory_gb of the cluster"),
+        ("clusters.h200.kv-cache-offloading=cpu", "a KV cache on disks is not modelled"),
+        ("clusters.h200.kv_aware_router=true", "state prefix_routing of the workload"),
+        ("routing=prefix-aware", "state prefix_routing of the workload"),
         (
             "workloads.chat.length_pools=[2000]",
             "pools by prompt length are not modelled: no measurement",
@@ -211,7 +203,7 @@ def test_a_value_replaced_by_set_leaves_the_rest_in_their_places(
     ],
 )
 def test_a_lever_without_a_measured_source_is_refused_by_name(
-    written: str, said: str, write: Write
+    written: str, said: str, write: WriteScenario
 ) -> None:
     (problem,) = problems(write(), written)
     assert problem.startswith(f"--set #1: {written.partition('=')[0]}: ")
@@ -236,7 +228,7 @@ def test_no_key_that_there_is_reads_as_a_lever_that_is_refused() -> None:
     assert [key for key in known for pattern in NOT_MODELLED if re.search(pattern, key)] == []
 
 
-def test_a_problem_names_the_file_of_the_chain_it_is_in(write: Write, tiny: str) -> None:
+def test_a_problem_names_the_file_of_the_chain_it_is_in(write: WriteScenario, tiny: str) -> None:
     base = write(tiny.replace("nodes: 4", "nodes: four"))
     top = write("extends: tiny.yaml\nname: top\nseeed: 3\n", "top.yaml")
     found = problems(top)
@@ -244,7 +236,7 @@ def test_a_problem_names_the_file_of_the_chain_it_is_in(write: Write, tiny: str)
     assert f"{top}:3: seeed: unknown key (did you mean seed?)" in found
 
 
-def test_a_circle_of_extends_is_drawn(write: Write) -> None:
+def test_a_circle_of_extends_is_drawn(write: WriteScenario) -> None:
     write("extends: c.yaml\n", "b.yaml")
     write("extends: b.yaml\n", "c.yaml")
     (found,) = problems(write("name: a\nextends: b.yaml\n", "a.yaml"))
@@ -253,14 +245,14 @@ def test_a_circle_of_extends_is_drawn(write: Write) -> None:
     assert found.endswith("a.yaml:2: extends: extends itself: a.yaml -> a.yaml")
 
 
-def test_a_circle_through_a_link_is_seen(write: Write, tmp_path: Path) -> None:
+def test_a_circle_through_a_link_is_seen(write: WriteScenario, tmp_path: Path) -> None:
     path = write("extends: link.yaml\n", "a.yaml")
     (tmp_path / "link.yaml").symlink_to("a.yaml")
     (found,) = problems(path)
     assert "extends itself" in found
 
 
-def test_a_chain_has_an_end(write: Write) -> None:
+def test_a_chain_has_an_end(write: WriteScenario) -> None:
     for number in range(MAX_EXTENDS + 2):
         write(f"extends: f{number + 1}.yaml\n", f"f{number}.yaml")
     write(name=f"f{MAX_EXTENDS + 2}.yaml")
@@ -284,7 +276,9 @@ def test_a_chain_has_an_end(write: Write) -> None:
         ("binary.yaml", "binary.yaml:1: is not UTF-8"),
     ],
 )
-def test_a_base_that_cannot_be_used(write: Write, tmp_path: Path, extends: str, part: str) -> None:
+def test_a_base_that_cannot_be_used(
+    write: WriteScenario, tmp_path: Path, extends: str, part: str
+) -> None:
     (tmp_path / "loop.yaml").symlink_to("loop.yaml")
     write("- a\n", "list.yaml")
     write("", "empty.yaml")
@@ -294,7 +288,9 @@ def test_a_base_that_cannot_be_used(write: Write, tmp_path: Path, extends: str, 
     assert part in found[0]
 
 
-def test_wrong_values_and_contradictions_come_in_one_message(write: Write, tiny: str) -> None:
+def test_wrong_values_and_contradictions_come_in_one_message(
+    write: WriteScenario, tiny: str
+) -> None:
     text = tiny.replace("nodes: 4", "nodes: 4\n    nodess: 1").replace("MI325X", "MI325Y")
     found = problems(write(text + "site: {tariff: us-ohoi, pue_ratio: 0.5}\n"))
     assert [line.split(": ")[1] for line in found] == [

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from planner.errors import ScenarioError
 from planner.scenario.loading import load_scenario
 from planner.scenario.site import dated_quotes, standing_price, tariff_of
-
-Planner = Callable[..., Any]
-Write = Callable[..., Path]
+from tests.conftest import Planner, WriteScenario
 
 BAD = [
     ("clusters.h200.accelerator_price_usd=-1", ["clusters.h200.accelerator_price_usd", "greater than or equal to 0"]),
@@ -50,13 +46,13 @@ BAD = [
 
 @pytest.mark.parametrize(("change", "parts"), BAD, ids=[change[:60] for change, _ in BAD])
 def test_bad_money_is_refused(
-    planner: Planner, write: Write, tmp_path: Path, change: str, parts: list[str]
+    planner: Planner, write: WriteScenario, tmp_path: Path, change: str, parts: list[str]
 ) -> None:
     planner("run", write(), "--set", change).refused(*parts)
     assert not (tmp_path / "outputs").exists()
 
 
-def test_a_flat_price_beside_windows_has_no_effect_and_is_refused(write: Write) -> None:
+def test_a_flat_price_beside_windows_has_no_effect_and_is_refused(write: WriteScenario) -> None:
     both = [
         "site.electricity_usd_per_kwh=0.1",
         "site.electricity.windows=[{name: all, usd_per_kwh: 0.2}]",
@@ -67,7 +63,7 @@ def test_a_flat_price_beside_windows_has_no_effect_and_is_refused(write: Write) 
         load_scenario(write(), both)
 
 
-def test_prices_become_what_finance_takes(write: Write) -> None:
+def test_prices_become_what_finance_takes(write: WriteScenario) -> None:
     scenario = load_scenario(
         write(),
         [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,8 +11,6 @@ from planner.scenario.study import load_study
 from planner.studies.inputs import reach, stated
 from planner.studies.prepare import prepare
 from planner.yaml_io import value_at
-
-Write = Callable[..., Path]
 
 
 def drawn(path: Path, *overrides: str) -> dict[str, str]:

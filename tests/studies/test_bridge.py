@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,8 +12,8 @@ from planner.finance.bridge import CAUSE_MEANINGS, CAUSES, PLAN_CAUSES, Factors,
 from planner.run.simulate import RunResult, simulate
 from planner.scenario.loading import load_scenario
 from planner.studies.compare import dollars, factors_of
+from tests.conftest import WriteScenario
 
-Write = Callable[..., Path]
 amounts = st.floats(0.01, 100.0)
 shares = st.floats(0.05, 1.0)
 factors = st.builds(
@@ -59,7 +58,7 @@ def test_a_cause_that_does_not_differ_explains_nothing(same: Factors, price: flo
     )
 
 
-def test_the_factors_multiply_to_the_runs_own_cost(write: Write) -> None:
+def test_the_factors_multiply_to_the_runs_own_cost(write: WriteScenario) -> None:
     busy = [
         "workloads.chat.requests_per_s=3000",
         "finance.sla_credit_usd_per_million_tokens=3",
@@ -90,7 +89,7 @@ def test_the_factors_multiply_to_the_runs_own_cost(write: Write) -> None:
     ],
 )
 def test_one_changed_input_moves_its_own_cause_alone(
-    write: Write, change: str, cause: str, sign: int
+    write: WriteScenario, change: str, cause: str, sign: int
 ) -> None:
     path = write()
     parts = bridge(own(run(path)), own(run(path, change)))
@@ -102,7 +101,7 @@ def test_one_changed_input_moves_its_own_cause_alone(
     )
 
 
-def test_failures_move_failures_most(write: Write) -> None:
+def test_failures_move_failures_most(write: WriteScenario) -> None:
     path = write()
     load = "workloads.chat.requests_per_s=3000"
     parts = bridge(own(run(path, load)), own(run(path, load, "reliability.failure_multiplier=60")))
@@ -110,7 +109,7 @@ def test_failures_move_failures_most(write: Write) -> None:
     assert parts["availability"] == max(parts.values())
 
 
-def test_a_faster_fleet_under_the_same_traffic_is_used_less(write: Write) -> None:
+def test_a_faster_fleet_under_the_same_traffic_is_used_less(write: WriteScenario) -> None:
     path = write()
     faster = ("clusters.h200.throughput_multiplier=2", "clusters.mi325x.throughput_multiplier=2")
     parts = bridge(own(run(path)), own(run(path, *faster)))
@@ -118,7 +117,7 @@ def test_a_faster_fleet_under_the_same_traffic_is_used_less(write: Write) -> Non
     assert parts["throughput"] == pytest.approx(-parts["utilisation"], rel=0.05)
 
 
-def test_a_plan_that_serves_nothing_has_no_bridge(write: Write) -> None:
+def test_a_plan_that_serves_nothing_has_no_bridge(write: WriteScenario) -> None:
     assert factors_of(run(write(), "workloads.chat.requests_per_s=0")) is None
 
 
@@ -137,7 +136,7 @@ def test_every_cause_is_explained(root: Path) -> None:
     assert all(f"\n| {cause} | " in page for cause in CAUSES)
 
 
-def test_dollars_sum_to_the_cent_and_books_are_no_price(write: Write) -> None:
+def test_dollars_sum_to_the_cent_and_books_are_no_price(write: WriteScenario) -> None:
     path = write()
     base = run(path)
     books = run(path, "finance.depreciation_months=60", "clusters.h200.residual_fraction=0.2")

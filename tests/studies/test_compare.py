@@ -1,8 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-
 import numpy as np
 import pytest
 import pyxirr
@@ -15,19 +12,19 @@ from planner.run.simulate import RunResult
 from planner.scenario.loading import load_scenario
 from planner.scenario.scenario import Scenario
 from planner.studies.compare import check_comparable, compare, find_baseline
+from tests.conftest import WriteScenario
 
-Write = Callable[..., Path]
 Floats = NDArray[np.float64]
 
 
 @pytest.fixture
-def pair(write: Write) -> list[Scenario]:
+def pair(write: WriteScenario) -> list[Scenario]:
     path = write()
     return [load_scenario(path), load_scenario(path, ["name=small", "clusters.mi325x=null"])]
 
 
 @pytest.fixture
-def at_once(write: Write) -> list[Scenario]:
+def at_once(write: WriteScenario) -> list[Scenario]:
     path = write()
     first_day = "clusters.mi325x.online=2026-01-01"
     return [
@@ -58,7 +55,9 @@ def half_months(result: RunResult) -> Floats:
     return flows
 
 
-def test_plans_that_keep_other_books_are_warned_about(pair: list[Scenario], write: Write) -> None:
+def test_plans_that_keep_other_books_are_warned_about(
+    pair: list[Scenario], write: WriteScenario
+) -> None:
     assert check_comparable(pair, 0) == ()
     other = load_scenario(
         write(), ["name=long", "finance.depreciation_months=60", "finance.residual_fraction=0.1"]
@@ -77,7 +76,7 @@ def test_plans_that_keep_other_books_are_warned_about(pair: list[Scenario], writ
     assert "NPV, TCO and levelised cost are not comparable" in warning
 
 
-def test_a_longer_book_life_saves_nothing(write: Write) -> None:
+def test_a_longer_book_life_saves_nothing(write: WriteScenario) -> None:
     path = write()
     comparison = compare(
         [load_scenario(path), load_scenario(path, ["name=long", "finance.depreciation_months=60"])],
@@ -106,7 +105,7 @@ def test_savings_are_those_of_the_difference_of_flows(at_once: list[Scenario]) -
     assert all(comparison.figures[0][measure.name] is None for measure in AGAINST_BASELINE)
 
 
-def test_a_saving_has_a_rate_and_a_payback(write: Write) -> None:
+def test_a_saving_has_a_rate_and_a_payback(write: WriteScenario) -> None:
     path = write()
     spend = [
         "name=dear",
@@ -155,7 +154,7 @@ def test_the_baseline_is_found_by_name(pair: list[Scenario]) -> None:
         find_baseline([pair[0], pair[0]], None)
 
 
-def test_horizons_that_differ_are_refused_and_other_traffic_is_said(write: Write) -> None:
+def test_horizons_that_differ_are_refused_and_other_traffic_is_said(write: WriteScenario) -> None:
     path = write()
     base = load_scenario(path)
     longer = load_scenario(path, ["name=longer", "horizon_months=4"])
@@ -170,7 +169,7 @@ def test_horizons_that_differ_are_refused_and_other_traffic_is_said(write: Write
     assert "dearer has another discount rate" in rate
 
 
-def test_a_scenario_that_serves_nothing_is_compared_without_a_bridge(write: Write) -> None:
+def test_a_scenario_that_serves_nothing_is_compared_without_a_bridge(write: WriteScenario) -> None:
     path = write()
     idle = load_scenario(path, ["name=idle", "workloads.chat.requests_per_s=0"])
     comparison = compare([load_scenario(path), idle])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -18,10 +17,10 @@ from planner.studies.decision import mean_estimate, percentile_estimate, spread_
 from planner.studies.engines import Workforce
 from planner.studies.prepare import Prepared, prepare
 from planner.studies.store import FURTHER, SINGLE
+from tests.conftest import WriteScenario, files_of
 from tests.studies.conftest import SMALL
-from tests.studies.test_runner import bytes_of, finish
+from tests.studies.test_runner import finish
 
-Write = Callable[..., Path]
 ROWS = 28
 DETAILED = 24
 MORE = 40
@@ -38,12 +37,12 @@ OF_THE_DETAILED = ("monthly_bands.csv", "sensitivity.csv")
 
 
 @pytest.fixture
-def every(study_file: Write) -> Prepared:
+def every(study_file: WriteScenario) -> Prepared:
     return prepare(study_file())
 
 
 @pytest.fixture
-def few(study_file: Write) -> Prepared:
+def few(study_file: WriteScenario) -> Prepared:
     return prepare(study_file(f"{SMALL}detailed_replications: 20\n", "few.yaml"))
 
 
@@ -58,9 +57,9 @@ def test_headlines_are_those_of_all_and_months_those_of_the_first(
         open_store(every, tmp_path / "few", resume=True)
     assert (finished.rows, finished.detailed) == (ROWS, DETAILED)
     finish(every, tmp_path / "every", DETAILED)
-    of_first = bytes_of(tmp_path / "every")
+    of_first = files_of(tmp_path / "every")
     finish(every, tmp_path / "every", ROWS, resume=True)
-    written, of_all = (bytes_of(tmp_path / name) for name in ("few", "every"))
+    written, of_all = (files_of(tmp_path / name) for name in ("few", "every"))
     assert {name: written[name] for name in OF_ALL} == {name: of_all[name] for name in OF_ALL}
     assert {name: written[name] for name in OF_THE_DETAILED} == {
         name: of_first[name] for name in OF_THE_DETAILED
@@ -87,13 +86,13 @@ def test_a_study_that_was_extended_over_the_border_by_others_has_the_same_bytes(
     finish(few, tmp_path / "grown", 8)
     finish(few, tmp_path / "grown", 32, Workforce(workers=2), resume=True)
     finish(few, tmp_path / "grown", MORE, resume=True)
-    assert bytes_of(tmp_path / "grown") == bytes_of(tmp_path / "at-once")
+    assert files_of(tmp_path / "grown") == files_of(tmp_path / "at-once")
 
 
 @pytest.mark.prove
 def test_damage_beyond_the_detailed_costs_those_beyond_alone(few: Prepared, tmp_path: Path) -> None:
     finish(few, tmp_path / "o", ROWS)
-    before = bytes_of(tmp_path / "o")
+    before = files_of(tmp_path / "o")
     spoiled = bytearray(before[FURTHER])
     spoiled[100] ^= 1
     (tmp_path / "o" / FURTHER).write_bytes(bytes(spoiled))
@@ -102,10 +101,12 @@ def test_damage_beyond_the_detailed_costs_those_beyond_alone(few: Prepared, tmp_
     assert store.notes == [f"{tmp_path / 'o' / FURTHER} is damaged; its replications are run again"]
     store.close()
     finish(few, tmp_path / "o", ROWS, resume=True)
-    assert bytes_of(tmp_path / "o") == before
+    assert files_of(tmp_path / "o") == before
 
 
-def test_fewer_detailed_replications_than_a_percentile_needs_are_refused(study_file: Write) -> None:
+def test_fewer_detailed_replications_than_a_percentile_needs_are_refused(
+    study_file: WriteScenario,
+) -> None:
     with pytest.raises(ScenarioError, match=r"detailed_replications.*16"):
         prepare(study_file(f"{SMALL}detailed_replications: 3\n"))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -24,13 +23,12 @@ from planner.studies.designs import MonteCarlo, PointSet
 from planner.studies.prepare import Prepared, prepare
 from planner.studies.replicate import Replicator, headlines
 from planner.studies.runner import SIMULATION_WORK, Progress, draws_for, money_share
-from tests.conftest import ROOT
+from tests.conftest import ROOT, WriteScenario
 from tests.engine.worlds import QUIET, scenario_of
 from tests.studies.conftest import SMALL
 from tests.studies.processes import files
 from tests.studies.test_clearing import done
 
-Write = Callable[..., Path]
 MONEY = (
     "accelerator_price_usd",
     "usd_per_kwh",
@@ -162,7 +160,7 @@ def test_what_decides_in_a_simulation_is_not_money_alone(
 
 
 @pytest.fixture
-def dollars(study_file: Write) -> Prepared:
+def dollars(study_file: WriteScenario) -> Prepared:
     return prepare(study_file(DOLLARS))
 
 
@@ -181,7 +179,7 @@ def test_rows_that_share_a_simulation_are_those_simulated_apart(
 
 
 def test_an_input_that_moves_machines_takes_those_it_is_correlated_with_along(
-    study_file: Write,
+    study_file: WriteScenario,
 ) -> None:
     pair = "{between: [workloads.*.requests_per_s, site.electricity_usd_per_kwh], rank: 0.5}"
     prepared = prepare(study_file(f"{DOLLARS}correlations: [{pair}]\n"))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +20,9 @@ from planner.studies.prepare import Prepared, prepare
 from planner.studies.replicate import Replicator, headlines, objective_names
 from planner.studies.runner import Goal, Progress, Until, batch_size, run_rows
 from planner.studies.store import Store, identity
+from tests.conftest import WriteScenario, files_of
 from tests.studies.conftest import ON_VLLM, SMALL
 
-Write = Callable[..., Path]
 ROWS = 20
 """Two batches and a half."""
 
@@ -53,12 +52,8 @@ def finish(
     return finished
 
 
-def bytes_of(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
-
-
 @pytest.fixture
-def prepared(study_file: Write) -> Prepared:
+def prepared(study_file: WriteScenario) -> Prepared:
     return prepare(study_file())
 
 
@@ -79,7 +74,7 @@ def test_one_worker_two_workers_and_dask_give_the_same_bytes(
     finish(
         prepared, tmp_path / "dask" / "s", force=Workforce(workers=2, scheduler=engines.LOCAL_DASK)
     )
-    one = bytes_of(uninterrupted.store.folder)
+    one = files_of(uninterrupted.store.folder)
     assert set(one) >= {
         "samples.csv",
         "percentiles.csv",
@@ -87,8 +82,8 @@ def test_one_worker_two_workers_and_dask_give_the_same_bytes(
         "decision.csv",
         "sensitivity.csv",
     }
-    assert bytes_of(tmp_path / "two" / "s") == one
-    assert bytes_of(tmp_path / "dask" / "s") == one
+    assert files_of(tmp_path / "two" / "s") == one
+    assert files_of(tmp_path / "dask" / "s") == one
 
 
 def test_an_interrupted_study_is_resumed_to_the_same_bytes(
@@ -118,7 +113,7 @@ def test_an_interrupted_study_is_resumed_to_the_same_bytes(
     monkeypatch.setattr(Replicator, "run", noted)
     finish(prepared, tmp_path / "cut" / "s", resume=True)
     assert ran == [(8, 16), (16, 24)]  # what was whole is not run again
-    assert bytes_of(tmp_path / "cut" / "s") == bytes_of(uninterrupted.store.folder)
+    assert files_of(tmp_path / "cut" / "s") == files_of(uninterrupted.store.folder)
 
 
 def test_a_finished_study_is_extended_to_the_same_bytes(
@@ -126,7 +121,7 @@ def test_a_finished_study_is_extended_to_the_same_bytes(
 ) -> None:
     finish(prepared, tmp_path / "grown" / "s", rows=12)
     finish(prepared, tmp_path / "grown" / "s", resume=True)
-    assert bytes_of(tmp_path / "grown" / "s") == bytes_of(uninterrupted.store.folder)
+    assert files_of(tmp_path / "grown" / "s") == files_of(uninterrupted.store.folder)
     finish(
         prepared, tmp_path / "grown" / "s", rows=8
     )  # without --resume a finished study is replaced
@@ -137,16 +132,16 @@ def test_a_finished_study_is_not_cut_short(
     prepared: Prepared, tmp_path: Path, uninterrupted: Finished
 ) -> None:
     shutil.copytree(uninterrupted.store.folder, tmp_path / "s")
-    before = bytes_of(tmp_path / "s")
+    before = files_of(tmp_path / "s")
     with pytest.raises(
         ScenarioError, match=r"holds 20 finished replications, more than the 8 requested"
     ):
         finish(prepared, tmp_path / "s", rows=8, resume=True)
-    assert bytes_of(tmp_path / "s") == before
+    assert files_of(tmp_path / "s") == before
 
 
 def test_another_version_of_the_study_is_refused(
-    prepared: Prepared, study_file: Write, tmp_path: Path
+    prepared: Prepared, study_file: WriteScenario, tmp_path: Path
 ) -> None:
     finish(prepared, tmp_path / "s", rows=8)
     other = prepare(study_file(SMALL.replace("h200: {nodes: 6}", "h200: {nodes: 7}")))
@@ -189,7 +184,7 @@ def test_one_failing_run_is_recorded_and_takes_nothing_down(
 
 @pytest.mark.prove
 def test_a_study_stops_when_its_interval_is_narrow_enough(
-    study_file: Write, tmp_path: Path
+    study_file: WriteScenario, tmp_path: Path
 ) -> None:
     prepared = prepare(
         study_file("\n".join(line for line in SMALL.splitlines() if "nvidia:" not in line))
@@ -199,7 +194,7 @@ def test_a_study_stops_when_its_interval_is_narrow_enough(
     again = finish(
         prepared, tmp_path / "b" / "s", rows=160, until=Until(0.2), force=Workforce(workers=2)
     )
-    assert bytes_of(tmp_path / "b" / "s") == bytes_of(tmp_path / "a" / "s")
+    assert files_of(tmp_path / "b" / "s") == files_of(tmp_path / "a" / "s")
     reached = mean_estimate(again.output(prepared.objective.name)[:, 0], 4).relative
     assert reached <= 0.2
 
@@ -264,7 +259,7 @@ def test_replication_17_is_the_same_run_alone(prepared: Prepared, uninterrupted:
     assert np.array_equal(alone, stored, equal_nan=True)
 
 
-def test_a_run_does_not_depend_on_what_its_worker_ran_before(study_file: Write) -> None:
+def test_a_run_does_not_depend_on_what_its_worker_ran_before(study_file: WriteScenario) -> None:
     line = "uncertain:\n  workloads.chat.slo.ttft_s: {kind: uniform, low: 0.5, high: 4}\n"
     line += "  workloads.chat.lengths.input.mean: {kind: uniform, low: 300, high: 450}\n"
     prepared = prepare(study_file(SMALL.replace("uncertain:\n", line)))
@@ -275,7 +270,7 @@ def test_a_run_does_not_depend_on_what_its_worker_ran_before(study_file: Write) 
     assert np.array_equal(busy.run(20, 21).headlines, fresh.run(20, 21).headlines, equal_nan=True)
 
 
-def test_scenarios_of_a_study_share_their_chance(study_file: Write, tmp_path: Path) -> None:
+def test_scenarios_of_a_study_share_their_chance(study_file: WriteScenario, tmp_path: Path) -> None:
     text = SMALL.replace("set: {clusters: {mi325x: null, h200: {nodes: 6}}}", "set: {}")
     finished = finish(prepare(study_file(text)), tmp_path / "s", rows=16)
     table = finished.output("cost_usd")
@@ -291,7 +286,7 @@ def test_a_scheduler_that_does_not_answer_is_one_message(
         finish(prepared, tmp_path / "s", force=Workforce(scheduler="tcp://127.0.0.1:9"))
 
 
-def test_designs_without_correlations_leave_them_out(study_file: Write) -> None:
+def test_designs_without_correlations_leave_them_out(study_file: WriteScenario) -> None:
     text = SMALL + (
         "correlations:\n  - {between: [clusters.h200.accelerator_price_usd, site.electricity_usd_per_kwh], rank: 0.9}\n"
     )
@@ -304,7 +299,9 @@ def test_designs_without_correlations_leave_them_out(study_file: Write) -> None:
     )  # its own P10 and P90, and the median: no other input moves it
 
 
-def test_a_study_without_inputs_varies_chance_alone(study_file: Write, tmp_path: Path) -> None:
+def test_a_study_without_inputs_varies_chance_alone(
+    study_file: WriteScenario, tmp_path: Path
+) -> None:
     text = (
         "name: s\nscenarios: {a: {extends: tiny.yaml}}\nthroughput_error: false\nscramblings: 4\n"
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,10 +11,8 @@ from planner.errors import ScenarioError
 from planner.scenario.workload import GrowthByYear
 from planner.studies.inputs import changed
 from planner.studies.prepare import prepare
-from tests.conftest import Planner
+from tests.conftest import Planner, WriteScenario
 from tests.studies.conftest import SMALL
-
-Write = Callable[..., Path]
 
 
 def refusal(path: Path) -> str:
@@ -28,7 +25,7 @@ def with_input(line: str) -> str:
     return SMALL.replace("uncertain:\n", f"uncertain:\n  {line}\n")
 
 
-def test_a_sound_study_is_taken(study_file: Write) -> None:
+def test_a_sound_study_is_taken(study_file: WriteScenario) -> None:
     prepared = prepare(study_file())
     assert prepared.names == ("both", "nvidia")
     assert prepared.inputs.names[:3] == (
@@ -111,7 +108,7 @@ def test_a_sound_study_is_taken(study_file: Write) -> None:
     ],
 )
 def test_a_bad_input_is_named_with_its_place(
-    study_file: Write, line: str, parts: tuple[str, ...]
+    study_file: WriteScenario, line: str, parts: tuple[str, ...]
 ) -> None:
     if parts:
         message = refusal(study_file(with_input(line)))
@@ -121,7 +118,7 @@ def test_a_bad_input_is_named_with_its_place(
         prepare(study_file(with_input(line)))
 
 
-def test_all_problems_come_at_once(study_file: Write) -> None:
+def test_all_problems_come_at_once(study_file: WriteScenario) -> None:
     text = with_input("site.pue_ratio: {prior: nothing}").replace(
         "scramblings: 4", "correlations:\n  - {between: [a, b], rank: 0.5}\nscramblings: 4"
     )
@@ -140,7 +137,9 @@ PRICE = "clusters.h200.accelerator_price_usd"
 POWER = "site.electricity_usd_per_kwh"
 
 
-def test_an_impossible_correlation_matrix_is_mended_in_the_message(study_file: Write) -> None:
+def test_an_impossible_correlation_matrix_is_mended_in_the_message(
+    study_file: WriteScenario,
+) -> None:
     message = refusal(
         study_file(
             correlated(
@@ -181,11 +180,11 @@ def test_an_impossible_correlation_matrix_is_mended_in_the_message(study_file: W
         ((f"{{between: [{PRICE}], rank: 0.5}}",), "correlations[0].between"),
     ],
 )
-def test_bad_correlations(study_file: Write, entries: tuple[str, ...], part: str) -> None:
+def test_bad_correlations(study_file: WriteScenario, entries: tuple[str, ...], part: str) -> None:
     assert part in refusal(study_file(correlated(*entries)))
 
 
-def test_other_mistakes_of_a_study(study_file: Write) -> None:
+def test_other_mistakes_of_a_study(study_file: WriteScenario) -> None:
     assert "unknown output 'cost'" in refusal(study_file(SMALL + "objective: cost\n"))
     assert "no such file" in refusal(
         study_file(SMALL.replace("both: {extends: tiny", "both: {extends: tni"))
@@ -202,7 +201,9 @@ def test_other_mistakes_of_a_study(study_file: Write) -> None:
     assert "scenarios" in refusal(study_file("name: x\n"))
 
 
-def test_an_empirical_distribution_is_read_and_checked(study_file: Write, tmp_path: Path) -> None:
+def test_an_empirical_distribution_is_read_and_checked(
+    study_file: WriteScenario, tmp_path: Path
+) -> None:
     line = "site.pue_ratio: {kind: empirical, file: seen.csv, column: pue}"
     (tmp_path / "seen.csv").write_text("day,pue\n1,1.2\n2,1.3\n3,1.25\n")
     found = prepare(study_file(with_input(line))).inputs.entries[0].distribution
@@ -215,7 +216,7 @@ def test_an_empirical_distribution_is_read_and_checked(study_file: Write, tmp_pa
     assert "greater than or equal to 1" in refusal(study_file(with_input(line)))
 
 
-def test_one_draw_sets_every_field_its_path_reaches(study_file: Write) -> None:
+def test_one_draw_sets_every_field_its_path_reaches(study_file: WriteScenario) -> None:
     prepared = prepare(study_file())
     values = np.array([2.0, 30000.0, 0.1, 1.1, 0.9])
     for which, base in enumerate(prepared.scenarios):
@@ -232,7 +233,7 @@ def test_one_draw_sets_every_field_its_path_reaches(study_file: Write) -> None:
     )  # what was stated stays
 
 
-def test_whole_numbers_stay_whole_and_lists_are_reached(study_file: Write) -> None:
+def test_whole_numbers_stay_whole_and_lists_are_reached(study_file: WriteScenario) -> None:
     text = with_input("clusters.*.nodes: {kind: uniform, low: 0.5, high: 1.5, times_stated: true}")
     prepared = prepare(study_file(text))
     scenario, _ = changed(
@@ -249,7 +250,7 @@ BY_YEAR = "{extends: tiny.yaml, set: {workloads: {chat: {growth: {kind: by-year,
     [("per_year.2027", [0.6, 0.8]), ("per_year", [1.2, 0.8]), ("per_year.*", [1.2, 0.8])],
 )
 def test_growth_of_one_year_or_of_all_is_drawn(
-    study_file: Write, path: str, rates: list[float]
+    study_file: WriteScenario, path: str, rates: list[float]
 ) -> None:
     line = f"workloads.*.growth.{path}: {{kind: pert, low: 0.4, mode: 1.0, high: 2.5, times_stated: true}}"
     text = with_input(line).replace("{extends: tiny.yaml}", BY_YEAR)
@@ -262,7 +263,7 @@ def test_growth_of_one_year_or_of_all_is_drawn(
     assert list(growth.per_year.values()) == pytest.approx(rates)
 
 
-def test_a_prior_takes_its_field_range_and_its_percentiles(study_file: Write) -> None:
+def test_a_prior_takes_its_field_range_and_its_percentiles(study_file: WriteScenario) -> None:
     prepared = prepare(study_file(with_input("site.pue_ratio: {prior: pue_new_colo}")))
     drawn = prepared.inputs.drawn(
         np.stack([[u] * len(prepared.inputs) for u in (1e-6, 0.1, 0.5, 0.9, 1 - 1e-6)])
@@ -272,7 +273,7 @@ def test_a_prior_takes_its_field_range_and_its_percentiles(study_file: Write) ->
     assert drawn[4, 0] <= 3.0
 
 
-def test_a_prior_can_be_a_factor_on_what_is_stated(study_file: Write) -> None:
+def test_a_prior_can_be_a_factor_on_what_is_stated(study_file: WriteScenario) -> None:
     line = "site.colocation_usd_per_kw_month: {prior: electricity_price, times_stated: true}"
     prepared = prepare(study_file(with_input(line)))
     drawn = prepared.inputs.drawn(np.full((1, len(prepared.inputs)), 0.9))
@@ -284,7 +285,7 @@ IMPOSSIBLE = "workloads.chat.slo.ttft_s=0.0001"
 
 @pytest.mark.parametrize("arguments", [("montecarlo",), ("sensitivity", "--method", "tornado")])
 def test_a_scenario_that_cannot_be_planned_is_one_error_and_nothing_is_written(
-    study_file: Write, tmp_path: Path, planner: Planner, arguments: tuple[str, ...]
+    study_file: WriteScenario, tmp_path: Path, planner: Planner, arguments: tuple[str, ...]
 ) -> None:
     path = study_file()
     out = tmp_path / "out"
@@ -298,7 +299,9 @@ def test_a_scenario_that_cannot_be_planned_is_one_error_and_nothing_is_written(
     assert not out.exists()
 
 
-def test_one_scenario_that_cannot_be_planned_is_told_beside_bad_inputs(study_file: Write) -> None:
+def test_one_scenario_that_cannot_be_planned_is_told_beside_bad_inputs(
+    study_file: WriteScenario,
+) -> None:
     text = with_input("site.pue_ratio: {prior: nothing}").replace(
         "h200: {nodes: 6}", "h200: {tensor_parallel: 3}"
     )
@@ -309,7 +312,7 @@ def test_one_scenario_that_cannot_be_planned_is_told_beside_bad_inputs(study_fil
 
 
 def test_a_study_all_of_whose_runs_fail_ends_with_their_reason(
-    study_file: Write, tmp_path: Path, planner: Planner
+    study_file: WriteScenario, tmp_path: Path, planner: Planner
 ) -> None:
     path = study_file(
         with_input("workloads.chat.slo.ttft_s: {kind: discrete, values: [0.0001, 0.0002]}")
@@ -323,7 +326,7 @@ def test_a_study_all_of_whose_runs_fail_ends_with_their_reason(
 
 
 def test_an_interval_that_stays_too_wide_is_told(
-    study_file: Write, tmp_path: Path, planner: Planner
+    study_file: WriteScenario, tmp_path: Path, planner: Planner
 ) -> None:
     options = ("-n", 16, "--workers", 1, "--no-charts", "--out", tmp_path / "out")
     told = planner("montecarlo", study_file(), *options, "--until", "0.001%")

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -23,8 +22,7 @@ from planner.studies.sweep import (
     parse_axis,
     sweep,
 )
-
-Write = Callable[..., Path]
+from tests.conftest import Planner, WriteScenario
 
 
 @pytest.mark.parametrize(
@@ -99,7 +97,7 @@ def test_a_large_sweep_is_asked_about_with_its_size() -> None:
     check_size(parse_axes(["a=1:100:1", "b=1:100:1"]), confirmed=False)
 
 
-def test_wrong_keys_and_values_are_all_found_before_any_run(write: Write) -> None:
+def test_wrong_keys_and_values_are_all_found_before_any_run(write: WriteScenario) -> None:
     axes = parse_axes(
         ["clusters.h200.nods=1,2", "finance.residual_fraction=0.5,1.5", "horizon_months=0:3:1"]
     )
@@ -122,7 +120,7 @@ def test_wrong_keys_and_values_are_all_found_before_any_run(write: Write) -> Non
         ["clusters.h200.throughput_multiplier=0.5,2", "seed=1,2"],
     ],
 )
-def test_every_combination_is_its_own_run(write: Write, vary: list[str]) -> None:
+def test_every_combination_is_its_own_run(write: WriteScenario, vary: list[str]) -> None:
     path = write()
     axes = parse_axes(vary)
     seed = None if axes[1].path == "seed" else 5
@@ -137,7 +135,9 @@ def test_every_combination_is_its_own_run(write: Write, vary: list[str]) -> None
         assert {name: point.figures[name] for name in alone} == alone, settings
 
 
-def test_a_combination_that_contradicts_itself_is_reported_and_the_rest_runs(write: Write) -> None:
+def test_a_combination_that_contradicts_itself_is_reported_and_the_rest_runs(
+    write: WriteScenario,
+) -> None:
     axes = parse_axes(["horizon_months=1,2", "clusters.mi325x.online=2026-01-15,2026-02-10"])
     points = sweep(write(), axes)
     assert [bool(point.problem) for point in points] == [False, True, False, False]
@@ -146,7 +146,7 @@ def test_a_combination_that_contradicts_itself_is_reported_and_the_rest_runs(wri
 
 
 def test_a_sweep_that_was_stopped_goes_on_with_the_points_it_has(
-    write: Write, tmp_path: Path
+    write: WriteScenario, tmp_path: Path
 ) -> None:
     path = write()
     axes = parse_axes(["clusters.h200.nodes=2:5:1"])
@@ -185,7 +185,7 @@ def test_a_sweep_that_was_stopped_goes_on_with_the_points_it_has(
 
 
 def test_a_scenario_edited_during_a_sweep_changes_none_of_its_points(
-    write: Write, tiny: str
+    write: WriteScenario, tiny: str
 ) -> None:
     path = write()
     axes = parse_axes(["clusters.h200.nodes=2:3:1"])
@@ -197,7 +197,7 @@ def test_a_scenario_edited_during_a_sweep_changes_none_of_its_points(
     assert sweep(path, axes, progress=edit) == wanted
 
 
-def test_two_processes_give_the_points_of_one(write: Write) -> None:
+def test_two_processes_give_the_points_of_one(write: WriteScenario) -> None:
     axes = parse_axes(["horizon_months=1,2", "clusters.mi325x.online=2026-01-15,2026-02-10"])
     seen: list[int] = []
     points = sweep(write(), axes, progress=seen.append, workers=2)
@@ -207,7 +207,7 @@ def test_two_processes_give_the_points_of_one(write: Write) -> None:
 
 
 def test_the_command_goes_on_to_the_same_bytes(
-    planner: Callable[..., Any], write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    planner: Planner, write: WriteScenario, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write()
     words = ("sweep", "tiny.yaml", "--vary", "clusters.h200.nodes=2:4:1")

@@ -48,7 +48,8 @@ def test_the_slow_end_that_is_printed_is_drawn(write: Any) -> None:
     scenario = load_scenario(write(text))
     services, _ = build_services(scenario, Reuse(scenario), {})
     for (cluster, _), service in services.items():
-        uncertainty = service.uncertainty
+        evidence = service.evidence
+        uncertainty = evidence.uncertainty if evidence else None
         part = scenario.clusters[cluster].accelerator
         assert uncertainty is not None
         assert uncertainty.lag > 0.0

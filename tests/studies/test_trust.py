@@ -26,12 +26,11 @@ from planner.studies.analysis import open_store, separation
 from planner.studies.prepare import Prepared, prepare
 from planner.studies.replicate import NOT_RUN, Replicator
 from planner.studies.store import SINGLE, Store
-from tests.conftest import TINY
+from tests.conftest import TINY, WriteScenario, files_of
 from tests.studies.conftest import SMALL
 from tests.studies.test_clearing import done
-from tests.studies.test_runner import bytes_of, finish
+from tests.studies.test_runner import finish
 
-Write = Callable[..., Path]
 GROWING = TINY.replace(
     "requests_per_s: 5\n", "requests_per_s: 5\n    growth: {kind: csv, file: growth.csv}\n"
 )
@@ -39,7 +38,7 @@ OVERLAY = "accelerators: {{H200: {{accelerator_price_usd: {{value: {price}, sour
 
 
 @pytest.fixture
-def growing(study_file: Write, tmp_path: Path) -> Path:
+def growing(study_file: WriteScenario, tmp_path: Path) -> Path:
     """A study with a growth table and, in its second scenario, an overlay and a calibration of its own."""
     second = "set: {catalog: {overlay: own.yaml}, calibration: mine.yaml, clusters: {mi325x: null, h200: {nodes: 6}}}"
     path = study_file(SMALL.replace("set: {clusters: {mi325x: null, h200: {nodes: 6}}}", second))
@@ -169,7 +168,7 @@ def test_a_run_that_failed_for_want_of_memory_is_tried_again(
     monkeypatch.setattr(Replicator, "run", noted)
     done(prepared, tmp_path / "o", 16, made=False)
     assert ran == [8]
-    assert bytes_of(tmp_path / "o") == bytes_of(tmp_path / "whole")
+    assert files_of(tmp_path / "o") == files_of(tmp_path / "whole")
 
 
 def test_dropped_replications_are_counted_and_what_they_share_is_said(

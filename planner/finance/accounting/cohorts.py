@@ -646,13 +646,13 @@ def opening_value_cents(plan: Plan, cohorts: AllCohorts, rules: TaxRules | None)
     value = cents(opening_worth)
     if rules is None:
         return value
-    basis = _opening_basis_cents(plan, cohorts, rules)
+    basis = opening_basis_cents(plan, cohorts, rules)
     # What comes later has neither value nor basis here, so its gain is zero as well.
     gain = value - basis
     return value - cents(usd(gain) * rules.rate_fraction)
 
 
-def _opening_basis_cents(plan: Plan, cohorts: AllCohorts, rules: TaxRules) -> Cents:
+def opening_basis_cents(plan: Plan, cohorts: AllCohorts, rules: TaxRules) -> Cents:
     """Return the tax basis of owned cohorts on the first day, zero for all others, shape (cohorts,)."""
     assets = assets_of(plan, cohorts)
     tables = depreciation.tax_depreciation(assets, plan.months, rules.bonus_fraction)
@@ -691,7 +691,7 @@ def opening_deferred_cents(
     """Return deferred tax on the first day, t·(book value − tax basis), of hardware; the site's."""
     if not is_opening(cohorts).any():
         return 0
-    difference = book_cents - _opening_basis_cents(plan, cohorts, rules).sum()
+    difference = book_cents - opening_basis_cents(plan, cohorts, rules).sum()
     return int(cents(usd(difference) * rules.rate_fraction))
 
 

@@ -10,7 +10,7 @@ What owning the fleet costs and earns counts each dollar at its time, by the tim
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from types import MappingProxyType
 from typing import Any
@@ -37,10 +37,19 @@ from planner.finance.accounts import (
     View,
 )
 from planner.finance.depreciation import TaxRules, assess_usd, tax_years
+from planner.finance.financing import mean_prices
 from planner.finance.ledger import MONTH_CLUSTER_ACCOUNT, Dimension, Ledger, usd, view_cents
-from planner.finance.measure_names import FLEET, MEASURES, SERVICE, SITE, SeriesKey
+from planner.finance.measure_names import (
+    FLEET,
+    MEASURES,
+    SERVICE,
+    SITE,
+    SLO_MISSED,
+    SeriesKey,
+)
 from planner.finance.present_value import (
     CashFlows,
+    break_even_change,
     discount_factors,
     per_million_tokens,
     running_months,
@@ -605,10 +614,20 @@ def _api_measures(result: BookedRun) -> Figures:
     # What these requests would have cost at the API's price, by month.
     request_usd = result.plan.request_usd(price)
     bill = (requests * request_usd).sum(axis=1)
-    return {
+    figures = {
         "break_even_api_price_ratio": owner.price_usd(bill),
         "api_saving_npv_usd": owner.value_usd(bill),
     }
+    if result.plan.money.market.is_api_listed:
+        # What the plan itself sends to an API changes alike.
+        own_bill = _bought_at_lists_usd(result)
+
+        def saving_usd(change_per_year: float) -> float:
+            factors = _list_factors(result.plan, change_per_year)
+            return owner.value_usd(bill * factors - own_bill * (factors - 1.0))
+
+        figures["break_even_api_price_change_per_year"] = break_even_change(saving_usd)
+    return figures
 
 
 def _revenue_measures(result: BookedRun, series: FleetSeries, sums: Sums) -> Figures:
@@ -628,6 +647,7 @@ def _revenue_measures(result: BookedRun, series: FleetSeries, sums: Sums) -> Fig
         "irr_per_year": series.economic.internal_rate(),
         "payback_months": series.cash.payback_months(),
         "discounted_payback_months": series.cash.payback_months(discount_rate),
+        "break_even_price_change_per_year": break_even_change(value_at_price_change(result)),
     }
     tokens = float(sums.served_tokens[0, -1])
     busy_fraction = quantities.utilisation(sums.busy_h, sums.in_service_h)
@@ -643,6 +663,53 @@ def _revenue_measures(result: BookedRun, series: FleetSeries, sums: Sums) -> Fig
             accrued - variable, tokens / utilisation, revenue / tokens, variable / tokens
         )
     return figures
+
+
+def value_at_price_change(result: BookedRun) -> Callable[[float], float]:
+    """Return the function from the yearly change of listed token prices to the NPV of a run.
+
+    Prices that state a change of their own stay. What is bought from an API moves with what is sold.
+    """
+    plan = result.plan
+    market = plan.money.market
+    owner = ownership(result)
+    listed_usd = -_bought_at_lists_usd(result)
+    if market.token_price is not None:
+        request_usd = plan.request_usd(market.token_price) * market.is_listed
+        sold = result.monthly.served_requests.sum(axis=1) + result.rented.requests
+        listed_usd += (sold * request_usd).sum(axis=1)
+    earned_usd = -usd(result.ledger.totals_cents(Dimension.MONTH, Dimension.ACCOUNT))
+    income_usd = earned_usd[:, ACCOUNT_CODES[Account.REVENUE]]
+    npv_usd = series_of(result).economic.net_present_value(
+        plan.money.capital.discount_rate_per_year
+    )
+    # Only the difference is revalued: the NPV as run has what customers pay later, too.
+    revalued_from = owner.value_usd(income_usd)
+
+    def value_usd(change_per_year: float) -> float:
+        changed_usd = listed_usd * (_list_factors(plan, change_per_year) - 1.0)
+        return npv_usd + owner.value_usd(income_usd + changed_usd) - revalued_from
+
+    return value_usd
+
+
+def _bought_at_lists_usd(result: BookedRun) -> Floats:
+    """Return what is paid to APIs at prices that change with the market's lists, shape (months,)."""
+    plan = result.plan
+    bought_usd = np.zeros(plan.months.period_count)
+    for index, cluster in enumerate(plan.clusters):
+        if cluster.api is not None:
+            request_usd = plan.api_request_usd(index) * cluster.api.is_listed
+            bought = result.monthly.served_requests[:, index] * request_usd
+            bought_usd += bought.sum(axis=1)
+    return bought_usd
+
+
+def _list_factors(plan: Plan, change_per_year: float) -> Floats:
+    """Return listed prices at a yearly change over those of the plan, by month."""
+    edges = plan.months.edge_coordinates - plan.months.edge_coordinates[0]
+    prices = mean_prices(1.0, change_per_year, edges)
+    return prices / mean_prices(1.0, plan.money.market.price_change_per_year, edges)
 
 
 def _footprint_measures(result: BookedRun, sums: Sums) -> Figures:
@@ -751,8 +818,13 @@ def observed(result: BookedRun, series: Sequence[SeriesKey]) -> Floats:
         **sums.figures(),
         **sums.fleet_figures(),
         "accelerators_in_service": sums.in_service_h / plan.months.period_hours[:, None],
+        "on_site_accelerator_h": sums.on_site_h,
         "peak_facility_kw": monthly.peak_facility_kw,
     }
+    if SLO_MISSED in series:
+        is_missed = np.zeros(len(plan.months.labels))
+        is_missed[list(result.slo_result().missed_months)] = 1.0
+        by_cluster[SLO_MISSED.figure] = is_missed
     for name in ("lost_to_failures", "lost_to_software"):
         by_cluster[f"{name}_node_h"] = with_fleet(monthly.fates_node_h[name])
     clusters = [cluster.name for cluster in plan.clusters]

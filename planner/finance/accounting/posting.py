@@ -365,12 +365,12 @@ def _post_loan(books: _Books, schedule: DepreciationSchedule, terms: LoanTerms) 
         Account.LOAN_DRAWN: -loan.drawn_cents,
         Account.LOAN_FEES: loan.fee_cents,
         Account.LOAN_REPAID: loan.repaid_cents,
-        Account.LOAN_INTEREST: loan.interest_cents,
+        Account.LOAN_INTEREST: loan.interest_cents + loan.undrawn_fee_cents,
         Account.LOAN_FEES_AMORTISED: amortised,
     }
     for account, amount in amounts.items():
         books.builder.post_clusters(account, amount)
-    interest = loan.interest_cents + amortised
+    interest = loan.interest_cents + loan.undrawn_fee_cents + amortised
     books.lent_cents += interest.sum(axis=1)
     books.add_balance(Position.LOANS, loan.balance_cents - loan.fee_left_cents)
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 import re
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from docs.generate.pages import reference_page
 from planner.finance.measure_names import AGAINST_BASELINE, MEASURES, SERVICE
 from planner.units import unit_of
+from tests.conftest import Planner, WriteScenario, csv_rows
 
 PAGE = reference_page("metrics.md")
 STUDY = """\
@@ -31,11 +29,6 @@ def _listed(title: str) -> list[str]:
     return re.findall(r"^\| `([^`]+)` \|", rest.partition("\n## ")[0], re.MULTILINE)
 
 
-def _rows(path: Path) -> list[dict[str, str]]:
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
-
-
 def test_every_measure_of_a_run_has_its_formula_unit_and_meaning() -> None:
     for measure in (*MEASURES, *AGAINST_BASELINE):
         row = next(line for line in PAGE.splitlines() if line.startswith(f"| `{measure.name}` |"))
@@ -47,18 +40,18 @@ def test_every_measure_of_a_run_has_its_formula_unit_and_meaning() -> None:
 
 
 def test_what_a_run_writes_is_on_the_page(
-    planner: Callable[..., Any], write: Callable[..., Path], tmp_path: Path
+    planner: Planner, write: WriteScenario, tmp_path: Path
 ) -> None:
     write()
     assert planner("run", "tiny.yaml", "-n", "2", "-q").code == 0
     folder = tmp_path / "outputs" / "tiny"
-    assert {row["measure"] for row in _rows(folder / "measures.csv")} == set(_listed("Of a run"))
+    assert {row["measure"] for row in csv_rows(folder / "measures.csv")} == set(_listed("Of a run"))
     for name, title in (
         ("timeline_monthly", "By month"),
         ("timeline_workloads", "By month and workload"),
         ("losses", "Where node-hours went"),
     ):
-        columns = set(_rows(folder / f"{name}.csv")[0]) - {
+        columns = set(csv_rows(folder / f"{name}.csv")[0]) - {
             "scenario",
             "month",
             "cluster",
@@ -68,14 +61,14 @@ def test_what_a_run_writes_is_on_the_page(
 
 
 def test_what_a_comparison_and_a_sweep_write_is_on_the_page(
-    planner: Callable[..., Any], write: Callable[..., Path], tmp_path: Path, tiny: str
+    planner: Planner, write: WriteScenario, tmp_path: Path, tiny: str
 ) -> None:
     write()
     write(tiny.replace("name: tiny", "name: more").replace("nodes: 4", "nodes: 6"), "more.yaml")
     assert planner("compare", "tiny.yaml", "more.yaml", "--out", "both", "-n", "2", "-q").code == 0
     known = {*_listed("Of a run"), *_listed("How a plan served"), *_listed("Against a baseline")}
-    assert {row["measure"] for row in _rows(tmp_path / "both" / "comparison.csv")} == known
-    assert {row["cause"] for row in _rows(tmp_path / "both" / "bridge.csv")} == set(
+    assert {row["measure"] for row in csv_rows(tmp_path / "both" / "comparison.csv")} == known
+    assert {row["cause"] for row in csv_rows(tmp_path / "both" / "bridge.csv")} == set(
         _listed("Causes of a difference")
     )
     assert (
@@ -84,12 +77,12 @@ def test_what_a_comparison_and_a_sweep_write_is_on_the_page(
         ).code
         == 0
     )
-    swept = set(_rows(tmp_path / "grid" / "sweep.csv")[0]) - {"clusters.h200.nodes", "problem"}
+    swept = set(csv_rows(tmp_path / "grid" / "sweep.csv")[0]) - {"clusters.h200.nodes", "problem"}
     assert swept == {*_listed("Of a run"), *_listed("How a plan served")}
 
 
 def test_what_a_study_writes_is_on_the_page(
-    planner: Callable[..., Any], write: Callable[..., Path], tmp_path: Path
+    planner: Planner, write: WriteScenario, tmp_path: Path
 ) -> None:
     write()
     write(STUDY, "study.yaml")
@@ -99,11 +92,11 @@ def test_what_a_study_writes_is_on_the_page(
     )
     folder = tmp_path / "outputs" / "tiny-study"
     known = set(_listed("Of a study"))
-    samples = _rows(folder / "samples.csv")[0]
+    samples = csv_rows(folder / "samples.csv")[0]
     assert (
         set(samples) - {"replication", "scenario", "error", "site.electricity_usd_per_kwh"} <= known
     )
-    assert {row["output"] for row in _rows(folder / "percentiles.csv")} <= known
-    assert {row["output"] for row in _rows(folder / "monthly_bands.csv")} <= known
-    decision = set(_rows(folder / "decision.csv")[0]) - {"scenario", "against"}
+    assert {row["output"] for row in csv_rows(folder / "percentiles.csv")} <= known
+    assert {row["output"] for row in csv_rows(folder / "monthly_bands.csv")} <= known
+    decision = set(csv_rows(folder / "decision.csv")[0]) - {"scenario", "against"}
     assert decision == set(_listed("Between two plans of a study"))

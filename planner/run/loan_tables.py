@@ -1,0 +1,122 @@
+"""The tables of a lender's page: the loan by month, and what becomes of it under stress."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from planner.finance.accounting.booked_run import BookedRun
+from planner.finance.accounting.lender import lender_view, take_or_pay_usd
+from planner.finance.accounts import ACCOUNT_CODES, Account
+from planner.finance.ledger import Dimension, cents
+from planner.plan.plan import Plan
+from planner.run.simulate import RunResult, counted_anew
+
+STRESSED_FRACTION = 0.7
+"""What is left of a price under stress: a fall of 30%, the middle of what lenders take off a market price (10 to 30%)
+and of the first year's median and P10 of listed token prices (-14 and -58%)."""
+LATE_MONTHS = 3
+"""Months for which customers come late under stress: nothing is sold in them, and the loan is served all the same."""
+STRESSES = {
+    "as planned": (),
+    "token prices -30%": ("price",),
+    "resale values -30%": ("resale",),
+    "customers three months late": ("late",),
+    "all three": ("price", "resale", "late"),
+}
+"""What each row of the stress grid changes."""
+
+
+def stressed(result: RunResult, stresses: tuple[str, ...]) -> RunResult:
+    """Return a run whose money is counted again under stress; its machines do the same."""
+    if not stresses:
+        return result
+    plan = result.plan
+    money = plan.money
+    market = money.market
+    capital = money.capital
+    clusters = plan.clusters
+    sold = market.token_price
+    if "price" in stresses:
+        clusters = tuple(
+            cluster
+            if cluster.api is None
+            else replace(
+                cluster, api=replace(cluster.api, prices=STRESSED_FRACTION * cluster.api.prices)
+            )
+            for cluster in clusters
+        )
+        sold = None if sold is None else STRESSED_FRACTION * sold
+    if "late" in stresses and sold is not None:
+        sold = sold.copy()
+        sold[: _first_sale(result) + LATE_MONTHS] = 0.0
+    if "resale" in stresses:
+        curves = [
+            replace(curve, multiplier=STRESSED_FRACTION * curve.multiplier)
+            for curve in capital.resale
+        ]
+        capital = replace(capital, resale=tuple(curves))
+    stressed_money = replace(money, market=replace(market, token_price=sold), capital=capital)
+    stressed_plan: Plan = replace(plan, money=stressed_money, clusters=clusters)
+    return counted_anew(result, result.scenario, stressed_plan)
+
+
+def _first_sale(result: BookedRun) -> int:
+    """Return the place of the first month in which tokens are sold, 0 where none is."""
+    sold = result.ledger.totals_cents(Dimension.MONTH, Dimension.ACCOUNT)
+    return int(np.argmax(sold[:, ACCOUNT_CODES[Account.REVENUE]] < 0))
+
+
+def loan_rows(result: RunResult) -> Iterator[tuple[object, ...]]:
+    """Yield the rows of loan_monthly.csv, money in cents; none without a loan."""
+    if result.plan.money.capital.loan is None:
+        return
+    view = lender_view(result)
+    take_usd, unused_usd = take_or_pay_usd(result)
+    yield from zip(
+        result.plan.months.labels,
+        cents(view.balance_usd).tolist(),
+        cents(view.undrawn_usd).tolist(),
+        cents(view.orderly_usd).tolist(),
+        cents(view.auction_usd).tolist(),
+        view.loan_to_value.tolist(),
+        cents(view.base_usd).tolist(),
+        cents(view.cash_usd).tolist(),
+        cents(view.service_usd).tolist(),
+        view.loan_life_cover.tolist(),
+        cents(take_usd).tolist(),
+        cents(unused_usd).tolist(),
+        strict=True,
+    )
+
+
+def stress_rows(result: RunResult) -> Iterator[tuple[object, ...]]:
+    """Yield the rows of loan_stress.csv: the loan as planned and under each stress; none without a loan."""
+    loan = result.plan.money.capital.loan
+    if loan is None:
+        return
+    labels = result.plan.months.labels
+    for name, stresses in STRESSES.items():
+        view = lender_view(stressed(result, stresses))
+        served = np.isfinite(view.quarter_cover)
+        least_cover = None
+        if served.any():
+            least_cover = float(np.nanmin(view.quarter_cover))
+        agreed = 0.0 if loan.least_cover_ratio is None else loan.least_cover_ratio
+        # NaN, a quarter without debt service, breaks nothing.
+        broken = np.flatnonzero(view.quarter_cover < agreed)
+        above = np.flatnonzero(view.is_above_cap)
+        owed = np.isfinite(view.loan_to_value)
+        life_cover = view.loan_life_cover[np.isfinite(view.loan_life_cover)]
+        yield (
+            name,
+            least_cover,
+            view.quarters[broken[0]] if broken.size else "",
+            float(life_cover.min()) if life_cover.size else None,
+            float(np.nanmax(view.loan_to_value)) if owed.any() else None,
+            labels[above[0]] if above.size else "",
+            view.levered_irr,
+            int(cents(view.balance_usd[-1])),
+        )

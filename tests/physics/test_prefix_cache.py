@@ -1,0 +1,389 @@
+"""What a prefix cache finds, against exact replays of two public logs, runs of others, and closed forms."""
+
+import csv
+import gzip
+import json
+import re
+from collections import OrderedDict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from planner.arrays import Floats
+from planner.physics.prefix_cache import (
+    GAPS_S,
+    TURNS_BEFORE,
+    ReuseCurve,
+    WorkingSet,
+    found_fraction,
+    from_curves,
+    from_points,
+    from_sessions,
+    residence_s,
+    working_set,
+)
+
+SHARED = Path(__file__).parents[3] / "shared"
+AGENTIC_LOG = SHARED / "traces" / "claude_code_agentic_requests.csv.gz"
+CHAT_LOG = SHARED / "traces" / "mooncake_conversation_trace.jsonl"
+TIERS = SHARED / "facts" / "kv_tiers_measured.csv"
+BLOCK_TOKENS = 512
+
+
+def has(path: Path) -> pytest.MarkDecorator:
+    """Return a mark that skips a test where a public log is not there."""
+    return pytest.mark.skipif(not path.exists(), reason=f"the public log {path.name} is not here")
+
+
+class Turn(NamedTuple):
+    """One request of a session: when it comes if all take no time, its prompt, and what of it the one before had."""
+
+    time_s: float
+    tokens: float
+    cached: float
+
+
+def agentic_sessions(longest: float = np.inf) -> list[list[Turn]]:
+    """Return the sessions of the agentic log, each up to its first prompt that is too long."""
+    rows: dict[tuple[str, ...], list[dict[str, str]]] = {}
+    with gzip.open(AGENTIC_LOG, "rt") as file:
+        for row in csv.DictReader(file):
+            # Sub-agents have contexts of their own.
+            model = row["model"] if row["depth"] == "1" else ""
+            rows.setdefault((row["trace"], row["depth"], model), []).append(row)
+    sessions = []
+    for requests in rows.values():
+        turns: list[Turn] = []
+        ended_s = 0.0
+        for row in requests:
+            tokens = float(row["in_tok"])
+            if tokens > longest:
+                break
+            time_s = 0.0
+            cached = 0.0
+            if turns:
+                gap_s = max(float(row["t"]) - ended_s, 0.0)
+                time_s = turns[-1].time_s + gap_s
+                cached = min(float(row["cached_tok"] or 0), tokens, turns[-1].tokens)
+            ended_s = float(row["t"]) + float(row["api_s"] or 0)
+            turns.append(Turn(time_s, tokens, cached))
+        sessions.append(turns)
+    return [turns for turns in sessions if turns]
+
+
+def agentic_curve(sessions: list[list[Turn]]) -> ReuseCurve:
+    """Return the reuse curve of sessions: by gap, what each prompt shares with that of some turns before."""
+    total = sum(turn.tokens for turns in sessions for turn in turns)
+    rows = []
+    for before in TURNS_BEFORE.tolist():
+        gaps = []
+        tokens = []
+        for turns in sessions:
+            for place in range(before, len(turns)):
+                gaps.append(turns[place].time_s - turns[place - before].time_s)
+                # What is cut off once is never the same again.
+                since = turns[place - before + 1 : place + 1]
+                tokens.append(min(turn.cached for turn in since))
+        rows.append(_cumulated(gaps, tokens) / total)
+    return from_curves(GAPS_S.tolist(), [row.tolist() for row in rows], 0.0)
+
+
+def _cumulated(gaps: list[float], tokens: list[float]) -> Floats:
+    """Return the tokens with at most each gap, shape (gaps,)."""
+    if not gaps:
+        return np.zeros_like(GAPS_S)
+    order = np.argsort(gaps)
+    sums = np.append(0.0, np.cumsum(np.array(tokens)[order]))
+    return np.asarray(sums[np.searchsorted(np.array(gaps)[order], GAPS_S, side="right")])
+
+
+def replayed(
+    sessions: list[list[Turn]], requests_per_s: float, contexts: float, servers: int, routing: str
+) -> float:
+    """Return the hit rate of an exact LRU that cuts the tails of prompts first, sessions beginning at random.
+
+    All of the log again and again, so that as many are under way at any time; measured in the second round.
+    """
+    random = np.random.default_rng(1)
+    count = sum(map(len, sessions))
+    span_s = count / requests_per_s
+    mean = sum(turn.tokens for turns in sessions for turn in turns) / count
+    arrivals = []
+    for number, turns in enumerate(sessions):
+        begins_s = random.uniform(0.0, span_s)
+        for copy in range(-int(turns[-1].time_s // span_s) - 2, 1):
+            for turn in turns:
+                time_s = begins_s + copy * span_s + turn.time_s
+                if -span_s <= time_s < span_s:
+                    arrivals.append((time_s, (number, copy), turn))
+    arrivals.sort(key=lambda arrival: arrival[0])
+    caches = [LruCache(contexts * mean) for _ in range(servers)]
+    homes: dict[tuple[int, int], int] = {}
+    visited: dict[tuple[int, int], set[int]] = {}
+    found = 0.0
+    total = 0.0
+    for time_s, session, turn in arrivals:
+        server = int(random.integers(servers))
+        if routing == "session":
+            server = homes.setdefault(session, server)
+        for other in visited.setdefault(session, set()):
+            caches[other].cut(session, turn.cached)
+        visited[session].add(server)
+        hit = caches[server].use(session, turn.tokens)
+        if time_s >= 0.0:
+            found += hit
+            total += turn.tokens
+    return found / total
+
+
+class LruCache:
+    """The prompts of sessions in the order of their last use; whoever is last loses its end first."""
+
+    def __init__(self, room: float) -> None:
+        self.room = room
+        self.used = 0.0
+        self.prompts: OrderedDict[tuple[int, int], float] = OrderedDict()
+
+    def cut(self, session: tuple[int, int], tokens: float) -> None:
+        """Drop what a session no longer shares with what is held of it."""
+        held = self.prompts.get(session, 0.0)
+        if held > tokens:
+            self.prompts[session] = tokens
+            self.used -= held - tokens
+
+    def use(self, session: tuple[int, int], tokens: float) -> float:
+        """Return the tokens found, and hold the whole prompt."""
+        found = min(self.prompts.pop(session, 0.0), tokens)
+        self.prompts[session] = tokens
+        self.used += tokens - found
+        while self.used > self.room:
+            oldest, held = next(iter(self.prompts.items()))
+            excess = self.used - self.room
+            self.used -= min(held, excess)
+            if held > excess:
+                self.prompts[oldest] = held - excess
+            else:
+                del self.prompts[oldest]
+        return found
+
+
+def predicted(
+    curve: ReuseCurve, tokens_per_s: float, cache_tokens: float, routing: str, servers: int
+) -> float:
+    """Return the hit rate by working set."""
+    traffic = working_set(curve, routing, servers)
+    return float(found_fraction(traffic, residence_s([traffic], tokens_per_s, cache_tokens))[0])
+
+
+@pytest.mark.slow
+@has(AGENTIC_LOG)
+def test_agents_find_what_an_exact_replay_of_their_log_finds() -> None:
+    sessions = agentic_sessions()
+    curve = agentic_curve(sessions)
+    count = sum(map(len, sessions))
+    mean = sum(turn.tokens for turns in sessions for turn in turns) / count
+    errors = []
+    for servers, routing in ((1, "session"), (4, "session"), (4, "random"), (16, "random")):
+        for requests_per_s, contexts in ((0.5, 20), (1.0, 40), (2.0, 400)):
+            exact = replayed(sessions, requests_per_s * servers, contexts, servers, routing)
+            by_formula = predicted(curve, requests_per_s * mean, contexts * mean, routing, servers)
+            errors.append(abs(by_formula - exact))
+    assert np.median(errors) < 0.01
+    assert max(errors) < 0.04
+
+
+def chat_requests() -> Iterator[tuple[float, list[int]]]:
+    """Yield the time and the blocks of each request of the chat log."""
+    with CHAT_LOG.open() as file:
+        for line in file:
+            request = json.loads(line)
+            yield request["timestamp"] / 1000.0, request["hash_ids"]
+
+
+def chat_curve(requests: list[tuple[float, list[int]]]) -> ReuseCurve:
+    """Return the reuse curve of blocks: by gap, those that as many requests had before; the first block is common."""
+    uses: dict[int, list[float]] = {}
+    gaps: dict[int, list[float]] = {before: [] for before in TURNS_BEFORE.tolist()}
+    total = 0
+    shared = 0
+    for time_s, blocks in requests:
+        for block in blocks:
+            earlier = uses.setdefault(block, [])
+            total += 1
+            if block == 0:
+                shared += bool(earlier)
+            else:
+                for before, of_turn in gaps.items():
+                    if len(earlier) >= before:
+                        of_turn.append(time_s - earlier[-before])
+            earlier.append(time_s)
+    rows = [_cumulated(of_turn, [1.0] * len(of_turn)) / total for of_turn in gaps.values()]
+    return from_curves(GAPS_S.tolist(), [row.tolist() for row in rows], shared / total)
+
+
+def chat_replayed(
+    requests: list[tuple[float, list[int]]], room_blocks: float, servers: int, routing: str
+) -> float:
+    """Return the hit rate of an exact LRU over blocks, the ends of prompts first."""
+    random = np.random.default_rng(0)
+    caches: list[OrderedDict[int, None]] = [OrderedDict() for _ in range(servers)]
+    homes: dict[int, int] = {}
+    found = 0
+    total = 0
+    for _, blocks in requests:
+        server = int(random.integers(servers))
+        if routing == "session":
+            # The block after the common one is the session's own.
+            server = homes.setdefault(blocks[min(1, len(blocks) - 1)], server)
+        cache = caches[server]
+        found += sum(block in cache for block in blocks)
+        total += len(blocks)
+        for block in reversed(blocks):
+            cache.pop(block, None)
+            cache[block] = None
+        while len(cache) > room_blocks:
+            cache.popitem(last=False)
+    return found / total
+
+
+@pytest.mark.slow
+@has(CHAT_LOG)
+def test_chats_find_what_an_exact_replay_of_their_blocks_finds() -> None:
+    requests = list(chat_requests())
+    curve = chat_curve(requests)
+    span_s = requests[-1][0]
+    blocks_per_s = sum(len(blocks) for _, blocks in requests) / span_s
+    errors = []
+    for servers, routing in (
+        (1, "session"),
+        (4, "session"),
+        (16, "session"),
+        (4, "random"),
+        (16, "random"),
+    ):
+        for tokens in (0.3e6, 1e6, 3e6, 10e6, 30e6, 1e9):
+            blocks = tokens / BLOCK_TOKENS
+            exact = chat_replayed(requests, blocks, servers, routing)
+            by_formula = predicted(curve, blocks_per_s / servers, blocks, routing, servers)
+            errors.append(abs(by_formula - exact))
+    assert np.median(errors) < 0.005
+    assert max(errors) < 0.02
+
+
+@has(AGENTIC_LOG)
+@has(TIERS)
+def test_public_runs_that_state_their_pool_and_rate() -> None:
+    # The benchmark replays those parts of the sessions that fit into 256k tokens.
+    curve = agentic_curve(agentic_sessions(longest=256e3))
+    errors = []
+    previous_rate: dict[str, float] = {}
+    with TIERS.open() as file:
+        rows = list(csv.DictReader(file))
+    for row in rows:
+        pool = re.search(r"gpu_kv_pool_tokens=(\d+)", row["notes"])
+        if not pool or not row["requests_per_s"] or row["tier"] != "hbm":
+            continue
+        rate = float(row["requests_per_s"])
+        # Rows rise in concurrency: where fewer requests come out than before, they wait for one another.
+        is_past_knee = rate < previous_rate.get(row["accelerators"], 0.0)
+        previous_rate[row["accelerators"]] = max(rate, previous_rate.get(row["accelerators"], 0.0))
+        if is_past_knee:
+            continue
+        context = float(row["context_tokens_mean"])
+        output = float(row["output_tokens_per_s"]) / rate
+        stay_s = float(row["ttft_s_mean"]) + output * float(row["tpot_ms_mean"]) / 1000.0
+        free = float(pool[1]) - rate * stay_s * context
+        hit = predicted(curve, rate * context, free, "session", 1)
+        errors.append(abs(hit - float(row["hit_fraction"])))
+    assert len(errors) == 6
+    assert np.median(errors) < 0.03
+
+
+def steady(gap_s: float, found: float) -> WorkingSet:
+    """Return the working set of a workload whose tokens all come back after about one gap, or never."""
+    return working_set(from_points({gap_s: 1e-9, gap_s * 1.0001: found}))
+
+
+def test_a_cache_holds_all_traffic_of_its_residence_time() -> None:
+    # Nothing new but 1 − h, and before the gap is over everything counts as new: h is found from λ·gap tokens on.
+    traffic = steady(100.0, 0.8)
+    for tokens, expected in ((900.0, 0.0), (1300.0, 0.8)):
+        residence = residence_s([traffic], 10.0, tokens)
+        assert found_fraction(traffic, residence)[0] == pytest.approx(expected, abs=0.01)
+    assert residence_s([traffic], 10.0, 500.0)[0] == pytest.approx(50.0, rel=0.02)
+
+
+def test_who_shares_a_cache_shares_its_residence_time() -> None:
+    quick = steady(10.0, 0.9)
+    slow = steady(1000.0, 0.9)
+    alone = residence_s([quick], 10.0, 2000.0)[0]
+    together = residence_s([quick, slow], [[10.0], [10.0]], 2000.0)[0]
+    assert together < alone
+    # Each alone in its part of the tokens has the same time.
+    needed = [10.0 * np.interp(together, GAPS_S, traffic.distinct_s) for traffic in (quick, slow)]
+    assert sum(needed) == pytest.approx(2000.0)
+
+
+def test_no_room_finds_the_common_prefix_alone() -> None:
+    curve = from_curves([0.0, 60.0], [[0.0, 0.5]], 0.1)
+    for tokens in (0.0, -5.0):
+        assert predicted(curve, 10.0, tokens, "session", 1) == pytest.approx(0.1)
+
+
+def test_sessions_share_with_earlier_turns_what_arithmetic_says() -> None:
+    # Prompts of 1,000, 2,000 and 3,000 tokens: 1,000 and 2,000 of 6,000 were there a turn before, 1,000 two before.
+    curve = from_sessions(
+        turns=3,
+        median_gap_s=10.0,
+        p90_gap_s=20.0,
+        growth_tokens=1000.0,
+        shared_tokens=0.0,
+        shared_gap_s=0.0,
+        mean_tokens=2000.0,
+    )
+    assert curve.reused_fraction[:3, -1] == pytest.approx([0.5, 1 / 6, 0.0])
+    # Half of the gaps are at most the median.
+    assert np.interp(10.0, GAPS_S, curve.reused_fraction[0]) == pytest.approx(0.25, abs=0.01)
+    # Two replicas at random: half of the turn before, a quarter of that before it, and between two turns and four, of
+    # which there are curves, an eighth of what a straight line in the logarithm says of three.
+    three = (1.0 - np.log2(1.5)) / 6.0
+    unbounded = predicted(curve, 1.0, 1e12, "random", 2)
+    assert unbounded == pytest.approx(0.5 * 0.5 + 0.25 / 6 + 0.125 * three)
+
+
+def test_prefixes_of_groups_stay_together_under_prefix_routing() -> None:
+    curve = ReuseCurve(
+        reused_fraction=np.zeros((TURNS_BEFORE.size, GAPS_S.size)),
+        shared_fraction=0.8,
+        shared_gap_s=10.0,
+    )
+    # Poisson: found with 1 − exp(−T / gap); over eight replicas the same group comes to each eight times less often.
+    for routing, gap_s in (("prefix", 10.0), ("session", 80.0), ("random", 80.0)):
+        traffic = working_set(curve, routing, 8)
+        expected = 0.8 * -np.expm1(-GAPS_S / gap_s)
+        assert traffic.found_fraction == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("replicas", [1, 2, 8, 64])
+def test_affinity_never_finds_less_than_chance(replicas: int) -> None:
+    curve = from_points({5.0: 0.3, 60.0: 0.7, 3600.0: 0.95})
+    rooms = np.geomspace(1e3, 1e8, 40)
+    by_session = working_set(curve)
+    by_chance = working_set(curve, "random", replicas)
+    hits = found_fraction(by_session, residence_s([by_session], np.full((1, 40), 1e3), rooms))
+    chance = found_fraction(by_chance, residence_s([by_chance], np.full((1, 40), 1e3), rooms))
+    assert (chance <= hits + 1e-12).all()
+    # More memory never finds less.
+    assert (np.diff(hits) >= 0.0).all()
+    assert (np.diff(chance) >= -1e-12).all()
+
+
+def test_points_are_met() -> None:
+    points = {5.0: 0.3, 60.0: 0.7, 3600.0: 0.95}
+    traffic = working_set(from_points(points))
+    for gap_s, found in points.items():
+        assert np.interp(gap_s, GAPS_S, traffic.found_fraction) == pytest.approx(found, abs=0.01)
+    assert traffic.found_fraction[-1] == 0.95

@@ -1,0 +1,236 @@
+"""What caches find in a plan: it lasts at the load planned, and more memory, affinity or reuse never serve less."""
+
+from __future__ import annotations
+
+import copy
+import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+from planner.errors import ScenarioError
+from planner.physics.prefix_cache import GAPS_S
+from planner.physics.replica import ReplicaTimes
+from planner.physics.slo_model import late_curve
+from planner.plan.candidates import maturity_factor
+from planner.plan.choice import Service, build_services
+from planner.plan.reuse import Reuse
+from planner.plan.slo_capacity import LayoutSearch, lengths_of, rates_by_mean_times
+from planner.scenario.loading import load_scenario
+from planner.scenario.scenario import Scenario
+
+AGENTS: dict[str, Any] = {
+    "name": "agents",
+    "start": datetime.date(2026, 1, 1),
+    "horizon_months": 3,
+    "workloads": {
+        "agents": {
+            "preset": "agentic",
+            "model": "llama-3.1-70b",
+            "reuse": "agentic",
+            "requests_per_s": 3,
+        }
+    },
+    "clusters": {
+        "h200": {
+            "accelerator": "H200",
+            "nodes": 8,
+            "engine": "vllm",
+            "tensor_parallel": 8,
+            "chunk_tokens": 2048,
+            "kv_offload": "none",
+        }
+    },
+}
+STEP = 0.003
+"""Relative: twice the distance at which the search for a load stops, and the grid of batches."""
+
+
+def scenario_of(tmp_path: Path, *changes: tuple[str, Any]) -> Scenario:
+    """Return the scenario of agents with changes by dotted path."""
+    content = copy.deepcopy(AGENTS)
+    for path, value in changes:
+        *sections, key = path.split(".")
+        place = content
+        for section in sections:
+            place = place.setdefault(section, {})
+        place[key] = value
+    file = tmp_path / "agents.yaml"
+    file.write_text(yaml.safe_dump(content), encoding="utf-8")
+    return load_scenario(file)
+
+
+def served(tmp_path: Path, *changes: tuple[str, Any], load: str = "agents") -> Service:
+    """Return how the cluster serves a workload."""
+    scenario = scenario_of(tmp_path, *changes)
+    services, _ = build_services(scenario, Reuse(scenario), {})
+    return services["h200", load]
+
+
+def test_what_is_found_lasts_at_the_load_and_keeps_the_slo_no_further(tmp_path: Path) -> None:
+    """Against the working set summed by hand, and the curve of misses with what that leaves."""
+    scenario = scenario_of(tmp_path)
+    workload = scenario.workloads["agents"]
+    cluster = scenario.clusters["h200"].model_copy(update={"precision": "fp8"})
+    service = served(tmp_path)
+    assert service.cache is not None
+    steps = maturity_factor(cluster, workload, Reuse(scenario).catalog)
+    layouts, _, rates = rates_by_mean_times(cluster, workload, Reuse(scenario))
+    layout = int(np.flatnonzero([spec.layout == service.spec.layout for spec in layouts.specs])[0])
+    search = LayoutSearch(
+        replicas=layouts.replicas,
+        mean_rates=rates,
+        router_pool="cluster",
+        nodes=8,
+        accelerators_per_node=8,
+    )
+    terms = search.terms(layout, workload.slo)
+    curve = workload.reuse_curve
+    assert curve is not None
+    of_turn_before = curve.reused_fraction[0]
+
+    def in_time(load: float) -> tuple[bool, float]:
+        """Return whether the SLO is kept at a multiple of the planned load, and what is found there."""
+        served_rate = service.requests_per_s * load
+        # What is known beyond the formula moves rates, not waits.
+        rate = served_rate * steps / service.speed
+        found = float(of_turn_before[-1])
+        for _ in range(300):
+            lengths = lengths_of(workload.model_copy(update={"prefix_cache_hit_fraction": found}))
+            times = ReplicaTimes(layouts.replicas, layout, steps, lengths)
+            batches = np.linspace(0.0, times.most_batch, 3000)[1:]
+            batch = float(np.interp(rate, times.requests_per_s(batches), batches))
+            prefilling = rate * float(times.alone_s @ times.prompt_weights)
+            # The model attends to so many: longer prompts are cut.
+            tokens = times.mean_prompt_tokens
+            capacity = float(layouts.replicas["kv_capacity_tokens"][layout])
+            free = capacity * (1.0 - (batch + prefilling) / times.room)
+            # Seconds of new tokens that fit: a sum over small steps of the gap.
+            gaps = np.linspace(0.0, 20_000.0, 400_001)
+            unseen = 1.0 - np.interp(gaps, GAPS_S, of_turn_before)
+            filled = np.cumsum(unseen) * (gaps[1] - gaps[0]) * served_rate * tokens
+            residence = gaps[min(int(np.searchsorted(filled, free)), gaps.size - 1)]
+            following = float(np.interp(residence, GAPS_S, of_turn_before))
+            if abs(following - found) < 1e-7:
+                break
+            found = following
+        kept = late_curve(times, terms).capacity_requests_per_s
+        return kept >= rate, found
+
+    kept_below, found = in_time(1.0 - STEP)
+    kept_above, _ = in_time(1.0 + STEP)
+    assert kept_below
+    assert not kept_above
+    assert found == pytest.approx(service.cache.found_fractions[-1], abs=0.002)
+
+
+def rate(tmp_path: Path, *changes: tuple[str, Any]) -> float:
+    """Return requests per second of a node."""
+    return served(tmp_path, *changes).requests_per_s
+
+
+CLUSTER = "clusters.h200"
+LOAD = "workloads.agents"
+
+
+def sessions(**changes: float) -> dict[str, Any]:
+    """Return the reuse of sessions like those of the log, with changes."""
+    usual: dict[str, Any] = {
+        "turns": 40,
+        "median_gap_s": 10.0,
+        "p90_gap_s": 90.0,
+        "growth_tokens": 4000,
+    }
+    return {"sessions": usual | changes}
+
+
+@pytest.mark.parametrize(
+    ("fewer", "more"),
+    [
+        pytest.param(
+            [(f"{CLUSTER}.kv_offload", "none")],
+            [(f"{CLUSTER}.kv_offload", "auto")],
+            id="a second tier",
+        ),
+        pytest.param(
+            [(f"{CLUSTER}.kv_offload", "auto"), (f"{CLUSTER}.host_memory_gb", 300)],
+            [(f"{CLUSTER}.kv_offload", "auto"), (f"{CLUSTER}.host_memory_gb", 3000)],
+            id="more host memory",
+        ),
+        pytest.param(
+            [(f"{CLUSTER}.accelerator", "H100")],
+            [(f"{CLUSTER}.accelerator", "H200")],
+            id="more memory of a part",
+        ),
+        pytest.param(
+            [(f"{LOAD}.prefix_routing", "random")],
+            [(f"{LOAD}.prefix_routing", "session")],
+            id="affinity",
+        ),
+        pytest.param(
+            [(f"{LOAD}.reuse", sessions(median_gap_s=60.0, p90_gap_s=900.0))],
+            [(f"{LOAD}.reuse", sessions())],
+            id="shorter gaps",
+        ),
+        pytest.param(
+            [(f"{LOAD}.reuse", sessions(turns=10, growth_tokens=16000))],
+            [(f"{LOAD}.reuse", sessions())],
+            id="fewer sessions of more turns",
+        ),
+    ],
+)
+def test_more_of_it_never_serves_less(
+    tmp_path: Path, fewer: list[tuple[str, Any]], more: list[tuple[str, Any]]
+) -> None:
+    assert rate(tmp_path, *more) >= rate(tmp_path, *fewer) * (1.0 - STEP)
+
+
+def test_memory_tells_where_contexts_are_many(tmp_path: Path) -> None:
+    stated = [(f"{LOAD}.reuse", None), (f"{LOAD}.prefix_cache_hit_fraction", 0.963)]
+    by_memory = served(tmp_path)
+    assert by_memory.cache is not None
+    assert 0.8 < by_memory.cache.found_fractions[-1] < 0.963
+    assert by_memory.requests_per_s < 0.9 * rate(tmp_path, *stated)
+    # Less load leaves more of it, up to what an endless cache finds.
+    assert by_memory.cache.found_fractions[0] == pytest.approx(0.963, abs=0.003)
+    assert (np.diff(by_memory.cache.found_fractions) <= 0.0).all()
+
+
+def test_who_shares_replicas_leaves_less_to_each_and_lower_classes_nothing(tmp_path: Path) -> None:
+    chat = {"preset": "chat", "model": "llama-3.1-70b", "requests_per_s": 30}
+    alone = rate(tmp_path)
+    beside = rate(tmp_path, ("workloads.chat", chat))
+    assert beside < alone
+    batch = {"preset": "batch", "model": "llama-3.1-70b", "requests_per_s": 30}
+    assert rate(tmp_path, ("workloads.night", batch)) == alone
+
+
+def test_reuse_and_a_stated_share_exclude_each_other(tmp_path: Path) -> None:
+    with pytest.raises(ScenarioError) as raised:
+        scenario_of(tmp_path, (f"{LOAD}.prefix_cache_hit_fraction", 0.9))
+    message = str(raised.value)
+    assert "workloads.agents.prefix_cache_hit_fraction" in message
+    assert "state one of the two" in message
+    assert "agents.yaml:" in message
+
+
+@pytest.mark.parametrize(
+    ("reuse", "message"),
+    [
+        ("agentc", "agentic"),
+        ({}, "needs one of"),
+        ({"points": {"60": 0.5, "30": 0.7}}, "points rise"),
+        ({"points": {"soon": 0.5}}, "seconds above 0"),
+        (sessions(turns=400), "begin with"),
+        (sessions(p90_gap_s=1.0), "swapped?"),
+        ({"curve": "chat", "points": {"60": 0.5}}, "needs one of"),
+    ],
+)
+def test_what_cannot_be_reused_so_is_one_message(
+    tmp_path: Path, reuse: object, message: str
+) -> None:
+    with pytest.raises(ScenarioError, match=message.replace("?", r"\?")):
+        scenario_of(tmp_path, (f"{LOAD}.reuse", reuse))

@@ -1,0 +1,241 @@
+"""What nobody measured counts by how well it is known: less than predicted, and by no more at a looser objective."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+
+from planner.physics.coefficients import Calibration
+from planner.plan.candidates import CHUNKS, engine_options, maturity_factor
+from planner.plan.choice import (
+    SECOND_ENGINE,
+    Service,
+    build_services,
+    evidence_notes,
+    served_by,
+    service_of,
+)
+from planner.plan.reuse import Reuse
+from planner.plan.shrinkage import CANDIDATE_SPREAD, TPOT_S, _unearned, log_gains
+from planner.plan.slo_capacity import rates_by_mean_times
+from planner.scenario.cluster import Cluster
+from planner.scenario.loading import load_scenario
+from planner.scenario.scenario import Scenario
+from planner.scenario.workload import Workload
+from tests.conftest import ROOT
+
+
+@pytest.fixture(scope="module")
+def scenario() -> Scenario:
+    return load_scenario(ROOT / "scenarios" / "mixed-fleet.yaml")
+
+
+@pytest.fixture(scope="module")
+def reuse(scenario: Scenario) -> Reuse:
+    return Reuse(scenario)
+
+
+def option(part: str, engine: str, workload: Workload, reuse: Reuse) -> Cluster:
+    stated = Cluster(accelerator=part, nodes=8, engine=engine, precision="fp8")
+    (only,) = engine_options(stated, workload, reuse.catalog)
+    return only
+
+
+def advantage(one: Cluster, other: Cluster, workload: Workload, reuse: Reuse) -> float:
+    """Mean over times per token of ln(best rate of one option / best rate of another), by mean times."""
+    logs = []
+    for tpot_s in TPOT_S:
+        slo = workload.slo.model_copy(update={"ttft_s": 1e6, "tpot_s": tpot_s})
+        at_time = workload.model_copy(update={"slo": slo})
+        rates = []
+        for of in (one, other):
+            # What a stack's maturity makes slower, takes longer per token.
+            maturity = maturity_factor(of, workload, reuse.catalog)
+            formula_slo = slo.model_copy(update={"tpot_s": tpot_s * maturity})
+            in_time = at_time.model_copy(update={"slo": formula_slo})
+            rates.append(maturity * rates_by_mean_times(of, in_time, reuse)[2].max())
+        if min(rates) > 0.0:
+            logs.append(math.log(rates[0] / rates[1]))
+    return float(np.mean(logs))
+
+
+def test_a_lead_counts_by_how_well_it_is_known(scenario: Scenario, reuse: Reuse) -> None:
+    """By hand: ahead by ln(1.5) at each time per token, τ²/(τ² + σ²) of it is kept; a lag is kept whole."""
+    chat = scenario.workloads["chat"]
+    layouts, _, _ = rates_by_mean_times(option("MI325X", "sglang", chat, reuse), chat, reuse)
+    evidence = layouts.specs[0].evidence(reuse.calibration)
+    assert evidence is not None
+    assert evidence.grade == "extrapolated"
+    anchor = np.array([0.0, 1.0, 2.0, 3.0])
+    kept = CANDIDATE_SPREAD**2 / (CANDIDATE_SPREAD**2 + evidence.log_error**2)
+    assert 0.1 < kept < 0.9
+    lost = _unearned(1.5 * anchor, anchor, 0.0, evidence)
+    assert lost == pytest.approx((1.0 - kept) * math.log(1.5))
+    assert _unearned(anchor / 1.5, anchor, 0.0, evidence) == 0.0
+    assert _unearned(np.zeros(4), anchor, 0.0, evidence) == 0.0
+
+
+def test_what_is_added_is_what_of_the_lead_does_not_count(scenario: Scenario, reuse: Reuse) -> None:
+    """Of each engine without rows of the model, against the best of those that have some, by mean times."""
+    chat = scenario.workloads["chat"]
+    for part, measured in (("MI325X", ("vllm",)), ("H200", ("vllm", "tensorrt-llm"))):
+        known = [option(part, engine, chat, reuse) for engine in measured]
+        for engine in ("sglang", "tgi"):
+            other = option(part, engine, chat, reuse)
+            layouts, _, _ = rates_by_mean_times(other, chat, reuse)
+            evidence = layouts.specs[0].evidence(reuse.calibration)
+            assert evidence is not None
+            ahead = max(min(advantage(other, one, chat, reuse) for one in known), 0.0)
+            kept = CANDIDATE_SPREAD**2 / (CANDIDATE_SPREAD**2 + evidence.log_error**2)
+            gain = log_gains(other, chat, reuse).colocated
+            assert gain == pytest.approx(-(1.0 - kept) * ahead, rel=0.05, abs=0.02)
+
+
+def test_what_is_measured_counts_as_predicted(scenario: Scenario, reuse: Reuse) -> None:
+    chat = scenario.workloads["chat"]
+    for part, engine in (("H200", "tensorrt-llm"), ("H200", "vllm"), ("B200", "tensorrt-llm")):
+        assert log_gains(option(part, engine, chat, reuse), chat, reuse).colocated == 0.0
+
+
+def test_without_spreads_every_prediction_counts(scenario: Scenario) -> None:
+    chat = scenario.workloads["chat"]
+    fresh = Reuse(scenario)
+    bare: Calibration = dataclasses.replace(fresh.calibration, spread={})
+    fresh.calibration = bare
+    # Kept under the catalogue and the file, so asked of lengths that no other test has.
+    lengths = chat.lengths.model_copy(update={"growth_per_year": 0.123})
+    other = chat.model_copy(update={"lengths": lengths})
+    assert log_gains(option("MI325X", "sglang", other, fresh), other, fresh) == (0.0, 0.0)
+
+
+def test_gains_know_neither_objective_nor_size_nor_layout(scenario: Scenario, reuse: Reuse) -> None:
+    """So that what serves more by prediction is reported to serve more."""
+    chat = scenario.workloads["chat"]
+    sglang = option("MI325X", "sglang", chat, reuse)
+    gains = log_gains(sglang, chat, reuse)
+    loose = chat.model_copy(update={"slo": chat.slo.model_copy(update={"tpot_s": 0.2})})
+    large = sglang.model_copy(update={"nodes": 64, "tensor_parallel": 8, "chunk_tokens": 2048})
+    assert log_gains(sglang, loose, reuse) == gains
+    assert log_gains(large, chat, reuse) == gains
+
+
+@pytest.mark.parametrize("part", ["MI325X", "H200"])
+def test_a_looser_objective_or_a_larger_cluster_never_serves_less(
+    part: str, scenario: Scenario, reuse: Reuse
+) -> None:
+    for name in ("chat", "long-context"):
+        workload = scenario.workloads[name]
+        rates = []
+        for factor in (0.7, 1.0, 1.5, 3.0):
+            slo = workload.slo.model_copy(update={"tpot_s": workload.slo.tpot_s * factor})
+            looser = workload.model_copy(update={"slo": slo})
+            best = served_by(Cluster(accelerator=part, nodes=4), looser, scenario, reuse, {})
+            rates.append(best.requests_per_s if isinstance(best, Service) else 0.0)
+        assert rates == sorted(rates)
+        sizes = []
+        for nodes in (1, 2, 8, 32):
+            best = served_by(Cluster(accelerator=part, nodes=nodes), workload, scenario, reuse, {})
+            sizes.append(best.requests_per_s if isinstance(best, Service) else 0.0)
+        assert sizes == sorted(sizes)
+
+
+def test_a_number_that_is_reported_is_the_one_that_ranks(scenario: Scenario, reuse: Reuse) -> None:
+    """The service of an engine on auto is that of a cluster that states it, believed or not."""
+    chat = scenario.workloads["chat"]
+    sglang = option("MI325X", "sglang", chat, reuse).model_copy(
+        update={"prefill_decode": "colocated"}
+    )
+    service = service_of(sglang, chat, scenario, reuse)
+    assert isinstance(service, Service)
+    gain = math.exp(log_gains(sglang, chat, reuse).colocated)
+    assert gain <= 1.0
+    assert service.speed == pytest.approx(gain)
+    on_auto = served_by(
+        Cluster(accelerator="MI325X", nodes=8, precision="fp8"), chat, scenario, reuse, {}
+    )
+    assert isinstance(on_auto, Service)
+    assert on_auto.requests_per_s >= service.requests_per_s
+
+
+def test_a_cluster_has_one_engine_where_a_second_saves_less_than_it_costs(
+    scenario: Scenario, reuse: Reuse
+) -> None:
+    """By trying all sets of engines: none needs less nodes, at 5% for each engine beyond the first."""
+    services, _ = build_services(scenario, reuse, {})
+    for name in ("h200", "mi325x", "b200"):
+        cluster = scenario.clusters[name]
+        vendor = reuse.catalog.accelerator(cluster.accelerator).vendor.value
+        rates: dict[str, dict[str, float]] = {}
+        for engine in reuse.catalog.engines(vendor):
+            stated = cluster.model_copy(update={"engine": engine})
+            rates[engine] = {}
+            for load, workload in scenario.workloads.items():
+                best = served_by(stated, workload, scenario, reuse, {})
+                rates[engine][load] = best.requests_per_s if isinstance(best, Service) else 0.0
+
+        def cost(engines: tuple[str, ...], table: dict[str, dict[str, float]]) -> float:
+            nodes = 0.0
+            for load, workload in scenario.workloads.items():
+                fastest = max(table[engine][load] for engine in engines)
+                nodes += workload.requests_per_s / fastest if fastest else math.inf
+            return nodes * (1.0 + SECOND_ENGINE) ** (len(engines) - 1)
+
+        singles = [(engine,) for engine in rates]
+        pairs = [(one, two) for one in rates for two in rates if one < two]
+        least = min(cost(engines, rates) for engines in (*singles, *pairs))
+        chosen = {services[name, load].spec.engine for load in scenario.workloads}
+        spent = sum(
+            workload.requests_per_s / services[name, load].requests_per_s
+            for load, workload in scenario.workloads.items()
+        )
+        assert spent * (1.0 + SECOND_ENGINE) ** (len(chosen) - 1) <= least * (1.0 + 1e-6)
+
+
+def test_layouts_that_nobody_measured_and_edges_of_the_grid_are_named(
+    scenario: Scenario, reuse: Reuse
+) -> None:
+    services, _ = build_services(scenario, reuse, {})
+    notes = list(evidence_notes(scenario, services))
+    assert CHUNKS == (1024, 2048, 4096, 8192, 16_384, 32_768)
+    unmeasured = [note for note in notes if note.startswith("extrapolated")]
+    named = {
+        pair
+        for pair, one in services.items()
+        if one.evidence and one.evidence.grade == "extrapolated"
+    }
+    assert len(unmeasured) == bool(named)
+    for cluster, workload in named:
+        assert f"{workload} on {cluster} (" in unmeasured[0]
+    at_edge = {
+        pair for pair, one in services.items() if one.spec.chunk_tokens == 1024 and not one.prefill
+    }
+    edges = [note for note in notes if note.startswith("1,024 prompt tokens a step are the fewest")]
+    assert len(edges) == bool(at_edge)
+    for cluster, workload in at_edge:
+        assert f"{workload} on {cluster}" in edges[0]
+
+
+def test_measured_layouts_alone_are_taken_where_there_are_any(
+    scenario: Scenario, reuse: Reuse
+) -> None:
+    """Llama-70B was measured on MI325X under vLLM, 405B was not; what is measured serves no more than the best."""
+    chat = scenario.workloads["chat"]
+    free = Cluster(accelerator="MI325X", nodes=8)
+    measured = Cluster(accelerator="MI325X", nodes=8, layouts="measured")
+    best = served_by(free, chat, scenario, reuse, {})
+    known = served_by(measured, chat, scenario, reuse, {})
+    assert isinstance(best, Service)
+    assert isinstance(known, Service)
+    assert known.spec.engine == "vllm"
+    assert known.evidence is not None
+    assert known.evidence.grade == "measured"
+    assert known.requests_per_s <= best.requests_per_s
+    long_context = scenario.workloads["long-context"]
+    on_any = served_by(free, long_context, scenario, reuse, {})
+    without = served_by(measured, long_context, scenario, reuse, {})
+    assert isinstance(on_any, Service)
+    assert isinstance(without, Service)
+    assert without.requests_per_s == on_any.requests_per_s
