@@ -27,7 +27,7 @@ from planner.output.tables import Cells, Table, csv_files, stacked, write_csv
 from planner.parallel import shared
 from planner.run import tables
 from planner.run.events import events
-from planner.run.incidents import incident_rows, practice_rows
+from planner.run.incidents import incident_rows
 from planner.run.loan_tables import loan_rows, stress_rows
 from planner.run.replications import Replications, ends_of
 from planner.run.simulate import RunResult
@@ -43,9 +43,6 @@ PLAN_COLUMNS: dict[str, Callable[[RunResult], Mapping[str, Cells]]] = {
     "unit_economics": tables.unit_economics,
     "workload_costs": tables.workload_costs,
     "losses": tables.losses,
-    "software_practices": lambda result: (
-        TABLES["software_practices"].of_rows(practice_rows(result)).columns
-    ),
     "placement": tables.placement,
     "routing_monthly": tables.routing_monthly,
     "ledger": lambda result: {**tables.ledger(result), "amount_usd": result.ledger.amount_cents},

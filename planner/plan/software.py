@@ -56,7 +56,7 @@ class IncidentPlan:
     @property
     def mean_loss(self) -> float:
         """Mean of the throughput lost: of the lognormal cut at the most."""
-        probability, partial_mean, _ = self.loss.below(self.most_loss)
+        probability, partial_mean = self.loss.below(self.most_loss)
         # What would lose more than the most loses the most.
         return partial_mean + (1.0 - probability) * self.most_loss
 
