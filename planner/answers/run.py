@@ -150,14 +150,13 @@ def write_run(
     await_replications: Callable[[], Replications | None] | None = None,
     *,
     hourly: bool = False,
-    parquet: bool = False,
     command: Sequence[str] = (),
     remedy: Remedy | NoRemedy | None = None,
 ) -> Replications | None:
     """Write a run's folder, whole or not at all, and return the replications behind its intervals.
 
-    ``await_replications`` waits for these, once all else is worked out: others may run them meanwhile. ``hourly`` and
-    ``parquet`` add to the usual files. ``command`` is what writes the same bytes, where it is not a run; ``remedy``
+    ``await_replications`` waits for these, once all else is worked out: others may run them meanwhile. ``hourly`` adds
+    to the usual files. ``command`` is what writes the same bytes, where it is not a run; ``remedy``
     what was found to meet a target that is missed.
     """
     # Loaded once the first screen is there: a fifth of a second.
@@ -183,7 +182,6 @@ def write_run(
         "--seed": result.seed,
         "--replications": None if number == DRAWS else number,
         "--hourly": hourly,
-        "--parquet": parquet,
         "--advise": remedy is not None,
     }
     identity = run_identity(result.scenario, result.seed, result.replication)
@@ -211,12 +209,6 @@ def write_run(
         [lambda: run_workbook(result, pages, months), lambda: build_report(contents)]
     )
     files = csv_files(contents.name.lower(), by_name.values(), ready=csv_bytes)
-    if parquet:
-        timelines = [name for name in by_name if name.startswith("timeline_")]
-        parquet_files = {
-            f"{name}.parquet": folders.parquet_bytes(by_name[name]) for name in timelines
-        }
-        files |= parquet_files
     summary_bytes = json_text(contents.summary).encode()
     files |= {SUMMARY: summary_bytes, WORKBOOK: workbook, REPORT: report}
     folders.write_folder(folder, files, identity)

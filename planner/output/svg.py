@@ -42,7 +42,6 @@ from planner.output.scales import (
 )
 from planner.output.words import axis_label, short
 
-FORMATS = ("png", "svg")
 PAPER = "#ffffff"
 SOFT = "#565d66"
 RULE = "#d9dde2"
@@ -100,20 +99,6 @@ def even_axis(low: float, high: float, label: str = "", *, unit: str = "") -> Ax
         labels = [text.strip().replace("-", "−") for text in texts]
     labelled = list(zip(ticks, labels, strict=True))
     return Axis(scale=scale, ticks=labelled, label=label)
-
-
-def ratio_axis(values: Sequence[float], label: str) -> Axis:
-    """Return a logarithmic axis around some values."""
-    positive = [value for value in values if value > 0] or [1.0]
-    low = math.log10(min(positive))
-    high = math.log10(max(positive))
-    # Values at the ends of the axis would lie on its edge.
-    room = 0.04 * max(high - low, 0.3)
-    # Over less than a factor of two there would hardly be a tick.
-    highest = max(high, low + 0.3)
-    scale = Scale(low=low - room, high=highest + room, logarithmic=True)
-    ticks = [(tick, short(tick)) for tick in scale.ticks()]
-    return Axis(scale=scale, ticks=ticks, label=label)
 
 
 def names_axis(names: Sequence[str]) -> Axis:
@@ -441,15 +426,6 @@ def png_of(svg: str) -> bytes:
         font_family=FONT,
         font_files=[files["SourceSansPro"], files["SourceSansProBold"]],
     )
-
-
-def files_of(figure: Figure, formats: Sequence[str] = FORMATS) -> dict[str, bytes]:
-    """Return a figure in each format."""
-    svg = svg_of(figure)
-    files = {}
-    for suffix in formats:
-        files[suffix] = svg.encode() if suffix == "svg" else png_of(svg)
-    return files
 
 
 def _layers(chart: TimeChart) -> Iterator[tuple[Series, Points, Points]]:

@@ -57,10 +57,10 @@ SEEN = {
     "mapping.yaml": "files:\n  books.csv: {kind: finance}\n",
     "books.csv": "account,month,usd\nenergy,2026-01,900\nenergy,2026-02,2000\n",
 }
-ONE = ("--workers", "1", "--no-charts")
+ONE = ("--workers", "1")
 COMMANDS: dict[str, tuple[list[str], list[str]]] = {
     "run": (["run", "tiny.yaml", "--replications", "1"], []),
-    "sweep": (["sweep", "tiny.yaml", "--vary", "clusters.h200.nodes=3,4", "--yes"], ["--resume"]),
+    "sweep": (["sweep", "tiny.yaml", "--vary", "clusters.h200.nodes=3,4"], ["--resume"]),
     "montecarlo": (["montecarlo", "study.yaml", "-n", "12", *ONE], ["--resume"]),
     "size": (
         ["size", "sized.yaml", "-n", "2", "--confirmations", "4", "--workers", "1"],

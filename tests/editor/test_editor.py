@@ -106,7 +106,6 @@ def test_keys_and_values_are_completed(server: LanguageServer, text: str, wanted
             {"us-ohio"},
         ),
         ("name: s\nobjective: |\n", {"npv_usd", "cost_usd"}),
-        ("name: s\nsampling: |\n", {"sobol", "plain"}),
         ("name: s\nuncertain:\n  site.pue_ratio:\n    prior: |\n", {"resale_36m_nvidia"}),
     ],
 )
