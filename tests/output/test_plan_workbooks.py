@@ -30,7 +30,7 @@ def test_a_comparison_has_its_plans_side_by_side_and_percentiles_by_month(
     assert done.code == 0, done
     sheets = workbook(tmp_path / "o")
     assert list(sheets) == [
-        "Charts", "Comparison", "Bridge, USD", "Bridge, per token", "Bridge, accounts", BANDS_SHEET,
+        "Charts", "Comparison", "Bridge, per token", "Bridge, accounts", BANDS_SHEET,
         "Statements", "Timeline", "Assumptions",
     ]  # fmt: skip
     assert sheets["Comparison"][0] == ["Measure", "Unit", "tiny", "other", "other less tiny"]

@@ -5,31 +5,21 @@ from __future__ import annotations
 import math
 
 import pytest
-from scipy import integrate, stats
 
 from planner.plan.distributions import ThreePoint
 from planner.run.incidents import incident_rows
 from planner.run.slo_misses import INCIDENT, lost_requests
-from tests.engine.plans import certain
 from tests.run.test_slo_misses import run
 
 FIGURES = ThreePoint(low=1.0, base=7.0, high=50.0)
-SIGMA = math.log(50.0) / 2.5631
 
 
-@pytest.mark.parametrize("most", [0.5, 7.0, 300.0])
-def test_partial_moments_are_those_of_the_lognormal(most: float) -> None:
-    lognormal = stats.lognorm(SIGMA, scale=7.0)
-    for power, moment in enumerate(FIGURES.below(most)):
-        exact, _ = integrate.quad(lambda x, n=power: x**n * lognormal.pdf(x), 0.0, most, limit=200)
-        assert moment == pytest.approx(exact, rel=1e-6)
+def test_quantiles_are_those_of_the_lognormal() -> None:
     assert FIGURES.lognormal_at(1.28155) == pytest.approx(7.0 * math.sqrt(50.0), rel=1e-4)
     reaching_zero = ThreePoint(low=0.0, base=4.0, high=10.0)  # a normal, cut at zero
     assert [reaching_zero.lognormal_at(z) for z in (-1.28155, 0.0, 1.28155)] == pytest.approx(
         [0.0, 4.0, 9.0], abs=1e-3
     )
-    assert certain(4.0).below(4.0) == (0.0, 0.0)
-    assert certain(4.0).below(4.1) == (1.0, 4.0)
 
 
 def test_incidents_by_kind_sum_to_the_losses_and_misses_of_the_run() -> None:

@@ -170,5 +170,4 @@ def test_a_scenario_that_serves_nothing_is_compared_without_a_bridge(write: Writ
     idle = load_scenario(path, ["name=idle", "workloads.chat.requests_per_s=0"])
     comparison = compare([load_scenario(path), idle])
     assert comparison.bridges[1] is None
-    assert comparison.dollars[1] is None
     assert comparison.figures[1]["cost_per_million_tokens_usd"] is None

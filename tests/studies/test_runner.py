@@ -307,4 +307,4 @@ def test_a_study_without_inputs_varies_chance_alone(
     finished = finish(prepared, tmp_path / "s", rows=16)
     assert finished.output("cost_usd").std() > 0
     with pytest.raises(ScenarioError, match="nothing is uncertain"):
-        prepared.design("tornado")
+        prepared.tornado()
