@@ -8,11 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from planner.answers.charts import figures_of
 from planner.errors import Problem, ScenarioError
 from planner.output.blocks import Facts, Grid, Picture, Section, Sentence
 from planner.output.folder import Contents, read_contents
-from planner.output.html import answer_html
 from planner.output.svg import svg_of
 from planner.output.tables import Table
 from planner.records import record
@@ -125,6 +123,8 @@ class Answer(Generic[Found]):
         return Plot(name=name, svg=svg_of(pictures[name]))
 
     def _pictures(self) -> dict[str, Picture]:
+        from planner.answers.charts import figures_of  # noqa: PLC0415 - of all kinds, for those who ask for a picture
+
         return figures_of(read_contents(self.folder))
 
     def __str__(self) -> str:
@@ -135,13 +135,14 @@ class Answer(Generic[Found]):
 
     def _repr_html_(self) -> str:
         """Show a notebook the verdict, the key figures and the first chart of the report."""
-        from planner.answers.report import head_of  # noqa: PLC0415 - only where a notebook shows it
+        # What draws is loaded only where a notebook shows it.
+        from planner.answers.report import head_of  # noqa: PLC0415
+        from planner.output.html import answer_html  # noqa: PLC0415
 
         contents = read_contents(self.folder)
         section, picture = head_of(contents, self.sections)
         # Not every kind of folder has a picture in its first section.
-        figures = figures_of(contents).values()
-        picture = picture or next(iter(figures), None)
+        picture = picture or next(iter(self._pictures().values()), None)
         return answer_html(
             contents.name,
             [block for block in section.blocks if isinstance(block, Sentence | Facts | Grid)],
