@@ -18,11 +18,10 @@ from planner.physics.prefix_cache import (
     TURNS_BEFORE,
     ReuseCurve,
     WorkingSet,
-    found_fraction,
+    found_within,
     from_curves,
     from_points,
     from_sessions,
-    residence_s,
     working_set,
 )
 
@@ -175,7 +174,7 @@ def predicted(
 ) -> float:
     """Return the hit rate by working set."""
     traffic = working_set(curve, routing, servers)
-    return float(found_fraction(traffic, residence_s([traffic], tokens_per_s, cache_tokens))[0])
+    return float(found_within(traffic, max(cache_tokens, 0.0) / tokens_per_s))
 
 
 @pytest.mark.slow
@@ -311,20 +310,7 @@ def test_a_cache_holds_all_traffic_of_its_residence_time() -> None:
     # Nothing new but 1 − h, and before the gap is over everything counts as new: h is found from λ·gap tokens on.
     traffic = steady(100.0, 0.8)
     for tokens, expected in ((900.0, 0.0), (1300.0, 0.8)):
-        residence = residence_s([traffic], 10.0, tokens)
-        assert found_fraction(traffic, residence)[0] == pytest.approx(expected, abs=0.01)
-    assert residence_s([traffic], 10.0, 500.0)[0] == pytest.approx(50.0, rel=0.02)
-
-
-def test_who_shares_a_cache_shares_its_residence_time() -> None:
-    quick = steady(10.0, 0.9)
-    slow = steady(1000.0, 0.9)
-    alone = residence_s([quick], 10.0, 2000.0)[0]
-    together = residence_s([quick, slow], [[10.0], [10.0]], 2000.0)[0]
-    assert together < alone
-    # Each alone in its part of the tokens has the same time.
-    needed = [10.0 * np.interp(together, GAPS_S, traffic.distinct_s) for traffic in (quick, slow)]
-    assert sum(needed) == pytest.approx(2000.0)
+        assert found_within(traffic, tokens / 10.0) == pytest.approx(expected, abs=0.01)
 
 
 def test_no_room_finds_the_common_prefix_alone() -> None:
@@ -373,8 +359,8 @@ def test_affinity_never_finds_less_than_chance(replicas: int) -> None:
     rooms = np.geomspace(1e3, 1e8, 40)
     by_session = working_set(curve)
     by_chance = working_set(curve, "random", replicas)
-    hits = found_fraction(by_session, residence_s([by_session], np.full((1, 40), 1e3), rooms))
-    chance = found_fraction(by_chance, residence_s([by_chance], np.full((1, 40), 1e3), rooms))
+    hits = found_within(by_session, rooms / 1e3)
+    chance = found_within(by_chance, rooms / 1e3)
     assert (chance <= hits + 1e-12).all()
     # More memory never finds less.
     assert (np.diff(hits) >= 0.0).all()

@@ -12,9 +12,10 @@ import pytest
 import yaml
 
 from planner.errors import ScenarioError
-from planner.physics.prefix_cache import GAPS_S
+from planner.physics.prefix_cache import GAPS_S, from_points, working_set
 from planner.physics.replica import ReplicaTimes
 from planner.physics.slo_model import late_curve
+from planner.plan.cache_hits import CacheTerms, SharingWorkload
 from planner.plan.candidates import maturity_factor
 from planner.plan.choice import Service, build_services
 from planner.plan.reuse import Reuse
@@ -186,6 +187,20 @@ def test_more_of_it_never_serves_less(
     tmp_path: Path, fewer: list[tuple[str, Any]], more: list[tuple[str, Any]]
 ) -> None:
     assert rate(tmp_path, *more) >= rate(tmp_path, *fewer) * (1.0 - STEP)
+
+
+def test_who_shares_a_cache_shares_its_residence_time() -> None:
+    quick = from_points({10.0: 1e-9, 10.001: 0.9})
+    slow = from_points({1000.0: 1e-9, 1000.1: 0.9})
+    other = SharingWorkload(tokens_ratio=0.5, curve=slow, routing="session")
+    terms = CacheTerms(
+        curve=quick, routing="session", tiers=(False,), time_share=0.8, sharing=(other,)
+    )
+    together = terms.working_set(1.0)
+    # 1,000 tokens a second of the one alone: of 800 beside 400, what each puts there adds up, at every residence time.
+    needed = [800.0 * working_set(quick).distinct_s, 400.0 * working_set(slow).distinct_s]
+    assert 1000.0 * together.distinct_s == pytest.approx(sum(needed))
+    assert together.found_fraction == pytest.approx(working_set(quick).found_fraction)
 
 
 def test_memory_tells_where_contexts_are_many(tmp_path: Path) -> None:
