@@ -7,13 +7,14 @@ requests per second and accelerator, so that layouts of different sizes compare.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from planner.arrays import Floats, Ints
+from planner.catalog.load import Catalog
 from planner.demand.bursts import SHARP, Lateness
 from planner.errors import CapacityError
 from planner.physics import model_on_part
@@ -76,6 +77,8 @@ _ROUNDING = 1e-9
 """Of requests: a share that is summed over cells of probability is no more exact."""
 _OF_CHUNK = ("chunk_tokens", "kv_capacity_tokens")
 """What layouts differ in that differ in the chunk: a larger one also leaves less room for the cache."""
+_NOTED_CUT = 0.05
+"""Of prompt tokens cut to the model's context: less is the tail of a lognormal."""
 _MOST_PREFILL = 0.95
 """Of a loaded replica's time: it decodes what it prefills."""
 
@@ -104,6 +107,24 @@ def lengths_of(workload: Workload, growth: float = 1.0) -> Lengths:
         output_weights=np.diff(_OUTPUT_EDGES),
         cached_fraction=workload.prefix_cache_hit_fraction,
     )
+
+
+def cut_prompts(scenario: Scenario, catalog: Catalog) -> Iterator[str]:
+    """Yield a note on each workload of whose prompts a share that counts is longer than its model attends to."""
+    for name, workload in scenario.workloads.items():
+        longest = catalog.models[workload.model].max_context_tokens.value
+        lengths = lengths_of(workload)
+        room = longest - workload.lengths.output.mean
+        prompts = lengths.prompt_tokens
+        tokens = lengths.prompt_weights @ prompts
+        cut = float(lengths.prompt_weights @ np.maximum(prompts - room, 0.0) / tokens)
+        if cut > _NOTED_CUT:
+            longer = float(lengths.prompt_weights @ (prompts > room))
+            yield (
+                f"{longer:.0%} of the prompts of {name} are longer than the {longest:,} tokens that {workload.model} "
+                f"accepts with a reply: {cut:.0%} of its prompt tokens are cut off, though they are counted and paid; "
+                "state shorter lengths, or a model with a longer context"
+            )
 
 
 def _lengths_key(lengths: Lengths) -> Hashable:

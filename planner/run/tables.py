@@ -442,7 +442,9 @@ def _found_in_caches(
         load = np.repeat(utilisation[:, column], hours) * requests / mean
         for shares, by_hour in zip((found, host), cache.at(load), strict=True):
             in_month = np.add.reduceat(by_hour * requests, edges[:-1])
-            shares[:, column] = np.where(monthly > 0.0, in_month / np.maximum(monthly, 1e-12), np.nan)
+            shares[:, column] = np.where(
+                monthly > 0.0, in_month / np.maximum(monthly, 1e-12), np.nan
+            )
         contexts[:, column] = cache.contexts
     return found, host, contexts
 

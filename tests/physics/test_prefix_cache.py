@@ -338,9 +338,9 @@ def test_public_runs_that_state_their_pool_and_rate() -> None:
 def test_public_runs_with_host_memory_lose_what_no_memory_would_bring() -> None:
     """Their tiers hold all that is in use several times: what they miss is what the engine did not write there.
 
-    It writes selectively, what was found once already. So what was new the turn before and has left the accelerators is
-    lost, which the rows themselves say; beyond that all of them lose the same, at any load and in either pool: the model
-    has recurrent states, of which few are kept. One without them, in the same engine, is found as the formula says.
+    It writes what was found once already. So what was new the turn before and has left the accelerators is lost, which
+    the rows themselves say; beyond that all lose the same, at any load and in either pool: the model has recurrent
+    states, of which few are kept. One without them, in the same engine, is found as the formula says.
     """
     curve = agentic_curve(agentic_sessions(longest=256e3))
     runs = public_runs("host")
