@@ -687,7 +687,12 @@ def _best_point(
                 has_host = any(search.cache.tiers)
                 pooled = search.terms(best, workload.slo).pooled_replicas
                 cache = replica_cache(
-                    layouts.replicas, best, search.cache, pooled, has_host=has_host
+                    layouts.replicas,
+                    best,
+                    search.cache,
+                    pooled,
+                    lengths_of(workload),
+                    has_host=has_host,
                 )
             point = mean_point(
                 layouts.replicas,
