@@ -28,6 +28,7 @@ from planner.engine.hourly import (
     WindowInput,
     WindowResult,
 )
+from planner.engine.levelling import place_replicas
 from planner.engine.site import ReplicaGroup, Site, Stage, month_misses
 from planner.plan.placement import ROUNDING
 from planner.plan.plan import Placement, Plan
@@ -330,7 +331,7 @@ class _WindowPlacer:
         stages += [
             Stage(members=members, requests=in_due_time[[*members]]) for members in site.patient
         ]
-        site.place(stages)
+        place_replicas(site, stages)
         # Hours are no busier than the load up to which clusters are filled in order.
         busiest = full * (self.plan.preferred_utilisation or 1.0)
         site.enlarge_late(busiest)

@@ -392,7 +392,7 @@ def routing_monthly(result: BookedRun) -> Columns:
     requests = result.monthly.served_requests[:, clusters, loads]
     # Of all workloads: a plan of APIs alone has no pairs.
     inputs = np.stack([load.input_tokens for load in result.plan.workloads], axis=1)[:, loads]
-    found, host, contexts = _found_in_caches(result.plan, pairs, utilisation)
+    found, host, contexts = _found_in_caches(result, pairs, utilisation)
     prompt_tokens = requests * inputs
     return _pair_columns(result.plan, pairs) | {
         "replicas": resident.replicas[:, numbers].ravel(),
@@ -418,20 +418,34 @@ def usd_per_node_year(result: BookedRun) -> dict[str, float]:
 
 
 def _found_in_caches(
-    plan: Plan, pairs: Sequence[tuple[int, int]], utilisation: Floats
+    result: BookedRun, pairs: Sequence[tuple[int, int]], utilisation: Floats
 ) -> tuple[Floats, Floats, Floats]:
     """Return the shares found in the prefix cache and in host memory, and the contexts that a replica holds.
 
-    All of shape (months, pairs), at the mean load of each month; NaN where the share is stated, or nothing served.
+    All of shape (months, pairs); NaN where the share is stated, or nothing served. A share is the mean over the prompts
+    of a month. Load follows the hours: the utilisation of the month times what is served in the hour over the mean.
     """
+    plan = result.plan
     found = np.full_like(utilisation, np.nan)
     host = np.full_like(utilisation, np.nan)
     contexts = np.full_like(utilisation, np.nan)
+    served = joined("served_requests", result.run.windows)
+    edges = plan.month_edges_h
+    hours = np.diff(edges)
     for column, pair in enumerate(pairs):
-        if pair in plan.caches:
-            cache = plan.caches[pair]
-            found[:, column], host[:, column] = cache.at(utilisation[:, column])
-            contexts[:, column] = cache.contexts
+        if pair not in plan.caches:
+            continue
+        cache = plan.caches[pair]
+        requests = served[pair]
+        monthly = np.add.reduceat(requests, edges[:-1])
+        mean = np.repeat(np.maximum(monthly / hours, 1e-12), hours)
+        load = np.repeat(utilisation[:, column], hours) * requests / mean
+        for shares, by_hour in zip((found, host), cache.at(load), strict=True):
+            in_month = np.add.reduceat(by_hour * requests, edges[:-1])
+            shares[:, column] = np.where(
+                monthly > 0.0, in_month / np.maximum(monthly, 1e-12), np.nan
+            )
+        contexts[:, column] = cache.contexts
     return found, host, contexts
 
 

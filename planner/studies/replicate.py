@@ -262,11 +262,11 @@ class Replicator:
         changed_scenario, factors = changed(base, scenario, uncertain, values)
         reuse = self._reuse[scenario]
         if reuse is None:
-            reuse = Reuse(base.scenario)
-            self._reuse[scenario] = reuse
             # The stated plan spaces the tables that all others share, so a row's figures do not
             # depend on which row its worker ran before it.
-            build_plan(base.scenario, reuse)
+            build_plan(base.scenario)
+            reuse = Reuse(base.scenario, is_kept=False)
+            self._reuse[scenario] = reuse
         if shared is not None:
             return changed_scenario, repriced(shared, changed_scenario, reuse)
         return changed_scenario, build_plan(changed_scenario, reuse, factors)
