@@ -86,8 +86,8 @@ def comparison_rows(comparison: Comparison) -> Table:
 def comparison_tables(comparison: Comparison) -> list[Table]:
     """Return the tables in which the plans are compared with the baseline, which itself has no bridge."""
     bridge: list[tuple[str, str, float]] = []
-    for name, parts in comparison.others(comparison.bridges):
-        bridge += [(name, cause, parts[cause]) for cause in CAUSES]
+    for name, by_cause in comparison.others(comparison.bridges):
+        bridge += [(name, cause, by_cause[cause]) for cause in CAUSES]
     base_parts = present_parts(comparison.results[comparison.baseline])
     accounts: list[tuple[object, ...]] = []
     # By account and cluster; the baseline has no bridge to itself.

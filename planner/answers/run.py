@@ -68,8 +68,6 @@ def run_tables(result: RunResult, *, hourly: bool = False) -> list[Table]:
     for span in (Frequency.QUARTER, Frequency.YEAR):
         columns[f"unit_economics_{span}ly"] = tables.unit_economics(result, span)
     for suffix, by_cluster in (("", False), ("_clusters", True)):
-        daily = tables.timeline_daily(result, clusters=by_cluster)
-        columns[f"timeline_daily{suffix}"] = daily
         for span in Frequency:
             statement = tables.statement(result, span, clusters=by_cluster)
             columns[f"statement_{span}ly{suffix}"] = statement

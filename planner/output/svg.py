@@ -101,6 +101,20 @@ def even_axis(low: float, high: float, label: str = "", *, unit: str = "") -> Ax
     return Axis(scale=scale, ticks=labelled, label=label)
 
 
+def ratio_axis(values: Sequence[float], label: str) -> Axis:
+    """Return a logarithmic axis around some values."""
+    positive = [value for value in values if value > 0] or [1.0]
+    low = math.log10(min(positive))
+    high = math.log10(max(positive))
+    # Values at the ends of the axis would lie on its edge.
+    room = 0.04 * max(high - low, 0.3)
+    # Over less than a factor of two there would hardly be a tick.
+    highest = max(high, low + 0.3)
+    scale = Scale(low=low - room, high=highest + room, logarithmic=True)
+    ticks = [(tick, short(tick)) for tick in scale.ticks()]
+    return Axis(scale=scale, ticks=ticks, label=label)
+
+
 def names_axis(names: Sequence[str]) -> Axis:
     """Return an axis of names from the top down: name i lies about ``len(names) - i - 0.5``."""
     count = len(names)
@@ -535,9 +549,6 @@ def paths_of(chart: TimeChart, scale: Scale) -> list[tuple[Series, list[tuple[st
         paths = []
         for lower, upper in line.bands:
             paths.append(("band", ring(upper, lower, float, height)))
-        if line.fine:
-            fine = outline(line.fine, float, height)
-            paths.append(("fine", fine))
         coarse = outline(line.points, float, height)
         paths.append(("line", coarse))
         groups.append((line, paths))
