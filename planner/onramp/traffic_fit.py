@@ -174,6 +174,8 @@ class ObservedTraffic:
     mean_tokens: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     """Mean lengths by side with half their intervals as a share, where a file has totals alone."""
     prefix_cache_hit_fraction: float | None = None
+    reuse: Mapping[float, float] | None = None
+    """Share of input tokens by the seconds since they were last used."""
     bursts: tuple[float, str] | None = None
     """Index of dispersion with its error, and what the largest client sends."""
     burst_rate: tuple[float, str] | None = None
@@ -268,6 +270,7 @@ def traffic_of_log(log: RequestLog, source: str = "", model: str | None = None) 
             "output": fit_lengths(log.output_tokens, "output"),
         },
         prefix_cache_hit_fraction=log.prefix_cache_hit_fraction,
+        reuse=log.reuse,
         bursts=bursts,
         burst_rate=burst_rate,
     )
@@ -647,7 +650,8 @@ class Fitted:
         """Return (figure, fitted, error or origin) as text, for a table."""
         rows = []
         for figure in self.figures:
-            text = _written(figure.fitted, SHOWN_QUANTILES)
+            shown = SHOWN_QUANTILES if figure.field.endswith("quantiles") else ()
+            text = _written(figure.fitted, shown)
             rows.append((figure.field, text, figure.remark))
         return rows
 
@@ -806,12 +810,7 @@ def fitted_workload(
         *_profile_figures(traffic, hourly, preset),
         *_length_figures(traffic, preset, model),
     ]
-    hit_fraction = traffic.prefix_cache_hit_fraction
-    cached = None
-    if hit_fraction is not None:
-        cached = (min(hit_fraction, 0.999), "cached ÷ all prompt tokens, counted")
-    key = "prefix_cache_hit_fraction"
-    figures.append(preset.figure(key, key, "no cached tokens or block hashes seen", cached))
+    figures.append(_found_again(traffic, preset))
     key = "burst_index_of_dispersion"
     reason = "no ten minutes of requests one by one"
     figures.append(preset.figure(key, key, reason, traffic.bursts))
@@ -832,6 +831,21 @@ def fitted_workload(
         timezone=stated.timezone,
         shape=None if hourly is None else hourly.shape,
     )
+
+
+def _found_again(traffic: ObservedTraffic, preset: _Preset) -> Figure:
+    """Return what a prefix cache may find: by time since the last use where it is seen, else the share counted."""
+    key = "prefix_cache_hit_fraction"
+    hit_fraction = traffic.prefix_cache_hit_fraction
+    if traffic.reuse is not None:
+        remark = "share of prompt tokens by seconds since their last use, from arrival to arrival"
+        if hit_fraction is not None:
+            remark += f"; {hit_fraction:.1%} were cached"
+        return Figure(field="reuse.points", fitted=traffic.reuse, remark=remark)
+    cached = None
+    if hit_fraction is not None:
+        cached = (min(hit_fraction, 0.999), "cached ÷ all prompt tokens, counted")
+    return preset.figure(key, key, "no cached tokens, sessions or block hashes seen", cached)
 
 
 def _level_and_growth(

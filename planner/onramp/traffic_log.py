@@ -16,7 +16,7 @@ import pandas as pd
 
 from planner.arrays import Bools, Floats, Ints
 from planner.data_files import data_rows
-from planner.demand.tokens import RequestLog
+from planner.demand.tokens import REUSE_GAPS_S, RequestLog
 from planner.errors import Problem, ScenarioError, raise_all
 from planner.units import HOURS_PER_YEAR, SECONDS_PER_HOUR
 from planner.validation import nearest
@@ -114,22 +114,28 @@ def read_request_log(
     raise_all(problems)
     # Stable: requests of one moment keep the order of the file.
     order = np.argsort(times_s, kind="stable")
-    clients = None
-    one_clock = True
+    sessions = None
+    if "session" in names:
+        sessions = _numbered(table[names["session"]])[order]
+    clients = sessions
     if "client" in names:
-        # Clients without a name count as one: a log may leave some cells empty.
-        client_names = table[names["client"]]
-        codes, _ = pd.factorize(client_names, use_na_sentinel=False)
-        clients = np.asarray(codes, dtype=np.int64)[order]
-        one_clock = _share_clock(clients, times_s[order])
+        clients = _numbered(table[names["client"]])[order]
+    one_clock = clients is None or _share_clock(clients, times_s[order])
     if in_order and one_clock:
         _check_order(path, names["timestamp"], times_s, first_line)
     cached = None
+    reused = None
     if "cached" in tokens:
         cached = tokens["cached"][order]
-    elif "hashes" in names:
+    if "hashes" in names:
         hashes = table[names["hashes"]].tolist()
-        cached = _replay_hashes(hashes, tokens["input"], order.tolist())
+        by_hashes, reused = _replay_hashes(hashes, tokens["input"], times_s, order.tolist())
+        # What an engine counted at its own memory goes before what an endless cache would find.
+        cached = by_hashes if cached is None else cached
+    elif sessions is not None:
+        inputs = tokens["input"][order]
+        outputs = tokens["output"][order]
+        reused = _replay_sessions(sessions, times_s[order], inputs, outputs, cached)
     models = None
     if "model" in names:
         model_names = table[names["model"]].astype(str).to_numpy()
@@ -142,6 +148,7 @@ def read_request_log(
         has_date=bool(times_s.min() >= FIRST_DATED_S),
         one_clock=one_clock,
         cached_tokens=cached,
+        reused_tokens=reused,
         clients=clients,
     )
 
@@ -204,23 +211,69 @@ def _check_order(path: Path, name: str, times_s: Floats, first_line: int) -> Non
     raise refusal(path, message, column=name, hint=hint, line=line)
 
 
-def _replay_hashes(cells: list[object], input_tokens: Floats, order: list[int]) -> Floats:
-    """Return the cached tokens of each request in order of time: its leading blocks that any before it had."""
+def _numbered(names: pd.Series) -> Ints:
+    """Return a number for each name; cells without one count as one name: a log may leave some empty."""
+    codes, _ = pd.factorize(names, use_na_sentinel=False)
+    return np.asarray(codes, dtype=np.int64)
+
+
+def _replay_hashes(
+    cells: list[object], input_tokens: Floats, times_s: Floats, order: list[int]
+) -> tuple[Floats, Floats]:
+    """Return what an endless cache finds of each request in order of time, and that by when it was last used.
+
+    Found are the leading blocks that any request before it had.
+    """
     blocks = [_block_hashes(cell, number) for number, cell in enumerate(cells, start=1)]
-    cache: set[int | str] = set()
+    last_used_s: dict[int | str, float] = {}
     cached = np.zeros(len(order))
+    reused = np.zeros((len(order), len(REUSE_GAPS_S)))
     for position, row in enumerate(order):
-        hits = 0
+        time_s = float(times_s[row])
+        used_s = []
         # A prefix ends at its first block that is not in the cache, whatever follows.
         for block in blocks[row]:
-            if block not in cache:
+            if block not in last_used_s:
                 break
-            hits += 1
-        hit_tokens = hits * HASH_BLOCK_TOKENS
-        cached[position] = min(hit_tokens, input_tokens[row])
+            used_s.append(last_used_s[block])
+        # The last block may be shorter than the others.
+        ends = np.minimum(HASH_BLOCK_TOKENS * np.arange(len(used_s) + 1.0), input_tokens[row])
+        cached[position] = ends[-1]
+        gaps = np.searchsorted(REUSE_GAPS_S, time_s - np.array(used_s))
+        counts = np.bincount(gaps, np.diff(ends), len(REUSE_GAPS_S) + 1)
+        reused[position] = np.cumsum(counts)[:-1]
         # After its own look-up: a request does not find its own blocks.
-        cache.update(blocks[row])
-    return cached
+        last_used_s.update(dict.fromkeys(blocks[row], time_s))
+    return cached, reused
+
+
+def _replay_sessions(
+    sessions: Ints,
+    times_s: Floats,
+    input_tokens: Floats,
+    output_tokens: Floats,
+    cached_tokens: Floats | None,
+) -> Floats:
+    """Return the tokens of each request that its session had at most some seconds before, of requests in order of time.
+
+    What two turns share is what the log counts as cached, at most the turn before with its reply. Where it counts none,
+    a prompt longer than the one before with its reply is taken to begin with both, a shorter one with nothing.
+    """
+    # Each request follows the one before it in its session, in order of time.
+    order = np.argsort(sessions, kind="stable")
+    earlier, later = order[:-1], order[1:]
+    is_turn = sessions[earlier] == sessions[later]
+    earlier, later = earlier[is_turn], later[is_turn]
+    before = input_tokens[earlier] + output_tokens[earlier]
+    prompts = input_tokens[later]
+    if cached_tokens is None:
+        shared = np.where(prompts >= before, before, 0.0)
+    else:
+        shared = np.minimum(cached_tokens[later], before)
+    gaps_s = times_s[later] - times_s[earlier]
+    reused = np.zeros((sessions.size, len(REUSE_GAPS_S)))
+    reused[later] = shared[:, None] * (gaps_s[:, None] <= np.array(REUSE_GAPS_S))
+    return reused
 
 
 def read_table(path: Path, rows: int | None = None) -> pd.DataFrame:

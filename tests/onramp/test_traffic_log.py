@@ -12,7 +12,9 @@ from planner.onramp.traffic_log import (
     parse_columns,
     read_request_log,
 )
+from planner.physics.prefix_cache import from_points
 from tests.demand.shared_traces import trace
+from tests.physics.test_prefix_cache import BLOCK_TOKENS, chat_replayed, chat_requests, predicted
 
 
 def _write(folder: Path, text: str, name: str = "log.csv") -> Path:
@@ -229,3 +231,52 @@ def test_a_packed_log_that_never_ends_is_refused_at_a_size(
     assert path.stat().st_size < 100_000
     with pytest.raises(ScenarioError, match="has more than 1,000,000 bytes once unpacked"):
         read_request_log(path)
+
+
+def test_block_hashes_show_how_long_ago_tokens_were_used(tmp_path: Path) -> None:
+    rows = [
+        {"timestamp": 0, "input_length": 1024, "output_length": 1, "hash_ids": [1, 2]},
+        {"timestamp": 4_000, "input_length": 600, "output_length": 1, "hash_ids": [1, 3]},
+        {"timestamp": 64_000, "input_length": 1200, "output_length": 1, "hash_ids": [1, 2, 9]},
+    ]
+    log = read_request_log(_write(tmp_path, "\n".join(map(json.dumps, rows)), "log.jsonl"))
+    assert log.reuse is not None
+    # Block 1 four seconds ago and a minute ago, block 2 only 64 seconds ago, of 2,824 tokens.
+    assert log.reuse[3.0] == 0.0
+    assert log.reuse[5.0] == pytest.approx(512 / 2824)
+    assert log.reuse[60.0] == pytest.approx(1024 / 2824)
+    assert log.reuse[100.0] == pytest.approx(1536 / 2824)
+    # No gap is longer.
+    assert max(log.reuse) == 100.0
+    assert log.prefix_cache_hit_fraction == pytest.approx(1536 / 2824)
+
+
+def test_sessions_show_it_too_and_a_shorter_prompt_begins_anew(tmp_path: Path) -> None:
+    text = "session_id,t,in_tok,out_tok\na,0,100,20\nb,1,50,5\na,10,150,20\na,40,90,1\n"
+    log = read_request_log(_write(tmp_path, text), time_unit="s")
+    assert log.reuse == {
+        gap_s: pytest.approx(120 / 390 if gap_s >= 10.0 else 0.0)
+        for gap_s in (1.0, 3.0, 5.0, 7.0, 10.0)
+    }
+    # Nobody counted what was cached.
+    assert log.prefix_cache_hit_fraction is None
+    counted = "session_id,t,in_tok,out_tok,cached\na,0,100,20,0\na,10,150,20,64\n"
+    path = _write(tmp_path, counted.replace(",cached\n", ",cached_tokens\n"), "counted.csv")
+    log = read_request_log(path, time_unit="s")
+    assert log.reuse is not None
+    assert log.reuse[10.0] == pytest.approx(64 / 250)
+
+
+@pytest.mark.slow
+def test_the_reuse_of_a_public_log_is_what_an_exact_replay_of_it_finds() -> None:
+    path = trace("mooncake_conversation_trace.jsonl")
+    log = read_request_log(path)
+    assert log.reuse is not None
+    curve = from_points(log.reuse)
+    requests = list(chat_requests())
+    blocks_per_s = sum(len(blocks) for _, blocks in requests) / requests[-1][0]
+    for servers, tokens in ((1, 1e6), (1, 10e6), (4, 3e6), (4, 30e6)):
+        blocks = tokens / BLOCK_TOKENS
+        exact = chat_replayed(requests, blocks, servers, "session")
+        by_fit = predicted(curve, blocks_per_s / servers, blocks, "session", servers)
+        assert by_fit == pytest.approx(exact, abs=0.01)
