@@ -91,8 +91,8 @@ def comparison_tables(comparison: Comparison) -> list[Table]:
     base_parts = present_parts(comparison.results[comparison.baseline])
     accounts: list[tuple[object, ...]] = []
     # By account and cluster; the baseline has no bridge to itself.
-    for name, parts in comparison.others(map(present_parts, comparison.results)):
-        accounts += [(name, *row) for row in account_bridge(base_parts, parts)]
+    for name, compared_parts in comparison.others(map(present_parts, comparison.results)):
+        accounts += [(name, *row) for row in account_bridge(base_parts, compared_parts)]
     tables = [
         comparison_rows(comparison),
         COMPARISON_TABLES["bridge"].of_rows(bridge),

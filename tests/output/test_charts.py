@@ -45,7 +45,7 @@ def drawn(kept: Path) -> dict[str, bytes]:
 
 
 def draw_charts(contents: Contents) -> dict[str, bytes]:
-    files = {}
+    files: dict[str, bytes] = {}
     for name, picture in figures_of(contents).items():
         svg = svg_of(picture)
         files |= {f"charts/{name}.png": png_of(svg), f"charts/{name}.svg": svg.encode()}
