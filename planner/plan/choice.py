@@ -531,14 +531,14 @@ def _computed_service(
         max_replicas=max_replicas,
         cache=shared_cache_terms(cluster, workload, scenario, reuse),
     )
-    # A claim is throughput, so it moves rates; the stack's maturity moves the steps, and with them the waits.
+    # A claim is throughput, so it moves rates; all else moves the steps, and with them the waits.
     claim = stated_over_formula(cluster, workload, search)
     # Of a claim nobody need be convinced. All else counts as far as it is known.
     if claim is None:
         maturity = maturity_factor(cluster, workload, reuse.catalog)
         gains = log_gains(cluster, workload, reuse)
-        speed = Speed(steps=maturity, rates=math.exp(gains.colocated))
-        pool_speed = Speed(steps=maturity, rates=math.exp(gains.pools))
+        speed = Speed(steps=maturity * math.exp(gains.colocated), rates=1.0)
+        pool_speed = Speed(steps=maturity * math.exp(gains.pools), rates=1.0)
     else:
         speed = pool_speed = Speed(steps=1.0, rates=claim)
     if search.cache is not None:
@@ -687,7 +687,12 @@ def _best_point(
                 has_host = any(search.cache.tiers)
                 pooled = search.terms(best, workload.slo).pooled_replicas
                 cache = replica_cache(
-                    layouts.replicas, best, search.cache, pooled, has_host=has_host
+                    layouts.replicas,
+                    best,
+                    search.cache,
+                    pooled,
+                    lengths_of(workload),
+                    has_host=has_host,
                 )
             point = mean_point(
                 layouts.replicas,

@@ -138,7 +138,9 @@ def test_an_overlay_of_the_catalogue_makes_others(
     compiled()
     kept = len(files(home))
     overlay = tmp_path / "own.yaml"
-    overlay.write_text("accelerators: {H200: {hbm_tb_per_s: {value: 4.0, source: own measurement, grade: C}}}\n")
+    overlay.write_text(
+        "accelerators: {H200: {hbm_tb_per_s: {value: 4.0, source: own measurement, grade: C}}}\n"
+    )
     change = f"catalog.overlay={overlay}"
     reuse.keep_on()
     without = compiled(change)
