@@ -59,12 +59,14 @@ def _alike(site: Site, stages: Sequence[Stage]) -> Iterator[Ints]:
     octaves = np.ceil(np.log2(np.floor(free / _replica_nodes(site)[:, None] + ROUNDING) + 1.0))
     needs = [stage.requests.any(axis=1) for stage in stages]
     is_small = site.free.sum(axis=0, keepdims=True) <= _MOST_NODES
+    octaves = np.where(is_small, octaves, 0.0)
     traits = np.vstack([free > 0.0, octaves, is_small, *needs])
     patterns, pattern = np.unique(traits, axis=1, return_inverse=True)
     for number in range(patterns.shape[1]):
         moments = np.flatnonzero(pattern.ravel() == number)
-        for begin in range(0, moments.size, _MOST_MOMENTS):
-            yield moments[begin : begin + _MOST_MOMENTS]
+        size = _MOST_MOMENTS if is_small[0, moments[0]] else moments.size
+        for begin in range(0, moments.size, size):
+            yield moments[begin : begin + size]
 
 
 def _replica_nodes(site: Site) -> Floats:
@@ -97,9 +99,7 @@ class _Levelling:
     def improve(self, placed: Site) -> None:
         """Put on a site whatever is better than what it has."""
         moments = np.arange(placed.free.shape[1])
-        divided = self.empty.copy()
-        divided.place_divided(self.stages, self.own)
-        placed.take_better(moments, divided, self.stages)
+        placed.divide(moments, self.empty, self.stages, self.own)
         # A single share has all nodes.
         if len(self.shares) > 1 and self.is_small:
             for number, stride in enumerate(self.strides):
