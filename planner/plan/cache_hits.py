@@ -141,6 +141,8 @@ class CacheUse:
     """Of input tokens, in all tiers."""
     host_fractions: tuple[float, ...]
     """Of input tokens, copied from host memory."""
+    speed: float
+    """Of the steps at capacity, over those without a second tier."""
     cold_fraction: float
     """Of input tokens, what is found at capacity by caches that began empty, with no request held back."""
     warm_up_s: float
@@ -357,6 +359,7 @@ def cache_use(cache: ReplicaCache, speed: float, capacity_requests_per_s: float)
     return CacheUse(
         found_fractions=tuple(states.found_fraction.tolist()),
         host_fractions=tuple(states.host_fraction.tolist()),
+        speed=float(states.speed[-1]),
         cold_fraction=float(cold.found_fraction[0]),
         warm_up_s=cache.warm_up_s(speed, states, -1),
         contexts=(float(states.free_tokens[-1]) + cache.host_tokens) / prompt,

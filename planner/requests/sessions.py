@@ -1,0 +1,166 @@
+"""Sessions that come back to their prompts, and what the memory of a replica holds of these.
+
+The turns of a session follow one another after gaps as the workload's reuse curve has them. What a replica keeps of
+finished prompts is dropped by block, the longest unused first and of each its end: first from the accelerators into
+host memory where there is some, then altogether.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections import OrderedDict
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.arrays import Floats
+from planner.physics.prefix_cache import GAPS_S, ReuseCurve, working_set
+
+_BLOCK_TOKENS = 16
+"""Tokens of a block of the cache, as engines have them."""
+_MOST_BEFORE = 100_000
+"""Requests before a zoom by which its caches are filled."""
+
+
+class Found(NamedTuple):
+    """Tokens of a prompt that a replica holds."""
+
+    tokens: int
+    host_tokens: int
+    """Of these, in the memory of the server."""
+
+
+class Kept(NamedTuple):
+    """What is left of a finished request."""
+
+    tokens: float
+    whole_tokens: float
+    """That it had when it ended."""
+
+
+class KeptPrompts:
+    """The finished requests that one replica holds, in the order in which they ended."""
+
+    def __init__(self, host_tokens: float) -> None:
+        """Hold nothing; ``host_tokens`` is what the memory of the server has room for."""
+        self._host_tokens = host_tokens
+        self._held: OrderedDict[int, Kept] = OrderedDict()
+        self._last: dict[int, int] = {}
+        """By session, its last request here."""
+        self._ended = 0
+        self._tokens = 0.0
+
+    def found(self, session: int, shared_tokens: float, free_tokens: float) -> Found:
+        """Return what a request finds that shares some tokens with the last of its session.
+
+        Of these as large a part is gone as of the last request; ``free_tokens`` is what running sequences leave of the
+        accelerators' memory.
+        """
+        self._drop(free_tokens)
+        last = self._last.get(session)
+        if last is None or last not in self._held:
+            return Found(0, 0)
+        kept = self._held[last]
+        later = 0.0
+        for number in reversed(self._held):
+            if number == last:
+                break
+            later += self._held[number].tokens
+        in_accelerators = min(max(free_tokens - later, 0.0), kept.tokens)
+        tokens = _blocks(shared_tokens * kept.tokens / kept.whole_tokens)
+        near = _blocks(shared_tokens * in_accelerators / kept.whole_tokens)
+        return Found(tokens, tokens - min(near, tokens))
+
+    def take(self, session: int, shared_fraction: float) -> None:
+        """Let the request that runs now hold what it shares; what its session uses no more stays for a while."""
+        last = self._last.pop(session, None)
+        if last is None or last not in self._held:
+            return
+        kept = self._held[last]
+        unused = kept.tokens * (1.0 - shared_fraction)
+        self._held[last] = Kept(unused, kept.whole_tokens)
+        self._tokens += unused - kept.tokens
+
+    def keep(self, session: int, tokens: float, free_tokens: float) -> None:
+        """Hold a finished request."""
+        self._ended += 1
+        self._held[self._ended] = Kept(tokens, tokens)
+        self._last[session] = self._ended
+        self._tokens += tokens
+        self._drop(free_tokens)
+
+    def _drop(self, free_tokens: float) -> None:
+        """Drop what there is no room for, the longest unused first and of each its end."""
+        room = max(free_tokens, 0.0) + self._host_tokens
+        while self._tokens > room and self._held:
+            number, kept = next(iter(self._held.items()))
+            excess = self._tokens - room
+            if kept.tokens > excess:
+                self._held[number] = Kept(kept.tokens - excess, kept.whole_tokens)
+                self._tokens = room
+                return
+            del self._held[number]
+            self._tokens -= kept.tokens
+
+
+def _blocks(tokens: float) -> int:
+    """Return the tokens in whole blocks."""
+    return int(tokens // _BLOCK_TOKENS) * _BLOCK_TOKENS
+
+
+def seconds_before(curve: ReuseCurve, tokens_per_s: float, cache_tokens: float) -> float:
+    """Return the seconds of traffic that fill caches, the longest that a zoom is preceded by."""
+    held_s = cache_tokens / max(tokens_per_s, 1e-9)
+    traffic = working_set(curve)
+    return float(np.interp(held_s, traffic.distinct_s, GAPS_S))
+
+
+def most_seconds_before(requests_per_s: float) -> float:
+    """Return the seconds before a zoom beyond which its requests would be too many."""
+    return _MOST_BEFORE / max(requests_per_s, 1e-9)
+
+
+def shared_fraction(curve: ReuseCurve) -> float:
+    """Return the share of its prompt that a turn has in common with the one before it.
+
+    A curve says what is found of all prompts: of what is new in them half is taken to be in first turns.
+    """
+    return float(np.sqrt(curve.reused_fraction[0, -1]))
+
+
+def draw_sessions(
+    curve: ReuseCurve, times_s: Floats, stays_s: Floats, generator: np.random.Generator
+) -> NDArray[np.int64]:
+    """Return the session of each request, in order of arrival; ``stays_s`` says how long each takes, about.
+
+    After each request its session wants the next one when a gap of the curve is over. A request that comes is the next
+    of the session that wants it nearest to now; of those whose gap would begin before the first, each begins a session.
+    """
+    reused = curve.reused_fraction[0]
+    most = max(float(reused[-1]), 1e-12)
+    continued = most / shared_fraction(curve)
+    draws = generator.random(times_s.size)
+    gaps_s = np.interp(draws, reused / most, GAPS_S)
+    wanted_s = times_s + stays_s + gaps_s
+    # As many have a turn before them within the time since the first request as the curve says.
+    before = continued * np.interp(times_s - times_s[:1], GAPS_S, reused) / most
+    continues = generator.random(times_s.size) < before
+    sessions = np.empty(times_s.size, dtype=np.int64)
+    waiting: list[tuple[float, int]] = []
+    last_s = float(times_s[-1]) if times_s.size else 0.0
+    number = 0
+    columns = zip(times_s.tolist(), wanted_s.tolist(), continues.tolist(), strict=True)
+    for request, (time_s, next_s, is_next) in enumerate(columns):
+        place = bisect_left(waiting, (time_s, -1))
+        near = [index for index in (place - 1, place) if 0 <= index < len(waiting)]
+        if is_next and near:
+            nearest = min(near, key=lambda index: abs(waiting[index][0] - time_s))
+            _, session = waiting.pop(nearest)
+        else:
+            session = number
+            number += 1
+        sessions[request] = session
+        if next_s <= last_s:
+            insort(waiting, (next_s, session))
+    return sessions
