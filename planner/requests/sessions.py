@@ -62,12 +62,15 @@ class KeptPrompts:
         if last is None or last not in self._held:
             return Found(0, 0)
         kept = self._held[last]
-        later = 0.0
-        for number in reversed(self._held):
-            if number == last:
-                break
-            later += self._held[number].tokens
-        in_accelerators = min(max(free_tokens - later, 0.0), kept.tokens)
+        in_accelerators = kept.tokens
+        # Only where not all fits there does it matter what was used since.
+        if self._tokens > free_tokens:
+            later = 0.0
+            for number in reversed(self._held):
+                if number == last:
+                    break
+                later += self._held[number].tokens
+            in_accelerators = min(max(free_tokens - later, 0.0), kept.tokens)
         tokens = _blocks(shared_tokens * kept.tokens / kept.whole_tokens)
         near = _blocks(shared_tokens * in_accelerators / kept.whole_tokens)
         return Found(tokens, tokens - min(near, tokens))
@@ -121,14 +124,6 @@ def most_seconds_before(requests_per_s: float) -> float:
     return _MOST_BEFORE / max(requests_per_s, 1e-9)
 
 
-def shared_fraction(curve: ReuseCurve) -> float:
-    """Return the share of its prompt that a turn has in common with the one before it.
-
-    A curve says what is found of all prompts: of what is new in them half is taken to be in first turns.
-    """
-    return float(np.sqrt(curve.reused_fraction[0, -1]))
-
-
 def draw_sessions(
     curve: ReuseCurve, times_s: Floats, stays_s: Floats, generator: np.random.Generator
 ) -> NDArray[np.int64]:
@@ -139,7 +134,7 @@ def draw_sessions(
     """
     reused = curve.reused_fraction[0]
     most = max(float(reused[-1]), 1e-12)
-    continued = most / shared_fraction(curve)
+    continued = most / curve.turn_fraction
     draws = generator.random(times_s.size)
     gaps_s = np.interp(draws, reused / most, GAPS_S)
     wanted_s = times_s + stays_s + gaps_s

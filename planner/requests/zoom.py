@@ -51,7 +51,6 @@ from planner.requests.sessions import (
     draw_sessions,
     most_seconds_before,
     seconds_before,
-    shared_fraction,
 )
 from planner.scenario.scenario import Scenario
 from planner.units import SECONDS_PER_HOUR
@@ -150,7 +149,7 @@ def _with_common_beginnings(scenario: Scenario) -> Scenario:
     for name, workload in workloads.items():
         curve = workload.reuse_curve
         if curve is not None:
-            found = {"prefix_cache_hit_fraction": curve.shared_fraction}
+            found = {"prefix_cache_hit_fraction": curve.common_fraction}
             workloads[name] = workload.model_copy(update=found)
     return scenario.model_copy(update={"workloads": workloads})
 
@@ -434,7 +433,7 @@ class _Simulation:
         stays_s = pace_s * np.append(outputs, arriving.output_tokens)
         times_s = np.append(earlier_s, arriving.times_s)
         sessions = draw_sessions(curve, times_s, stays_s, stream)
-        shared = shared_fraction(curve)
+        shared = curve.turn_fraction
         all_prompts = np.append(prompts, arriving.prompt_tokens)
         lots = stream.random(times_s.size)
         turns = Turns(
