@@ -129,33 +129,37 @@ def draw_sessions(
 ) -> NDArray[np.int64]:
     """Return the session of each request, in order of arrival; ``stays_s`` says how long each takes, about.
 
-    After each request its session wants the next one when a gap of the curve is over. A request that comes is the next
-    of the session that wants it nearest to now; of those whose gap would begin before the first, each begins a session.
+    A request that is no first turn comes a gap of the curve after the turn before it: after the one of those without a
+    next turn that ended nearest to then. Where that would be before the first request, its session is not among them.
     """
     reused = curve.reused_fraction[0]
     most = max(float(reused[-1]), 1e-12)
-    continued = most / curve.turn_fraction
     draws = generator.random(times_s.size)
     gaps_s = np.interp(draws, reused / most, GAPS_S)
-    wanted_s = times_s + stays_s + gaps_s
-    # As many have a turn before them within the time since the first request as the curve says.
-    before = continued * np.interp(times_s - times_s[:1], GAPS_S, reused) / most
-    continues = generator.random(times_s.size) < before
+    is_turn = generator.random(times_s.size) < most / curve.turn_fraction
     sessions = np.empty(times_s.size, dtype=np.int64)
-    waiting: list[tuple[float, int]] = []
-    last_s = float(times_s[-1]) if times_s.size else 0.0
+    last: list[tuple[float, int]] = []
+    """Ends of requests that have no next turn, and their sessions."""
+    begin_s = float(times_s[0]) if times_s.size else 0.0
     number = 0
-    columns = zip(times_s.tolist(), wanted_s.tolist(), continues.tolist(), strict=True)
-    for request, (time_s, next_s, is_next) in enumerate(columns):
-        place = bisect_left(waiting, (time_s, -1))
-        near = [index for index in (place - 1, place) if 0 <= index < len(waiting)]
-        if is_next and near:
-            nearest = min(near, key=lambda index: abs(waiting[index][0] - time_s))
-            _, session = waiting.pop(nearest)
+    columns = zip(
+        times_s.tolist(), gaps_s.tolist(), is_turn.tolist(), stays_s.tolist(), strict=True
+    )
+    for request, (time_s, gap_s, has_earlier, stay_s) in enumerate(columns):
+        ended_s = time_s - gap_s
+        place = bisect_left(last, (ended_s, -1))
+        # Nobody asks on before the answer is there.
+        near = [
+            index
+            for index in (place - 1, place)
+            if 0 <= index < len(last) and last[index][0] <= time_s
+        ]
+        if has_earlier and near and ended_s >= begin_s:
+            offs = [abs(last[index][0] - ended_s) for index in near]
+            _, session = last.pop(near[offs.index(min(offs))])
         else:
             session = number
             number += 1
         sessions[request] = session
-        if next_s <= last_s:
-            insort(waiting, (next_s, session))
+        insort(last, (time_s + stay_s, session))
     return sessions
