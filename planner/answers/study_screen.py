@@ -19,7 +19,7 @@ from planner.answers.sentences import (
     target_lines,
 )
 from planner.answers.study_summary import MAX_DRIVERS, finite
-from planner.answers.summaries import InformationWorth, StudySummary
+from planner.answers.summaries import StudySummary
 from planner.errors import PlannerError, printable
 from planner.output.terminal import cell, text_table, wrapped
 from planner.studies.analysis import MOST_DROPPED, Finished
@@ -69,7 +69,6 @@ def study_text(summary: StudySummary, *, verbose: bool = False) -> str:
             f"{first_plan} and {flip.against} change places where {flip.input} passes {flip.threshold:.4g}."
             for flip in summary.flips[:MAX_DRIVERS]
         ]
-        findings += information_lines(summary.information)
     lines += ["", *wrapped(findings)]
     return "\n".join(lines).rstrip()
 
@@ -153,21 +152,6 @@ def driver_text(prepared: Prepared, drivers: Sequence[Driver]) -> str:
         header = ("input", "method", "measure", "value", "low", "high")
         lines += [f"{title}: {prepared.objective.name}", "", text_table(header, rows), ""]
     return "\n".join(lines).rstrip()
-
-
-def information_lines(worths: Sequence[InformationWorth]) -> list[str]:
-    """Say which measurement is worth what before the choice; the largest worth comes first."""
-    if not worths:
-        return []
-    words = []
-    for worth in worths[:MAX_DRIVERS]:
-        if worth.value > 0.0:
-            unit = " USD" if worth.measure == "worth_usd" else ""
-            pair = worth.input.removeprefix("throughput.")
-            words.append(f"{pair} {number_words(worth.value)}{unit}")
-    if not words:
-        return ["knowing any one pair's throughput beforehand would not change the choice"]
-    return ["worth of measuring a pair's throughput before the choice: " + ", ".join(words)]
 
 
 def number_words(value: float | None) -> str:

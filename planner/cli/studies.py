@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from typer import Option
 
@@ -41,8 +41,6 @@ _SAMPLES = (
     "Write every replication to samples.csv "
     "[default: up to 100,000 rows; replications.parquet has all]."
 )
-_METHOD = "tornado: one input at a time, P10 to P90; sobol: shares of the variance."
-_SIZE = "Replications (tornado) or points (sobol) [default: 16, 256]."
 
 
 def montecarlo(
@@ -60,7 +58,6 @@ def montecarlo(
     resume: Resume = False,
     restart: Restart = False,
     strict: Strict = False,
-    charts: Annotated[bool, Option(help="Draw PNG charts.")] = True,
     samples: Annotated[bool | None, Option(help=_SAMPLES)] = None,
     overlay: Overlay = None,
     _allow_code: AllowCode = False,
@@ -85,7 +82,6 @@ def montecarlo(
             resume=resume,
             restart=restart,
             strict=strict,
-            charts=charts,
             samples=samples,
             progress=screen.progress,
             watch=watch,
@@ -96,8 +92,10 @@ def montecarlo(
 def sensitivity(
     *,
     file: StudyFile,
-    method: Annotated[Literal["tornado", "sobol"], Option(help=_METHOD)] = "tornado",
-    size: Annotated[int | None, Option("--size", "-n", min=4, max=1_000_000, help=_SIZE)] = None,
+    size: Annotated[
+        int | None,
+        Option("--size", "-n", min=4, max=1_000_000, help="Replications [default: 16]."),
+    ] = None,
     overrides: Overrides = None,
     seed: Seed = None,
     out: Annotated[Path | None, out_option("<name>")] = None,
@@ -112,14 +110,14 @@ def sensitivity(
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """Measure what drives the headline of a study, and at which value of an input the scenarios change places."""
+    """Move each input alone from P10 to P90: what drives a study's headline, and where the scenarios change places."""
     screen = terminal.Screen(as_json=as_json, quiet=quiet, verbose=verbose)
     with terminal.stoppable(), screen.bar() as watch:
         answer = api.study(
             file,
             size,
             out,
-            method=method,
+            method="tornado",
             overrides=with_overlay(overrides, overlay),
             seed=seed,
             workers=workers,

@@ -18,6 +18,7 @@ import numpy as np
 from planner.arrays import Floats
 from planner.demand.shape import HOURS_PER_WEEK
 from planner.errors import Problem, ScenarioError
+from planner.onramp.hourly import HourlyRates
 from planner.onramp.traffic_fit import (
     EPOCH_HOUR_OF_WEEK,
     Histogram,
@@ -31,7 +32,6 @@ from planner.onramp.traffic_log import (
     MAX_SPAN_YEARS,
     SECONDS_PER_DAY,
     SECONDS_PER_YEAR,
-    HourlyRates,
 )
 from planner.units import SECONDS_PER_HOUR
 

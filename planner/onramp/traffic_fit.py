@@ -19,8 +19,8 @@ from planner.catalog.load import workload_preset as preset_figures
 from planner.demand.bursts import LOWEST_MEASURED_REQUESTS_PER_S
 from planner.demand.shape import HOURS_PER_WEEK
 from planner.demand.tokens import LengthDistribution, RequestLog
-from planner.errors import ScenarioError, printable
-from planner.onramp.traffic_log import HourlyRates
+from planner.errors import Problem, ScenarioError, printable
+from planner.onramp.hourly import HourlyCounts, HourlyRates
 from planner.records import record
 from planner.units import DAYS_PER_YEAR, HOURS_PER_YEAR, MONTHS_PER_YEAR, SECONDS_PER_HOUR
 from planner.yaml_io import with_value
@@ -44,6 +44,8 @@ FITTED_QUANTILES = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.9
 """Shares of requests whose lengths every fit takes from the log."""
 MEAN_ERROR_FRACTION = 0.005
 """More quantiles are taken until the mean, which decides load, comes out this close."""
+LARGEST_EMPTY_SHARE = 0.001
+"""Of requests, which a rounding of counts may put into an empty bucket."""
 LARGEST_GAP = 0.03
 """More quantiles are taken until the cumulative fractions come out this close."""
 _MAX_QUANTILES = 40
@@ -61,6 +63,8 @@ class LengthFit:
     largest_distribution_error: float | None
     """The largest gap between the two cumulative fractions (Kolmogorov and Smirnov); None of a histogram, whose bounds
     are met and between which nothing is known."""
+    note: str = ""
+    """What was done to a histogram's bounds."""
 
     @property
     def distribution(self) -> LengthDistribution:
@@ -72,13 +76,40 @@ class LengthFit:
         """Return fitted ÷ counted mean − 1."""
         return self.distribution.mean_tokens / self.mean_tokens - 1.0
 
+    def within(self, source: str, side: str, model: ServedModel) -> LengthFit:
+        """Return the lengths without those that the model does not accept; raise an error where there are some.
+
+        A bucket of a histogram that reaches beyond the context ends there: nothing longer was served.
+        """
+        longest = model.longest_tokens
+        shares = sorted(self.quantiles)
+        beyond = [share for share in shares if self.quantiles[share] > longest]
+        if not beyond:
+            return self
+        before = [share for share in shares if self.quantiles[share] <= longest]
+        first_share = max(before, default=0.0)
+        # What lies in the one bucket around the limit may be shorter, and all beyond it may not.
+        shown_beyond = 1.0 - min(beyond)
+        if self.largest_distribution_error is not None or shown_beyond > LARGEST_EMPTY_SHARE:
+            share = 1.0 - first_share
+            message = (
+                f"{side}: up to {share:.2%} of requests are longer than the {longest:,.0f} tokens"
+            )
+            message += f" that {model.figure.fitted} accepts"
+            hint = "name the model that serves them: --model NAME=MODEL"
+            raise ScenarioError(Problem(file=source, message=message, hint=hint))
+        quantiles = {share: self.quantiles[share] for share in before}
+        quantiles[max(beyond)] = longest
+        note = f"; a bucket up to {self.quantiles[beyond[0]]:,.0f} ends at the model's context, {longest:,.0f}"
+        return replace(self, quantiles=quantiles, note=note)
+
     @property
     def remark(self) -> str:
         """The fit's error in words."""
         errors = f"mean {self.mean_tokens:,.0f} counted, {self.mean_error_fraction:+.1%} in the fit"
         gap = self.largest_distribution_error
         if gap is None:
-            return f"{errors}; from a histogram"
+            return f"{errors}; from a histogram{self.note}"
         return f"{errors}; largest gap in the distribution {gap:.2f}"
 
 
@@ -139,6 +170,8 @@ class ObservedTraffic:
     rates: HourlyRates | None = None
     lengths: Mapping[str, LengthFit] = field(default_factory=dict)
     """By side: ``input``, ``output``."""
+    mean_tokens: Mapping[str, tuple[float, str]] = field(default_factory=dict)
+    """Mean lengths by side with their errors, where a file has totals alone."""
     prefix_cache_hit_fraction: float | None = None
     reuse: Mapping[float, float] | None = None
     """Share of input tokens by the seconds since they were last used."""
@@ -232,6 +265,29 @@ def traffic_of_log(log: RequestLog, source: str = "", model: str | None = None) 
         reuse=log.reuse,
         bursts=bursts,
         burst_rate=burst_rate,
+    )
+
+
+def traffic_of_counts(
+    counts: HourlyCounts, source: str = "", model: str | None = None
+) -> ObservedTraffic:
+    """Return all that counts by the hour or day show: rates, and tokens ÷ requests as mean lengths."""
+    means: dict[str, tuple[float, str]] = {}
+    totals = counts.totals
+    hit_fraction = None
+    if totals is not None and np.nansum(totals.requests) > 0.0:
+        for side in ("input", "output"):
+            if side in totals.tokens and totals.mean(side) > 0.0:
+                remark = "tokens ÷ requests"
+                means[side] = totals.mean(side), remark
+        if {"input", "cached"} <= totals.tokens.keys() and "input" in means:
+            hit_fraction = totals.mean("cached") / totals.mean("input")
+    return ObservedTraffic(
+        source=source,
+        model=model,
+        rates=counts.rates,
+        mean_tokens=means,
+        prefix_cache_hit_fraction=hit_fraction,
     )
 
 
@@ -516,11 +572,23 @@ class Figure:
 
 
 @record
+class ServedModel:
+    """The model of a workload."""
+
+    figure: Figure
+    """Its name, and where that is from."""
+    longest_tokens: float
+    """Longest prompt and reply that it accepts."""
+
+
+@record
 class TrafficOptions:
     """What is stated of the workloads, and how their files are to be read."""
 
-    model: str | None = None
-    workload_preset: str | None = None
+    models: Mapping[str, str] = field(default_factory=dict)
+    """Served model by workload; of all others under the empty name."""
+    presets: Mapping[str, str] = field(default_factory=dict)
+    """Preset by workload, as above."""
     timezone: str = "UTC"
     columns: str | None = None
     """Roles of a log's columns, as ``--columns`` takes them."""
@@ -531,6 +599,11 @@ class TrafficOptions:
     """Rate in place of the fitted one."""
     growth_per_year: float | None = None
     """Growth in place of the fitted one."""
+
+    @staticmethod
+    def of(words: Mapping[str, str], workload: str) -> str | None:
+        """Return what is stated for a workload, or for all of them; None where nothing is."""
+        return words.get(workload, words.get(""))
 
 
 @record
@@ -624,7 +697,9 @@ def _fit_hours(hourly: HourlyRates) -> _HourlyFit:
     trend = fit_trend(rates, hourly.end_s)
     # The shape of a week is that of traffic without growth: a later week would count for more.
     level_rates = rates if trend is None else rates / trend.factors
-    shape = fit_hourly_shape(level_rates, hourly.first_hour_of_week)
+    shape = None
+    if hourly.shows_hours:
+        shape = fit_hourly_shape(level_rates, hourly.first_hour_of_week)
     mean = float(np.nanmean(rates))
     remark = f"mean of {hours} hours of {hourly.column}"
     if shape is not None and shape.noise is not None:
@@ -668,24 +743,29 @@ def _fit_hours(hourly: HourlyRates) -> _HourlyFit:
 
 
 def fitted_workload(
-    name: str, traffic: ObservedTraffic, stated: TrafficOptions, model: Figure, start: datetime.date
+    name: str,
+    traffic: ObservedTraffic,
+    stated: TrafficOptions,
+    model: ServedModel,
+    start: datetime.date,
 ) -> Fitted:
     """Return a workload with all that its files show; the rest is stated, or the preset's and marked as assumed.
 
     A level at the end of a series grows until the scenario's first day, where growth is fitted or stated.
     """
-    preset_name = stated.workload_preset or "chat"
+    preset_name = stated.of(stated.presets, name) or "chat"
     preset = _Preset(name=preset_name, defaults=preset_figures(preset_name))
     hourly = None
     if traffic.rates is not None:
         hourly = _fit_hours(traffic.rates)
-    remark = "as given" if stated.workload_preset else "assumed: for what no file shows"
+    is_given = stated.of(stated.presets, name) is not None
+    remark = "as given" if is_given else "assumed: for what no file shows"
     figures = [
-        model,
+        model.figure,
         Figure(field="preset", fitted=preset_name, remark=remark),
         *_level_and_growth(traffic, hourly, stated, start),
         *_profile_figures(traffic, hourly, preset),
-        *_length_figures(traffic, preset),
+        *_length_figures(traffic, preset, model),
     ]
     figures.append(_found_again(traffic, preset))
     key = "burst_index_of_dispersion"
@@ -765,6 +845,8 @@ def _profile_figures(
     reason = f"not visible in {traffic.source}" if traffic.source else "no file of traffic"
     if hourly is not None:
         reason = f"only {hourly.hours} h"
+        if traffic.rates is not None and not traffic.rates.shows_hours:
+            reason = "counts by the day show no hours"
     weekend_reason = reason
     shape = None if hourly is None else hourly.shape
     peak = weekend = sigma = correlation = None
@@ -799,13 +881,25 @@ def _profile_figures(
     ]
 
 
-def _length_figures(traffic: ObservedTraffic, preset: _Preset) -> Iterator[Figure]:
-    """Yield the quantiles of lengths that a file shows, else the preset's mean and 95th percentile."""
+def _length_figures(
+    traffic: ObservedTraffic, preset: _Preset, model: ServedModel
+) -> Iterator[Figure]:
+    """Yield the quantiles or the mean of lengths that a file shows, else the preset's mean and 95th percentile."""
     for side in ("input", "output"):
         lengths = traffic.lengths.get(side)
         if lengths is not None:
             path = f"lengths.{side}.quantiles"
-            yield Figure(field=path, fitted=lengths.quantiles, remark=lengths.remark)
+            clipped = lengths.within(traffic.source, side, model)
+            yield Figure(field=path, fitted=clipped.quantiles, remark=clipped.remark)
+            continue
+        if side in traffic.mean_tokens:
+            mean, remark = traffic.mean_tokens[side]
+            yield Figure(field=f"lengths.{side}.mean", fitted=mean, remark=remark)
+            usual_mean = float(preset.defaults[f"{side}_mean_tokens"])
+            spread = float(preset.defaults[f"{side}_p95_tokens"]) / usual_mean
+            remark = f"assumed: {spread:.3g} times the mean, as in preset {preset.name}"
+            p95 = min(mean * spread, model.longest_tokens)
+            yield Figure(field=f"lengths.{side}.p95", fitted=p95, remark=remark)
             continue
         for statistic in ("mean", "p95"):
             path = f"lengths.{side}.{statistic}"

@@ -248,6 +248,8 @@ class Placement:
     target_requests: Floats
     """Capacity at which equal steps of a workload's SLO target are served in time of a month's forecast, requests an
     hour, shape (workloads, months, steps + 1)."""
+    beyond_requests: Floats
+    """The same for equal steps from the target to all requests, up to the capacity below."""
     full_requests: Floats
     """Capacity that a month's review would have for a workload if there were room, shape (workloads, months)."""
     pools: Plan

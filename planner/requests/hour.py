@@ -18,7 +18,7 @@ from planner.engine.log import Streams
 from planner.errors import Problem, ScenarioError
 from planner.finance.present_value import ratio
 from planner.physics.coefficients import Calibration
-from planner.physics.replica import price_replicas
+from planner.physics.replica import HANDOVER_S, price_replicas
 from planner.plan.choice import Services
 from planner.plan.placement import ROUNDING
 from planner.plan.plan import Placement, Plan
@@ -389,6 +389,7 @@ class _FleetHour:
                 replicas=service.prefill.spec.accelerators / tenant.accelerators,
                 share=service.prefill.share,
                 transfer_s_per_token=service.prefill.transfer_s_per_token,
+                handover_s=HANDOVER_S,
             )
         pace_s = {}
         for w in tenant.served:

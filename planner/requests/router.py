@@ -58,6 +58,8 @@ class PrefillStage:
     share: float
     """Of the pool's accelerators."""
     transfer_s_per_token: float
+    handover_s: float = 0.0
+    """Beyond the transfer, until a replica that decodes takes a request into its steps."""
 
 
 class ReplicaPool:
@@ -200,10 +202,10 @@ class ReplicaPool:
         self.replicas[place].take(request)
 
     def _transfer_s(self, request: Request) -> float:
-        """Return the time in which a request's cache moves to the replica that decodes."""
+        """Return the time in which a request and its cache move to the replica that decodes."""
         fresh = request.prompt_tokens - request.cached_tokens
         if self.prefill:
-            return fresh * self.prefill.transfer_s_per_token
+            return fresh * self.prefill.transfer_s_per_token + self.prefill.handover_s
         return 0.0
 
     def _hand_over(self, request: Request) -> Generator[simpy.Event, Any, None]:

@@ -9,9 +9,7 @@ import pytest
 
 from planner.errors import ScenarioError
 from planner.onramp.traffic_log import (
-    is_hourly_series,
     parse_columns,
-    read_hourly_rates,
     read_request_log,
 )
 from planner.physics.prefix_cache import from_points
@@ -152,54 +150,6 @@ def test_bad_column_choice_names_the_nearest_role() -> None:
     with pytest.raises(ScenarioError, match=r"(?s)is not ROLE=COLUMN .did you mean timestamp"):
         parse_columns("timestmp=a,input")
     assert parse_columns(None) == {}
-
-
-def test_hourly_series_and_its_place_in_the_week(tmp_path: Path) -> None:
-    rows = "".join(f"2026-01-0{1 + h // 24} {h % 24:02d}:00:00,{100 + h}\n" for h in range(48))
-    path = _write(tmp_path, "timestamp,rps\n" + rows)
-    hourly = read_hourly_rates(path)
-    assert is_hourly_series(path)
-    assert (hourly.column, hourly.rates.size, hourly.first_hour_of_week) == (
-        "rps",
-        48,
-        72,
-    )  # a Thursday
-
-
-def test_undated_series_and_trailing_gaps(tmp_path: Path) -> None:
-    path = _write(tmp_path, "hour_index,a,b_per_hour\n0,1,3600\n1,2,7200\n2,,3600\n")
-    assert read_hourly_rates(path, "a", 3.0).rates.tolist() == [
-        2,
-        4,
-    ]  # its unit is not known, the mean is
-    assert read_hourly_rates(path, "b_per_hour").rates.tolist() == [1, 2, 1]
-    assert read_hourly_rates(path, "b_per_hour").first_hour_of_week is None
-    with pytest.raises(ScenarioError, match="state --requests-per-s"):
-        read_hourly_rates(path, "a")
-    with pytest.raises(ScenarioError, match=r"has 2 rate columns; name one \(of a, b_per_hour\)"):
-        read_hourly_rates(path)
-    with pytest.raises(ScenarioError, match="no rate column 'c'"):
-        read_hourly_rates(path, "c")
-
-
-def test_bad_series_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ScenarioError, match=":3: rps"):
-        read_hourly_rates(_write(tmp_path, "hour,rps\n0,1\n1,-2\n2,3\n"))
-    with pytest.raises(ScenarioError, match="one hour apart"):
-        read_hourly_rates(
-            _write(tmp_path, "timestamp,rps\n2026-01-01 00:00,1\n2026-01-01 05:00,2\n")
-        )
-    with pytest.raises(ScenarioError, match="rate columns"):
-        read_hourly_rates(_write(tmp_path, "timestamp,name\n2026-01-01 00:00,x\n"))
-
-
-def test_public_week_starts_on_a_sunday() -> None:
-    assert (
-        read_hourly_rates(
-            trace("azure2024_hourly_digitised_req_per_min.csv"), "conv"
-        ).first_hour_of_week
-        == 144
-    )
 
 
 @pytest.mark.parametrize("cell", ["1e16", "1e308", "-1", "many", "9" * 400])

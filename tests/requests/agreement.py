@@ -22,6 +22,7 @@ import numpy as np
 from planner.demand.bursts import Bursts, shares_with_bursts
 from planner.physics.replica import ReplicaTimes, price_replicas
 from planner.physics.slo_model import late_curve, late_first
+from planner.plan.build import build_plan
 from planner.plan.choice import Service, build_services
 from planner.plan.reuse import Reuse
 from planner.plan.slo_capacity import LayoutSearch, lengths_of
@@ -255,13 +256,24 @@ def compare(cell: Cell) -> Compared:
 
 
 def shared_rates(cell: SharedCell) -> tuple[float, float]:
-    """Return the rates of the urgent and the deferrable workload."""
+    """Return the rates of the urgent and the deferrable workload.
+
+    Deferrable work is served in the layout that the urgent has, and may be slower there than in one of its own.
+    """
     scenario = scenario_of(cell.urgent, 1.0, 1.0)
     services = build_services(scenario, Reuse(scenario), {})[0]
     urgent, waiting = (
         0.5 * cell.load * services["one", name].requests_per_s for name in ("work", "waiting")
     )
-    return urgent, waiting
+    placement = build_plan(scenario_of(cell.urgent, urgent, waiting)).placement
+    assert placement is not None
+    speeds = [
+        float(speed[0])
+        for deployment in placement.deployments
+        if 0 in deployment.workloads
+        for speed in deployment.waiting_speed.values()
+    ]
+    return urgent, waiting * min(speeds, default=1.0)
 
 
 def compare_shared(cell: SharedCell) -> SharedCompared:
@@ -300,7 +312,16 @@ def shared_table(rows: list[SharedCompared]) -> str:
 
 
 def hourly_missed(cell: Cell) -> float:
-    """Return the share late or refused by the hourly model alone, without a fleet around it."""
+    """Return the share late or refused by the hourly model alone, without a fleet around it.
+
+    Beyond capacity a fleet that may choose holds the chunk with fewest misses there, so it is asked.
+    """
+    if cell.layout == "chosen chunk" and cell.load > 1.0:
+        service = service_of(cell.work, cell.part, cell.layout, cell.pool)
+        rate = cell.load * service.requests_per_s * NODES[cell.work]
+        request = ZoomRequest(start=NOON, minutes=1, requests=1)
+        hour = simulate_zoom(scenario_of(cell, rate), request).hour
+        return float(hour.late_fraction[0] + hour.shed_fraction[0])
     service = service_of(cell.work, cell.part, cell.layout, cell.pool, cell.overload)
     bursts = Bursts(
         requests_per_s=cell.load * service.requests_per_s * NODES[cell.work],

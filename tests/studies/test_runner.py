@@ -46,7 +46,7 @@ def finish(
     try:
         count = run_rows(store, goal, force or Workforce(), more.get("watch"))
         finished = Finished(prepared=prepared, store=store, rows=count)
-        write_study(finished, charts=False)
+        write_study(finished)
     finally:
         store.close()
     return finished
@@ -291,9 +291,7 @@ def test_designs_without_correlations_leave_them_out(study_file: WriteScenario) 
         "correlations:\n  - {between: [clusters.h200.accelerator_price_usd, site.electricity_usd_per_kwh], rank: 0.9}\n"
     )
     prepared = prepare(study_file(text))
-    with pytest.raises(ScenarioError, match="independent inputs"):
-        prepared.design("sobol")
-    values, _ = prepared.setup(prepared.design("tornado")).values(0, 11)
+    values, _ = prepared.setup(prepared.tornado()).values(0, 11)
     assert (
         len(np.unique(values[:, 2])) == 3
     )  # its own P10 and P90, and the median: no other input moves it
@@ -309,4 +307,4 @@ def test_a_study_without_inputs_varies_chance_alone(
     finished = finish(prepared, tmp_path / "s", rows=16)
     assert finished.output("cost_usd").std() > 0
     with pytest.raises(ScenarioError, match="nothing is uncertain"):
-        prepared.design("tornado")
+        prepared.tornado()
