@@ -108,6 +108,11 @@ class Trial:
     includes_outages: bool = False
     """Whether what no purchase mends policy as missed."""
 
+    @property
+    def held_confidence(self) -> float:
+        """The confidence that a policy is held to: none where misses have a price."""
+        return 0.0 if self.choices.choose.miss_cost_usd is not None else self.confidence
+
     def drawn(self, block: int, first: int, last: int) -> Floats:
         """Return inputs as a block's own scrambling draws them, shape (replications, inputs); none without a study."""
         if self.design is None:

@@ -105,7 +105,6 @@ class Explanation(NamedTuple):
 def explain(search: Search, best: Policy) -> Explanation:
     """Return the explanation of a result."""
     search.clock.say("working out what limits, prices and one node fewer would change")
-    choices = search.choices
     regrets, idle, perfect_saves = _regrets(search, best)
     return Explanation(
         marginal=tuple(

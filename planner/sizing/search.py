@@ -74,7 +74,7 @@ class Search:
         self.clock = clock
         self.trial = surrogate.trial
         self.choices = surrogate.choices
-        self.confidence = self.trial.confidence
+        self.confidence = self.trial.held_confidence
         """Probability that a policy must have; lower and higher ones trace the curve."""
         self.values: dict[Policy, tuple[float, float]] = {}
         """Cost and probability of every policy looked at, as predicted."""

@@ -2,9 +2,9 @@
 
 Three blocks of replications never mix. The search block made the shortlist. On the selection block the shortlisted
 race: all meet the same replications, and those that another beats by their paired differences drop out. On a
-confirmation block, which nothing has seen, the chosen policy runs alone; its probability is the share of those runs that meet the
-target, counted. It passes on the lower limit of that share. A block that failed is never used again, and every further
-attempt has a smaller error, so that all attempts together err with at most :data:`ERROR`.
+confirmation block, which nothing has seen, the chosen policy runs alone; its probability is the share of those runs
+that meet the target, counted. It passes on the lower limit of that share. A block that failed is never used again, and
+every attempt has an error of its own, so that all together err with at most :data:`ERROR`.
 """
 
 from __future__ import annotations
@@ -110,6 +110,7 @@ class Arena:
     def __init__(self, trial: Trial, archive: Archive, most_runs: int) -> None:
         """Take the most runs of a confirmation."""
         self.trial = trial
+        self.confidence = trial.held_confidence
         self.archive = archive
         self.most_runs = most_runs
         self.attempts = 0
@@ -133,7 +134,7 @@ class Arena:
 
     def _is_out(self, one: Judged, figures: dict[Policy, Judged], racing: Sequence[Policy]) -> bool:
         """Return whether a policy misses the target clearly, or a clearly cheaper one is enough."""
-        confidence = self.trial.confidence
+        confidence = self.confidence
         limits = share_limits(one.verdict.met, one.verdict.replications, ERROR)
         if limits.high < confidence:
             return True
@@ -153,7 +154,7 @@ class Arena:
 
     def _passing(self, one: Judged, runs: int) -> float:
         """Return the probability that a policy passes the next block, by its selection runs."""
-        confidence = self.trial.confidence
+        confidence = self.confidence
         if not confidence:
             return 1.0
         error = ERROR * SPENT[min(self.attempts, len(SPENT) - 1)]
@@ -162,8 +163,8 @@ class Arena:
     def confirm_safe(self, policy: Policy) -> Confirmation:
         """Confirm a policy with room to spare, by the fewest runs."""
         runs = self.most_runs
-        if self.trial.confidence:
-            runs = min(runs, fewest_runs(self.trial.confidence, ERROR * SPENT[0]))
+        if self.confidence:
+            runs = min(runs, fewest_runs(self.confidence, ERROR * SPENT[0]))
         return self._confirm(policy, runs)
 
     def confirmations(self, candidates: Sequence[Judged]) -> Iterator[Confirmation]:
@@ -185,7 +186,7 @@ class Arena:
         ladder = [self.most_runs // 4, self.most_runs // 2, self.most_runs]
         # A mean over fewer has no error that one could state.
         ladder = [runs for runs in ladder if runs >= _FEWEST_RUNS] or [self.most_runs]
-        if not self.trial.confidence:
+        if not self.confidence:
             ladder = [self.most_runs]
         for one in left:
             for runs in ladder:
@@ -196,7 +197,7 @@ class Arena:
     def _confirm(self, policy: Policy, runs: int) -> Confirmation:
         """Run a policy alone on a block of its own, as long as it can still pass."""
         trial = self.trial
-        confidence = trial.confidence
+        confidence = self.confidence
         error = ERROR * SPENT[self.attempts]
         block = FIRST_CONFIRMATION + self.attempts
         self.attempts += 1

@@ -97,8 +97,6 @@ def trial_of(
             seed=used,
         )
         design = MonteCarlo(points=points)
-    # Where misses have a price no confidence is held.
-    is_priced = choices.choose.miss_cost_usd is not None
     return Trial(
         choices=choices,
         objective=objective,
@@ -106,7 +104,7 @@ def trial_of(
         design=design,
         seed=used,
         attainment=scenario.slo_target.attainment,
-        confidence=0.0 if is_priced else scenario.slo_target.confidence,
+        confidence=scenario.slo_target.confidence,
         includes_outages=scenario.slo_target.include is not None,
     )
 
@@ -175,6 +173,8 @@ class Way:
     """At which its cost stands: the answer's, or the highest or lowest that was simulated of it."""
     cost: float
     """Interpolated between its simulated policies on either side of that probability."""
+    saved: float
+    """What the answer's way costs less at that probability."""
     is_answer: bool
 
 
@@ -299,7 +299,7 @@ def _sized(
     clock = archive.clock
     clock.say(f"surveying {effort.replications} replications")
     search = Search(surveyed(trial, archive.workers, effort.replications), archive, clock)
-    if search.surrogate.fixable < trial.confidence:
+    if search.surrogate.fixable < trial.held_confidence:
         raise CapacityError(nothing_mends(search))
     clock.say("searching")
     levers = _every_lever(search)
@@ -309,8 +309,8 @@ def _sized(
     arena = Arena(trial, archive, effort.most_runs(trial.choices.plan))
     sized: Sized | None = None
     safe = best
-    if trial.confidence:
-        safe = search.at(_safe(trial.confidence), best, levers) or best
+    if trial.held_confidence:
+        safe = search.at(_safe(trial.held_confidence), best, levers) or best
         clock.say(f"confirming {trial.choices.words(safe)}")
         confirmation = arena.confirm_safe(safe)
         sized = Sized(scenario=scenario, trial=trial, confirmation=confirmation)
@@ -462,21 +462,22 @@ def _ways(
     if own is None:
         own = arena.selected(answer, race_runs)
         by_name.setdefault(own_name, []).append(own)
-    required = own.verdict.share
+    own_policies = by_name[own_name]
     ways = []
     for name, policies in by_name.items():
-        nearest = min(policies, key=lambda one: (abs(one.verdict.share - required), one.cost))
-        probability, cost = required, own.cost
-        if name != own_name:
-            probability, cost = cost_at(policies, required)
-        way = own if name == own_name else nearest
+        probability, cost = cost_at(policies, own.verdict.share)
+        # Where a way does not reach the answer's probability, the answer's way is taken to that of the other.
+        _, own_cost = cost_at(own_policies, probability)
+        nearest = min(policies, key=lambda one: (abs(one.verdict.share - probability), one.cost))
+        is_answer = name == own_name
         ways.append(
             Way(
                 name=name,
-                judged=way,
+                judged=own if is_answer else nearest,
                 probability=probability,
                 cost=cost,
-                is_answer=name == own_name,
+                saved=cost - own_cost,
+                is_answer=is_answer,
             )
         )
     return tuple(sorted(ways, key=lambda way: way.is_answer))

@@ -199,11 +199,10 @@ class Surrogate:
         choices = self.choices
         nodes = np.tile(np.array(policy.purchases, dtype=np.float64), (len(self.surveys), 1))
         spent_usd = np.zeros(len(self.surveys))
-        reviews = []
+        reviews = list[tuple[datetime.date, int, int]]()
         for place, rule in enumerate(policy.rules):
-            if rule is not None:
-                for window in choices.windows[place][: rule.reviews]:
-                    reviews.append((choices.purchases[window].date, place, window))
+            windows = choices.windows[place][: rule.reviews] if rule else ()
+            reviews += [(choices.purchases[window].date, place, window) for window in windows]
         for date, place, window in sorted(reviews):
             if until is not None and (date, place) >= until:
                 break
