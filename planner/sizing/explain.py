@@ -287,7 +287,7 @@ def _regrets(search: Search, best: Policy) -> tuple[tuple[Regret, ...], float, f
         Regret(quantile, *ranked[place]) for quantile, place in zip(QUANTILES, places, strict=True)
     ]
     idle = float(np.mean([needed <= 0.75 * there for there, needed, _ in rows]))
-    must_meet = math.ceil(search.trial.confidence * len(needed_usd))
+    must_meet = math.ceil(search.confidence * len(needed_usd))
     least_usd = sum(sorted(needed_usd)[:must_meet]) / len(needed_usd)
     return tuple(regrets), idle, float((nodes @ usd).mean()) - least_usd
 

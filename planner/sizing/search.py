@@ -30,10 +30,12 @@ from planner.sizing.policy import (
 )
 from planner.sizing.surrogate import Surrogate
 
-_ROUNDS = 3
+_ROUNDS = 4
 """Most rounds of search, simulation and calibration."""
-_CALIBRATION_RUNS = 16
+_CALIBRATION_RUNS = 10
 """Replications in which a policy is simulated to calibrate: those nearest to its threshold."""
+_DOUBTFUL = 0.5
+"""Probability at which a policy may do or may not."""
 _MASTER_ROUNDS = 30
 """Of the linear program, each with the rows that its last answer breaks."""
 _BLOCKS = 6
@@ -44,6 +46,8 @@ _SAME_COST = 1e-7
 """Of the cost: what is no difference."""
 _START_LOADS = (60, 80, 100, 120)
 """Loads in percent up to which orders are first tried."""
+_LEAST_FIRST_STEP = 4
+"""Nodes of the first steps, at least: few nodes of one part are exchanged for fewer of another."""
 _NEAR_DATES = 2
 """Dates by which nodes are moved in one step."""
 _NEAR_DAYS = 45
@@ -125,7 +129,9 @@ class Search:
             if best is None:
                 return None
             predicted = self.value(best)[1]
-            self._simulate(best)
+            # What may do or may not tells where the threshold lies; what does tells only that it is lower.
+            doubtful = self.at(_DOUBTFUL, best, levers) if self.confidence else None
+            self._simulate(*dict.fromkeys([doubtful or best, best]))
             cost, probability = self.value(best)
             self.clock.say(
                 f"{self.archive.workers.runs:,} runs: {self.choices.words(best)}; about {cost / 1e6:,.2f} M, "
@@ -136,18 +142,19 @@ class Search:
                 break
         return best
 
-    def _simulate(self, policy: Policy) -> None:
-        """Run a policy in the replications that tell most, those nearest to the threshold, and learn from them."""
+    def _simulate(self, *policies: Policy) -> None:
+        """Run policies in the replications that tell most, those nearest to the threshold, and learn from them."""
         surrogate = self.surrogate
-        logs, _ = surrogate.log_loads(surrogate.fleet(policy))
-        distance = np.abs(logs - surrogate.threshold.log)
-        distance[surrogate.hopeless] = np.inf
-        nearest = np.argsort(distance, kind="stable")[:_CALIBRATION_RUNS]
-        telling = [int(r) for r in nearest if np.isfinite(distance[r])]
-        self.archive.outcomes([(policy, SEARCH * BLOCK + r) for r in telling])
-        surrogate.refit(policy)
+        for policy in policies:
+            logs, _ = surrogate.log_loads(surrogate.fleet(policy))
+            distance = np.abs(logs - surrogate.threshold.log)
+            distance[surrogate.hopeless] = np.inf
+            nearest = np.argsort(distance, kind="stable")[:_CALIBRATION_RUNS]
+            telling = [int(r) for r in nearest if np.isfinite(distance[r])]
+            self.archive.outcomes([(policy, SEARCH * BLOCK + r) for r in telling])
+        surrogate.refit(policies[-1])
         known = [(run, seen) for run, seen in self.archive.known.items() if run[1] < BLOCK]
-        surrogate.calibrate(known, policy)
+        surrogate.calibrate(known, policies[-1])
         self.values = {}
 
     def find(self, levers: Levers, start: Policy | None = None) -> Policy | None:
@@ -372,7 +379,7 @@ class Search:
     def descend(self, policy: Policy, levers: Levers) -> Policy:
         """Return a cheaper policy: nodes removed, delayed, exchanged, loads raised, in ever smaller steps."""
         total = sum(policy.purchases)
-        step = max(1, 2 ** int(math.log2(max(1, total // 16))))
+        step = max(_LEAST_FIRST_STEP, 2 ** int(math.log2(max(1, total // 16))))
         while step:
             most = self.cost(policy) * (1.0 - _SAME_COST)
             better = None
@@ -436,7 +443,9 @@ class Search:
             if not nodes or not levers.purchases[target] or not self._may_swap(source, target):
                 continue
             equivalent = nodes * worth[source] / max(worth[target], 1e-12)
-            for added in {math.ceil(equivalent), math.floor(equivalent)} - {0}:
+            # One fewer as well: what was there may have had room to spare.
+            least = math.floor(equivalent)
+            for added in {math.ceil(equivalent), least, least - 1} - {0, -1}:
                 saved_usd = nodes * usd[source] - added * usd[target]
                 if added <= choices.most_at_once[target] and (saved_usd > 0 or surrogate.trades):
                     exchanges.append((-saved_usd, source, target, nodes, added))

@@ -527,16 +527,20 @@ class Surrogate:
             return
         logs, weights, met = np.array(rows, dtype=np.float64).T
         sign = np.where(met > 0, 1.0, -1.0)
-        best_fit = -np.inf
+        fits = []
         for spread in _SPREADS:
             z = sign * (logs - _THRESHOLDS[:, None]) / spread
             # A small share of runs goes otherwise for reasons that λ knows nothing of.
             fit = (weights * np.logaddexp(log_ndtr(z), np.log(0.002))).sum(axis=1)
-            fit -= 0.5 * (_THRESHOLDS / _PRIOR) ** 2
-            place = int(fit.argmax())
-            if fit[place] > best_fit + 1e-9:
-                best_fit = float(fit[place])
-                self.threshold = Threshold(float(_THRESHOLDS[place]), float(spread))
+            fits.append(fit - 0.5 * (_THRESHOLDS / _PRIOR) ** 2)
+        # The mean over all that runs allow, not the likeliest: before a miss is seen the threshold may be far lower.
+        likelihood = np.exp(np.array(fits) - np.max(fits))
+        likelihood /= likelihood.sum()
+        of_threshold = likelihood.sum(axis=0)
+        mean = float(of_threshold @ _THRESHOLDS)
+        variance = float(of_threshold @ (_THRESHOLDS - mean) ** 2)
+        own_variance = float(likelihood.sum(axis=1) @ _SPREADS**2)
+        self.threshold = Threshold(mean, float(np.sqrt(variance + own_variance)))
         self._count_overflow(known, alike)
 
     def _count_overflow(
