@@ -253,28 +253,14 @@ class Workers(Crew[Evaluator]):
         """Start ``count`` worker processes; with one, the work is done here."""
         super().__init__(Evaluator, trial, count, scheduler)
         self.runs = 0
-        self.worked_s = 0.0
 
     def all(
         self, work: Callable[..., Result], arguments: Sequence[tuple[Any, ...]]
     ) -> Iterator[Result]:
         """Yield the results of a function of an evaluator for each set of arguments, in order, as they come."""
-        began_s = time.monotonic()
         for result in self.map(work, arguments):
             self.runs += 1
             yield result
-        self.worked_s += time.monotonic() - began_s
-
-    def about(self, runs: int) -> str:
-        """Return the time that a number of further runs takes, by all so far; nothing before the first."""
-        took_s = self.worked_s / self.runs * runs if self.runs else 0.0
-        return (
-            f", about {took_s / 60.0:,.0f} min"
-            if took_s > 90.0
-            else f", about {took_s:,.0f} s"
-            if took_s
-            else ""
-        )
 
 
 class SizeWork(LinesWork):

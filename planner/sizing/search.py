@@ -124,8 +124,11 @@ class Search:
             best = self.find(levers, before)
             if best is None:
                 # The surrogate may be too strict before any run: the most that limits allow tells.
-                self._simulate(self._fullest(levers))
-                best = self.find(levers, before)
+                fullest = self._fullest(levers)
+                if not self.choices.within_limits(fullest):
+                    return None
+                is_enough = self._simulate(fullest)
+                best = self.find(levers, before) or (fullest if is_enough else None)
             if best is None:
                 return None
             predicted = self.value(best)[1]
@@ -142,8 +145,11 @@ class Search:
                 break
         return best
 
-    def _simulate(self, *policies: Policy) -> None:
-        """Run policies in the replications that tell most, those nearest to the threshold, and learn from them."""
+    def _simulate(self, *policies: Policy) -> bool:
+        """Run policies in the replications that tell most, those nearest to the threshold, and learn from them.
+
+        Return whether the last of them met the target in enough of its runs.
+        """
         surrogate = self.surrogate
         for policy in policies:
             logs, _ = surrogate.log_loads(surrogate.fleet(policy))
@@ -151,11 +157,13 @@ class Search:
             distance[surrogate.hopeless] = np.inf
             nearest = np.argsort(distance, kind="stable")[:_CALIBRATION_RUNS]
             telling = [int(r) for r in nearest if np.isfinite(distance[r])]
-            self.archive.outcomes([(policy, SEARCH * BLOCK + r) for r in telling])
+            outcomes = self.archive.outcomes([(policy, SEARCH * BLOCK + r) for r in telling])
         surrogate.refit(policies[-1])
         known = [(run, seen) for run, seen in self.archive.known.items() if run[1] < BLOCK]
         surrogate.calibrate(known, policies[-1])
         self.values = {}
+        met = sum(outcome.meets(self.trial.attainment) for outcome in outcomes)
+        return met >= self.confidence * len(outcomes)
 
     def find(self, levers: Levers, start: Policy | None = None) -> Policy | None:
         """Return the cheapest policy by the surrogate; None where none is likely enough to meet the SLO target."""

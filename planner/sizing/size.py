@@ -303,7 +303,12 @@ def _sized(
         raise CapacityError(nothing_mends(search))
     clock.say("searching")
     levers = _every_lever(search)
+    # Where misses have a price, a policy that holds the confidence is where to begin, and then cost alone counts.
+    search.confidence = trial.confidence
     best = search.solve(levers)
+    if not trial.held_confidence:
+        search.confidence = 0.0
+        best = search.solve(levers, best)
     if best is None:
         raise CapacityError(nothing(search))
     arena = Arena(trial, archive, effort.most_runs(trial.choices.plan))
@@ -394,9 +399,12 @@ def _between(search: Search, arena: Arena, raced: Sequence[Judged], levers: Leve
     cheaper = [one for one in raced if one.cost < enough.cost]
     least = search.cost(cheaper[-1].policy) if cheaper else 0.0
     most = search.cost(enough.policy)
-    for near in search.neighbours(enough.policy, 1, levers):
-        search.value(near)
     seen = {one.policy for one in raced}
+    neighbours = dict.fromkeys(search.neighbours(enough.policy, 1, levers))
+    near = [one for one in neighbours if one not in seen and search.choices.within_limits(one)]
+    near.sort(key=search.cost)
+    if not search.confidence:
+        return near[:_MOST_BETWEEN]
     rows = sorted(
         (cost, -probability, place)
         for place, (cost, probability) in enumerate(search.values.values())

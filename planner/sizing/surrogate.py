@@ -21,6 +21,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import datetime
+import math
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -538,9 +539,9 @@ class Surrogate:
         likelihood /= likelihood.sum()
         of_threshold = likelihood.sum(axis=0)
         mean = float(of_threshold @ _THRESHOLDS)
-        variance = float(of_threshold @ (_THRESHOLDS - mean) ** 2)
-        own_variance = float(likelihood.sum(axis=1) @ _SPREADS**2)
-        self.threshold = Threshold(mean, float(np.sqrt(variance + own_variance)))
+        # How far it is uncertain is left out: what is proposed too low is simulated, and then known.
+        variance = float(likelihood.sum(axis=1) @ _SPREADS**2)
+        self.threshold = Threshold(mean, math.sqrt(variance))
         self._count_overflow(known, alike)
 
     def _count_overflow(

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-import yaml
 
 import planner
 from planner.errors import ScenarioError
@@ -20,7 +17,6 @@ from planner.sizing.evaluate import SizingOutcome
 from planner.sizing.policy import Policy
 from planner.sizing.search import Search
 from tests.sizing.toys import (
-    STUDY,
     bought,
     every_policy,
     keeps,
@@ -30,20 +26,13 @@ from tests.sizing.toys import (
     solved,
     toy,
     whole,
+    written,
 )
 
 
 def whole_run(search: Search, policy: Policy) -> SizingOutcome:
     """Return a policy's outcome in the first replication of the search."""
     return search.archive.outcomes([(policy, 0)])[0]
-
-
-def written(content: dict[str, Any], folder: Path) -> Path:
-    """Write a toy and its study; return the study's file."""
-    text = re.sub(r"'(\d{4}-\d\d-\d\d)'", r"\1", yaml.safe_dump(content))
-    (folder / "toy.yaml").write_text(text)
-    (folder / "study.yaml").write_text(STUDY)
-    return folder / "study.yaml"
 
 
 def test_the_surrogate_orders_what_the_run_orders(tmp_path: Path) -> None:
@@ -53,9 +42,9 @@ def test_the_surrogate_orders_what_the_run_orders(tmp_path: Path) -> None:
         predicted = search.surrogate.nodes(policy).sum(axis=1)
         evaluator = search.archive.workers.subject
         runs = [evaluator.simulate(policy, replication) for replication in range(8)]
-        bought = [sum(purchase.nodes for purchase in run.run.log.purchases) for run in runs]
-        assert np.abs(predicted - bought).max() <= 1.0
-        assert np.corrcoef(predicted, bought)[0, 1] > 0.9
+        simulated = [sum(purchase.nodes for purchase in run.run.log.purchases) for run in runs]
+        assert np.abs(predicted - simulated).max() <= 1.0
+        assert np.corrcoef(predicted, simulated)[0, 1] > 0.9
         assert predicted.max() > predicted.min()
 
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import itertools
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from planner.scenario.loading import load_scenario
 from planner.sizing.evaluate import Archive, Clock, Judged, Objective, Workers, judged
@@ -87,6 +90,14 @@ uncertain:
 """
 
 
+def written(content: dict[str, Any], folder: Path) -> Path:
+    """Write a toy and its study; return the study's file."""
+    text = re.sub(r"'(\d{4}-\d\d-\d\d)'", r"\1", yaml.safe_dump(content))
+    (folder / "toy.yaml").write_text(text)
+    (folder / "study.yaml").write_text(STUDY)
+    return folder / "study.yaml"
+
+
 @contextlib.contextmanager
 def problem(
     content: dict[str, Any],
@@ -137,7 +148,7 @@ def solved(
     parts: Sequence[str] = (),
     *,
     study: Path | None = None,
-    confirmations: int = 75,
+    confirmations: int = 36,
 ) -> Judged:
     """Return the answer to a problem, confirmed."""
     scenario = load_scenario(content, overrides)
