@@ -119,7 +119,8 @@ class Search:
     def solve(self, levers: Levers, start: Policy | None = None) -> Policy | None:
         """Return the cheapest policy, simulated and searched on until the prediction holds; None where none will do."""
         best = start
-        for _ in range(_ROUNDS):
+        # Where misses have a price their cost is learnt from run to run.
+        for _ in range(_ROUNDS if self.confidence else 2 * _ROUNDS):
             before = best
             best = self.find(levers, before)
             if best is None:
@@ -141,7 +142,7 @@ class Search:
                 f"P(SLO met) {probability:.1%}"
             )
             is_settled = abs(probability - predicted) < _PROBABILITY_ERROR
-            if best == before or (is_settled and self.is_likely(best)):
+            if best == before or (self.confidence and is_settled and self.is_likely(best)):
                 break
         return best
 

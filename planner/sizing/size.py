@@ -63,6 +63,8 @@ _SAFE_ODDS = 8.0
 """By how much the odds of the policy that is confirmed first are better than what is asked."""
 _OF_EACH_LEVEL = 2
 """Policies shortlisted for each."""
+_CLIMBS = 6
+"""Most races of neighbours, where misses have a price."""
 _MOST_BETWEEN = 5
 """Policies raced between one that is enough and the next cheaper one."""
 _BELOW = 0.05
@@ -325,9 +327,13 @@ def _sized(
     race_runs = min(max(arena.most_runs // _RACES, _FEWEST_RACE), arena.most_runs)
     clock.say(f"comparing {len(shortlist)} policies on replications of their own")
     raced = arena.race(shortlist, race_runs)
-    between = _between(search, arena, raced, levers)
-    if between:
+    for _ in range(_CLIMBS):
+        cheapest = raced[0]
+        between = _between(search, arena, raced, levers)
         raced = sorted([*raced, *arena.race(between, race_runs)], key=lambda one: one.cost)
+        # With a confidence one look does; a trade-off of costs is followed as long as it pays.
+        if trial.held_confidence or raced[0] is cheapest:
+            break
     cheaper = raced
     if sized is not None and sized.confirmation.passed:
         safe_cost = sized.plan.cost
@@ -375,6 +381,9 @@ def _shortlist(search: Search, best: Policy, safe: Policy, levers: Levers) -> li
     """Return the policies to compare: at several probabilities, and the best of every way at two of them."""
     confidence = search.confidence
     if not confidence:
+        near = [*search.neighbours(best, 2, levers), *search.neighbours(best, 1, levers), best]
+        for policy in filter(search.choices.within_limits, near):
+            search.value(policy)
         return search.shortlist([0.0], 2 * len(_LEVELS))
     levels = [min(confidence + added, 0.5 * (1.0 + confidence)) for added in _LEVELS]
     ways = [levers]
