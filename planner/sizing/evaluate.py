@@ -143,7 +143,7 @@ class Evaluator:
         if (block, chunk) not in self._inputs:
             first = chunk * _CHUNK
             self._inputs[block, chunk] = self.trial.drawn(block, first, first + _CHUNK)
-        return self._inputs[block, chunk][row]
+        return np.asarray(self._inputs[block, chunk][row])
 
     def simulate(self, policy: Policy, replication: int) -> RunResult:
         """Run a policy once; without uncertain inputs its plan is the same in every replication."""

@@ -349,7 +349,7 @@ def _sized(
             sized = Sized(scenario=scenario, trial=trial, confirmation=confirmation)
         if confirmation.passed:
             tell(sized)
-    assert sized is not None
+    assert sized is not None  # nothing else ends without a confirmation, passed or not
     sized = dataclasses.replace(
         sized,
         curve=curve_of(raced),
@@ -358,11 +358,15 @@ def _sized(
         runs=archive.workers.runs,
     )
     tell(sized)
-    if effort.rivals:
-        explanation = explain(search, sized.plan.policy)
-        sized = dataclasses.replace(sized, explanation=explanation)
-        sized = dataclasses.replace(sized, rivals=_rivals(search, sized.plan.policy))
-        sized = dataclasses.replace(sized, futures=_futures(sized, futures, effort, clock))
+    if not effort.rivals:
+        return sized
+    answer = sized.plan.policy
+    sized = dataclasses.replace(
+        sized,
+        explanation=explain(search, answer),
+        rivals=_rivals(search, answer),
+        futures=_futures(sized, futures, effort, clock),
+    )
     return dataclasses.replace(sized, runs=archive.workers.runs)
 
 
@@ -393,10 +397,10 @@ def _shortlist(search: Search, best: Policy, safe: Policy, levers: Levers) -> li
     for way in ways:
         start = best if way == levers else search.find(way)
         for level in levels if way == levers else (levels[2], levels[4]):
-            policy = None if start is None else search.at(level, start, way)
-            if policy is not None:
-                start = policy
-                listed.append(policy)
+            found = None if start is None else search.at(level, start, way)
+            if found is not None:
+                start = found
+                listed.append(found)
     return [*dict.fromkeys([*listed, *search.shortlist(levels, _OF_EACH_LEVEL)])]
 
 

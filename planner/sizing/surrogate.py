@@ -258,7 +258,7 @@ class Surrogate:
         owned[:, self.column] = nodes
         leaves = self.choices.leaves_h(policy)
         stays = [leaves.get(cluster.name, cluster.retire_h) > now_h for cluster in plan.clusters]
-        return owned * np.array(stays)
+        return np.asarray(owned * np.array(stays))
 
     def _month(self, place: int) -> int:
         """Return the months that have ended on the day of a purchase."""

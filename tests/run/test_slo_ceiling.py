@@ -255,7 +255,7 @@ def test_a_sizing_says_on_how_many_fresh_replications_nothing_helps(tmp_path: Pa
 
 
 def test_a_target_that_includes_outages_counts_them(tmp_path: Path) -> None:
-    content = sizing("slo_target.include=site-outages")
+    content = sizing("slo_target.include=site-outages", "site.outages_per_year=50")
     with pytest.raises(CapacityError, match="miss the SLO target whatever is bought"):
         planner.size(content, tmp_path / "out", replications=4, confirmations=8, workers=1)
 
