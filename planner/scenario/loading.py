@@ -165,7 +165,7 @@ def _apply_override(document: Document, override: str, origin: str) -> None:
         absolute = _absolute(document, path, value)
         if list_path is not None:
             # An item is laid over as its whole list: layers replace lists, and never merge them.
-            items = tuple(value_at(document.content, list_path))  # type: ignore[arg-type]
+            items = tuple(value_at(document.content, list_path))
             changed = with_value(items, path[len(list_path) :], absolute.content)
             absolute = Document(list(changed), {(): Location(origin, None)})
             path = list_path  # noqa: PLW2901
