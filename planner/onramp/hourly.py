@@ -159,9 +159,9 @@ def counts_of_table(
     column: str | None = None,
     requests_per_s: float | None = None,
 ) -> dict[str | None, HourlyCounts]:
-    """Return the counts of a table with one row an hour, a part of it or a day; and one for each model, user or key.
+    """Return the counts of a table, by the served model where it has a column of models.
 
-    The unit of a rate is in its name or the file's; else its mean is the rate that is stated. Rows of one time are
+    A row is an hour, a part of it or a day, of a model, a user or a key. The unit of a rate is in its name or the file's; else its mean is the rate that is stated. Rows of one time are
     added up.
     """
     column = _choose_series(path, table, column)
