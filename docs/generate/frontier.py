@@ -121,7 +121,8 @@ def _between(loads: pd.DataFrame) -> Floats:
     in_order = loads.sort_values("tpot_ms")
     log_tpot = np.log(in_order["tpot_ms"].to_numpy(dtype=float) * MILLISECOND)
     log_rate = np.log(in_order["tokens_per_s"].to_numpy(dtype=float))
-    return np.exp(np.interp(np.log(TPOT_S), log_tpot, log_rate, left=np.nan, right=np.nan))
+    rates: Floats = np.exp(np.interp(np.log(TPOT_S), log_tpot, log_rate, left=np.nan, right=np.nan))
+    return rates
 
 
 def chosen_points(frontiers: pd.DataFrame, scenario: Scenario) -> list[Point]:
@@ -150,7 +151,7 @@ def chosen_points(frontiers: pd.DataFrame, scenario: Scenario) -> list[Point]:
         requests_per_s = service.requests_per_s / service.accelerators_per_node
         points.append(
             Point(
-                **row,
+                **{str(name): value for name, value in row.items()},
                 is_mixture=service.spec.shape.experts > 0,
                 chosen=requests_per_s * row["output_tokens"],
                 log_error=service.evidence.log_error,
@@ -184,8 +185,9 @@ def part_ratios(points: Sequence[Point], reference: str) -> list[PartRatio]:
     by_cell: dict[tuple[str, int, int, float], dict[str, list[Point]]] = {}
     for point in points:
         # Nominal lengths and those drawn below them are of one kind.
-        about = [round(math.log2(tokens)) for tokens in (point.input_tokens, point.output_tokens)]
-        cell = by_cell.setdefault((point.model, *about, point.tpot_s), {})
+        about_input = round(math.log2(point.input_tokens))
+        about_output = round(math.log2(point.output_tokens))
+        cell = by_cell.setdefault((point.model, about_input, about_output, point.tpot_s), {})
         cell.setdefault(point.accelerator, []).append(point)
     ratios = []
     for (model, _, _, tpot_s), parts in by_cell.items():

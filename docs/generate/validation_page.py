@@ -198,7 +198,7 @@ def shipped_points() -> list[Point]:
 
 def frontier_rows(points: Sequence[Point]) -> list[tuple[str, ...]]:
     """Return how far what is chosen lies from the best measured, by accelerator and class of models."""
-    rows = []
+    rows: list[tuple[str, ...]] = []
     by_class: dict[tuple[bool, str], list[Point]] = {}
     for point in points:
         by_class.setdefault((point.is_mixture, point.accelerator), []).append(point)
@@ -224,7 +224,7 @@ def part_ratio_rows(points: Sequence[Point]) -> list[tuple[str, ...]]:
     by_pair: dict[tuple[str, str], list[PartRatio]] = {}
     for ratio in part_ratios(points, _REFERENCE_PART):
         by_pair.setdefault((ratio.model, ratio.accelerator), []).append(ratio)
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for (model, accelerator), own in sorted(by_pair.items()):
         measured = float(np.median([ratio.measured for ratio in own]))
         chosen = float(np.median([ratio.chosen for ratio in own]))
