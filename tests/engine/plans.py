@@ -238,6 +238,7 @@ def demand_plan(
         row[: max(0, int(workload.launch_h or 0.0))] = 0.0
     return DemandPlan(
         names=tuple(workload.name for workload in workloads),
+        streams=tuple(workload.name for workload in workloads),
         expected_requests_per_s=expected,
         noise_base_requests_per_s=expected,
         noises=tuple(LognormalNoise() for _ in workloads),
