@@ -51,9 +51,6 @@ def run(
     out: Annotated[Path | None, out_option("<name>")] = None,
     advise: Annotated[bool, Option("--advise", help=_ADVISE)] = False,
     hourly: Hourly = False,
-    parquet: Annotated[
-        bool, Option("--parquet", help="Also write the timelines as Parquet.")
-    ] = False,
     strict: Strict = False,
     overlay: Overlay = None,
     _allow_code: AllowCode = False,
@@ -82,7 +79,6 @@ def run(
             replications=replications,
             advise=advise,
             hourly=hourly,
-            parquet=parquet,
             strict=strict,
             progress=print_stage,
             # JSON is one document, printed when all replications are there.
@@ -146,9 +142,6 @@ def sweep(
     workers: Workers = None,
     resume: Resume = False,
     restart: Restart = False,
-    yes: Annotated[
-        bool, Option("--yes", help="Run more than 10,000 points without asking.")
-    ] = False,
     strict: Strict = False,
     overlay: Overlay = None,
     _allow_code: AllowCode = False,
@@ -169,7 +162,6 @@ def sweep(
             workers=workers,
             resume=resume,
             restart=restart,
-            yes=yes,
             strict=strict,
             progress=screen.progress,
         )
@@ -199,10 +191,11 @@ def size(
     ] = "net-present-cost",
     replications: Annotated[
         int, Option("--replications", "-n", min=1, max=1_000, help="Replications surveyed.")
-    ] = 64,
+    ] = 48,
     confirmations: Annotated[
-        int, Option(min=1, max=1_000, help="Fresh replications that confirm the answer.")
-    ] = 200,
+        int | None,
+        Option(min=1, max=10_000, help="Most fresh replications that confirm a policy."),
+    ] = None,
     rivals: Annotated[
         bool, Option(help="Work out rivals, limits and prices after the answer.")
     ] = True,

@@ -32,6 +32,7 @@ from planner.plan.reliability import reliability_plan
 from planner.plan.reuse import Reuse
 from planner.plan.routing import queue_outgrown, workload_plan
 from planner.plan.site import site_plan
+from planner.plan.slo_capacity import cut_prompts
 from planner.plan.stacks import software_plan
 from planner.scenario.scenario import Scenario
 
@@ -108,6 +109,7 @@ def build_plan(
         *refused,
         *notes,
         *stated_hits(scenario),
+        *cut_prompts(scenario, reuse.catalog),
         *sharing_notes(scenario, plan),
         *calibration_notes,
     ]
