@@ -27,8 +27,8 @@ BROKEN_TODAY = {
 
 Faster nodes 13 and looser TTFT 26 are below by 0.002 beyond the targets: the router takes the cheaper cluster, on which
 more is late. Partitions are better in 28 and 14 by 0.007 and 0.016: hours that lend nodes to the class below load them
-back; in 17 and 6 by 0.002, beyond the targets. Everything twice takes 2 to 10% more or less per unit in 9, 17, 21, 22 and
-one more, and halves serve 0.011 and 0.012 more in 3 and 22: not traced.
+back; in 17 and 6 by 0.002, beyond the targets. Everything twice takes 2 to 10% more or less per unit in 9, 17, 21, 22
+and one more, and halves serve 0.011 and 0.012 more in 3 and 22: not traced.
 """
 HELD = [law for law in ALL_LAWS if law not in BROKEN_TODAY]
 
