@@ -5,8 +5,6 @@
 # make mutants    do 400 small wrongs to the program, one at a time, and say which no test tells (continues)
 # make reference  write the generated docs pages and the output shown in the docs anew
 # make fuzz       feed every reader 100,000 spoiled files (half an hour)
-# make attack     all of that, 200 kills at file operations, 100 flipped bits
-# make pythons    install into every Python from 3.11 on that is found, and run every kind of command there
 # make docs       build the docs site into site/
 PYTHON ?= python3
 VENV   := .venv
@@ -18,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PROPERTIES := tests/demand tests/engine tests/finance tests/output tests/physics tests/run
 QUICK  := tests/finance tests/engine tests/physics tests/test_units.py tests/test_errors.py tests/test_yaml_io.py
 
-.PHONY: run check test types suite prove mutants fuzz attack pythons bench reference docs clean
+.PHONY: run check test types suite prove mutants fuzz bench reference docs clean
 run: $(VENV)/installed
 	$(BIN)/planner run scenarios/mixed-fleet.yaml
 
@@ -61,12 +59,6 @@ docs: $(VENV)/installed-dev
 fuzz: $(VENV)/installed-dev
 	$(BIN)/python -m tests.fuzz --count 100000
 
-attack: $(VENV)/installed-dev
-	$(BIN)/python -m tests.attack
-
-pythons: $(VENV)/installed-dev
-	$(BIN)/python -m tests.hardening.pythons
-
 bench: $(VENV)/installed-dev
 	$(BIN)/python -m tests.benchmarks
 
@@ -85,8 +77,6 @@ $(VENV)/installed: $(VENV)/bin/python pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt -e '.[ui]'
 	@touch $@
 
-$(VENV)/installed-dev: $(VENV)/bin/python pyproject.toml constraints.txt tests/editor/package-lock.json
+$(VENV)/installed-dev: $(VENV)/bin/python pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,docs,ui]'
-	@npm ci --prefix tests/editor --no-audit --no-fund --silent \
-	  || echo 'npm is missing or could not install: the tests that drive an editor will be skipped'
 	@touch $@ $(VENV)/installed

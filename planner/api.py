@@ -42,10 +42,10 @@ if TYPE_CHECKING:
     from planner.studies.runner import Watch
     from planner.studies.work import Work
 
-Method = Literal["montecarlo", "tornado", "sobol"]
+Method = Literal["montecarlo", "tornado"]
 
-SIZES: dict[str, int] = {"montecarlo": 1024, "tornado": 16, "sobol": 256}
-"""Replications or points of a method, where nothing else is asked for."""
+SIZES: dict[str, int] = {"montecarlo": 4096, "tornado": 16}
+"""Replications of a method, where nothing else is asked for: of a Monte Carlo, at most."""
 SETTLED_COST_FRACTION = 0.005
 """A run draws no more replications once half the 95% interval of mean net present cost is this share of it."""
 _POINTS_PER_WORKER = 16
@@ -91,7 +91,6 @@ def run(
     replications: int = DRAWS,
     advise: bool = False,
     hourly: bool = False,
-    parquet: bool = False,
     processes: Sequence[Process] = (),
     strict: bool = False,
     progress: PrintLine = silent,
@@ -155,7 +154,7 @@ def run(
         remedy = None
         if advise and plan_verdict(base, draw_all()).status == "MISSED":
             remedy = _find_remedy(base, draw_all(), progress)
-        results = write_run(base, folder, draw_all, hourly=hourly, parquet=parquet, remedy=remedy)
+        results = write_run(base, folder, draw_all, hourly=hourly, remedy=remedy)
     return run_answer(folder, base, results, remedy)
 
 
@@ -237,14 +236,12 @@ def sweep(
     workers: int | None = None,
     resume: bool = False,
     restart: bool = False,
-    yes: bool = False,
     strict: bool = False,
     progress: PrintLine = silent,
 ) -> Answer[Sweep]:
     """Run every combination of some values and write one tidy CSV.
 
-    ``vary`` is what ``--vary`` takes, or a mapping such as ``{"clusters.h200.nodes": range(40, 81, 20)}``; ``yes``
-    confirms more than 10,000 points.
+    ``vary`` is what ``--vary`` takes, or a mapping such as ``{"clusters.h200.nodes": range(40, 81, 20)}``.
     """
     from planner.answers.identity import command_again, scenario_file
     from planner.answers.sweep import Sweep, sweep_answer, write_sweep
@@ -255,9 +252,7 @@ def sweep(
         texts: Sequence[str] = [grid.axis_text(path, values) for path, values in vary.items()]
     else:
         texts = _as_list(vary)
-    # Its size is known from the axes alone: too large a sweep is refused before anything is read.
     axes = grid.parse_axes(texts)
-    grid.check_size(axes, confirmed=yes)
     loaded = load(scenario, overrides)
     folder = output_folder(out, f"{loaded.name}-sweep")
     grid.check_values(loaded, axes)
@@ -280,7 +275,7 @@ def sweep(
             # Few points are done before a second process has started.
             processes = min(processes, max(1, total // _POINTS_PER_WORKER))
         points = grid.sweep(loaded, axes, seed, print_point, work, processes)
-        options = {"--vary": list(texts), "--seed": seed_used, "--yes": yes}
+        options = {"--vary": list(texts), "--seed": seed_used}
         manifest = {
             "scenario_file": scenario_file(loaded),
             "overrides": list(loaded.document.overrides),
@@ -309,18 +304,18 @@ def study(
     resume: bool = False,
     restart: bool = False,
     strict: bool = False,
-    charts: bool = True,
     samples: bool | None = None,
     progress: PrintLine = silent,
     watch: Watch | None = None,
 ) -> Answer[Finished]:
     """Run a study and write its folder, as ``planner montecarlo`` and ``planner sensitivity`` do.
 
-    ``size`` is the number of replications (montecarlo, 1,024 unless given), replications of an input (tornado, 16) or
-    points (sobol, 256). Rows that differ in money alone share a simulation. ``until`` ends a montecarlo when the 95%
-    interval of the headline's mean is narrower than that share of it; ``"p90=2%"`` and ``"best=1%"`` look at a
-    percentile and at P(best) instead. ``samples`` says whether samples.csv is written; unless given, up to 100,000
-    rows, and replications.parquet has them all.
+    ``size`` is the number of replications (montecarlo), or of those of an input (tornado, 16). Rows that differ in
+    money alone share a simulation. ``until`` ends a montecarlo when the 95% interval of the headline's mean is narrower
+    than that share of it; ``"p90=2%"``, ``"best=1%"`` and ``"slo=4%"`` look at a percentile, at P(best) and at
+    P(SLO met) where its verdict is not given; several stand with commas between. With neither it ends by ``PRECISION``
+    of ``planner.studies.runner``, or with 4,096 replications. ``samples`` says whether samples.csv is written; unless
+    given, up to 100,000 rows, and replications.parquet has them all.
     """
     from planner.answers import study as answers
     from planner.answers.study_screen import study_remarks
@@ -329,20 +324,21 @@ def study(
     from planner.studies.designs import MonteCarlo
     from planner.studies.engines import workforce
     from planner.studies.prepare import prepare
-    from planner.studies.runner import Goal, Until, run_rows
+    from planner.studies.runner import PRECISION, Goal, Until, run_rows
     from planner.units import counted
 
     force = workforce(workers, scheduler)
     overrides = _as_list(overrides)
-    stop = None
-    if until is not None:
-        stop = Until.read(until) if isinstance(until, str) else Until(until)
+    # Who asks for a number of replications gets it.
+    if until is None and size is None:
+        until = PRECISION
+    rules = () if until is None else Until.read(str(until))
     count = SIZES[method] if size is None else size
     # Less one, since the check takes zero and a study needs a replication.
     check_whole(size=count - 1, seed=seed or 0)
     prepared = prepare(Path(file), overrides, seed)
     refuse(prepared.warnings, strict=strict)
-    design = prepared.design(method)
+    design = prepared.tornado() if method == "tornado" else prepared.montecarlo()
     name = prepared.study.name
     is_drawn = isinstance(design, MonteCarlo)
     folder = output_folder(out, name if is_drawn else f"{name}-{method}")
@@ -351,14 +347,15 @@ def study(
         rows=count if isinstance(design, MonteCarlo) else count * design.period,
         objective=prepared.objective.name,
         scramblings=prepared.study.scramblings if is_drawn else 1,
-        until=stop if is_drawn else None,
+        until=rules if is_drawn else (),
         targeted=prepared.targeted,
         lower_is_better=prepared.objective.lower_is_better,
     )
     scenarios = counted(len(prepared.scenarios), "scenario")
     if is_drawn:
         inputs = f"{len(prepared.inputs)} uncertain inputs"
-        progress(f"{name}: {goal.rows:,} replications of {scenarios}, {inputs}")
+        most = "at most " if goal.until else ""
+        progress(f"{name}: {most}{goal.rows:,} replications of {scenarios}, {inputs}")
     else:
         progress(f"{name}: {goal.rows:,} rows of {scenarios}")
     tell_notes([*prepared.study.notes, *store.notes], progress)
@@ -372,16 +369,16 @@ def study(
             raise Stopped(f"stopped with {stored:,} of {goal.rows:,} replications stored") from None
         finished = Finished(prepared=prepared, store=store, rows=rows)
         if not isinstance(design, MonteCarlo):
-            options: dict[str, object] = {"--method": method, "--size": count}
+            options: dict[str, object] = {"--size": count}
             command = answers.study_command("sensitivity", prepared, options, overrides)
             by_input, completed = answers.write_designed(
                 prepared, design, store, goal.rows, command
             )
             return answers.design_answer(folder, finished, tuple(by_input), completed)
-        options = {"--replications": finished.rows, "--no-charts": not charts}
+        options = {"--replications": finished.rows}
         options |= {"--samples": samples, "--no-samples": samples is False}
         command = answers.study_command("montecarlo", prepared, options, overrides)
-        answers.write_study(finished, charts=charts, samples=samples, command=command)
+        answers.write_study(finished, samples=samples, command=command)
     finally:
         store.close()
     for line in (*store.notes[notes_printed:], *study_remarks(finished, goal)):

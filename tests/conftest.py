@@ -18,6 +18,7 @@ from hypothesis import settings
 os.environ.setdefault(
     "OPENBLAS_NUM_THREADS", "1"
 )  # before numpy: as many processes as processors already
+os.environ["PLANNER_NO_CACHE"] = "1"  # a test finds nothing that another left
 # A busy machine is slow, not wrong: no deadline. A quarter of the usual examples, in a suite of thousands of tests.
 settings.register_profile("house", deadline=None, derandomize=True, max_examples=25)
 settings.register_profile("many", settings.get_profile("house"), max_examples=200)  # of make prove

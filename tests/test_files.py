@@ -11,9 +11,8 @@ from planner import files
 from planner.errors import ScenarioError
 from planner.files import MANIFEST, change_files, check_target, settle
 from planner.output.folder import write_folder
-from tests.attack.killing import killed_at, operations_of
-from tests.attack.parts import faults_of
 from tests.conftest import files_of
+from tests.hardening.killing import faults_of, killed_at, operations_of
 
 EARLIER: dict[str, bytes] = {"a.csv": b"x\n1\n", "report.html": b"old"}
 PICTURES = {"charts/a.png": b"picture", "report.html": b"new"}

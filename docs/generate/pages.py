@@ -53,7 +53,7 @@ from planner.finance.measure_names import (
     SERVICE,
     MeasureDescription,
 )
-from planner.output.svg import files_of
+from planner.output.svg import png_of, svg_of
 from planner.output.tables import FRICTIONLESS_TYPES, ColumnKind, TableDescription
 from planner.requests.zoom_answer import ZOOM_TABLES
 from planner.scenario.study import Study
@@ -77,7 +77,7 @@ def write_reference(folder: Path) -> list[Path]:
     """Write the pages and their chart into a folder, leaving other files alone; return those that changed."""
     folder.mkdir(parents=True, exist_ok=True)
     files = {folder / name: reference_page(name).encode() for name in PAGES}
-    files[folder / CHART] = files_of(validation_picture(shipped_check()[0]), ["png"])["png"]
+    files[folder / CHART] = png_of(svg_of(validation_picture(shipped_check()[0])))
     changed = [
         path for path, content in files.items() if not path.exists() or path.read_bytes() != content
     ]

@@ -165,6 +165,5 @@ def actuals_answer(folder: Path, review: ActualsReview) -> Answer[ActualsReview]
         is_met=review.is_met,
         summarise=lambda: actuals_summary(review).to_json(),
         say=lambda _: actuals_text(review),
-        sections=actuals_sections,
         rows=lambda: forecast_table(review),
     )

@@ -306,6 +306,7 @@ def at_traffic(plan: Plan, ratios: Floats) -> Plan:
         placement = replace(
             placement,
             target_requests=placement.target_requests * ratios[:, :, None],
+            beyond_requests=placement.beyond_requests * ratios[:, :, None],
             full_requests=placement.full_requests * ratios,
         )
     return replace(plan, demand=demand, placement=placement)

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from planner.answers.charts import figures_of
 from planner.errors import Problem, ScenarioError
-from planner.output.blocks import Facts, Grid, Picture, Section, Sentence
-from planner.output.folder import Contents, read_contents
-from planner.output.html import answer_html
-from planner.output.svg import svg_of
+from planner.output.folder import read_contents
 from planner.output.tables import Table
-from planner.records import record
 from planner.run.simulate import with_units
 from planner.validation import nearest
 
@@ -23,25 +18,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Found = TypeVar("Found")
-
-
-@record
-class Plot:
-    """A chart that a notebook shows and a program can keep."""
-
-    name: str
-    """As ``planner charts`` calls it."""
-    svg: str = field(repr=False)
-    """The picture."""
-
-    def _repr_svg_(self) -> str:
-        """Show it in a notebook."""
-        return self.svg
-
-    def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write it as an SVG file."""
-        Path(path).write_text(self.svg, encoding="utf-8")
-        return Path(path)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -65,8 +41,6 @@ class Answer(Generic[Found]):
     """Makes the table that a program asks for first."""
     is_met: Callable[[], bool] = lambda: True
     """Says whether some plan of it is known to meet its SLO target."""
-    sections: Callable[[Contents], Sequence[Section]] | None = None
-    """Makes the first sections of its report, where its kind is one that only its own room knows."""
     is_written: bool = True
     """Whether its folder is there; False of a first screen."""
 
@@ -106,45 +80,8 @@ class Answer(Generic[Found]):
             frame[column] = numbers if is_numeric else cells
         return with_units(frame)
 
-    @property
-    def charts(self) -> tuple[str, ...]:
-        """Names of the charts that the folder's files allow, as ``planner charts`` draws them."""
-        return tuple(self._pictures())
-
-    def plot(self, chart: str | None = None) -> Plot:
-        """Draw one of the charts; the first of them where none is named."""
-        pictures = self._pictures()
-        name = chart
-        if name is None:
-            name = next(iter(pictures), "")
-        if name not in pictures:
-            hint = nearest(name, pictures) or f"there are {', '.join(pictures) or 'none'}"
-            raise ScenarioError(
-                Problem(file=os.fspath(self.folder), message=f"has no chart {name!r}", hint=hint)
-            )
-        return Plot(name=name, svg=svg_of(pictures[name]))
-
-    def _pictures(self) -> dict[str, Picture]:
-        return figures_of(read_contents(self.folder))
-
     def __str__(self) -> str:
         return self.text()
 
     def __repr__(self) -> str:
         return f"<Answer of {type(self.result).__name__} in {os.fspath(self.folder)}>"
-
-    def _repr_html_(self) -> str:
-        """Show a notebook the verdict, the key figures and the first chart of the report."""
-        from planner.answers.report import head_of  # noqa: PLC0415 - only where a notebook shows it
-
-        contents = read_contents(self.folder)
-        section, picture = head_of(contents, self.sections)
-        # Not every kind of folder has a picture in its first section.
-        figures = figures_of(contents).values()
-        picture = picture or next(iter(figures), None)
-        return answer_html(
-            contents.name,
-            [block for block in section.blocks if isinstance(block, Sentence | Facts | Grid)],
-            "" if picture is None else svg_of(picture),
-            os.fspath(self.folder),
-        )

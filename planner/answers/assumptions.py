@@ -235,16 +235,18 @@ def _plain(value: Any) -> str:
 
 
 def _cache_cells(service: Service) -> tuple[object, ...]:
-    """Return where a service keeps prompts, what it finds of them, and how many a node holds; empty where stated."""
+    """Return where a service keeps prompts, what it finds of them, warm and cold, and how many a node holds."""
     cache = service.cache
     if cache is None:
-        return "", None, None, None
+        return "", None, None, None, None, None
     replicas = service.accelerators_per_node / cache.accelerators
     return (
         "host" if cache.has_host else "none",
         cache.found_fractions[-1],
         cache.host_fractions[-1],
         cache.contexts * replicas,
+        cache.cold_fraction,
+        cache.warm_up_s,
     )
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,27 +15,23 @@ from planner.answers.study_results import StudyResults
 from planner.answers.summaries import RunSummary
 from planner.answers.sweep_report import frontier_picture
 from planner.answers.timelines import (
-    colours,
     demand_chart,
     line_chart,
-    points_by_name,
     power_chart,
 )
 from planner.errors import Problem, ScenarioError
 from planner.files import change_files
-from planner.output.blocks import Area, Figure, Line, Mark, Panel, Picture
+from planner.output.blocks import Figure, Picture
 from planner.output.folder import CHARTS as FOLDER
 from planner.output.folder import Contents, fitting, read_contents
 from planner.output.svg import (
-    FORMATS,
-    even_axis,
-    files_of,
     panel_of,
     picture_of,
-    ratio_axis,
+    png_of,
+    svg_of,
     swings,
 )
-from planner.output.words import spoken, unit_price
+from planner.output.words import unit_price
 
 Draw = Callable[[Contents], Figure | None]
 """Draws what a folder holds; None where what it needs is not there."""
@@ -68,42 +63,6 @@ def fan(contents: Contents) -> Picture | None:
         panels=[panel_of(chart, chart.title, height=230.0) for chart in charts],
         keys={series.name: series.colour for series in charts[0].series},
     )
-
-
-def convergence(contents: Contents) -> Picture | None:
-    """Draw the headline's mean against the number of replications, with its interval."""
-    means = contents.table("convergence")
-    if not means:
-        return None
-    palette = colours(means.texts("scenario"))
-    mean, low, high = (
-        points_by_name(means, "scenario", "replications", name, float)
-        for name in ("mean", "low", "high")
-    )
-    marks: list[Mark] = [
-        Area(upper=high[scenario], lower=low[scenario], colour=palette[scenario], opacity=0.2)
-        for scenario in mean
-    ]
-    # Lines after areas, and so over them: an interval must not hide a mean.
-    marks += [Line(points=mean[scenario], colour=palette[scenario]) for scenario in mean]
-    columns = [means.numbers(name) for name in ("mean", "low", "high")]
-    # Without a value an axis still needs a range.
-    values = [value for value in itertools.chain(*columns) if value is not None]
-    values = values or [0.0]
-    # Room above and below, also where all values are one.
-    spread = max(values) - min(values)
-    margin = 0.05 * (spread or abs(values[0]) or 1.0)
-    objective = Manifest.read(contents).objective
-    label = f"mean {spoken(objective)}"
-    panel = Panel(
-        x=ratio_axis(means.totals("replications"), "replications"),
-        y=even_axis(min(values) - margin, max(values) + margin, label),
-        marks=marks,
-        height=360.0,
-    )
-    title = "How sure the mean is, with its 95% interval"
-    keys = {scenario: palette[scenario] for scenario in mean}
-    return Picture(title=title, panels=[panel], keys=keys)
 
 
 def bridge(contents: Contents) -> Picture | None:
@@ -157,28 +116,25 @@ PLANS_CHARTS: Mapping[str, Draw] = {
     "losses": plan_losses,
 }
 """Those of several plans side by side."""
-STUDY_CHARTS: Mapping[str, Draw] = {
-    "fan": fan,
-    "histogram": lambda contents: histogram(contents, StudyResults.read(contents)),
-    "tornado": lambda contents: tornado_picture(StudyResults.read(contents)),
-    "convergence": convergence,
-}
 CHARTS: Mapping[str, Mapping[str, Draw]] = {
     "run": RUN_CHARTS,
     "comparison": {**PLANS_CHARTS, "bridge": bridge},
     "sweep": {"frontier": lambda contents: frontier_picture(contents, Manifest.read(contents))},
-    "study": {**PLANS_CHARTS, **STUDY_CHARTS},
+    "study": {
+        **PLANS_CHARTS,
+        "fan": fan,
+        "histogram": lambda contents: histogram(contents, StudyResults.read(contents)),
+        "tornado": lambda contents: tornado_picture(StudyResults.read(contents)),
+    },
 }
 """What draws each chart, by the kind of folder and the chart's file name."""
 
 
-def figures_of(contents: Contents, charts: Mapping[str, Draw] | None = None) -> dict[str, Picture]:
+def figures_of(contents: Contents) -> dict[str, Picture]:
     """Return the charts that a folder's contents allow, each with the folder's name in its title."""
     # Kinds that only their own rooms know have no charts here.
-    if charts is None:
-        charts = CHARTS.get(contents.kind, {})
     pictures = {}
-    for name, draw in charts.items():
+    for name, draw in CHARTS.get(contents.kind, {}).items():
         figure = draw(contents)
         if figure is not None:
             picture = picture_of(figure)
@@ -187,26 +143,15 @@ def figures_of(contents: Contents, charts: Mapping[str, Draw] | None = None) -> 
     return pictures
 
 
-def study_pictures(contents: Contents) -> dict[str, bytes]:
-    """Return the PNG charts that a study writes beside its tables, as far as it has those tables."""
-    pictures = figures_of(contents, STUDY_CHARTS)
-    images = {}
-    for name, picture in pictures.items():
-        files = files_of(picture, ["png"])
-        images[f"{name}.png"] = files["png"]
-    return images
-
-
-def write_charts(folder: Path, formats: Sequence[str] = FORMATS) -> list[Path]:
+def write_charts(folder: Path) -> list[Path]:
     """Draw an output folder's charts into its folder ``charts`` and enter them in its manifest."""
     contents = read_contents(folder)
     files: dict[str, bytes] = {}
     with fitting(str(folder)):
         for name, picture in figures_of(contents).items():
-            # A picture has a file for each format.
-            by_format = files_of(picture, formats)
+            svg = svg_of(picture)
             # Paths within the folder, as its manifest names them.
-            files |= {f"{FOLDER}/{name}.{suffix}": content for suffix, content in by_format.items()}
+            files |= {f"{FOLDER}/{name}.png": png_of(svg), f"{FOLDER}/{name}.svg": svg.encode()}
     if not files:
         message = "holds no timeline, ledger or losses to draw"
         raise ScenarioError(Problem(file=str(folder), message=message))

@@ -36,7 +36,7 @@ from planner.answers.sentences import (
 from planner.answers.summaries import ComparisonSummary, Measures
 from planner.answers.tables import tables_of
 from planner.finance.accounting.measures import present_parts, series_of
-from planner.finance.bridge import CAUSES, PLAN_CAUSE_MEANINGS, PLAN_CAUSES, account_bridge
+from planner.finance.bridge import CAUSES, account_bridge
 from planner.finance.measure_names import DRAWS
 from planner.finance.present_value import cumulative_per_million_tokens, per_million_tokens
 from planner.output.folder import WORKBOOK, Contents, write_folder
@@ -48,11 +48,7 @@ from planner.studies.compare import Comparison
 from planner.units import MILLION, unit_of
 from planner.version import __version__
 
-COMPARISON_TABLES = tables_of(
-    "compare",
-    causes=", ".join(CAUSES),
-    plan_causes=" ".join(f"{cause}: {meaning}" for cause, meaning in PLAN_CAUSE_MEANINGS.items()),
-)
+COMPARISON_TABLES = tables_of("compare", causes=", ".join(CAUSES))
 """The files in which plans are compared with a baseline, by their names."""
 
 
@@ -89,24 +85,17 @@ def comparison_rows(comparison: Comparison) -> Table:
 
 def comparison_tables(comparison: Comparison) -> list[Table]:
     """Return the tables in which the plans are compared with the baseline, which itself has no bridge."""
-    bridge = []
-    for name, bridges in comparison.others(comparison.bridges):
-        # One row a cause: the bridge per token, and that per output token beside it.
-        for cause in CAUSES:
-            amounts = [part[cause] for part in bridges]
-            bridge.append((name, cause, *amounts))
-    bridge_usd: list[tuple[str, str, int]] = []
-    for name, cents_by_cause in comparison.others(comparison.dollars):
-        bridge_usd += [(name, cause, cents) for cause, cents in cents_by_cause.items()]
+    bridge: list[tuple[str, str, float]] = []
+    for name, by_cause in comparison.others(comparison.bridges):
+        bridge += [(name, cause, by_cause[cause]) for cause in CAUSES]
     base_parts = present_parts(comparison.results[comparison.baseline])
     accounts: list[tuple[object, ...]] = []
     # By account and cluster; the baseline has no bridge to itself.
-    for name, parts in comparison.others(map(present_parts, comparison.results)):
-        accounts += [(name, *row) for row in account_bridge(base_parts, parts)]
+    for name, compared_parts in comparison.others(map(present_parts, comparison.results)):
+        accounts += [(name, *row) for row in account_bridge(base_parts, compared_parts)]
     tables = [
         comparison_rows(comparison),
         COMPARISON_TABLES["bridge"].of_rows(bridge),
-        COMPARISON_TABLES["bridge_usd"].of_rows(bridge_usd),
         COMPARISON_TABLES["bridge_accounts"].of_rows(accounts),
         _monthly_table(comparison),
     ]
@@ -171,11 +160,7 @@ def comparison_summary(comparison: Comparison) -> ComparisonSummary:
         scenarios={name: rounded_measures(figures) for name, figures in figures_by_plan},
         bridge_per_million_tokens_usd={
             name: {cause: round(part, 9) for cause, part in per_token.items()}
-            for name, (per_token, _) in comparison.others(comparison.bridges)
-        },
-        bridge_usd={
-            name: {cause: cents / 100 for cause, cents in cents_by_cause.items()}
-            for name, cents_by_cause in comparison.others(comparison.dollars)
+            for name, per_token in comparison.others(comparison.bridges)
         },
         verdicts={name: plan_verdict(results[name], replications[name]) for name in names},
         replications={name: replications_summary(replications[name]) for name in names},
@@ -279,31 +264,21 @@ def _saving_lines(
 
 
 def _bridge_lines(comparison: Comparison) -> list[str]:
-    """Return why plans differ from the baseline, by cause, per million tokens and in dollars."""
+    """Return why plans differ from the baseline, by cause, per million tokens."""
     per_token = []
-    for name, (parts, _) in comparison.others(comparison.bridges):
+    for name, parts in comparison.others(comparison.bridges):
         # A cause that moves nothing has no sign.
         # Rounded as it is printed: what shows as zero has no sign.
         cells = (f"{parts[cause]:+.4f}" if round(parts[cause], 4) else "0" for cause in CAUSES)
         per_token.append((name[:15], *cells))
     if not per_token:
         return []
-    amounts = []
-    for name, cents_by_cause in comparison.others(comparison.dollars):
-        # Cents are summed before they are shown: the row adds up as printed.
-        total_cents = sum(cents_by_cause.values())
-        cents = [*cents_by_cause.values(), total_cents]
-        usd_cells = [cell(part / 100, "+,.3f", MILLION) for part in cents]
-        amounts.append((name[:15], *usd_cells))
     baseline = comparison.names[comparison.baseline]
     cause_words = (cause.replace("_", " ") for cause in CAUSES)
     return [
         "",
         f"USD per million tokens against {baseline}, by cause:",
         text_table(("scenario", *cause_words), per_token),
-        "",
-        "M USD over the horizon, by cause:",
-        text_table(("scenario", *PLAN_CAUSES, "sum"), amounts),
     ]
 
 
@@ -347,9 +322,8 @@ def write_comparison(comparison: Comparison, folder: Path, futures: Path | None 
         futures_sheet["Futures"] = columns["futures"]
     pages = {
         "Comparison": comparison_page(names, comparison.figures, comparison.baseline),
-        **bridge_page(columns["bridge_usd"]),
         **plain_pages({"Bridge, per token": columns["bridge"]}),
-        **bridge_page(columns["bridge_accounts"], "Bridge, accounts"),
+        **bridge_page(columns["bridge_accounts"]),
         **months_pages(plan.months.labels, replications),
         **statements_page(results),
         **plain_pages(futures_sheet),

@@ -43,10 +43,6 @@ BRIDGE_PER_TOKEN = (
     "Why a token costs more or less than in the baseline: the difference, shared among its causes. The parts "
     "sum to the whole (Shapley values)."
 )
-BRIDGE_USD = (
-    "The same in dollars of accrued cost, which sum to the cent. Policy is what other books (life, "
-    "method or residual of depreciation) move: no price, and no cash."
-)
 BRIDGE_ACCOUNTS = (
     "Net present cost less the baseline's by account, which sums to the cent; by cluster too in "
     "bridge_accounts.csv."
@@ -192,7 +188,6 @@ def timeline_section(contents: Contents) -> Section | None:
 def bridge_section(contents: Contents) -> Section | None:
     """Return why a token, and a plan in all, costs more or less than in the baseline: by cause, and by account."""
     per_token = contents.table("bridge")
-    in_usd = contents.table("bridge_usd")
     by_account = contents.table("bridge_accounts")
     blocks: list[Block] = []
     # Scenario by scenario: the baseline has no bridge to itself.
@@ -200,18 +195,10 @@ def bridge_section(contents: Contents) -> Section | None:
         blocks.append(Sentence(text=BRIDGE_PER_TOKEN))
         sums = per_token.sums("scenario", "cause", "difference_per_million_tokens_usd")
         blocks += [_token_bridge(scenario, parts) for scenario, parts in sums.items()]
-    # Causes in their own order, which goes from volume to policy.
-    if in_usd:
-        blocks.append(Sentence(text=BRIDGE_USD))
-        sums = in_usd.sums("scenario", "cause", "difference_usd")
-        blocks += [_usd_bridge(scenario, parts, "cause") for scenario, parts in sums.items()]
     if by_account:
         blocks.append(Sentence(text=BRIDGE_ACCOUNTS))
         sums = by_account.sums("scenario", "account", "difference_usd")
-        blocks += [
-            _usd_bridge(scenario, largest_parts(parts), "account")
-            for scenario, parts in sums.items()
-        ]
+        blocks += [_account_bridge(scenario, parts) for scenario, parts in sums.items()]
     if blocks:
         return section("money", blocks)
     return None
@@ -245,15 +232,17 @@ def _dearer(difference: float) -> str:
     return "dearer" if difference > 0 else "cheaper"
 
 
-def _usd_bridge(scenario: str, parts: Mapping[str, float], parts_are: str) -> Grid:
-    """Return the causes or accounts in which a plan's cost differs from the baseline's, in dollars."""
+def _account_bridge(scenario: str, parts: Mapping[str, float]) -> Grid:
+    """Return the accounts in which a plan's cost differs from the baseline's, in dollars."""
     total = sum(parts.values())
     direction = "more" if total > 0 else "less"
     # To the cent, so that a reader who adds them up finds the total.
-    rows = [(part.replace("_", " "), f"{amount:+,.2f}") for part, amount in parts.items()]
+    rows = [
+        (part.replace("_", " "), f"{amount:+,.2f}") for part, amount in largest_parts(parts).items()
+    ]
     return Grid(
-        caption=f"{scenario}: {dollars(abs(total))} {direction} over the horizon, by {parts_are}",
-        header=(parts_are, "USD"),
+        caption=f"{scenario}: {dollars(abs(total))} {direction} over the horizon, by account",
+        header=("account", "USD"),
         rows=rows,
         numeric=(1,),
         drawn=1,

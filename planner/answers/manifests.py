@@ -23,7 +23,7 @@ class CatalogueIdentity:
 
 @record
 class StudyDesign:
-    """The design of a study: montecarlo, tornado or sobol."""
+    """The design of a study: montecarlo or tornado."""
 
     name: str = ""
 

@@ -84,32 +84,13 @@ def comparison_page(
     return Page(headings=headings, rows=rows, names=plan_columns, charts=(chart,))
 
 
-def bridge_page(bridge: Mapping[str, Cells], title: str = "Bridge, USD") -> dict[str, Page]:
-    """Return why each plan's cost differs from the baseline's, in dollars, as a sheet; none without a bridge."""
-    names = list(bridge["scenario"])
-    charts = []
-    # Bridges by account have too many columns to draw.
-    charted = dict.fromkeys(names) if title == "Bridge, USD" else ()
-    for name in charted:
-        row = names.index(name)
-        # Rows of one plan stand together: a chart takes them as one range.
-        charts.append(
-            SheetChart(
-                title=f"Why cost differs from the baseline's, USD: {name}",
-                columns=("difference_usd",),
-                kind="column",
-                first=row,
-                last=row + names.count(name),
-                across=1,
-            )
-        )
+def bridge_page(bridge: Mapping[str, Cells]) -> dict[str, Page]:
+    """Return in which accounts each plan's cost differs from the baseline's, as a sheet; none without a bridge."""
     in_usd = {
         name: np.asarray(cells) / 100 if name.endswith("_usd") else cells
         for name, cells in bridge.items()
     }
-    if names:
-        return {title: Page.of(in_usd, charts=tuple(charts))}
-    return {}
+    return {"Bridge, accounts": Page.of(in_usd)} if len(bridge["scenario"]) else {}
 
 
 def bands_page(rows: Mapping[str, Cells], outputs: Sequence[str]) -> Page:

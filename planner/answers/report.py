@@ -26,14 +26,13 @@ from planner.answers.study_results import StudyResults
 from planner.answers.summaries import ComparisonSummary, RunSummary, SizingSummary
 from planner.answers.sweep_report import sweep_section
 from planner.files import change_files, json_text
-from planner.output.blocks import Picture, Section, TimeChart
+from planner.output.blocks import Section
 from planner.output.folder import REPORT, SUMMARY, Contents, fitting, openable, read_contents
 from planner.output.html import page
-from planner.output.svg import picture_of
 from planner.output.tables import csv_files
 from planner.records import record
 
-DESIGN_TITLES = {"montecarlo": "Monte Carlo", "sobol": "Sobol"}
+DESIGN_TITLES = {"montecarlo": "Monte Carlo"}
 """Designs of a study, as the title of its report has them."""
 Sections = Iterator[Section | None]
 """Sections in the report's order; None where a folder lacks the table that one needs."""
@@ -136,19 +135,6 @@ def merged(sections: Iterable[Section | None]) -> list[Section]:
             section = replace(earlier, blocks=[*earlier.blocks, *section.blocks])  # noqa: PLW2901
         by_key[section.key] = section
     return list(by_key.values())
-
-
-def head_of(
-    contents: Contents, own_sections: SectionsOf | None = None
-) -> tuple[Section, Picture | None]:
-    """Return the first section of a report, and its first chart, wherever that stands."""
-    sections = sections_of(contents, own_sections)
-    # A folder's answer may have no chart of its own: then the next section's is shown.
-    for section in sections:
-        for block in section.blocks:
-            if isinstance(block, Picture | TimeChart):
-                return sections[0], picture_of(block)
-    return sections[0], None
 
 
 @record

@@ -27,7 +27,7 @@ from planner.output.tables import Cells, Table, csv_files, stacked, write_csv
 from planner.parallel import shared
 from planner.run import tables
 from planner.run.events import events
-from planner.run.incidents import incident_rows, practice_rows
+from planner.run.incidents import incident_rows
 from planner.run.loan_tables import loan_rows, stress_rows
 from planner.run.replications import Replications, ends_of
 from planner.run.simulate import RunResult
@@ -43,9 +43,6 @@ PLAN_COLUMNS: dict[str, Callable[[RunResult], Mapping[str, Cells]]] = {
     "unit_economics": tables.unit_economics,
     "workload_costs": tables.workload_costs,
     "losses": tables.losses,
-    "software_practices": lambda result: (
-        TABLES["software_practices"].of_rows(practice_rows(result)).columns
-    ),
     "placement": tables.placement,
     "routing_monthly": tables.routing_monthly,
     "ledger": lambda result: {**tables.ledger(result), "amount_usd": result.ledger.amount_cents},
@@ -71,8 +68,6 @@ def run_tables(result: RunResult, *, hourly: bool = False) -> list[Table]:
     for span in (Frequency.QUARTER, Frequency.YEAR):
         columns[f"unit_economics_{span}ly"] = tables.unit_economics(result, span)
     for suffix, by_cluster in (("", False), ("_clusters", True)):
-        daily = tables.timeline_daily(result, clusters=by_cluster)
-        columns[f"timeline_daily{suffix}"] = daily
         for span in Frequency:
             statement = tables.statement(result, span, clusters=by_cluster)
             columns[f"statement_{span}ly{suffix}"] = statement
@@ -153,14 +148,13 @@ def write_run(
     await_replications: Callable[[], Replications | None] | None = None,
     *,
     hourly: bool = False,
-    parquet: bool = False,
     command: Sequence[str] = (),
     remedy: Remedy | NoRemedy | None = None,
 ) -> Replications | None:
     """Write a run's folder, whole or not at all, and return the replications behind its intervals.
 
-    ``await_replications`` waits for these, once all else is worked out: others may run them meanwhile. ``hourly`` and
-    ``parquet`` add to the usual files. ``command`` is what writes the same bytes, where it is not a run; ``remedy``
+    ``await_replications`` waits for these, once all else is worked out: others may run them meanwhile. ``hourly`` adds
+    to the usual files. ``command`` is what writes the same bytes, where it is not a run; ``remedy``
     what was found to meet a target that is missed.
     """
     # Loaded once the first screen is there: a fifth of a second.
@@ -186,7 +180,6 @@ def write_run(
         "--seed": result.seed,
         "--replications": None if number == DRAWS else number,
         "--hourly": hourly,
-        "--parquet": parquet,
         "--advise": remedy is not None,
     }
     identity = run_identity(result.scenario, result.seed, result.replication)
@@ -214,12 +207,6 @@ def write_run(
         [lambda: run_workbook(result, pages, months), lambda: build_report(contents)]
     )
     files = csv_files(contents.name.lower(), by_name.values(), ready=csv_bytes)
-    if parquet:
-        timelines = [name for name in by_name if name.startswith("timeline_")]
-        parquet_files = {
-            f"{name}.parquet": folders.parquet_bytes(by_name[name]) for name in timelines
-        }
-        files |= parquet_files
     summary_bytes = json_text(contents.summary).encode()
     files |= {SUMMARY: summary_bytes, WORKBOOK: workbook, REPORT: report}
     folders.write_folder(folder, files, identity)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from planner.answers.lender_report import carrying_blocks
@@ -454,7 +454,7 @@ def losses_section(contents: Contents) -> Section | None:
         node_hours_grid(by_cluster, "cluster"),
         losses_chart(contents),
         _causes_grid(contents),
-        *_software_grids(contents),
+        _software_grid(contents),
     ]
     return section("losses", blocks)
 
@@ -494,28 +494,28 @@ def _causes_grid(contents: Contents) -> Grid | None:
     )
 
 
-def _software_grids(contents: Contents) -> Iterator[Grid]:
-    """Yield what software incidents cost by stack and kind, and what each practice of upgrades is worth by vendor."""
-    for name in ("software_incidents", "software_practices"):
-        table = contents.table(name)
-        if not table:
-            continue
-        # The scenario is that of the whole page; requests missed stand in the shares.
-        columns = [
-            column for column in table.columns if column not in ("scenario", "missed_requests")
-        ]
-        cells = [
-            [percent(share, 3) for share in table.numbers(column)]
-            if column.endswith("_fraction")
-            else table.texts(column)
-            for column in columns
-        ]
-        yield Grid(
-            caption=name.replace("_", " ").capitalize(),
-            header=[column.removesuffix("_fraction").replace("_", " ") for column in columns],
-            rows=[*zip(*cells, strict=True)],
-            numeric=range(2, len(columns)),
-        )
+def _software_grid(contents: Contents) -> Grid | None:
+    """Return what software incidents cost by stack and kind."""
+    table = contents.table("software_incidents")
+    if not table:
+        return None
+    columns = {
+        "stack": "stack",
+        "kind": "kind",
+        "incidents": "incidents",
+        "open_h": "open h",
+        "lost_node_h": "lost node h",
+    }
+    rows = [
+        (*cells, percent(missed, 3))
+        for *cells, missed in table.rows(*columns, numbers=["missed_fraction"])
+    ]
+    return Grid(
+        caption="Software incidents",
+        header=(*columns.values(), "missed"),
+        rows=rows,
+        numeric=range(2, 6),
+    )
 
 
 def losses_chart(contents: Contents) -> TimeChart | None:

@@ -22,16 +22,6 @@ MAX_PANELS = 4
 """Tornadoes in one picture: the first scenario's, and its difference from the next ones."""
 OPEN_TABLES = 2
 """The first scenario's, and its difference from the next; the others are folded."""
-SHARE_TITLES = {
-    ("sobol", "total"): "Sobol: share of the variance that an input has a part in",
-    ("information", "worth_usd"): (
-        "What measuring a pair's throughput before the choice would be worth, in dollars"
-    ),
-    ("information", "worth"): (
-        "What measuring a pair's throughput before the choice would be worth"
-    ),
-}
-"""What a ranked measure is, by method and measure."""
 TORNADO_ENDS = {
     "tornado": (
         "One input at a time at its P10 and at its P90, the others at their median",
@@ -228,7 +218,6 @@ def sensitivities_section(contents: Contents, study: StudyResults) -> Section | 
     tables = [
         (tornado.title, _tornado_grid(tornado, study.objective, spans)) for tornado in by_importance
     ]
-    tables += _ranked_shares(drivers, study.objective)
     detailed = study.manifest.detailed
     rows = "" if detailed is None else f" Measured on the first {detailed:,} replications."
     note = f"Bars no longer than chance alone would draw them are left out.{rows}"
@@ -366,29 +355,3 @@ def _tornado_grid(tornado: Tornado, objective: str, spans: Mapping[str, str]) ->
         numeric=(2, 3),
         unbroken=(1,),
     )
-
-
-def _ranked_shares(drivers: Drivers, objective: str) -> Iterator[tuple[str, Grid]]:
-    """Yield shares of the variance and the worth of measurements, largest first, each table with its title."""
-    for (method, measure), description in SHARE_TITLES.items():
-        unit = "cost_usd" if measure == "worth_usd" else objective
-        for (scenario, against, measured_by), inputs in drivers.items():
-            # Measures of other methods have other names; those are passed over below.
-            estimates = {name: measures[measure] for name, measures in inputs.items()}
-            largest = [name for name, estimate in estimates.items() if estimate.value is not None]
-            if measured_by != method or not largest:
-                continue
-            largest.sort(key=lambda name: -(estimates[name].value or 0.0))
-            rows = []
-            for name in largest[:MAX_INPUTS]:
-                estimate = estimates[name]
-                value, low, high = (
-                    percent(number) if method == "sobol" else measured(number, unit)
-                    for number in (estimate.value, estimate.low, estimate.high)
-                )
-                rows.append((input_words(name), value, f"{low} to {high}"))
-            title = difference_title(scenario, against)
-            header = ("input", "measure", "95% interval")
-            caption = f"{title}. {description}"
-            grid = Grid(caption=caption, header=header, rows=rows, numeric=(1, 2))
-            yield title, grid

@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 
 from planner.answers.answer import Answer
-from planner.answers.charts import study_pictures
 from planner.answers.json_records import fields_json
 from planner.answers.plan_workbooks import (
     BANDS_SHEET,
@@ -36,7 +35,7 @@ from planner.scenario.study import Prior, Study
 from planner.studies import decision
 from planner.studies.analysis import Finished, Statistic, first_missed_month, study_manifest
 from planner.studies.decision import IntervalEstimate, mean_estimate
-from planner.studies.designs import OneAtATime, Saltelli
+from planner.studies.designs import OneAtATime
 from planner.studies.distributions import is_numeric, quantile, value_of
 from planner.studies.inputs import UncertainInput, far_ends
 from planner.studies.prepare import Prepared
@@ -236,11 +235,10 @@ def _histogram_rows(finished: Finished) -> list[tuple[object, ...]]:
 def write_study(
     finished: Finished,
     *,
-    charts: bool = True,
     samples: bool | None = None,
     command: Sequence[str] = (),
 ) -> None:
-    """Write a finished study's tables, data dictionary, charts and manifest beside its stored replications.
+    """Write a finished study's tables, data dictionary and manifest beside its stored replications.
 
     ``samples`` says whether samples.csv is among them; unless it does, that is while it is no longer than usual.
     """
@@ -248,26 +246,20 @@ def write_study(
     if samples is None:
         samples_rows = finished.rows * len(finished.prepared.names)
         samples = samples_rows <= MAX_SAMPLES
-    convergence = (
-        (name, rows, *_interval(mean), mean.completed)
-        for name, rows, mean in finished.convergence()
-    )
     study_tables = [
         statistics_rows(finished.statistics()),
         _target_rows(finished.prepared, finished.standings()),
         _decision_rows(finished.decisions()),
         driver_rows(finished.drivers(), finished.driven.size),
         STUDY_TABLES["monthly_bands"].of_rows(finished.bands()),
-        STUDY_TABLES["monthly_bands_clusters"].of_rows(finished.bands(clusters=True)),
         STUDY_TABLES["distribution"].of_rows(_histogram_rows(finished)),
-        STUDY_TABLES["convergence"].of_rows(convergence),
     ]
-    _write(finished, study_tables, command, charts=charts, samples=samples)
+    _write(finished, study_tables, command, samples=samples)
 
 
 def write_designed(
     prepared: Prepared,
-    design: OneAtATime | Saltelli,
+    design: OneAtATime,
     store: Store,
     rows: int,
     command: Sequence[str] = (),
@@ -279,10 +271,7 @@ def write_designed(
     completed = completed_rows(objective.T)
     # The first row of each period is the design's base: the others move inputs on purpose.
     base_rows = objective[:: design.period]
-    # Scramblings of one sequence are the independent samples; rows within one are not.
     groups = len(base_rows)
-    if isinstance(design, Saltelli):
-        groups = prepared.study.scramblings
     standings = finished.standings(design.period, groups)
     # Who is MISSED is no candidate for the best, however cheap.
     candidates = [place for place, standing in enumerate(standings) if standing.may_meet]
@@ -317,10 +306,9 @@ def _write(
     study_tables: Sequence[Table],
     command: Sequence[str],
     *,
-    charts: bool = True,
     samples: bool = False,
 ) -> None:
-    """Write tables, the plans as stated, charts and report into the study's folder, then the manifest that ends it."""
+    """Write tables, the plans as stated and report into the study's folder, then the manifest that ends it."""
     prepared = finished.prepared
     store = finished.store
     try:
@@ -344,8 +332,6 @@ def _write(
         if finished.dropped():
             manifest["dropped"] = finished.dropped()
         contents = Contents(manifest=manifest, tables=by_name, beside=openable(files))
-        if charts:
-            files |= study_pictures(contents)
         files[REPORT] = build_report(contents)
         for name, content in files.items():
             store.staged.write(name, content)
@@ -375,7 +361,6 @@ def _sheets(by_name: Mapping[str, Table], results: Mapping[str, RunResult]) -> d
     if "monthly_bands" in columns:  # a designed study has none
         charted = ("cost_usd", "served_tokens", "revenue_usd")
         pages[BANDS_SHEET] = bands_page(columns["monthly_bands"], charted)
-        pages |= plain_pages({"Percentiles by cluster": columns["monthly_bands_clusters"]})
     plain = {}
     for page in PLAIN_SHEETS:
         table = page.lower().replace(" ", "_")

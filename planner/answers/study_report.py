@@ -38,7 +38,6 @@ FAN_OUTPUTS = {
 """Title and unit of each fan chart, by output."""
 DESIGN_NOTES = {
     "tornado": "Every input at its median; only chance varies. How far the answer moves with its inputs is below.",
-    "sobol": "Inputs drawn independently of each other, as Sobol's indices ask for.",
 }
 """What the rows behind a designed study's headline are."""
 MARK_ROOM = 1.3

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
@@ -19,7 +18,7 @@ from planner.answers.sentences import (
     target_lines,
 )
 from planner.answers.study_summary import MAX_DRIVERS, finite
-from planner.answers.summaries import InformationWorth, StudySummary
+from planner.answers.summaries import StudySummary
 from planner.errors import PlannerError, printable
 from planner.output.terminal import cell, text_table, wrapped
 from planner.studies.analysis import MOST_DROPPED, Finished
@@ -69,7 +68,6 @@ def study_text(summary: StudySummary, *, verbose: bool = False) -> str:
             f"{first_plan} and {flip.against} change places where {flip.input} passes {flip.threshold:.4g}."
             for flip in summary.flips[:MAX_DRIVERS]
         ]
-        findings += information_lines(summary.information)
     lines += ["", *wrapped(findings)]
     return "\n".join(lines).rstrip()
 
@@ -155,21 +153,6 @@ def driver_text(prepared: Prepared, drivers: Sequence[Driver]) -> str:
     return "\n".join(lines).rstrip()
 
 
-def information_lines(worths: Sequence[InformationWorth]) -> list[str]:
-    """Say which measurement is worth what before the choice; the largest worth comes first."""
-    if not worths:
-        return []
-    words = []
-    for worth in worths[:MAX_DRIVERS]:
-        if worth.value > 0.0:
-            unit = " USD" if worth.measure == "worth_usd" else ""
-            pair = worth.input.removeprefix("throughput.")
-            words.append(f"{pair} {number_words(worth.value)}{unit}")
-    if not words:
-        return ["knowing any one pair's throughput beforehand would not change the choice"]
-    return ["worth of measuring a pair's throughput before the choice: " + ", ".join(words)]
-
-
 def number_words(value: float | None) -> str:
     """Return a number with four digits, and a large one with all before the point."""
     if value is None:
@@ -184,15 +167,14 @@ def study_remarks(finished: Finished, goal: Goal) -> Iterator[str]:
 
     A study without any is refused.
     """
-    if goal.until is not None:
+    if goal.until:
         outputs = [finished.by_scenario(name) for name in goal.columns]
-        reached = goal.until.width(goal.estimate(outputs))
-        # Too few rows have no interval.
-        width = "is not known"
-        if not math.isnan(reached):
-            width = f"is ±{reached:.2%}"
-        more = "" if reached <= goal.until.share else "; extend with --resume and more"
-        yield f"the interval of {goal.until.words()} {width} after {finished.rows:,} replications{more}"
+        reached = goal.reached(outputs, finished.replications)
+        furthest = max(reached, key=lambda one: one.excess)
+        after = f"after {finished.rows:,} replications"
+        if furthest.excess > 1.0:
+            after += "; extend with --resume and more"
+        yield f"{furthest.words}, {after}"
     if finished.detailed < finished.rows:
         yield f"fans by month and what drives the headline are of the first {finished.detailed:,} replications"
     failures = finished.failures()

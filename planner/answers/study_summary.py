@@ -9,7 +9,6 @@ from dataclasses import replace
 from planner.answers.ranking import ATTAINMENT, SHED
 from planner.answers.summaries import (
     FailedReplication,
-    InformationWorth,
     PairDecision,
     RankFlip,
     StudySummary,
@@ -71,10 +70,6 @@ def study_summary(finished: Finished) -> StudySummary:
             RankFlip(input=flip.input, against=flip.against, threshold=flip.value)
             for flip in drivers["flip"]
         ],
-        information=[
-            InformationWorth(input=worth.input, measure=worth.measure, value=worth.value)
-            for worth in drivers["information"]
-        ],
         warnings=list(finished.prepared.warnings),
         failures=[
             FailedReplication(
@@ -118,13 +113,13 @@ def _verdicts(finished: Finished) -> dict[str, PlanVerdict]:
 
 
 def _drivers_by_method(finished: Finished) -> dict[str, list[Driver]]:
-    """Return the drivers of the first plan's objective; of flips and information those of every pair."""
+    """Return the drivers of the first plan's objective; of flips those of every pair."""
     by_method: dict[str, list[Driver]] = defaultdict(list)
     first_plan = finished.prepared.names[0]
     for driver in finished.drivers():
         # The summary is short: shares and bars are of the first plan alone.
         is_of_first_plan = driver.scenario == first_plan and not driver.against
-        if is_of_first_plan or driver.method in ("flip", "information"):
+        if is_of_first_plan or driver.method == "flip":
             by_method[driver.method].append(driver)
     return by_method
 

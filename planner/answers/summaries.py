@@ -177,7 +177,6 @@ class ComparisonSummary:
     scenarios: Mapping[str, Measures]
     bridge_per_million_tokens_usd: Mapping[str, Mapping[str, float]]
     """Why a token costs more or less than in the baseline, by plan and cause."""
-    bridge_usd: Mapping[str, Mapping[str, float]]
     verdicts: Mapping[str, PlanVerdict]
     replications: Mapping[str, ReplicationsSummary]
     saving_interval_fraction: Mapping[str, tuple[float, float]]
@@ -226,15 +225,6 @@ class RankFlip:
 
 
 @record
-class InformationWorth:
-    """What measuring an input before the choice would be worth."""
-
-    input: str
-    measure: str
-    value: float
-
-
-@record
 class FailedReplication:
     """A replication of a scenario that could not be run."""
 
@@ -264,7 +254,6 @@ class StudySummary:
     decisions: Sequence[PairDecision]
     drivers: Sequence[VarianceDriver]
     flips: Sequence[RankFlip]
-    information: Sequence[InformationWorth]
     warnings: Sequence[str]
     failures: Sequence[FailedReplication]
     dropped: Sequence[str]

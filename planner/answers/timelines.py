@@ -168,7 +168,7 @@ def event_markers(contents: Contents, calendar: Calendar) -> list[Marker]:
 
 
 def line_chart(contents: Contents, key: str) -> TimeChart | None:
-    """Return lines by month of clusters, with their days faint behind, or of workloads; of the fleet for several plans.
+    """Return lines by month of clusters or of workloads; of the fleet for several plans.
 
     Prices of machines that differ widely have a logarithmic scale.
     """
@@ -197,13 +197,8 @@ def line_chart(contents: Contents, key: str) -> TimeChart | None:
     if fleet is not None:
         months = fleet.rows("month", numbers=[column])
         points[FLEET] = [(calendar.middle(month), value) for month, value in months]
-    daily = contents.table("timeline_daily_clusters")
-    days: Mapping[str, Points] = {}
-    # Not every column is kept by day.
-    if daily is not None and column in daily:
-        days = points_by_name(daily, "cluster", "date", column, calendar.day)
     markers = event_markers(contents, calendar)
-    return _lines(contents, calendar, key, described, points, days, markers, daily is not None)
+    return _lines(contents, calendar, key, described, points, markers)
 
 
 def _lines(
@@ -212,14 +207,12 @@ def _lines(
     key: str,
     described: LineChart,
     points: Mapping[str, Points],
-    days: Mapping[str, Points] | None = None,
     markers: Sequence[Marker] = (),
-    has_days: bool = False,
 ) -> TimeChart:
     """Return a chart of a line each; those without any figure, as of a cluster without a node, are left out."""
     palette = colours(points)
     series = [
-        Series(name, line, palette[name], fine=(days or {}).get(name, ()))
+        Series(name, line, palette[name])
         for name, line in points.items()
         if any(value is not None for _, value in line)
     ]
@@ -227,8 +220,7 @@ def _lines(
     values = [value for line in points.values() for _, value in line if value]
     is_price = described.names != "workload" and described.unit == "usd"
     is_wide = is_price and bool(values) and max(values) > LOGARITHMIC_RATIO * min(values)
-    days_words = "; months bold, days faint" if has_days else ""
-    summary = described.summary.format(days=days_words)
+    summary = described.summary
     return calendar.chart(
         contents.anchor + key,
         described.title,

@@ -29,7 +29,9 @@ from planner.cli import (
     zoom,
 )
 from planner.cli.terminal import paint
+from planner.disk_cache import DiskCache
 from planner.errors import PlannerError
+from planner.plan.reuse import keep_on
 from planner.version import __version__
 
 GROUPS: dict[str, dict[Callable[..., None] | typer.Typer, str]] = {
@@ -124,6 +126,8 @@ def main() -> None:
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     # To look for cycles in what ends with the process took a tenth of a second.
     atexit.register(gc.freeze)
+    # What earlier commands worked out is found again.
+    keep_on(DiskCache())
     for stream in (sys.stdout, sys.stderr):
         # A terminal without UTF-8 gets escapes, not a traceback.
         if isinstance(stream, io.TextIOWrapper):

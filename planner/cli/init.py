@@ -18,6 +18,8 @@ _FROM = (
     "vLLM's metrics as text, or http(s)://SERVER; repeatable. Sources of one NAME are one workload's."
 )
 TimeUnit = Literal["auto", "s", "ms", "us", "ns", "excel"]
+_MODEL = "Served model, by its catalogue name [default: the files'], of a workload or of all; repeatable."
+_PRESET = "For what no file shows, of a workload or of all [default: chat]; repeatable."
 _START = "First day [default: after the series]."
 
 
@@ -33,12 +35,8 @@ def init(
         Path | None, Option(metavar="FILE.csv", help="Vendors' quotes: part, price_usd, ...")
     ] = None,
     overlay: Overlay = None,
-    model: Annotated[
-        str | None, Option(help="Served model, by its catalogue name [default: the files'].")
-    ] = None,
-    workload_preset: Annotated[
-        str | None, Option("--preset", help="For what no file shows [default: chat].")
-    ] = None,
+    model: Annotated[list[str] | None, Option(metavar="[NAME=]MODEL", help=_MODEL)] = None,
+    preset: Annotated[list[str] | None, Option(metavar="[NAME=]PRESET", help=_PRESET)] = None,
     timezone: Annotated[
         str | None, Option(help="IANA zone of the users, for class shapes [default: UTC].")
     ] = None,
@@ -76,8 +74,8 @@ def init(
     scenario_path = Path(f"{name}.yaml")
     schema_path = Path(SCHEMA_FILE)
     stated = TrafficOptions(
-        model=model,
-        workload_preset=workload_preset,
+        models=first_scenario.by_workload("--model", model or ()),
+        presets=first_scenario.by_workload("--preset", preset or ()),
         timezone=timezone or "UTC",
         columns=columns,
         rate_column=rate,

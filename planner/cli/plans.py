@@ -51,9 +51,6 @@ def run(
     out: Annotated[Path | None, out_option("<name>")] = None,
     advise: Annotated[bool, Option("--advise", help=_ADVISE)] = False,
     hourly: Hourly = False,
-    parquet: Annotated[
-        bool, Option("--parquet", help="Also write the timelines as Parquet.")
-    ] = False,
     strict: Strict = False,
     overlay: Overlay = None,
     _allow_code: AllowCode = False,
@@ -82,7 +79,6 @@ def run(
             replications=replications,
             advise=advise,
             hourly=hourly,
-            parquet=parquet,
             strict=strict,
             progress=print_stage,
             # JSON is one document, printed when all replications are there.
@@ -146,9 +142,6 @@ def sweep(
     workers: Workers = None,
     resume: Resume = False,
     restart: Restart = False,
-    yes: Annotated[
-        bool, Option("--yes", help="Run more than 10,000 points without asking.")
-    ] = False,
     strict: Strict = False,
     overlay: Overlay = None,
     _allow_code: AllowCode = False,
@@ -169,7 +162,6 @@ def sweep(
             workers=workers,
             resume=resume,
             restart=restart,
-            yes=yes,
             strict=strict,
             progress=screen.progress,
         )

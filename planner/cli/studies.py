@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from typer import Option
 
@@ -31,18 +31,18 @@ from planner.cli.options import (
 
 # Help that is too long for the line of its option.
 _AT_MOST = (
-    "Replications at most [default: 1,024]; draws of money after the 256th may share a simulation."
+    "Replications, with --until at most [default: as many as --until takes, 4,096 at most]; "
+    "draws of money after the 256th may share a simulation."
 )
 _UNTIL = (
-    "Stop when the 95% interval of the headline's mean is this narrow, e.g. 0.5%; "
-    "p90=2% and best=1% look at a percentile and at P(best)."
+    "Stop when 95% intervals are this narrow: of the headline's mean (0.5%), a percentile (p90=2%), "
+    "P(best) (best=1%), P(SLO met) without a verdict (slo=4%) "
+    "[default without -n: mean=0.5%, p10=2%, p90=2%, slo=4%]."
 )
 _SAMPLES = (
     "Write every replication to samples.csv "
     "[default: up to 100,000 rows; replications.parquet has all]."
 )
-_METHOD = "tornado: one input at a time, P10 to P90; sobol: shares of the variance."
-_SIZE = "Replications (tornado) or points (sobol) [default: 16, 256]."
 
 
 def montecarlo(
@@ -51,7 +51,7 @@ def montecarlo(
     replications: Annotated[
         int | None, Option("--replications", "-n", min=1, max=10_000_000, help=_AT_MOST)
     ] = None,
-    until: Annotated[str | None, Option(metavar="SHARE", help=_UNTIL)] = None,
+    until: Annotated[str | None, Option(metavar="RULES", help=_UNTIL)] = None,
     overrides: Overrides = None,
     seed: Seed = None,
     out: Annotated[Path | None, out_option("<name>")] = None,
@@ -60,7 +60,6 @@ def montecarlo(
     resume: Resume = False,
     restart: Restart = False,
     strict: Strict = False,
-    charts: Annotated[bool, Option(help="Draw PNG charts.")] = True,
     samples: Annotated[bool | None, Option(help=_SAMPLES)] = None,
     overlay: Overlay = None,
     _allow_code: AllowCode = False,
@@ -85,7 +84,6 @@ def montecarlo(
             resume=resume,
             restart=restart,
             strict=strict,
-            charts=charts,
             samples=samples,
             progress=screen.progress,
             watch=watch,
@@ -96,8 +94,10 @@ def montecarlo(
 def sensitivity(
     *,
     file: StudyFile,
-    method: Annotated[Literal["tornado", "sobol"], Option(help=_METHOD)] = "tornado",
-    size: Annotated[int | None, Option("--size", "-n", min=4, max=1_000_000, help=_SIZE)] = None,
+    size: Annotated[
+        int | None,
+        Option("--size", "-n", min=4, max=1_000_000, help="Replications [default: 16]."),
+    ] = None,
     overrides: Overrides = None,
     seed: Seed = None,
     out: Annotated[Path | None, out_option("<name>")] = None,
@@ -112,14 +112,14 @@ def sensitivity(
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """Measure what drives the headline of a study, and at which value of an input the scenarios change places."""
+    """Move each input alone from P10 to P90: what drives a study's headline, and where the scenarios change places."""
     screen = terminal.Screen(as_json=as_json, quiet=quiet, verbose=verbose)
     with terminal.stoppable(), screen.bar() as watch:
         answer = api.study(
             file,
             size,
             out,
-            method=method,
+            method="tornado",
             overrides=with_overlay(overrides, overlay),
             seed=seed,
             workers=workers,

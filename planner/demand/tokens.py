@@ -222,6 +222,11 @@ def _piece_moment(piece: _Piece, order: int) -> float:
     return scale * (low_tail - high_tail)
 
 
+REUSE_GAPS_S = (1.0, 3.0, 5.0, 7.0, 10.0, 15.0, 20.0, 30.0, 45.0, 60.0, 100.0, 150.0, 200.0, 300.0, 500.0, 800.0,
+                1500.0, 3600.0, 7200.0, 21_600.0, 86_400.0, 172_800.0)  # fmt: skip
+"""Seconds since tokens were last used, by which a log's reuse is summed."""
+
+
 @record
 class RequestLog:
     """A request log as arrays of shape (requests,), in order of time."""
@@ -238,6 +243,9 @@ class RequestLog:
     """False where every client's times start at its own zero: then rates and bursts cannot be seen."""
     cached_tokens: Floats | None = None
     """Input tokens found in the prefix cache, where the log shows them."""
+    reused_tokens: Floats | None = None
+    """Input tokens last used at most each of :data:`REUSE_GAPS_S` before, where the log has sessions or block hashes;
+    shape (requests, gaps)."""
     clients: NDArray[np.int64] | None = None
     """Client numbers from 0, where the log names clients."""
     models: NDArray[np.object_] | None = None
@@ -259,6 +267,22 @@ class RequestLog:
             }
             logs[str(model)] = replace(self, **requests)
         return logs
+
+    @property
+    def reuse(self) -> dict[float, float] | None:
+        """Share of input tokens by the seconds since they were last used; None where the log does not show it."""
+        total = float(self.input_tokens.sum())
+        if self.reused_tokens is None or total == 0.0:
+            return None
+        shares = self.reused_tokens.sum(axis=0) / total
+        # Beyond the last gap that occurs nothing more is found.
+        last = int(np.searchsorted(shares, shares[-1]))
+        # What comes back always stays below all.
+        points = {
+            gap_s: min(float(share), 0.999)
+            for gap_s, share in zip(REUSE_GAPS_S[: last + 1], shares.tolist(), strict=False)
+        }
+        return points if shares[-1] > 0.0 else None
 
     @property
     def prefix_cache_hit_fraction(self) -> float | None:

@@ -28,6 +28,7 @@ from planner.engine.hourly import (
     WindowInput,
     WindowResult,
 )
+from planner.engine.levelling import place_replicas
 from planner.engine.site import ReplicaGroup, Site, Stage, month_misses
 from planner.plan.placement import ROUNDING
 from planner.plan.plan import Placement, Plan
@@ -323,14 +324,18 @@ class _WindowPlacer:
         months = self.months[hours]
         full = placement.full_requests[:, months]
         targets = placement.target_requests[:, months].transpose(0, 2, 1)
-        beyond = np.stack([targets[:, -1], full], axis=1)
+        beyond = placement.beyond_requests[:, months].transpose(0, 2, 1)
         in_due_time = np.stack([np.zeros_like(full), full], axis=1)
-        stages = [Stage(members=members, requests=targets[[*members]]) for members in site.urgent]
-        stages += [Stage(members=members, requests=beyond[[*members]]) for members in site.urgent]
-        stages += [
-            Stage(members=members, requests=in_due_time[[*members]]) for members in site.patient
+        stages = [
+            Stage(members=members, requests=requests[[*members]])
+            for classes, requests in (
+                (site.urgent, targets),
+                (site.patient, in_due_time),
+                (site.urgent, beyond),
+            )
+            for members in classes
         ]
-        site.place(stages)
+        place_replicas(site, stages)
         # Hours are no busier than the load up to which clusters are filled in order.
         busiest = full * (self.plan.preferred_utilisation or 1.0)
         site.enlarge_late(busiest)

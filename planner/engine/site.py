@@ -1,10 +1,10 @@
 """The nodes of a site at many moments at once, and the whole replicas that are placed on them.
 
-A moment is a monthly review or a single hour. Needs come in stages, class by class. Where all of them find room, each
-workload takes the clusters in the order of its routing. Where they do not, which cluster a workload uses is decided for
-all stages at once, by a linear program that raises the shares of each stage as far as they go and leaves most to the
-next. Then stage by stage whole replicas are placed for the highest level at which they fit, found by halving, and what
-room is left raises the lowest first. Of the ways to divide work that are seen the one with the best levels is taken.
+A moment is a monthly review or a single hour. Needs come in stages, class by class. Each workload takes the clusters in
+the order of its routing, as far as there is room. Or a linear program decides for all stages at once which cluster a
+workload uses: it raises the shares of each stage as far as they go and leaves most to the next. Then stage by stage
+whole replicas are placed for the highest level at which they fit, found by halving, and what room is left raises the
+lowest first.
 
 Arrays have the moments as last axis. No moment sees another.
 """
@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import copy
 import itertools
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -42,11 +41,6 @@ _MOST_LOAD = 1e3
 """Load beyond which layouts are not told apart."""
 _POOL_ROUNDS = 2
 """How often work is divided among clusters at the rates of the pools that the division before it gives."""
-_FEW_REPLICAS = 16
-"""Of the largest kind: with no more a site is small, and what rounding to whole replicas costs is looked at."""
-_MOST_WHOLE_SPLITS = 16
-"""Ways to leave each workload to one cluster up to which all of them are seen."""
-
 Splits = Mapping[tuple[int, int], Floats]
 """By group and workload, the share of the workload's requests that the group is to have, shape (moments,)."""
 
@@ -62,6 +56,12 @@ class Stage:
     def moments(self, which: Ints) -> Stage:
         """Return the stage at some of the moments."""
         return replace(self, requests=in_hours(self.requests, which))
+
+    def of(self, workloads: Sequence[int]) -> Stage:
+        """Return the stage of some workloads only."""
+        places = [place for place, w in enumerate(self.members) if w in workloads]
+        members = [self.members[place] for place in places]
+        return replace(self, members=members, requests=self.requests[places])
 
     def with_needs(self) -> Stage:
         """Return the stage without members that need nothing at any moment: they would only move what is rounded."""
@@ -269,62 +269,57 @@ class Site:
                 placed = placed + of_group[w]
         return placed
 
-    def place(self, stages: Sequence[Stage]) -> None:
-        """Place replicas for what all stages need, or as much of it as can be served.
-
-        Small sites are seen with each workload left to one cluster, too: a model that is divided takes a replica more
-        than it fills.
-        """
-        stages = [stage.with_needs() for stage in stages]
-        stages = [stage for stage in stages if stage.members]
-        nothing = copy.copy(self)
-        nothing.free = self.free.copy()
-        nothing.nodes = self.nodes.copy()
-        # What is added to is replaced, never written into.
-        nothing.requests = [dict(of_group) for of_group in self.requests]
+    def fill_stages(self, stages: Sequence[Stage]) -> Ints:
+        """Place replicas in the order of routing; return the moments at which not all finds room."""
         is_short = np.zeros(self.free.shape[1], dtype=np.bool_)
         for stage in stages:
             is_short |= self.fill_stage(stage)
-        which = np.flatnonzero(is_short)
-        if not which.size:
-            return
-        empty = nothing.moments(which)
-        short_stages = [stage.moments(which) for stage in stages]
-        own = empty.own_groups(stages)
-        divided = empty.moments(np.arange(which.size))
-        divided.raise_levels(short_stages, divided.splits(short_stages, own))
-        self.take_better(which, divided, short_stages)
-        small = np.flatnonzero(empty.has_few_replicas(own))
-        ways = math.prod(len(groups) for groups in own.values() if groups)
-        if ways == 1 or ways > _MOST_WHOLE_SPLITS or not small.size:
-            return
-        # All ways at once: each small moment comes once for each of them.
-        whole_splits = list(itertools.product(*([(g, w) for g in own[w]] for w in own if own[w])))
-        tried = empty.moments(np.tile(small, ways))
-        way = np.repeat(np.arange(ways), small.size)
-        splits = {}
-        for w, groups in own.items():
-            for g in groups:
-                is_chosen = np.array([(g, w) in pairs for pairs in whole_splits], dtype=np.float64)
-                splits[g, w] = is_chosen[way]
-        tried.raise_levels(
-            [stage.moments(np.tile(small, ways)) for stage in short_stages], [splits] * len(stages)
-        )
-        small_stages = [stage.moments(small) for stage in short_stages]
-        for number in range(ways):
-            self.take_better(
-                which[small], tried.moments(np.flatnonzero(way == number)), small_stages
-            )
+        return np.flatnonzero(is_short)
 
-    def own_groups(self, stages: Sequence[Stage]) -> dict[int, list[int]]:
-        """Return the groups that may be placed for each workload of some stages: those on clusters with nodes."""
-        members = dict.fromkeys(w for stage in stages for w in stage.members)
-        has_nodes = [bool(self.free[group.cluster].any()) for group in self.groups]
-        own = {}
-        for w in members:
-            groups = [g for g in self.order[w] if w in self.groups[g].workloads]
-            own[w] = [g for g in groups if has_nodes[g]] or groups[:1]
-        return own
+    def place_divided(self, stages: Sequence[Stage], own: Mapping[int, Sequence[int]]) -> None:
+        """Place replicas in the order of routing, and where that leaves work undone as a linear program divides it.
+
+        ``own`` are the groups that may be placed for each workload.
+        """
+        empty = self.copy()
+        stages = [stage for stage in stages if stage.members]
+        which = self.fill_stages(stages)
+        if which.size:
+            self.divide(which, empty, stages, own)
+
+    def divide(
+        self,
+        which: Ints,
+        empty: Site,
+        stages: Sequence[Stage],
+        own: Mapping[int, Sequence[int]],
+    ) -> None:
+        """Take over what a linear program makes of an empty site at some moments, where that is better."""
+        # Alone, a workload has taken all that there is.
+        if len({w for stage in stages for w in stage.members}) > 1:
+            divided = empty.moments(which)
+            short_stages = [stage.moments(which) for stage in stages]
+            divided.raise_levels(short_stages, divided.splits(short_stages, own))
+            self.take_better(which, divided, short_stages)
+
+    def copy(self) -> Site:
+        """Return the site as it is, which stays so."""
+        other = copy.copy(self)
+        other.free = self.free.copy()
+        other.nodes = self.nodes.copy()
+        # What is added to is replaced, never written into.
+        other.requests = [dict(of_group) for of_group in self.requests]
+        return other
+
+    def partitioned(self, nodes: Floats) -> Site:
+        """Return an empty site in which each group is a cluster of its own, with nodes of shape (groups, moments)."""
+        other = copy.copy(self)
+        other.groups = [replace(group, cluster=g) for g, group in enumerate(self.groups)]
+        other.steps = self.steps.select(np.array([group.cluster for group in self.groups]))
+        other.free = nodes.copy()
+        other.nodes = np.zeros_like(nodes)
+        other.requests = [{} for _ in self.groups]
+        return other
 
     def take_better(self, which: Ints, other: Site, stages: Sequence[Stage]) -> None:
         """Take over what another site has at those of some moments at which it has the better levels."""
@@ -426,13 +421,6 @@ class Site:
             high = np.where(fits, high, middle)
         level[which] = low
         return level
-
-    def has_few_replicas(self, own: Mapping[int, Sequence[int]]) -> Bools:
-        """Return the moments at which there are free nodes for few replicas of the largest, shape (moments,)."""
-        sizes = [
-            float(self.groups[g].replica_nodes.max()) for groups in own.values() for g in groups
-        ]
-        return np.asarray(self.free.sum(axis=0) <= _FEW_REPLICAS * max(sizes, default=0.0))
 
     def _wanted(self, stage: Stage, splits: Splits, level: Floats) -> dict[tuple[int, int], Floats]:
         """Return the further requests that groups have to have room for at a level of service."""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import csv
 import datetime
-import io
 import itertools
+import math
 import re
 import time
 import urllib.parse
@@ -19,22 +18,25 @@ from pydantic import TypeAdapter, ValidationError
 from planner.catalog.load import Catalog, load_catalog
 from planner.errors import Problem, ScenarioError, printable, raise_all
 from planner.finance.months import add_months
+from planner.onramp.hourly import check_single_requests, is_hourly_series, read_hourly
 from planner.onramp.metrics import MAX_BYTES, fetch, is_metrics, read_metrics
+from planner.onramp.sheets import sheet_rows
 from planner.onramp.traffic_fit import (
     Figure,
     Fitted,
     ObservedTraffic,
+    ServedModel,
     TrafficOptions,
     fitted_workload,
+    traffic_of_counts,
     traffic_of_log,
 )
 from planner.onramp.traffic_log import (
     COLUMNS,
-    is_hourly_series,
     parse_columns,
-    read_hourly_rates,
     read_request_log,
 )
+from planner.onramp.usage_exports import is_usage_export, read_usage
 from planner.records import record
 from planner.scenario.fields import Name
 from planner.scenario.loading import scenario_from_document
@@ -59,6 +61,8 @@ FLEET_COLUMNS = _keys_by_column("fleet")
 """Columns of a list of machines owned; what is empty is left to its default."""
 QUOTE_COLUMNS = _keys_by_column("quotes")
 """Columns of a list of quotes; those without a key state what may be chosen, and names."""
+HOSTS = ("host", "hostname", "server", "node", "node_name", "serial")
+"""Columns of an inventory with one machine a row, in place of the number of them."""
 MAX_ROWS = 32
 """Clusters that ``sizing`` can hold."""
 MONTHS_BETWEEN_ORDERS = 6
@@ -142,12 +146,21 @@ def read_traffic(source: str, stated: TrafficOptions) -> dict[str, ObservedTraff
         content = read_bytes(path, MAX_BYTES)
         scraped_s = path.stat().st_mtime
         observed = read_metrics([content], path.name, scraped_s)
-    elif is_hourly_series(path, stated.columns is not None):
-        rates = read_hourly_rates(path, stated.rate_column, stated.requests_per_s)
-        observed = {None: ObservedTraffic(source=path.name, rates=rates)}
+    elif is_usage_export(path):
+        counts = read_usage(path)
+        usual_name = ""
+        observed = {
+            model: traffic_of_counts(part, path.name, model) for model, part in counts.items()
+        }
+    elif is_hourly_series(path, stated.columns is not None, stated.rate_column):
+        counts = read_hourly(path, stated.rate_column, stated.requests_per_s)
+        observed = {
+            model: traffic_of_counts(part, path.name, model) for model, part in counts.items()
+        }
     else:
         columns = parse_columns(stated.columns)
         log = read_request_log(path, columns, stated.time_unit)
+        check_single_requests(path, log.times_s)
         by_model = log.by_model()
         if name and len(by_model) > 1:
             by_model = {None: log}  # a name is one workload's
@@ -180,23 +193,58 @@ def fit_workloads(
     The first day is the first of the month after the last series ends, unless stated; 2026-01-01 without dates.
     """
     observed: dict[str, ObservedTraffic] = {}
+    rate_columns: list[str] = []
     for source in sources:
         for name, traffic in read_traffic(source, stated).items():
+            if traffic.rates is not None:
+                rate_columns.append(traffic.rates.column.lower())
             # A log has lengths, a series has the year: together they are one workload.
             # merge keeps what the first file shows, so the order of the sources counts.
             if name in observed:
                 observed[name] = observed[name].merge(traffic)
             else:
                 observed[name] = traffic
+    rate_column = stated.rate_column
+    if rate_column is not None and rate_column.strip().lower() not in rate_columns:
+        message = f"no file has a column {rate_column!r}"
+        raise ScenarioError(Problem(path="--rate", message=message))
     _check_rates(observed, stated)
     start = start or _first_day(observed)
     if not observed:
-        observed = {stated.workload_preset or "chat": ObservedTraffic(source="")}
+        named = [*stated.models, *stated.presets]
+        names = [name for name in dict.fromkeys(named) if name]
+        names = names or [stated.presets.get("", "chat")]
+        observed = {name: ObservedTraffic(source="") for name in names}
+    _check_names(observed, stated)
     workloads = []
     for name, traffic in observed.items():
-        model = _find_model(traffic.model or "", stated.model, catalog)
+        model = _find_model(traffic.model or "", stated.of(stated.models, name), catalog)
         workloads.append(fitted_workload(name, traffic, stated, model, start))
     return workloads, start
+
+
+def by_workload(option: str, words: Sequence[str]) -> dict[str, str]:
+    """Return what ``[NAME=]WORD`` options state by workload, of all others under the empty name."""
+    stated: dict[str, str] = {}
+    for text in words:
+        name, _, word = text.rpartition("=")
+        if name in stated:
+            message = f"states {name or 'all workloads'} twice"
+            raise ScenarioError(Problem(path=option, message=message))
+        stated[name] = word
+    return stated
+
+
+def _check_names(observed: Mapping[str, ObservedTraffic], stated: TrafficOptions) -> None:
+    """Raise an error where something is stated of a workload that no file has."""
+    problems = []
+    for option, words in (("--model", stated.models), ("--preset", stated.presets)):
+        for name in words:
+            if name and name not in observed:
+                message = f"no workload {name!r}"
+                hint = nearest(name, observed) or f"the files have {', '.join(observed)}"
+                problems.append(Problem(path=option, message=message, hint=hint))
+    raise_all(problems)
 
 
 def _check_rates(observed: Mapping[str, ObservedTraffic], stated: TrafficOptions) -> None:
@@ -234,7 +282,7 @@ def _first_day(observed: Mapping[str, ObservedTraffic]) -> datetime.date:
     return add_months(day.replace(day=1), 1)
 
 
-def _find_model(served_name: str, stated: str | None, catalog: Catalog) -> Figure:
+def _find_model(served_name: str, stated: str | None, catalog: Catalog) -> ServedModel:
     """Return the model of a workload: the one stated, or the catalogue's whose name is part of the served one."""
     name = served_name.rpartition("/")[2].lower()
     # Neither letter, digit nor dot beside it: 3.1-8b is no part of 13.1-8b.
@@ -243,17 +291,22 @@ def _find_model(served_name: str, stated: str | None, catalog: Catalog) -> Figur
         for model in catalog.models
         if re.search(rf"(?<![\w.]){re.escape(model)}(?![\w.])", name)
     ]
+    # The longest is the most precise: llama-3.1-8b-instruct before llama-3.1-8b.
+    found = stated or max(matches, key=len, default=USUAL_MODEL)
     if stated:
-        return Figure(field="model", fitted=stated, remark="as given")
-    if matches:
-        # The longest is the most precise: llama-3.1-8b-instruct before llama-3.1-8b.
-        longest = max(matches, key=len)
-        return Figure(field="model", fitted=longest, remark=f"served as {printable(served_name)}")
-    remark = "assumed: no file names it"
-    if name:
+        remark = "as given"
+    elif matches:
+        remark = f"served as {printable(served_name)}"
+    elif name:
         lacking = f"the catalogue has no {printable(name)}"
         remark = f"assumed: {lacking}; planner catalog add-model adds it"
-    return Figure(field="model", fitted=USUAL_MODEL, remark=remark)
+    else:
+        remark = "assumed: no file names it"
+    longest_tokens = math.inf  # an unknown model is reported where the scenario is checked
+    if found in catalog.models:
+        longest_tokens = catalog.models[found].max_context_tokens.value
+    figure = Figure(field="model", fitted=found, remark=remark)
+    return ServedModel(figure=figure, longest_tokens=longest_tokens)
 
 
 def scenario_text(
@@ -320,25 +373,21 @@ def _name_clusters(machines: Sequence[Row]) -> dict[str, Row]:
 
 
 def _rows(path: Path, columns: Mapping[str, str], required: tuple[str, ...]) -> tuple[Row, ...]:
-    try:
-        text = read_bytes(path, 1_000_000).decode("utf-8-sig")
-    except UnicodeDecodeError:
-        message = "is not UTF-8 text, so not a CSV to read"
-        raise ScenarioError(Problem(file=str(path), message=message)) from None
-    # Spreadsheets of countries with a decimal comma separate cells by semicolons.
-    header_line = text.partition("\n")[0]
-    delimiter = ";" if ";" in header_line else ","
-    reader = csv.reader(io.StringIO(text), delimiter=delimiter)
-    first_row = next(reader, [])
-    header = [word.strip().lower() for word in first_row]
+    (_, first_row), *content = sheet_rows(path) or [(1, [])]
+    header = [re.sub(r"\s+", "_", word.lower()) for word in first_row]
+    hosts = [name for name in header if name in HOSTS]
+    if hosts and "nodes" not in header:
+        header, content = _one_row_a_kind(header, content, hosts[0])
+    while header and not header[-1]:
+        header = header[:-1]
     _check_header(path, header, columns, required)
     problems: list[Problem] = []
     rows: list[Row] = []
-    for cells in reader:
-        texts = [cell.strip() for cell in cells]
-        if not any(texts):
-            continue
-        line = reader.line_num
+    for line, cells in content:
+        texts = cells
+        # A workbook's rows are as wide as its widest.
+        while len(texts) > len(header) and not texts[-1]:
+            texts = texts[:-1]
         # A row that is too short or too long would fill the wrong columns.
         if len(texts) != len(header):
             message = f"has {len(texts)} cells under {len(header)} columns"
@@ -359,6 +408,21 @@ def _rows(path: Path, columns: Mapping[str, str], required: tuple[str, ...]) -> 
         problems.append(Problem(file=str(path), message=message))
     raise_all(problems)
     return tuple(rows)
+
+
+def _one_row_a_kind(
+    header: list[str], content: list[tuple[int, list[str]]], host: str
+) -> tuple[list[str], list[tuple[int, list[str]]]]:
+    """Return an inventory of single machines as one of kinds: rows alike but for the machine's name are counted."""
+    place = header.index(host)
+    counts: dict[tuple[str, ...], int] = {}
+    lines: dict[tuple[str, ...], int] = {}
+    for line, cells in content:
+        kind = (*cells[:place], *cells[place + 1 :])
+        counts[kind] = counts.get(kind, 0) + 1
+        lines.setdefault(kind, line)
+    rows = [(lines[kind], [str(count), *kind]) for kind, count in counts.items()]
+    return ["nodes", *header[:place], *header[place + 1 :]], rows
 
 
 def _parse_cell(text: str) -> Any:

@@ -18,6 +18,7 @@ import numpy as np
 from planner.arrays import Floats
 from planner.demand.shape import HOURS_PER_WEEK
 from planner.errors import Problem, ScenarioError
+from planner.onramp.hourly import HourlyRates
 from planner.onramp.traffic_fit import (
     EPOCH_HOUR_OF_WEEK,
     Histogram,
@@ -31,7 +32,6 @@ from planner.onramp.traffic_log import (
     MAX_SPAN_YEARS,
     SECONDS_PER_DAY,
     SECONDS_PER_YEAR,
-    HourlyRates,
 )
 from planner.units import SECONDS_PER_HOUR
 
@@ -98,7 +98,8 @@ def fetch(url: str) -> list[bytes]:
 
 def _fetched(url: str) -> bytes:
     """Return the body of one answer, refused beyond a size and a time."""
-    place = url.partition("?")[0]
+    # Neither the query nor a password that stands before the server's name.
+    place = re.sub(r"//[^/@]*@", "//", url.partition("?")[0])
     content = bytearray()
     end = time.monotonic() + TIME_LIMIT_S
     hint = "name a server that you can reach, or export its answer to a file"

@@ -19,8 +19,9 @@ from planner.catalog.load import workload_preset as preset_figures
 from planner.demand.bursts import LOWEST_MEASURED_REQUESTS_PER_S
 from planner.demand.shape import HOURS_PER_WEEK
 from planner.demand.tokens import LengthDistribution, RequestLog
-from planner.errors import ScenarioError, printable
-from planner.onramp.traffic_log import HourlyRates
+from planner.errors import Problem, ScenarioError, printable
+from planner.onramp.hourly import HourlyCounts, HourlyRates
+from planner.onramp.trend import SURE, Mixture, Trend, fit_weeks, season_prior, short_error
 from planner.records import record
 from planner.units import DAYS_PER_YEAR, HOURS_PER_YEAR, MONTHS_PER_YEAR, SECONDS_PER_HOUR
 from planner.yaml_io import with_value
@@ -44,6 +45,8 @@ FITTED_QUANTILES = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.9
 """Shares of requests whose lengths every fit takes from the log."""
 MEAN_ERROR_FRACTION = 0.005
 """More quantiles are taken until the mean, which decides load, comes out this close."""
+LARGEST_EMPTY_SHARE = 0.001
+"""Of requests, which a rounding of counts may put into an empty bucket."""
 LARGEST_GAP = 0.03
 """More quantiles are taken until the cumulative fractions come out this close."""
 _MAX_QUANTILES = 40
@@ -61,6 +64,8 @@ class LengthFit:
     largest_distribution_error: float | None
     """The largest gap between the two cumulative fractions (Kolmogorov and Smirnov); None of a histogram, whose bounds
     are met and between which nothing is known."""
+    note: str = ""
+    """What was done to a histogram's bounds."""
 
     @property
     def distribution(self) -> LengthDistribution:
@@ -72,13 +77,40 @@ class LengthFit:
         """Return fitted ÷ counted mean − 1."""
         return self.distribution.mean_tokens / self.mean_tokens - 1.0
 
+    def within(self, source: str, side: str, model: ServedModel) -> LengthFit:
+        """Return the lengths without those that the model does not accept; raise an error where there are some.
+
+        A bucket of a histogram that reaches beyond the context ends there: nothing longer was served.
+        """
+        longest = model.longest_tokens
+        shares = sorted(self.quantiles)
+        beyond = [share for share in shares if self.quantiles[share] > longest]
+        if not beyond:
+            return self
+        before = [share for share in shares if self.quantiles[share] <= longest]
+        first_share = max(before, default=0.0)
+        # What lies in the one bucket around the limit may be shorter, and all beyond it may not.
+        shown_beyond = 1.0 - min(beyond)
+        if self.largest_distribution_error is not None or shown_beyond > LARGEST_EMPTY_SHARE:
+            share = 1.0 - first_share
+            message = (
+                f"{side}: up to {share:.2%} of requests are longer than the {longest:,.0f} tokens"
+            )
+            message += f" that {model.figure.fitted} accepts"
+            hint = "name the model that serves them: --model NAME=MODEL"
+            raise ScenarioError(Problem(file=source, message=message, hint=hint))
+        quantiles = {share: self.quantiles[share] for share in before}
+        quantiles[max(beyond)] = longest
+        note = f"; a bucket up to {self.quantiles[beyond[0]]:,.0f} ends at the model's context, {longest:,.0f}"
+        return replace(self, quantiles=quantiles, note=note)
+
     @property
     def remark(self) -> str:
         """The fit's error in words."""
         errors = f"mean {self.mean_tokens:,.0f} counted, {self.mean_error_fraction:+.1%} in the fit"
         gap = self.largest_distribution_error
         if gap is None:
-            return f"{errors}; from a histogram"
+            return f"{errors}; from a histogram{self.note}"
         return f"{errors}; largest gap in the distribution {gap:.2f}"
 
 
@@ -139,7 +171,11 @@ class ObservedTraffic:
     rates: HourlyRates | None = None
     lengths: Mapping[str, LengthFit] = field(default_factory=dict)
     """By side: ``input``, ``output``."""
+    mean_tokens: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """Mean lengths by side with half their intervals as a share, where a file has totals alone."""
     prefix_cache_hit_fraction: float | None = None
+    reuse: Mapping[float, float] | None = None
+    """Share of input tokens by the seconds since they were last used."""
     bursts: tuple[float, str] | None = None
     """Index of dispersion with its error, and what the largest client sends."""
     burst_rate: tuple[float, str] | None = None
@@ -178,14 +214,21 @@ class ShapeFit:
 class TrendFit:
     """Compound growth, and from two years on a yearly wave, fitted to the weeks of a series."""
 
-    per_year: float
-    """Growth of a year, as a share."""
-    per_year_error: float
-    """Its standard error, weeks taken as independent."""
+    trend: Trend
     season: tuple[float, float, float] | None
     """Amplitude of the wave, its standard error, and the day of the year of its peak; None for less than two years."""
     factors: Floats
-    """Growth and season of each hour ÷ the level at the end, shape (hours,)."""
+    """Traffic expected of each hour's week ÷ the level at the end, shape (hours,)."""
+
+    @property
+    def per_year(self) -> float:
+        """Growth of a year, as a share."""
+        return float(np.expm1(self.trend.growth.mean))
+
+    @property
+    def per_year_error(self) -> float:
+        """Its standard error, with a season that less than two years do not show."""
+        return float(np.exp(self.trend.growth.mean) * self.trend.growth.sigma)
 
 
 def traffic_of_log(log: RequestLog, source: str = "", model: str | None = None) -> ObservedTraffic:
@@ -227,8 +270,31 @@ def traffic_of_log(log: RequestLog, source: str = "", model: str | None = None) 
             "output": fit_lengths(log.output_tokens, "output"),
         },
         prefix_cache_hit_fraction=log.prefix_cache_hit_fraction,
+        reuse=log.reuse,
         bursts=bursts,
         burst_rate=burst_rate,
+    )
+
+
+def traffic_of_counts(
+    counts: HourlyCounts, source: str = "", model: str | None = None
+) -> ObservedTraffic:
+    """Return all that counts by the hour or day show: rates, and tokens ÷ requests as mean lengths."""
+    means: dict[str, tuple[float, float]] = {}
+    totals = counts.totals
+    hit_fraction = None
+    if totals is not None and np.nansum(totals.requests) > 0.0:
+        for side in ("input", "output"):
+            if side in totals.tokens and totals.mean(side) > 0.0:
+                means[side] = totals.mean(side), totals.half_interval(side)
+        if {"input", "cached"} <= totals.tokens.keys() and "input" in means:
+            hit_fraction = totals.mean("cached") / totals.mean("input")
+    return ObservedTraffic(
+        source=source,
+        model=model,
+        rates=counts.rates,
+        mean_tokens=means,
+        prefix_cache_hit_fraction=hit_fraction,
     )
 
 
@@ -334,10 +400,8 @@ def index_of_dispersion(times_s: Floats) -> tuple[float, float] | None:
 def fit_trend(rates: Floats, end_s: float | None = None) -> TrendFit | None:
     """Fit growth and season to hourly rates, shape (hours,), NaN where unknown; None below half a year.
 
-    By least squares over weeks, t in years, ln(mean of week) = c + b t + A cos 2π(t − p), without the wave below two
-    years or without dates. Growth is e^b − 1, its standard error e^b times that of b. The wave 1 + a cos x has
-    A = 2 (1 − √(1 − a²)) / a as the first harmonic of its logarithm, so a = A / (1 + A²/4). None, too, with a week of
-    no traffic.
+    A season is given from two years on and with dates: the wave 1 + a cos x has A = 2 (1 − √(1 − a²)) / a as the first
+    harmonic of its logarithm, so a = A / (1 + A²/4). None, too, with a week of no traffic.
     """
     weeks = rates.size // HOURS_PER_WEEK
     if weeks < WEEKS_FOR_GROWTH:
@@ -345,48 +409,34 @@ def fit_trend(rates: Floats, end_s: float | None = None) -> TrendFit | None:
     first_hour = rates.size - weeks * HOURS_PER_WEEK
     by_week = rates[first_hour:].reshape(weeks, HOURS_PER_WEEK)
     # A week seen by half is a week.
-    is_seen = np.isfinite(by_week).mean(axis=1) > 0.5
+    is_known = np.isfinite(by_week)
+    is_seen = is_known.mean(axis=1) > 0.5
     means = np.nanmean(by_week[is_seen], axis=1)
     # The logarithm of a week without traffic is not finite.
     if is_seen.sum() < WEEKS_FOR_GROWTH or means.min() <= 0.0:
         return None
+    # Hours that an outage took were not average ones: what they usually have is put back.
+    usual_week = np.nanmedian(by_week[is_seen] / means[:, None], axis=0)
+    seen_shares = (is_known[is_seen] * usual_week).sum(axis=1) / is_known[is_seen].sum(axis=1)
+    log_means = np.log(means / (seen_shares / usual_week.mean()))
     week_numbers = np.arange(weeks)[is_seen]
     years = (week_numbers - weeks + 0.5) * HOURS_PER_WEEK / HOURS_PER_YEAR
-    has_season = end_s is not None and weeks >= WEEKS_FOR_SEASON
     # Years count back from the end of the series, whose place in the year sets the wave's phase.
     end = datetime.datetime.fromtimestamp(end_s or 0.0, tz=datetime.UTC)
     end_phase = end.timetuple().tm_yday / DAYS_PER_YEAR
-    columns = [np.ones(years.size), years]
-    if has_season:
-        angle = 2.0 * np.pi * (years + end_phase)
-        columns += [np.cos(angle), np.sin(angle)]
-    design = np.stack(columns, axis=1)
-    fitted, *_ = np.linalg.lstsq(design, np.log(means))
-    residual = np.log(means) - design @ fitted
-    variance = residual @ residual / (years.size - fitted.size)
-    inverse = np.linalg.inv(design.T @ design)
-    errors = np.sqrt(np.diag(inverse) * variance)
+    trend = fit_weeks(log_means, years, end_phase)
     hours_years = (np.arange(rates.size) - rates.size + 0.5) / HOURS_PER_YEAR
-    factors = np.exp(fitted[1] * hours_years)
     season = None
-    if has_season:
+    if end_s is not None and weeks >= WEEKS_FOR_SEASON:
         # The angle of cosine and sine is the peak of the wave.
-        wave = float(np.hypot(*fitted[2:]))
-        angle_of_peak = np.arctan2(fitted[3], fitted[2])
-        peak = float(angle_of_peak / (2.0 * np.pi)) % 1.0
-        error_of_both = np.hypot(*errors[2:])
-        season = (
-            wave / (1.0 + wave**2 / 4.0),
-            float(error_of_both / np.sqrt(2.0)),
-            max(peak * DAYS_PER_YEAR, 1.0),
-        )
-        phase = 2.0 * np.pi * (hours_years + end_phase - peak)
-        factors *= 1.0 + season[0] * np.cos(phase)
+        cosine, sine, error = trend.wave
+        wave = float(np.hypot(cosine, sine))
+        peak = float(np.arctan2(sine, cosine) / (2.0 * np.pi)) % 1.0
+        season = wave / (1.0 + wave**2 / 4.0), error, max(peak * DAYS_PER_YEAR, 1.0)
     return TrendFit(
-        per_year=float(np.expm1(fitted[1])),
-        per_year_error=float(np.exp(fitted[1]) * errors[1]),
+        trend=trend,
         season=season,
-        factors=factors,
+        factors=np.exp(np.interp(hours_years, years, trend.fitted)),
     )
 
 
@@ -503,6 +553,8 @@ class Figure:
     """What goes into the scenario, quantiles by share."""
     remark: str
     """The fit's error; ``assumed: ...`` where no file shows the figure."""
+    interval: tuple[float, float] | None = None
+    """Between what the figure lies nine times in ten; None where that is not known."""
 
     @property
     def number(self) -> float:
@@ -511,13 +563,32 @@ class Figure:
             return self.fitted
         return 0.0
 
+    def json(self) -> dict[str, Any]:
+        """Return the figure as plain data."""
+        plain: dict[str, Any] = {"value": self.fitted, "remark": self.remark}
+        if self.interval is not None:
+            plain["interval"] = list(self.interval)
+        return plain
+
+
+@record
+class ServedModel:
+    """The model of a workload."""
+
+    figure: Figure
+    """Its name, and where that is from."""
+    longest_tokens: float
+    """Longest prompt and reply that it accepts."""
+
 
 @record
 class TrafficOptions:
     """What is stated of the workloads, and how their files are to be read."""
 
-    model: str | None = None
-    workload_preset: str | None = None
+    models: Mapping[str, str] = field(default_factory=dict)
+    """Served model by workload; of all others under the empty name."""
+    presets: Mapping[str, str] = field(default_factory=dict)
+    """Preset by workload, as above."""
     timezone: str = "UTC"
     columns: str | None = None
     """Roles of a log's columns, as ``--columns`` takes them."""
@@ -528,6 +599,11 @@ class TrafficOptions:
     """Rate in place of the fitted one."""
     growth_per_year: float | None = None
     """Growth in place of the fitted one."""
+
+    @staticmethod
+    def of(words: Mapping[str, str], workload: str) -> str | None:
+        """Return what is stated for a workload, or for all of them; None where nothing is."""
+        return words.get(workload, words.get(""))
 
 
 @record
@@ -574,13 +650,14 @@ class Fitted:
         """Return (figure, fitted, error or origin) as text, for a table."""
         rows = []
         for figure in self.figures:
-            text = _written(figure.fitted, SHOWN_QUANTILES)
+            shown = SHOWN_QUANTILES if figure.field.endswith("quantiles") else ()
+            text = _written(figure.fitted, shown)
             rows.append((figure.field, text, figure.remark))
         return rows
 
     def json(self) -> dict[str, Any]:
         """Return the fit as plain data."""
-        plain = {f.field: {"value": f.fitted, "remark": f.remark} for f in self.figures}
+        plain = {figure.field: figure.json() for figure in self.figures}
         return {"source": self.source, "figures": plain}
 
 
@@ -605,11 +682,25 @@ class _HourlyFit:
     """What hourly rates show: level, growth, season and shape."""
 
     hours: int
-    level: tuple[float, str]
-    """Requests per second with the error: the mean, or with growth the level at the end."""
-    growth: Figure | None
+    level: float
+    """Requests per second: the mean, or with growth the level at the end."""
+    remark: str
+    """Of the level."""
+    short_error: float
+    """Standard error of its logarithm where there is no trend."""
+    trend: TrendFit | None
     season: Sequence[Figure]
     shape: ShapeFit | None
+
+    def level_after(self, years: float) -> Mixture:
+        """Return ln of the level some years after the series ends, without assumed growth."""
+        if self.trend is not None:
+            return self.trend.trend.level_after(years)
+        return Mixture(
+            weights=np.ones(1),
+            means=np.array([np.log(max(self.level, 1e-12))]),
+            sigmas=np.array([self.short_error]),
+        )
 
 
 def _fit_hours(hourly: HourlyRates) -> _HourlyFit:
@@ -620,75 +711,106 @@ def _fit_hours(hourly: HourlyRates) -> _HourlyFit:
     trend = fit_trend(rates, hourly.end_s)
     # The shape of a week is that of traffic without growth: a later week would count for more.
     level_rates = rates if trend is None else rates / trend.factors
-    shape = fit_hourly_shape(level_rates, hourly.first_hour_of_week)
+    shape = None
+    if hourly.shows_hours:
+        shape = fit_hourly_shape(level_rates, hourly.first_hour_of_week)
     mean = float(np.nanmean(rates))
     remark = f"mean of {hours} hours of {hourly.column}"
-    if shape is not None and shape.noise is not None:
-        # Neighbouring hours repeat one another: (1 + 2τ) of them count as one.
-        sigma, correlation_h = shape.noise
-        independent_hours = (1.0 + 2.0 * correlation_h) / hours
-        error = sigma * np.sqrt(independent_hours)
-        remark = f"±{error:.1%} standard error, {remark}"
     outage = "left out: an outage, or a gap in the records"
     remark += _hours_named(is_silent, hourly, "without a request", outage)
     remark += _hours_named(np.isnan(hourly.rates), hourly, "without a record", "left out")
     is_empty = (hourly.rates == 0.0) & ~is_silent
     remark += _hours_named(is_empty, hourly, "without a request", "counted")
     if trend is None:
-        return _HourlyFit(hours=hours, level=(mean, remark), growth=None, season=(), shape=shape)
-    weeks = hours // HOURS_PER_WEEK
-    over_weeks = f"standard error over {weeks} weeks"
-    known_factors = trend.factors[np.isfinite(rates)]
-    mean_factor = float(known_factors.mean())
-    final_level = mean / mean_factor
-    remark = f"level at the end, where the mean is {_number(mean)}; {remark}"
-    growth_remark = f"±{trend.per_year_error:.2g} {over_weeks}"
+        # Neighbouring hours repeat one another: (1 + 2τ) of them count as one.
+        sigma, correlation_h = (0.1, 12.0)
+        if shape is not None and shape.noise is not None:
+            sigma, correlation_h = shape.noise
+        independent_hours = (1.0 + 2.0 * correlation_h) / hours
+        error = short_error(sigma * float(np.sqrt(independent_hours)), hours / HOURS_PER_YEAR)
+        return _HourlyFit(
+            hours=hours,
+            level=mean,
+            remark=remark,
+            short_error=error,
+            trend=None,
+            season=(),
+            shape=shape,
+        )
     season = list[Figure]()
-    if trend.season is None:
-        growth_remark += "; under two years cannot tell growth from season"
-    else:
+    if trend.season is not None:
         path = "load_profile.season"
         amplitude, error, peak_day = trend.season
         season = [
             Figure(
                 field=f"{path}.amplitude_fraction",
                 fitted=min(amplitude, 1.0),
-                remark=f"±{error:.2g} {over_weeks}",
+                remark=f"±{error:.2g} standard error over {hours // HOURS_PER_WEEK} weeks",
             ),
             Figure(field=f"{path}.peak_day", fitted=round(peak_day), remark="day of the year"),
         ]
-    growth = Figure(field=GROWTH, fitted=trend.per_year, remark=growth_remark)
+    remark = f"level at the end, where the mean is {_number(mean)}; {remark}"
     return _HourlyFit(
-        hours=hours, level=(final_level, remark), growth=growth, season=season, shape=shape
+        hours=hours,
+        level=float(np.exp(trend.trend.level.mean)),
+        remark=remark,
+        short_error=0.0,
+        trend=trend,
+        season=season,
+        shape=shape,
     )
 
 
+def _growth_figure(fit: TrendFit, hours: int, end_s: float | None) -> Figure:
+    """Return the growth with its interval, and the launches that are no part of it."""
+    low, high = fit.trend.growth.interval()
+    interval = (float(np.expm1(low)), float(np.expm1(high)))
+    remark = f"{_between(interval)}, over {hours // HOURS_PER_WEEK} weeks"
+    if fit.season is None:
+        prior = season_prior()
+        remark += f", which do not show the season: a wave of {prior.low:.0%} to {prior.high:.0%} is part of it"
+    for years, size in sorted(fit.trend.steps, reverse=True):
+        place = f"{years * DAYS_PER_YEAR / 7.0:.0f} weeks before the end"
+        if end_s is not None:
+            moment_s = end_s - years * HOURS_PER_YEAR * SECONDS_PER_HOUR
+            moment = datetime.datetime.fromtimestamp(moment_s, tz=datetime.UTC)
+            place = f"about {moment:%Y-%m-%d}"
+        remark += f"; a step of {np.expm1(size):+.0%} {place} is taken for a launch, not for growth"
+    return Figure(field=GROWTH, fitted=fit.per_year, remark=remark, interval=interval)
+
+
+def _between(interval: tuple[float, float]) -> str:
+    """Return an interval in words."""
+    low, high = (_number(bound) for bound in interval)
+    return f"{SURE:.0%} between {low} and {high}"
+
+
 def fitted_workload(
-    name: str, traffic: ObservedTraffic, stated: TrafficOptions, model: Figure, start: datetime.date
+    name: str,
+    traffic: ObservedTraffic,
+    stated: TrafficOptions,
+    model: ServedModel,
+    start: datetime.date,
 ) -> Fitted:
     """Return a workload with all that its files show; the rest is stated, or the preset's and marked as assumed.
 
     A level at the end of a series grows until the scenario's first day, where growth is fitted or stated.
     """
-    preset_name = stated.workload_preset or "chat"
+    preset_name = stated.of(stated.presets, name) or "chat"
     preset = _Preset(name=preset_name, defaults=preset_figures(preset_name))
     hourly = None
     if traffic.rates is not None:
         hourly = _fit_hours(traffic.rates)
-    remark = "as given" if stated.workload_preset else "assumed: for what no file shows"
+    is_given = stated.of(stated.presets, name) is not None
+    remark = "as given" if is_given else "assumed: for what no file shows"
     figures = [
-        model,
+        model.figure,
         Figure(field="preset", fitted=preset_name, remark=remark),
         *_level_and_growth(traffic, hourly, stated, start),
         *_profile_figures(traffic, hourly, preset),
-        *_length_figures(traffic, preset),
+        *_length_figures(traffic, preset, model),
     ]
-    hit_fraction = traffic.prefix_cache_hit_fraction
-    cached = None
-    if hit_fraction is not None:
-        cached = (min(hit_fraction, 0.999), "cached ÷ all prompt tokens, counted")
-    key = "prefix_cache_hit_fraction"
-    figures.append(preset.figure(key, key, "no cached tokens or block hashes seen", cached))
+    figures.append(_found_again(traffic, preset))
     key = "burst_index_of_dispersion"
     reason = "no ten minutes of requests one by one"
     figures.append(preset.figure(key, key, reason, traffic.bursts))
@@ -711,6 +833,21 @@ def fitted_workload(
     )
 
 
+def _found_again(traffic: ObservedTraffic, preset: _Preset) -> Figure:
+    """Return what a prefix cache may find: by time since the last use where it is seen, else the share counted."""
+    key = "prefix_cache_hit_fraction"
+    hit_fraction = traffic.prefix_cache_hit_fraction
+    if traffic.reuse is not None:
+        remark = "share of prompt tokens by seconds since their last use, from arrival to arrival"
+        if hit_fraction is not None:
+            remark += f"; {hit_fraction:.1%} were cached"
+        return Figure(field="reuse.points", fitted=traffic.reuse, remark=remark)
+    cached = None
+    if hit_fraction is not None:
+        cached = (min(hit_fraction, 0.999), "cached ÷ all prompt tokens, counted")
+    return preset.figure(key, key, "no cached tokens, sessions or block hashes seen", cached)
+
+
 def _level_and_growth(
     traffic: ObservedTraffic,
     hourly: _HourlyFit | None,
@@ -718,30 +855,50 @@ def _level_and_growth(
     start: datetime.date,
 ) -> list[Figure]:
     """Return the rate on the scenario's first day, and its growth."""
-    observed = traffic.level if hourly is None else hourly.level
     assumed = (_ASSUMED_REQUESTS_PER_S, "assumed: mean on the first day; state yours")
-    level, remark = observed or assumed
-    growth = None if hourly is None else hourly.growth
-    if stated.growth_per_year is not None:
-        growth = Figure(field=GROWTH, fitted=stated.growth_per_year, remark="as given")
+    level, remark = traffic.level or assumed
+    growth = None
     end_s = None
     if traffic.rates is not None:
         end_s = traffic.rates.end_s
-    if growth is not None and end_s is not None:
-        midnight = datetime.time(tzinfo=datetime.UTC)
-        begin = datetime.datetime.combine(start, midnight)
-        gap_h = (begin.timestamp() - end_s) / SECONDS_PER_HOUR
-        years = gap_h / HOURS_PER_YEAR
-        months = years * MONTHS_PER_YEAR
-        level *= (1.0 + growth.number) ** years
-        remark = f"on the first day, {months:.1f} months after the series; {remark}"
+    if hourly is not None and hourly.trend is not None:
+        growth = _growth_figure(hourly.trend, hourly.hours, end_s)
+    if stated.growth_per_year is not None:
+        growth = Figure(field=GROWTH, fitted=stated.growth_per_year, remark="as given")
+    interval = None
+    if hourly is not None:
+        years = 0.0
+        if growth is not None and end_s is not None:
+            midnight = datetime.time(tzinfo=datetime.UTC)
+            begin = datetime.datetime.combine(start, midnight)
+            years = (begin.timestamp() - end_s) / SECONDS_PER_HOUR / HOURS_PER_YEAR
+        known_years = years if stated.growth_per_year is None else 0.0
+        bounds = hourly.level_after(known_years).interval()
+        stated_factor = 1.0
+        level = hourly.level
+        if growth is not None:
+            level *= (1.0 + growth.number) ** years
+        if stated.growth_per_year is not None:
+            stated_factor = (1.0 + stated.growth_per_year) ** years
+        interval = (
+            float(np.exp(bounds[0])) * stated_factor,
+            float(np.exp(bounds[1])) * stated_factor,
+        )
+        remark = f"{_between(interval)}, season included; {hourly.remark}"
+        if years:
+            months = years * MONTHS_PER_YEAR
+            remark = f"on the first day, {months:.1f} months after the series; {remark}"
     if stated.requests_per_s is not None:
         level = stated.requests_per_s
         remark = "mean on the first day, as given"
+        interval = None
     if growth is None:
         assumption = "assumed: growth does not show in less than half a year; state yours"
         growth = Figure(field=GROWTH, fitted=_ASSUMED_GROWTH, remark=assumption)
-    return [Figure(field="requests_per_s", fitted=level, remark=remark), growth]
+    return [
+        Figure(field="requests_per_s", fitted=level, remark=remark, interval=interval),
+        growth,
+    ]
 
 
 def _profile_figures(
@@ -751,6 +908,8 @@ def _profile_figures(
     reason = f"not visible in {traffic.source}" if traffic.source else "no file of traffic"
     if hourly is not None:
         reason = f"only {hourly.hours} h"
+        if traffic.rates is not None and not traffic.rates.shows_hours:
+            reason = "counts by the day show no hours"
     weekend_reason = reason
     shape = None if hourly is None else hourly.shape
     peak = weekend = sigma = correlation = None
@@ -775,7 +934,7 @@ def _profile_figures(
             peak = peak_to_mean * factor, remark
     if noise is not None:
         sigma = min(noise[0], 2.0), "ln(hour ÷ mean week)"
-        correlation = noise[1], "from the correlation of neighbouring hours"
+        correlation = min(noise[1], 1000.0), "from the correlation of neighbouring hours"
     return [
         preset.figure("load_profile.peak_to_mean", "peak_to_mean", reason, peak),
         preset.figure("load_profile.weekend_fraction", "weekend_fraction", weekend_reason, weekend),
@@ -785,13 +944,29 @@ def _profile_figures(
     ]
 
 
-def _length_figures(traffic: ObservedTraffic, preset: _Preset) -> Iterator[Figure]:
-    """Yield the quantiles of lengths that a file shows, else the preset's mean and 95th percentile."""
+def _length_figures(
+    traffic: ObservedTraffic, preset: _Preset, model: ServedModel
+) -> Iterator[Figure]:
+    """Yield the quantiles or the mean of lengths that a file shows, else the preset's mean and 95th percentile."""
     for side in ("input", "output"):
         lengths = traffic.lengths.get(side)
         if lengths is not None:
             path = f"lengths.{side}.quantiles"
-            yield Figure(field=path, fitted=lengths.quantiles, remark=lengths.remark)
+            clipped = lengths.within(traffic.source, side, model)
+            yield Figure(field=path, fitted=clipped.quantiles, remark=clipped.remark)
+            continue
+        if side in traffic.mean_tokens:
+            mean, half = traffic.mean_tokens[side]
+            interval = mean * (1.0 - half), mean * (1.0 + half)
+            remark = f"tokens ÷ requests; {_between(interval)}"
+            yield Figure(
+                field=f"lengths.{side}.mean", fitted=mean, remark=remark, interval=interval
+            )
+            usual_mean = float(preset.defaults[f"{side}_mean_tokens"])
+            spread = float(preset.defaults[f"{side}_p95_tokens"]) / usual_mean
+            remark = f"assumed: {spread:.3g} times the mean, as in preset {preset.name}"
+            p95 = min(mean * spread, model.longest_tokens)
+            yield Figure(field=f"lengths.{side}.p95", fitted=p95, remark=remark)
             continue
         for statistic in ("mean", "p95"):
             path = f"lengths.{side}.{statistic}"

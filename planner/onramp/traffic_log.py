@@ -1,4 +1,4 @@
-"""Reading request logs and hourly rates: CSV or JSON lines, plain or gzipped, under the names of public traces."""
+"""Reading request logs: CSV or JSON lines, plain or gzipped, under the names of public traces."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ import pandas as pd
 
 from planner.arrays import Bools, Floats, Ints
 from planner.data_files import data_rows
-from planner.demand.tokens import RequestLog
+from planner.demand.tokens import REUSE_GAPS_S, RequestLog
 from planner.errors import Problem, ScenarioError, raise_all
-from planner.records import record
 from planner.units import HOURS_PER_YEAR, SECONDS_PER_HOUR
 from planner.validation import nearest
 
@@ -46,25 +45,10 @@ _EXCEL_2000 = 36_526.0
 _EXCEL_2100 = 73_051.0
 _LONGEST_UNDATED_S = 7.0 * SECONDS_PER_DAY
 """An hour in milliseconds is longer than a week in seconds."""
-_FIRST_DATED_S = 631_152_000.0
+FIRST_DATED_S = 631_152_000.0
 """1990-01-01: numbers above it are taken as epoch times, below as a clock from zero."""
 _PRINTED_ROWS = 10
-_UNITS_IN_NAMES = {"per_min": 60.0, "rps": 1.0, "per_s": 1.0, "req_per_s": 1.0, "per_hour": 3600.0}
 SECONDS_PER_YEAR = HOURS_PER_YEAR * SECONDS_PER_HOUR
-
-
-@record
-class HourlyRates:
-    """One column of an hourly rate series."""
-
-    column: str
-    """Its name in the file."""
-    rates: Floats
-    """Requests per second, shape (hours,); NaN where there is no record."""
-    first_hour_of_week: int | None = None
-    """0 is Monday 00:00 UTC; None where the file has no dates."""
-    end_s: float | None = None
-    """End of the last hour, seconds since 1970 UTC; None where the file has no dates."""
 
 
 def parse_columns(text: str | None) -> dict[str, str]:
@@ -102,23 +86,23 @@ def read_request_log(
     names = _find_columns(path, table, columns or {})
     if time_unit == "auto" and "hashes" in names:
         time_unit = "ms"  # from zero, by the Mooncake traces' README
-    first_line = 1 if _is_json(path) else 2
+    first_line = 1 if is_json(path) else 2
     times = table[names["timestamp"]]
-    times_s = _times_s(times, time_unit, path)
+    times_s = times_in_s(times, time_unit, path)
     is_bad_time = ~np.isfinite(times_s)
-    problems = _row_problems(path, times, is_bad_time, first_line)
+    problems = row_problems(path, times, is_bad_time, first_line)
     tokens: dict[str, Floats] = {}
     for role in ("input", "output", "cached"):
         if role in names:
             cells = table[names[role]]
-            tokens[role] = _numbers(cells)
-            is_bad = ~_is_count(tokens[role])
-            problems += _row_problems(path, cells, is_bad, first_line)
+            tokens[role] = numbers_of(cells)
+            is_bad = ~is_count(tokens[role])
+            problems += row_problems(path, cells, is_bad, first_line)
     # What compares columns is looked at where each alone is good: a bad cell is reported once.
     if not problems and "cached" in tokens:
         is_above = tokens["cached"] > tokens["input"]
         cells = table[names["cached"]]
-        problems += _row_problems(path, cells, is_above, first_line, "more than the input")
+        problems += row_problems(path, cells, is_above, first_line, "more than the input")
     if not problems:
         span_years = float(np.ptp(times_s)) / SECONDS_PER_YEAR
         if span_years > MAX_SPAN_YEARS:
@@ -130,22 +114,28 @@ def read_request_log(
     raise_all(problems)
     # Stable: requests of one moment keep the order of the file.
     order = np.argsort(times_s, kind="stable")
-    clients = None
-    one_clock = True
+    sessions = None
+    if "session" in names:
+        sessions = _numbered(table[names["session"]])[order]
+    clients = sessions
     if "client" in names:
-        # Clients without a name count as one: a log may leave some cells empty.
-        client_names = table[names["client"]]
-        codes, _ = pd.factorize(client_names, use_na_sentinel=False)
-        clients = np.asarray(codes, dtype=np.int64)[order]
-        one_clock = _share_clock(clients, times_s[order])
+        clients = _numbered(table[names["client"]])[order]
+    one_clock = clients is None or _share_clock(clients, times_s[order])
     if in_order and one_clock:
         _check_order(path, names["timestamp"], times_s, first_line)
     cached = None
+    reused = None
     if "cached" in tokens:
         cached = tokens["cached"][order]
-    elif "hashes" in names:
+    if "hashes" in names:
         hashes = table[names["hashes"]].tolist()
-        cached = _replay_hashes(hashes, tokens["input"], order.tolist())
+        by_hashes, reused = _replay_hashes(hashes, tokens["input"], times_s, order.tolist())
+        # What an engine counted at its own memory goes before what an endless cache would find.
+        cached = by_hashes if cached is None else cached
+    elif sessions is not None:
+        inputs = tokens["input"][order]
+        outputs = tokens["output"][order]
+        reused = _replay_sessions(sessions, times_s[order], inputs, outputs, cached)
     models = None
     if "model" in names:
         model_names = table[names["model"]].astype(str).to_numpy()
@@ -155,9 +145,10 @@ def read_request_log(
         times_s=times_s[order],
         input_tokens=tokens["input"][order],
         output_tokens=tokens["output"][order],
-        has_date=bool(times_s.min() >= _FIRST_DATED_S),
+        has_date=bool(times_s.min() >= FIRST_DATED_S),
         one_clock=one_clock,
         cached_tokens=cached,
+        reused_tokens=reused,
         clients=clients,
     )
 
@@ -217,122 +208,89 @@ def _check_order(path: Path, name: str, times_s: Floats, first_line: int) -> Non
     message = f"goes back in time by {step_s:,.6g} s, {rows}"
     line = row + first_line
     hint = "sort the log by time"
-    raise _refusal(path, message, column=name, hint=hint, line=line)
+    raise refusal(path, message, column=name, hint=hint, line=line)
 
 
-def _replay_hashes(cells: list[object], input_tokens: Floats, order: list[int]) -> Floats:
-    """Return the cached tokens of each request in order of time: its leading blocks that any before it had."""
+def _numbered(names: pd.Series) -> Ints:
+    """Return a number for each name; cells without one count as one name: a log may leave some empty."""
+    codes, _ = pd.factorize(names, use_na_sentinel=False)
+    return np.asarray(codes, dtype=np.int64)
+
+
+def _replay_hashes(
+    cells: list[object], input_tokens: Floats, times_s: Floats, order: list[int]
+) -> tuple[Floats, Floats]:
+    """Return what an endless cache finds of each request in order of time, and that by when it was last used.
+
+    Found are the leading blocks that any request before it had.
+    """
     blocks = [_block_hashes(cell, number) for number, cell in enumerate(cells, start=1)]
-    cache: set[int | str] = set()
+    last_used_s: dict[int | str, float] = {}
     cached = np.zeros(len(order))
+    reused = np.zeros((len(order), len(REUSE_GAPS_S)))
     for position, row in enumerate(order):
-        hits = 0
+        time_s = float(times_s[row])
+        used_s = []
         # A prefix ends at its first block that is not in the cache, whatever follows.
         for block in blocks[row]:
-            if block not in cache:
+            if block not in last_used_s:
                 break
-            hits += 1
-        hit_tokens = hits * HASH_BLOCK_TOKENS
-        cached[position] = min(hit_tokens, input_tokens[row])
+            used_s.append(last_used_s[block])
+        # The last block may be shorter than the others.
+        ends = np.minimum(HASH_BLOCK_TOKENS * np.arange(len(used_s) + 1.0), input_tokens[row])
+        cached[position] = ends[-1]
+        gaps = np.searchsorted(REUSE_GAPS_S, time_s - np.array(used_s))
+        counts = np.bincount(gaps, np.diff(ends), len(REUSE_GAPS_S) + 1)
+        reused[position] = np.cumsum(counts)[:-1]
         # After its own look-up: a request does not find its own blocks.
-        cache.update(blocks[row])
-    return cached
+        last_used_s.update(dict.fromkeys(blocks[row], time_s))
+    return cached, reused
 
 
-def read_hourly_rates(
-    path: Path, column: str | None = None, requests_per_s: float | None = None
-) -> HourlyRates:
-    """Return one column of an hourly series: a plain number per hour, with or without dates.
+def _replay_sessions(
+    sessions: Ints,
+    times_s: Floats,
+    input_tokens: Floats,
+    output_tokens: Floats,
+    cached_tokens: Floats | None,
+) -> Floats:
+    """Return the tokens of each request that its session had at most some seconds before, of requests in order of time.
 
-    Its unit is in its name or the file's; else the mean is the rate that is stated.
+    What two turns share is what the log counts as cached, at most the turn before with its reply. Where it counts none,
+    a prompt longer than the one before with its reply is taken to begin with both, a shorter one with nothing.
     """
-    table = read_table(path)
-    column = _choose_series(path, table, column)
-    rates = _numbers(table[column])
-    # Empty cells at the end are rows of other columns that go on: the series ends before them.
-    while rates.size and np.isnan(rates[-1]):
-        rates = rates[:-1]
-    if not rates.size:
-        raise _refusal(path, "holds no numbers", column=column)
-    is_bad = ~_is_count(rates)
-    raise_all(_row_problems(path, table[column], is_bad, 2))
-    words = f"{path.name} {column}".lower()
-    units = [seconds for unit, seconds in _UNITS_IN_NAMES.items() if unit in words]
-    if units:
-        rates = rates / units[0]
-    elif requests_per_s is not None:
-        # Without a unit the series is a shape: its mean is the stated rate. One of zeros stays so.
-        scale = rates.mean() / (requests_per_s or 1.0) or 1.0
-        rates = rates / scale
+    # Each request follows the one before it in its session, in order of time.
+    order = np.argsort(sessions, kind="stable")
+    earlier, later = order[:-1], order[1:]
+    is_turn = sessions[earlier] == sessions[later]
+    earlier, later = earlier[is_turn], later[is_turn]
+    before = input_tokens[earlier] + output_tokens[earlier]
+    prompts = input_tokens[later]
+    if cached_tokens is None:
+        shared = np.where(prompts >= before, before, 0.0)
     else:
-        message = "the unit of the series is in neither its name nor the file's"
-        raise _refusal(path, message, hint="state --requests-per-s")
-    first_hour, start_s = _series_start(path, table, column)
-    duration_s = rates.size * SECONDS_PER_HOUR
-    end_s = None if start_s is None else start_s + duration_s
-    return HourlyRates(column=column, rates=rates, first_hour_of_week=first_hour, end_s=end_s)
-
-
-def _choose_series(path: Path, table: pd.DataFrame, column: str | None) -> str:
-    """Return the column of rates: the one that is named, or the only one there is."""
-    # Columns that count the hours are numeric too, but no rates.
-    numeric = [str(name) for name in table.columns if pd.api.types.is_numeric_dtype(table[name])]
-    series = [name for name in numeric if not name.lower().startswith("hour")]
-    if column in series:
-        return column
-    if column is None and len(series) == 1:
-        return series[0]
-    if column is None:
-        message = f"has {len(series)} rate columns; name one"
-        hint = f"of {', '.join(series)}"
-    else:
-        message = f"no rate column {column!r}"
-        hint = nearest(column, series) or f"choose from {', '.join(series)}"
-    raise _refusal(path, message, hint=hint)
-
-
-def _series_start(path: Path, table: pd.DataFrame, column: str) -> tuple[int | None, float | None]:
-    """Return the hour of the week and the time at which a series begins, each None where it is not known."""
-    names = [str(name) for name in table.columns]
-    time_names = {f"ts_{column}".lower(), *ROLES["timestamp"]}
-    time_columns = [name for name in names if name.lower() in time_names]
-    if not time_columns:
-        has_weeks = any(name.lower().startswith("hour_of_week") for name in names)
-        return (0 if has_weeks else None), None
-    times_s = _times_s(table[time_columns[0]], "auto", path)
-    # Cells without a time are no step; clocks may be a second off.
-    steps_s = np.diff(times_s[np.isfinite(times_s)])
-    if not np.all(np.abs(steps_s - SECONDS_PER_HOUR) < 1.0):
-        message = "rows must be one hour apart"
-        raise _refusal(path, message, column=time_columns[0])
-    start_s = float(times_s[0])
-    if not start_s >= _FIRST_DATED_S:  # also where it is not a number
-        return None, None
-    # The clock of 1970 began on a Thursday: 72 hours into a week that begins on Monday.
-    hours_since_1970 = start_s // SECONDS_PER_HOUR
-    return int(hours_since_1970 + 72) % 168, start_s
-
-
-def is_hourly_series(path: Path, columns_named: bool = False) -> bool:
-    """Return whether a file has no token columns, and so must be a series of rates."""
-    if columns_named or _is_json(path):
-        return False
-    # One row is enough: the header says what a file is.
-    table = read_table(path, rows=1)
-    names = {str(name).lower() for name in table.columns}
-    return not names & {*ROLES["input"], *ROLES["output"]}
+        shared = np.minimum(cached_tokens[later], before)
+    gaps_s = times_s[later] - times_s[earlier]
+    reused = np.zeros((sessions.size, len(REUSE_GAPS_S)))
+    reused[later] = shared[:, None] * (gaps_s[:, None] <= np.array(REUSE_GAPS_S))
+    return reused
 
 
 def read_table(path: Path, rows: int | None = None) -> pd.DataFrame:
     """Return a CSV or JSON-lines file as columns, or raise an error with the reason."""
     if not path.is_file():
-        raise _refusal(path, "there is no such file")
+        raise refusal(path, "there is no such file")
     # Looked at before it is read: a file of that size would fill the memory.
     if path.stat().st_size > MAX_BYTES:
-        raise _refusal(path, f"is larger than {MAX_BYTES / 1e9:g} GB")
+        raise refusal(path, f"is larger than {MAX_BYTES / 1e9:g} GB")
     try:
         with _open_binary(path) as stream:
-            if _is_json(path):
+            if is_json(path) and _is_array(stream):
+                rows_of_array = json.load(stream)
+                if not all(isinstance(row, dict) for row in rows_of_array):
+                    raise ValueError("an item of its list is no JSON object")
+                table = pd.DataFrame(rows_of_array[:rows])
+            elif is_json(path):
                 lines = io.TextIOWrapper(stream, encoding="utf-8")
                 head = itertools.islice(lines, rows)
                 numbered = enumerate(head, start=1)
@@ -340,16 +298,16 @@ def read_table(path: Path, rows: int | None = None) -> pd.DataFrame:
                 table = pd.DataFrame(table_rows)
             else:
                 table = pd.read_csv(stream, nrows=rows, skipinitialspace=True)
-    except (ValueError, UnicodeDecodeError, OSError, EOFError) as error:
+    except (ValueError, UnicodeDecodeError, OSError, EOFError, RecursionError) as error:
         reasons = [*str(error).splitlines(), type(error).__name__]
         reason = reasons[0]
-        raise _refusal(path, f"cannot be read as a table: {reason}") from None
+        raise refusal(path, f"cannot be read as a table: {reason}") from None
     if table.empty:
-        raise _refusal(path, "holds no rows")
+        raise refusal(path, "holds no rows")
     return table
 
 
-def _refusal(
+def refusal(
     path: Path,
     message: str,
     *,
@@ -381,6 +339,13 @@ def _json_row(line: str, number: int) -> dict[str, Any]:
     return row
 
 
+def _is_array(stream: BinaryIO) -> bool:
+    """Return whether JSON is one list in place of lines, as gateways export their logs."""
+    peek = getattr(stream, "peek", None)
+    head = peek(100) if peek is not None else b""
+    return bool(head.lstrip()[:1] == b"[")
+
+
 class _Unpacked(io.RawIOBase):
     """A gzipped file limited in unpacked size, since a few kilobytes can unpack to terabytes."""
 
@@ -404,13 +369,14 @@ class _Unpacked(io.RawIOBase):
         super().close()
 
 
-def _is_json(path: Path) -> bool:
+def is_json(path: Path) -> bool:
+    """Return whether a file is JSON lines by its name."""
     return any(suffix in {".jsonl", ".json", ".ndjson"} for suffix in path.suffixes)
 
 
-def _times_s(column: pd.Series, unit: str, path: Path) -> Floats:
+def times_in_s(column: pd.Series, unit: str, path: Path) -> Floats:
     """Return times in seconds; dates become seconds since 1970 UTC, bad entries NaN."""
-    numbers = _numbers(column)
+    numbers = numbers_of(column)
     # A column of dates has few cells that read as numbers; a slip or two do not change its kind.
     if np.isfinite(numbers).mean() < 0.5:
         dates = pd.to_datetime(column, utc=True, errors="coerce", format="ISO8601")
@@ -440,7 +406,7 @@ def _time_unit(numbers: Floats, name: str, path: Path) -> str:
     low = float(np.nanmin(numbers))
     # Sizes, since a clock may count back from an event.
     high = float(np.nanmax(np.abs(numbers)))
-    if high >= _FIRST_DATED_S:
+    if high >= FIRST_DATED_S:
         smallest_by_unit = {"ns": 1e17, "us": 1e14, "ms": 1e11}
         for unit, smallest in smallest_by_unit.items():
             if high > smallest:
@@ -458,10 +424,10 @@ def _time_unit(numbers: Floats, name: str, path: Path) -> str:
     else:
         return "s"
     message = f"times from {low:,.6g} to {high:,.6g} may be {readings}"
-    raise _refusal(path, message, column=name, hint="say which with --time-unit")
+    raise refusal(path, message, column=name, hint="say which with --time-unit")
 
 
-def _numbers(column: pd.Series) -> Floats:
+def numbers_of(column: pd.Series) -> Floats:
     """Return a column as floats, with NaN for entries that are not numbers, and infinity for those too large."""
     if column.dtype == object:
         column = column.map(str)  # a whole number of 400 digits is no float
@@ -470,12 +436,12 @@ def _numbers(column: pd.Series) -> Floats:
     return np.asarray(cells)
 
 
-def _is_count(numbers: Floats) -> Bools:
+def is_count(numbers: Floats) -> Bools:
     """Return which entries are valid token counts or rates."""
     return np.asarray((numbers >= 0.0) & (numbers <= MAX_NUMBER))
 
 
-def _row_problems(
+def row_problems(
     path: Path, cells: pd.Series, is_bad: Bools, first_line: int, rule: str = ""
 ) -> list[Problem]:
     """Return a problem for each of the first bad rows of a column, and one that counts the others."""

@@ -90,8 +90,6 @@ class Series(NamedTuple):
     """(days since start, value), in time order; None leaves a gap."""
     colour: int
     """Index into the palette; −1 is the colour of text, for the whole."""
-    fine: Points = ()
-    """The same at a finer step, drawn faint behind."""
     bands: Sequence[tuple[Points, Points]] = ()
     """Lower and upper edges of bands around the line, the widest first."""
 

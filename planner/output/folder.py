@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import io
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
@@ -237,18 +236,3 @@ def place_folder(folder: Path, files: Mapping[str, bytes], manifest: Mapping[str
         for name, content in files.items():
             staged.write(name, content)
         staged.commit(manifest)
-
-
-def parquet_bytes(table: Table) -> bytes:
-    """Return a Parquet file of a table; the same table gives the same bytes."""
-    import pyarrow as pa  # noqa: PLC0415 - a tenth of a second that only this format costs
-    from pyarrow import parquet  # noqa: PLC0415 - as above
-
-    sink = io.BytesIO()
-    columns = dict[str, Any](table.columns)
-    for name in columns.keys() & {"month", "date"}:
-        # As dates, which other tools can compare and group by.
-        texts = pa.array(table.texts(name))
-        columns[name] = texts.cast("date32")
-    parquet.write_table(pa.table(columns), sink, compression="zstd")
-    return sink.getvalue()

@@ -33,7 +33,6 @@ RIGHT = 10
 TOP = 10
 BOTTOM = 26
 LANE_HEIGHT = 16
-_NOTEBOOK_ROWS = 12
 _VERDICT = re.compile(r"(?:SLO )?\b(MET|MISSED|INCONCLUSIVE)\b")
 _THEMED = {colour: f"var(--c{index})" for index, colour in enumerate(COLOURS)}
 _THEMED |= {INK: "var(--ink)", PAPER: "var(--paper)", SOFT: "var(--soft)", RULE: "var(--rule)"}
@@ -123,21 +122,6 @@ def page(title: str, lead: str, sections: Sequence[Section]) -> bytes:
     template = environment().get_template("page.html")
     text = template.render(title=title, lead=lead, sections=sections, m=macros(), **marked)
     return f"{text}\n".encode()
-
-
-def answer_html(title: str, blocks: Sequence[Block], svg: str, folder: str) -> str:
-    """Return an answer as part of a notebook: blocks with the first rows of grids, then a chart."""
-    shortened_blocks: list[Block] = []
-    for block in blocks:
-        if isinstance(block, Grid):
-            rows = block.rows[:_NOTEBOOK_ROWS]
-            shortened_blocks.append(block._replace(rows=rows))
-        else:
-            shortened_blocks.append(block)
-    style = Markup(asset("notebook.css"))
-    marked = {"svg": Markup(svg), "style": style, "m": macros()}
-    template = environment().get_template("notebook.html")
-    return template.render(title=title, blocks=shortened_blocks, folder=folder, **marked)
 
 
 def section_html(section: Section) -> Markup:

@@ -42,7 +42,6 @@ from planner.output.scales import (
 )
 from planner.output.words import axis_label, short
 
-FORMATS = ("png", "svg")
 PAPER = "#ffffff"
 SOFT = "#565d66"
 RULE = "#d9dde2"
@@ -443,15 +442,6 @@ def png_of(svg: str) -> bytes:
     )
 
 
-def files_of(figure: Figure, formats: Sequence[str] = FORMATS) -> dict[str, bytes]:
-    """Return a figure in each format."""
-    svg = svg_of(figure)
-    files = {}
-    for suffix in formats:
-        files[suffix] = svg.encode() if suffix == "svg" else png_of(svg)
-    return files
-
-
 def _layers(chart: TimeChart) -> Iterator[tuple[Series, Points, Points]]:
     """Yield the layers of a stack with their lower and upper edges."""
     lower: list[float] = []
@@ -559,9 +549,6 @@ def paths_of(chart: TimeChart, scale: Scale) -> list[tuple[Series, list[tuple[st
         paths = []
         for lower, upper in line.bands:
             paths.append(("band", ring(upper, lower, float, height)))
-        if line.fine:
-            fine = outline(line.fine, float, height)
-            paths.append(("fine", fine))
         coarse = outline(line.points, float, height)
         paths.append(("line", coarse))
         groups.append((line, paths))

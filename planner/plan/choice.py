@@ -303,13 +303,21 @@ def _expected_rate(option: Cluster, workload: Workload, reuse: Reuse) -> float:
     """Return what an accelerator serves with one engine and precision by mean times; 0 where that says nothing."""
     if option.throughput_tokens_per_s_per_accelerator is not None:
         return 0.0
-    try:
-        _, _, rates = rates_by_mean_times(option, workload, reuse)
-    except CapacityError:
-        return 0.0
+
+    def most_by_mean_times() -> float:
+        try:
+            _, _, rates = rates_by_mean_times(option, workload, reuse)
+        except CapacityError:
+            return 0.0
+        return float(rates.max())
+
+    nodes = pooled_nodes(option.nodes)
+    most = reuse.once(
+        ("most by mean times", layout_key(option, workload), nodes), most_by_mean_times
+    )
     maturity = maturity_factor(option, workload, reuse.catalog)
     gains = log_gains(option, workload, reuse)
-    return float(rates.max()) * maturity * math.exp(gains.colocated)
+    return most * maturity * math.exp(gains.colocated)
 
 
 def _rate(service: Service | CapacityError) -> float:
@@ -523,14 +531,14 @@ def _computed_service(
         max_replicas=max_replicas,
         cache=shared_cache_terms(cluster, workload, scenario, reuse),
     )
-    # A claim is throughput, so it moves rates; the stack's maturity moves the steps, and with them the waits.
+    # A claim is throughput, so it moves rates; all else moves the steps, and with them the waits.
     claim = stated_over_formula(cluster, workload, search)
     # Of a claim nobody need be convinced. All else counts as far as it is known.
     if claim is None:
         maturity = maturity_factor(cluster, workload, reuse.catalog)
         gains = log_gains(cluster, workload, reuse)
-        speed = Speed(steps=maturity, rates=math.exp(gains.colocated))
-        pool_speed = Speed(steps=maturity, rates=math.exp(gains.pools))
+        speed = Speed(steps=maturity * math.exp(gains.colocated), rates=1.0)
+        pool_speed = Speed(steps=maturity * math.exp(gains.pools), rates=1.0)
     else:
         speed = pool_speed = Speed(steps=1.0, rates=claim)
     if search.cache is not None:
@@ -677,9 +685,16 @@ def _best_point(
             cache = None
             if search.cache is not None:
                 has_host = any(search.cache.tiers)
-                pooled = search.terms(best, workload.slo).pooled_replicas
+                accelerators = layouts.specs[best].accelerators
+                per_node = layouts.specs[best].part.accelerators_per_node
+                pooled = pooled_nodes(cluster.nodes) * per_node / accelerators
                 cache = replica_cache(
-                    layouts.replicas, best, search.cache, pooled, has_host=has_host
+                    layouts.replicas,
+                    best,
+                    search.cache,
+                    pooled,
+                    lengths_of(workload),
+                    has_host=has_host,
                 )
             point = mean_point(
                 layouts.replicas,

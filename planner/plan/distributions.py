@@ -61,40 +61,6 @@ class ThreePoint:
             return max(0.0, self.base)
         return self.base * math.exp(0.5 * self._sigma**2)
 
-    def below(self, limit: float) -> tuple[float, float, float]:
-        """Return E[Xⁿ·1(X < x)] of that lognormal for n = 0, 1, 2.
-
-        It is mⁿ · exp(n²σ²/2) · Φ(u − nσ) with u = ln(x / m) / σ and the median m. Without a spread, or where its
-        figures reach zero, X is its mean.
-        """
-        has_no_spread = self.low <= 0.0 or self.high <= self.low
-        # Neither the score of a limit at zero nor that without a spread is a number.
-        if has_no_spread or limit <= 0.0:
-            mean = self.lognormal_mean
-            is_below = float(mean < limit)
-            return is_below, mean * is_below, mean**2 * is_below
-        sigma = self._sigma
-        score = math.log(limit / self.base) / sigma
-
-        def partial_moment(order: int) -> float:
-            shift = order * sigma
-            # Φ by erfc keeps its digits far out, where 1 + erf would lose them.
-            share = 0.5 * math.erfc((shift - score) / math.sqrt(2.0))
-            moment = self.base**order * math.exp(0.5 * shift**2)
-            return moment * share
-
-        return partial_moment(0), partial_moment(1), partial_moment(2)
-
-    def mean_within(self, span: float) -> float:
-        """Return the mean part of that lognormal time that lies in a span, from a random moment of it on.
-
-        E[min(X, U)] with U uniform from 0 to T is E[(X − X²/2T)·1(X < T)] + T/2 · P(X ≥ T).
-        """
-        probability, mean, square = self.below(span)
-        ends_within = mean - 0.5 * square / span
-        lasts_longer = 0.5 * span * (1.0 - probability)
-        return ends_within + lasts_longer
-
     def normal(self, generator: np.random.Generator) -> float:
         """Draw from the normal with this median and this P90 − P10."""
         return self.base + self._normal_sigma * generator.standard_normal()

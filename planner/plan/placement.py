@@ -27,6 +27,8 @@ ROUNDING = 1e-6
 """Of a replica or a node: what sums of parts may be off by."""
 TARGET_STEPS = 16
 """Equal steps of an SLO target for which the capacity is known; between them it is interpolated."""
+BEYOND_STEPS = 8
+"""The same of what is beyond the target."""
 _HOUR_GROUPS = 24
 """Groups of hours alike in traffic that stand for a month."""
 _AS_GOOD = 0.999
@@ -60,12 +62,14 @@ def with_placement(plan: Plan, deployments: Sequence[Deployment]) -> Plan:
         in_pools.append(_workload_in_pools(workload, pools, serves, paces, own_groups))
     pool_cluster = tuple(pool.cluster for pool in pools)
     figures = _with_figures(plan, sizes, speed)
+    target_requests, beyond_requests = _needed_requests(plan)
     placement = Placement(
         deployments=tuple(deployments),
         groups=groups,
         group_of=group_of,
         placed=placed,
-        target_requests=_target_requests(plan),
+        target_requests=target_requests,
+        beyond_requests=beyond_requests,
         full_requests=_full_requests(plan),
         pools=dataclasses.replace(
             figures,
@@ -135,8 +139,7 @@ def _placed_clusters(
 
     One model may have any share of a cluster, unless it is slower there than that model alone.
     """
-    rates = plan.demand.expected_requests_per_s
-    wanted = {w for w, requests_per_s in enumerate(rates) if requests_per_s.any()}
+    wanted = {w for w, workload in enumerate(plan.workloads) if workload.is_wanted}
     placed = []
     for c in range(len(plan.clusters)):
         # What nobody asks for takes no replica, so that it need not be one of several.
@@ -156,7 +159,6 @@ def _pools(
     placed: Sequence[bool],
 ) -> list[_Pool]:
     """Return the pools of all clusters, in cluster order; those that hold nothing come last."""
-    rates = plan.demand.expected_requests_per_s
     pools: list[_Pool] = []
     for c, has_whole_replicas in enumerate(placed):
         of_cluster = [g for g, group in enumerate(groups) if deployments[group[0]].cluster == c]
@@ -170,7 +172,7 @@ def _pools(
         wanted = [
             _Size(cluster=c, number=d, deployment=deployments[d], is_whole_cluster=True)
             for d in on_cluster
-            if rates[list(deployments[d].workloads)].any()
+            if any(plan.workloads[w].is_wanted for w in deployments[d].workloads)
         ]
         if plan.clusters[c].is_paid_by_the_hour or not wanted:
             # As many are held as the load asks for, by the figures of all of them.
@@ -283,14 +285,16 @@ def _full_requests(plan: Plan) -> Floats:
     return np.where(waits[:, None], mean, peak) / (plan.preferred_utilisation or 1.0)
 
 
-def _target_requests(plan: Plan) -> Floats:
-    """Return the capacity for equal steps of each SLO target in a month, shape (workloads, months, steps + 1).
+def _needed_requests(plan: Plan) -> tuple[Floats, Floats]:
+    """Return the capacity for equal steps of each SLO target in a month, and for steps from it to all requests.
 
-    Of work that can wait all has to be served, whenever that is.
+    Shape (workloads, months, steps + 1) each. Of work that can wait all has to be served, whenever that is.
     """
     full = _full_requests(plan)
     steps = np.arange(TARGET_STEPS + 1) / TARGET_STEPS
+    further = np.arange(BEYOND_STEPS + 1) / BEYOND_STEPS
     required = full[:, :, None] * steps
+    beyond = np.repeat(full[:, :, None], further.size, axis=2)
     peak, _ = _month_rates(plan)
     targets = np.broadcast_to(plan.slo_attainments, len(plan.workloads))
     for w, workload in enumerate(plan.workloads):
@@ -298,18 +302,21 @@ def _target_requests(plan: Plan) -> Floats:
             continue
         in_time = _in_time_table(plan, _first_cluster(plan, w), w)
         hours = plan.demand.expected_requests_per_s[w] * SECONDS_PER_HOUR
+        wanted = np.concatenate([targets[w] * steps, targets[w] + (1.0 - targets[w]) * further])
         for month, (start, end) in enumerate(
             zip(plan.month_edges_h, plan.month_edges_h[1:], strict=False)
         ):
             if peak[w, month] > 0.0:
                 shares = _shares_in_time(hours[start:end] / peak[w, month], in_time)
                 # What no capacity serves in time, none need be there for.
-                reachable = np.minimum(targets[w] * steps, shares[-1] * _AS_GOOD)
+                reachable = np.minimum(wanted, shares[-1] * _AS_GOOD)
                 capacity = np.interp(reachable, shares, _CAPACITIES)
                 capacity[0] = 0.0
                 capacity = np.minimum(capacity * peak[w, month], full[w, month])
-                required[w, month] = np.maximum.accumulate(capacity)
-    return required
+                capacity = np.maximum.accumulate(capacity)
+                required[w, month] = capacity[: steps.size]
+                beyond[w, month, :-1] = capacity[steps.size : -1]
+    return required, beyond
 
 
 def _first_cluster(plan: Plan, w: int) -> int:

@@ -51,6 +51,8 @@ class WorkloadPlan:
     cached_input_fraction: float = 0.0
     """Share of its prompt tokens found in the prefix cache: they have a price of their own."""
 
+    is_wanted: bool = True
+    """Whether the scenario states requests of it, whenever they come."""
     rented_tiers: int = 0
     """How many of the tiers, at the end, are rented by the hour, and take only what the others' waits do not allow."""
     overdue_share: Floats | None = None
@@ -248,6 +250,8 @@ class Placement:
     target_requests: Floats
     """Capacity at which equal steps of a workload's SLO target are served in time of a month's forecast, requests an
     hour, shape (workloads, months, steps + 1)."""
+    beyond_requests: Floats
+    """The same for equal steps from the target to all requests, up to the capacity below."""
     full_requests: Floats
     """Capacity that a month's review would have for a workload if there were room, shape (workloads, months)."""
     pools: Plan

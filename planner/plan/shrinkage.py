@@ -1,4 +1,4 @@
-"""Shrinkage: what a layout that nobody measured is taken to serve, between its prediction and what was measured.
+"""Shrinkage: how fast a layout that nobody measured is taken to be, between its prediction and what was measured.
 
 Predictions err, and the largest of many errs upwards: whoever takes the best of several engines mostly takes one whose
 prediction is too good. So an advantage counts by how well it is known. Of an engine without rows of the model on the
@@ -6,8 +6,10 @@ accelerator it is, in ln(throughput) over the best engine that has some,
 
     τ²/(τ² + σ²) · predicted advantage,
 
-the posterior mean where engines differ by τ and predictions err by σ. It is worked out at fixed times per token, so it
-is the same whatever objective, size of pool or layout is asked for: what serves more by prediction serves more then.
+the posterior mean where engines differ by τ and predictions err by σ. What does not count is taken for slower steps, by
+as much as leaves that advantage at fixed times per token: of a slower stack the hours, the waits and each request know
+alike. It is the same whatever objective, size of pool or layout is asked for: what serves more by prediction serves
+more then.
 """
 
 from __future__ import annotations
@@ -42,8 +44,12 @@ TPOT_S = (0.015, 0.02, 0.03, 0.05)
 """Times per token at which candidates are compared: those at which public frontiers are read."""
 
 
+_LOG_SPEEDS = np.array([0.0, -0.2, -0.45, -0.9])
+"""ln(speed of steps) at which frontiers are worked out, to read between them how much slower an advantage is gone."""
+
+
 class LogGains(NamedTuple):
-    """What is added to the predicted ln(throughput) of an engine on an accelerator."""
+    """What is added to ln(speed of steps) of an engine on an accelerator."""
 
     colocated: float
     pools: float
@@ -54,7 +60,7 @@ NO_GAINS = LogGains(0.0, 0.0)
 
 
 def log_gains(option: Cluster, workload: Workload, reuse: Reuse) -> LogGains:
-    """Return what evidence adds to the predicted throughput of a cluster of one engine and precision."""
+    """Return what evidence adds to the predicted speed of a cluster of one engine and precision."""
 
     def computed() -> dict[str, LogGains]:
         return _log_gains(option, workload, reuse)
@@ -106,9 +112,9 @@ def _log_gains(option: Cluster, workload: Workload, reuse: Reuse) -> dict[str, L
         candidates[candidate.engine] = _Candidate(
             evidence,
             pool_evidence,
-            colocated[:, is_engine].max(axis=1),
-            float(prefilled[is_engine].max()),
-            decoded[:, is_engine].max(axis=1),
+            colocated[..., is_engine].max(axis=-1),
+            prefilled[..., is_engine].max(axis=-1),
+            decoded[..., is_engine].max(axis=-1),
         )
     standings = {}
     for name, one in candidates.items():
@@ -123,7 +129,7 @@ def _log_gains(option: Cluster, workload: Workload, reuse: Reuse) -> dict[str, L
         standings[name] = _standing(one.evidence, is_swept=is_swept)
     best_standing = max(standings.values())
     nearest = [candidates[name] for name in candidates if standings[name] == best_standing]
-    anchor = np.max([one.colocated for one in nearest], axis=0)
+    anchor = np.max([one.colocated[0] for one in nearest], axis=0)
     gains = {}
     for name, candidate_rates in candidates.items():
         is_nearest = standings[name] == best_standing
@@ -132,12 +138,13 @@ def _log_gains(option: Cluster, workload: Workload, reuse: Reuse) -> dict[str, L
 
 
 class _Candidate(NamedTuple):
-    """An engine: what is known of it, and its best rates by time per token, shape (times,)."""
+    """An engine: what is known of it, and its best rates by speed and time per token, shape (speeds, times)."""
 
     evidence: Evidence
     pool_evidence: Evidence
     colocated: Floats
-    prefilled: float
+    prefilled: Floats
+    """Shape (speeds, 1)."""
     decoded: Floats
 
     @property
@@ -151,22 +158,31 @@ def _gains_of(candidate: _Candidate, anchor: Floats, *, is_nearest: bool) -> Log
     """Return the gains of an engine, against the best rates of those that are known best."""
     colocated = 0.0
     if not is_nearest:
-        colocated = -_unearned(candidate.colocated, anchor, 0.0, candidate.evidence)
+        colocated = _shrunk(candidate.colocated, anchor, 0.0, candidate.evidence)
     # Public runs with pools show something else than replicas that serve alone.
     pools = candidate.pool_evidence.log_gain - candidate.evidence.log_gain
     if candidate.pool_evidence.grade == "extrapolated":
-        pools -= _unearned(candidate.in_pools, candidate.colocated, pools, candidate.pool_evidence)
+        pools = _shrunk(candidate.in_pools, candidate.colocated[0], pools, candidate.pool_evidence)
     return LogGains(colocated, colocated + pools)
 
 
-def _unearned(rates: Floats, anchor: Floats, log_gain: float, evidence: Evidence) -> float:
-    """Return what of a predicted advantage in ln(throughput) does not count: 1 − τ²/(τ² + σ²) of it, if it is one."""
-    is_served = (rates > 0.0) & (anchor > 0.0)
+def _shrunk(rates: Floats, anchor: Floats, log_speed: float, evidence: Evidence) -> float:
+    """Return the ln(speed) at which τ²/(τ² + σ²) is left of a predicted advantage; as given where it is none.
+
+    ``rates`` are those by speed and time per token, and ``log_speed`` is where the prediction stands among them.
+    """
+    is_served = (rates > 0.0).all(axis=0) & (anchor > 0.0)
     if not is_served.any():
-        return 0.0
-    advantage = float(np.log(rates[is_served] / anchor[is_served]).mean()) + log_gain
+        return log_speed
+    log_ratios = np.log(rates[:, is_served] / anchor[is_served])
+    # Slower steps serve less, so that reversed both rise.
+    advantages = log_ratios.mean(axis=1)[::-1]
+    log_speeds = _LOG_SPEEDS[::-1]
+    advantage = float(np.interp(log_speed, log_speeds, advantages))
+    if advantage <= 0.0:
+        return log_speed
     counts = CANDIDATE_SPREAD**2 / (CANDIDATE_SPREAD**2 + evidence.log_error**2)
-    return (1.0 - counts) * max(advantage, 0.0)
+    return float(np.interp(counts * advantage, advantages, log_speeds))
 
 
 def _standing(evidence: Evidence, *, is_swept: bool) -> int:
@@ -183,9 +199,20 @@ def _frontiers(
 ) -> tuple[Floats, Floats, Floats]:
     """Return what replicas serve at the times compared: colocated, and as prefill and as decode workers.
 
-    Requests per second and accelerator, of shape (times, replicas), prefill workers' of shape (replicas,). A stack that
-    is faster than the formula keeps a time with slower steps of the formula's, and makes as many more of them.
+    Requests per second and accelerator, of shape (speeds, times, replicas), prefill workers' (speeds, 1, replicas). A
+    stack that is faster than the formula keeps a time with slower steps of the formula's, and makes as many more.
     """
+    by_speed = [
+        _frontiers_at(replicas, traffic, speeds * speed) for speed in np.exp(_LOG_SPEEDS).tolist()
+    ]
+    colocated, prefilled, decoded = (np.array(rates) for rates in zip(*by_speed, strict=True))
+    return colocated, prefilled, decoded
+
+
+def _frontiers_at(
+    replicas: Replicas, traffic: Traffic, speeds: Floats
+) -> tuple[Floats, Floats, Floats]:
+    """Return the same at one speed of each replica's steps."""
     layouts = np.arange(speeds.size)
     per_accelerator = speeds / replicas["accelerators"]
 
@@ -198,7 +225,7 @@ def _frontiers(
     # in its cache.
     prompts = replace(traffic, output_tokens=1.0)
     replies = replace(traffic, cached_fraction=1.0)
-    prefilled = served(prompts, np.inf)
+    prefilled = np.array([served(prompts, np.inf)])
     colocated = np.array([served(traffic, tpot_s) for tpot_s in TPOT_S])
     decoded = np.array([served(replies, tpot_s) for tpot_s in TPOT_S])
     return colocated, prefilled, decoded

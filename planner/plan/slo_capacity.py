@@ -7,13 +7,14 @@ requests per second and accelerator, so that layouts of different sizes compare.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from planner.arrays import Floats, Ints
+from planner.catalog.load import Catalog
 from planner.demand.bursts import SHARP, Lateness
 from planner.errors import CapacityError
 from planner.physics import model_on_part
@@ -36,7 +37,7 @@ from planner.physics.slo_model import (
     too_long_fraction,
 )
 from planner.plan.cache_hits import (
-    CacheState,
+    CacheStates,
     CacheTerms,
     CacheUse,
     ReplicaCache,
@@ -76,6 +77,8 @@ _ROUNDING = 1e-9
 """Of requests: a share that is summed over cells of probability is no more exact."""
 _OF_CHUNK = ("chunk_tokens", "kv_capacity_tokens")
 """What layouts differ in that differ in the chunk: a larger one also leaves less room for the cache."""
+_NOTED_CUT = 0.05
+"""Of prompt tokens cut to the model's context: less is the tail of a lognormal."""
 _MOST_PREFILL = 0.95
 """Of a loaded replica's time: it decodes what it prefills."""
 
@@ -106,11 +109,30 @@ def lengths_of(workload: Workload, growth: float = 1.0) -> Lengths:
     )
 
 
+def cut_prompts(scenario: Scenario, catalog: Catalog) -> Iterator[str]:
+    """Yield a note on each workload of whose prompts a share that counts is longer than its model attends to."""
+    for name, workload in scenario.workloads.items():
+        longest = catalog.models[workload.model].max_context_tokens.value
+        lengths = lengths_of(workload)
+        room = longest - workload.lengths.output.mean
+        prompts = lengths.prompt_tokens
+        tokens = lengths.prompt_weights @ prompts
+        cut = float(lengths.prompt_weights @ np.maximum(prompts - room, 0.0) / tokens)
+        if cut > _NOTED_CUT:
+            longer = float(lengths.prompt_weights @ (prompts > room))
+            yield (
+                f"{longer:.0%} of the prompts of {name} are longer than the {longest:,} tokens that {workload.model} "
+                f"accepts with a reply: {cut:.0%} of its prompt tokens are cut off, though they are counted and paid; "
+                "state shorter lengths, or a model with a longer context"
+            )
+
+
 def _lengths_key(lengths: Lengths) -> Hashable:
     """Return what tells distributions of lengths from all others, as part of a key."""
     prompts = (lengths.prompt_tokens, lengths.prompt_weights)
     outputs = (lengths.output_tokens, lengths.output_weights)
-    return digest([*prompts, *outputs]), lengths.cached_fraction, lengths.host_fraction
+    found = (np.atleast_1d(lengths.cached_fraction), np.atleast_1d(lengths.host_fraction))
+    return digest([*prompts, *outputs, *found])
 
 
 @functools.lru_cache(maxsize=64)
@@ -252,11 +274,15 @@ class LayoutCapacity(NamedTuple):
     rate: float
     cache: ReplicaCache | None = None
     """Where what is found in the cache follows from memory."""
-    state: CacheState | None = None
-    """What it finds at the capacity."""
+    state: CacheStates | None = None
+    """What it finds at the capacity, the one load there."""
 
 
 _FIXED_POINT_STEPS = 14
+_PASSES = 3
+_LOADS_A_PASS = 17
+_FIRST_RISE = 2.3
+"""By how much a second of prefill lengthens 1 / capacity, before two curves say it: late prompts delay others."""
 _FIXED_POINT = 1e-3
 """Relative distance at which two loads, one that a cache lasts at and one that it does not, are as good as one."""
 
@@ -290,6 +316,9 @@ class LayoutSearch:
             "replica": 1.0,
         }
         available = min(pools[self.router_pool], self.max_replicas)
+        if self.cache is not None and self.cache.routing != "random":
+            # A session waits for its own replica, however free the others are.
+            available = 1.0
         # Fewer than one replica is still one, and beyond the grid more change nothing.
         pooled = np.clip(available * self.accelerators_fraction, 1.0, MOST_POOLED)
         return ServiceTerms(
@@ -469,68 +498,94 @@ class LayoutSearch:
             if has_host and not self.replicas["host_tokens"][layout]:
                 continue
             caches = min(pooled, self.max_replicas)
-            cache = replica_cache(self.replicas, layout, self.cache, caches, has_host=has_host)
+            cache = replica_cache(
+                self.replicas, layout, self.cache, caches, lengths, has_host=has_host
+            )
             least = max(floor, best.rate * accelerators if best is not None else 0.0)
             if least > 0.0:
-                state = cache.state(speed, lengths, least)
-                cached = state.lengths(lengths)
-                times = ReplicaTimes(self.replicas, layout, speed * state.speed, cached)
-                if not state.is_settled or not sustains_more(times, terms, least):
+                state = cache.states(speed, np.array([least]))
+                times = self._cached_times(cache, speed, lengths, state, 0)
+                if not state.is_settled[0] or not sustains_more(times, terms, least):
                     continue
-            curve, state = self._at_fixed_point(cache, speed, terms, lengths)
+            curve, found = self._at_fixed_point(cache, speed, terms, lengths)
             rate = curve.capacity_requests_per_s / accelerators
-            best = LayoutCapacity(layout, curve, rate, cache, state)
+            best = LayoutCapacity(layout, curve, rate, cache, found)
         return best
+
+    def _cached_times(
+        self, cache: ReplicaCache, speed: float, lengths: Lengths, states: CacheStates, load: int
+    ) -> ReplicaTimes:
+        """Return a replica's times with what its caches find at one of some loads."""
+        of_steps = speed * float(states.speed[load])
+        return ReplicaTimes(self.replicas, cache.layout, of_steps, states.lengths(load, lengths))
 
     def _at_fixed_point(
         self, cache: ReplicaCache, speed: float, terms: ServiceTerms, lengths: Lengths
-    ) -> tuple[MissCurve, CacheState]:
+    ) -> tuple[MissCurve, CacheStates]:
         """Return a replica's curve and cache at the largest load at which what it then finds keeps its SLO.
 
-        More load leaves less in the cache, with which less is sustained: so what is sustained beyond a load falls as it
-        rises, and false position that halves the retained end (Illinois) finds where nothing is left.
+        More load leaves less in the cache, with which less is sustained: so what is sustained at the state of a load
+        falls as the load rises, and the load lies between any trial and what is sustained there. What is found at all
+        loads costs little, a curve much. So the next trial is where the load meets what is to be expected of it:
+        1 / capacity rises as a prompt's prefill does, by as much as the last two curves say.
         """
+        # Somewhere near: it only says where to look first.
+        likely = float(self.mean_rates[cache.layout] * self.replicas["accelerators"][cache.layout])
 
-        def sustained(requests_per_s: float) -> tuple[MissCurve, CacheState, float]:
-            state = cache.state(speed, lengths, requests_per_s)
-            cached = state.lengths(lengths)
-            times = ReplicaTimes(self.replicas, cache.layout, speed * state.speed, cached)
-            curve = late_curve(times, terms)
-            capacity = curve.capacity_requests_per_s if state.is_settled else 0.0
-            return curve, state, capacity - requests_per_s
-
-        def solved() -> tuple[MissCurve, CacheState]:
+        def solved() -> tuple[MissCurve, CacheStates]:
+            loads = np.linspace(0.0, max(likely, 0.0), _LOADS_A_PASS)
+            states = cache.states(speed, loads)
+            # No load at all is always settled.
+            trial = int(np.flatnonzero(states.is_settled)[-1])
             low = 0.0
-            curve, state, excess_low = sustained(0.0)
-            high = excess_low
-            excess_high = -high
-            if high > 0.0:
-                _, _, excess_high = sustained(high)
-            weight_low = excess_low
-            weight_high = excess_high
+            high = np.inf
+            further_s = _FIRST_RISE
+            known: tuple[float, float] | None = None
             for _ in range(_FIXED_POINT_STEPS):
+                load = float(loads[trial])
+                times = self._cached_times(cache, speed, lengths, states, trial)
+                curve = late_curve(times, terms)
+                sustained = curve.capacity_requests_per_s
+                if sustained >= load:
+                    low = load
+                    high = min(high, sustained)
+                    # Just beyond it the cache goes cold, and no longer keeps up.
+                    if trial + 1 < loads.size and not states.is_settled[trial + 1]:
+                        high = min(high, float(loads[trial + 1]))
+                else:
+                    # Less load finds more, so what is sustained here lasts.
+                    low = max(low, sustained)
+                    high = load
                 if high - low <= _FIXED_POINT * high:
                     break
-                share = weight_low / (weight_low - weight_high)
-                # A cache that goes cold all at once leaves a step, on which only halving makes headway.
-                middle = low + (high - low) * min(max(share, 0.02), 0.98)
-                trial, trial_state, excess = sustained(middle)
-                if excess >= 0.0:
-                    low = middle
-                    curve = trial
-                    state = trial_state
-                    weight_low = excess
-                    weight_high *= 0.5
-                else:
-                    high = middle
-                    weight_high = excess
-                    weight_low *= 0.5
-            # What the curve sustains beyond is more than the cache lasts at.
-            return replace(curve, capacity_requests_per_s=low), state
+                prefill_s = float(states.prefill_s[trial])
+                request_s = 1.0 / max(sustained, 1e-12)
+                if known is not None and prefill_s != known[0]:
+                    further_s = (request_s - known[1]) / (prefill_s - known[0])
+                    further_s = min(max(further_s, 0.1), 10.0)
+                known = prefill_s, request_s
+                begin = low
+                end = high
+                # Each pass looks between two neighbours of the one before.
+                for _ in range(_PASSES):
+                    loads = np.linspace(begin, end, _LOADS_A_PASS)
+                    states = cache.states(speed, loads)
+                    expected_s = request_s + further_s * (states.prefill_s - prefill_s)
+                    is_kept = states.is_settled & (loads * expected_s <= 1.0)
+                    beyond = np.flatnonzero(~is_kept[1:])
+                    trial = int(beyond[0]) if beyond.size else loads.size - 1
+                    begin = float(loads[trial])
+                    end = float(loads[min(trial + 1, loads.size - 1)])
+                # What is known to last need not be tried again.
+                if trial == 0 and states.is_settled[1]:
+                    trial = 1
+            return replace(curve, capacity_requests_per_s=low), cache.states(speed, np.array([low]))
 
         figures = tuple(float(column[cache.layout]) for column in self.replicas.values())
         caches = (digest([cache.traffic.found_fraction, cache.traffic.distinct_s]), cache.has_host)
-        return once(("fixed point", figures, caches, speed, terms, _lengths_key(lengths)), solved)
+        return once(
+            ("fixed point", figures, caches, speed, terms, _lengths_key(lengths), likely), solved
+        )
 
 
 class Speed(NamedTuple):
@@ -607,11 +662,13 @@ def slo_point(
     accelerators = float(replicas["accelerators"][layout])
     terms = search.terms(layout, workload.slo)
     steps = speed.steps
+    found = workload.prefix_cache_hit_fraction
     use = None
     if best.cache is not None and best.state is not None:
-        use = cache_use(best.cache, steps, lengths, rate * accelerators)
-        lengths = best.state.lengths(lengths)
-        steps *= best.state.speed
+        use = cache_use(best.cache, steps, rate * accelerators)
+        found = float(best.state.found_fraction[0])
+        lengths = best.state.lengths(0, lengths)
+        steps *= float(best.state.speed[0])
 
     def rate_after(growth: float) -> float:
         # The curve of day one is there already.
@@ -650,9 +707,7 @@ def slo_point(
         outgrown_years=outgrown_years,
         batch=batch,
         tpot_s=tpot_s * speed.steps,
-        prefill_fraction=_prefill_fraction(
-            replicas, layout, workload, busy_rate, lengths.cached_fraction
-        ),
+        prefill_fraction=_prefill_fraction(replicas, layout, workload, busy_rate, found),
         admission_tpot_s=admission_s * speed.steps,
         lateness=lateness,
         cache=use,
@@ -686,7 +741,7 @@ def mean_point(
     found = workload.prefix_cache_hit_fraction
     use = None
     if cache is not None:
-        use = cache_use(cache, speed, lengths_of(workload), requests_per_s)
+        use = cache_use(cache, speed, requests_per_s)
         found = use.found_fractions[-1]
     return ServicePoint(
         yearly=yearly * speed,

@@ -53,13 +53,6 @@ class IncidentPlan:
             return 1.0
         return fix_days / self.fix_days.base
 
-    @property
-    def mean_loss(self) -> float:
-        """Mean of the throughput lost: of the lognormal cut at the most."""
-        probability, partial_mean, _ = self.loss.below(self.most_loss)
-        # What would lose more than the most loses the most.
-        return partial_mean + (1.0 - probability) * self.most_loss
-
 
 @record
 class MaturityPlan:

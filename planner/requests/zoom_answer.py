@@ -210,6 +210,5 @@ def write_zoom(zoom: Zoom, folder: Path, command: Sequence[str]) -> Answer[Zoom]
         warnings=(),
         summarise=summary.to_json,
         say=lambda *_: summary_text(summary),
-        sections=zoom_sections,
         rows=lambda: tables["workloads"],
     )

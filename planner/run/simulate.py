@@ -52,10 +52,6 @@ class RunResult(BookedRun):
         """One row per month and workload."""
         return self._frame(tables.timeline_workloads(self))
 
-    def timeline_daily(self, *, clusters: bool = False) -> pd.DataFrame:
-        """One row per day of the fleet, or per day and cluster."""
-        return self._frame(tables.timeline_daily(self, clusters=clusters))
-
     def timeline_hourly(self, *, clusters: bool = False) -> pd.DataFrame:
         """One row per hour of the fleet, or per hour and cluster."""
         return self._frame(tables.timeline_hourly(self, clusters=clusters))

@@ -41,7 +41,7 @@ from planner.finance.statements import Frequency, cover_ratio, fiscal_periods
 from planner.plan import quantities
 from planner.plan.plan import Placement, Plan
 from planner.run.slo_misses import REASONS, lost_requests
-from planner.units import HOURS_PER_DAY, HOURS_PER_YEAR
+from planner.units import HOURS_PER_YEAR
 
 Columns = dict[str, Any]
 INCOME_AND_TAX = "tax, less revenue"
@@ -392,7 +392,7 @@ def routing_monthly(result: BookedRun) -> Columns:
     requests = result.monthly.served_requests[:, clusters, loads]
     # Of all workloads: a plan of APIs alone has no pairs.
     inputs = np.stack([load.input_tokens for load in result.plan.workloads], axis=1)[:, loads]
-    found, host, contexts = _found_in_caches(result.plan, pairs, utilisation)
+    found, host, contexts = _found_in_caches(result, pairs, utilisation)
     prompt_tokens = requests * inputs
     return _pair_columns(result.plan, pairs) | {
         "replicas": resident.replicas[:, numbers].ravel(),
@@ -418,20 +418,34 @@ def usd_per_node_year(result: BookedRun) -> dict[str, float]:
 
 
 def _found_in_caches(
-    plan: Plan, pairs: Sequence[tuple[int, int]], utilisation: Floats
+    result: BookedRun, pairs: Sequence[tuple[int, int]], utilisation: Floats
 ) -> tuple[Floats, Floats, Floats]:
     """Return the shares found in the prefix cache and in host memory, and the contexts that a replica holds.
 
-    All of shape (months, pairs), at the mean load of each month; NaN where the share is stated, or nothing served.
+    All of shape (months, pairs); NaN where the share is stated, or nothing served. A share is the mean over the prompts
+    of a month. Load follows the hours: the utilisation of the month times what is served in the hour over the mean.
     """
+    plan = result.plan
     found = np.full_like(utilisation, np.nan)
     host = np.full_like(utilisation, np.nan)
     contexts = np.full_like(utilisation, np.nan)
+    served = joined("served_requests", result.run.windows)
+    edges = plan.month_edges_h
+    hours = np.diff(edges)
     for column, pair in enumerate(pairs):
-        if pair in plan.caches:
-            cache = plan.caches[pair]
-            found[:, column], host[:, column] = cache.at(utilisation[:, column])
-            contexts[:, column] = cache.contexts
+        if pair not in plan.caches:
+            continue
+        cache = plan.caches[pair]
+        requests = served[pair]
+        monthly = np.add.reduceat(requests, edges[:-1])
+        mean = np.repeat(np.maximum(monthly / hours, 1e-12), hours)
+        load = np.repeat(utilisation[:, column], hours) * requests / mean
+        for shares, by_hour in zip((found, host), cache.at(load), strict=True):
+            in_month = np.add.reduceat(by_hour * requests, edges[:-1])
+            shares[:, column] = np.where(
+                monthly > 0.0, in_month / np.maximum(monthly, 1e-12), np.nan
+            )
+        contexts[:, column] = cache.contexts
     return found, host, contexts
 
 
@@ -567,31 +581,17 @@ def statement(
     return {"date": np.repeat(days, len(names) or 1).tolist(), **table}
 
 
-def timeline_daily(result: BookedRun, *, clusters: bool = False) -> Columns:
-    """One row per day of the fleet, or per day and cluster."""
-    return _by_hours(result, int(HOURS_PER_DAY), "date", "D", clusters=clusters)
-
-
 def timeline_hourly(result: BookedRun, *, clusters: bool = False) -> Columns:
     """One row per hour (UTC) of the fleet, or per hour and cluster."""
-    return _by_hours(result, 1, "time", "m", clusters=clusters)
-
-
-def _by_hours(result: BookedRun, step_h: int, stamp: str, unit: str, *, clusters: bool) -> Columns:
-    """Return hours summed into equal steps, labelled by their start in a time unit."""
     plan = result.plan
     windows = result.run.windows
     machines = result.run.node_hours
-    starts = np.arange(0, plan.hours, step_h)
-
-    def summed(hourly: Floats) -> Floats:
-        return np.add.reduceat(hourly, starts, axis=-1)
 
     def accelerators(nodes: Floats) -> Floats:
-        return with_fleet(summed(nodes).T * plan.accelerators_per_node)
+        return with_fleet(nodes.T * plan.accelerators_per_node)
 
     def tokens(requests: Floats) -> Floats:
-        return summed(_tokens_by_hour(result, requests))
+        return _tokens_by_hour(result, requests)
 
     refused = joined("shed_requests", windows)
     rented, _ = rent_by_hour(plan, refused, result.run.on_offer)
@@ -601,19 +601,18 @@ def _by_hours(result: BookedRun, step_h: int, stamp: str, unit: str, *, clusters
     in_service = accelerators(serving)
     busy = accelerators(joined("busy_nodes", windows))
     served = tokens(joined("served_requests", windows))
-    it_kwh = summed(joined("it_kw", windows))
     table = {
-        "accelerators_in_service": in_service / step_h,
+        "accelerators_in_service": in_service,
         "availability_fraction": quantities.availability(in_service, on_site),
         "utilisation_fraction": quantities.utilisation(busy, in_service),
         "demand_tokens": tokens(joined("demand_requests", windows)),
         "served_tokens": with_fleet(served.T, elsewhere=tokens(rented)),
         "shed_tokens": tokens(quantities.shed_requests(refused, rented)),
-        "it_energy_kwh": with_fleet(it_kwh.T),
-        "energy_kwh": summed(joined("facility_kw", windows)),
+        "it_energy_kwh": with_fleet(joined("it_kw", windows).T),
+        "energy_kwh": joined("facility_kw", windows),
     }
     # In hours first: a start of day has no hours to add to.
-    times = np.datetime64(plan.start, "h") + starts
-    labels = times.astype(f"datetime64[{unit}]").astype(str).tolist()
+    times = np.datetime64(plan.start, "h") + np.arange(plan.hours)
+    labels = times.astype("datetime64[m]").astype(str).tolist()
     names = _cluster_names(plan) if clusters else ()
-    return _fleet_or_clusters(names, stamp, labels, table)
+    return _fleet_or_clusters(names, "time", labels, table)

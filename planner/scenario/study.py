@@ -26,8 +26,7 @@ from planner.yaml_io import Document, KeyPath, Location, read_document, value_at
 # Wide enough for every field; the field itself checks what is drawn.
 Number = Annotated[float, Field(ge=-1e15, le=1e15)]
 MOST_VALUES = 100_000
-"""Values of a discrete or empirical distribution: eleven years of hours."""
-Sampling = Literal["sobol", "plain"]
+"""Values of a discrete distribution: eleven years of hours."""
 
 
 class _Draw(Strict):
@@ -181,19 +180,8 @@ class Discrete(_Draw):
         return self
 
 
-class Empirical(_Draw):
-    """A distribution of observed values, read from a CSV file."""
-
-    kind: Literal["empirical"]
-    """Empirical."""
-    file: str
-    """CSV file; relative to the study file."""
-    column: str
-    """Column that holds the values, 100,000 at most."""
-
-
 Distribution = Annotated[
-    Triangular | Pert | Uniform | Normal | Lognormal | Percentiles | Prior | Discrete | Empirical,
+    Triangular | Pert | Uniform | Normal | Lognormal | Percentiles | Prior | Discrete,
     Field(discriminator="kind"),
 ]
 
@@ -236,8 +224,6 @@ class Study(Strict):
     throughput_error: bool = True
     """Whether the throughput model's own error is drawn, by accelerator, engine and model, as cross-validation has it
     at that pair's distance from the measurements. Default true: the model is calibrated, not exact."""
-    sampling: Sampling = "sobol"
-    """How inputs are drawn: scrambled Sobol points, or plain. Default sobol: least error per run."""
     scramblings: Annotated[int, Field(ge=4, le=64)] = 8
     """Independent randomisations, from whose spread the intervals come. Default 8: a t-interval needs some."""
     detailed_replications: Annotated[int, Field(ge=16, le=1_000_000_000)] = 65_536

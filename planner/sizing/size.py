@@ -93,7 +93,6 @@ def trial_of(
         inputs = resolve_inputs(written, bases)
         used = written.seed if seed is None else seed
         points = PointSet(
-            sampling=written.sampling,
             dimensions=len(inputs),
             scramblings=written.scramblings,
             seed=used,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,8 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from planner.arrays import Bools, Floats, Ints
-from planner.finance.measure_names import FLEET
+from planner.arrays import Floats, Ints
 from planner.finance.months import MonthGrid
 from planner.plan.attainment import CEILINGS, past_mending
 from planner.studies import decision
@@ -24,10 +21,7 @@ from planner.studies.replicate import HEADLINES, needed_by, objective_names
 from planner.studies.runner import batch_size
 from planner.studies.sensitivity import Driver, flip, importance, outputs_to_explain
 from planner.studies.store import Store, identity
-from planner.units import DOLLARS, MILLION, unit_of
 
-PER_MILLION_TOKENS = unit_of("cost_per_million_tokens_usd")
-"""Unit of an objective that is money per million tokens."""
 MOST_DROPPED = 0.01
 """Share of replications that could not be run above which a study warns: a tail of one in a hundred is then gone."""
 
@@ -113,41 +107,16 @@ class Finished:
         return [Failure(*failure) for failure in stored]
 
     def dropped(self) -> list[str]:
-        """Return a message per scenario on its failed replications: how many, why, and their common inputs."""
+        """Return a message per scenario on its failed replications: how many, and why the first."""
         by_scenario: dict[str, list[Failure]] = {}
         for failure in self.failures():
-            failures = by_scenario.setdefault(failure.scenario, [])
-            failures.append(failure)
-        entries = self.prepared.inputs.entries
-        numeric = [entry for entry in entries if is_numeric(entry.distribution)]
-        lines = []
-        for scenario, failures in by_scenario.items():
-            lines.append(
-                f"{len(failures):,} of {self.rows:,} replications of {scenario} could not be run "
-                f"({len(failures) / self.rows:.1%}) and are left out of its figures; the first is replication "
-                f"{failures[0].replication}: {failures[0].message}"
-            )
-            # Messages that differ in their numbers alone are of one kind.
-            messages = [failure.message for failure in failures]
-            kinds = Counter(re.sub(r"[0-9][0-9.,e+-]*", "#", message) for message in messages)
-            if len(kinds) > 1:
-                [(_, count)] = kinds.most_common(1)
-                rest = f"the others in {len(kinds) - 1} more"
-                lines.append(f"{count:,} of them fail in that or a like way, {rest}")
-            # The strongest of the inputs is named; several would mostly say the same.
-            failed_rows = [failure.replication for failure in failures]
-            failed = np.zeros(self.rows, dtype=bool)
-            failed[failed_rows] = True
-            separations = []
-            for entry in numeric:
-                draws = self.input(entry.name)
-                separating = separation(entry.name, draws, failed)
-                if separating is not None:
-                    separations.append(separating)
-            if separations:
-                _, sentence = max(separations)
-                lines.append(sentence)
-        return lines
+            by_scenario.setdefault(failure.scenario, []).append(failure)
+        return [
+            f"{len(failures):,} of {self.rows:,} replications of {scenario} could not be run "
+            f"({len(failures) / self.rows:.1%}) and are left out of its figures; the first is replication "
+            f"{failures[0].replication}: {failures[0].message}"
+            for scenario, failures in by_scenario.items()
+        ]
 
     def statistics(self, names: Collection[str] = objective_names()) -> Iterator[Statistic]:
         """Yield mean, spread, percentiles and tail mean of the named outputs (default all) of every scenario."""
@@ -183,20 +152,11 @@ class Finished:
                 share = decision.share_estimate(gains, self.prepared.study.scramblings)
                 yield Statistic(scenario, "npv_usd", ABOVE_ZERO, share)
 
-    def bands(self, *, clusters: bool = False) -> Iterator[tuple[Any, ...]]:
-        """Yield percentiles by month of every scenario's fleet, or of its clusters, from detailed replications."""
+    def bands(self) -> Iterator[tuple[Any, ...]]:
+        """Yield percentiles by month of every scenario's fleet, from detailed replications."""
         labels = month_labels(self.prepared)
         for output, cluster in self.store.setup.monthly:
-            is_of_cluster = cluster != FLEET
-            if is_of_cluster != clusters:
-                continue
             for place, base in enumerate(self.prepared.scenarios):
-                # Scenarios of a study need not have the same clusters.
-                if clusters and cluster not in base.scenario.clusters:
-                    continue
-                key: tuple[str, ...] = (base.name, output)
-                if clusters:
-                    key = (*key, cluster)
                 months = self.store.monthly(output, cluster, place)
                 detailed = months[: self.detailed]
                 for label, figures in zip(labels, detailed.T, strict=True):
@@ -207,7 +167,7 @@ class Finished:
                     if finite.size:
                         mean = float(finite.mean())
                         spread = decision.percentiles(finite, PERCENTILES)
-                    yield (*key, label, mean, *spread, finite.size)
+                    yield (base.name, output, label, mean, *spread, finite.size)
 
     def decisions(self) -> list[PairwiseDecision]:
         """Return the pairwise comparisons of the scenarios on the objective."""
@@ -283,113 +243,6 @@ class Finished:
                     threshold = flip(draws, output)
                     if threshold is not None:
                         yield Driver(scenario, rival, "flip", entry.name, "threshold", threshold)
-        yield from self.information()
-
-    def information(self) -> Iterator[Driver]:
-        """Yield the value of knowing each pair's throughput before the choice, largest first.
-
-        The choice is among the scenarios that meet their SLO target: one that fails its users is cheaper for that
-        alone. In dollars where the headline is money, times the tokens that the chosen scenario serves where it is
-        money per token. What is known of a pair is the product of its own factor with those of its model and its part.
-        """
-        objective = self.prepared.objective
-        entries = self.prepared.inputs.entries
-        errors = {}
-        for entry in entries:
-            if entry.throughput_of:
-                errors[entry.throughput_of] = entry.name
-        eligible = self._eligible()
-        simulated = self.simulated(self.detailed)
-        costs = self.output(objective.name, self.detailed)
-        table = costs[simulated][:, eligible]
-        is_without_choice = len(eligible) < 2 or not errors
-        # Without one row that all of them finished, there is no best scenario to start from.
-        has_values = np.isfinite(table).all(axis=1)
-        if is_without_choice or not has_values.any():
-            return
-        # Worth is counted against what would be chosen without knowing more.
-        best = decision.choice(table, lower_is_better=objective.lower_is_better)
-        chosen = eligible[best]
-        served = self.output("served_tokens", self.detailed)
-        served_tokens = float(np.nanmean(served[:, chosen]))
-        factors = {DOLLARS: 1.0, PER_MILLION_TOKENS: served_tokens / MILLION}
-        measure = "worth_usd" if objective.unit in factors else "worth"
-        factor = factors.get(objective.unit, 1.0)
-        drivers = []
-        for part, engine, model in errors:
-            if not part or not model:
-                continue  # of a model or a part alone: a term of its pairs' errors
-            # Factors multiply, so their logarithms add up to what is known of a pair.
-            of_pair = (part, engine, model)
-            of_model = ("", engine, model)
-            of_part = (part, engine, "")
-            logs = []
-            for key in (of_pair, of_model, of_part):
-                if key in errors:
-                    draws = self.input(errors[key], self.detailed)
-                    logs.append(np.log(draws[simulated]))
-            worth = decision.worth_of_knowing(
-                np.sum(logs, axis=0),
-                table,
-                self.prepared.study.scramblings,
-                lower_is_better=objective.lower_is_better,
-            )
-            # Knowing more is never worth less than nothing, whatever its interval says.
-            low = max(0.0, worth.low * factor)
-            high = max(0.0, worth.high * factor)
-            figures = (worth.value * factor, low, high)
-            pair = f"throughput.{part}.{engine}.{model}"
-            scenario = self.prepared.names[chosen]
-            driver = Driver(scenario, "", "information", pair, measure, *figures)
-            drivers.append(driver)
-        yield from sorted(drivers, key=lambda driver: -driver.value)
-
-    def convergence(self) -> Iterator[tuple[str, int, IntervalEstimate]]:
-        """Yield the mean of each scenario's objective over a growing number of rows."""
-        scramblings = self.prepared.study.scramblings
-        # Fewer than four rows a randomisation have no interval worth a point.
-        fewest = min(4 * scramblings, self.rows)
-        # Equal ratios from point to point; small studies would otherwise have some counts twice.
-        steps = np.geomspace(fewest, self.rows, 24).astype(int)
-        counts = np.unique(steps).tolist()
-        objective = self.by_scenario(self.prepared.objective.name)
-        scenarios = zip(self.prepared.names, objective, strict=True)
-        for name, figures in scenarios:
-            for count in counts:
-                estimate = decision.mean_estimate(figures[:count], scramblings)
-                yield name, count, estimate
-
-
-def separation(name: str, values: Floats, failed: Bools) -> tuple[float, str] | None:
-    """Return how well an input separates failed replications from the others, and a sentence; None below 0.3.
-
-    The strength is |P(input of a failed one > input of another) − ½|: Mann and Whitney's statistic
-    (1947) over the number of pairs, 0 for none and ½ for full.
-    """
-    of_failed = values[failed]
-    of_sound = np.sort(values[~failed])
-    if not of_failed.size or not of_sound.size:
-        return None
-    # A tie counts half: the mean of the values below and of those not above.
-    ranks_below = np.searchsorted(of_sound, of_failed, "left")
-    ranks_not_above = np.searchsorted(of_sound, of_failed, "right")
-    ranks = ranks_below + ranks_not_above
-    probability = float(ranks.mean()) / (2.0 * of_sound.size)
-    strength = abs(probability - 0.5)
-    if strength < 0.3:
-        return None
-    # The edge is one of the failed values, so that the sentence is true of 95% of them or more.
-    if probability > 0.5:
-        edge = np.percentile(of_failed, 5, method="lower")
-        relation = "at least"
-        is_beyond = of_sound >= edge
-    else:
-        edge = np.percentile(of_failed, 95, method="higher")
-        relation = "at most"
-        is_beyond = of_sound <= edge
-    share = is_beyond.mean()
-    sentence = f"in 95% of them or more, {name} is {relation} {edge:.4g}"
-    return strength, f"{sentence}; so it is in {share:.0%} of the others"
 
 
 def month_labels(prepared: Prepared) -> tuple[str, ...]:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-import numpy as np
 from pydantic import BaseModel
 
 from planner.errors import ConservationError, Problem, ScenarioError, raise_all
@@ -16,15 +15,14 @@ from planner.finance.accounting.measures import (
     sums_of,
     value_at_price_change,
 )
-from planner.finance.accounts import ACCOUNT_CODES, NOT_COST_ACCOUNTS, Account, View
-from planner.finance.bridge import CAUSES, ClusterSpending, Factors, Spending, bridge, dollar_bridge
-from planner.finance.ledger import Dimension, usd
+from planner.finance.accounts import NOT_COST_ACCOUNTS, Account, View
+from planner.finance.bridge import CAUSES, Factors, bridge
+from planner.finance.ledger import usd
 from planner.finance.measure_names import AGAINST_BASELINE, DRAWS
 from planner.finance.present_value import break_even_change, ratio
 from planner.plan import quantities
-from planner.plan.build import build_plan
 from planner.run.replications import Replications, draw_again
-from planner.run.simulate import RunResult, counted_anew, simulate
+from planner.run.simulate import RunResult, simulate
 from planner.scenario.scenario import Scenario
 from planner.studies.futures import Futures, InFuture, in_futures, plans_under, stated_futures
 
@@ -41,11 +39,8 @@ class Comparison:
     """Position of the scenario that the others are compared with."""
     figures: tuple[Figures, ...]
     """How each plan served, its measures, then those against the baseline (None for the baseline itself)."""
-    bridges: tuple[tuple[dict[str, float], dict[str, float]] | None, ...]
-    """Cost per million tokens, and per million output tokens, by cause against the baseline; None where a run served
-    nothing."""
-    dollars: tuple[dict[str, int] | None, ...]
-    """Accrued cost less the baseline's by cause, in cents; None where a run served nothing."""
+    bridges: tuple[dict[str, float] | None, ...]
+    """Cost per million tokens by cause against the baseline; None where a run served nothing."""
     replications: tuple[Replications, ...]
     """Each plan drawn again, all under the same random numbers."""
     warnings: tuple[str, ...]
@@ -150,8 +145,6 @@ BOOKS = (
     "residual_basis",
 )
 """Choices of the books that move accrued cost and no cash."""
-CLUSTER_BOOKS = ("depreciation_months", "residual_fraction", "components")
-"""Those that a cluster may make for itself."""
 PRICE_OF_CAPITAL = ("discount_rate_per_year", "discount_rate_basis", "inflation_per_year")
 """Settings of the rate at which savings are discounted."""
 VALUATION = ("end_value", "resale_multiplier", "cash_flow_timing", "tax")
@@ -215,7 +208,7 @@ def side_by_side(
     base_factors = factors_of(base)
     nothing: Figures = dict.fromkeys(measure.name for measure in AGAINST_BASELINE)
     figures = []
-    bridges: list[tuple[dict[str, float], dict[str, float]] | None] = []
+    bridges: list[dict[str, float] | None] = []
     for result, repeated in zip(results, replications, strict=True):
         savings = nothing
         if result is not base:
@@ -225,15 +218,12 @@ def side_by_side(
         # Each scenario has its place here, also where there is no bridge to it.
         bridges.append(None)
         if base_factors and factors:
-            of_tokens = bridge(base_factors, factors)
-            of_output = bridge(base_factors, factors, output_only=True)
-            bridges[-1] = (of_tokens, of_output)
+            bridges[-1] = bridge(base_factors, factors)
     return Comparison(
         results=tuple(results),
         baseline=baseline,
         figures=tuple(figures),
         bridges=tuple(bridges),
-        dollars=tuple(dollars(result, base) for result in results),
         replications=tuple(replications),
         warnings=(*warnings, *own_warnings),
     )
@@ -296,15 +286,13 @@ def factors_of(result: RunResult) -> Factors | None:
     working = sums.busy_h - sums.drag_h
     # In the tables of sums, row 0 is the run and the last column the fleet.
     served_tokens = sums.served_tokens[0, -1]
-    served_output_tokens = sums.served_output_tokens[0, -1]
-    if min(served_tokens, served_output_tokens, working[0, -1]) <= 0:
+    if min(served_tokens, working[0, -1]) <= 0:
         return None
     fleet = {
         "available_fraction": quantities.availability(sums.in_service_h, sums.on_site_h),
         "utilised_fraction": quantities.utilisation(sums.busy_h, sums.in_service_h),
         "undragged_fraction": ratio(working, sums.busy_h),
         "throughput_tokens": ratio(sums.served_tokens, working),
-        "throughput_output_tokens": ratio(sums.served_output_tokens, working),
     }
     causes: dict[str, int] = {}
     for cause, factors in CAUSES.items():
@@ -325,82 +313,3 @@ def factors_of(result: RunResult) -> Factors | None:
     for name, figures in fleet.items():
         fleet_figures[name] = float(figures[0, -1])
     return Factors(**fleet_figures)
-
-
-PAID_BY_KWH = (Account.ENERGY, Account.COOLING, Account.CARBON)
-"""Accounts that grow with the energy at the meter."""
-
-
-def dollars(result: RunResult, base: RunResult) -> dict[str, int] | None:
-    """Return a run's accrued cost less the baseline's by cause, in cents; None where one of the two served nothing."""
-    # The same machines, hours and cash by the baseline's books.
-    scenario = result.scenario
-    base_finance = base.scenario.finance
-    books = {name: getattr(base_finance, name) for name in BOOKS}
-    finance = scenario.finance.model_copy(update=books)
-    clusters = {}
-    for name, cluster in scenario.clusters.items():
-        # Where the baseline has no such cluster, none of its own choices remains: getattr of None is None.
-        base_cluster = base.scenario.clusters.get(name)
-        books = {field: getattr(base_cluster, field, None) for field in CLUSTER_BOOKS}
-        clusters[name] = cluster.model_copy(update=books)
-    restated = result
-    # Where the books are the same, the run as it is saves the time of counting it anew.
-    if finance != scenario.finance or clusters != scenario.clusters:
-        sections = {"finance": finance, "clusters": clusters}
-        plan = build_plan(scenario.model_copy(update=sections))
-        restated = counted_anew(result, scenario, plan)
-    same_books = spending_of(restated)
-    by_books = spending_of(result).cents - same_books.cents
-    return dollar_bridge(spending_of(base), same_books, by_books)
-
-
-def spending_of(result: RunResult) -> Spending:
-    """Return a run's accrued cost as factors."""
-    sums = sums_of(result).over_run()
-    monthly = result.monthly
-    plan = result.plan
-    ledger = result.ledger
-    cents = ledger.totals_cents(Dimension.CLUSTER, Dimension.ACCOUNT, view=View.ACCRUAL)
-    table = usd(cents)
-    # Income and tax are in the ledger, and no cost of a token.
-    not_cost = [ACCOUNT_CODES[account] for account in NOT_COST_ACCOUNTS]
-    table[:, not_cost] = 0.0
-    paid_by_kwh = [ACCOUNT_CODES[account] for account in PAID_BY_KWH]
-    metered = table[:, paid_by_kwh].sum(axis=1)
-    period_h = plan.months.period_hours[:, None]
-    nodes = monthly.present_node_h / period_h
-    # A cluster that grows or is sold counts with its largest month.
-    accelerators = nodes.max(axis=0) * plan.accelerators_per_node
-    clusters = {}
-    # The last row is what belongs to no cluster.
-    missed_usd = float(table[-1].sum())
-    for c, cluster in enumerate(plan.clusters):
-        hours = float(sums.on_site_h[0, c])
-        kwh = float(sums.energy_kwh[0, c])
-        cost_usd = float(table[c].sum())
-        # Its cost has no hours to be spread over: it goes where no cluster's does.
-        if hours <= 0:
-            missed_usd += cost_usd
-            continue
-        energy_usd = 0.0
-        usd_per_kwh = 0.0
-        if kwh > 0:
-            energy_usd = float(metered[c])
-            usd_per_kwh = energy_usd / kwh
-        machines = float(accelerators[c])
-        clusters[cluster.name] = ClusterSpending(
-            machines=machines,
-            hours=hours / machines,
-            usd_per_h=(cost_usd - energy_usd) / hours,
-            kwh_per_h=kwh / hours,
-            usd_per_kwh=usd_per_kwh,
-        )
-    tokens = float(sums.served_tokens[0, -1])
-    total_cents = np.round(table.sum() * 100)
-    return Spending(
-        cents=int(total_cents),
-        tokens=tokens,
-        missed_usd_per_token=missed_usd / tokens if tokens > 0 else 0.0,
-        clusters=clusters,
-    )

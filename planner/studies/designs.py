@@ -5,9 +5,9 @@ draws its random streams. Rows can be asked for in any order and any portion, so
 than the design and a range.
 
 Inputs that are money alone move no machine. Rows that differ in nothing else share one simulation: those of a tornado,
-of Saltelli that move such an input, and the further draws of a nested Monte Carlo study.
+and the further draws of a nested Monte Carlo study.
 
-Points are scrambled Sobol or plain; point i is always the same, however many are asked. Replication i takes point
+Points are scrambled Sobol; point i is always the same, however many are asked. Replication i takes point
 i // R of randomisation i % R, for R independent randomisations. All of them so grow together, the study can be stopped
 anywhere, and the spread of R estimates gives an honest interval.
 """
@@ -23,15 +23,14 @@ from numpy.typing import NDArray
 
 from planner.arrays import Floats
 from planner.records import record
-from planner.scenario.study import Sampling
 
 Integers = NDArray[np.int64]
 LOW = 0.1
 """Where one-at-a-time studies put an input below its median: P10, as the trade does."""
 HIGH = 0.9
 """And above it: P90."""
-_BLOCK: dict[Sampling, int] = {"sobol": 128, "plain": 16}
-"""Points made together: scrambling Sobol's takes longer than making them by the hundred; scipy wants powers of two."""
+_BLOCK = 128
+"""Points made together: scrambling takes longer than making them by the hundred; scipy wants powers of two."""
 _BITS = 32
 """Of a Sobol point's coordinate, as scipy counts them: points repeat after 2³²."""
 PILOT = 256
@@ -44,7 +43,6 @@ MAX_DIMENSIONS = 21201
 class PointSet:
     """Randomised sampling points, by replication."""
 
-    sampling: Sampling
     dimensions: int
     scramblings: int
     seed: int
@@ -54,15 +52,14 @@ class PointSet:
         points = np.empty((len(replications), self.dimensions))
         scramblings = replications % self.scramblings
         index = replications // self.scramblings
-        size = _BLOCK[self.sampling]
-        blocks = index // size
+        blocks = index // _BLOCK
         # A block takes long to make and a point of it nothing: each block is asked for once.
         pairs = zip(scramblings.tolist(), blocks.tolist(), strict=True)
         needed = set(pairs)
         for scrambling, block in needed:
             is_inside = (scramblings == scrambling) & (blocks == block)
-            block_points = _block(self.sampling, self.dimensions, self.seed, scrambling, block)
-            places = index[is_inside] % size
+            block_points = _block(self.dimensions, self.seed, scrambling, block)
+            places = index[is_inside] % _BLOCK
             points[is_inside] = block_points[places]
         return points
 
@@ -76,28 +73,21 @@ def _generator(seed: int, *place: int) -> np.random.Generator:
 
 
 @functools.lru_cache(maxsize=128)
-def _block(sampling: Sampling, dimensions: int, seed: int, scrambling: int, block: int) -> Floats:
-    """Return one randomisation's points of one block, shape (``_BLOCK[sampling]``, dimensions).
+def _block(dimensions: int, seed: int, scrambling: int, block: int) -> Floats:
+    """Return one randomisation's points of one block, shape (``_BLOCK``, dimensions).
 
     Sobol's are scrambled by a random matrix and a digital shift (Matoušek 1998), which keeps the net's balance and
     makes each point uniform; one randomisation is one scrambling throughout.
     """
-    size = _BLOCK[sampling]
-    if sampling == "plain":
-        begin = block * size
-        # A generator for each point, so that a point does not depend on the size of its block.
-        streams = range(begin, begin + size)
-        generators = [_generator(seed, scrambling, 2, i) for i in streams]
-        return np.stack([generator.random(dimensions) for generator in generators])
     from scipy.stats import qmc  # noqa: PLC0415 - takes most of a second, which only a study should wait for
 
     generator = _generator(seed, scrambling, 0)
     engine = qmc.Sobol(dimensions, bits=_BITS, rng=generator)
     if block:  # scipy cannot go forward by nothing
-        engine.fast_forward(block * size)
+        engine.fast_forward(block * _BLOCK)
     # The middle of each point's cell: never 0, where a quantile is infinite.
     half_a_cell = 2.0 ** -(_BITS + 1)
-    return engine.random(size) + half_a_cell
+    return engine.random(_BLOCK) + half_a_cell
 
 
 @record
@@ -183,47 +173,7 @@ class OneAtATime:
         return points, index // self.period
 
 
-@record
-class Saltelli:
-    """Two independent samples A and B, and A with one input, or the replication, from B (Saltelli and others 2010).
-
-    The replication counts as one more input, so that its share of the variance is seen beside the others'.
-    """
-
-    points: PointSet
-    """Of twice as many dimensions as there are inputs."""
-    name: str = "sobol"
-
-    @property
-    def inputs(self) -> int:
-        """Number of uncertain inputs, not counting the replication."""
-        return self.points.dimensions // 2
-
-    @property
-    def period(self) -> int:
-        """Rows per point: A, B, one for each input, one for the replication."""
-        return self.inputs + 3
-
-    def rows(self, start: int, stop: int) -> tuple[Floats, Integers]:
-        """Return rows in the order A, B, A with input 1 of B, ..., A with the replication of B, then the next point."""
-        index = np.arange(start, stop)
-        base = index // self.period
-        place = index % self.period
-        samples = self.points.points(base)
-        a = samples[:, : self.inputs]
-        b = samples[:, self.inputs :]
-        is_b = place == 1
-        is_last = place == self.period - 1
-        points = np.where(is_b[:, np.newaxis], b, a)
-        # The rows between: places 0 and 1 are A and B, the last is A with the replication of B.
-        swapped = np.flatnonzero((place >= 2) & ~is_last)
-        swapped_input = place[swapped] - 2
-        points[swapped, swapped_input] = b[swapped, swapped_input]
-        # Even replication numbers are those of A, odd ones those of B.
-        return points, 2 * base + (is_b | is_last)
-
-
-Design = MonteCarlo | Listed | OneAtATime | Saltelli
+Design = MonteCarlo | Listed | OneAtATime
 """What a row of a study is: each has a name, its rows, and the period of those that share inputs or replications.
 
 The study's correlations are laid on the points of a design without one: period 1."""

@@ -191,32 +191,6 @@ def is_valid(ranks: Floats) -> bool:
     return bool(eigenvalues.min() >= -1e-9)
 
 
-def nearest_valid(ranks: Floats) -> Floats:
-    """Return the nearest valid matrix of rank correlations, by alternating projections (Higham 2002).
-
-    Between the cone of matrices without negative eigenvalues and the matrices with unit diagonal, with Dykstra's
-    correction; then drawn in by a hair so that it is valid to the digits a user would copy.
-    """
-    target = score_correlation(ranks)
-    correction = np.zeros_like(target)
-    # It converges by a constant factor a turn: 500 are enough for the digits that are shown.
-    for _ in range(500):
-        reduced = target - correction
-        values, vectors = np.linalg.eigh(reduced)
-        # Onto the cone: negative eigenvalues become zero.
-        raised = np.maximum(values, 0.0)
-        projected = (vectors * raised) @ vectors.T
-        correction = projected - reduced
-        target = projected.copy()
-        np.fill_diagonal(target, 1.0)
-    independent = np.eye(len(target))
-    scores = target * (1.0 - 1e-3) + independent * 1e-3
-    # Rounding may leave the diagonal a hair above 1, of which there is no arcsine.
-    scores = np.clip(scores, -1.0, 1.0)
-    valid_ranks = 6.0 / np.pi * np.arcsin(scores / 2.0)
-    return np.asarray(valid_ranks, dtype=np.float64)
-
-
 def factor(ranks: Floats) -> Floats:
     """Return the symmetric root A, A Aᵀ being the scores' correlations.
 

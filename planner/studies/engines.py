@@ -21,6 +21,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from planner.errors import PlannerError, Problem, ScenarioError
 from planner.parallel import cores
+from planner.plan.reuse import keep_on, shelves
 from planner.studies.replicate import Replicator, Setup
 
 Subject = TypeVar("Subject")
@@ -96,7 +97,7 @@ class Crew(Generic[Subject]):
         """Create the subject here and in ``count`` worker processes; with one, the work is done here."""
         self.subject = factory(argument)
         self.count = count
-        self._payload = pickle.dumps((factory, argument))
+        self._payload = pickle.dumps((factory, argument, shelves()))
         self._cluster: _Cluster | None = None
         if scheduler is not None:
             self._cluster = _Cluster(self._payload, count, scheduler)
@@ -212,9 +213,15 @@ def _start_worker(payload: bytes, lifeline: Connection) -> None:
     # A daemon, so that a worker whose work is done need not wait for its parent.
     watch = threading.Thread(target=end_with_parent, daemon=True)
     watch.start()
-    factory, argument = pickle.loads(payload)
-    _worker.subject = factory(argument)
+    _make_subject(payload)
     gc.freeze()  # what is there now stays: the collector need not look at it again
+
+
+def _make_subject(payload: bytes) -> None:
+    """Make of a payload what this worker works on."""
+    factory, argument, shelves_of_parent = pickle.loads(payload)
+    keep_on(*shelves_of_parent)
+    _worker.subject = factory(argument)
 
 
 def _call(work: Callable[..., Result], piece: Piece) -> Result:
@@ -351,8 +358,7 @@ def _work(
 ) -> tuple[list[Result], float]:
     """Run pieces on a Dask worker; return their results and the time per piece."""
     if getattr(_worker, "digest", None) != digest:
-        factory, argument = pickle.loads(payload)
-        _worker.subject = factory(argument)
+        _make_subject(payload)
         _worker.digest = digest
     begin_s = time.monotonic()
     results = [_call(work, piece) for piece in pieces]

@@ -7,10 +7,8 @@ figures, and all that is wrong at once.
 from __future__ import annotations
 
 import contextlib
-import csv
 import fnmatch
 import functools
-import io
 import itertools
 import re
 from collections.abc import Iterator, Mapping
@@ -35,7 +33,7 @@ from planner.scenario.scenario import Scenario
 from planner.studies import distributions
 from planner.studies.distributions import TAIL, Resolved, is_numeric, is_smooth, quantile, value_of
 from planner.validation import choices, frozen, nearest
-from planner.yaml_io import KeyPath, dotted, parse_scalar, value_at, with_value
+from planner.yaml_io import KeyPath, dotted, value_at, with_value
 
 FIXED = (*SHARED, "catalog", "calibration")
 """What a study cannot vary: the months that scenarios share, and the catalogue and the calibration that compiled parts
@@ -294,8 +292,6 @@ def _resolve(
             raise ScenarioError(study.problem(location, message))
     # Priors and bounds are those of the first field: a path reaches fields of one kind.
     base, path = fields[0]
-    if isinstance(distribution, language.Empirical):
-        distribution = _empirical(study, distribution, location)
     if isinstance(distribution, language.Prior):
         distribution = _prior(study, distribution, location, base.scenario)
     if isinstance(distribution, language.Percentiles):
@@ -391,49 +387,6 @@ def _prior(
         high=high,
         times_stated=stated.times_stated,
     )
-
-
-def _empirical(
-    study: language.Study, stated: language.Empirical, location: KeyPath
-) -> language.Discrete:
-    """Return the observed values of a file, which are equally likely."""
-    place = (*location, "file")
-    path, content = study.document.file_at(place, stated.file)
-    file = str(path)
-    column = stated.column
-    values: list[float] = []
-    problems: list[Problem] = []
-    try:
-        # A mark at the start, as spreadsheets write it, is no part of the first column's name.
-        text = content.decode("utf-8-sig")
-        reader = csv.DictReader(io.StringIO(text, newline=""))
-        names = reader.fieldnames or ()
-        if column not in names:
-            hint = nearest(column, names) or f"it has {choices(names)}"
-            message = f"no column {column!r}"
-            problem = Problem(file=file, line=1, message=message, hint=hint)
-            raise ScenarioError(problem)
-        for row in reader:
-            # A short line has no cell there.
-            cell = row[column] or ""
-            value = parse_scalar(cell.strip())
-            if _is_number(value) and np.isfinite(value):
-                values.append(float(value))
-                continue
-            message = f"{column} must be a finite number, not {row[column]!r}"
-            problem = Problem(file=file, line=reader.line_num, message=message)
-            problems.append(problem)
-    except (UnicodeDecodeError, csv.Error) as error:
-        message = f"cannot be read as CSV: {error}"
-        problems.append(Problem(file=file, message=message))
-    is_usable = 2 <= len(values) <= language.MOST_VALUES
-    if not problems and not is_usable:
-        message = f"needs 2 to {language.MOST_VALUES:,} values, has {len(values):,}"
-        problems.append(Problem(file=file, message=message))
-    # Of a wrong file every line is wrong; twenty of them say so.
-    raise_all(problems[:20])
-    ordered = tuple(sorted(values))
-    return language.Discrete(kind="discrete", values=ordered, times_stated=stated.times_stated)
 
 
 def _extremes(distribution: Resolved) -> Floats:
@@ -590,7 +543,7 @@ def _pair_errors(scenario: Scenario) -> Iterator[tuple[tuple[str, str, str], Unc
 
 
 def mixing_of(study: language.Study, names: list[str]) -> Floats | None:
-    """Return the factor of the correlation matrix, or raise an error with the nearest valid one."""
+    """Return the factor of the correlation matrix, or raise an error where no inputs can have it."""
     if not study.correlations:
         return None
     ranks = np.eye(len(names))
@@ -620,16 +573,6 @@ def mixing_of(study: language.Study, names: list[str]) -> Floats | None:
     raise_all(problems)
     if distributions.is_valid(ranks):
         return distributions.factor(ranks)
-    valid = distributions.nearest_valid(ranks)
-    for (row, column), number in pairs.items():
-        # Less is what the search for the nearest matrix moved by itself.
-        moved_by = abs(valid[row, column] - ranks[row, column])
-        if moved_by > 2e-3:
-            pair = f"{names[row]} and {names[column]}"
-            message = f"{pair} cannot have rank correlation {ranks[row, column]:g} with the others"
-            # Towards zero: rounded up, it might again be invalid.
-            nearest_rank = np.trunc(valid[row, column] * 1000) / 1000
-            hint = f"the nearest valid matrix has {nearest_rank:g}"
-            problem = study.problem(("correlations", number), message, hint)
-            problems.append(problem)
-    raise ScenarioError(problems)
+    message = "no inputs can have these rank correlations together"
+    hint = "bring some of them nearer to zero"
+    raise ScenarioError(study.problem(("correlations",), message, hint))

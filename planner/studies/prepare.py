@@ -19,7 +19,6 @@ from planner.studies.designs import (
     MonteCarlo,
     OneAtATime,
     PointSet,
-    Saltelli,
 )
 from planner.studies.inputs import Stated, UncertainInputs, far_ends, resolve_inputs, stated
 from planner.studies.replicate import (
@@ -32,9 +31,6 @@ from planner.studies.replicate import (
 )
 from planner.validation import choices, nearest
 from planner.version import code_sha256
-
-_DESIGNED = {"tornado": "", "sobol": "Sobol's indices"}
-"""Methods with a design of their own, each with its name in a sentence where it asks for independent inputs."""
 
 
 @record
@@ -90,48 +86,27 @@ class Prepared:
         )
         if design.period == 1:
             return setup
-        # Rows of a tornado or of Saltelli that move money alone share a simulation.
+        # Rows of a tornado that move money alone share a simulation.
         money = Replicator(setup).redrawn()
         return replace(setup, money=money)
 
     def montecarlo(self) -> MonteCarlo:
         """Return the design of a Monte Carlo study."""
-        points = self._points(len(self.inputs))
-        return MonteCarlo(points=points)
-
-    def design(self, method: str) -> MonteCarlo | OneAtATime | Saltelli:
-        """Return the design of a method."""
-        if method not in _DESIGNED:
-            return self.montecarlo()
-        count = len(self.inputs)
-        is_correlated = self.inputs.mixing is not None
-        if is_correlated and _DESIGNED[method]:
-            message = f"{_DESIGNED[method]} are defined for independent inputs"
-            hint = "planner montecarlo says what drives correlated ones"
-            problem = self.study.problem(("correlations",), f"{message}; {hint}")
-            raise ScenarioError(problem)
-        if not count:
-            message = f"nothing is uncertain, so there is nothing for {method} to vary"
-            problem = self.study.problem(("uncertain",), message)
-            raise ScenarioError(problem)
-        if method == "tornado":
-            return OneAtATime(inputs=count)
-        # A Sobol point of twice the dimensions is a point of A beside one of B.
-        points = self._points(2 * count)
-        return Saltelli(points=points)
-
-    def _points(self, dimensions: int) -> PointSet:
+        dimensions = len(self.inputs)
         # scipy would raise the same as a ValueError in the middle of a worker.
         if dimensions > MAX_DIMENSIONS:
             raise ScenarioError(
                 f"{dimensions} dimensions of inputs; there are Sobol points for {MAX_DIMENSIONS}"
             )
-        return PointSet(
-            sampling=self.study.sampling,
-            dimensions=dimensions,
-            scramblings=self.study.scramblings,
-            seed=self.seed,
-        )
+        points = PointSet(dimensions=dimensions, scramblings=self.study.scramblings, seed=self.seed)
+        return MonteCarlo(points=points)
+
+    def tornado(self) -> OneAtATime:
+        """Return the design that moves one input at a time."""
+        if not len(self.inputs):
+            message = "nothing is uncertain, so there is nothing for a tornado to vary"
+            raise ScenarioError(self.study.problem(("uncertain",), message))
+        return OneAtATime(inputs=len(self.inputs))
 
 
 def prepare(path: Path, overrides: Sequence[str] = (), seed: int | None = None) -> Prepared:

@@ -70,13 +70,15 @@ _HEADLINE_NAMES = [*_SERVICE.split(), *(measure.name for measure in MEASURES)]
 # A name that is in both lists keeps its earlier place.
 HEADLINES = _outputs(*dict.fromkeys(_HEADLINE_NAMES))
 """Figures over the whole horizon, in column order: how a plan serves, and every measure."""
-CLUSTER_MONTHLY = _outputs("cost_usd", "served_tokens", "revenue_usd")
-"""Figures by month of the fleet and of each cluster, in column order."""
-MONTHLY = (
-    *_outputs("utilisation_fraction", "cost_per_million_tokens_usd", "spend_usd"),
-    *CLUSTER_MONTHLY,
+MONTHLY = _outputs(
+    "utilisation_fraction",
+    "cost_per_million_tokens_usd",
+    "spend_usd",
+    "cost_usd",
+    "served_tokens",
+    "revenue_usd",
 )
-"""Figures by month, in column order."""
+"""Figures of the fleet by month, in column order."""
 
 
 def objective_names() -> tuple[str, ...]:
@@ -127,7 +129,7 @@ class Setup:
         """Return the inputs' values and the replication numbers of a range of rows."""
         points, replications = self.design.rows(start, stop)
         inputs = self.inputs
-        # One-at-a-time and Saltelli designs move inputs alone, as if they were independent.
+        # One-at-a-time designs move inputs alone, as if they were independent.
         if self.design.period > 1:
             inputs = replace(inputs, mixing=None)
         values = inputs.drawn(points)
@@ -143,17 +145,13 @@ class Setup:
 
     @property
     def monthly(self) -> tuple[tuple[str, str], ...]:
-        """Figures stored by month, each with a cluster or the fleet; no revenue where nothing is sold."""
+        """Figures of the fleet stored by month; no revenue where nothing is sold."""
         figures = [(output.name, FLEET) for output in MONTHLY]
-        clusters: dict[str, None] = {}
         is_sold = False
         for base in self.scenarios:
-            clusters |= dict.fromkeys(base.scenario.clusters)
             workloads = base.scenario.workloads.values()
             prices = [workload.token_price for workload in workloads]
             is_sold |= any(price is not None for price in prices)
-        for cluster in clusters:
-            figures += [(output.name, cluster) for output in CLUSTER_MONTHLY]
         # A column of empty cells would look as if revenue had been lost.
         if not is_sold:
             figures = [figure for figure in figures if figure[0] != "revenue_usd"]
@@ -264,11 +262,11 @@ class Replicator:
         changed_scenario, factors = changed(base, scenario, uncertain, values)
         reuse = self._reuse[scenario]
         if reuse is None:
-            reuse = Reuse(base.scenario)
-            self._reuse[scenario] = reuse
             # The stated plan spaces the tables that all others share, so a row's figures do not
             # depend on which row its worker ran before it.
-            build_plan(base.scenario, reuse)
+            build_plan(base.scenario)
+            reuse = Reuse(base.scenario, is_kept=False)
+            self._reuse[scenario] = reuse
         if shared is not None:
             return changed_scenario, repriced(shared, changed_scenario, reuse)
         return changed_scenario, build_plan(changed_scenario, reuse, factors)

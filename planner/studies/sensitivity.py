@@ -1,4 +1,4 @@
-"""Sensitivity analysis: from rows already run, or from designed runs (one at a time, Sobol)."""
+"""Sensitivity analysis: from rows already run, or from runs designed for it (one input at a time)."""
 
 from __future__ import annotations
 
@@ -10,11 +10,9 @@ import numpy as np
 
 from planner.arrays import Floats
 from planner.studies.decision import IntervalEstimate, half_width
-from planner.studies.designs import Integers, OneAtATime, Saltelli
+from planner.studies.designs import Integers, OneAtATime
 from planner.studies.prepare import Prepared
 
-CHANCE = "chance"
-"""The replication as an input, in tables: failures, incidents, demand noise, delivery slips."""
 BINS = 10
 """Equal-count bins of an input: deciles, as the trade's tornado has them."""
 
@@ -209,70 +207,12 @@ def tornado(design: OneAtATime, output: Floats) -> list[Measures]:
     return bars
 
 
-def sobol_indices(design: Saltelli, output: Floats) -> list[Measures]:
-    """Return Sobol indices for each input and, last, for the replication.
-
-    First order, the share of the variance that the input alone explains: mean of f(B) (f(AB) − f(A)) over the variance
-    (Saltelli and others 2010). Total, the share that would remain, on average, if all but this input were known: half
-    the mean of (f(A) − f(AB))² over the variance (Jansen 1999). Intervals are from the independent randomisations.
-    """
-    periods = len(output) // design.period
-    complete = output[: periods * design.period]
-    table = complete.reshape(-1, design.period)
-    scramblings = design.points.scramblings
-    parts = [table[scrambling::scramblings] for scrambling in range(scramblings)]
-    # A short study may not have reached every randomisation.
-    indices = [_indices(part) for part in parts if len(part)]
-    by_scrambling = np.array(indices)
-    results: list[Measures] = []
-    for place, pooled in enumerate(_indices(table).T):
-        measures_of_input = {}
-        for order, measure in enumerate(("first_order", "total")):
-            width = half_width(by_scrambling[:, order, place])
-            value = float(pooled[order])
-            measures_of_input[measure] = IntervalEstimate(value=value, half_width=width)
-        results.append(measures_of_input)
-    return results
-
-
-def _indices(table: Floats) -> Floats:
-    """Return first-order and total indices, shape (2, inputs + 1), from the outputs of A, B and the mixed samples."""
-    is_sound = np.isfinite(table).all(axis=1)
-    table = table[is_sound]
-    mixed_samples = table.shape[1] - 2
-    # One row has no variance.
-    if len(table) < 2:
-        return np.full((2, mixed_samples), np.nan)
-    # The first-order estimate has less noise about zero; no index depends on the mean.
-    table = table - table[:, :2].mean()
-    a = table[:, :1]
-    b = table[:, 1:2]
-    mixed = table[:, 2:]
-    variance = float(table[:, :2].var())
-    # Where nothing moves the output, no input explains any of it.
-    if variance <= 0.0:
-        return np.zeros((2, mixed_samples))
-    products = b * (mixed - a)
-    squares = (a - mixed) ** 2
-    first_order = products.mean(axis=0) / variance
-    total = 0.5 * squares.mean(axis=0) / variance
-    return np.stack([first_order, total])
-
-
-def measures(
-    prepared: Prepared, design: OneAtATime | Saltelli, objective: Floats
-) -> Iterator[Driver]:
+def measures(prepared: Prepared, design: OneAtATime, objective: Floats) -> Iterator[Driver]:
     """Yield a design's sensitivities of each scenario's objective, and of the first's less each other's."""
-    names = (*prepared.inputs.names, CHANCE)
     outputs = outputs_to_explain(prepared.names, objective)
     for scenario, rival, output in outputs:
-        match design:
-            case OneAtATime():
-                by_input = tornado(design, output)
-            case Saltelli():
-                by_input = sobol_indices(design, output)
-        # Sobol's indices alone have one for the replication: a tornado ends before it.
-        for name, by_measure in zip(names, by_input, strict=False):
+        by_input = tornado(design, output)
+        for name, by_measure in zip(prepared.inputs.names, by_input, strict=True):
             for measure, figure in by_measure.items():
                 ends = (figure.value, figure.low, figure.high)
                 yield Driver(scenario, rival, design.name, name, measure, *ends)

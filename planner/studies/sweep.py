@@ -26,12 +26,8 @@ from planner.studies.engines import Crew
 from planner.studies.work import LinesWork, scenario_identity
 from planner.yaml_io import parse_scalar
 
-ASK_ABOVE = 10_000
-"""Points above which a sweep must be confirmed."""
-SECONDS_PER_POINT = 0.1
-"""About what a point of a three-year scenario takes, for the question's sake."""
-MOST_VALUES = 10_000_000
-"""Values of one axis beyond which it is not even listed."""
+MOST_POINTS = 1_000_000
+"""Points of a sweep, and so values of one axis: beyond them it would not end, and its list fill the memory."""
 FORM = "path=start:stop:step or path=a,b,c"
 """Of ``--vary``, for messages."""
 
@@ -103,7 +99,7 @@ def _range_values(text: str, values: str) -> tuple[str, ...]:
         raise _refused(text, "has a range whose step never reaches its stop")
     count = int(width / step) + 1
     # Refused before they are listed, which alone would take all memory.
-    if count > MOST_VALUES:
+    if count > MOST_POINTS:
         raise _refused(text, f"has {count:,} values; a sweep of that many points would not end")
     return tuple(f"{start + step * place:f}" for place in range(count))
 
@@ -137,23 +133,17 @@ def parse_axes(texts: Sequence[str]) -> tuple[SweepAxis, ...]:
             message = f"{path} is varied twice"
             hint = "list all its values in one --vary"
             raise ScenarioError(Problem(message=message, hint=hint))
+    points = count_points(axes)
+    if points > MOST_POINTS:
+        sizes = " × ".join(f"{len(axis.values):,}" for axis in axes)
+        message = f"the sweep has {sizes} = {points:,} points, and {MOST_POINTS:,} are the most"
+        raise ScenarioError(Problem(message=message, hint="take larger steps"))
     return axes
 
 
 def count_points(axes: Sequence[SweepAxis]) -> int:
     """Return the number of combinations."""
     return math.prod(len(axis.values) for axis in axes)
-
-
-def check_size(axes: Sequence[SweepAxis], *, confirmed: bool) -> None:
-    """Raise an error for a large sweep that was not confirmed, with its size and estimated time."""
-    points = count_points(axes)
-    if points > ASK_ABOVE and not confirmed:
-        hours = points * SECONDS_PER_POINT / 3600.0
-        sizes = " × ".join(f"{len(axis.values):,}" for axis in axes)
-        message = f"the sweep has {sizes} = {points:,} points: about {hours:,.0f} h of computing"
-        hint = "take larger steps, or add --yes to go on"
-        raise ScenarioError(Problem(message=message, hint=hint))
 
 
 def number_of(value: str) -> float | int | None:

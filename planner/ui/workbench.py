@@ -195,11 +195,8 @@ class Workbench:
         """Return a plan's run folder contents, except for days, assumptions, workbook and SLO miss causes."""
         if plan_run.contents is None:
             result = plan_run.result
-            # Software practices are left out: the page shows none of them.
             tables = {
-                name: Table(TABLES[name], make(result))
-                for name, make in PLAN_COLUMNS.items()
-                if name != "software_practices"
+                name: Table(TABLES[name], make(result)) for name, make in PLAN_COLUMNS.items()
             }
             tables["measures"] = measure_table(result, plan_run.replications)
             manifest = {

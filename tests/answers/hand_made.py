@@ -74,7 +74,6 @@ def comparison_of(
         seed=1,
         scenarios=plans,
         bridge_per_million_tokens_usd={},
-        bridge_usd={},
         verdicts=verdicts,
         replications=dict.fromkeys(plans, replications),
         saving_interval_fraction=savings or {},

@@ -81,7 +81,7 @@ def test_a_random_plans_surfaces_agree_and_its_sums_add_up(
     "command",
     [
         ("compare", "tiny.yaml", "small.yaml", "-n", "6"),
-        ("montecarlo", "s.yaml", "-n", "8", "--workers", "1", "--no-charts"),
+        ("montecarlo", "s.yaml", "-n", "8", "--workers", "1"),
     ],
 )
 def test_the_surfaces_of_several_plans_agree_and_none_recommends_what_is_not_met(

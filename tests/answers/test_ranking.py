@@ -414,7 +414,6 @@ def test_a_study_on_a_terminal_names_the_plans_that_fail() -> None:
         decisions=[],
         drivers=[],
         flips=[],
-        information=[],
         npv_above_zero={},
         warnings=[],
         failures=[],

@@ -66,7 +66,6 @@ SENSITIVITY = (
     "mixed,,tornado,workloads.*.growth,swing,0.05,,\n"
     "mixed,all-b200,tornado,site.pue_ratio,at_p10,-0.01,,\n"
     "mixed,all-b200,tornado,site.pue_ratio,at_p90,0.03,,\n"
-    "mixed,,sobol,site.pue_ratio,total,0.25,0.20,0.30\n"
     "mixed,,conditional-mean,site.pue_ratio,swing,0.01,0.095,0.105\n"
     "mixed,all-b200,conditional-mean,site.pue_ratio,swing,0.01,0.015,0.025\n"
     "mixed,,variance-share,site.pue_ratio,first_order,0.2,,\n"
@@ -150,8 +149,6 @@ def test_the_tornado_is_widest_first() -> None:
         in hangs
     )
     assert ">1.2 to 1.4 ratio<" in hangs
-    assert "Sobol: share of the variance" in hangs
-    assert "25.0%" in hangs
 
 
 @pytest.mark.parametrize("name", ["decision", "monthly_bands", "sensitivity"])
@@ -202,13 +199,12 @@ def test_one_scenario_has_no_baseline_and_failed_ones_no_figure() -> None:
     )
 
 
-@pytest.mark.parametrize("design", ["tornado", "sobol"])
-def test_a_designed_study_says_what_its_headline_is_of(design: str) -> None:
+def test_a_designed_study_says_what_its_headline_is_of() -> None:
     lines = PERCENTILES.splitlines(keepends=True)
     means = "".join(line for line in lines if ",mean," in line or line.startswith("scenario"))
-    identity = {**MANIFEST["identity"], "design": {"name": design}}
+    identity = {**MANIFEST["identity"], "design": {"name": "tornado"}}
     page = build_report(answered(means, manifest={**MANIFEST, "identity": identity})).decode()
-    assert escape(DESIGN_NOTES[design].split(";")[0]) in page
+    assert escape(DESIGN_NOTES["tornado"].split(";")[0]) in page
     assert "nine replications in ten" not in page
     assert "P95" not in page
 
@@ -251,7 +247,6 @@ def test_a_study_writes_and_rebuilds_its_report(
         "8",
         "--workers",
         "1",
-        "--no-charts",
         "--out",
         "o",
         "-q",
@@ -260,7 +255,7 @@ def test_a_study_writes_and_rebuilds_its_report(
     before = files_of(tmp_path / "o")
     page = before["report.html"].decode()
     assert sections(page) == QUESTIONS
-    assert "planner montecarlo s.yaml --replications 8 --no-charts --seed 1" in page
+    assert "planner montecarlo s.yaml --replications 8 --seed 1" in page
     assert ">s: Monte Carlo report<" in page
     assert planner("report", "o", "-q").code == 0
     assert files_of(tmp_path / "o") == before
@@ -394,18 +389,14 @@ def test_a_study_whose_plans_cannot_run_as_stated_still_has_a_report(
     write("name: s\nscenarios:\n  tiny: {extends: tiny.yaml}\n", "s.yaml")
     monkeypatch.setattr("planner.answers.study.simulate", refuse)
     assert (
-        planner(
-            "montecarlo", "s.yaml", "-n", "8", "--workers", "1", "--no-charts", "--out", "o", "-q"
-        ).code
-        == 0
+        planner("montecarlo", "s.yaml", "-n", "8", "--workers", "1", "--out", "o", "-q").code == 0
     )
     found = bodies(read_contents(tmp_path / "o"))
     assert list(found) == [key for key in QUESTIONS if key not in ("money", "losses")]
 
 
-@pytest.mark.parametrize("method", ["tornado", "sobol"])
 def test_a_designed_study_answers_everything(
-    planner: Planner, write: WriteScenario, tmp_path: Path, method: str
+    planner: Planner, write: WriteScenario, tmp_path: Path
 ) -> None:
     write()
     write("name: s\nscenarios:\n  one: {extends: tiny.yaml}\n"
@@ -417,8 +408,6 @@ def test_a_designed_study_answers_everything(
         planner(
             "sensitivity",
             "s.yaml",
-            "--method",
-            method,
             "-n",
             "4",
             "--workers",
@@ -434,7 +423,7 @@ def test_a_designed_study_answers_everything(
     assert list(found) == QUESTIONS
     assert "None of these plans is known to meet its SLO target." in without_badges(found["answer"])
     assert "one, two: SLO INCONCLUSIVE at n = 4" in without_badges(found["answer"])
-    assert f"planner sensitivity s.yaml --method {method} --size 4 --seed 1" in found["reproduce"]
+    assert "planner sensitivity s.yaml --size 4 --seed 1" in found["reproduce"]
     assert "finance.discount_rate_per_year" in found["assumptions"]
     before = (tmp_path / "o" / "report.html").read_bytes()
     assert planner("report", "o", "-q").code == 0

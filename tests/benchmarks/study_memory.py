@@ -1,7 +1,7 @@
 """Studies of made-up replications through the real way from worker to report.
 
 Only the workers' part is made up, a few rows drawn once and shifted a little for each batch: storing, joining,
-statistics, tables and charts are the study's own.
+statistics and tables are the study's own.
 """
 
 from __future__ import annotations
@@ -69,9 +69,7 @@ class MadeUp:
         """End nothing."""
 
 
-def collect(
-    rows: int, folder: Path, batch: int | None = None, *, charts: bool = True, study: Path = STUDY
-) -> Finished:
+def collect(rows: int, folder: Path, batch: int | None = None, *, study: Path = STUDY) -> Finished:
     """Run, store and write a study of made-up replications; ``batch`` is the study's own unless given."""
     prepared = prepare(study)
     setup = prepared.setup(prepared.montecarlo())
@@ -87,5 +85,5 @@ def collect(
     with mock.patch.object(runner, "replicators", MadeUp):
         done = runner.run_rows(store, goal, Workforce())
     finished = Finished(prepared=prepared, store=store, rows=done)
-    write_study(finished, charts=charts)
+    write_study(finished)
     return finished

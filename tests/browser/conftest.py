@@ -49,7 +49,7 @@ KINDS = {
     "run": ("run", "tiny.yaml"),
     "compare": ("compare", "tiny.yaml", "dear.yaml", "--futures", "futures.yaml"),
     "sweep": ("sweep", "tiny.yaml", "--vary", "clusters.h200.nodes=2,4"),
-    "montecarlo": ("montecarlo", "s.yaml", "-n", "32", "--workers", "1", "--no-charts"),
+    "montecarlo": ("montecarlo", "s.yaml", "-n", "32", "--workers", "1"),
     "sensitivity": ("sensitivity", "s.yaml", "-n", "4", "--workers", "1"),
     "zoom": (
         "zoom",

@@ -57,12 +57,12 @@ PLAN = "the plans/tiny one.yaml"
 OTHER = "the plans/o'clock.yaml"
 DOUBTS = "studies/doubts.yaml"
 CASES = {
-    "run": ("run", PLAN, "-n", "2", "--seed", "7", "--parquet", "--set", TRICKY),
+    "run": ("run", PLAN, "-n", "2", "--seed", "7", "--set", TRICKY),
     "run with an overlay from here": ("run", PLAN, "-n", "1", "--set", "catalog.overlay=here.yaml"),
     "compare": ("compare", PLAN, OTHER, "--baseline", "clock", "-n", "2", "--set", TRICKY),
     "sweep": ("sweep", PLAN, "--vary", "clusters.h200.nodes=2:4:2", "--vary", "routing=proportional,preference",
-              "--set", TRICKY, "--seed", "9", "--yes"),
-    "montecarlo": ("montecarlo", DOUBTS, "-n", "8", "--no-charts", "--set", "clusters.h200.nodes=3"),
+              "--set", TRICKY, "--seed", "9"),
+    "montecarlo": ("montecarlo", DOUBTS, "-n", "8", "--set", "clusters.h200.nodes=3"),
     "sensitivity": ("sensitivity", DOUBTS, "--size", "4", "--seed", "3", "--set", TRICKY),
     "replay": ("replay", DOUBTS, "--replication", "3", "--scenario", "rival", "--hourly"),
 }  # fmt: skip

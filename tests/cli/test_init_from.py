@@ -35,7 +35,7 @@ def test_json_carries_every_figure_and_where_it_is_from(planner: Planner, tmp_pa
     assert answer["scenario"] == "a.yaml"
     assert figures["prefix_cache_hit_fraction"] == {
         "value": 0.963,
-        "remark": "assumed: preset agentic, no cached tokens or block hashes seen",
+        "remark": "assumed: preset agentic, no cached tokens, sessions or block hashes seen",
     }
     assert "assumed" not in figures["lengths.input.quantiles"]["remark"]
     assert "0.5" in figures["lengths.input.quantiles"]["value"]

@@ -43,9 +43,8 @@ PARAMETERS_ALONE = {
 }
 OTHER_NAME = {(studies.montecarlo, "replications"): "size"}
 """A method's size is a number of replications in a Monte Carlo study."""
-OTHER_DEFAULT = {(studies.sensitivity, "method"): "montecarlo has a command of its own"}
-MONTECARLO_ALONE = {"until", "charts", "samples"}
-"""What a design of a sensitivity study does not read."""
+MONTECARLO_ALONE = {"until", "samples"}
+"""What a tornado does not read."""
 
 
 def options_of(command: Callable[..., None]) -> dict[str, inspect.Parameter]:
@@ -65,16 +64,15 @@ def test_a_command_has_the_parameters_and_defaults_of_its_function(
     options = options_of(command)
     parameters = dict(inspect.signature(COMMANDS[command]).parameters)
     missing = set(PARAMETERS_ALONE)
-    if command is studies.montecarlo:
+    if command in (studies.montecarlo, studies.sensitivity):
         missing |= {"method"}
     if command is studies.sensitivity:
         missing |= MONTECARLO_ALONE
     assert set(options) == set(parameters) - missing
     for name, option in options.items():
-        if (command, name) not in OTHER_DEFAULT:
-            # Typer has no empty list: an option without values is None.
-            default = None if parameters[name].default == () else parameters[name].default
-            assert option.default == default, name
+        # Typer has no empty list: an option without values is None.
+        default = None if parameters[name].default == () else parameters[name].default
+        assert option.default == default, name
 
 
 OTHER_THAN_DEFAULT: dict[str, tuple[list[str], Any]] = {
@@ -91,9 +89,7 @@ OTHER_THAN_DEFAULT: dict[str, tuple[list[str], Any]] = {
     "study": (["--study", "t"], Path("t")),
     "trace": (["--trace", "t"], Path("t")),
     "rivals": (["--no-rivals"], False),
-    "charts": (["--no-charts"], False),
     "samples": (["--no-samples"], False),
-    "method": (["--method", "sobol"], "sobol"),
     "replications": (["-n", "33"], 33),
     "size": (["-n", "33"], 33),
     "draws": (["--draws", "3"], 3),

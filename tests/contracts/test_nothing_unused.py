@@ -19,8 +19,6 @@ FOR_OTHERS = {
     "curtail": "a user's process calls it",
     "add_demand": "a user's process calls it",
     "reprice": "a user's process calls it",
-    "_repr_html_": "a notebook calls it",
-    "_repr_svg_": "a notebook calls it",
     "format_commands": "typer calls it",
     "generate_state": "numpy calls it",
     "readable": "io calls it",

@@ -7,7 +7,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-from planner.answers.answer import Answer
 from tests.docs.carrying_out import ROOT, here
 
 
@@ -22,17 +21,14 @@ def executed(notebook: Path, folder: Path) -> dict[str, Any]:
     cells = [cell for cell in content["cells"] if cell["cell_type"] == "code"]
     names: dict[str, Any] = {"__name__": "__main__"}
     for number, cell in enumerate(cells, start=1):
-        printed, value, page = _carried_out("".join(cell["source"]), names, folder)
+        printed, value = _carried_out("".join(cell["source"]), names, folder)
         shown = None if value is None else repr(value)
-        drawn = getattr(value, "_repr_svg_", lambda: None)()
         streams = [
             {"name": "stdout", "output_type": "stream", "text": printed.splitlines(keepends=True)}
         ]
         results = [
             {
-                "data": {"text/plain": (shown or "").splitlines(keepends=True)}
-                | ({"image/svg+xml": drawn.splitlines(keepends=True)} if drawn else {})
-                | ({"text/html": page.splitlines(keepends=True)} if page else {}),
+                "data": {"text/plain": (shown or "").splitlines(keepends=True)},
                 "execution_count": number,
                 "metadata": {},
                 "output_type": "execute_result",
@@ -44,22 +40,21 @@ def executed(notebook: Path, folder: Path) -> dict[str, Any]:
     return content
 
 
-def _carried_out(source: str, names: dict[str, Any], folder: Path) -> tuple[str, object, str]:
-    """Return what a cell prints, the value of the expression that it ends with, and how an answer shows itself."""
+def _carried_out(source: str, names: dict[str, Any], folder: Path) -> tuple[str, object]:
+    """Return what a cell prints, and the value of the expression that it ends with."""
     tree = ast.parse(source)
-    values = list[tuple[object, str]]()
+    values = list[object]()
     end = tree.body[-1] if tree.body else None
     last = end.value if isinstance(end, ast.Expr) else None
 
     def work() -> None:
         exec(compile(ast.Module(tree.body[: -1 if last else None], []), "cell", "exec"), names)
         if last is not None:
-            value = eval(compile(ast.Expression(last), "cell", "eval"), names)
-            values.append((value, value._repr_html_() if isinstance(value, Answer) else ""))
+            values.append(eval(compile(ast.Expression(last), "cell", "eval"), names))
 
     code, out, err = here(work, folder, apart=True)
     assert code == 0, err.decode()
-    return (out.decode(), *(values[0] if values else (None, "")))
+    return out.decode(), values[0] if values else None
 
 
 def written(content: dict[str, Any]) -> str:

@@ -7,6 +7,7 @@ import pytest
 
 from planner.arrays import Floats
 from planner.engine.allocation import node_steps
+from planner.engine.levelling import place_replicas
 from planner.engine.site import ReplicaGroup, Site, Stage
 from planner.plan.placement import with_placement
 from planner.plan.plan import Deployment, Plan
@@ -65,7 +66,7 @@ class Fleet:
         for members in site.classes:
             requests = np.stack([np.array([[0.0], [self.needs[w]]]) for w in members])
             stages.append(Stage(members=members, requests=requests))
-        site.place(stages)
+        place_replicas(site, stages)
         return site
 
     def capacity(self, g: int, nodes: Floats) -> Floats:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from planner.engine.allocation import node_steps
+from planner.engine.levelling import place_replicas
 from planner.engine.site import ReplicaGroup, Site, Stage, month_misses
 from planner.plan.load_tables import LOAD_CELLS, MOST_LOAD
 from tests.engine.test_placement import deployment, two_models
@@ -41,7 +42,7 @@ def needs(*steps: tuple[float, float]) -> Stage:
 def test_what_a_stage_had_no_room_for_is_not_placed_in_the_next() -> None:
     """Three nodes: one request of the second workload, and two of the four that the first asks for."""
     placed = site(3, [group(0, [0.0], [0.0]), group(1, [0.0], [0.0])])
-    placed.place([needs((0.0, 4.0), (0.0, 1.0)), needs((4.0, 5.0), (1.0, 1.0))])
+    place_replicas(placed, [needs((0.0, 4.0), (0.0, 1.0)), needs((4.0, 5.0), (1.0, 1.0))])
     assert placed.nodes[:, 0].tolist() == [2.0, 1.0]
     assert placed.placed_requests(0).tolist() == [2.0]
     assert placed.placed_requests(1).tolist() == [1.0]
@@ -57,7 +58,7 @@ def test_what_a_stage_had_no_room_for_is_not_placed_in_the_next() -> None:
 )
 def test_what_is_left_enlarges_a_pool_that_is_late(missed: list[float], nodes: float) -> None:
     placed = site(5, [group(0, [0.0, 3.0], missed), group(1, [0.0], [0.0])])
-    placed.place([needs((0.0, 1.0), (0.0, 1.0))])
+    place_replicas(placed, [needs((0.0, 1.0), (0.0, 1.0))])
     assert placed.nodes[:, 0].tolist() == [1.0, 1.0]
     placed.enlarge_late(np.array([[0.5], [0.5]]))
     assert placed.nodes[:, 0].tolist() == [nodes, 1.0]
@@ -66,7 +67,7 @@ def test_what_is_left_enlarges_a_pool_that_is_late(missed: list[float], nodes: f
 
 def test_a_pool_is_not_enlarged_beyond_what_is_left() -> None:
     placed = site(3, [group(0, [0.0, 3.0], [0.1, 0.0]), group(1, [0.0], [0.0])])
-    placed.place([needs((0.0, 1.0), (0.0, 1.0))])
+    place_replicas(placed, [needs((0.0, 1.0), (0.0, 1.0))])
     placed.enlarge_late(np.array([[0.5], [0.5]]))
     assert placed.nodes[:, 0].tolist() == [1.0, 1.0]
 

@@ -14,7 +14,6 @@ import pytest
 import simpy
 from scipy import stats
 
-from planner.arrays import Floats
 from planner.catalog.load import load_catalog
 from planner.engine.driver import Simulation
 from planner.engine.log import ChangeLog, SpeedChange, streams
@@ -69,18 +68,6 @@ def ran(plan: Plan, seed: int) -> Simulation:
     simulation = Simulation(plan, streams(seed))
     simulation.env.run(until=plan.hours)
     return simulation
-
-
-def lost_in(simulation: Simulation) -> Floats:
-    """Return the speed lost to incidents in a run, bring-ups aside, shape (clusters, workloads)."""
-    plan = simulation.plan
-    log = simulation.log
-    log.software = [event for event in log.software if not event.kind.startswith("bring-up")]
-    _, incidents = known_speeds(simulation)
-    lost = np.zeros((len(plan.clusters), len(plan.workloads)))
-    for pair, slowed in incidents.items():
-        lost[pair] = slowed.lost_fraction.sum() / plan.hours
-    return lost
 
 
 COURSE = {"dense": MaturityPlan(gain=certain(0.5), months=certain(6.0))}

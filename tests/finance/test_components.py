@@ -9,7 +9,6 @@ from planner.finance.accounting.measures import measures
 from planner.finance.accounts import CAPEX_ACCOUNTS, Account
 from planner.finance.ledger import Dimension
 from planner.run.simulate import RunResult
-from planner.studies.compare import dollars
 from tests.conftest import Planner, WriteScenario
 from tests.ledgers import Run
 
@@ -60,13 +59,6 @@ def test_books_by_kind_move_no_cash_and_count_no_machine_twice(
         assert found[name] == pytest.approx(usual[name], abs=0.1)
     assert found["embodied_kg_per_million_tokens"] == usual["embodied_kg_per_million_tokens"]
     assert found["cost_usd"] != usual["cost_usd"]
-
-
-def test_in_a_bridge_they_are_policy(run: Run) -> None:
-    causes = dollars(run(*ODD, APART), run(*ODD))
-    assert causes is not None
-    assert {cause for cause, amount in causes.items() if amount} == {"policy"}
-    assert dollars(run(*ODD), run(*ODD, APART))
 
 
 @pytest.mark.parametrize(

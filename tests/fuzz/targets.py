@@ -116,7 +116,7 @@ class Corpus:
             if isinstance(design, OneAtATime):
                 write_designed(prepared, design, store, rows)
             else:
-                write_study(Finished(prepared=prepared, store=store, rows=rows), charts=False)
+                write_study(Finished(prepared=prepared, store=store, rows=rows))
         shipped = [path.read_bytes() for path in sorted((ROOT / "scenarios").glob("*.yaml"))]
         whole = [raw for raw in shipped if b"extends:" not in raw]
         return cls(

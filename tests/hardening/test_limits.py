@@ -14,7 +14,6 @@ from planner.errors import ScenarioError
 from planner.plan.demand import read_growth_table
 from planner.scenario.consistency import MOST_BYTES, expected_bytes
 from planner.scenario.loading import load_scenario
-from planner.studies.prepare import prepare
 from tests.conftest import Planner, WriteScenario
 
 HORIZON = Horizon(start=datetime.date(2026, 1, 1), hours=26_304)
@@ -73,17 +72,6 @@ def test_a_bad_row_of_growth_is_named_by_its_line(tmp_path: Path, rows: str) -> 
     path = tmp_path / "growth.csv"
     with pytest.raises(ScenarioError, match=r"growth\.csv:3: needs a date and a multiplier"):
         read_growth_table(path, rows.encode(), HORIZON)
-
-
-def test_an_observation_the_field_does_not_allow_is_still_found(
-    write: WriteScenario, tiny: str, tmp_path: Path
-) -> None:
-    write(tiny)
-    (tmp_path / "pue.csv").write_text("pue\n" + "1.2\n" * 5000 + "0.5\n" + "1.2\n" * 3000)
-    study = "name: s\nscenarios:\n  tiny: {extends: tiny.yaml}\nuncertain:\n  site.pue_ratio: "
-    path = write(study + "{kind: empirical, file: pue.csv, column: pue}\n", "study.yaml")
-    with pytest.raises(ScenarioError, match=r"reaches 0\.5"):
-        prepare(path)
 
 
 LONG = "n" * 300

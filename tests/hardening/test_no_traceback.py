@@ -8,16 +8,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from planner.errors import ScenarioError
 from planner.run.simulate import simulate
 from planner.scenario.loading import load_scenario
-from planner.studies.distributions import quantile
-from planner.studies.prepare import prepare
 from tests.conftest import Planner, WriteScenario
-from tests.studies.conftest import SMALL
 
 LINE = '{"timestamp": %d000, "input_length": 900, "output_length": 5%s}\n'
 
@@ -76,18 +72,3 @@ def test_a_file_that_never_ends_is_refused(tmp_path: Path, write: WriteScenario,
     line = "requests_per_s: 5\n    growth: {kind: csv, file: /dev/zero}\n"
     with pytest.raises(ScenarioError, match="longer than the 100,000,000 bytes a file may have"):
         load_scenario(write(tiny.replace("requests_per_s: 5\n", line)))
-
-
-def test_a_year_of_hours_is_a_distribution(write: WriteScenario, tmp_path: Path) -> None:
-    (tmp_path / "year.csv").write_text(
-        "usd\n" + "".join(f"{0.03 + n / 1e5:.5f}\n" for n in range(8760))
-    )
-    line = "site.electricity_usd_per_kwh: {kind: empirical, file: year.csv, column: usd}\n"
-    text = SMALL.replace(
-        "site.electricity_usd_per_kwh: {kind: triangular, low: 0.04, mode: 0.07, high: 0.15}\n",
-        line,
-    )
-    write()
-    prepared = prepare(write(text, "study.yaml"))
-    drawn = prepared.inputs.entries[prepared.inputs.names.index("site.electricity_usd_per_kwh")]
-    assert quantile(drawn.distribution, np.array([0.5]))[0] == pytest.approx(0.0738, abs=1e-4)

@@ -17,8 +17,8 @@ from planner.answers.run import write_run
 from planner.errors import ScenarioError
 from planner.run.simulate import simulate
 from planner.scenario.loading import load_scenario
-from tests.attack.parts import faults_of
 from tests.conftest import TINY, files_of
+from tests.hardening.killing import faults_of
 
 
 class FullDisk(io.BytesIO):

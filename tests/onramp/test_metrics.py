@@ -8,6 +8,7 @@ import os
 import threading
 import urllib.parse
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -106,6 +107,21 @@ def test_a_scrape_shows_rate_lengths_and_latencies(
         "bare.txt: shows no rate", "--requests-per-s"
     )
     assert planner("init", "two", "--from", "bare.txt", "--requests-per-s", "5").code == 0
+
+
+def test_a_bucket_beyond_the_models_context_ends_there(
+    planner: Planner, write: WriteScenario, tmp_path: Path
+) -> None:
+    """A server that allows more than its model has bounds beyond the context, but no prompt is as long."""
+    write(range_query(replace(CODE, weeks=2, max_model_len=500_000)), "wide.json")
+    assert planner("init", "wide", "--from", "wide.json").code == 0
+    (load,) = load_scenario(tmp_path / "wide.yaml").workloads.values()
+    assert max(load.lengths.input.quantiles.values()) <= 40_960
+    assert load.lengths.input.distribution.mean_tokens == pytest.approx(CODE.input_mean, rel=0.05)
+    assert "ends at the model's context, 40,960" in (tmp_path / "wide.yaml").read_text()
+    # One prompt in fifty are longer than a model of 4,096 tokens could have read.
+    short = ("--model", "llama-2-7b")
+    planner("init", "no", "--from", "wide.json", *short).refused("wide.json", "longer than the")
 
 
 def test_sources_of_one_name_are_one_workload(

@@ -15,10 +15,12 @@ from planner.catalog.load import workload_preset
 from planner.demand.shape import weekly_profile
 from planner.demand.tokens import RequestLog
 from planner.errors import ScenarioError
+from planner.onramp.hourly import HourlyRates
 from planner.onramp.traffic_fit import (
     Figure,
     Fitted,
     ObservedTraffic,
+    ServedModel,
     TrafficOptions,
     fit_hourly_shape,
     fit_lengths,
@@ -28,11 +30,13 @@ from planner.onramp.traffic_fit import (
     silent_hours,
     traffic_of_log,
 )
-from planner.onramp.traffic_log import HourlyRates, read_request_log
+from planner.onramp.traffic_log import read_request_log
 from tests.demand.shared_traces import trace
 
 CHAT = workload_preset("chat")
-MODEL = Figure(field="model", fitted="llama-3.1-8b", remark="as given")
+MODEL = ServedModel(
+    figure=Figure(field="model", fitted="llama-3.1-8b", remark="as given"), longest_tokens=131_072
+)
 
 
 def _traffic(
@@ -125,7 +129,7 @@ def test_arrivals_more_even_than_poisson_are_written_as_poisson() -> None:
 def test_a_mean_day_gives_a_week_that_can_be_built(name: str) -> None:
     day = 1.0 + 0.02 * np.cos(2 * np.pi * np.arange(72) / 24)
     figures = _by_field(
-        _fitted(_series(day, first_hour_of_week=None, end_s=None), workload_preset=name)
+        _fitted(_series(day, first_hour_of_week=None, end_s=None), presets={"": name})
     )
     peak = figures["load_profile.peak_to_mean"].fitted
     weekend = figures["load_profile.weekend_fraction"].fitted

@@ -9,12 +9,12 @@ import pytest
 
 from planner.errors import ScenarioError
 from planner.onramp.traffic_log import (
-    is_hourly_series,
     parse_columns,
-    read_hourly_rates,
     read_request_log,
 )
+from planner.physics.prefix_cache import from_points
 from tests.demand.shared_traces import trace
+from tests.physics.test_prefix_cache import BLOCK_TOKENS, chat_replayed, chat_requests, predicted
 
 
 def _write(folder: Path, text: str, name: str = "log.csv") -> Path:
@@ -152,54 +152,6 @@ def test_bad_column_choice_names_the_nearest_role() -> None:
     assert parse_columns(None) == {}
 
 
-def test_hourly_series_and_its_place_in_the_week(tmp_path: Path) -> None:
-    rows = "".join(f"2026-01-0{1 + h // 24} {h % 24:02d}:00:00,{100 + h}\n" for h in range(48))
-    path = _write(tmp_path, "timestamp,rps\n" + rows)
-    hourly = read_hourly_rates(path)
-    assert is_hourly_series(path)
-    assert (hourly.column, hourly.rates.size, hourly.first_hour_of_week) == (
-        "rps",
-        48,
-        72,
-    )  # a Thursday
-
-
-def test_undated_series_and_trailing_gaps(tmp_path: Path) -> None:
-    path = _write(tmp_path, "hour_index,a,b_per_hour\n0,1,3600\n1,2,7200\n2,,3600\n")
-    assert read_hourly_rates(path, "a", 3.0).rates.tolist() == [
-        2,
-        4,
-    ]  # its unit is not known, the mean is
-    assert read_hourly_rates(path, "b_per_hour").rates.tolist() == [1, 2, 1]
-    assert read_hourly_rates(path, "b_per_hour").first_hour_of_week is None
-    with pytest.raises(ScenarioError, match="state --requests-per-s"):
-        read_hourly_rates(path, "a")
-    with pytest.raises(ScenarioError, match=r"has 2 rate columns; name one \(of a, b_per_hour\)"):
-        read_hourly_rates(path)
-    with pytest.raises(ScenarioError, match="no rate column 'c'"):
-        read_hourly_rates(path, "c")
-
-
-def test_bad_series_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ScenarioError, match=":3: rps"):
-        read_hourly_rates(_write(tmp_path, "hour,rps\n0,1\n1,-2\n2,3\n"))
-    with pytest.raises(ScenarioError, match="one hour apart"):
-        read_hourly_rates(
-            _write(tmp_path, "timestamp,rps\n2026-01-01 00:00,1\n2026-01-01 05:00,2\n")
-        )
-    with pytest.raises(ScenarioError, match="rate columns"):
-        read_hourly_rates(_write(tmp_path, "timestamp,name\n2026-01-01 00:00,x\n"))
-
-
-def test_public_week_starts_on_a_sunday() -> None:
-    assert (
-        read_hourly_rates(
-            trace("azure2024_hourly_digitised_req_per_min.csv"), "conv"
-        ).first_hour_of_week
-        == 144
-    )
-
-
 @pytest.mark.parametrize("cell", ["1e16", "1e308", "-1", "many", "9" * 400])
 def test_a_count_that_no_log_can_hold_is_refused(tmp_path: Path, cell: str) -> None:
     path = tmp_path / "log.csv"
@@ -279,3 +231,52 @@ def test_a_packed_log_that_never_ends_is_refused_at_a_size(
     assert path.stat().st_size < 100_000
     with pytest.raises(ScenarioError, match="has more than 1,000,000 bytes once unpacked"):
         read_request_log(path)
+
+
+def test_block_hashes_show_how_long_ago_tokens_were_used(tmp_path: Path) -> None:
+    rows = [
+        {"timestamp": 0, "input_length": 1024, "output_length": 1, "hash_ids": [1, 2]},
+        {"timestamp": 4_000, "input_length": 600, "output_length": 1, "hash_ids": [1, 3]},
+        {"timestamp": 64_000, "input_length": 1200, "output_length": 1, "hash_ids": [1, 2, 9]},
+    ]
+    log = read_request_log(_write(tmp_path, "\n".join(map(json.dumps, rows)), "log.jsonl"))
+    assert log.reuse is not None
+    # Block 1 four seconds ago and a minute ago, block 2 only 64 seconds ago, of 2,824 tokens.
+    assert log.reuse[3.0] == 0.0
+    assert log.reuse[5.0] == pytest.approx(512 / 2824)
+    assert log.reuse[60.0] == pytest.approx(1024 / 2824)
+    assert log.reuse[100.0] == pytest.approx(1536 / 2824)
+    # No gap is longer.
+    assert max(log.reuse) == 100.0
+    assert log.prefix_cache_hit_fraction == pytest.approx(1536 / 2824)
+
+
+def test_sessions_show_it_too_and_a_shorter_prompt_begins_anew(tmp_path: Path) -> None:
+    text = "session_id,t,in_tok,out_tok\na,0,100,20\nb,1,50,5\na,10,150,20\na,40,90,1\n"
+    log = read_request_log(_write(tmp_path, text), time_unit="s")
+    assert log.reuse == {
+        gap_s: pytest.approx(120 / 390 if gap_s >= 10.0 else 0.0)
+        for gap_s in (1.0, 3.0, 5.0, 7.0, 10.0)
+    }
+    # Nobody counted what was cached.
+    assert log.prefix_cache_hit_fraction is None
+    counted = "session_id,t,in_tok,out_tok,cached\na,0,100,20,0\na,10,150,20,64\n"
+    path = _write(tmp_path, counted.replace(",cached\n", ",cached_tokens\n"), "counted.csv")
+    log = read_request_log(path, time_unit="s")
+    assert log.reuse is not None
+    assert log.reuse[10.0] == pytest.approx(64 / 250)
+
+
+@pytest.mark.slow
+def test_the_reuse_of_a_public_log_is_what_an_exact_replay_of_it_finds() -> None:
+    path = trace("mooncake_conversation_trace.jsonl")
+    log = read_request_log(path)
+    assert log.reuse is not None
+    curve = from_points(log.reuse)
+    requests = list(chat_requests())
+    blocks_per_s = sum(len(blocks) for _, blocks in requests) / requests[-1][0]
+    for servers, tokens in ((1, 1e6), (1, 10e6), (4, 3e6), (4, 30e6)):
+        blocks = tokens / BLOCK_TOKENS
+        exact = chat_replayed(requests, blocks, servers, "session")
+        by_fit = predicted(curve, blocks_per_s / servers, blocks, "session", servers)
+        assert by_fit == pytest.approx(exact, abs=0.01)

@@ -62,9 +62,9 @@ def test_money_in_the_report_is_money_in_the_ledger(contents: Contents) -> None:
     assert f"${total:,.0f}" in row[1] or f"${total / 1e6:,.1f} million" in row[1]
 
 
-@pytest.mark.parametrize("missing", ["events.csv", "losses.csv", "ledger.csv", "timeline_daily.csv",
+@pytest.mark.parametrize("missing", ["events.csv", "losses.csv", "ledger.csv",
                                      "timeline_monthly.csv", "timeline_monthly_clusters.csv",
-                                     "timeline_daily_clusters.csv", "timeline_workloads.csv", "assumptions.csv",
+                                     "timeline_workloads.csv", "assumptions.csv",
                                      "model_error.csv", "datapackage.json"])  # fmt: skip
 def test_a_file_that_is_not_there_takes_its_part_away_and_no_more(
     contents: Contents, missing: str
@@ -124,7 +124,6 @@ def test_forged_names_in_a_folder_are_shown_as_text(folder: Path) -> None:
         "losses.csv",
         "ledger.csv",
         "events.csv",
-        "timeline_daily_clusters.csv",
     ):
         content = (folder / name).read_bytes().replace(b"mi325x", b"<img src=x onerror=alert(1)>")
         forge(folder, name, content)

@@ -15,7 +15,7 @@ from planner.answers.report import rebuild_report
 from planner.answers.run import write_run
 from planner.errors import ScenarioError
 from planner.output.folder import Contents, read_contents
-from planner.output.svg import PNG_WIDTH, files_of
+from planner.output.svg import PNG_WIDTH, png_of, svg_of
 from planner.run.simulate import simulate
 from planner.scenario.loading import load_scenario
 from tests.conftest import TINY, Planner, WriteScenario
@@ -45,11 +45,11 @@ def drawn(kept: Path) -> dict[str, bytes]:
 
 
 def draw_charts(contents: Contents) -> dict[str, bytes]:
-    return {
-        f"charts/{name}.{suffix}": content
-        for name, picture in figures_of(contents).items()
-        for suffix, content in files_of(picture).items()
-    }
+    files: dict[str, bytes] = {}
+    for name, picture in figures_of(contents).items():
+        svg = svg_of(picture)
+        files |= {f"charts/{name}.png": png_of(svg), f"charts/{name}.svg": svg.encode()}
+    return files
 
 
 def colours_of(picture: Image.Image) -> set[int]:
@@ -82,8 +82,8 @@ def test_the_same_folder_gives_the_same_bytes(kept: Path, drawn: dict[str, bytes
 
 def test_charts_join_the_folder_and_stay_through_a_new_report(folder: Path) -> None:
     before = (folder / "report.html").read_bytes()
-    written = write_charts(folder, ["svg"])
-    assert [path.name for path in written] == [f"{name}.svg" for name in CHARTS]
+    written = write_charts(folder)
+    assert [path.name for path in written[1::2]] == [f"{name}.svg" for name in CHARTS]
     manifest = json.loads((folder / "manifest.json").read_text())
     assert {f"charts/{name}.svg" for name in CHARTS} <= set(manifest["files"])
     rebuild_report(folder)
@@ -92,11 +92,8 @@ def test_charts_join_the_folder_and_stay_through_a_new_report(folder: Path) -> N
 
 
 def test_the_command_line_draws_and_refuses(planner: Planner, folder: Path) -> None:
-    told = json.loads(planner("charts", folder, "--format", "svg", "--json").out)
-    assert [Path(path).suffix for path in told["charts"]] == [".svg"] * len(CHARTS)
-    planner("charts", folder, "--format", "gif").refused(
-        "--format: takes png, svg by comma, not 'gif'"
-    )
+    told = json.loads(planner("charts", folder, "--json").out)
+    assert [Path(path).suffix for path in told["charts"]] == [".png", ".svg"] * len(CHARTS)
     planner("charts", folder.parent).refused("manifest.json: cannot be read")
 
 
@@ -118,7 +115,7 @@ COMMANDS = {
     "compare": (("compare", "tiny.yaml", "dear.yaml"), {*SIDE_BY_SIDE, "bridge"}),
     "montecarlo": (
         ("montecarlo", "s.yaml", "-n", "4", "--workers", "1"),
-        {*SIDE_BY_SIDE, "fan", "histogram", "tornado", "convergence"},
+        {*SIDE_BY_SIDE, "fan", "histogram", "tornado"},
     ),
     "sensitivity": (
         ("sensitivity", "s.yaml", "-n", "4", "--workers", "1"),
@@ -158,21 +155,6 @@ def test_every_kind_of_folder_has_its_charts(planner: Planner, tmp_path: Path, k
     known = json.loads((folder / "manifest.json").read_text())["files"]
     assert {f"charts/{path.name}" for path in (folder / "charts").iterdir()} <= set(known)
     assert planner("report", "o", "-q").code == 0
-
-
-@pytest.mark.usefixtures("inputs")
-def test_a_study_draws_what_the_command_draws_and_drops_it_when_begun_anew(
-    planner: Planner, tmp_path: Path
-) -> None:
-    command, _ = COMMANDS["montecarlo"]
-    assert planner(*command, "--out", "o", "-q").code == 0
-    assert planner("charts", "o", "-q", "--format", "png").code == 0
-    for name in ("fan", "histogram", "tornado", "convergence"):
-        assert (tmp_path / "o" / f"{name}.png").read_bytes() == (
-            tmp_path / "o" / "charts" / f"{name}.png"
-        ).read_bytes()
-    assert planner(*command, "--no-charts", "--out", "o", "-q").code == 0
-    assert not (tmp_path / "o" / "charts").exists()  # begun anew, it leaves none of before
 
 
 def test_a_file_of_the_folder_that_is_gone_is_named(folder: Path) -> None:

@@ -34,9 +34,8 @@ def test_every_csv_file_is_described(folder: Path) -> None:
 
 @pytest.mark.parametrize("table", RUN_TABLES, ids=lambda table: table.name)
 def test_columns_described_are_the_columns_written(folder: Path, table: TableDescription) -> None:
-    assert list(csv_rows(folder / f"{table.name}.csv")[0]) == [
-        column.name for column in table.columns
-    ]
+    header, *_ = (folder / f"{table.name}.csv").read_text().splitlines()
+    assert header.split(",") == [column.name for column in table.columns]
 
 
 @pytest.mark.parametrize("table", RUN_TABLES, ids=lambda table: table.name)

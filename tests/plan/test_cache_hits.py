@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import datetime
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,19 @@ import pytest
 import yaml
 
 from planner.errors import ScenarioError
-from planner.physics.prefix_cache import GAPS_S
-from planner.physics.replica import ReplicaTimes
+from planner.physics.prefix_cache import GAPS_S, from_points, working_set
+from planner.physics.replica import Lengths, ReplicaTimes
 from planner.physics.slo_model import late_curve
+from planner.plan.cache_hits import CacheTerms, SharingWorkload, replica_cache
 from planner.plan.candidates import maturity_factor
 from planner.plan.choice import Service, build_services
 from planner.plan.reuse import Reuse
-from planner.plan.slo_capacity import LayoutSearch, lengths_of, rates_by_mean_times
+from planner.plan.slo_capacity import (
+    LayoutSearch,
+    cut_prompts,
+    lengths_of,
+    rates_by_mean_times,
+)
 from planner.scenario.loading import load_scenario
 from planner.scenario.scenario import Scenario
 
@@ -32,6 +39,8 @@ AGENTS: dict[str, Any] = {
             "model": "llama-3.1-70b",
             "reuse": "agentic",
             "requests_per_s": 3,
+            # First turns of 100,000 tokens take several seconds by themselves.
+            "slo": {"ttft_s": 15.0},
         }
     },
     "clusters": {
@@ -70,6 +79,20 @@ def served(tmp_path: Path, *changes: tuple[str, Any], load: str = "agents") -> S
     return services["h200", load]
 
 
+def with_found(lengths: Lengths, found: float, most: float) -> Lengths:
+    """Return lengths of which turns find the square root of what is ever found, and the others nothing."""
+    turn = float(np.sqrt(most))
+    hit = found / turn
+    prompts = lengths.prompt_tokens
+    weights = lengths.prompt_weights
+    return replace(
+        lengths,
+        prompt_tokens=np.append(prompts, prompts),
+        prompt_weights=np.append((1.0 - hit) * weights, hit * weights),
+        cached_fraction=np.append(np.zeros(prompts.size), np.full(prompts.size, turn)),
+    )
+
+
 def test_what_is_found_lasts_at_the_load_and_keeps_the_slo_no_further(tmp_path: Path) -> None:
     """Against the working set summed by hand, and the curve of misses with what that leaves."""
     scenario = scenario_of(tmp_path)
@@ -86,6 +109,8 @@ def test_what_is_found_lasts_at_the_load_and_keeps_the_slo_no_further(tmp_path: 
         router_pool="cluster",
         nodes=8,
         accelerators_per_node=8,
+        # A session waits for its own replica.
+        max_replicas=1,
     )
     terms = search.terms(layout, workload.slo)
     curve = workload.reuse_curve
@@ -99,7 +124,7 @@ def test_what_is_found_lasts_at_the_load_and_keeps_the_slo_no_further(tmp_path: 
         rate = served_rate * steps / service.speed
         found = float(of_turn_before[-1])
         for _ in range(300):
-            lengths = lengths_of(workload.model_copy(update={"prefix_cache_hit_fraction": found}))
+            lengths = with_found(lengths_of(workload), found, float(of_turn_before[-1]))
             times = ReplicaTimes(layouts.replicas, layout, steps, lengths)
             batches = np.linspace(0.0, times.most_batch, 3000)[1:]
             batch = float(np.interp(rate, times.requests_per_s(batches), batches))
@@ -188,6 +213,20 @@ def test_more_of_it_never_serves_less(
     assert rate(tmp_path, *more) >= rate(tmp_path, *fewer) * (1.0 - STEP)
 
 
+def test_who_shares_a_cache_shares_its_residence_time() -> None:
+    quick = from_points({10.0: 1e-9, 10.001: 0.9})
+    slow = from_points({1000.0: 1e-9, 1000.1: 0.9})
+    other = SharingWorkload(tokens_ratio=0.5, curve=slow, routing="session")
+    terms = CacheTerms(
+        curve=quick, routing="session", tiers=(False,), time_share=0.8, sharing=(other,)
+    )
+    together = terms.working_set(1.0)
+    # 1,000 tokens a second of the one alone: of 800 beside 400, what each puts there adds up, at every residence time.
+    needed = [800.0 * working_set(quick).distinct_s, 400.0 * working_set(slow).distinct_s]
+    assert 1000.0 * together.distinct_s == pytest.approx(sum(needed))
+    assert together.found_fraction == pytest.approx(working_set(quick).found_fraction)
+
+
 def test_memory_tells_where_contexts_are_many(tmp_path: Path) -> None:
     stated = [(f"{LOAD}.reuse", None), (f"{LOAD}.prefix_cache_hit_fraction", 0.963)]
     by_memory = served(tmp_path)
@@ -234,3 +273,58 @@ def test_what_cannot_be_reused_so_is_one_message(
 ) -> None:
     with pytest.raises(ScenarioError, match=message.replace("?", r"\?")):
         scenario_of(tmp_path, (f"{LOAD}.reuse", reuse))
+
+
+def test_without_host_memory_a_cold_cache_stays_cold_at_the_capacity_of_a_warm_one(
+    tmp_path: Path,
+) -> None:
+    warm = served(tmp_path).cache
+    assert warm is not None
+    # All memory is taken by sequences that are prefilled from their beginnings.
+    assert warm.found_fractions[-1] > 0.9
+    assert warm.cold_fraction < 0.05
+    # With enough of it what was prefilled once is there, however long it takes.
+    tiered = served(tmp_path, (f"{CLUSTER}.kv_offload", "host")).cache
+    assert tiered is not None
+    assert tiered.cold_fraction == pytest.approx(tiered.found_fractions[-1], abs=0.001)
+
+
+def test_a_cache_warms_up_as_stepping_through_the_seconds_says(tmp_path: Path) -> None:
+    scenario = scenario_of(tmp_path)
+    workload = scenario.workloads["agents"]
+    cluster = scenario.clusters["h200"].model_copy(update={"precision": "fp8"})
+    layouts, _, _ = rates_by_mean_times(cluster, workload, Reuse(scenario))
+    curve = workload.reuse_curve
+    assert curve is not None
+    terms = CacheTerms(curve=curve, routing="session", tiers=(False,))
+    lengths = lengths_of(workload)
+    cache = replica_cache(layouts.replicas, 0, terms, 1.0, lengths, has_host=False)
+    rate = 0.5
+    states = cache.states(1.0, np.array([rate]))
+    found_warm = float(states.found_fraction[0])
+    mean_prefill_s = {
+        found: ReplicaTimes(
+            layouts.replicas, 0, 1.0, replace(lengths, cached_fraction=found)
+        ).mean_prefill_s
+        for found in np.linspace(0.0, 1.0, 101).round(2).tolist()
+    }
+    traffic_s = 0.0
+    passed_s = 0.0
+    while True:
+        found = float(np.interp(traffic_s, GAPS_S, curve.reused_fraction[0]))
+        if found >= found_warm - 0.01:
+            break
+        prefill_s = np.interp(found, list(mean_prefill_s), list(mean_prefill_s.values()))
+        further_s = max(prefill_s - float(states.prefill_s[0]), 0.0)
+        taken = rate / (1.0 + rate * further_s)
+        traffic_s += taken / rate
+        passed_s += 1.0
+    assert cache.warm_up_s(1.0, states, 0) == pytest.approx(passed_s, rel=0.02)
+
+
+def test_prompts_beyond_the_context_are_named(tmp_path: Path) -> None:
+    scenario = scenario_of(tmp_path)
+    (note,) = cut_prompts(scenario, scenario.load_catalog())
+    assert "33% of the prompts of agents are longer than the 131,072 tokens" in note
+    shorter = scenario_of(tmp_path, (f"{LOAD}.lengths", {"input": {"mean": 30_000, "p95": 90_000}}))
+    assert not list(cut_prompts(shorter, scenario.load_catalog()))

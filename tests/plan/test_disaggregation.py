@@ -164,11 +164,17 @@ def test_workers_that_only_prefill_keep_first_tokens_as_request_by_request(
 
 
 def test_two_pools_keep_the_stated_share_in_time_at_capacity() -> None:
-    pools = service(CHAT, nodes=4, prefill_decode="disaggregated")
-    late, refused = pools.lateness.at(np.array([0.5, 1.0, 1.5]))
-    assert late[0] == pytest.approx(pools.lateness.too_long_fraction, abs=0.0005)
-    assert late[1] == pytest.approx(0.01, abs=0.001)
-    assert refused[2] == pytest.approx(1 / 3, abs=0.01)
+    """Where prompts are too long by themselves, workers for prompts leave half of their share to the others."""
+    for ttft_s in (2.0, 6.0):
+        load = {**CHAT, "slo": {**CHAT["slo"], "ttft_s": ttft_s}}
+        pools = service(load, nodes=4, prefill_decode="disaggregated")
+        late, refused = pools.lateness.at(np.array([0.5, 1.0, 1.5]))
+        too_long = pools.lateness.too_long_fraction
+        assert late[0] == pytest.approx(too_long, abs=0.0005)
+        prompts_in_time = min(0.992, (1.0 - too_long) * 0.996)
+        assert late[1] == pytest.approx(1.0 - prompts_in_time * 0.998, abs=0.0005)
+        assert refused[2] == pytest.approx(1 / 3, abs=0.01)
+    assert too_long < 0.001
 
 
 def test_two_pools_take_no_more_than_the_one_that_is_full_first() -> None:

@@ -177,20 +177,22 @@ def test_a_full_pool_refuses_what_would_be_late_and_serves_the_rest_in_time() ->
 
 
 def test_a_prompt_prefilled_apart_moves_before_its_first_token() -> None:
-    """By hand: a step of the worker with 800 fresh tokens, their cache on its way, and a step that decodes."""
+    """By hand: a step of the worker with 800 fresh tokens, their cache on its way, handover, a step that decodes."""
     env = simpy.Environment()
     router = RequestRouter(
         env, [LatencySlo(name="chat", level=0, ttft_s=9.0, tpot_s=1.0)], [0], 0.85
     )
     worker = StepTimes(fixed_s=0.02, prefill_s_per_token=1e-4)
-    stage = PrefillStage(times=worker, replicas=1.0, share=0.5, transfer_s_per_token=1e-3)
+    stage = PrefillStage(
+        times=worker, replicas=1.0, share=0.5, transfer_s_per_token=1e-3, handover_s=0.2
+    )
     pool = ReplicaPool(router, StepTimes(fixed_s=0.01), 2, {0: math.inf}, stage)
     group = Group(pools=[pool], capacity_requests_per_s={0: 1.0})
     router.groups, router.tiers, router.deferred = [group], {0: [[group]]}, {0: deque()}
     request = Request(0, 0, 0, 0.0, (1000, 200, 3))
     router.arrive(request)
     env.run()
-    first_s = 0.02 + 800 * 1e-4 + 800 * 1e-3 + 0.01
+    first_s = 0.02 + 800 * 1e-4 + 800 * 1e-3 + 0.2 + 0.01
     assert request.first_token_s == pytest.approx(first_s)
     assert request.finished_s == pytest.approx(first_s + 2 * 0.01)
     assert (router.completed, router.in_flight, pool.loads) == (1, 0, [0, 0])

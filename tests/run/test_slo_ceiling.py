@@ -186,7 +186,7 @@ def study(tmp_path: Path, rows: int, *overrides: str) -> tuple[str, dict[str, An
     text = f"name: outages\nscenarios: {scenarios}\nuncertain: {{}}\nscramblings: 4\n"
     (tmp_path / "study.yaml").write_text(text)
     answer = planner.study(
-        tmp_path / "study.yaml", rows, tmp_path / "out", overrides=overrides, workers=1, charts=False
+        tmp_path / "study.yaml", rows, tmp_path / "out", overrides=overrides, workers=1
     )  # fmt: skip
     return str(answer), answer.summary()
 

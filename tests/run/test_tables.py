@@ -38,15 +38,12 @@ def result() -> RunResult:
     )
 
 
-def test_days_and_hours_sum_to_months(result: RunResult) -> None:
+def test_hours_sum_to_months(result: RunResult) -> None:
     monthly = result.timeline_monthly()
-    daily = result.timeline_daily()
     hourly = result.timeline_hourly()
     for name in ("demand_tokens", "served_tokens", "shed_tokens", "energy_kwh"):
-        assert daily[name].sum() == pytest.approx(monthly[name].sum(), rel=1e-9)
         assert hourly[name].sum() == pytest.approx(monthly[name].sum(), rel=1e-9)
     assert len(hourly) == result.plan.hours
-    assert len(daily) == result.plan.hours // 24
 
 
 def test_clusters_sum_to_the_fleet(result: RunResult) -> None:

@@ -283,9 +283,7 @@ def test_a_study_warns_of_what_is_stated_and_of_what_is_drawn(
         STUDY + "  finance.discount_rate_per_year: {kind: uniform, low: 5, high: 9}\n", "study.yaml"
     )
     slip = ("--set", "site.electricity_usd_per_kwh=8")
-    outcome = done(
-        planner("montecarlo", "study.yaml", "-n", "4", "--workers", "1", "--no-charts", *slip)
-    )
+    outcome = done(planner("montecarlo", "study.yaml", "-n", "4", "--workers", "1", *slip))
     page = Path("outputs/tiny-study/report.html").read_text()
     for told in (
         "site.electricity_usd_per_kwh: 8 is hardly meant",

@@ -49,9 +49,7 @@ def study(study_file: Callable[..., Path]) -> Path:
 
 def run_study(study: Path, size: int, folder: Path, overrides: Sequence[str] = ()) -> Finished:
     """Return a study run from Python in this process, or continued, with what it wrote."""
-    return api.study(
-        study, size, folder, overrides=overrides, workers=1, resume=True, charts=False
-    ).result
+    return api.study(study, size, folder, overrides=overrides, workers=1, resume=True).result
 
 
 @pytest.fixture(scope="session")

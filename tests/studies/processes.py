@@ -24,7 +24,7 @@ Process = subprocess.Popen[str]
 
 def command(study: Path, out: Path, *options: str) -> list[str]:
     """Return the command line of a study."""
-    arguments = ["montecarlo", str(study), "-n", ROWS, "--out", str(out), "--no-charts", *options]
+    arguments = ["montecarlo", str(study), "-n", ROWS, "--out", str(out), *options]
     return [sys.executable, "-m", "planner.cli.app", *arguments]
 
 

@@ -15,9 +15,8 @@ from planner.studies.engines import Workforce
 from planner.studies.prepare import Prepared, prepare
 from planner.studies.runner import Goal, Watch, run_rows
 from planner.studies.store import SINGLE
-from tests.attack.killing import killed_at
-from tests.attack.parts import faults_of
 from tests.benchmarks.study_memory import MadeUp
+from tests.hardening.killing import faults_of, killed_at
 
 ROWS = 8
 

@@ -1,15 +1,10 @@
 from __future__ import annotations
 
-import math
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 
-from planner.plan.attainment import CEILINGS, Verdict
-from planner.studies.analysis import Finished
-from planner.studies.decision import Targeted, decisions, standings, worth_of_knowing
-from planner.units import unit_of
+from planner.plan.attainment import Verdict
+from planner.studies.decision import Targeted, decisions, standings
 
 NAMES = ("a", "b", "c")
 ALL = (0, 1, 2)
@@ -82,51 +77,6 @@ def test_a_probability_is_never_told_more_exactly_than_its_rows_can() -> None:
     assert alike.probability_better.half_width == pytest.approx(3.0 / 160)  # the rule of three
 
 
-def normal_case(
-    rows: int, offset: float, slope: float, noise: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """Two scenarios: the second costs ``offset`` more, less ``slope`` times what may be known, give or take."""
-    generator = np.random.default_rng(11)
-    theta = generator.standard_normal(rows)
-    luck = generator.standard_normal(rows) * 5.0
-    other = luck + offset - slope * theta + noise * generator.standard_normal(rows)
-    return theta, np.stack([luck, other], axis=1)
-
-
-@pytest.mark.parametrize(
-    ("offset", "slope", "noise"), [(0.5, 1.0, 0.5), (0.5, 1.0, 4.0), (-0.3, 2.0, 1.0)]
-)
-def test_knowing_a_normal_figure_is_worth_what_the_textbook_says(
-    offset: float, slope: float, noise: float
-) -> None:
-    """Unit normal loss: σ·(φ(m) − m·Φ(−m)) with m = |offset|/σ, σ the slope: Raiffa and Schlaifer 1961."""
-    theta, objective = normal_case(40_000, offset, slope, noise)
-    m = abs(offset) / slope
-    density = math.exp(-m * m / 2) / math.sqrt(2 * math.pi)
-    tail = 0.5 * math.erfc(m / math.sqrt(2))
-    expected = slope * (density - m * tail)
-    found = worth_of_knowing(theta, objective, 8, lower_is_better=True)
-    assert found.value == pytest.approx(
-        expected, abs=4 * math.hypot(slope, noise) / math.sqrt(40_000)
-    )
-    assert worth_of_knowing(theta, -objective, 8, lower_is_better=False).value == found.value
-
-
-def test_knowing_what_changes_no_choice_is_worth_nothing() -> None:
-    theta, objective = normal_case(4000, 8.0, 1.0, 1.0)
-    assert (
-        worth_of_knowing(theta, objective, 8, lower_is_better=True).value == 0.0
-    )  # it never catches up
-    idle = np.random.default_rng(5).standard_normal(4000)
-    theta, objective = normal_case(4000, 0.3, 1.0, 1.0)
-    assert (
-        worth_of_knowing(idle, objective, 8, lower_is_better=True).value < 0.01
-    )  # noise is not knowledge
-    assert worth_of_knowing(np.ones(4000), objective, 8, lower_is_better=True).value == 0.0
-    objective[::7, 1] = np.nan
-    assert worth_of_knowing(theta, objective, 8, lower_is_better=True).completed == 4000 - 572
-
-
 def test_only_what_may_meet_its_slo_target_can_be_best() -> None:
     """Scenario a is cheapest but meets its target in 8 of 10 replications; between b and c the objective decides."""
     rows = np.tile([[1.0, 2.0, 3.0], [1.0, 3.0, 2.0], [1.0, 2.0, 2.5], [1.0, 2.0, 2.0]], (20, 1))
@@ -163,72 +113,3 @@ def test_replications_that_failed_judge_nothing() -> None:
     assert found[0].verdict == Verdict(15, 15, 0.8)
     assert found[0].verdict.status == "MET"
     assert found[0].best_fraction.completed == 15
-
-
-class Stub(Finished):
-    """A finished study whose columns are given."""
-
-    @property
-    def detailed(self) -> int:
-        return self.rows
-
-    @property
-    def replications(self) -> np.ndarray:
-        return np.arange(self.rows)
-
-    def output(self, name: str, rows: int | None = None) -> np.ndarray:
-        return COLUMNS[name][:rows]
-
-    def by_scenario(self, name: str) -> np.ndarray:
-        return COLUMNS[name].T
-
-    def input(self, name: str, rows: int | None = None) -> np.ndarray:
-        return COLUMNS[name][:rows]
-
-
-COLUMNS: dict[str, np.ndarray] = {}
-
-
-def test_a_pairs_worth_is_in_dollars_of_the_tokens_it_would_serve() -> None:
-    """What is known of a pair is its own factor times those of its model and its part."""
-    theta, objective = normal_case(8000, 0.5, 1.0, 0.5)
-    keys = {
-        "own": ("MI325X", "vllm", "m"),
-        "model": ("", "vllm", "m"),
-        "idle": ("H200", "vllm", "m"),
-    }
-    shares = np.random.default_rng(3).uniform(0.2, 0.8, 8000)
-    COLUMNS.update(
-        own=np.exp(shares * theta), model=np.exp((1 - shares) * theta), idle=np.exp(0 * theta)
-    )
-    failing = np.full((8000, 1), objective.min() - 1.0)  # cheapest of all: it fails its users
-    COLUMNS.update(
-        cost_per_million_tokens_usd=np.hstack([failing, objective]),
-        served_tokens=np.full((8000, 3), 3e6),
-    )
-    COLUMNS.update(slo_shortfall_fraction=np.tile([0.1, 0.0, 0.0], (8000, 1)))
-    COLUMNS.update(slo_met_months=np.full((8000, 3), 36.0))
-    COLUMNS.update(dict.fromkeys(CEILINGS, np.ones((8000, 3))))
-    inputs = [SimpleNamespace(name=name, throughput_of=key) for name, key in keys.items()]
-    name = "cost_per_million_tokens_usd"
-    output = SimpleNamespace(name=name, unit=unit_of(name), lower_is_better=True)
-    prepared = SimpleNamespace(
-        names=("fails", "a", "b"),
-        targeted=[Targeted(name, 0.99, 0.9) for name in ("fails", "a", "b")],
-        objective=output,
-        inputs=SimpleNamespace(entries=inputs),
-        study=SimpleNamespace(scramblings=8),
-    )
-    first, second = Stub(prepared=prepared, store=None, rows=8000).information()  # type: ignore[arg-type]
-    assert (first.input, first.measure, first.scenario) == (
-        "throughput.MI325X.vllm.m",
-        "worth_usd",
-        "a",
-    )
-    expected = worth_of_knowing(theta, objective, 8, lower_is_better=True).value * 3.0
-    assert first.value == pytest.approx(expected)
-    assert first.value > 0.3
-    assert second.input == "throughput.H200.vllm.m"
-    assert (
-        0.0 < second.value < first.value
-    )  # of the other part only what both share in their model is known

@@ -31,7 +31,6 @@ OF_ALL = (
     "slo_target.csv",
     "decision.csv",
     "distribution.csv",
-    "convergence.csv",
 )
 OF_THE_DETAILED = ("monthly_bands.csv", "sensitivity.csv")
 
@@ -50,7 +49,7 @@ def test_headlines_are_those_of_all_and_months_those_of_the_first(
     every: Prepared, few: Prepared, tmp_path: Path
 ) -> None:
     said: list[str] = []
-    asked = {"workers": 1, "charts": False, "progress": said.append}
+    asked = {"workers": 1, "progress": said.append}
     finished = study(tmp_path / "few.yaml", ROWS, tmp_path / "few", **asked).result  # type: ignore[arg-type]
     assert "fans by month and what drives the headline are of the first 24 replications" in said
     with pytest.raises(ScenarioError, match="detailed_replications changed"):

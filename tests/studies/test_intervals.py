@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from planner.scenario.study import Sampling
 from planner.studies.decision import (
     half_width,
     mean_estimate,
@@ -21,13 +20,11 @@ def model(points: np.ndarray, chance: np.random.Generator) -> np.ndarray:
     return np.asarray(stats.norm.ppf(points).sum(axis=1) + chance.standard_normal(len(points)))
 
 
-def coverage(
-    sampling: Sampling, percentile: float | None, studies: int = 400, rows: int = 1024
-) -> float:
+def coverage(percentile: float | None, studies: int = 400, rows: int = 1024) -> float:
     truth = 0.0 if percentile is None else float(stats.norm.ppf(percentile / 100, scale=2.0))
     covered = 0
     for seed in range(studies):
-        cube = PointSet(sampling=sampling, dimensions=3, scramblings=SCRAMBLINGS, seed=seed)
+        cube = PointSet(dimensions=3, scramblings=SCRAMBLINGS, seed=seed)
         output = model(cube.points(np.arange(rows)), np.random.default_rng(seed))
         if percentile is None:
             found = mean_estimate(output, SCRAMBLINGS)
@@ -42,12 +39,12 @@ def coverage(
 )
 @pytest.mark.prove
 def test_intervals_cover_at_the_stated_rate(percentile: float | None) -> None:
-    found = coverage("sobol", percentile)
+    found = coverage(percentile)
     assert abs(found - 0.95) < 4 * np.sqrt(0.95 * 0.05 / 400)
 
 
 def test_the_naive_interval_would_be_far_too_wide() -> None:
-    cube = PointSet(sampling="sobol", dimensions=3, scramblings=SCRAMBLINGS, seed=1)
+    cube = PointSet(dimensions=3, scramblings=SCRAMBLINGS, seed=1)
     output = stats.norm.ppf(cube.points(np.arange(2048))).sum(axis=1)
     naive = 1.96 * output.std() / np.sqrt(len(output))
     assert mean_estimate(output, SCRAMBLINGS).half_width < 0.2 * naive

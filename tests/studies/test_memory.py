@@ -24,7 +24,7 @@ def peaks(rows: int, folder: Path, study: Path) -> tuple[int, int]:
     """Return the most that Python and numpy, and that Arrow, held at any time of a study (Arrow: of the process)."""
     tracemalloc.start()
     try:
-        collect(rows, folder, BATCH, charts=False, study=study)
+        collect(rows, folder, BATCH, study=study)
         return tracemalloc.get_traced_memory()[1], pa.default_memory_pool().max_memory() or 0
     finally:
         tracemalloc.stop()
@@ -40,9 +40,7 @@ def test_memory_hardly_grows_with_replications(
     monkeypatch.setattr(store, "SHARD_ROWS", 64)
     monkeypatch.setattr(study_folder, "_SAMPLE_ROWS", 64)
     monkeypatch.setattr(store, "_SHARDS_IN_MEMORY", 1)  # and the shards that are kept read
-    collect(
-        BATCH, tmp_path / "first", BATCH, charts=False, study=study
-    )  # loads and keeps what any study needs
+    collect(BATCH, tmp_path / "first", BATCH, study=study)  # loads and keeps what any study needs
     few, arrow_few = peaks(FEW, tmp_path / "few", study)
     many, arrow_many = peaks(MANY, tmp_path / "many", study)
     assert many - few < BYTES_PER_ROW * (MANY - FEW)
@@ -53,7 +51,7 @@ def test_a_finished_study_is_read_back_a_row_group_at_a_time(
     study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(store, "_ROW_GROUP", 64)
-    finished = collect(FEW, tmp_path / "out", 8, charts=False, study=study)
+    finished = collect(FEW, tmp_path / "out", 8, study=study)
     before = pa.total_allocated_bytes()
     most = 0
     rows = []

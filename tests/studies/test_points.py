@@ -9,17 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import qmc
 
-from planner.scenario.study import Sampling
 from planner.studies.designs import MAX_DIMENSIONS, PointSet, _generator
-
-SAMPLINGS: tuple[Sampling, ...] = ("sobol", "plain")
 
 
 @pytest.mark.parametrize("dimensions", [1, 2, 17, 300])
 def test_points_are_one_scipy_sequence_for_each_scrambling(dimensions: int) -> None:
-    ours = PointSet(sampling="sobol", dimensions=dimensions, scramblings=3, seed=5).points(
-        np.arange(3 * 256)
-    )
+    ours = PointSet(dimensions=dimensions, scramblings=3, seed=5).points(np.arange(3 * 256))
     for scrambling in range(3):
         theirs = qmc.Sobol(dimensions, bits=32, rng=_generator(5, scrambling, 0)).random(256)
         assert np.array_equal(ours[scrambling::3], theirs + 2.0**-33)
@@ -42,9 +37,7 @@ def test_importing_studies_does_not_wait_for_scipys_statistics() -> None:
 
 
 def test_every_scrambling_is_balanced() -> None:
-    cube = PointSet(sampling="sobol", dimensions=6, scramblings=4, seed=1).points(
-        np.arange(4 * 512)
-    )
+    cube = PointSet(dimensions=6, scramblings=4, seed=1).points(np.arange(4 * 512))
     for which in range(4):
         own = cube[which::4]
         for column in own.T:
@@ -53,19 +46,14 @@ def test_every_scrambling_is_balanced() -> None:
 
 
 def test_scrambled_points_are_more_even_than_plain_ones() -> None:
-    ours = PointSet(sampling="sobol", dimensions=5, scramblings=4, seed=1).points(
-        np.arange(4 * 1024)
-    )[0::4]
+    ours = PointSet(dimensions=5, scramblings=4, seed=1).points(np.arange(4 * 1024))[0::4]
     plain = np.random.default_rng(1).random((1024, 5))
     assert qmc.discrepancy(ours) < 0.1 * qmc.discrepancy(plain)
 
 
-@pytest.mark.parametrize("sampling", SAMPLINGS)
 @given(first=st.integers(0, 5000), count=st.integers(1, 40))
-def test_a_point_does_not_depend_on_which_others_are_asked_for(
-    sampling: Sampling, first: int, count: int
-) -> None:
-    cube = PointSet(sampling=sampling, dimensions=3, scramblings=8, seed=7)
+def test_a_point_does_not_depend_on_which_others_are_asked_for(first: int, count: int) -> None:
+    cube = PointSet(dimensions=3, scramblings=8, seed=7)
     together = cube.points(np.arange(first, first + count))
     alone = np.concatenate([cube.points(np.array([i])) for i in range(first, first + count)])
     assert np.array_equal(together, alone)

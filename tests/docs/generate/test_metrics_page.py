@@ -86,10 +86,7 @@ def test_what_a_study_writes_is_on_the_page(
 ) -> None:
     write()
     write(STUDY, "study.yaml")
-    assert (
-        planner("montecarlo", "study.yaml", "-n", "4", "--workers", "1", "--no-charts", "-q").code
-        == 0
-    )
+    assert planner("montecarlo", "study.yaml", "-n", "4", "--workers", "1", "-q").code == 0
     folder = tmp_path / "outputs" / "tiny-study"
     known = set(_listed("Of a study"))
     samples = csv_rows(folder / "samples.csv")[0]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import sys
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from planner import files
@@ -80,3 +83,16 @@ def _arm(after: int, taken: list[int], *, exchange: bool) -> None:
     for name in OPERATIONS:
         setattr(os, name, step(getattr(os, name)))
     files.exchange = step(files.exchange) if exchange else lambda path, partner: False
+
+
+def faults_of(folder: Path) -> list[str]:
+    """Return what is wrong with a folder that looks finished; one without a manifest does not look so."""
+    if not (folder / "manifest.json").exists():
+        return []
+    listed = json.loads((folder / "manifest.json").read_bytes())["files"]
+    return [
+        name
+        for name, digest in listed.items()
+        if not (folder / name).is_file()
+        or hashlib.sha256((folder / name).read_bytes()).hexdigest() != digest
+    ]

@@ -1,0 +1,237 @@
+"""Replicas at moments that are short: the best partition of a site's nodes among its models.
+
+Where all stages find room, each workload takes the clusters in the order of its routing. Where they do not, nodes are
+divided in that order or as a linear program does, whichever gives the better levels. Sites of few nodes are divided by
+the best static partition, too, where that is better. Of the smallest all partitions are seen. On others models have
+multiples of many replicas at first, then ever fewer, about as many as in the best partition so far.
+
+Arrays have the moments as last axis. No moment sees another: those are seen together at which the same may be held.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from functools import reduce
+
+import numpy as np
+
+from planner.arrays import Floats, Ints
+from planner.engine.partitions import Choices, best_division
+from planner.engine.site import Site, Stage
+from planner.plan.placement import ROUNDING
+from planner.records import record
+
+_MOST_NODES = 32
+"""Of a site, up to which partitions are looked at: on larger ones a replica is little, and moments are many."""
+_MOST_PARTITIONS = 2**21
+"""Of a site's nodes times those of one model, up to which all of them are seen."""
+_COARSE_CHOICES = 64
+"""Numbers of nodes that a model may have on larger sites, where they are first looked at."""
+_EXCHANGED = 2.0
+"""Steps by which other partitions of those differ from the best so far."""
+_MOST_MOMENTS = 32
+"""Partitioned at once: as much as stays in a processor's cache."""
+_PARTS = 720_720
+"""Of a node, in which every replica is whole: divisible by the accelerators that nodes have."""
+
+
+def place_replicas(site: Site, stages: Sequence[Stage]) -> None:
+    """Place replicas on an empty site for what all stages need, or for as much of it as can be served."""
+    empty = site.copy()
+    short = site.fill_stages(stages)
+    if not short.size:
+        return
+    short_stages = [stage.moments(short) for stage in stages]
+    for alike in _alike(empty.moments(short), short_stages):
+        # What needs nothing would only move what is rounded.
+        stages_there = [stage.moments(alike).with_needs() for stage in short_stages]
+        which = short[alike]
+        levelling = _Levelling(empty.moments(which), stages_there)
+        placed = site.moments(which)
+        levelling.improve(placed)
+        site.put(which, placed)
+
+
+def _alike(site: Site, stages: Sequence[Stage]) -> Iterator[Ints]:
+    """Yield some of the moments at a time, at which the same groups may be held in as many steps for the same needs."""
+    free = site.free[[group.cluster for group in site.groups]]
+    octaves = np.ceil(np.log2(np.floor(free / _replica_nodes(site)[:, None] + ROUNDING) + 1.0))
+    needs = [stage.requests.any(axis=1) for stage in stages]
+    is_small = site.free.sum(axis=0, keepdims=True) <= _MOST_NODES
+    octaves = np.where(is_small, octaves, 0.0)
+    traits = np.vstack([free > 0.0, octaves, is_small, *needs])
+    patterns, pattern = np.unique(traits, axis=1, return_inverse=True)
+    for number in range(patterns.shape[1]):
+        moments = np.flatnonzero(pattern.ravel() == number)
+        size = _MOST_MOMENTS if is_small[0, moments[0]] else moments.size
+        for begin in range(0, moments.size, size):
+            yield moments[begin : begin + size]
+
+
+def _replica_nodes(site: Site) -> Floats:
+    """Return the nodes of the smallest replica of each group; infinity where any share of a node will do."""
+    smallest = np.array([float(group.replica_nodes.min()) for group in site.groups])
+    return np.where(smallest > 0.0, smallest, np.inf)
+
+
+@record
+class _Share:
+    """Workloads that have groups in common, and all that serves them."""
+
+    workloads: tuple[int, ...]
+    groups: tuple[int, ...]
+
+
+class _Levelling:
+    """The search for the best partition of a site at some moments."""
+
+    def __init__(self, empty: Site, stages: Sequence[Stage]) -> None:
+        """Search on an empty site."""
+        self.empty = empty
+        self.stages = [stage for stage in stages if stage.members]
+        self.replica_nodes = _replica_nodes(empty)
+        self.shares = self._shares()
+        self.own = self._own_groups()
+        self.is_small = float(empty.free[:, 0].sum()) <= _MOST_NODES
+        self.strides = self._strides() if self.is_small else []
+
+    def improve(self, placed: Site) -> None:
+        """Put on a site whatever is better than what it has."""
+        moments = np.arange(placed.free.shape[1])
+        placed.divide(moments, self.empty, self.stages, self.own)
+        # A single share has all nodes.
+        if len(self.shares) > 1 and self.is_small:
+            for number, stride in enumerate(self.strides):
+                width = np.inf if number == 0 else _EXCHANGED
+                partition = self._best_partition(placed, stride, width)
+                placed.take_better(moments, partition, self.stages)
+
+    def _shares(self) -> list[_Share]:
+        """Return the workloads of the stages with their groups; those that have a group in common together."""
+        shares: list[_Share] = []
+        for w in dict.fromkeys(w for stage in self.stages for w in stage.members):
+            share = _Share(workloads=(w,), groups=tuple(self.empty.order[w]))
+            for other in [other for other in shares if {*other.groups} & {*share.groups}]:
+                shares.remove(other)
+                groups = tuple(dict.fromkeys(other.groups + share.groups))
+                share = _Share(workloads=other.workloads + share.workloads, groups=groups)
+            shares.append(share)
+        return shares
+
+    def _own_groups(self) -> dict[int, list[int]]:
+        """Return the groups that may be placed for each workload: those on clusters with nodes."""
+        own = {}
+        for w in (w for share in self.shares for w in share.workloads):
+            groups = [g for g in self.empty.order[w] if w in self.empty.groups[g].workloads]
+            there = [g for g in groups if self.empty.free[self.empty.groups[g].cluster].any()]
+            own[w] = there or groups[:1]
+        return own
+
+    def _strides(self) -> list[Floats]:
+        """Return the replicas in which groups are counted, coarse first, then ever finer: each of shape (groups,).
+
+        One at once where the site is so small that all partitions can be seen.
+        """
+        free = self.empty.free.max(axis=1)
+        # As many as there are at any moment that is alike.
+        octaves = np.log2(free[[g.cluster for g in self.empty.groups]] / self.replica_nodes + 1.0)
+        counts = 2.0 ** np.ceil(octaves - ROUNDING)
+        units = self._units(self.replica_nodes)[:, 0]
+        partitions = float(np.prod(2.0 ** np.ceil(np.log2(free / units + 1.0) - ROUNDING)))
+        stride = np.ones(len(counts))
+        for share in self.shares:
+            groups = list(share.groups)
+            if partitions * counts[groups].prod() > _MOST_PARTITIONS:
+                choices = _COARSE_CHOICES ** (1.0 / len(groups))
+                steps = np.ceil(np.log2(np.maximum(counts[groups] / choices, 1.0)))
+                stride[groups] = 2.0**steps
+        strides = [stride]
+        while stride.max() > 1.0:
+            stride = np.maximum(stride / 2.0, 1.0)
+            strides.append(stride)
+        return strides
+
+    def _units(self, step_nodes: Floats) -> Floats:
+        """Return what nodes of each cluster are counted in where groups have multiples of some, shape (clusters, 1).
+
+        A cluster of which a group has any share is one unit.
+        """
+        units = np.full((len(self.empty.free), 1), np.inf)
+        for c in range(len(units)):
+            there = [g for g, group in enumerate(self.empty.groups) if group.cluster == c]
+            parts = [
+                round(nodes * _PARTS) for nodes in step_nodes[there].tolist() if nodes < np.inf
+            ]
+            if parts:
+                units[c] = reduce(math.gcd, parts) / _PARTS
+        return units
+
+    def _best_partition(self, placed: Site, stride: Floats, width: float) -> Site:
+        """Return the site in its best partition.
+
+        Groups hold multiples of some replicas, at most some of these more or fewer than they do.
+        """
+        empty = self.empty
+        moments = np.arange(empty.free.shape[1])
+        step_nodes = self.replica_nodes * stride
+        units = self._units(step_nodes)
+        least = np.zeros((len(empty.groups), moments.size))
+        counts = np.ones(len(empty.groups), dtype=np.intp)
+        room = empty.free.copy()
+        for g, group in enumerate(empty.groups):
+            free = empty.free[group.cluster]
+            if step_nodes[g] == np.inf:
+                least[g] = free
+                continue
+            held = np.floor(placed.nodes[g] / step_nodes[g] + ROUNDING)
+            least[g] = np.maximum(held - width, 0.0) * step_nodes[g]
+            most = float(free.max()) / step_nodes[g] + ROUNDING
+            counts[g] = int(min(most, 2.0 * width)) + 1
+            room[group.cluster] -= least[g]
+        models = []
+        by_share = []
+        for share in self.shares:
+            steps = np.indices([counts[g] for g in share.groups]).reshape(len(share.groups), -1)
+            nodes = np.zeros((len(empty.groups), steps.shape[1], moments.size))
+            taken = np.zeros((steps.shape[1], len(room)))
+            for g, count in zip(share.groups, steps, strict=True):
+                nodes[g] = least[g]
+                if counts[g] > 1:
+                    c = empty.groups[g].cluster
+                    nodes[g] += step_nodes[g] * count[:, None]
+                    taken[:, c] += np.rint(step_nodes[g] / units[c, 0]) * count
+            levels = self._levels_on(nodes, share)
+            models.append(Choices(units=taken.astype(np.intp), levels=levels))
+            by_share.append(nodes)
+        units_free = np.floor(np.maximum(room, 0.0) / units + ROUNDING).astype(np.intp)
+        nodes = np.zeros_like(least)
+        for of_share, number in zip(by_share, best_division(models, units_free), strict=True):
+            nodes += of_share[:, number, moments]
+        partition = empty.partitioned(nodes)
+        partition.place_divided(self.stages, self.own)
+        best = empty.copy()
+        best.nodes = partition.nodes
+        best.requests = partition.requests
+        for g, group in enumerate(empty.groups):
+            best.free[group.cluster] -= best.nodes[g]
+        return best
+
+    def _levels_on(self, nodes: Floats, share: _Share) -> list[Floats]:
+        """Return by stage what workloads reach that have nodes of shape (groups, choices, moments) for themselves.
+
+        Each of shape (workloads, choices, moments).
+        """
+        count, moments = nodes.shape[1:]
+        repeated = np.tile(np.arange(moments), count)
+        site = self.empty.moments(repeated).partitioned(nodes.reshape(len(nodes), -1))
+        stages = [stage.of(share.workloads).moments(repeated) for stage in self.stages]
+        site.place_divided(stages, {w: self.own[w] for w in share.workloads})
+        by_stage = []
+        for stage in stages:
+            levels = np.zeros((len(stage.members), repeated.size))
+            for place, w in enumerate(stage.members):
+                levels[place] = stage.level(place, site.placed_requests(w))
+            # What rounding leaves of a level decides nothing.
+            by_stage.append(np.round(levels, 6).reshape(-1, count, moments))
+        return by_stage
