@@ -436,8 +436,8 @@ def size(
     accelerators: str | Sequence[str] = (),
     slo_target: float | None = None,
     objective: str = "net-present-cost",
-    replications: int = 64,
-    confirmations: int = 200,
+    replications: int = 48,
+    confirmations: int | None = None,
     rivals: bool = True,
     minutes: float | None = None,
     overrides: Sequence[str] = (),
@@ -462,7 +462,9 @@ def size(
     from planner.studies.engines import workforce
     from planner.validation import choices
 
-    check_whole(replications=replications - 1, confirmations=confirmations - 1, seed=seed or 0)
+    check_whole(
+        replications=replications - 1, confirmations=(confirmations or 1) - 1, seed=seed or 0
+    )
     if objective not in OBJECTIVES:
         raise ScenarioError(f"--objective must be one of {choices(OBJECTIVES)}, not {objective!r}")
     limits = {

@@ -406,8 +406,9 @@ class Lengths:
     prompt_weights: Floats
     output_tokens: Floats
     output_weights: Floats
-    cached_fraction: float
-    host_fraction: float = 0.0
+    cached_fraction: FloatLike
+    """Share of every prompt found in the prefix cache, or that of each, shape (prompts,)."""
+    host_fraction: FloatLike = 0.0
     """Share of prompts copied from the memory of the server: part of what is cached."""
 
 
@@ -476,7 +477,7 @@ class ReplicaTimes:
         attended = self._read(halfway_context)
         fresh = prompt - cached
         self.overhead_s = figure("ttft_fixed_s")
-        if lengths.host_fraction:
+        if np.any(lengths.host_fraction):
             # Nothing of a prompt is computed before what is copied of it is there.
             copied = prompt * lengths.host_fraction
             self.overhead_s = self.overhead_s + figure("host_copy_s_per_token") * copied
@@ -501,6 +502,10 @@ class ReplicaTimes:
         hidden_s = (rest_s - beside_s(stream_s, rest_s)) / sharing_prompts
         self.prefill_s = full * full_s + rest_s - hidden_s
         self._full_chunk_s = full_s / yielded
+        # Prompts rise in length, and with it the time of a full chunk, but where not the same is found of all.
+        self._by_chunk: Ints | slice = slice(None)
+        if np.ndim(lengths.cached_fraction) == 1:
+            self._by_chunk = np.argsort(self._full_chunk_s, kind="stable")
         self.steps = yielded * fresh / chunk
         self._prefill_s2 = self.prefill_s**2
         self._placed: dict[tuple[bytes, int, int], tuple[Ints, Floats]] = {}
@@ -521,8 +526,7 @@ class ReplicaTimes:
         """Compute the figures that depend on the weights of prompt lengths."""
         self.prompt_weights = weights
         self.mean_steps = _mean(self.steps, weights)
-        # Prompts rise in length, so that this rises with the time of a full chunk.
-        self._tokens_up_to = np.cumsum(weights * self.steps, axis=-1)
+        self._tokens_up_to = np.cumsum((weights * self.steps)[..., self._by_chunk], axis=-1)
         self.mean_prefill_s = _mean(self.prefill_s, weights)
         self.square_prefill_s2 = _mean(self._prefill_s2, weights)
         context = _mean(self._context, weights)
@@ -540,7 +544,7 @@ class ReplicaTimes:
     def slow_chunks(self, room_s: Floats) -> Floats:
         """Return the share of prompt tokens in chunks that lengthen a step by more than some times, of their shape."""
         tokens = self._tokens_up_to
-        quick = np.interp(room_s, self._full_chunk_s, tokens, left=0.0)
+        quick = np.interp(room_s, self._full_chunk_s[self._by_chunk], tokens, left=0.0)
         # A workload whose prompts are all cached computes no tokens: the quotient is then 0 / 1e-300.
         all_tokens = max(float(tokens[-1]), 1e-300)
         return np.asarray(1.0 - quick / all_tokens)

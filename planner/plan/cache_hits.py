@@ -36,8 +36,8 @@ _COPY_SLOWDOWN = 0.07
 """Of a decode step beside a copy from host memory: 7.55 to 8.09 ms (own measurement on one H200)."""
 _TIER_SLOWDOWN = 0.02
 """Of all steps where a second tier is kept, used or not: public runs lose 1.5 to 2.7%."""
-_SHARES = 33
-"""Shares of prompts found at which the times of requests are worked out; in between they are all but straight."""
+_MISSED_CELLS = np.append(np.arange(0, 400, 8), np.arange(400, 1000))
+"""Places in the cells of prompts at which those of prompts that are not found begin."""
 _NEWTON_STEPS = 7
 """To the batch of a rate where experts are touched: each step doubles the digits."""
 _NEARLY_WARM = 0.01
@@ -120,12 +120,31 @@ class CacheStates:
     is_settled: Bools
     """Whether it lasts at this load: False where more requests come than the replica takes."""
 
+    turn_fraction: float
+    """Of a prompt that is found, what is."""
+    common_fraction: float
+    """Of every prompt, what is found at any time."""
+
     def lengths(self, load: int, lengths: Lengths) -> Lengths:
-        """Return the lengths of a workload with what is found of its prompts at one of the loads."""
+        """Return the lengths of a workload with what is found of its prompts at one of the loads.
+
+        Some are found and the others not: a few whole prompts delay others more than a little of each.
+        """
+        found = float(self.found_fraction[load])
+        hit = (found - self.common_fraction) / max(self.turn_fraction, 1e-12)
+        # Prompts that are not found are few, so that coarser cells of length do.
+        starts = _MISSED_CELLS[lengths.prompt_tokens.size > _MISSED_CELLS]
+        weights = np.add.reduceat(lengths.prompt_weights, starts)
+        tokens = np.add.reduceat(lengths.prompt_tokens * lengths.prompt_weights, starts)
+        missed = np.full(starts.size, self.common_fraction)
+        by_prompt = np.full(lengths.prompt_tokens.size, self.common_fraction + self.turn_fraction)
+        copied = float(self.host_fraction[load]) / max(hit, 1e-12)
         return replace(
             lengths,
-            cached_fraction=float(self.found_fraction[load]),
-            host_fraction=float(self.host_fraction[load]),
+            prompt_tokens=np.append(tokens / weights, lengths.prompt_tokens),
+            prompt_weights=np.append((1.0 - hit) * weights, hit * lengths.prompt_weights),
+            cached_fraction=np.append(missed, by_prompt),
+            host_fraction=np.append(np.zeros(starts.size), np.full(by_prompt.size, copied)),
         )
 
 
@@ -141,6 +160,8 @@ class CacheUse:
     """Of input tokens, in all tiers."""
     host_fractions: tuple[float, ...]
     """Of input tokens, copied from host memory."""
+    speed: float
+    """Of the steps at capacity, over those without a second tier."""
     cold_fraction: float
     """Of input tokens, what is found at capacity by caches that began empty, with no request held back."""
     warm_up_s: float
@@ -169,7 +190,7 @@ class RequestTimes:
     """What requests of a workload take on a replica of a layout, by the share found of their prompts."""
 
     found_fractions: Floats
-    """Shares at which the following two are worked out."""
+    """Where no prompt's turn before is there, and where every one's is; between the two all is straight."""
     prefill_s: Floats
     """Mean time that a prompt adds to the steps that carry it."""
     alone_s: Floats
@@ -208,11 +229,13 @@ class RequestTimes:
         return batch
 
 
-def _request_times(replicas: Replicas, layout: int, lengths: Lengths) -> RequestTimes:
-    """Return what requests take at the formula's speed, for all shares found at once."""
-    shares = np.linspace(0.0, 1.0, _SHARES)
+def _request_times(
+    replicas: Replicas, layout: int, lengths: Lengths, curve: ReuseCurve
+) -> RequestTimes:
+    """Return what requests take at the formula's speed, found and not found."""
+    shares = curve.common_fraction + np.array([0.0, curve.turn_fraction])
     by_share = replace(lengths, cached_fraction=shares[:, None], host_fraction=0.0)
-    times = ReplicaTimes(replicas, np.full(_SHARES, layout), 1.0, by_share)
+    times = ReplicaTimes(replicas, np.full(shares.size, layout), 1.0, by_share)
 
     def number(column: Floats) -> float:
         return float(column[0, 0])
@@ -300,6 +323,8 @@ class ReplicaCache:
             speed=step_speed,
             prefill_s=prefill_s / all_speed,
             is_settled=(change < _SETTLED) & keeps_up,
+            turn_fraction=float(np.diff(times.found_fractions)[0]),
+            common_fraction=float(times.found_fractions[0]),
         )
 
     def warm_up_s(self, speed: float, warm: CacheStates, load: int) -> float:
@@ -357,6 +382,7 @@ def cache_use(cache: ReplicaCache, speed: float, capacity_requests_per_s: float)
     return CacheUse(
         found_fractions=tuple(states.found_fraction.tolist()),
         host_fractions=tuple(states.host_fraction.tolist()),
+        speed=float(states.speed[-1]),
         cold_fraction=float(cold.found_fraction[0]),
         warm_up_s=cache.warm_up_s(speed, states, -1),
         contexts=(float(states.free_tokens[-1]) + cache.host_tokens) / prompt,
@@ -380,7 +406,8 @@ def replica_cache(
     """
     caches = max(pooled, 1.0) * float(replicas["attention_groups"][layout])
     figures = tuple(float(column[layout]) for column in replicas.values())
-    lengths_key = digest([lengths.prompt_tokens, lengths.output_tokens])
+    shares = (terms.curve.common_fraction, terms.curve.turn_fraction)
+    lengths_key = (digest([lengths.prompt_tokens, lengths.output_tokens]), shares)
     return ReplicaCache(
         replicas=replicas,
         layout=layout,
@@ -388,7 +415,7 @@ def replica_cache(
         has_host=has_host,
         times=once(
             ("request times", figures, lengths_key),
-            lambda: _request_times(replicas, layout, lengths),
+            lambda: _request_times(replicas, layout, lengths, terms.curve),
         ),
     )
 

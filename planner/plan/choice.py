@@ -685,7 +685,9 @@ def _best_point(
             cache = None
             if search.cache is not None:
                 has_host = any(search.cache.tiers)
-                pooled = search.terms(best, workload.slo).pooled_replicas
+                accelerators = layouts.specs[best].accelerators
+                per_node = layouts.specs[best].part.accelerators_per_node
+                pooled = pooled_nodes(cluster.nodes) * per_node / accelerators
                 cache = replica_cache(
                     layouts.replicas,
                     best,

@@ -139,8 +139,7 @@ def _placed_clusters(
 
     One model may have any share of a cluster, unless it is slower there than that model alone.
     """
-    rates = plan.demand.expected_requests_per_s
-    wanted = {w for w, requests_per_s in enumerate(rates) if requests_per_s.any()}
+    wanted = {w for w, workload in enumerate(plan.workloads) if workload.is_wanted}
     placed = []
     for c in range(len(plan.clusters)):
         # What nobody asks for takes no replica, so that it need not be one of several.
@@ -160,7 +159,6 @@ def _pools(
     placed: Sequence[bool],
 ) -> list[_Pool]:
     """Return the pools of all clusters, in cluster order; those that hold nothing come last."""
-    rates = plan.demand.expected_requests_per_s
     pools: list[_Pool] = []
     for c, has_whole_replicas in enumerate(placed):
         of_cluster = [g for g, group in enumerate(groups) if deployments[group[0]].cluster == c]
@@ -174,7 +172,7 @@ def _pools(
         wanted = [
             _Size(cluster=c, number=d, deployment=deployments[d], is_whole_cluster=True)
             for d in on_cluster
-            if rates[list(deployments[d].workloads)].any()
+            if any(plan.workloads[w].is_wanted for w in deployments[d].workloads)
         ]
         if plan.clusters[c].is_paid_by_the_hour or not wanted:
             # As many are held as the load asks for, by the figures of all of them.

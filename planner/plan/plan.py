@@ -51,6 +51,8 @@ class WorkloadPlan:
     cached_input_fraction: float = 0.0
     """Share of its prompt tokens found in the prefix cache: they have a price of their own."""
 
+    is_wanted: bool = True
+    """Whether the scenario states requests of it, whenever they come."""
     rented_tiers: int = 0
     """How many of the tiers, at the end, are rented by the hour, and take only what the others' waits do not allow."""
     overdue_share: Floats | None = None

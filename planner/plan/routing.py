@@ -65,6 +65,7 @@ def workload_plan(
             for cluster, *_ in tiers
         ),
         launch_h=launch_h,
+        is_wanted=workload.requests_per_s > 0.0,
         cached_input_fraction=_cached_input(scenario, name, services),
     )
 

@@ -131,7 +131,8 @@ def _lengths_key(lengths: Lengths) -> Hashable:
     """Return what tells distributions of lengths from all others, as part of a key."""
     prompts = (lengths.prompt_tokens, lengths.prompt_weights)
     outputs = (lengths.output_tokens, lengths.output_weights)
-    return digest([*prompts, *outputs]), lengths.cached_fraction, lengths.host_fraction
+    found = (np.atleast_1d(lengths.cached_fraction), np.atleast_1d(lengths.host_fraction))
+    return digest([*prompts, *outputs, *found])
 
 
 @functools.lru_cache(maxsize=64)
@@ -315,6 +316,9 @@ class LayoutSearch:
             "replica": 1.0,
         }
         available = min(pools[self.router_pool], self.max_replicas)
+        if self.cache is not None and self.cache.routing != "random":
+            # A session waits for its own replica, however free the others are.
+            available = 1.0
         # Fewer than one replica is still one, and beyond the grid more change nothing.
         pooled = np.clip(available * self.accelerators_fraction, 1.0, MOST_POOLED)
         return ServiceTerms(
@@ -658,9 +662,11 @@ def slo_point(
     accelerators = float(replicas["accelerators"][layout])
     terms = search.terms(layout, workload.slo)
     steps = speed.steps
+    found = workload.prefix_cache_hit_fraction
     use = None
     if best.cache is not None and best.state is not None:
         use = cache_use(best.cache, steps, rate * accelerators)
+        found = float(best.state.found_fraction[0])
         lengths = best.state.lengths(0, lengths)
         steps *= float(best.state.speed[0])
 
@@ -701,9 +707,7 @@ def slo_point(
         outgrown_years=outgrown_years,
         batch=batch,
         tpot_s=tpot_s * speed.steps,
-        prefill_fraction=_prefill_fraction(
-            replicas, layout, workload, busy_rate, lengths.cached_fraction
-        ),
+        prefill_fraction=_prefill_fraction(replicas, layout, workload, busy_rate, found),
         admission_tpot_s=admission_s * speed.steps,
         lateness=lateness,
         cache=use,

@@ -26,6 +26,7 @@ from planner.physics.coefficients import MAX_SEQUENCES
 from planner.physics.model_on_part import CHUNK_TOKENS
 from planner.physics.replica import Replicas
 from planner.records import record
+from planner.requests.sessions import Found, KeptPrompts
 
 PACE_FRACTION = 0.85
 """By how much a queue may empty more slowly than lately, where a router judges whether a request would be late."""
@@ -62,6 +63,8 @@ class Replica:
         self.pull_deferrable = pull_deferrable
         self.pace_s = pace_s
         self.is_up = True
+        self.kept = KeptPrompts(times.host_tokens)
+        """Of finished requests, what is there for the next turns of their sessions."""
         self._empty()
         self._chunks: list[tuple[Request, int]] = []
         self._steps = 0
@@ -136,8 +139,23 @@ class Replica:
             step_remaining_s = self._span_s(self._steps_by(elapsed)) - elapsed
         return step_remaining_s + prefill_s + steps * step_s + times.overhead_s
 
+    @property
+    def free_tokens(self) -> float:
+        """Tokens of KV cache that running sequences leave for finished ones."""
+        return self.times.kv_capacity_tokens - self.cached_tokens
+
+    def look_up(self, request: Request) -> None:
+        """Set what a request that belongs to a session would find here of its prompt."""
+        if request.session is not None:
+            shared = request.shared_tokens
+            found = self.kept.found(request.session, shared, self.free_tokens)
+            request.find(found, self.times.host_copy_s_per_token)
+
     def take(self, request: Request) -> None:
         """Queue a request and end the current run of steps after the present step."""
+        self.look_up(request)
+        if request.session is not None:
+            self.kept.take(request.session, request.shared_tokens / request.prompt_tokens)
         # By priority, then by arrival: an evicted request that comes back is older than most.
         heapq.heappush(self.waiting, request)
         request.started_s = self.env.now
@@ -162,6 +180,8 @@ class Replica:
         for level in self.levels:
             lost += [entry[2] for entry in level.ends]
         self._empty()
+        # What it held is gone with it: it comes back cold.
+        self.kept = KeptPrompts(self.times.host_tokens)
         self.is_up = False
         # The process still sleeps over steps that never end: by the epoch it sees that they did not happen.
         self._epoch += 1
@@ -471,7 +491,7 @@ class Replica:
         """Record a request's first token and start its decoding."""
         times = self.times
         if math.isnan(request.first_token_s):
-            request.first_token_s = self.env.now + times.overhead_s
+            request.first_token_s = self.env.now + times.overhead_s + request.copy_s
         if not times.reserves_output:
             self.held_tokens -= request.kept_tokens
         if request.left_tokens <= 1:
@@ -501,6 +521,9 @@ class Replica:
         self.requests[request.level] -= 1
         mean_context = request.prompt_tokens + 0.5 * request.output_tokens
         self.context_tokens[request.level] -= mean_context
+        if request.session is not None:
+            tokens = self.times.kept_tokens(request.prompt_tokens + request.output_tokens)
+            self.kept.keep(request.session, tokens, self.free_tokens)
         self.on_finish(self, request)
 
     def _prefill_s(self, request: Request) -> float:
@@ -519,14 +542,24 @@ class Request:
         arrived_s: float,
         lengths: tuple[int, int, int],
         lot: float = 0.0,
+        session: int | None = None,
+        shared_tokens: int = 0,
     ) -> None:
-        """Take prompt, cached and output tokens as ``lengths``; ``lot`` in 0..1 selects the pool of a group."""
+        """Take prompt, cached and output tokens as ``lengths``; ``lot`` in 0..1 selects the pool of a group.
+
+        Cached tokens are held everywhere; what is shared with the turn before in a session, where that was.
+        """
+        self.session = session
+        self.shared_tokens = shared_tokens
+        self.copy_s = 0.0
+        """In which what is found in host memory is copied."""
         self.number = number
         self.workload = workload
         self.level = level
         self.arrived_s = arrived_s
         self.lot = lot
         self.prompt_tokens, self.cached_tokens, self.output_tokens = lengths
+        self._common_tokens = self.cached_tokens
         self.first_token_s = self.finished_s = self.refused_s = self.started_s = math.nan
         self.retries = self.preemptions = 0
         self.begin()
@@ -537,6 +570,13 @@ class Request:
         self.prefilled_tokens = self.cached_tokens
         self.left_tokens = self.output_tokens
         self.kept_tokens = 0.0
+
+    def find(self, found: Found, copy_s_per_token: float) -> None:
+        """Set what is found of the prompt on a replica, before the first step."""
+        # One token at least is computed: the first of the reply comes from it.
+        self.cached_tokens = min(self._common_tokens + found.tokens, self.prompt_tokens - 1)
+        self.prefilled_tokens = self.cached_tokens
+        self.copy_s = found.host_tokens * copy_s_per_token
 
     def resume(self, generated: int) -> None:
         """Reset to the state before the first step after a preemption; generated tokens join the prompt."""
@@ -595,9 +635,14 @@ class StepTimes:
     max_sequences: int = MAX_SEQUENCES
     chunk_tokens: int = CHUNK_TOKENS
     """Prompt tokens of one step, beside the sequences that decode."""
+    host_tokens: float = 0.0
+    """Tokens of finished requests for which there is room in the memory of the server."""
+    host_copy_s_per_token: float = 0.0
 
     @staticmethod
-    def of_replica(replicas: Replicas, index: int, speed: float = 1.0) -> StepTimes:
+    def of_replica(
+        replicas: Replicas, index: int, speed: float = 1.0, *, has_host: bool = False
+    ) -> StepTimes:
         """Return the step times of one replica at ``speed`` times the formula's speed."""
 
         def figure(name: str) -> float:
@@ -623,6 +668,8 @@ class StepTimes:
             overhead_s=figure("ttft_fixed_s"),
             max_sequences=int(figure("max_sequences")),
             chunk_tokens=max(chunk_tokens, 1),
+            host_tokens=figure("host_tokens") if has_host else 0.0,
+            host_copy_s_per_token=figure("host_copy_s_per_token"),
         )
 
     def decode_s(self, sequences: float, context_tokens: float) -> float:

@@ -370,6 +370,10 @@ class _FleetHour:
         service = self.services[cluster.name, leader.name]
         pair = (c, tenant.leader)
         speed = service.speed * self.speeds.get(pair, 1.0)
+        has_host = False
+        if service.cache is not None:
+            speed *= service.cache.speed
+            has_host = service.cache.has_host
         # What accelerators that several models share do over what they do for one model alone.
         deployed_speed = 1.0
         if self.plan.placement is not None:
@@ -402,7 +406,7 @@ class _FleetHour:
             replicas_per_node=max(replicas_per_node, 1),
             replicas=replicas,
             busy_nodes=busy_nodes,
-            times=StepTimes.of_replica(priced, 0, speed),
+            times=StepTimes.of_replica(priced, 0, speed, has_host=has_host),
             prefill=prefill,
             served=tenant.served,
             pace_s=pace_s,
@@ -426,6 +430,7 @@ class _FleetHour:
         if serving:
             room_tokens = math.floor(min(context, memory))
         return RequestLengths(
+            workload=workload.name,
             input_mean_tokens=float(workload.input_tokens[self.month]),
             output_mean_tokens=float(workload.output_tokens[self.month]),
             # Where no replica serves it, all its requests are refused, whatever their lengths.
@@ -528,6 +533,27 @@ class Arrivals:
     output_tokens: Ints
     minute_factors: Floats
     """Rate of each minute over the hour's, from the first that is simulated, shape (minutes,)."""
+    turns: Turns | None = None
+    """Where the workload states its reuse."""
+
+
+@record
+class Turns:
+    """To which session each of some requests belongs; arrays of shape (requests,)."""
+
+    sessions: Ints
+    shared_tokens: Ints
+    """Of each prompt, those it shares with the turn before."""
+    lots: Floats
+    """In 0..1, by session: which pool of a group it is sent to."""
+
+    def since(self, request: int) -> Turns:
+        """Return those from a request on."""
+        return Turns(
+            sessions=self.sessions[request:],
+            shared_tokens=self.shared_tokens[request:],
+            lots=self.lots[request:],
+        )
 
 
 @record
@@ -551,6 +577,7 @@ class ZoomWindow:
 class RequestLengths:
     """Mean and longest request lengths of a workload in the month of a zoom."""
 
+    workload: str
     input_mean_tokens: float
     output_mean_tokens: float
     longest_tokens: float
@@ -584,22 +611,7 @@ def draw_arrivals(
     # Within a minute arrivals are Poisson: their number drawn, their times are uniform.
     within_minute = generator.random(minute.size)
     times_s = np.sort((minute + within_minute) * BURST_S)
-    generator = draw(f"zoom/{name}/lengths")
-    prompt = _draw_lengths(
-        workload.lengths.input, lengths.input_mean_tokens, times_s.size, generator
-    )
-    output = _draw_lengths(
-        workload.lengths.output, lengths.output_mean_tokens, times_s.size, generator
-    )
-    # A few beyond the limit are the tail of a fitted distribution, and are cut. More are a model that cannot serve it.
-    beyond = prompt + output > lengths.longest_tokens
-    if times_s.size and beyond.mean() > _MAX_BEYOND_FRACTION:
-        message = f"{beyond.mean():.0%} of its requests are longer than the {lengths.longest_tokens:,.0f} tokens that "
-        path = f"workloads.{name}.lengths"
-        raise ScenarioError(Problem(path=path, message=message + lengths.limit))
-    # The output is cut to half first, so that a prompt of some length always remains.
-    output = np.minimum(output, int(lengths.longest_tokens) // 2)
-    prompt = np.minimum(prompt, int(lengths.longest_tokens) - output)
+    prompt, output = draw_lengths(workload, lengths, times_s.size, draw(f"zoom/{name}/lengths"))
     cached_tokens = np.floor(prompt * workload.prefix_cache_hit_fraction)
     cached = cached_tokens.astype(np.int64)
     return Arrivals(
@@ -609,6 +621,24 @@ def draw_arrivals(
         output_tokens=output,
         minute_factors=factors,
     )
+
+
+def draw_lengths(
+    workload: Workload, lengths: RequestLengths, size: int, generator: np.random.Generator
+) -> tuple[Ints, Ints]:
+    """Draw prompts and outputs of some requests, which the model's context and one replica's memory hold."""
+    prompt = _draw_lengths(workload.lengths.input, lengths.input_mean_tokens, size, generator)
+    output = _draw_lengths(workload.lengths.output, lengths.output_mean_tokens, size, generator)
+    # A few beyond the limit are the tail of a fitted distribution, and are cut. More are a model that cannot serve it.
+    beyond = prompt + output > lengths.longest_tokens
+    if size and beyond.mean() > _MAX_BEYOND_FRACTION:
+        message = f"{beyond.mean():.0%} of its requests are longer than the {lengths.longest_tokens:,.0f} tokens that "
+        path = f"workloads.{lengths.workload}.lengths"
+        raise ScenarioError(Problem(path=path, message=message + lengths.limit))
+    # The output is cut to half first, so that a prompt of some length always remains.
+    output = np.minimum(output, int(lengths.longest_tokens) // 2)
+    prompt = np.minimum(prompt, int(lengths.longest_tokens) - output)
+    return prompt, output
 
 
 def minute_factors(

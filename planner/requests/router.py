@@ -125,6 +125,8 @@ class ReplicaPool:
         self.loads = [0] * len(worker_times)
         """Requests of each replica, deferrable work left out."""
         self.places = {replica: place for place, replica in enumerate(self.replicas)}
+        self.homes: dict[int | None, int] = {}
+        """Places to which sessions were sent last, where a router keeps them there."""
         self.queue: list[Request] = []
         self.up = len(worker_times)
         self._finish_rate = 0.0
@@ -133,7 +135,7 @@ class ReplicaPool:
     def offer(self, request: Request, slo: LatencySlo) -> bool:
         """Take a request, at once or in the queue; return False where admission control rejects it."""
         # Of replicas with equally few requests the first: the choice needs no draw.
-        place = self._least(self.entry)
+        place = self._home(request)
         decoder = place
         if self.prefill:
             decoder = self._least(self.decoding)
@@ -141,12 +143,14 @@ class ReplicaPool:
         is_up = busiest < _DOWN
         ttft_s = math.inf
         if is_up:
-            ttft_s = self.replicas[place].expected_ttft_s(request)
-        if is_up and ttft_s > 0.5 * slo.ttft_s:
+            ttft_s = self._expected_ttft_s(place, request)
+        # A session stays where its prompts are held, however long it waits there.
+        is_free = self.homes.get(request.session) != place
+        if is_up and is_free and ttft_s > 0.5 * slo.ttft_s:
             # The fewest requests, but a long prompt among them: look at every replica, which is seldom needed.
             places_up = [place for place in self.entry if self.loads[place] < _DOWN]
             ttft_s, place = min(
-                (self.replicas[place].expected_ttft_s(request), place) for place in places_up
+                (self._expected_ttft_s(place, request), place) for place in places_up
             )
         # Where one replica does both, the one with the shortest wait decodes too.
         if not self.prefill:
@@ -168,6 +172,18 @@ class ReplicaPool:
             heapq.heappush(self.queue, request)
         return True
 
+    def _home(self, request: Request) -> int:
+        """Return the place to which a router sends a request first: its session's, else that with fewest requests."""
+        home = self.homes.get(request.session)
+        if home is not None and self.loads[home] < _DOWN:
+            return home
+        return self._least(self.entry)
+
+    def _expected_ttft_s(self, place: int, request: Request) -> float:
+        """Return the TTFT of a request at a place, with what it would find there."""
+        self.replicas[place].look_up(request)
+        return self.replicas[place].expected_ttft_s(request)
+
     def _least(self, places: range) -> int:
         """Return the place among some whose replica has the fewest requests."""
         loads = self.loads[places.start : places.stop]
@@ -181,6 +197,8 @@ class ReplicaPool:
         if place not in self.decoding:
             # The prompt's step gives one token; the replica that decodes begins with the rest.
             request.left_tokens = 1
+        if request.session is not None and request.workload in self.router.keeps_sessions:
+            self.homes[request.session] = place
         self.replicas[place].take(request)
 
     def _transfer_s(self, request: Request) -> float:
@@ -264,7 +282,7 @@ class ReplicaPool:
             if slo.refuses:
                 ttft_s = math.inf
                 if is_up:
-                    ttft_s = self.replicas[entry].expected_ttft_s(request)
+                    ttft_s = self._expected_ttft_s(entry, request)
                 if waited_s + ttft_s > slo.ttft_s:
                     self.router.refuse(request)
                     continue
@@ -416,6 +434,8 @@ class RequestRouter:
     arrived: int = 0
     refused: int = 0
     completed: int = 0
+    keeps_sessions: set[int] = field(default_factory=set)
+    """Workloads whose sessions are sent to the replica that served them last."""
     on_end: Callable[[Request], None] = lambda _: None
     """Told of every request that is finished or refused."""
     began_s: float = field(init=False)

@@ -11,6 +11,7 @@ import gc
 import math
 from collections import deque
 from collections.abc import Generator, Sequence
+from dataclasses import replace
 from datetime import datetime
 from itertools import chain
 from typing import Any
@@ -36,14 +37,21 @@ from planner.requests.hour import (
     Arrivals,
     Breakdown,
     Hour,
+    Turns,
     ZoomWindow,
     draw_arrivals,
+    draw_lengths,
     held_deployments,
     hour_at,
     replay,
     window_of,
 )
 from planner.requests.router import Group, LatencySlo, ReplicaPool, RequestRouter
+from planner.requests.sessions import (
+    draw_sessions,
+    most_seconds_before,
+    seconds_before,
+)
 from planner.scenario.scenario import Scenario
 from planner.units import SECONDS_PER_HOUR
 from planner.validation import nearest
@@ -132,17 +140,17 @@ def simulate_zoom(scenario: Scenario, request: ZoomRequest) -> Zoom:
         for w, service in by_deployment[d].items():
             in_pools[cluster, plan.workloads[w].name] = service
     hour = hour_at(scenario, plan, run, in_pools, request.start)
-    return simulate_hour(_with_found_prompts(scenario, plan), plan, hour, request, seed)
+    return simulate_hour(_with_common_beginnings(scenario), plan, hour, request, seed)
 
 
-def _with_found_prompts(scenario: Scenario, plan: Plan) -> Scenario:
-    """Return a scenario whose workloads find of each prompt what the plan's caches hold of it at capacity."""
+def _with_common_beginnings(scenario: Scenario) -> Scenario:
+    """Return a scenario whose workloads that state their reuse find at any time what all sessions have in common."""
     workloads = dict(scenario.workloads)
-    for planned in plan.workloads:
-        stated = workloads[planned.name]
-        if stated.reuse is not None:
-            found = {"prefix_cache_hit_fraction": planned.cached_input_fraction}
-            workloads[planned.name] = stated.model_copy(update=found)
+    for name, workload in workloads.items():
+        curve = workload.reuse_curve
+        if curve is not None:
+            found = {"prefix_cache_hit_fraction": curve.common_fraction}
+            workloads[name] = workload.model_copy(update=found)
     return scenario.model_copy(update={"workloads": workloads})
 
 
@@ -197,6 +205,10 @@ class _Simulation:
         self.router.groups = self.groups
         for w in workloads:
             self._build_routes(w)
+        self.under_way: set[int] = set()
+        """Sessions of which a turn is under way."""
+        self.held: dict[int, deque[Request]] = {}
+        """By session, turns that come when the one before has ended."""
         self.open = 0
         """Requests that count and are neither finished nor refused, deferrable work left out."""
         self.all_ended = self.env.event()
@@ -310,6 +322,7 @@ class _Simulation:
     def run(self, seed: int) -> Zoom:
         """Run the simulation of the hour and return its result."""
         arrivals = self._arrivals()
+        arrivals = tuple(self._in_sessions(w, arriving) for w, arriving in enumerate(arrivals))
         requests = self._requests(arrivals)
         counted = [request for request in requests if self._counts(request.arrived_s)]
         self.router.on_end = self._on_end
@@ -385,6 +398,70 @@ class _Simulation:
                 arrivals.append(draw_arrivals(workload, rates, lengths, self.span, name, self.draw))
         return tuple(arrivals)
 
+    def _in_sessions(self, w: int, arriving: Arrivals) -> Arrivals:
+        """Return requests as turns of sessions, of which those before the simulation have filled the caches.
+
+        Only where the workload states its reuse: what a log replays finds what the log says.
+        """
+        name = self.slos[w].name
+        workload = self.scenario.workloads[name]
+        curve = workload.reuse_curve
+        is_replayed = self.request.log is not None and name == (
+            self.request.log_workload or self.slos[0].name
+        )
+        tiers = self.router.tiers[w]
+        if curve is None or is_replayed or not tiers:
+            return arriving
+        if workload.prefix_routing != "random":
+            self.router.keeps_sessions.add(w)
+        groups = list(chain.from_iterable(tiers))
+        replicas = [replica for group in groups for replica in group.replicas()]
+        lengths = self.hour.lengths[w]
+        requests_per_s = float(self.hour.demand_requests_per_s[w]) * self.shares[w]
+        room = sum(one.times.kv_capacity_tokens + one.times.host_tokens for one in replicas)
+        tokens_per_s = requests_per_s * lengths.input_mean_tokens
+        before_s = min(
+            seconds_before(curve, tokens_per_s, room), most_seconds_before(requests_per_s)
+        )
+        stream = self.draw(f"zoom/{name}/sessions")
+        begin_s = -self.span.warm_up * BURST_S
+        count = int(stream.poisson(requests_per_s * before_s))
+        earlier_s = np.sort(begin_s - before_s * stream.random(count))
+        prompts, outputs = draw_lengths(workload, lengths, count, stream)
+        # As long as replies take at the pace that admission keeps.
+        pace_s = min(group.pace_s[w] for group in self.hour.replica_groups if w in group.served)
+        stays_s = pace_s * np.append(outputs, arriving.output_tokens)
+        times_s = np.append(earlier_s, arriving.times_s)
+        sessions = draw_sessions(curve, times_s, stays_s, stream)
+        shared = curve.turn_fraction
+        all_prompts = np.append(prompts, arriving.prompt_tokens)
+        lots = stream.random(times_s.size)
+        turns = Turns(
+            # Numbers of sessions of several workloads differ.
+            sessions=sessions * len(self.slos) + w,
+            shared_tokens=np.floor(shared * all_prompts).astype(np.int64),
+            lots=lots[sessions],
+        )
+        # In the order in which they end; where a new session goes, capacity decides.
+        weights = np.array([group.capacity_requests_per_s[w] for group in groups])
+        weights = weights * [len(group.replicas()) for group in groups]
+        drawn_groups = stream.choice(len(groups), size=count, p=weights / weights.sum())
+        drawn_places = stream.random(count)
+        homes: dict[int, tuple[ReplicaPool, int]] = {}
+        for request in np.argsort(earlier_s + stays_s[:count], kind="stable").tolist():
+            session = int(turns.sessions[request])
+            group = groups[int(drawn_groups[request])]
+            pool = group.pools[int(turns.lots[request] * len(group.pools))]
+            home = pool, int(drawn_places[request] * len(pool.replicas))
+            if w in self.router.keeps_sessions:
+                home = homes.setdefault(session, home)
+                home[0].homes[session] = home[1]
+            replica = home[0].replicas[home[1]]
+            tokens = replica.times.kept_tokens(float(prompts[request] + outputs[request]))
+            replica.kept.take(session, shared)
+            replica.kept.keep(session, tokens, replica.free_tokens)
+        return replace(arriving, turns=turns.since(count))
+
     def _requests(self, arrivals: Sequence[Arrivals]) -> list[Request]:
         """Return all requests in order of arrival, backlog first.
 
@@ -405,8 +482,15 @@ class _Simulation:
                 )
             )
             times_s = arriving.times_s.tolist()
-            columns = zip(times_s, lengths, lots.tolist(), strict=True)
-            rows += [(time_s, w, level, length, lot) for time_s, length, lot in columns]
+            turns = arriving.turns
+            sessions: list[int | None] = [None] * len(times_s)
+            shared = [0] * len(times_s)
+            if turns is not None:
+                lots = turns.lots
+                sessions = turns.sessions.tolist()
+                shared = turns.shared_tokens.tolist()
+            columns = zip(times_s, lengths, lots.tolist(), sessions, shared, strict=True)
+            rows += [(time_s, w, level, *of_request) for time_s, *of_request in columns]
             # Lengths are taken from the hour's own requests in turn; without any there is none to take.
             ready = 0
             if lengths:
@@ -414,12 +498,12 @@ class _Simulation:
             # Replicas help themselves to deferrable work, so that its lot is never read.
             for n in range(ready):
                 length = lengths[n % len(lengths)]
-                rows.append((ready_s, w, level, length, 0.0))
+                rows.append((ready_s, w, level, length, 0.0, None, 0))
         # Stable, by time and workload: requests of one workload at one time keep their order.
         rows.sort(key=lambda row: (row[0], row[1]))
         return [
-            Request(number, w, level, time_s, length, lot)
-            for number, (time_s, w, level, length, lot) in enumerate(rows)
+            Request(number, w, level, time_s, *of_request)
+            for number, (time_s, w, level, *of_request) in enumerate(rows)
         ]
 
     def _backlog_requests(self, w: int) -> float:
@@ -436,16 +520,35 @@ class _Simulation:
         for request in requests:
             if request.arrived_s > env.now:
                 yield env.timeout(request.arrived_s - env.now)
+            if request.session in self.under_way:
+                # Nobody asks on before the answer is there.
+                self.held.setdefault(request.session, deque()).append(request)
+                continue
+            if request.session is not None:
+                self.under_way.add(request.session)
             arrive(request)
 
     def _on_end(self, request: Request) -> None:
-        """Count down the measured requests; end the simulation with the last."""
+        """Let the next turn of a session come; count down the measured requests, and end with the last."""
+        if request.session is not None:
+            self.under_way.discard(request.session)
+            if waiting := self.held.get(request.session):
+                self.env.process(self._ask_on(waiting.popleft()))
         is_deferrable = self.slos[request.workload].is_deferrable
         if is_deferrable or not self._counts(request.arrived_s):
             return
         self.open -= 1
         if self.open == 0:
             self.all_ended.succeed()
+
+    def _ask_on(self, request: Request) -> Generator[simpy.Event, Any, None]:
+        """Offer the next turn of a session, now that the one before it has ended."""
+        assert request.session is not None
+        self.under_way.add(request.session)
+        request.arrived_s = self.env.now
+        # The answer before is done with when this one comes.
+        yield self.env.timeout(0.0)
+        self.router.arrive(request)
 
     def _watch(self, seconds: Floats) -> Generator[simpy.Event, Any, None]:
         """Record queue, batch and KV cache every second, and the work taken at the end."""

@@ -372,6 +372,12 @@ class _Checks:
         if may_rent and self.scenario.finance.burst_rental is None:
             hint = "state finance.burst_rental, with its price"
             self.report(("sizing", "max_rented_accelerators"), "has no terms of rent", hint)
+        if isinstance(sizing.miss_cost_usd, dict):
+            for name in sizing.miss_cost_usd:
+                if name not in self.scenario.workloads:
+                    path = ("sizing", "miss_cost_usd", name)
+                    hint = nearest(name, self.scenario.workloads)
+                    self.report(path, "no workload is called so", hint)
         # A name that no cluster has is reported with the other names.
         open_clusters = {name: clusters[name] for name in sizing.clusters if name in clusters}
         has_order = any(cluster.order for cluster in open_clusters.values())

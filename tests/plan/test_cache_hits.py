@@ -14,7 +14,7 @@ import yaml
 
 from planner.errors import ScenarioError
 from planner.physics.prefix_cache import GAPS_S, from_points, working_set
-from planner.physics.replica import ReplicaTimes
+from planner.physics.replica import Lengths, ReplicaTimes
 from planner.physics.slo_model import late_curve
 from planner.plan.cache_hits import CacheTerms, SharingWorkload, replica_cache
 from planner.plan.candidates import maturity_factor
@@ -39,6 +39,8 @@ AGENTS: dict[str, Any] = {
             "model": "llama-3.1-70b",
             "reuse": "agentic",
             "requests_per_s": 3,
+            # First turns of 100,000 tokens take several seconds by themselves.
+            "slo": {"ttft_s": 15.0},
         }
     },
     "clusters": {
@@ -77,6 +79,20 @@ def served(tmp_path: Path, *changes: tuple[str, Any], load: str = "agents") -> S
     return services["h200", load]
 
 
+def with_found(lengths: Lengths, found: float, most: float) -> Lengths:
+    """Return lengths of which turns find the square root of what is ever found, and the others nothing."""
+    turn = float(np.sqrt(most))
+    hit = found / turn
+    prompts = lengths.prompt_tokens
+    weights = lengths.prompt_weights
+    return replace(
+        lengths,
+        prompt_tokens=np.append(prompts, prompts),
+        prompt_weights=np.append((1.0 - hit) * weights, hit * weights),
+        cached_fraction=np.append(np.zeros(prompts.size), np.full(prompts.size, turn)),
+    )
+
+
 def test_what_is_found_lasts_at_the_load_and_keeps_the_slo_no_further(tmp_path: Path) -> None:
     """Against the working set summed by hand, and the curve of misses with what that leaves."""
     scenario = scenario_of(tmp_path)
@@ -93,6 +109,8 @@ def test_what_is_found_lasts_at_the_load_and_keeps_the_slo_no_further(tmp_path: 
         router_pool="cluster",
         nodes=8,
         accelerators_per_node=8,
+        # A session waits for its own replica.
+        max_replicas=1,
     )
     terms = search.terms(layout, workload.slo)
     curve = workload.reuse_curve
@@ -106,7 +124,7 @@ def test_what_is_found_lasts_at_the_load_and_keeps_the_slo_no_further(tmp_path: 
         rate = served_rate * steps / service.speed
         found = float(of_turn_before[-1])
         for _ in range(300):
-            lengths = lengths_of(workload.model_copy(update={"prefix_cache_hit_fraction": found}))
+            lengths = with_found(lengths_of(workload), found, float(of_turn_before[-1]))
             times = ReplicaTimes(layouts.replicas, layout, steps, lengths)
             batches = np.linspace(0.0, times.most_batch, 3000)[1:]
             batch = float(np.interp(rate, times.requests_per_s(batches), batches))

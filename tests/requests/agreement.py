@@ -96,6 +96,23 @@ SHARED = """\
     priority: deferrable
 clusters:
 """
+REUSED = {
+    "agents": """model: llama-3.1-70b
+    reuse: agentic
+    lengths: {input: {mean: 50000, p95: 110000}, output: {mean: 440, p95: 1500}}
+    slo: {ttft_s: 10.0, tpot_s: 0.05}""",
+    "chat": """model: llama-3.1-70b
+    reuse: chat
+    lengths: {input: {mean: 1200, p95: 4000}, output: {mean: 300, p95: 900}}
+    slo: {ttft_s: 2.0, tpot_s: 0.05}""",
+    "long-context": """model: llama-3.1-70b
+    reuse: long-context
+    lengths: {input: {mean: 12000, p95: 40000}, output: {mean: 343, p95: 1200}}
+    slo: {ttft_s: 10.0, tpot_s: 0.1}""",
+}
+"""Workloads whose hits follow from memory."""
+MEMORY_BEGIN = "<!-- memory, written by make prove -->"
+MEMORY_END = "<!-- until here: memory -->"
 PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "zoom.md"
 BEGIN = "<!-- written by make prove -->"
 END = "<!-- until here -->"
@@ -351,6 +368,120 @@ def first_token_p99_s(cell: Cell) -> float:
     return high
 
 
+@dataclass(frozen=True, kw_only=True)
+class MemoryCell:
+    """One comparison of workloads that state their reuse, behind routers that keep sessions on their replica."""
+
+    works: tuple[str, ...]
+    """Each with an equal part of the load."""
+    kv_offload: str
+    load: float
+    minutes: int = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryCompared:
+    """What both say: of the first workload, shares of requests not in time and of prompt tokens found."""
+
+    cell: MemoryCell
+    requests: int
+    zoomed: float
+    hourly: float
+    found: float
+    hourly_found: float
+
+    @property
+    def agrees(self) -> bool:
+        """Hits within two points, misses within one."""
+        return (
+            abs(self.found - self.hourly_found) <= 0.02 and abs(self.zoomed - self.hourly) <= 0.01
+        )
+
+
+MEMORY_CELLS = [
+    MemoryCell(works=("agents",), kv_offload="none", load=0.6),
+    MemoryCell(works=("agents",), kv_offload="host", load=0.6),
+    MemoryCell(works=("agents",), kv_offload="none", load=0.9),
+    MemoryCell(works=("agents",), kv_offload="host", load=0.9),
+    MemoryCell(works=("long-context",), kv_offload="none", load=0.6),
+    MemoryCell(works=("long-context",), kv_offload="host", load=0.9),
+    MemoryCell(works=("chat",), kv_offload="none", load=0.6, minutes=4),
+    MemoryCell(works=("chat",), kv_offload="none", load=0.9, minutes=4),
+    MemoryCell(works=("agents", "chat"), kv_offload="none", load=0.6, minutes=6),
+    MemoryCell(works=("agents", "chat"), kv_offload="host", load=0.9, minutes=6),
+]
+_MEMORY_NODES = 4
+
+
+def memory_scenario(cell: MemoryCell, rates: tuple[float, ...]) -> Scenario:
+    """Return four nodes of H200, one replica each, under workloads at some rates."""
+    work = "reused: none"
+    text = TEMPLATE.format(
+        pool="cluster", work=work, rate=0, dispersion=1, overload="queue", grown=1.0,
+        part=PARTS["H200"], nodes=_MEMORY_NODES,
+        layout=f"prefill_decode: colocated, tensor_parallel: 8, kv_offload: {cell.kv_offload}",
+    )  # fmt: skip
+    head, _, rest = text.partition("  work:\n")
+    one, clusters, tail = rest.partition("clusters:\n")
+    blocks = []
+    for name, rate in zip(cell.works, rates, strict=True):
+        block = one.replace(work, REUSED[name]).replace(
+            "requests_per_s: 0", f"requests_per_s: {rate}"
+        )
+        blocks.append(f"  {name}:\n{block}")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "cell.yaml"
+        path.write_text(head + "".join(blocks) + clusters + tail, encoding="utf-8")
+        return load_scenario(path)
+
+
+def compare_memory(cell: MemoryCell) -> MemoryCompared:
+    """Run both models on workloads that state their reuse; rates are those at which machine time is shared evenly."""
+    parts = tuple(1.0 for _ in cell.works)
+    rates = parts
+    # What each sustains depends on what the others keep in the caches: a few rounds settle it.
+    for _ in range(3):
+        scenario = memory_scenario(cell, rates)
+        services = build_services(scenario, Reuse(scenario), {})[0]
+        rates = tuple(
+            cell.load * services["one", name].requests_per_s * _MEMORY_NODES / len(cell.works)
+            for name in cell.works
+        )
+    zoomed = simulate_zoom(
+        memory_scenario(cell, rates),
+        ZoomRequest(start=NOON, minutes=cell.minutes, requests=10**6),
+    )
+    first = outcomes(zoomed)[0]
+    own = [request for request in zoomed.requests if request.workload == 0]
+    found = sum(request.cached_tokens for request in own)
+    prompts = sum(request.prompt_tokens for request in own)
+    cache = services["one", cell.works[0]].cache
+    assert cache is not None
+    return MemoryCompared(
+        cell=cell,
+        requests=first.attainment.size,
+        zoomed=1.0 - float(first.attainment.mean()),
+        hourly=float(zoomed.hour.late_fraction[0] + zoomed.hour.shed_fraction[0]),
+        found=found / prompts,
+        hourly_found=float(cache.at(np.array([cell.load]))[0][0]),
+    )
+
+
+def memory_table(rows: list[MemoryCompared]) -> str:
+    """Return the table of what memory finds as it stands in the page."""
+    lines = [
+        "| workload | host memory | load | requests | missed, zoom | hour | found, zoom | hour | agrees |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    lines += [
+        f"| {' beside '.join(row.cell.works)} | {'yes' if row.cell.kv_offload == 'host' else 'no'} | "
+        f"{row.cell.load:.0%} | {row.requests:,} | {row.zoomed:.2%} | {row.hourly:.2%} | {row.found:.1%} | "
+        f"{row.hourly_found:.1%} | {'yes' if row.agrees else 'no'} |"
+        for row in rows
+    ]
+    return "\n".join(lines) + "\n"
+
+
 def cells() -> Iterator[Cell]:
     """Return every cell of the table."""
     for work, part in itertools.product(WORK, PARTS):
@@ -458,6 +589,9 @@ def main() -> None:
         shared = list(pool.map(compare_shared, shared_cells()))
         write(SHARED_BEGIN, shared_table(shared), SHARED_END)
         off = [str(row) for row in shared if not row.agrees]
+        remembered = list(pool.map(compare_memory, MEMORY_CELLS))
+        write(MEMORY_BEGIN, memory_table(remembered), MEMORY_END)
+        off += [str(row) for row in remembered if not row.agrees]
         if "shared" in sys.argv[1:]:
             sys.exit("\n".join(off) or 0)
         rows = list(pool.map(compare, cells()))

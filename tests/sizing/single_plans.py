@@ -6,6 +6,7 @@ docs/explanation/what-moves-the-answer.md.
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -55,16 +56,17 @@ def single(part: str, settings: list[str], precision: float = 0.02) -> Single:
     trial = trial_of(scenario, [part], study, "net-present-cost", None)
     evaluator = Evaluator(trial)
     target = scenario.slo_target
-    kept = [0] * len(trial.choices.retirements)
+    nothing = trial.choices.nothing()
     may_miss = int(REPLICATIONS * (1.0 - target.confidence) + 1e-9)
 
     def cost_usd(scale: float) -> float | None:
         """Return the mean net present cost of a plan, or None where it misses the target too often."""
-        counts = (*(max(round(nodes * scale), 1) for nodes in NODES[part]), *kept)
+        nodes = tuple(max(round(number * scale), 1) for number in NODES[part])
+        policy = dataclasses.replace(nothing, purchases=nodes)
         missed = 0
         costs = []
         for replication in range(REPLICATIONS):
-            outcome = evaluator.outcome(counts, replication)
+            outcome = evaluator.outcome(policy, replication)
             missed += outcome.worst < target.attainment
             costs.append(outcome.net_present_cost_usd)
             if missed > may_miss:

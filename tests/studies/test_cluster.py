@@ -144,7 +144,7 @@ def test_a_sizing_on_a_cluster_finds_the_same(cluster: Callable[[int], Cluster])
         size(scenario, trial, Effort(replications=4, confirmations=8, scheduler=scheduler), Clock())
         for scheduler in (None, cluster(2).address)
     )
-    assert here.plan.counts == there.plan.counts
+    assert here.plan.policy == there.plan.policy
     assert here.plan.cost == there.plan.cost
     assert (here.plan.worst == there.plan.worst).all()
     assert here.runs == there.runs
