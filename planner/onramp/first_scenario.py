@@ -9,6 +9,7 @@ import re
 import time
 import urllib.parse
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -164,9 +165,14 @@ def read_traffic(source: str, stated: TrafficOptions) -> dict[str, ObservedTraff
         by_model = log.by_model()
         if name and len(by_model) > 1:
             by_model = {None: log}  # a name is one workload's
-        observed = {
-            model: traffic_of_log(part, path.name, model) for model, part in by_model.items()
-        }
+        try:
+            observed = {
+                model: traffic_of_log(part, path.name, model) for model, part in by_model.items()
+            }
+        except ScenarioError as error:
+            # The fit knows numbers alone: whose they are is known here.
+            named = [replace(problem, file=str(path)) for problem in error.problems]
+            raise ScenarioError(named) from None
     if len(observed) > 1:
         usual_name = ""
     workloads = {}

@@ -40,8 +40,13 @@ def _csv_rows(path: Path, content: bytes) -> Iterator[tuple[int, list[str]]]:
     # Spreadsheets of countries with a decimal comma separate cells by semicolons.
     header_line = text.partition("\n")[0]
     reader = csv.reader(io.StringIO(text), delimiter=";" if ";" in header_line else ",")
-    for cells in reader:
-        yield reader.line_num, [cell.strip() for cell in cells]
+    try:
+        for cells in reader:
+            yield reader.line_num, [cell.strip() for cell in cells]
+    except csv.Error as error:
+        message = f"is no CSV: {error}"
+        problem = Problem(file=str(path), line=reader.line_num, message=message)
+        raise ScenarioError(problem) from None
 
 
 def _book_rows(path: Path, content: bytes) -> Iterator[tuple[int, list[str]]]:

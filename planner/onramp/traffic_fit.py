@@ -225,11 +225,6 @@ class TrendFit:
         """Growth of a year, as a share."""
         return float(np.expm1(self.trend.growth.mean))
 
-    @property
-    def per_year_error(self) -> float:
-        """Its standard error, with a season that less than two years do not show."""
-        return float(np.exp(self.trend.growth.mean) * self.trend.growth.sigma)
-
 
 def traffic_of_log(log: RequestLog, source: str = "", model: str | None = None) -> ObservedTraffic:
     """Return all that a log shows; the standard error of the rate includes burstiness: √(I / n)."""

@@ -249,4 +249,4 @@ def _find_steps(
         column = through[:, step]
         outer = column[:, :, None] * column[:, None, :]
         inverses = inverses - _STEP_SIGMA**2 * outer / strength[:, step, None, None]
-    return steps, inverses, evidence
+    return steps, np.asarray(inverses, dtype=np.float64), np.asarray(evidence, dtype=np.float64)

@@ -86,10 +86,10 @@ def _litellm_rows(path: Path, place: str, day: Any) -> _Rows:
     breakdown = day.get("breakdown") or {}
     models = _object(path, breakdown, f"{place}.breakdown").get("models") or {}
     entries = _object(path, models, f"{place}.breakdown.models")
-    by_model: dict[str | None, Any] = dict(entries)
-    if not by_model:
-        by_model = {None: day}
-    for model, entry in by_model.items():
+    by_model: list[tuple[str | None, Any]] = [(None, day)]
+    if entries:
+        by_model = list(entries.items())
+    for model, entry in by_model:
         inner = f"{place}.breakdown.models.{model}.metrics"
         metrics = _object(path, _object(path, entry, inner).get("metrics"), inner)
         cached = _number(path, metrics, "cache_read_input_tokens", inner, 0.0)

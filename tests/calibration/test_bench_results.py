@@ -48,8 +48,17 @@ def _vllm(**changes: Any) -> dict[str, Any]:
 
 def _sglang() -> dict[str, Any]:
     """Return a line of sglang.bench_serving --output-file."""
-    kept = ("request_rate", "max_concurrency", "duration", "completed", "total_input_tokens")
-    kept += ("total_output_tokens", "output_throughput", "median_ttft_ms", "median_tpot_ms")
+    kept = [
+        "request_rate",
+        "max_concurrency",
+        "duration",
+        "completed",
+        "total_input_tokens",
+        "total_output_tokens",
+        "output_throughput",
+        "median_ttft_ms",
+        "median_tpot_ms",
+    ]
     own = {"backend": "sglang-oai", "dataset_name": "random", "random_input_len": 1024}
     return own | {key: _vllm()[key] for key in kept}
 

@@ -48,7 +48,7 @@ def company(seed: int) -> Company:
     if seed % 2:
         weeks = int(generator.integers(26, 104))  # half of them where growth and season are one
     hours = np.arange(weeks * 168)
-    years = (hours + 0.5 - hours.size) / HOURS_PER_YEAR
+    years = np.asarray((hours + 0.5 - hours.size) / HOURS_PER_YEAR, dtype=np.float64)
     growth = float(np.expm1(generator.normal(0.35, 0.35)))
     level = float(np.exp(generator.uniform(np.log(0.05), np.log(80.0))))
     rate = level * (1.0 + growth) ** years * _season(generator, years)

@@ -54,7 +54,7 @@ def test_growth_level_and_shape_of_an_exact_series_are_found_again() -> None:
     assert trend is not None
     assert trend.per_year == pytest.approx(0.8, rel=1e-3)
     # No week departs from the line, and yet a wave might be hidden in less than two years.
-    assert 0.005 < trend.per_year_error < 0.05
+    assert 0.005 < trend.trend.growth.sigma < 0.05
     assert rates.mean() / trend.factors.mean() == pytest.approx(
         10.0 * week.mean() * 1.8 ** (hours.size / 8766.0), rel=0.004
     )
@@ -75,7 +75,7 @@ def test_growth_has_more_than_the_textbook_error_and_needs_half_a_year() -> None
     # A line through the weeks knows of no season: its error is the least there can be.
     textbook_error = math.exp(line.slope) * line.stderr
     assert abs(trend.per_year - math.expm1(line.slope)) < textbook_error
-    assert textbook_error < trend.per_year_error < 3.0 * textbook_error
+    assert textbook_error < trend.trend.growth.sigma < 3.0 * textbook_error
     assert trend.season is None
     # Over five years the wave is told from the trend, and the error is the line's.
     long = np.exp(0.1 * np.random.default_rng(1).standard_normal(260))

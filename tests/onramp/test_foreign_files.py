@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-import xlsxwriter
+import xlsxwriter  # type: ignore[import-untyped]
 
 from planner.scenario.loading import load_scenario
 from planner.scenario.scenario import Scenario
@@ -169,7 +169,7 @@ def _book(path: Path, rows: list[list[Any]]) -> None:
         for line, row in enumerate(rows):
             for column, cell in enumerate(row):
                 if isinstance(cell, datetime.date):
-                    sheet.write_datetime(line, column, cell, date_format)  # type: ignore[arg-type]
+                    sheet.write_datetime(line, column, cell, date_format)
                 else:
                     sheet.write(line, column, cell)
 
