@@ -153,8 +153,9 @@ def shares_with_bursts(lateness: Lateness, bursts: Bursts, load: Floats) -> tupl
 
     def shares(table: Floats) -> Floats:
         slopes = np.diff(table) / np.diff(loads)
-        of_lines: Floats = (between * table[:-1] + over_line_start * slopes).sum(axis=1)
-        return of_lines + calm_requests * table[0] + overloaded_requests * table[-1]
+        of_lines = (between * table[:-1] + over_line_start * slopes).sum(axis=1)
+        of_all: Floats = of_lines + calm_requests * table[0] + overloaded_requests * table[-1]
+        return of_all
 
     late_table = np.array(lateness.late_fractions)
     refused_table = np.array(lateness.refused_fractions)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Mapping
 from dataclasses import field
 from datetime import date, timedelta
@@ -48,6 +49,10 @@ class WorkloadPlan:
     """Clusters that can serve it, in the order in which they are offered it; those of one tier are alike and share."""
     launch_h: float | None
     """When its model is new to the world; None for a model long served."""
+    begins_h: float = 0.0
+    """When it is first served."""
+    ends_h: float = math.inf
+    """When its customers have moved on."""
     cached_input_fraction: float = 0.0
     """Share of its prompt tokens found in the prefix cache: they have a price of their own."""
 

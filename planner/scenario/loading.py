@@ -30,6 +30,7 @@ from planner.errors import ScenarioError
 from planner.finance.months import add_months
 from planner.scenario.consistency import check_scenario
 from planner.scenario.scenario import Future, Scenario
+from planner.scenario.workload import Workload
 from planner.validation import nearest, sound_part, validate
 from planner.yaml_io import (
     Document,
@@ -234,11 +235,21 @@ def _validated(document: Document) -> Scenario:
 
 
 def with_catalog(scenario: Scenario) -> Scenario:
-    """Return the scenario with the catalogue's vendor figures and longest lengths filled in, for plans and studies."""
+    """Return the scenario with the catalogue's vendor figures and longest lengths filled in, for plans and studies.
+
+    A workload that changes its model becomes those that follow one another.
+    """
     catalog = scenario.load_catalog()
     reliability = scenario.reliability
     software = scenario.software
-    workloads = dict(scenario.workloads)
+    workloads: dict[str, Workload] = {}
+    end = add_months(scenario.start, scenario.horizon_months)
+    targets = dict(scenario.slo_target.workloads)
+    for name, workload in scenario.workloads.items():
+        successors = workload.successors(name, end)
+        if name in targets:
+            targets |= dict.fromkeys(successors, targets[name])
+        workloads |= successors
     for name, workload in workloads.items():
         # The model's context is the longest length of workloads whose quantiles state none.
         longest = catalog.models[workload.model].max_context_tokens.value
@@ -275,6 +286,7 @@ def with_catalog(scenario: Scenario) -> Scenario:
     sections = {
         "reliability": reliability.model_copy(update=failure_figures),
         "software": software.model_copy(update=software_figures),
+        "slo_target": scenario.slo_target.model_copy(update={"workloads": targets}),
         "workloads": workloads,
     }
     return scenario.model_copy(update=sections)

@@ -343,11 +343,12 @@ def _sized(
         clock.say(
             f"{'confirmed' if confirmation.passed else 'not confirmed'}, {share:.1%}: {words}"
         )
-        is_first = sized is None or not sized.confirmation.passed
-        if is_first or confirmation.passed:
-            sized = Sized(scenario=scenario, trial=trial, confirmation=confirmation)
+        latest = Sized(scenario=scenario, trial=trial, confirmation=confirmation)
         if confirmation.passed:
-            tell(sized)
+            tell(latest)
+        # One that failed stands only as long as none has passed.
+        if confirmation.passed or sized is None or not sized.confirmation.passed:
+            sized = latest
     assert sized is not None  # nothing else ends without a confirmation, passed or not
     sized = dataclasses.replace(
         sized,

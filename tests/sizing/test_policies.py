@@ -35,8 +35,10 @@ def whole_run(search: Search, policy: Policy) -> SizingOutcome:
     return search.archive.outcomes([(policy, 0)])[0]
 
 
-def test_the_surrogate_orders_what_the_run_orders(tmp_path: Path) -> None:
-    content = ordered(orders="reactive")
+@pytest.mark.parametrize("limits", [{}, {"it_power_cap_kw": 42.0}, {"budget_usd": 1.4e6}])
+def test_the_surrogate_orders_what_the_run_orders(tmp_path: Path, limits: dict[str, float]) -> None:
+    """Also where power or budget cut the orders, by the functions of the run."""
+    content = ordered(orders="reactive", **limits)
     with problem(content, study=written(content, tmp_path), replications=8) as search:
         policy = bought(search, 2, 0, 0, 0, load=100)
         predicted = search.surrogate.nodes(policy).sum(axis=1)
@@ -44,8 +46,12 @@ def test_the_surrogate_orders_what_the_run_orders(tmp_path: Path) -> None:
         runs = [evaluator.simulate(policy, replication) for replication in range(8)]
         simulated = [sum(purchase.nodes for purchase in run.run.log.purchases) for run in runs]
         assert np.abs(predicted - simulated).max() <= 1.0
-        assert np.corrcoef(predicted, simulated)[0, 1] > 0.9
-        assert predicted.max() > predicted.min()
+        if limits:
+            # What binds in the run binds in the search: four nodes are all that either has.
+            assert max(simulated) == predicted.max() == 4
+        else:
+            assert np.corrcoef(predicted, simulated)[0, 1] > 0.9
+            assert predicted.max() == 5  # so that both limits bind above
 
 
 def test_what_one_part_is_not_allotted_another_is_ordered_for(tmp_path: Path) -> None:

@@ -297,7 +297,7 @@ def test_a_study_ends_where_all_its_rules_are_met() -> None:
             part = headline[start : start + 16, np.newaxis, np.newaxis]
             looks.add(start, part, np.arange(start, start + 16))
             end = end or looks.end()
-        ends[until] = end
+        ends[until] = end or 0
     first, second, both = ends.values()
     assert first == 128  # the fewest: 32 rows of each of 4 randomisations
     assert both == second > first

@@ -102,7 +102,7 @@ scramblings: 4
 """
     sold = "{input_usd_per_million_tokens: 0.075, output_usd_per_million_tokens: 0.22}"
     out = tmp_path / "out"
-    finished = run_study(study_file(text.replace("SOLD", sold)), 64, out, ["horizon_months=9"])
+    finished = run_study(study_file(text.replace("SOLD", sold)), 64, out, ["horizon_months=24"])
     npv_usd = finished.by_scenario("npv_usd")[0]
     gained = float((npv_usd > 0).mean())
     assert 0.1 < gained < 0.9
