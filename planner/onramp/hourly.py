@@ -161,8 +161,8 @@ def counts_of_table(
 ) -> dict[str | None, HourlyCounts]:
     """Return the counts of a table, by the served model where it has a column of models.
 
-    A row is an hour, a part of it or a day, of a model, a user or a key. The unit of a rate is in its name or the file's; else its mean is the rate that is stated. Rows of one time are
-    added up.
+    A row is an hour, a part of it or a day, of a model, a user or a key; rows of one time are added up. The unit of a
+    rate is in its name or the file's; else its mean is the rate that is stated.
     """
     column = _choose_series(path, table, column)
     cells = numbers_of(table[column])
