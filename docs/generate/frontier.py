@@ -15,7 +15,8 @@ import numpy as np
 import pandas as pd
 
 from planner.arrays import Floats
-from planner.calibration.benchmarks import DISAGGREGATED_SCENARIO, DRAFT_COLUMN, find_draft
+from planner.calibration.benchmarks import DISAGGREGATED_SCENARIO, find_draft
+from planner.calibration.columns import DRAFT_COLUMN
 from planner.calibration.predictions import predict_rows, prepare
 from planner.catalog.load import Catalog
 from planner.physics.coefficients import Calibration

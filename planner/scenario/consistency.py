@@ -399,8 +399,8 @@ class _Checks:
             for name in sizing.miss_cost_usd:
                 if name not in self.scenario.workloads:
                     path = ("sizing", "miss_cost_usd", name)
-                    hint = nearest(name, self.scenario.workloads)
-                    self.report(path, "no workload is called so", hint)
+                    nearest_name = nearest(name, self.scenario.workloads)
+                    self.report(path, "no workload is called so", nearest_name)
         # A name that no cluster has is reported with the other names.
         open_clusters = {name: clusters[name] for name in sizing.clusters if name in clusters}
         has_order = any(cluster.order for cluster in open_clusters.values())
