@@ -27,6 +27,7 @@ for _room in (
 from planner.api import (  # noqa: E402 - after the room of the same name
     actuals,
     compare,
+    explain,
     load,
     memo,
     replay,
@@ -47,6 +48,7 @@ __all__ = [
     "__version__",
     "actuals",
     "compare",
+    "explain",
     "load",
     "memo",
     "replay",

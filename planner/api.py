@@ -27,6 +27,7 @@ from planner.requests.command import zoom_sections
 
 if TYPE_CHECKING:
     from planner.answers.answer import Answer
+    from planner.answers.explain import Explanation
     from planner.answers.summaries import NoRemedy
     from planner.answers.sweep import Sweep
     from planner.engine.processes import Process
@@ -527,6 +528,26 @@ def size(
 
         write_size(sized, work, command_again("size", [loaded], options))
     return size_answer(folder, sized, tuple(warnings))
+
+
+def explain(
+    figure: str, place: Place | None = None, *, overrides: Sequence[str] = ()
+) -> Explanation:
+    """Explain a figure by its name: meaning, formula, parts and inputs; with its values in a run's folder.
+
+    ``place`` may be a scenario too, which is run once and not written.
+    """
+    from planner.answers import explain as answers
+
+    # A name that is not there is refused before anything is run.
+    explanation = answers.explain(figure)
+    if place is None:
+        return explanation
+    if Path(place).is_dir():
+        contents = answers.contents_of_folder(Path(place))
+    else:
+        contents = answers.contents_of_run(simulate(load(place, overrides)))
+    return answers.explain(figure, contents, str(place))
 
 
 REPORTS = {

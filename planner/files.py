@@ -28,6 +28,8 @@ from planner.errors import Problem, ScenarioError, printable
 PRODUCT = "datacenter-planner"
 ALLOW_CODE = "PLANNER_ALLOW_CODE"
 """Environment variable that lets the Python files run that a scenario names."""
+ONLY_UNDER = "PLANNER_ONLY_UNDER"
+"""Environment variable that names the one folder in which files that a user names may lie."""
 MANIFEST = "manifest.json"
 WORK = "shards"
 """Folder, within an output folder, of work that is not finished; ``--resume`` continues it."""
@@ -76,6 +78,23 @@ def is_inside(name: str) -> bool:
     path = PurePosixPath(name)
     # A zero byte ends a name for the system, which would then open another file.
     return not path.is_absolute() and ".." not in path.parts and "\0" not in name
+
+
+def check_place(path: Path, *, own: bool = False) -> None:
+    """Raise an error for a path outside the folder of ``PLANNER_ONLY_UNDER``, wherever its links and dots lead.
+
+    ``own`` says that the planner's own data may be meant, which are only ever read.
+    """
+    only = os.environ.get(ONLY_UNDER)
+    if not only:
+        return
+    roots = [os.path.realpath(only)]
+    if own:
+        roots.append(os.path.realpath(Path(__file__).parent))
+    real = Path(os.path.realpath(path))
+    if not any(real.is_relative_to(root) for root in roots):
+        message = "lies outside the folder whose files may be read and written"
+        raise ScenarioError(message, file=str(path), hint=f"that is {only}")
 
 
 def unwritable(folder: Path, error: OSError) -> ScenarioError:
@@ -227,6 +246,7 @@ def check_target(folder: Path, *, work: bool = False) -> None:
         problem = Problem(file=str(folder), message=message, hint=hint)
         return ScenarioError(problem)
 
+    check_place(folder)
     try:
         settle(folder)
         # The nearest folder that is there: those below it will be made.

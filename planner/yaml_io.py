@@ -25,6 +25,7 @@ from yaml.events import (
 )
 
 from planner.errors import Problem, ScenarioError
+from planner.files import check_place
 
 # The C parser when PyYAML was built with it: same events, some eight times faster.
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -224,6 +225,7 @@ def read_bytes(path: Path, max_bytes: int) -> bytes:
     """Return a file's bytes; raise ScenarioError where it cannot be read or is too long."""
     name = str(path)
     try:
+        check_place(path, own=True)
         if path.is_dir():
             raise ScenarioError("is a folder, not a file", file=name)
         size = path.stat().st_size

@@ -18,8 +18,10 @@ from typer.core import TyperGroup
 from planner.cli import (
     actuals,
     catalog,
+    explain,
     init,
     input_files,
+    mcp,
     memo,
     output_folders,
     plans,
@@ -52,6 +54,7 @@ GROUPS: dict[str, dict[Callable[..., None] | typer.Typer, str]] = {
         input_files.schema: "Print the JSON schema by which editors complete files.",
     },
     "What was written": {
+        explain.explain: "Say what a figure means, what it is made of, and from which inputs.",
         memo.memo: "Write the two-page memo of a folder.",
         output_folders.report: "Write a folder's report.html anew.",
         output_folders.charts: "Draw a folder's charts for slides.",
@@ -62,6 +65,9 @@ GROUPS: dict[str, dict[Callable[..., None] | typer.Typer, str]] = {
         throughput.check_benchmarks: "Hold the throughput model against measurements.",
         throughput.calibrate: "Fit the throughput model to measurements.",
         catalog.app: "Show what the catalogue holds, with sources.",
+    },
+    "For programs": {
+        mcp.mcp: "Offer these commands to an assistant as tools.",
     },
 }
 """Every command, by what brings somebody to it, in a sentence that fits a line of a terminal."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -62,7 +63,9 @@ def run(
     """Simulate a scenario and write its timelines, ledger, measures, events, assumptions and workbook."""
     screen = terminal.Screen(as_json=as_json, quiet=quiet, verbose=verbose)
     # Stages replace each other in one line, which the answer then takes: a run is over in seconds.
-    print_stage = silent if quiet else terminal.print_stage
+    # A program that asks for all there is to say hears of each stage.
+    each = as_json and verbose
+    print_stage = silent if quiet else functools.partial(terminal.print_stage, each=each)
     first_screen = ""
 
     def print_first(answer: Answer[Any]) -> None:

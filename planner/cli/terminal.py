@@ -52,8 +52,10 @@ def print_line(text: str) -> None:
     print(text, file=sys.stderr)
 
 
-def print_stage(text: str) -> None:
-    """Show the stage of a run in one line of a terminal, over the stage before; elsewhere only what is simulated.
+def print_stage(text: str, *, each: bool = False) -> None:
+    """Show the stage of a run in one line of a terminal, over the stage before.
+
+    Elsewhere only what is simulated is a line, or ``each`` stage.
 
     A library's bar takes longer to load than a stage to do, and has a thread that a fork would lack.
     """
@@ -61,8 +63,8 @@ def print_stage(text: str) -> None:
         # A line as wide as the terminal would wrap, and the next stage could not erase all of it.
         width = shutil.get_terminal_size().columns - 1
         print(f"\r\x1b[K{text[:width]}", end="", file=sys.stderr, flush=True)
-    elif text.startswith("simulating"):
-        print(text, file=sys.stderr)
+    elif text.startswith("simulating") or (each and text):
+        print(text, file=sys.stderr, flush=True)
 
 
 def print_files(

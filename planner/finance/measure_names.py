@@ -52,6 +52,9 @@ class MeasureDescription:
 
 # The file's order is the order of every table and page.
 _LINES = data_rows(__file__, "figures.csv")
+FIGURES = {line["name"]: line for line in _LINES}
+"""The line of every figure by its name: beside its words the ``parts`` it is made of, and patterns of the ``inputs``
+that enter by its own formula, not by a part."""
 
 
 def _measures(kind: str) -> tuple[MeasureDescription, ...]:

@@ -14,6 +14,7 @@ from planner.errors import Problem, ScenarioError, raise_all
 from planner.files import (
     MANIFEST,
     PRODUCT,
+    check_place,
     is_inside,
     settle,
     sha256_of,
@@ -114,6 +115,7 @@ def openable(names: Iterable[str]) -> tuple[str, ...]:
 
 def read_contents(folder: Path) -> Contents:
     """Read what a report is made of; refuse a folder that planner did not write or whose tables have changed since."""
+    check_place(folder)
     settle(folder)
     manifest = _read_manifest(folder / MANIFEST)
     hashes = manifest["files"]
@@ -121,6 +123,7 @@ def read_contents(folder: Path) -> Contents:
     problems = []
     for name in hashes:
         path = folder / name
+        check_place(path)
         # Pictures, pages and workbooks are made of these, and are not read again.
         if not name.endswith((".csv", ".json", ".parquet")):
             continue
@@ -147,6 +150,7 @@ def read_contents(folder: Path) -> Contents:
 
 def _read_manifest(path: Path) -> dict[str, Any]:
     """Return the manifest of a folder that planner wrote; refuse any other."""
+    check_place(path)
     message = ""
     manifest: Any = None
     try:

@@ -20,6 +20,7 @@ OUTBUILDINGS = {
     "onramp": ("init",),
     "calibration": ("throughput",),
     "ui": ("ui",),
+    "mcp": ("mcp",),
 }
 """Rooms that could be deleted, and the files of the command line that are theirs."""
 NAMES = {"init", "check_benchmarks", "calibrate"} | {

@@ -1,0 +1,33 @@
+"""``planner explain``: what a figure means, and what it is made of."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from typer import Argument
+
+from planner import api
+from planner.cli.options import AllowCode, AsJson, Overlay, Overrides, with_overlay
+from planner.files import json_text
+
+_PLACE = "Folder that planner run wrote, or a scenario, which is run once."
+
+
+def explain(
+    figure: Annotated[
+        str, Argument(metavar="FIGURE", help="Figure, account or column by its name.")
+    ],
+    place: Annotated[Path | None, Argument(metavar="[FOLDER|SCENARIO]", help=_PLACE)] = None,
+    overrides: Overrides = None,
+    overlay: Overlay = None,
+    _allow_code: AllowCode = False,
+    as_json: AsJson = False,
+) -> None:
+    """Say what a figure means, its formula, its parts with their values, and the inputs that enter with sources."""
+    explanation = api.explain(figure, place, overrides=with_overlay(overrides, overlay))
+    if as_json:
+        typer.echo(json_text(explanation.to_json()), nl=False)
+    else:
+        typer.echo(explanation.text())
