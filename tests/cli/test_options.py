@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from planner import api
-from planner.cli import actuals, output_folders, plans, studies, zoom
+from planner.cli import actuals, explain, output_folders, plans, studies, zoom
 from planner.cli import memo as memo_command
 from tests.conftest import Planner
 
@@ -26,6 +26,7 @@ COMMANDS: dict[Callable[..., None], Callable[..., Any]] = {
     zoom.zoom: api.zoom,
     output_folders.report: api.report,
     memo_command.memo: api.memo,
+    explain.explain: api.explain,
 }
 OPTIONS_ALONE = {
     "as_json": "says how the answer is printed",
@@ -82,6 +83,8 @@ OTHER_THAN_DEFAULT: dict[str, tuple[list[str], Any]] = {
     "months": (["m"], Path("m")),
     "scenarios": (["a.yaml", "b.yaml"], [Path("a.yaml"), Path("b.yaml")]),
     "folder": (["d"], Path("d")),
+    "figure": (["cost_usd"], "cost_usd"),
+    "place": (["p"], Path("p")),
     "overrides": (["--set", "a=1", "--overlay", "o.yaml"], ["a=1", "catalog.overlay=o.yaml"]),
     "out": (["--out", "o"], Path("o")),
     "vary": (["--vary", "a=1,2"], ["a=1,2"]),

@@ -68,7 +68,7 @@ def test_what_if_growth_doubles(write: WriteScenario, planner: Planner) -> None:
 
         stages: list[str] = []
 
-        async def hear(_done: float, _total: float | None, message: str | None) -> None:
+        async def hear(progress: float, total: float | None, message: str | None) -> None:
             stages.append(message or "")
 
         arguments = {"scenario": "tiny.yaml", "replications": 3, "out": "as-planned"}
@@ -145,7 +145,7 @@ def test_a_cancelled_run_stops_and_leaves_nothing(write: WriteScenario) -> None:
         (server,) = psutil.Process().children()
         with anyio.CancelScope() as scope:
 
-            async def hear(_done: float, _total: float | None, message: str | None) -> None:
+            async def hear(progress: float, total: float | None, message: str | None) -> None:
                 # Replications are being drawn, by forks too.
                 if "replications" in (message or ""):
                     scope.cancel()
