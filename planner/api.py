@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 
 Method = Literal["montecarlo", "tornado"]
 
-SIZES: dict[str, int] = {"montecarlo": 1024, "tornado": 16}
-"""Replications of a method, where nothing else is asked for."""
+SIZES: dict[str, int] = {"montecarlo": 4096, "tornado": 16}
+"""Replications of a method, where nothing else is asked for: of a Monte Carlo, at most."""
 SETTLED_COST_FRACTION = 0.005
 """A run draws no more replications once half the 95% interval of mean net present cost is this share of it."""
 _POINTS_PER_WORKER = 16
@@ -310,10 +310,12 @@ def study(
 ) -> Answer[Finished]:
     """Run a study and write its folder, as ``planner montecarlo`` and ``planner sensitivity`` do.
 
-    ``size`` is the number of replications (montecarlo, 1,024 unless given; tornado, 16). Rows that differ in money
-    alone share a simulation. ``until`` ends a montecarlo when the 95% interval of the headline's mean is narrower than
-    that share of it; ``"p90=2%"`` and ``"best=1%"`` look at a percentile and at P(best) instead. ``samples`` says
-    whether samples.csv is written; unless given, up to 100,000 rows, and replications.parquet has them all.
+    ``size`` is the number of replications (montecarlo), or of those of an input (tornado, 16). Rows that differ in
+    money alone share a simulation. ``until`` ends a montecarlo when the 95% interval of the headline's mean is narrower
+    than that share of it; ``"p90=2%"``, ``"best=1%"`` and ``"slo=4%"`` look at a percentile, at P(best) and at
+    P(SLO met) where its verdict is not given; several stand with commas between. With neither it ends by ``PRECISION``
+    of ``planner.studies.runner``, or with 4,096 replications. ``samples`` says whether samples.csv is written; unless
+    given, up to 100,000 rows, and replications.parquet has them all.
     """
     from planner.answers import study as answers
     from planner.answers.study_screen import study_remarks
@@ -322,14 +324,15 @@ def study(
     from planner.studies.designs import MonteCarlo
     from planner.studies.engines import workforce
     from planner.studies.prepare import prepare
-    from planner.studies.runner import Goal, Until, run_rows
+    from planner.studies.runner import PRECISION, Goal, Until, run_rows
     from planner.units import counted
 
     force = workforce(workers, scheduler)
     overrides = _as_list(overrides)
-    stop = None
-    if until is not None:
-        stop = Until.read(until) if isinstance(until, str) else Until(until)
+    # Who asks for a number of replications gets it.
+    if until is None and size is None:
+        until = PRECISION
+    rules = () if until is None else Until.read(str(until))
     count = SIZES[method] if size is None else size
     # Less one, since the check takes zero and a study needs a replication.
     check_whole(size=count - 1, seed=seed or 0)
@@ -344,14 +347,15 @@ def study(
         rows=count if isinstance(design, MonteCarlo) else count * design.period,
         objective=prepared.objective.name,
         scramblings=prepared.study.scramblings if is_drawn else 1,
-        until=stop if is_drawn else None,
+        until=rules if is_drawn else (),
         targeted=prepared.targeted,
         lower_is_better=prepared.objective.lower_is_better,
     )
     scenarios = counted(len(prepared.scenarios), "scenario")
     if is_drawn:
         inputs = f"{len(prepared.inputs)} uncertain inputs"
-        progress(f"{name}: {goal.rows:,} replications of {scenarios}, {inputs}")
+        most = "at most " if goal.until else ""
+        progress(f"{name}: {most}{goal.rows:,} replications of {scenarios}, {inputs}")
     else:
         progress(f"{name}: {goal.rows:,} rows of {scenarios}")
     tell_notes([*prepared.study.notes, *store.notes], progress)
@@ -432,8 +436,8 @@ def size(
     accelerators: str | Sequence[str] = (),
     slo_target: float | None = None,
     objective: str = "net-present-cost",
-    replications: int = 64,
-    confirmations: int = 200,
+    replications: int = 48,
+    confirmations: int | None = None,
     rivals: bool = True,
     minutes: float | None = None,
     overrides: Sequence[str] = (),
@@ -458,7 +462,9 @@ def size(
     from planner.studies.engines import workforce
     from planner.validation import choices
 
-    check_whole(replications=replications - 1, confirmations=confirmations - 1, seed=seed or 0)
+    check_whole(
+        replications=replications - 1, confirmations=(confirmations or 1) - 1, seed=seed or 0
+    )
     if objective not in OBJECTIVES:
         raise ScenarioError(f"--objective must be one of {choices(OBJECTIVES)}, not {objective!r}")
     limits = {

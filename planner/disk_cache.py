@@ -66,7 +66,7 @@ class DiskCache:
                     _drop_oldest(folder)
                 self._writes += 1
                 name = _name(key)
-                body = pickle.dumps(figure, protocol=4)
+                body = _pickled(figure)
                 handle, unfinished = tempfile.mkstemp(dir=folder)
                 try:
                     with os.fdopen(handle, "wb") as stream:
@@ -89,6 +89,15 @@ class _Unpickler(pickle.Unpickler):
             if isinstance(found, type) and found.__module__ == module:
                 return found
         raise pickle.UnpicklingError(f"{module}.{name}")
+
+
+def _pickled(figure: object) -> bytes:
+    stream = io.BytesIO()
+    pickler = pickle.Pickler(stream, protocol=4)
+    # Libraries teach pickle forms of their own for exceptions, which no other command could read.
+    pickler.dispatch_table = {}
+    pickler.dump(figure)
+    return stream.getvalue()
 
 
 def _checksum(name: str, body: bytes) -> bytes:

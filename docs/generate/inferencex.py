@@ -17,15 +17,14 @@ from typing import Any
 import pandas as pd
 
 from planner.calibration.benchmarks import (
-    COLUMNS,
     DISAGGREGATED_SCENARIO,
-    DRAFT_COLUMN,
     CannotPredictError,
     find_engine,
     find_model,
     find_part,
     find_precision,
 )
+from planner.calibration.columns import COLUMNS, DRAFT_COLUMN
 from planner.catalog.load import Catalog, load_catalog
 from planner.errors import PlannerError, Problem, ScenarioError
 from planner.files import write_file

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
+from docs.generate.frontier import (
+    PartRatio,
+    Point,
+    chosen_points,
+    measured_frontiers,
+    part_ratios,
+)
 from docs.generate.power_fit import (
     PowerMeasurement,
     board_power_residuals,
@@ -37,13 +46,18 @@ from planner.catalog.load import load_catalog, part_of, shape_of
 from planner.output.blocks import Line, Mark, Panel, Picture
 from planner.output.scales import TOTAL
 from planner.output.svg import ratio_axis
-from planner.physics.coefficients import DENSE, MIXTURE, Calibration
+from planner.physics.coefficients import DENSE, MIXTURE, NORMAL_90, Calibration
 from planner.physics.model_on_part import memory_fit
 from planner.physics.power import FITTED, PREFILL_MEMORY_FRACTION, BoardRating, board_power_w
 from planner.physics.replica import ReplicaSpec, Traffic, at_concurrency, describe, price_replicas
+from planner.scenario.loading import load_scenario
 
 SHIPPED_POWER = SHIPPED_MEASUREMENTS.with_name("power_measurements.csv")
 CHART = "validation.png"
+_SCENARIO = Path(__file__).parents[2] / "scenarios" / "mixed-fleet.yaml"
+"""Whose defaults a choice is made with: its clusters and workloads have no part in it."""
+_REFERENCE_PART = "H200"
+"""The accelerator against which others are told: most models have runs on it."""
 _QUANTITIES = {
     "tpot_s": "time per token",
     "output_tokens_per_s_per_accelerator": "tokens/s",
@@ -138,6 +152,22 @@ def validation_tables(checked: pd.DataFrame, file: CalibrationFile) -> dict[str,
     return {
         "totals": totals,
         "chart": CHART,
+        "reference_part": _REFERENCE_PART,
+        "frontier": _table(
+            (
+                "accelerator and models",
+                "points",
+                "chosen / best measured",
+                "8 of 10",
+                "chosen layout measured",
+                "of those",
+            ),
+            frontier_rows(shipped_points()),
+        ),
+        "part_ratios": _table(
+            ("tokens/s of", "points", "measured", "chosen", "90% interval", "chosen / measured"),
+            part_ratio_rows(shipped_points()),
+        ),
         "errors": {
             name: _errors(e, known[known["quantity"] == name])
             for name, e in totals["quantities"].items()
@@ -154,6 +184,63 @@ def validation_tables(checked: pd.DataFrame, file: CalibrationFile) -> dict[str,
         "worst": _worst(checked),
         "power": _power(file.calibration()),
     }
+
+
+@cache
+def shipped_points() -> list[Point]:
+    """Return the frontiers of the shipped measurements with what the planner chooses at each time per token."""
+    calibration = read_calibration(SHIPPED_CALIBRATION).calibration()
+    frontiers = measured_frontiers(
+        read_benchmarks(SHIPPED_MEASUREMENTS), load_catalog(), calibration
+    )
+    return chosen_points(frontiers, load_scenario(_SCENARIO))
+
+
+def frontier_rows(points: Sequence[Point]) -> list[tuple[str, ...]]:
+    """Return how far what is chosen lies from the best measured, by accelerator and class of models."""
+    rows: list[tuple[str, ...]] = []
+    by_class: dict[tuple[bool, str], list[Point]] = {}
+    for point in points:
+        by_class.setdefault((point.is_mixture, point.accelerator), []).append(point)
+    for (is_mixture, accelerator), own in sorted(by_class.items()):
+        ratios = [point.ratio for point in own]
+        of_measured = [point.ratio for point in own if point.grade == "measured"]
+        low, middle, high = np.quantile(ratios, (0.1, 0.5, 0.9)).tolist()
+        rows.append(
+            (
+                f"{accelerator}, {MIXTURE if is_mixture else DENSE}",
+                str(len(own)),
+                f"{middle:.2f}",
+                f"{low:.2f} to {high:.2f}",
+                f"{len(of_measured) / len(own):.0%}",
+                f"{np.median(of_measured):.2f}" if of_measured else "",
+            )
+        )
+    return rows
+
+
+def part_ratio_rows(points: Sequence[Point]) -> list[tuple[str, ...]]:
+    """Return throughput over the reference accelerator's as measured and as chosen, by model and accelerator."""
+    by_pair: dict[tuple[str, str], list[PartRatio]] = {}
+    for ratio in part_ratios(points, _REFERENCE_PART):
+        by_pair.setdefault((ratio.model, ratio.accelerator), []).append(ratio)
+    rows: list[tuple[str, ...]] = []
+    for (model, accelerator), own in sorted(by_pair.items()):
+        measured = float(np.median([ratio.measured for ratio in own]))
+        chosen = float(np.median([ratio.chosen for ratio in own]))
+        off = float(np.median([ratio.chosen / ratio.measured for ratio in own]))
+        spread = math.exp(NORMAL_90 * float(np.median([ratio.log_error for ratio in own])))
+        rows.append(
+            (
+                f"{model}, {accelerator} : {_REFERENCE_PART}",
+                str(len(own)),
+                f"{measured:.2f}",
+                f"{chosen:.2f}",
+                f"{chosen / spread:.2f} to {chosen * spread:.2f}",
+                f"{off:.2f}",
+            )
+        )
+    return rows
 
 
 def _is_told(bias: Bias) -> bool:

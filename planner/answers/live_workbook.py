@@ -227,8 +227,10 @@ _BY_CLUSTER_COLUMNS = (
 _TIMELINE_CHARTS = {
     "Tokens a month, fleet": ("demand_tokens", "served_tokens"),
     "Utilisation and SLO attainment, fleet": ("utilisation_fraction", "slo_attainment_fraction"),
-    "Cost per million tokens to date, fleet, USD": ("cumulative_cost_per_million_tokens_usd",),
-    "Cost per million output tokens to date, fleet, USD": (
+    "Accrued cost per million tokens to date, fleet, USD": (
+        "cumulative_cost_per_million_tokens_usd",
+    ),
+    "Accrued cost per million output tokens to date, fleet, USD": (
         "cumulative_cost_per_million_output_tokens_usd",
     ),
 }
@@ -545,11 +547,13 @@ class _Live:
         """
         inputs = {}
         workloads = self.result.scenario.workloads
+        changing = {workload.follows for workload in workloads.values()}
         market = self.plan.money.market
         months_from_start = self.edges - self.edges[0]
         for w, (name, workload) in enumerate(workloads.items()):
             price = workload.token_price
-            if price is None:
+            # Where the model changes, one key has the prices of several models: no cell could stand for it.
+            if price is None or name in changing or workload.follows:
                 continue
             change = price.change_per_year
             if change is None:

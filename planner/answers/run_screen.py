@@ -111,7 +111,7 @@ def _cluster_lines(summary: RunSummary) -> list[str]:
         )
         for name, figures in summary.clusters.items()
     ]
-    header = ("cluster", "nodes", "avail", "util", "Ttok", "cost M$", "note")
+    header = ("cluster", "nodes", "avail", "util", "Ttok", "accrued M$", "note")
     table = text_table(header, rows[:MAX_ROWS])
     return [table, *_rest(len(rows), "clusters")]
 

@@ -31,8 +31,8 @@ from planner.plan.attainment import LEAST_SHORTFALL, shortfall_over
 from planner.run.replications import draw_again
 from planner.scenario.cluster import Cluster
 from planner.scenario.loading import layer_of
-from planner.sizing.choices import Counts
 from planner.sizing.evaluate import SizeWork
+from planner.sizing.policy import Policy
 from planner.sizing.size import Sized
 from planner.studies.futures import AS_STATED
 from planner.units import HOURS_PER_DAY, MILLION
@@ -54,12 +54,11 @@ Row = Sequence[object]
 def plan_rows(sized: Sized) -> Table:
     """Return plan.csv: what to buy, then what to retire."""
     choices = sized.choices
-    counts = sized.plan.counts
+    policy = sized.plan.policy
     clusters = choices.scenario.clusters
     marginal = {node.purchase: node for node in sized.explanation.marginal}
     rows: list[Row] = []
-    # Counts go on with orders, rent and retirements: not strict.
-    purchases = zip(choices.purchases, counts, strict=False)
+    purchases = zip(choices.purchases, policy.purchases, strict=True)
     for place, (purchase, nodes) in enumerate(purchases):
         if not nodes:
             continue
@@ -82,8 +81,7 @@ def plan_rows(sized: Sized) -> Table:
                 *one_less,
             )
         )
-    days = counts[choices.days]
-    for retirement, day in zip(choices.retirements, days, strict=True):
+    for retirement, day in zip(choices.retirements, policy.retirements, strict=True):
         if not day:  # it stays
             continue
         cluster = clusters[choices.names(retirement.cluster)[0]]
@@ -113,45 +111,56 @@ def _contract(cluster: Cluster) -> str:
 def policy_rows(sized: Sized) -> Table:
     """Return policies.csv."""
     rows: list[Row] = []
-    for policy in sized.ways:
-        outcome = policy.outcome
-        if outcome is None:
-            rows.append((policy.name, *[None] * 10, ""))
-            continue
+    for way in sized.ways:
+        plan = way.judged
         # A month without requests misses nothing.
-        shares = np.nan_to_num(outcome.shares, nan=1.0)
+        shares = np.nan_to_num(plan.shares, nan=1.0)
         is_missed = shares <= sized.trial.attainment - LEAST_SHORTFALL
         missed_in_month = is_missed.any(axis=2)
         missed_months = float(missed_in_month.sum(axis=1).mean())
-        saved = policy.saved
-        saved_cells: Row = (None, None, None)
-        if saved is not None:
-            saved_cells = (saved.value, saved.low, saved.high)
         rows.append(
             (
-                policy.name,
-                outcome.cost,
-                outcome.net_present_cost_usd,
-                outcome.capital_usd,
-                outcome.verdict.share,
-                outcome.worst_tenth,
+                way.name,
+                way.cost,
+                way.probability,
+                None if way.is_answer else way.saved,
+                plan.net_present_cost_usd,
+                plan.capital_usd,
+                plan.verdict.share,
+                plan.worst.size,
+                plan.worst_tenth,
                 missed_months,
-                float(outcome.utilisation.mean()),
-                *saved_cells,
-                sized.choices.words(outcome.counts),
+                float(plan.utilisation.mean()),
+                sized.choices.words(plan.policy),
             )
         )
     return SIZE_TABLES["policies"].of_rows(rows)
 
 
+def frontier_rows(sized: Sized) -> Iterator[Row]:
+    """Yield the rows of frontier.csv: every policy simulated on the selection block."""
+    for point in sized.curve:
+        plan = point.judged
+        yield (
+            plan.cost,
+            plan.cost_worst_tenth,
+            plan.verdict.share,
+            *point.interval,
+            plan.missed_requests,
+            plan.worst_tenth,
+            plan.worst.size,
+            " ".join(f"{level:g}" for level in point.answers),
+            point.is_knee,
+            point.is_cliff,
+            plan.policy == sized.plan.policy,
+            sized.choices.words(plan.policy),
+        )
+
+
 def future_rows(sized: Sized) -> Table:
     """Return futures.csv: each policy in each future, and as stated; no row where no future is named."""
     labels = sized.choices.plan.months.labels
-    stated = [
-        (policy.name, AS_STATED, None, policy.outcome)
-        for policy in sized.ways
-        if policy.outcome is not None
-    ]
+    stated = [(way.name, AS_STATED, None, way.judged) for way in sized.ways]
     rows: list[Row] = []
     policies = (*stated, *sized.futures) if sized.futures else ()
     for name, future, weight, outcome in policies:
@@ -211,7 +220,7 @@ def month_rows(sized: Sized) -> Iterator[Row]:
         changes_h = [hour for hour in choices.moments_h() if start_h <= hour < end_h]
         # The highest within the month: a cap has to hold at every hour.
         power_kw = max(
-            sum(choices.kw_at(plan.counts, hour).values()) for hour in [start_h, *changes_h]
+            sum(choices.kw_at(plan.policy, hour).values()) for hour in [start_h, *changes_h]
         )
         workload = ""
         if choices.plan.slo_target.scope != "fleet":
@@ -236,15 +245,13 @@ def month_rows(sized: Sized) -> Iterator[Row]:
 def _capital_until(sized: Sized, end_h: float) -> float:
     """Return the capital of what is bought before an hour."""
     choices = sized.choices
-    counts = sized.plan.counts
+    policy = sized.plan.policy
     bought = []
-    for purchase, nodes in zip(choices.purchases, counts, strict=False):
+    for purchase, nodes in zip(choices.purchases, policy.purchases, strict=True):
         days = (purchase.date - choices.scenario.start).days
         purchase_h = days * HOURS_PER_DAY
         bought.append(nodes if purchase_h < end_h else 0)
-    # What is not bought, orders and rent, stays as it is.
-    further = counts[len(bought) :]
-    return choices.capital_usd((*bought, *further))
+    return choices.capital_usd(replace(policy, purchases=tuple(bought)))
 
 
 def size_tables(sized: Sized) -> list[Table]:
@@ -264,29 +271,18 @@ def size_tables(sized: Sized) -> list[Table]:
         )
         for trigger in explanation.triggers
     )
-    frontier = (
-        (
-            plan.probability,
-            plan.cost,
-            plan.nodes,
-            plan.counts == sized.plan.counts,
-            words(plan.counts),
-        )
-        for plan in explanation.curve
-    )
     rivals = []
     for rival in sized.rivals:
         # A rival that cannot meet the target has a price change, but no plan.
         change = price_changes.get(rival.name)
         cells: Row = (None, None, change, "")
-        if rival.counts is not None:
-            plan_words = words(rival.counts)
-            change = price_changes.get(rival.name)
+        if rival.policy is not None:
+            plan_words = words(rival.policy)
             cells = (rival.cost, rival.probability, change, plan_words)
         rivals.append((rival.name, *cells))
     rows: dict[str, Iterable[Row]] = {
         "triggers": triggers,
-        "frontier": frontier,
+        "frontier": frontier_rows(sized),
         "single_accelerator_plans": rivals,
         "limits": explanation.limits,
         "regret": explanation.regrets,
@@ -301,10 +297,10 @@ def size_tables(sized: Sized) -> list[Table]:
     ]
 
 
-def plan_document(sized: Sized, folder: Path, counts: Counts) -> str:
+def plan_document(sized: Sized, folder: Path, policy: Policy) -> str:
     """Return a plan as a scenario: what is chosen in place of what was open; it runs as it is."""
     choices = sized.choices
-    content = choices.content(counts)
+    content = choices.content(policy)
     stated = sized.scenario
     document: Json = {**content, "name": f"{stated.name}-sized"}
     file = scenario_file(stated)
@@ -361,15 +357,18 @@ def size_summary(sized: Sized) -> SizingSummary:
         objective=sized.trial.objective,
         verdict=sizing_verdict(sized),
         plan=rows["plan"],
-        family=sized.choices.family(plan.counts),
+        family=sized.choices.family(plan.policy),
         objective_usd=plan.cost,
-        objective_low_usd=sized.cost_range[0],
-        objective_high_usd=sized.cost_range[1],
+        objective_low_usd=sized.cost_interval.low,
+        objective_high_usd=sized.cost_interval.high,
         net_present_cost_usd=plan.net_present_cost_usd,
         capital_usd=plan.capital_usd,
         utilisation_fraction=float(plan.utilisation.mean()),
-        probability_fraction=sized.probability.value,
-        probability_half_width_fraction=sized.probability.half_width,
+        probability_fraction=plan.verdict.share,
+        probability_low_fraction=sized.confirmation.interval.low,
+        probability_high_fraction=sized.confirmation.interval.high,
+        is_confirmed=sized.confirmation.passed,
+        perfect_information_saves=sized.explanation.perfect_information_saves,
         unfixable_fraction=sized.unfixable,
         fresh_replications=plan.worst.size,
         seed=sized.trial.seed,
@@ -422,7 +421,7 @@ def size_text(sized: Sized, *, verbose: bool = False) -> str:
     table = text_table((*columns, "M USD"), bought)
     lines = [*wrapped(lead), "", table, ""]
     if verbose:
-        lines += ["cost against probability:", _frontier_table(sized), ""]
+        lines += ["cost against service:", _frontier_table(sized), ""]
     lines += wrapped(further if verbose else further[:MAX_SENTENCES])
     if sized.futures:
         lines += ["", *futures_lines(future_rows(sized))]
@@ -430,19 +429,27 @@ def size_text(sized: Sized, *, verbose: bool = False) -> str:
 
 
 def _frontier_table(sized: Sized) -> str:
-    """Return cost against probability for a terminal, the answer marked."""
+    """Return cost against service for a terminal, with what each policy is."""
     is_unit_cost = sized.trial.objective == "levelised"
     scale = 1.0 if is_unit_cost else MILLION
-    rows = [
-        (
-            f"{plan.probability:.1%}",
-            f"{plan.cost / scale:,.4g}",
-            f"{plan.nodes:,.0f}",
-            "<- the answer" if plan.counts == sized.plan.counts else "",
+    rows = []
+    for point in sized.curve:
+        plan = point.judged
+        marks = [f"cheapest at {level:.0%}" for level in point.answers]
+        marks += ["knee"] * point.is_knee + ["cliff"] * point.is_cliff
+        marks += ["<- the answer"] * (plan.policy == sized.plan.policy)
+        rows.append(
+            (
+                f"{plan.cost / scale:,.4g}",
+                f"{plan.verdict.share:.1%}",
+                f"{plan.worst.size}",
+                f"{plan.missed_requests / MILLION:,.3g}",
+                f"{plan.worst_tenth:.1%}",
+                ", ".join(marks),
+            )
         )
-        for plan in sized.explanation.curve
-    ]
-    return text_table(("P(SLO met)", "USD/Mtok" if is_unit_cost else "M USD", "nodes", ""), rows)
+    cost = "USD/Mtok" if is_unit_cost else "M USD"
+    return text_table((cost, "P(SLO met)", "of", "M missed", "worst tenth", ""), rows)
 
 
 def write_size(sized: Sized, work: SizeWork, command: Sequence[str]) -> None:
@@ -474,7 +481,7 @@ def write_size(sized: Sized, work: SizeWork, command: Sequence[str]) -> None:
     size_sheets = {f"Size {name}": table.columns for name, table in sheets.items()}
     pages |= plain_pages(size_sheets)
     columns = {table.name: table.columns for table in run_tables(result)}
-    policy = plan_document(sized, work.folder, sized.plan.counts)
+    policy = plan_document(sized, work.folder, sized.plan.policy)
     pages_of_run = run_pages(result, columns)
     further_files = {
         POLICY: policy.encode(),
@@ -504,5 +511,5 @@ def size_answer(folder: Path, sized: Sized, warnings: Sequence[str]) -> Answer[S
 def write_so_far(sized: Sized, work: SizeWork) -> None:
     """Write the policy so far beside the unfinished work, where it can be read and run."""
     # As a whole or not at all: a reader may open it at any moment.
-    policy = plan_document(sized, work.shards, sized.plan.counts)
+    policy = plan_document(sized, work.shards, sized.plan.policy)
     replace_synced(work.shards / POLICY, policy.encode())

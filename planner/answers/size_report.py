@@ -13,6 +13,8 @@ from planner.output.words import NOTHING, dollars, percent, unit_price
 
 MONTHLY_SHARES = {"slo_attainment_fraction": "SLO lowest", "utilisation_fraction": "utilised"}
 """What is drawn and tabled by month, by column."""
+WORST_TENTH = ("worst_tenth_attainment_fraction", "objective_worst_tenth_usd")
+"""What the worst tenth of replications come to, by column."""
 RUNS_AS_IT_IS = "The policy lies beside this report and runs as it is: `planner run policy.yaml`."
 
 
@@ -52,31 +54,53 @@ def answer_section(contents: Contents, summary: SizingSummary) -> Section:
 
 
 def _frontier_grid(contents: Contents, summary: SizingSummary) -> Grid | None:
-    """Return the cost of plans and their probability to meet the SLO target; None where one plan is all there is."""
+    """Return cost against service, of every policy that was simulated; None where the search was stopped before."""
     frontier = contents.table("frontier")
-    if frontier is None:
+    if not frontier:
         return None
     rows = []
-    for plan, is_answer, probability, cost in frontier.rows(
-        "plan", "is_answer", numbers=["probability_fraction"], totals=["objective_usd"]
+    texts = ("plan", "answers_fraction", "is_knee", "is_cliff", "is_answer")
+    numbers = ("slo_met_fraction", "objective_usd", "missed_requests", *WORST_TENTH)
+    for plan, answers, is_knee, is_cliff, is_answer, *figures in frontier.rows(
+        *texts, totals=numbers
     ):
-        label = f"{plan} (the answer)" if is_answer == "true" else plan
-        price = _money(summary, cost)
-        rows.append((label, percent(probability, 1), price))
+        marks = [f"cheapest at {float(level):.0%}" for level in answers.split()]
+        marks += ["knee"] * (is_knee == "true") + ["cliff"] * (is_cliff == "true")
+        marks += ["the answer"] * (is_answer == "true")
+        met, cost, missed, worst, dearest = figures
+        rows.append(
+            (
+                plan,
+                ", ".join(marks),
+                percent(met, 1),
+                _money(summary, cost),
+                f"{missed:,.0f}",
+                percent(worst, 1),
+                _money(summary, dearest),
+            )
+        )
     return Grid(
-        caption="Cost against the probability to meet the SLO target",
-        header=("plan", "P(SLO met)", "cost"),
+        caption="Cost against service, all simulated",
+        header=(
+            "plan",
+            "",
+            "P(SLO met)",
+            "cost",
+            "missed requests",
+            "worst tenth",
+            "dearest tenth",
+        ),
         rows=rows,
-        numeric=(1, 2),
+        numeric=(2, 3, 4, 5, 6),
     )
 
 
 def frontier_picture(contents: Contents, summary: SizingSummary) -> Picture | None:
-    """Draw the cost of plans against their probability to meet the SLO target, and what is required."""
+    """Draw the cost of policies against their probability to meet the SLO target, and what is required."""
     frontier = contents.table("frontier")
     if not frontier:
         return None
-    columns = ("objective_usd", "probability_fraction")
+    columns = ("objective_usd", "slo_met_fraction")
     answer = frontier.where("is_answer", "true").rows(totals=columns)
     others = frontier.where("is_answer", "false").rows(totals=columns)
     groups = {
@@ -87,24 +111,22 @@ def frontier_picture(contents: Contents, summary: SizingSummary) -> Picture | No
 
 
 def policies_section(contents: Contents, summary: SizingSummary) -> Section:
-    """Return other policies on the same fresh replications, and the reviews of orders on a signal."""
+    """Return the ways to decide at equal service, and the reviews of orders on a signal."""
     rows = []
-    for policy, cost, met, worst_tenth, utilisation, saving in contents.tables["policies"].rows(
-        "decided",
+    for way, cost, met, saving, worst_tenth, utilisation in contents.tables["policies"].rows(
+        "ways",
         numbers=(
             "objective_usd",
             "slo_met_fraction",
+            "answer_saves",
             "worst_tenth_attainment_fraction",
             "utilisation_fraction",
-            "answer_saves",
         ),
     ):
-        if cost is None:  # no plan was found
-            continue
         rows.append(
             (
-                policy,
-                _money(summary, cost),
+                way,
+                _money(summary, cost or 0.0),
                 percent(met, 0),
                 percent(worst_tenth, 1),
                 percent(utilisation, 0),
@@ -112,8 +134,8 @@ def policies_section(contents: Contents, summary: SizingSummary) -> Section:
             )
         )
     policies = Grid(
-        caption="Ways to decide, on the same fresh replications",
-        header=("decided", "cost", "SLO met", "worst tenth", "utilised", "the answer saves"),
+        caption="Ways to decide, at equal service",
+        header=("levers", "cost", "P(SLO met)", "worst tenth", "utilised", "the answer saves"),
         rows=rows,
         numeric=(1, 2, 3, 4, 5),
     )

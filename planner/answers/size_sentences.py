@@ -38,25 +38,21 @@ def _answer(sized: Sized) -> Iterator[str]:
     """Yield what to buy, and what that costs."""
     plan = sized.plan
     choices = sized.choices
-    miss_cost_usd = choices.choose.miss_cost_usd
-    is_priced = miss_cost_usd is not None
+    is_priced = choices.choose.miss_cost_usd is not None
     words = "nothing, what is there is enough"
-    if any(plan.counts):
-        words = choices.words(plan.counts)
+    if plan.policy != choices.nothing():
+        words = choices.words(plan.policy)
     lead = "Buy"
-    # Where misses are priced, no probability is held, so no plan is unconfirmed.
-    if plan.verdict.status == "MISSED" and not is_priced:
-        lead = "Cheapest plan found, not confirmed:"
-    low, high = (_money(sized, end) for end in sized.cost_range)
-    error = "of the mean over fresh replications" if is_priced else "for the error of P(SLO met)"
+    if not sized.confirmation.passed:
+        lead = "Cheapest policy found, not confirmed:"
+    low, high = (_money(sized, end) for end in sized.cost_interval)
     cost = _money(sized, plan.cost)
     objective = OBJECTIVES[sized.trial.objective]
-    yield f"{lead} {words}: {objective} {cost} ({low} to {high} {error})."
+    yield f"{lead} {words}: {objective} {cost} ({low} to {high} for the error of the mean)."
     if is_priced:
         misses = _money(sized, plan.cost - plan.net_present_cost_usd)
         yield (
-            f"Of that, {misses} is for requests that miss their SLO, at {miss_cost_usd:g} USD each: no probability is "
-            "held."
+            f"Of that, {misses} is for requests that miss their SLO, at the price stated: no probability is held."
         )
 
 
@@ -64,49 +60,57 @@ def _certainty(sized: Sized) -> Iterator[str]:
     """Yield how sure the answer is to meet the SLO target, and what no purchase mends."""
     plan = sized.plan
     verdict = plan.verdict
-    probability = sized.probability
+    interval = sized.confirmation.interval
+    required = f" of {verdict.confidence:.0%} asked" if verdict.confidence else ""
+    counted_alone = "" if sized.trial.includes_outages else "by its capacity, "
     yield (
-        f"P(SLO met) {probability.value:.1%} (±{probability.half_width:.1%}) of {verdict.confidence:.0%} asked; "
-        f"{verdict.met} of {verdict.replications} fresh replications meet it. In the worst tenth of them "
-        f"attainment falls to {plan.worst_tenth:.2%}."
+        f"P(SLO met) {counted_alone}{verdict.share:.1%} ({interval.low:.1%} to {interval.high:.1%}){required}: "
+        f"{verdict.met} of {verdict.replications} replications that no search has seen meet it. In the worst tenth of "
+        f"them attainment falls to {plan.worst_tenth:.2%}."
     )
     if sized.unfixable > 0.0:
         counted = {cause: number for cause, number in sized.causes.items() if number}
         causes = ", ".join(
             f"{cause.replace('_', ' ')} {number}" for cause, number in counted.items()
         )
-        in_brackets = f" ({causes} of {plan.worst.size})" if causes else ""
+        is_counted = "they count as missed" if sized.trial.includes_outages else "left out above"
         yield (
-            f"{sized.unfixable:.1%} of replications miss the SLO target whatever is bought{in_brackets}: a second "
-            "site or a looser target is their remedy, not nodes."
+            f"{sized.unfixable:.1%} of replications miss the SLO target whatever is bought ({causes} of "
+            f"{plan.worst.size}; {is_counted}): a second site or a looser target is their remedy, not nodes."
         )
     yield f"Utilisation {plan.utilisation.mean():.0%} in the mean."
 
 
 def _other_policies(sized: Sized) -> Iterator[str]:
-    """Yield what the answer saves against other policies, on the same replications."""
-    for policy in sized.ways:
-        outcome = policy.outcome
-        saved = policy.saved
-        if outcome is None or saved is None:
+    """Yield what the answer saves against other ways to decide, at equal service."""
+    for way in sized.ways:
+        if way.is_answer:
             continue
-        ends = (saved.value, saved.low, saved.high)
-        saving, low, high = (_money(sized, end) for end in ends)
+        difference = _money(sized, abs(way.saved))
+        verb = "less" if way.saved >= 0.0 else "more"
         yield (
-            f"Against a plan {policy.name}, which meets the SLO target in {outcome.verdict.share:.0%} of them, it "
-            f"saves {saving} ({low} to {high}): {sized.choices.words(outcome.counts)}."
+            f"Against {way.name}, {_money(sized, way.cost)} at P(SLO met) {way.probability:.0%}, the answer's way "
+            f"costs {difference} {verb} at the same probability."
         )
+    for point in sized.curve:
+        for level in point.answers:
+            yield (
+                f"Cheapest at {level:.0%}: {_money(sized, point.judged.cost)}, {point.judged.verdict.share:.0%} of "
+                f"{point.judged.worst.size}."
+            )
 
 
 def _orders(sized: Sized) -> Iterator[str]:
     """Yield on what signal each cluster is ordered, and by when at the latest."""
     triggers = sized.explanation.triggers
+    rules = dict(zip(sized.choices.reactive, sized.plan.policy.rules, strict=True))
     for name in dict.fromkeys(trigger.cluster for trigger in triggers):
         reviews = [trigger for trigger in triggers if trigger.cluster == name]
         earliest = reviews[0]
-        step = sized.choices.choose.clusters[name].step_nodes
+        rule = rules[name]
+        assert rule is not None
         yield (
-            f"Order {name} in steps of {step} nodes when the {earliest.forecast_months}-month forecast of peak load "
+            f"Order {name} by {rule.step_nodes} nodes when the {earliest.forecast_months}-month forecast of peak load "
             f"passes {earliest.load:.0%} of what is installed and on order, at {len(reviews)} reviews from "
             f"{earliest.date}."
         )
@@ -116,18 +120,14 @@ def _orders(sized: Sized) -> Iterator[str]:
 
 def _single_accelerator_plans(sized: Sized) -> Iterator[str]:
     """Yield what plans of one accelerator cost, and at what price another would enter the mix."""
-    plan = sized.plan
-    curve = sized.explanation.curve
-    # The rivals are on the replications of the search, so the answer's cost on those is what they are held against.
-    costs = (point.cost for point in curve if point.counts == plan.counts)
-    cost = next(costs, plan.cost)
+    cost = sized.predicted_cost
     for rival in sized.rivals:
-        if rival.counts is None:
+        if rival.policy is None:
             yield f"No plan of {rival.name} alone that may be chosen meets the SLO target."
-        elif rival.counts != plan.counts and curve:
+        elif rival.policy != sized.plan.policy:
             direction = "more" if rival.cost > cost else "less"
             change = f"{abs(rival.cost / cost - 1.0):.0%} {direction}"
-            yield f"A plan of {rival.name} alone costs {change} ({_money(sized, rival.cost)})."
+            yield f"A plan of {rival.name} alone costs {change} ({_money(sized, rival.cost)}), as predicted."
     for entry in sized.explanation.entries:
         if entry.price_change is None:
             yield f"No price in prospect brings {entry.accelerator} into the mix."
@@ -147,6 +147,11 @@ def _what_would_change(sized: Sized) -> Iterator[str]:
             f"In the middling future {middle.needed:,.0f} of {middle.nodes:,.0f} nodes would have done; in "
             f"{explanation.idle:.0%} of futures a quarter or more of them is never needed."
         )
+    if explanation.perfect_information_saves is not None:
+        saving = _money(sized, explanation.perfect_information_saves)
+        yield (
+            f"Perfect information would save {saving} as predicted: no policy that decides beforehand saves more."
+        )
     if explanation.predicted_saves:
         yield (
             f"If throughput were known to be as predicted, {_money(sized, explanation.predicted_saves)} would be "
@@ -157,7 +162,7 @@ def _what_would_change(sized: Sized) -> Iterator[str]:
 def _never_measured(sized: Sized) -> str:
     """Say which pairs of workload and purchase were never measured, the least certain first."""
     scenario = sized.choices.scenario
-    counts = zip(sized.choices.purchases, sized.plan.counts, strict=False)
+    counts = zip(sized.choices.purchases, sized.plan.policy.purchases, strict=True)
     bought = {purchase.name for purchase, nodes in counts if nodes}
     half_widths: dict[str, float] = {}
     services, _ = build_services(scenario, Reuse(scenario), {})

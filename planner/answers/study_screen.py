@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
@@ -168,15 +167,14 @@ def study_remarks(finished: Finished, goal: Goal) -> Iterator[str]:
 
     A study without any is refused.
     """
-    if goal.until is not None:
+    if goal.until:
         outputs = [finished.by_scenario(name) for name in goal.columns]
-        reached = goal.until.width(goal.estimate(outputs))
-        # Too few rows have no interval.
-        width = "is not known"
-        if not math.isnan(reached):
-            width = f"is ±{reached:.2%}"
-        more = "" if reached <= goal.until.share else "; extend with --resume and more"
-        yield f"the interval of {goal.until.words()} {width} after {finished.rows:,} replications{more}"
+        reached = goal.reached(outputs, finished.replications)
+        furthest = max(reached, key=lambda one: one.excess)
+        after = f"after {finished.rows:,} replications"
+        if furthest.excess > 1.0:
+            after += "; extend with --resume and more"
+        yield f"{furthest.words}, {after}"
     if finished.detailed < finished.rows:
         yield f"fans by month and what drives the headline are of the first {finished.detailed:,} replications"
     failures = finished.failures()

@@ -277,7 +277,14 @@ class SizingSummary:
     capital_usd: float
     utilisation_fraction: float
     probability_fraction: float
-    probability_half_width_fraction: float
+    """Share of the confirmation's replications that meet the SLO target, counted."""
+    probability_low_fraction: float
+    """Lower end of its 95% interval."""
+    probability_high_fraction: float
+    is_confirmed: bool
+    """Whether the lower limit of that share, at the error of its attempt, reaches what is asked."""
+    perfect_information_saves: float | None
+    """At most what any policy could save, in the unit of ``objective_usd``; None where it was not worked out."""
     unfixable_fraction: float
     """Share of replications that miss the target whatever is bought."""
     fresh_replications: int

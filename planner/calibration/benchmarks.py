@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
+from planner.calibration.bench_results import is_result, read_results
+from planner.calibration.columns import (
+    COLUMNS,
+    DRAFT_COLUMN,
+    HIT_COLUMN,
+    LENGTH_COLUMNS,
+    LOAD_COLUMNS,
+    MEASURED_COLUMNS,
+    OPTIONAL_COLUMNS,
+)
 from planner.catalog.load import Catalog, part_of, shape_of
 from planner.data_files import data_rows
 from planner.errors import Problem, ScenarioError, raise_all
@@ -18,38 +28,11 @@ from planner.physics.coefficients import DEFAULT_RESERVED_OUTPUT_FRACTION
 from planner.physics.replica import ReplicaSpec
 from planner.validation import nearest
 
-NAME_COLUMNS = ("model", "accelerator", "engine", "precision")
-MEASURED_COLUMNS = ("ttft_ms", "tpot_ms", "output_tokens_per_s_per_gpu")
-LENGTH_COLUMNS = ("input_tokens", "output_tokens")
-_LOAD_COLUMNS = ("concurrency", "slo_ttft_ms", "slo_tpot_ms")
-COLUMNS = (
-    *NAME_COLUMNS,
-    "tp",
-    "ep",
-    *LENGTH_COLUMNS,
-    "scenario",
-    *_LOAD_COLUMNS,
-    *MEASURED_COLUMNS,
-)
-HIT_COLUMN = "prefix_hit_fraction"
-"""Optional: share of each prompt found in the prefix cache."""
-DRAFT_COLUMN = "speculative"
-"""Optional: whether tokens are drafted, by which method and how many; ``mtp``, ``eagle3 k=2``, ``3``, ``none``."""
-OPTIONAL_COLUMNS = (
-    HIT_COLUMN,
-    "attention_dp",
-    "max_num_seqs",
-    "prefill_tp",
-    "prefill_workers",
-    "decode_workers",
-)
-"""Optional numbers: that share, groups of attention in data parallel, sequences an engine admits to a group, and of
-separate pools the accelerators of a prefill worker and the number of workers; tp, ep are then a decode worker's."""
 _NUMBER_COLUMNS = (
     "tp",
     "ep",
     *LENGTH_COLUMNS,
-    *_LOAD_COLUMNS,
+    *LOAD_COLUMNS,
     *MEASURED_COLUMNS,
     *OPTIONAL_COLUMNS,
 )
@@ -65,13 +48,20 @@ _FIRST_LINE = 2
 """Line of the first row: the header is line 1."""
 
 
-def read_benchmarks(path: Path) -> pd.DataFrame:
-    """Return a benchmark CSV as a table; raise ScenarioError naming every bad cell by row.
+def read_benchmarks(path: Path, run: Mapping[str, str] | None = None) -> pd.DataFrame:
+    """Return a benchmark CSV or results of load generators as a table; raise ScenarioError naming every bad cell.
+
+    ``run`` is what a result does not say of its run, by column: accelerator, tp, precision.
 
     The frame has the file's own columns and the optional ones, numbers as floats (blank cells as NaN), text stripped,
     and the row's line in the file as its index.
     """
     file = str(path)
+    if is_result(path):
+        return _checked(path, read_results(path, run or {}))
+    if run:
+        message = "is for results of load generators, and this is a table with columns of its own"
+        raise ScenarioError(Problem(file=file, path="--run", message=message))
     try:
         frame = pd.read_csv(
             path, dtype=str, keep_default_na=False, skipinitialspace=True, encoding="utf-8-sig"
@@ -108,6 +98,13 @@ def read_benchmarks(path: Path) -> pd.DataFrame:
         raise ScenarioError(Problem(file=file, message="the file has a header and no rows"))
     # Lines of the file are the index, so that every message can name its row.
     frame.index = frame.index + _FIRST_LINE
+    return _checked(path, frame)
+
+
+def _checked(path: Path, frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a table of texts with its numbers as such; raise ScenarioError naming every bad cell by row."""
+    file = str(path)
+    problems: list[Problem] = []
     for column in (*OPTIONAL_COLUMNS, DRAFT_COLUMN):
         if column not in frame.columns:
             frame[column] = ""

@@ -17,7 +17,7 @@ import dataclasses
 import hashlib
 import itertools
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -43,9 +43,9 @@ _STEP = 0.02
 """Change of the log effects by which a slope is measured."""
 
 
-def read_rows(path: Path, catalog: Catalog) -> pd.DataFrame:
+def read_rows(path: Path, catalog: Catalog, run: Mapping[str, str] | None = None) -> pd.DataFrame:
     """Return a benchmark table for fitting, every row of which must be predictable."""
-    frame = read_benchmarks(path)
+    frame = read_benchmarks(path, run)
     reasons = predictions.prepare(frame, catalog).reasons
     lines_and_reasons = zip(frame.index, reasons, strict=True)
     problems = [
@@ -73,11 +73,14 @@ def weights(groups: Sequence[Groups]) -> Floats:
 
 
 def update_calibration(
-    path: Path, base: records.CalibrationFile, catalog: Catalog | None = None
+    path: Path,
+    base: records.CalibrationFile,
+    catalog: Catalog | None = None,
+    run: Mapping[str, str] | None = None,
 ) -> records.CalibrationFile:
     """Return the calibration with group effects updated by a table of the user's own rows."""
     catalog = catalog or load_catalog()
-    frame = read_rows(path, catalog)
+    frame = read_rows(path, catalog, run)
     prior = base.calibration()
     if not prior.spread:
         raise ScenarioError(

@@ -9,12 +9,8 @@ import numpy as np
 import pandas as pd
 
 from planner.arrays import Floats
-from planner.calibration.benchmarks import (
-    COLUMNS,
-    DISAGGREGATED_SCENARIO,
-    MEASURED_COLUMNS,
-    OPTIONAL_COLUMNS,
-)
+from planner.calibration.benchmarks import DISAGGREGATED_SCENARIO
+from planner.calibration.columns import COLUMNS, MEASURED_COLUMNS, OPTIONAL_COLUMNS
 from planner.calibration.predictions import BenchmarkRows, predict_rows, prepare, priced_rows
 from planner.catalog.calibration import OwnRows
 from planner.catalog.load import Catalog

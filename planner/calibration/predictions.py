@@ -26,7 +26,7 @@ import numpy as np
 import pandas as pd
 
 from planner.arrays import Bools, Floats, Ints
-from planner.calibration import benchmarks
+from planner.calibration import benchmarks, columns
 from planner.catalog.load import Catalog
 from planner.errors import PlannerError
 from planner.physics.coefficients import (
@@ -50,13 +50,13 @@ from planner.physics.replica import (
 from planner.units import MILLISECOND
 
 _KEYS = [
-    *benchmarks.NAME_COLUMNS,
+    *columns.NAME_COLUMNS,
     "tp",
     "ep",
     "attention_dp",
     "max_num_seqs",
     "scenario",
-    benchmarks.DRAFT_COLUMN,
+    columns.DRAFT_COLUMN,
 ]
 """What tells one deployment from another."""
 REQUESTS_PER_CLIENT = 10
@@ -156,7 +156,7 @@ def prepare(frame: pd.DataFrame, catalog: Catalog) -> BenchmarkRows:
     workers = np.where(np.isnan(workers), at_least_one, workers)
     # Where a table does not say what share of a prompt is in the prefix cache, its source may be known to repeat some:
     # a pool of N prompts sent ten times per unit of concurrency C repeats 1 − N/(10·C) of them.
-    cached = frame[benchmarks.HIT_COLUMN].to_numpy(dtype=float)
+    cached = frame[columns.HIT_COLUMN].to_numpy(dtype=float)
     repeated = np.zeros(len(frame))
     if {"source", "engine_version"} <= set(frame.columns):
         sent = REQUESTS_PER_CLIENT * frame["concurrency"].to_numpy(dtype=float)
@@ -195,7 +195,7 @@ def prepare(frame: pd.DataFrame, catalog: Catalog) -> BenchmarkRows:
         is_disaggregated=disaggregated,
         per_prefill_accelerator=stated / prefill_accelerators.to_numpy(),
         prefill_busy_fraction=busy_fraction,
-        is_unlabelled=(frame[benchmarks.DRAFT_COLUMN] == "").to_numpy(),
+        is_unlabelled=(frame[columns.DRAFT_COLUMN] == "").to_numpy(),
         days=[days_of(str(text)) for text in dates],
     )
     # A row needs a load, or an objective that sets one.
@@ -284,7 +284,7 @@ def _deployment(row: Mapping[Any, Any], catalog: Catalog) -> benchmarks.ServedMo
         layouts=layouts,
         expert_parallel=ep is not None and ep > 1,
         max_sequences=max_sequences,
-        drafted_tokens=benchmarks.find_draft(str(row[benchmarks.DRAFT_COLUMN])),
+        drafted_tokens=benchmarks.find_draft(str(row[columns.DRAFT_COLUMN])),
     )
 
 

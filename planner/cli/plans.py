@@ -191,10 +191,11 @@ def size(
     ] = "net-present-cost",
     replications: Annotated[
         int, Option("--replications", "-n", min=1, max=1_000, help="Replications surveyed.")
-    ] = 64,
+    ] = 48,
     confirmations: Annotated[
-        int, Option(min=1, max=1_000, help="Fresh replications that confirm the answer.")
-    ] = 200,
+        int | None,
+        Option(min=1, max=10_000, help="Most fresh replications that confirm a policy."),
+    ] = None,
     rivals: Annotated[
         bool, Option(help="Work out rivals, limits and prices after the answer.")
     ] = True,

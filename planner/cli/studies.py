@@ -31,11 +31,13 @@ from planner.cli.options import (
 
 # Help that is too long for the line of its option.
 _AT_MOST = (
-    "Replications at most [default: 1,024]; draws of money after the 256th may share a simulation."
+    "Replications, with --until at most [default: as many as --until takes, 4,096 at most]; "
+    "draws of money after the 256th may share a simulation."
 )
 _UNTIL = (
-    "Stop when the 95% interval of the headline's mean is this narrow, e.g. 0.5%; "
-    "p90=2% and best=1% look at a percentile and at P(best)."
+    "Stop when 95% intervals are this narrow: of the headline's mean (0.5%), a percentile (p90=2%), "
+    "P(best) (best=1%), P(SLO met) without a verdict (slo=4%) "
+    "[default without -n: mean=0.5%, p10=2%, p90=2%, slo=4%]."
 )
 _SAMPLES = (
     "Write every replication to samples.csv "
@@ -49,7 +51,7 @@ def montecarlo(
     replications: Annotated[
         int | None, Option("--replications", "-n", min=1, max=10_000_000, help=_AT_MOST)
     ] = None,
-    until: Annotated[str | None, Option(metavar="SHARE", help=_UNTIL)] = None,
+    until: Annotated[str | None, Option(metavar="RULES", help=_UNTIL)] = None,
     overrides: Overrides = None,
     seed: Seed = None,
     out: Annotated[Path | None, out_option("<name>")] = None,

@@ -160,6 +160,8 @@ class Screen:
                 text = ""
                 if estimate is not None:
                     text = f"{estimate.value:.4g} ± {estimate.half_width:.2g}"
+                if progress.furthest is not None:
+                    text += f"; {progress.furthest.words}"
                 bar.update(task, total=progress.total, completed=progress.done, interval=text)
 
             yield update

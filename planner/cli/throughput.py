@@ -18,6 +18,15 @@ Coefficients = Annotated[
     Path | None, Option(metavar="FILE.yaml", help="Calibration [default: the shipped one].")
 ]
 
+_TABLE = "Measured runs: a CSV, or the JSON of vllm bench serve, SGLang, GenAI-Perf or AIPerf."
+RunOptions = Annotated[
+    list[str] | None,
+    Option(
+        metavar="COLUMN=VALUE,...",
+        help="What a JSON result does not say of its run: accelerator=H200,tp=8,precision=fp8.",
+    ),
+]
+
 
 def throughput(
     scenario: Annotated[
@@ -135,13 +144,15 @@ def _numbers(option: str, text: str, *, integral: bool = False) -> list[float]:
 
 
 def check_benchmarks(
-    table: Annotated[Path, Argument(metavar="FILE.csv", help="Measured runs.")],
+    table: Annotated[Path, Argument(metavar="FILE", help=_TABLE)],
+    run: RunOptions = None,
     calibration: Coefficients = None,
     worst: Annotated[int, Option(min=0, help="How many of the worst rows to print.")] = 15,
     overlay: Overlay = None,
     as_json: AsJson = False,
 ) -> None:
     """Predict each measured run and print the errors, in all and by kind of model, and the worst rows."""
+    from planner.calibration.bench_results import parse_run
     from planner.calibration.benchmarks import read_benchmarks
     from planner.calibration.check import check_benchmarks as check_table
     from planner.calibration.check import check_report, entries, summary
@@ -149,7 +160,8 @@ def check_benchmarks(
     from planner.catalog.load import load_catalog
 
     coefficients = read_calibration(calibration or SHIPPED_CALIBRATION).calibration()
-    checked = check_table(read_benchmarks(table), load_catalog(overlay=overlay), coefficients)
+    measured = read_benchmarks(table, parse_run(run or ()))
+    checked = check_table(measured, load_catalog(overlay=overlay), coefficients)
     if as_json:
         # All rows, not the worst alone: a program picks its own.
         content = {"rows": list(entries(checked)), "summary": summary(checked)}
@@ -160,15 +172,17 @@ def check_benchmarks(
 
 def calibrate(
     table: Annotated[
-        Path, Argument(metavar="FILE.csv", help="Measurements, as check-benchmarks reads them.")
+        Path, Argument(metavar="FILE", help="Measurements, as check-benchmarks reads them.")
     ],
     out: Annotated[Path, Option(metavar="FILE.yaml", help="Where to write the calibration.")],
+    run: RunOptions = None,
     calibration: Coefficients = None,
     overlay: Overlay = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
     """Update the throughput model by measurements of your own; a scenario's key calibration brings it into runs."""
+    from planner.calibration.bench_results import parse_run
     from planner.calibration.calibrate import update_calibration
     from planner.calibration.check import update_table
     from planner.catalog.calibration import SHIPPED_CALIBRATION, read_calibration, write_calibration
@@ -178,7 +192,7 @@ def calibrate(
     if not quiet:
         typer.echo(f"fitting {table}", err=True)
     base = read_calibration(calibration or SHIPPED_CALIBRATION)
-    file = update_calibration(table, base, load_catalog(overlay=overlay))
+    file = update_calibration(table, base, load_catalog(overlay=overlay), parse_run(run or ()))
     write_calibration(file, out)
     if as_json:
         content = file.model_dump(mode="json", exclude_none=True)

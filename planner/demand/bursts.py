@@ -41,8 +41,6 @@ _MAX_RATE_CV = 3.0
 A stream that varies more has less than a request a minute, and no burst of it fills a machine."""
 _NODES = 48
 """Nodes of the quadrature over the minutes of an hour."""
-_BLOCK = 192
-"""Loads at a time, so that the arrays between stay in the cache: fresh memory would cost as much again."""
 _NO_LOAD = 1e-12
 """Load over capacity that stands for none, as a divisor."""
 _NO_REQUEST = 1e-16
@@ -136,34 +134,41 @@ class Bursts:
 def shares_with_bursts(lateness: Lateness, bursts: Bursts, load: Floats) -> tuple[Floats, Floats]:
     """Return the shares of requests late and rejected at loads with bursts, shape (loads,).
 
-    Both at once, the late as real parts and the refused as imaginary ones, so that a minute's load is looked up once.
+    The tables are lines f + s (x − l) between their loads l. So of the minutes of rate G in between, at a mean load ρ,
+    the share of requests is f Σ p + s (ρ Σ p G − l Σ p): two sums from each load of the table to the last minute.
     """
     rate_cv = min(bursts.minute_rate_cv, _MAX_RATE_CV)
     rate, requests = _minutes(rate_cv)
     loads = np.array(lateness.loads)
-    table = np.array(lateness.late_fractions, dtype=complex)
-    table.imag = lateness.refused_fractions
     # A load a rounding below zero is none.
-    mean = np.maximum(load, 0.0)
-    shares = np.empty(load.size, dtype=complex)
-    for start in range(0, load.size, _BLOCK):
-        block = slice(start, start + _BLOCK)
-        minute_loads = mean[block, np.newaxis] * rate
-        shares[block] = np.interp(minute_loads, loads, table) @ requests
+    some_load = np.maximum(load, _NO_LOAD)
+    limits = loads / some_load[:, np.newaxis]
+    beyond = np.searchsorted(rate, limits, side="right")
+    requests_beyond = _sums_to_end(requests)[beyond]
+    loads_beyond = _sums_to_end(requests * rate)[beyond] * some_load[:, np.newaxis]
+    between = -np.diff(requests_beyond, axis=1)
+    over_line_start = -np.diff(loads_beyond, axis=1) - loads[:-1] * between
+    calm_requests = requests.sum() - requests_beyond[:, 0]
+    overloaded_requests = requests_beyond[:, -1]
+
+    def shares(table: Floats) -> Floats:
+        slopes = np.diff(table) / np.diff(loads)
+        of_lines = (between * table[:-1] + over_line_start * slopes).sum(axis=1)
+        of_all: Floats = of_lines + calm_requests * table[0] + overloaded_requests * table[-1]
+        return of_all
+
+    late_table = np.array(lateness.late_fractions)
+    refused_table = np.array(lateness.refused_fractions)
+    late = shares(late_table)
+    refused = shares(refused_table)
     if lateness.refuses:
-        # Minutes beyond the last load L, which come last, were read at it; of theirs, a part L/(ρG) is admitted.
-        some_load = np.maximum(mean, _NO_LOAD)
-        limit = loads[-1] / some_load
-        overloaded_from = np.searchsorted(rate, limit, side="right")
-        requests_beyond = _sums_to_end(requests)[overloaded_from]
-        minutes = _sums_to_end(requests / rate)[overloaded_from]
-        admitted = minutes * loads[-1] / some_load
-        turned_away = requests_beyond - admitted
+        # Minutes beyond the last load L were read at it; of theirs, a part L/(ρG) is admitted.
+        minutes = _sums_to_end(requests / rate)[beyond[:, -1]]
+        turned_away = overloaded_requests - minutes * limits[:, -1]
         # What is turned away is refused, in place of what was read for it.
-        shares += turned_away * (1j - table[-1])
-    late = np.clip(shares.real, 0.0, 1.0)
-    refused = np.clip(shares.imag, 0.0, 1.0)
-    return late, refused
+        late -= turned_away * late_table[-1]
+        refused += turned_away * (1.0 - refused_table[-1])
+    return np.clip(late, 0.0, 1.0), np.clip(refused, 0.0, 1.0)
 
 
 def _sums_to_end(series: Floats) -> Floats:

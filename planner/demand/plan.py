@@ -328,7 +328,6 @@ class WorkloadDemand:
     """All inputs of one workload's demand: rate, growth, profile, spikes, noise and tenants."""
 
     name: str
-    """Names its random streams: the same name sees the same noise in every scenario compared."""
     requests_per_s: float
     """Mean over a week at the start."""
     growth: Growth = field(default_factory=lambda: CompoundGrowth(per_year=0.0))
@@ -343,8 +342,12 @@ class WorkloadDemand:
     """Hour-to-hour noise."""
     tenants: tuple[TenantStream, ...] = ()
     """Large clients, each with its share of the mean."""
-    launch_h: float = 0.0
+    begins_h: float = 0.0
     """When there is first anything to ask for; no request comes before."""
+    ends_h: float = math.inf
+    """When its last request has come."""
+    stream: str = ""
+    """Names its random streams: the same name sees the same noise in every scenario compared. Empty: its own name."""
 
     def __post_init__(self) -> None:
         counts = Counter(tenant.name for tenant in self.tenants)
@@ -370,6 +373,8 @@ class DemandPlan:
 
     names: tuple[str, ...]
     """Workloads in column order."""
+    streams: tuple[str, ...]
+    """Names of their random streams, in the same order."""
     expected_requests_per_s: Floats
     """Growth · shape · spikes, the mean over replications, shape (workloads, hours)."""
     noise_base_requests_per_s: Floats
@@ -429,15 +434,19 @@ def build_demand_plan(workloads: Sequence[WorkloadDemand], horizon: Horizon) -> 
         spikes = spike_factor(workload.spikes, whole.hours)
         np.multiply(row, spikes, out=row)
         np.multiply(row, workload.requests_per_s, out=row)
-        # Before its launch a model has no requests, whatever the forecast.
-        launch_hour = max(0, math.ceil(workload.launch_h))
-        row[:launch_hour] = 0.0
+        # Before it is there a model has no requests, whatever the forecast.
+        first_hour = max(0, math.ceil(workload.begins_h))
+        row[:first_hour] = 0.0
+        # Nor is anything asked of it once its customers have moved on.
+        last_hour = max(0, math.ceil(min(workload.ends_h, whole.hours)))
+        row[last_hour:] = 0.0
     sigma = np.array([workload.noise.sigma for workload in workloads])
     # The mean of a lognormal lies above its median by this much, which noise of median 1 then restores.
     noise_median = np.exp(-0.5 * sigma**2)
     noise_base = expected * noise_median[:, np.newaxis]
     return DemandPlan(
         names=names,
+        streams=tuple(workload.stream or workload.name for workload in workloads),
         expected_requests_per_s=_read_only(expected.copy()),
         noise_base_requests_per_s=_read_only(noise_base),
         noises=tuple(workload.noise for workload in workloads),
@@ -448,12 +457,12 @@ def build_demand_plan(workloads: Sequence[WorkloadDemand], horizon: Horizon) -> 
 def hourly_requests_per_s(plan: DemandPlan, streams: Streams) -> Floats:
     """Draw one replication of demand in requests per second, shape (hours, workloads).
 
-    Streams are asked for by name: ``demand/<workload>/noise`` and ``demand/<workload>/tenant/<tenant>``, so a workload
+    Streams are asked for by name: ``demand/<stream>/noise`` and ``demand/<stream>/tenant/<tenant>``, so a workload
     or tenant added, removed or moved never shifts another's draws, and hour t always takes the t-th normal whatever
     the horizon. The array is a transposed view: each workload's hours lie contiguous in memory.
     """
     requests_per_s = np.empty_like(plan.noise_base_requests_per_s)
-    for index, name in enumerate(plan.names):
+    for index, name in enumerate(plan.streams):
         noise = plan.noises[index]
         tenants = plan.tenants[index]
         row = requests_per_s[index]

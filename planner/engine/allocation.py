@@ -19,7 +19,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from planner.arrays import Floats, Ints
+from planner.arrays import Bools, Floats, Ints
 from planner.elementwise import added, in_hours, quotient
 from planner.engine.hourly import Route, serving
 from planner.engine.linear import Programs, raise_shares
@@ -129,7 +129,7 @@ def allocate(
         return allocation
     on_clusters = serving(routes, demand.workloads)
     steps = steps.select(on_clusters)
-    rates, program = _rates(routes, demand, on_clusters)
+    rates, program = _rates(routes, demand, on_clusters, nodes > 0.0)
     ranks = np.unique(demand.levels, return_inverse=True)[1]
     patterns, pattern = _patterns(rates, ranks, steps)
     for number, leaders in enumerate(patterns):
@@ -153,16 +153,19 @@ def allocate(
     return allocation
 
 
-def _rates(routes: Sequence[Route], demand: Demand, clusters: Ints) -> tuple[Floats, Ints]:
+def _rates(
+    routes: Sequence[Route], demand: Demand, clusters: Ints, is_there: Bools
+) -> tuple[Floats, Ints]:
     """Return the rates by program, shape (programs, clusters, workloads), and each hour's program.
 
-    A program is a stretch of hours in which no rate changes.
+    A program is a stretch of hours in which no rate changes. Clusters without nodes, by ``is_there`` of shape
+    (clusters, hours), serve nothing: what comes later must not round an hour before it otherwise.
     """
     rates = np.zeros((clusters.size, len(demand.workloads), demand.hours.size))
     for place, w in enumerate(demand.workloads):
         for row, c in enumerate(clusters.tolist()):
             if c in routes[w].order:
-                rates[row, place] = routes[w].rate(c, demand.hours)
+                rates[row, place] = routes[w].rate(c, demand.hours) * is_there[row]
     is_new = np.ones(demand.hours.size, dtype=np.bool_)
     is_new[1:] = (rates[:, :, 1:] != rates[:, :, :-1]).any(axis=(0, 1))
     program = np.cumsum(is_new) - 1
@@ -226,6 +229,9 @@ def _solve(
         limits.append(allowed_kw[np.newaxis] / unit_kw)
     relative_rates = rates / best_rates[:, np.newaxis]
     pairs = np.nonzero(relative_rates.any(axis=0))
+    allocation = np.zeros((*rates.shape[1:], program.size))
+    if not pairs[0].size:
+        return allocation
     programs = Programs(
         limits=_limit_rows(pairs[0], steps, None if allowed_kw is None else unit_kw),
         served=_served_rows(pairs, steps, relative_rates),
@@ -233,7 +239,6 @@ def _solve(
         ranks=ranks,
     )
     plans = raise_shares(programs, np.concatenate(limits) / size, demand / size, program)
-    allocation = np.zeros((*rates.shape[1:], program.size))
     allocation[pairs] = plans[: pairs[0].size] * size
     return allocation
 
@@ -283,6 +288,10 @@ def _cost_rows(pairs: tuple[Ints, ...], steps: Steps, rates: Floats) -> Floats:
         rows[:, place] = cost
     versatility = rates.sum(axis=2)
     rows[:, -1, : clusters.size] = versatility[:, clusters] * rates[:, clusters, workloads]
+    # What serves nothing is no measure for the others.
+    further = np.tile(np.arange(rates.shape[1]), (columns - clusters.size) // rates.shape[1])
+    is_serving = (versatility > 0.0)[:, np.concatenate([clusters, further])]
+    rows *= is_serving[:, np.newaxis]
     rows /= np.maximum(rows.max(axis=2, keepdims=True), _LEAST)
     return rows
 

@@ -1,9 +1,9 @@
 """Replicas at moments that are short: the best partition of a site's nodes among its models.
 
 Where all stages find room, each workload takes the clusters in the order of its routing. Where they do not, nodes are
-divided in three ways, and the one with the best levels is taken: in that order, as a linear program does, and by the
-best static partition. Of a small site all partitions are seen. On others models have multiples of many replicas at
-first, then ever fewer, about as many as in the best partition so far.
+divided in that order or as a linear program does, whichever gives the better levels. Sites of few nodes are divided by
+the best static partition, too, where that is better. Of the smallest all partitions are seen. On others models have
+multiples of many replicas at first, then ever fewer, about as many as in the best partition so far.
 
 Arrays have the moments as last axis. No moment sees another: those are seen together at which the same may be held.
 """
@@ -22,6 +22,8 @@ from planner.engine.site import Site, Stage
 from planner.plan.placement import ROUNDING
 from planner.records import record
 
+_MOST_NODES = 32
+"""Of a site, up to which partitions are looked at: on larger ones a replica is little, and moments are many."""
 _MOST_PARTITIONS = 2**21
 """Of a site's nodes times those of one model, up to which all of them are seen."""
 _COARSE_CHOICES = 64
@@ -56,12 +58,15 @@ def _alike(site: Site, stages: Sequence[Stage]) -> Iterator[Ints]:
     free = site.free[[group.cluster for group in site.groups]]
     octaves = np.ceil(np.log2(np.floor(free / _replica_nodes(site)[:, None] + ROUNDING) + 1.0))
     needs = [stage.requests.any(axis=1) for stage in stages]
-    traits = np.vstack([free > 0.0, octaves, *needs])
+    is_small = site.free.sum(axis=0, keepdims=True) <= _MOST_NODES
+    octaves = np.where(is_small, octaves, 0.0)
+    traits = np.vstack([free > 0.0, octaves, is_small, *needs])
     patterns, pattern = np.unique(traits, axis=1, return_inverse=True)
     for number in range(patterns.shape[1]):
         moments = np.flatnonzero(pattern.ravel() == number)
-        for begin in range(0, moments.size, _MOST_MOMENTS):
-            yield moments[begin : begin + _MOST_MOMENTS]
+        size = _MOST_MOMENTS if is_small[0, moments[0]] else moments.size
+        for begin in range(0, moments.size, size):
+            yield moments[begin : begin + size]
 
 
 def _replica_nodes(site: Site) -> Floats:
@@ -88,16 +93,15 @@ class _Levelling:
         self.replica_nodes = _replica_nodes(empty)
         self.shares = self._shares()
         self.own = self._own_groups()
-        self.strides = self._strides()
+        self.is_small = float(empty.free[:, 0].sum()) <= _MOST_NODES
+        self.strides = self._strides() if self.is_small else []
 
     def improve(self, placed: Site) -> None:
         """Put on a site whatever is better than what it has."""
         moments = np.arange(placed.free.shape[1])
-        divided = self.empty.copy()
-        divided.place_divided(self.stages, self.own)
-        placed.take_better(moments, divided, self.stages)
+        placed.divide(moments, self.empty, self.stages, self.own)
         # A single share has all nodes.
-        if len(self.shares) > 1:
+        if len(self.shares) > 1 and self.is_small:
             for number, stride in enumerate(self.strides):
                 width = np.inf if number == 0 else _EXCHANGED
                 partition = self._best_partition(placed, stride, width)

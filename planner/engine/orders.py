@@ -11,8 +11,9 @@ import numpy as np
 
 from planner.arrays import Floats, Ints
 from planner.engine.log import Streams
+from planner.engine.supply import SAME_KW
 from planner.plan.distributions import ThreePoint
-from planner.plan.plan import Plan
+from planner.plan.plan import ClusterPlan, Plan
 from planner.units import HOURS_PER_YEAR, MONTHS_PER_YEAR
 
 PEAK_PERCENTILE = 99.0
@@ -213,6 +214,50 @@ def order_up_to(
     is_needed = forecast > threshold * installed
     nodes = np.where(is_needed, steps, 0.0) * step
     return nodes.astype(np.int64)
+
+
+def power_room(plan: Plan, cluster: int, nodes: Floats, it_power_cap_kw: float) -> Floats:
+    """Return the nodes of a cluster that the site has power for beside ``nodes``, shape (..., clusters), of all.
+
+    It must be able to run them all at full load, and have blocks for their nameplate: nodes that only lower clocks
+    would make room for add their cost and next to no work. What is at a provider's takes none of it.
+    """
+    bought = plan.clusters[cluster]
+    if bought.is_hosted:
+        return np.full(nodes.shape[:-1], np.inf)
+    site = plan.site
+    # The last block holds all power there will be; none is stated where power does not come in blocks.
+    final_block_kw = site.block_kw[-1:].tolist()
+    nameplate_cap_kw = min([it_power_cap_kw, *final_block_kw])
+    on_site = [not one.is_hosted for one in plan.clusters]
+    full_kw = np.where(on_site, [one.node_power.full_kw for one in plan.clusters], 0.0)
+    nameplate_kw = np.where(on_site, [one.nameplate_kw for one in plan.clusters], 0.0)
+    free_kw = site.most_it_kw + SAME_KW - nodes @ full_kw
+    free_nameplate_kw = nameplate_cap_kw + SAME_KW - nodes @ nameplate_kw
+    room = free_kw / bought.node_power.full_kw
+    return np.asarray(np.minimum(room, free_nameplate_kw / bought.nameplate_kw))
+
+
+def order_room(
+    max_nodes: float, max_nodes_per_order: float, owned: Floats, power: Floats, step: int
+) -> Floats:
+    """Return the nodes that one order may have: within a ceiling, an allotment and power; 0 below a whole step."""
+    room = np.minimum(np.minimum(max_nodes - owned, max_nodes_per_order), power)
+    return np.where(room >= step, room, 0.0)
+
+
+def affordable_order(
+    cluster: ClusterPlan, nodes: int, step: int, rest_usd: float, now_h: float, price_factor: float
+) -> tuple[int, tuple[float, ...]]:
+    """Return the nodes of an order that the rest of a budget pays for, in whole steps, and a node's prices."""
+    while nodes > 0:
+        prices_usd = cluster.order_prices_usd(now_h, nodes, price_factor)
+        if nodes * sum(prices_usd) <= rest_usd:
+            return nodes, prices_usd
+        # At least a step fewer each time, so this ends; again and again, since fewer nodes may cost more each.
+        affordable = int(rest_usd / sum(prices_usd) / step)
+        nodes = min(nodes // step - 1, affordable) * step
+    return 0, ()
 
 
 def slip_h(slip: ThreePoint | None, streams: Streams, key: str, number: int) -> float:

@@ -140,6 +140,12 @@ class _WindowPlacer:
         self.present = self.standing if window.present_nodes is None else window.present_nodes
         """Nodes that are there, in service or not: the size of a pool, shape (clusters, hours)."""
         self.months = plan.months.hour_periods[window.hours]
+        hours = np.arange(plan.hours)[window.hours]
+        self.is_asked = np.array(
+            [(load.begins_h <= hours) & (hours < load.ends_h) for load in plan.workloads],
+            dtype=np.float64,
+        )
+        """1 while customers ask for a workload's model, shape (workloads, hours): a change of it is a review."""
         self.sizes = [np.array(sizes) for sizes in self.placement.pool_sizes if sizes]
         """Of each pool, as rows of the plan's tables."""
         self.clusters = self.placement.pool_cluster[: len(self.sizes)]
@@ -180,11 +186,17 @@ class _WindowPlacer:
         return np.array([layouts.index(layout) for layout in layouts], dtype=np.intp)
 
     def _stretches(self) -> tuple[Ints, Ints]:
-        """Return the first hours of stretches with the same nodes, speeds and month, and the stretch of each hour."""
+        """Return the first hours of stretches with the same nodes, speeds, models and month, and that of each hour."""
         speeds = {id(speed): speed for speed in self.window.speed.values()}  # many are one series
         is_start = np.zeros(self.months.size, dtype=np.bool_)
         is_start[0] = True
-        for series in (*self.standing, *self.present, self.months, *speeds.values()):
+        for series in (
+            *self.standing,
+            *self.present,
+            *self.is_asked,
+            self.months,
+            *speeds.values(),
+        ):
             is_start[1:] |= series[1:] != series[:-1]
         return np.flatnonzero(is_start), np.cumsum(is_start) - 1
 
@@ -200,7 +212,10 @@ class _WindowPlacer:
         for (c, w), speed in self.window.speed.items():
             speeds[c * workload_count + w] = speed[starts]
         present = in_hours(self.present, starts)
-        states = np.vstack([in_hours(self.standing, starts), present, self.months[starts], speeds])
+        is_asked = in_hours(self.is_asked, starts)
+        states = np.vstack(
+            [in_hours(self.standing, starts), present, is_asked, self.months[starts], speeds]
+        )
         keys = [column.tobytes() for column in np.ascontiguousarray(states.T)]
         first: dict[bytes, int] = {}
         for key, start in zip(keys, starts.tolist(), strict=True):
@@ -322,9 +337,10 @@ class _WindowPlacer:
         groups = self._groups(hours)
         site = Site(placement, groups, in_hours(self.standing, hours), node_steps(self.plan))
         months = self.months[hours]
-        full = placement.full_requests[:, months]
-        targets = placement.target_requests[:, months].transpose(0, 2, 1)
-        beyond = placement.beyond_requests[:, months].transpose(0, 2, 1)
+        is_asked = in_hours(self.is_asked, hours)
+        full = placement.full_requests[:, months] * is_asked
+        targets = placement.target_requests[:, months].transpose(0, 2, 1) * is_asked[:, None]
+        beyond = placement.beyond_requests[:, months].transpose(0, 2, 1) * is_asked[:, None]
         in_due_time = np.stack([np.zeros_like(full), full], axis=1)
         stages = [
             Stage(members=members, requests=requests[[*members]])
@@ -533,7 +549,7 @@ class _WindowPlacer:
         standing = in_hours(self.standing, hours)
         site = Site(self.placement, groups, standing, node_steps(self.plan))
         arrivals = in_hours(self.arrivals, hours)
-        mean = self.placement.full_requests[:, self.months[hours]]
+        mean = self.placement.full_requests[:, self.months[hours]] * in_hours(self.is_asked, hours)
         longest_h = max(workload.deadline_h for workload in self.plan.workloads)
         # Shares are levelled by the reviews: where an hour is short even so, what they place stays. Work that can wait
         # is due some time: what comes of it on average goes before the headroom of others. Then as long for all of

@@ -10,7 +10,7 @@ import numpy as np
 from planner.arrays import Floats
 from planner.engine import orders
 from planner.engine.log import Note
-from planner.engine.supply import SAME_KW, Supply
+from planner.engine.supply import Supply
 from planner.plan.expansion import RulePlan
 from planner.plan.plan import Plan
 from planner.records import record
@@ -135,42 +135,19 @@ class Review:
 
     def _may_buy(self, rule: RulePlan) -> float:
         """Return the nodes that a rule may buy within its limit and the site's power: a lot, a limit, or 0."""
-        owned = self.ordered[rule.cluster] - self.supply.retired[rule.cluster]
-        limit = rule.max_nodes - owned
-        room = self._power_room(rule)
+        plan = self.plan
+        owned_nodes = np.array(self.ordered) - np.array(self.supply.retired)
+        owned = owned_nodes[rule.cluster]
+        cap_kw = plan.expansion.it_power_cap_kw
+        power = orders.power_room(plan, rule.cluster, owned_nodes, cap_kw)
         if rule.forecasts:
-            limit = min(rule.max_nodes_per_order, limit, room)
-            return limit if limit >= rule.nodes else 0
+            room = orders.order_room(
+                rule.max_nodes, rule.max_nodes_per_order, owned, power, rule.nodes
+            )
+            return float(room)
         # A lot comes as a whole or not at all where power is short, but may be cut by the rule's own limit.
-        lot = min(rule.nodes, limit)
-        return max(lot, 0) if lot <= room else 0
-
-    def _power_room(self, rule: RulePlan) -> float:
-        """Return the nodes of a rule's cluster that the site has power for beside all it has.
-
-        It must be able to run them all at full load, and have blocks for their nameplate: nodes that only lower clocks
-        would make room for add their cost and next to no work. What is at a provider's takes none of it.
-        """
-        bought = self.plan.clusters[rule.cluster]
-        if bought.is_hosted:
-            return math.inf
-        site = self.plan.site
-        # The last block holds all power there will be; none is stated where power does not come in blocks.
-        final_block_kw = site.block_kw[-1:].tolist()
-        block_kw = min([self.plan.expansion.it_power_cap_kw, *final_block_kw])
-        full_load_kw = 0.0
-        nameplate_kw = 0.0
-        for index, cluster in enumerate(self.plan.clusters):
-            if cluster.is_hosted:
-                continue
-            nodes = self.ordered[index] - self.supply.retired[index]
-            full_load_kw += nodes * cluster.node_power.full_kw
-            nameplate_kw += nodes * cluster.nameplate_kw
-        free_kw = site.most_it_kw + SAME_KW - full_load_kw
-        free_block_kw = block_kw + SAME_KW - nameplate_kw
-        room = free_kw / bought.node_power.full_kw
-        block_room = free_block_kw / bought.nameplate_kw
-        return float(min(room, block_room))
+        lot = min(rule.nodes, rule.max_nodes - owned)
+        return max(lot, 0) if lot <= power else 0
 
     def _act(self, rule: RulePlan, now_h: float) -> bool:
         """Retire or order nodes by a rule; return whether there were any."""
@@ -210,17 +187,14 @@ class Review:
         years = now_h / HOURS_PER_YEAR
         price_factor = (1.0 + expansion.price_change_per_year) ** years
         cluster = self.plan.clusters[rule.cluster]
-        while nodes > 0:
-            prices_usd = cluster.order_prices_usd(now_h, nodes, price_factor)
-            if nodes * sum(prices_usd) <= rest_usd:
-                return nodes, prices_usd
-            if not rule.forecasts:
-                break
-            # At least a step fewer each time, so this ends; again and again, since fewer nodes may cost more each.
-            affordable = int(rest_usd / sum(prices_usd) / rule.nodes)
-            steps = nodes // rule.nodes - 1
-            nodes = min(steps, affordable) * rule.nodes
-        return 0, ()
+        if rule.forecasts:
+            return orders.affordable_order(
+                cluster, nodes, rule.nodes, rest_usd, now_h, price_factor
+            )
+        if not nodes:
+            return 0, ()
+        prices_usd = cluster.order_prices_usd(now_h, nodes, price_factor)
+        return (nodes, prices_usd) if nodes * sum(prices_usd) <= rest_usd else (0, ())
 
     def _forecast_order(self, rule: RulePlan) -> tuple[int, str]:
         """Return the nodes that bring the forecast load to a rule's target, within all limits but budget, and why."""

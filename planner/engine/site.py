@@ -284,8 +284,19 @@ class Site:
         empty = self.copy()
         stages = [stage for stage in stages if stage.members]
         which = self.fill_stages(stages)
+        if which.size:
+            self.divide(which, empty, stages, own)
+
+    def divide(
+        self,
+        which: Ints,
+        empty: Site,
+        stages: Sequence[Stage],
+        own: Mapping[int, Sequence[int]],
+    ) -> None:
+        """Take over what a linear program makes of an empty site at some moments, where that is better."""
         # Alone, a workload has taken all that there is.
-        if which.size and len({w for stage in stages for w in stage.members}) > 1:
+        if len({w for stage in stages for w in stage.members}) > 1:
             divided = empty.moments(which)
             short_stages = [stage.moments(which) for stage in stages]
             divided.raise_levels(short_stages, divided.splits(short_stages, own))

@@ -115,6 +115,14 @@ class IncidentProcess:
                 if launch_h is not None and launch_h < self.plan.hours:
                     self._schedule_bring_up(stack, index, launch_h)
 
+    def _is_served(self, model: str, time_h: float) -> bool:
+        """Return whether any workload has the model at a time: engineers mend what is served."""
+        return any(
+            workload.begins_h <= time_h < workload.ends_h
+            for workload in self.plan.workloads
+            if workload.model == model
+        )
+
     def _pairs(self, stack: StackPlan, model: str | None) -> Pairs:
         """Return the (cluster, workload) pairs that run a model, or any, on a stack."""
         pairs = []
@@ -242,11 +250,15 @@ class IncidentProcess:
                 probability = incident.per_upgrade * multiplier
                 is_hit = uniform[:, 0] < probability
                 for upgrade in np.flatnonzero(is_hit).tolist():
+                    if not self._is_served(model, upgrades_h[upgrade]):
+                        continue
                     # The first of the three uniform numbers has decided that it comes.
                     odds = uniform[upgrade, 1:].tolist()
                     scores = (*odds, *normal[upgrade].tolist())
                     self._upgrade_incident(stack, pairs, incident, upgrades_h[upgrade], scores)
             for draw, time_h in self._at_any_time(name, launch, incident.per_year):
+                if not self._is_served(model, time_h):
+                    continue
                 loss = min(incident.most_loss, incident.loss.lognormal(draw))
                 # The same loss on every pair that runs the model.
                 log_factors = (math.log1p(-loss),) * len(pairs)

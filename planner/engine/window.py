@@ -455,6 +455,7 @@ def _missed_share(
     share = _read(no_burst_table, load)
     if between is None:
         share += _read(table - no_burst_table, burst_load)
+        np.copyto(share, _read(table, load), where=burst_load == load)
         return np.clip(share, 0.0, 1.0, out=share)
     # Most hours are too slack for bursts to matter, and reading between rates takes twice as long.
     by_rate = plan.burst_tables[c, w]
@@ -497,13 +498,16 @@ def _fleet_loads(
         priority = workload.priority
         room = np.zeros(1)
         work = np.zeros(1)
+        there = np.zeros(1)
         for c in owned:
             if (c, priority) not in busy:  # the same for all workloads of a priority
                 busy[c, priority] = _busy_up_to(router, c, priority)
             rate = route.rate(c, ALL)
             room = room + capacity[c] * rate
             work = work + busy[c, priority] * rate
-        loads[w] = quotient(work, room)
+            there = there + (capacity[c] > 0.0)
+        # Alone a cluster has its own load, to the last digit: what comes later does not round it.
+        loads[w] = np.where(there > 1.0, quotient(work, room), np.inf)
     return loads, pairs
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import csv
 import datetime
-import io
 import itertools
 import math
 import re
 import time
 import urllib.parse
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from planner.errors import Problem, ScenarioError, printable, raise_all
 from planner.finance.months import add_months
 from planner.onramp.hourly import check_single_requests, is_hourly_series, read_hourly
 from planner.onramp.metrics import MAX_BYTES, fetch, is_metrics, read_metrics
+from planner.onramp.sheets import sheet_rows
 from planner.onramp.traffic_fit import (
     Figure,
     Fitted,
@@ -37,6 +37,7 @@ from planner.onramp.traffic_log import (
     parse_columns,
     read_request_log,
 )
+from planner.onramp.usage_exports import is_usage_export, read_usage
 from planner.records import record
 from planner.scenario.fields import Name
 from planner.scenario.loading import scenario_from_document
@@ -61,6 +62,8 @@ FLEET_COLUMNS = _keys_by_column("fleet")
 """Columns of a list of machines owned; what is empty is left to its default."""
 QUOTE_COLUMNS = _keys_by_column("quotes")
 """Columns of a list of quotes; those without a key state what may be chosen, and names."""
+HOSTS = ("host", "hostname", "server", "node", "node_name", "serial")
+"""Columns of an inventory with one machine a row, in place of the number of them."""
 MAX_ROWS = 32
 """Clusters that ``sizing`` can hold."""
 MONTHS_BETWEEN_ORDERS = 6
@@ -144,6 +147,12 @@ def read_traffic(source: str, stated: TrafficOptions) -> dict[str, ObservedTraff
         content = read_bytes(path, MAX_BYTES)
         scraped_s = path.stat().st_mtime
         observed = read_metrics([content], path.name, scraped_s)
+    elif is_usage_export(path):
+        counts = read_usage(path)
+        usual_name = ""
+        observed = {
+            model: traffic_of_counts(part, path.name, model) for model, part in counts.items()
+        }
     elif is_hourly_series(path, stated.columns is not None, stated.rate_column):
         counts = read_hourly(path, stated.rate_column, stated.requests_per_s)
         observed = {
@@ -156,9 +165,14 @@ def read_traffic(source: str, stated: TrafficOptions) -> dict[str, ObservedTraff
         by_model = log.by_model()
         if name and len(by_model) > 1:
             by_model = {None: log}  # a name is one workload's
-        observed = {
-            model: traffic_of_log(part, path.name, model) for model, part in by_model.items()
-        }
+        try:
+            observed = {
+                model: traffic_of_log(part, path.name, model) for model, part in by_model.items()
+            }
+        except ScenarioError as error:
+            # The fit knows numbers alone: whose they are is known here.
+            named = [replace(problem, file=str(path)) for problem in error.problems]
+            raise ScenarioError(named) from None
     if len(observed) > 1:
         usual_name = ""
     workloads = {}
@@ -365,25 +379,21 @@ def _name_clusters(machines: Sequence[Row]) -> dict[str, Row]:
 
 
 def _rows(path: Path, columns: Mapping[str, str], required: tuple[str, ...]) -> tuple[Row, ...]:
-    try:
-        text = read_bytes(path, 1_000_000).decode("utf-8-sig")
-    except UnicodeDecodeError:
-        message = "is not UTF-8 text, so not a CSV to read"
-        raise ScenarioError(Problem(file=str(path), message=message)) from None
-    # Spreadsheets of countries with a decimal comma separate cells by semicolons.
-    header_line = text.partition("\n")[0]
-    delimiter = ";" if ";" in header_line else ","
-    reader = csv.reader(io.StringIO(text), delimiter=delimiter)
-    first_row = next(reader, [])
-    header = [word.strip().lower() for word in first_row]
+    (_, first_row), *content = sheet_rows(path) or [(1, [])]
+    header = [re.sub(r"\s+", "_", word.lower()) for word in first_row]
+    hosts = [name for name in header if name in HOSTS]
+    if hosts and "nodes" not in header:
+        header, content = _one_row_a_kind(header, content, hosts[0])
+    while header and not header[-1]:
+        header = header[:-1]
     _check_header(path, header, columns, required)
     problems: list[Problem] = []
     rows: list[Row] = []
-    for cells in reader:
-        texts = [cell.strip() for cell in cells]
-        if not any(texts):
-            continue
-        line = reader.line_num
+    for line, cells in content:
+        texts = cells
+        # A workbook's rows are as wide as its widest.
+        while len(texts) > len(header) and not texts[-1]:
+            texts = texts[:-1]
         # A row that is too short or too long would fill the wrong columns.
         if len(texts) != len(header):
             message = f"has {len(texts)} cells under {len(header)} columns"
@@ -404,6 +414,21 @@ def _rows(path: Path, columns: Mapping[str, str], required: tuple[str, ...]) -> 
         problems.append(Problem(file=str(path), message=message))
     raise_all(problems)
     return tuple(rows)
+
+
+def _one_row_a_kind(
+    header: list[str], content: list[tuple[int, list[str]]], host: str
+) -> tuple[list[str], list[tuple[int, list[str]]]]:
+    """Return an inventory of single machines as one of kinds: rows alike but for the machine's name are counted."""
+    place = header.index(host)
+    counts: dict[tuple[str, ...], int] = {}
+    lines: dict[tuple[str, ...], int] = {}
+    for line, cells in content:
+        kind = (*cells[:place], *cells[place + 1 :])
+        counts[kind] = counts.get(kind, 0) + 1
+        lines.setdefault(kind, line)
+    rows = [(lines[kind], [str(count), *kind]) for kind, count in counts.items()]
+    return ["nodes", *header[:place], *header[place + 1 :]], rows
 
 
 def _parse_cell(text: str) -> Any:

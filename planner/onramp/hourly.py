@@ -43,6 +43,10 @@ _MEAN = re.compile(r"^(mean|avg|average)_|_(mean|avg|average)$")
 _TOTAL = re.compile(r"^(total|sum)_|_(total|sum)$")
 _DATE_COLUMNS = ("hour", "date", "day", "bucket", "datetime", "hour_start")
 _SIDES = ("input", "output", "cached")
+_USUAL_BLOCKS = 24
+"""Parts of a series that its mean length is told from."""
+_FEWEST_BLOCKS = 8
+"""Days, or else hours, from which on they show how sure a mean length is."""
 _LEAST_ROWS = 24
 """Rows, one hour apart each, that no log of single requests has."""
 
@@ -70,10 +74,41 @@ class TokenTotals:
     requests: Floats
     tokens: dict[str, Floats]
     """By side: input, output, cached."""
+    stretches_per_day: int
 
     def mean(self, side: str) -> float:
         """Return the tokens of a request on one side."""
         return float(np.nansum(self.tokens[side]) / np.nansum(self.requests))
+
+    def half_interval(self, side: str) -> float:
+        """Return half the 90% interval of a mean length as a share of it, by how its parts differ; 1 for too few.
+
+        The variance is that of a ratio of sums, Σ (tokens − mean · requests)² of some two dozen parts of whole days,
+        times (1 + ρ) / (1 − ρ) for parts that resemble the one before: ρ is their correlation, and (1 + 4ρ) / n above
+        what n parts show of it.
+        """
+        mean = self.mean(side)
+        requests = np.nan_to_num(self.requests)
+        excess = np.nan_to_num(self.tokens[side]) - mean * requests
+        # Hours where there are few days: they show less of what is to come, but something.
+        days = requests.size // self.stretches_per_day
+        block = max(1, days // _USUAL_BLOCKS) * self.stretches_per_day
+        if requests.size < _FEWEST_BLOCKS * block:
+            block = 1
+        blocks = requests.size // block
+        if blocks < _FEWEST_BLOCKS:
+            return 1.0
+        by_block = excess[: blocks * block].reshape(blocks, block).sum(axis=1)
+        square = float(by_block @ by_block) * blocks / (blocks - 1)
+        if square == 0.0:
+            return 0.0
+        seen = float(by_block[1:] @ by_block[:-1] / (by_block @ by_block))
+        correlation = min(max(seen + (1.0 + 4.0 * seen) / blocks, 0.0), 0.9)
+        alike = (1.0 + correlation) / (1.0 - correlation)
+        error = float(np.sqrt(square * alike)) / requests.sum() / mean
+        # Student's t at 95%, to a hundredth from four degrees of freedom on.
+        degrees = max(blocks / alike - 1.0, 3.0)
+        return float(error * (1.645 + 1.52 / degrees + 2.9 / degrees**2))
 
 
 @record
@@ -124,10 +159,10 @@ def counts_of_table(
     column: str | None = None,
     requests_per_s: float | None = None,
 ) -> dict[str | None, HourlyCounts]:
-    """Return the counts of a table with one row an hour, a part of it or a day; and one for each model, user or key.
+    """Return the counts of a table, by the served model where it has a column of models.
 
-    The unit of a rate is in its name or the file's; else its mean is the rate that is stated. Rows of one time are
-    added up.
+    A row is an hour, a part of it or a day, of a model, a user or a key; rows of one time are added up. The unit of a
+    rate is in its name or the file's; else its mean is the rate that is stated.
     """
     column = _choose_series(path, table, column)
     cells = numbers_of(table[column])
@@ -168,7 +203,11 @@ def counts_of_table(
         totals = None
         if tokens:
             sides = {side: stretches.added(part, is_own) for side, part in tokens.items()}
-            totals = TokenTotals(requests=stretches.added(counts, is_own), tokens=sides)
+            totals = TokenTotals(
+                requests=stretches.added(counts, is_own),
+                tokens=sides,
+                stretches_per_day=round(SECONDS_PER_DAY / stretches.seconds),
+            )
             _check_totals(path, totals, names)
         by_model[model or None] = HourlyCounts(rates=rates, totals=totals)
     return by_model
@@ -199,6 +238,9 @@ class _Stretches:
                 first_hour_of_week=None,
             )
         distinct_s = np.unique(times_s)
+        # A slip in a year would make hours by the billion.
+        if distinct_s[-1] - distinct_s[0] > MAX_SPAN_YEARS * SECONDS_PER_YEAR:
+            raise refusal(path, f"times span more than {MAX_SPAN_YEARS:g} years")
         steps_s = np.diff(distinct_s)
         seconds = float(steps_s.min()) if steps_s.size else SECONDS_PER_HOUR
         # Clocks may be a second off.
@@ -211,8 +253,6 @@ class _Stretches:
             raise refusal(path, message, hint="add up the rows of each hour")
         place = np.round((times_s - distinct_s[0]) / nominal_s).astype(np.int64)
         number = int(place.max()) + 1
-        if number * nominal_s > MAX_SPAN_YEARS * SECONDS_PER_YEAR:
-            raise refusal(path, f"times span more than {MAX_SPAN_YEARS:g} years")
         start_s = float(distinct_s[0])
         if start_s < FIRST_DATED_S:
             return _Stretches(

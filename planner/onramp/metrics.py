@@ -98,7 +98,8 @@ def fetch(url: str) -> list[bytes]:
 
 def _fetched(url: str) -> bytes:
     """Return the body of one answer, refused beyond a size and a time."""
-    place = url.partition("?")[0]
+    # Neither the query nor a password that stands before the server's name.
+    place = re.sub(r"//[^/@]*@", "//", url.partition("?")[0])
     content = bytearray()
     end = time.monotonic() + TIME_LIMIT_S
     hint = "name a server that you can reach, or export its answer to a file"

@@ -21,6 +21,7 @@ from planner.demand.shape import HOURS_PER_WEEK
 from planner.demand.tokens import LengthDistribution, RequestLog
 from planner.errors import Problem, ScenarioError, printable
 from planner.onramp.hourly import HourlyCounts, HourlyRates
+from planner.onramp.trend import SURE, Mixture, Trend, fit_weeks, season_prior, short_error
 from planner.records import record
 from planner.units import DAYS_PER_YEAR, HOURS_PER_YEAR, MONTHS_PER_YEAR, SECONDS_PER_HOUR
 from planner.yaml_io import with_value
@@ -170,8 +171,8 @@ class ObservedTraffic:
     rates: HourlyRates | None = None
     lengths: Mapping[str, LengthFit] = field(default_factory=dict)
     """By side: ``input``, ``output``."""
-    mean_tokens: Mapping[str, tuple[float, str]] = field(default_factory=dict)
-    """Mean lengths by side with their errors, where a file has totals alone."""
+    mean_tokens: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """Mean lengths by side with half their intervals as a share, where a file has totals alone."""
     prefix_cache_hit_fraction: float | None = None
     reuse: Mapping[float, float] | None = None
     """Share of input tokens by the seconds since they were last used."""
@@ -213,14 +214,16 @@ class ShapeFit:
 class TrendFit:
     """Compound growth, and from two years on a yearly wave, fitted to the weeks of a series."""
 
-    per_year: float
-    """Growth of a year, as a share."""
-    per_year_error: float
-    """Its standard error, weeks taken as independent."""
+    trend: Trend
     season: tuple[float, float, float] | None
     """Amplitude of the wave, its standard error, and the day of the year of its peak; None for less than two years."""
     factors: Floats
-    """Growth and season of each hour ÷ the level at the end, shape (hours,)."""
+    """Traffic expected of each hour's week ÷ the level at the end, shape (hours,)."""
+
+    @property
+    def per_year(self) -> float:
+        """Growth of a year, as a share."""
+        return float(np.expm1(self.trend.growth.mean))
 
 
 def traffic_of_log(log: RequestLog, source: str = "", model: str | None = None) -> ObservedTraffic:
@@ -272,14 +275,13 @@ def traffic_of_counts(
     counts: HourlyCounts, source: str = "", model: str | None = None
 ) -> ObservedTraffic:
     """Return all that counts by the hour or day show: rates, and tokens ÷ requests as mean lengths."""
-    means: dict[str, tuple[float, str]] = {}
+    means: dict[str, tuple[float, float]] = {}
     totals = counts.totals
     hit_fraction = None
     if totals is not None and np.nansum(totals.requests) > 0.0:
         for side in ("input", "output"):
             if side in totals.tokens and totals.mean(side) > 0.0:
-                remark = "tokens ÷ requests"
-                means[side] = totals.mean(side), remark
+                means[side] = totals.mean(side), totals.half_interval(side)
         if {"input", "cached"} <= totals.tokens.keys() and "input" in means:
             hit_fraction = totals.mean("cached") / totals.mean("input")
     return ObservedTraffic(
@@ -393,10 +395,8 @@ def index_of_dispersion(times_s: Floats) -> tuple[float, float] | None:
 def fit_trend(rates: Floats, end_s: float | None = None) -> TrendFit | None:
     """Fit growth and season to hourly rates, shape (hours,), NaN where unknown; None below half a year.
 
-    By least squares over weeks, t in years, ln(mean of week) = c + b t + A cos 2π(t − p), without the wave below two
-    years or without dates. Growth is e^b − 1, its standard error e^b times that of b. The wave 1 + a cos x has
-    A = 2 (1 − √(1 − a²)) / a as the first harmonic of its logarithm, so a = A / (1 + A²/4). None, too, with a week of
-    no traffic.
+    A season is given from two years on and with dates: the wave 1 + a cos x has A = 2 (1 − √(1 − a²)) / a as the first
+    harmonic of its logarithm, so a = A / (1 + A²/4). None, too, with a week of no traffic.
     """
     weeks = rates.size // HOURS_PER_WEEK
     if weeks < WEEKS_FOR_GROWTH:
@@ -404,48 +404,34 @@ def fit_trend(rates: Floats, end_s: float | None = None) -> TrendFit | None:
     first_hour = rates.size - weeks * HOURS_PER_WEEK
     by_week = rates[first_hour:].reshape(weeks, HOURS_PER_WEEK)
     # A week seen by half is a week.
-    is_seen = np.isfinite(by_week).mean(axis=1) > 0.5
+    is_known = np.isfinite(by_week)
+    is_seen = is_known.mean(axis=1) > 0.5
     means = np.nanmean(by_week[is_seen], axis=1)
     # The logarithm of a week without traffic is not finite.
     if is_seen.sum() < WEEKS_FOR_GROWTH or means.min() <= 0.0:
         return None
+    # Hours that an outage took were not average ones: what they usually have is put back.
+    usual_week = np.nanmedian(by_week[is_seen] / means[:, None], axis=0)
+    seen_shares = (is_known[is_seen] * usual_week).sum(axis=1) / is_known[is_seen].sum(axis=1)
+    log_means = np.log(means / (seen_shares / usual_week.mean()))
     week_numbers = np.arange(weeks)[is_seen]
     years = (week_numbers - weeks + 0.5) * HOURS_PER_WEEK / HOURS_PER_YEAR
-    has_season = end_s is not None and weeks >= WEEKS_FOR_SEASON
     # Years count back from the end of the series, whose place in the year sets the wave's phase.
     end = datetime.datetime.fromtimestamp(end_s or 0.0, tz=datetime.UTC)
     end_phase = end.timetuple().tm_yday / DAYS_PER_YEAR
-    columns = [np.ones(years.size), years]
-    if has_season:
-        angle = 2.0 * np.pi * (years + end_phase)
-        columns += [np.cos(angle), np.sin(angle)]
-    design = np.stack(columns, axis=1)
-    fitted, *_ = np.linalg.lstsq(design, np.log(means))
-    residual = np.log(means) - design @ fitted
-    variance = residual @ residual / (years.size - fitted.size)
-    inverse = np.linalg.inv(design.T @ design)
-    errors = np.sqrt(np.diag(inverse) * variance)
+    trend = fit_weeks(log_means, years, end_phase)
     hours_years = (np.arange(rates.size) - rates.size + 0.5) / HOURS_PER_YEAR
-    factors = np.exp(fitted[1] * hours_years)
     season = None
-    if has_season:
+    if end_s is not None and weeks >= WEEKS_FOR_SEASON:
         # The angle of cosine and sine is the peak of the wave.
-        wave = float(np.hypot(*fitted[2:]))
-        angle_of_peak = np.arctan2(fitted[3], fitted[2])
-        peak = float(angle_of_peak / (2.0 * np.pi)) % 1.0
-        error_of_both = np.hypot(*errors[2:])
-        season = (
-            wave / (1.0 + wave**2 / 4.0),
-            float(error_of_both / np.sqrt(2.0)),
-            max(peak * DAYS_PER_YEAR, 1.0),
-        )
-        phase = 2.0 * np.pi * (hours_years + end_phase - peak)
-        factors *= 1.0 + season[0] * np.cos(phase)
+        cosine, sine, error = trend.wave
+        wave = float(np.hypot(cosine, sine))
+        peak = float(np.arctan2(sine, cosine) / (2.0 * np.pi)) % 1.0
+        season = wave / (1.0 + wave**2 / 4.0), error, max(peak * DAYS_PER_YEAR, 1.0)
     return TrendFit(
-        per_year=float(np.expm1(fitted[1])),
-        per_year_error=float(np.exp(fitted[1]) * errors[1]),
+        trend=trend,
         season=season,
-        factors=factors,
+        factors=np.exp(np.interp(hours_years, years, trend.fitted)),
     )
 
 
@@ -562,6 +548,8 @@ class Figure:
     """What goes into the scenario, quantiles by share."""
     remark: str
     """The fit's error; ``assumed: ...`` where no file shows the figure."""
+    interval: tuple[float, float] | None = None
+    """Between what the figure lies nine times in ten; None where that is not known."""
 
     @property
     def number(self) -> float:
@@ -569,6 +557,13 @@ class Figure:
         if isinstance(self.fitted, float | int):
             return self.fitted
         return 0.0
+
+    def json(self) -> dict[str, Any]:
+        """Return the figure as plain data."""
+        plain: dict[str, Any] = {"value": self.fitted, "remark": self.remark}
+        if self.interval is not None:
+            plain["interval"] = list(self.interval)
+        return plain
 
 
 @record
@@ -657,7 +652,7 @@ class Fitted:
 
     def json(self) -> dict[str, Any]:
         """Return the fit as plain data."""
-        plain = {f.field: {"value": f.fitted, "remark": f.remark} for f in self.figures}
+        plain = {figure.field: figure.json() for figure in self.figures}
         return {"source": self.source, "figures": plain}
 
 
@@ -682,11 +677,25 @@ class _HourlyFit:
     """What hourly rates show: level, growth, season and shape."""
 
     hours: int
-    level: tuple[float, str]
-    """Requests per second with the error: the mean, or with growth the level at the end."""
-    growth: Figure | None
+    level: float
+    """Requests per second: the mean, or with growth the level at the end."""
+    remark: str
+    """Of the level."""
+    short_error: float
+    """Standard error of its logarithm where there is no trend."""
+    trend: TrendFit | None
     season: Sequence[Figure]
     shape: ShapeFit | None
+
+    def level_after(self, years: float) -> Mixture:
+        """Return ln of the level some years after the series ends, without assumed growth."""
+        if self.trend is not None:
+            return self.trend.trend.level_after(years)
+        return Mixture(
+            weights=np.ones(1),
+            means=np.array([np.log(max(self.level, 1e-12))]),
+            sigmas=np.array([self.short_error]),
+        )
 
 
 def _fit_hours(hourly: HourlyRates) -> _HourlyFit:
@@ -702,44 +711,73 @@ def _fit_hours(hourly: HourlyRates) -> _HourlyFit:
         shape = fit_hourly_shape(level_rates, hourly.first_hour_of_week)
     mean = float(np.nanmean(rates))
     remark = f"mean of {hours} hours of {hourly.column}"
-    if shape is not None and shape.noise is not None:
-        # Neighbouring hours repeat one another: (1 + 2τ) of them count as one.
-        sigma, correlation_h = shape.noise
-        independent_hours = (1.0 + 2.0 * correlation_h) / hours
-        error = sigma * np.sqrt(independent_hours)
-        remark = f"±{error:.1%} standard error, {remark}"
     outage = "left out: an outage, or a gap in the records"
     remark += _hours_named(is_silent, hourly, "without a request", outage)
     remark += _hours_named(np.isnan(hourly.rates), hourly, "without a record", "left out")
     is_empty = (hourly.rates == 0.0) & ~is_silent
     remark += _hours_named(is_empty, hourly, "without a request", "counted")
     if trend is None:
-        return _HourlyFit(hours=hours, level=(mean, remark), growth=None, season=(), shape=shape)
-    weeks = hours // HOURS_PER_WEEK
-    over_weeks = f"standard error over {weeks} weeks"
-    known_factors = trend.factors[np.isfinite(rates)]
-    mean_factor = float(known_factors.mean())
-    final_level = mean / mean_factor
-    remark = f"level at the end, where the mean is {_number(mean)}; {remark}"
-    growth_remark = f"±{trend.per_year_error:.2g} {over_weeks}"
+        # Neighbouring hours repeat one another: (1 + 2τ) of them count as one.
+        sigma, correlation_h = (0.1, 12.0)
+        if shape is not None and shape.noise is not None:
+            sigma, correlation_h = shape.noise
+        independent_hours = (1.0 + 2.0 * correlation_h) / hours
+        error = short_error(sigma * float(np.sqrt(independent_hours)), hours / HOURS_PER_YEAR)
+        return _HourlyFit(
+            hours=hours,
+            level=mean,
+            remark=remark,
+            short_error=error,
+            trend=None,
+            season=(),
+            shape=shape,
+        )
     season = list[Figure]()
-    if trend.season is None:
-        growth_remark += "; under two years cannot tell growth from season"
-    else:
+    if trend.season is not None:
         path = "load_profile.season"
         amplitude, error, peak_day = trend.season
         season = [
             Figure(
                 field=f"{path}.amplitude_fraction",
                 fitted=min(amplitude, 1.0),
-                remark=f"±{error:.2g} {over_weeks}",
+                remark=f"±{error:.2g} standard error over {hours // HOURS_PER_WEEK} weeks",
             ),
             Figure(field=f"{path}.peak_day", fitted=round(peak_day), remark="day of the year"),
         ]
-    growth = Figure(field=GROWTH, fitted=trend.per_year, remark=growth_remark)
+    remark = f"level at the end, where the mean is {_number(mean)}; {remark}"
     return _HourlyFit(
-        hours=hours, level=(final_level, remark), growth=growth, season=season, shape=shape
+        hours=hours,
+        level=float(np.exp(trend.trend.level.mean)),
+        remark=remark,
+        short_error=0.0,
+        trend=trend,
+        season=season,
+        shape=shape,
     )
+
+
+def _growth_figure(fit: TrendFit, hours: int, end_s: float | None) -> Figure:
+    """Return the growth with its interval, and the launches that are no part of it."""
+    low, high = fit.trend.growth.interval()
+    interval = (float(np.expm1(low)), float(np.expm1(high)))
+    remark = f"{_between(interval)}, over {hours // HOURS_PER_WEEK} weeks"
+    if fit.season is None:
+        prior = season_prior()
+        remark += f", which do not show the season: a wave of {prior.low:.0%} to {prior.high:.0%} is part of it"
+    for years, size in sorted(fit.trend.steps, reverse=True):
+        place = f"{years * DAYS_PER_YEAR / 7.0:.0f} weeks before the end"
+        if end_s is not None:
+            moment_s = end_s - years * HOURS_PER_YEAR * SECONDS_PER_HOUR
+            moment = datetime.datetime.fromtimestamp(moment_s, tz=datetime.UTC)
+            place = f"about {moment:%Y-%m-%d}"
+        remark += f"; a step of {np.expm1(size):+.0%} {place} is taken for a launch, not for growth"
+    return Figure(field=GROWTH, fitted=fit.per_year, remark=remark, interval=interval)
+
+
+def _between(interval: tuple[float, float]) -> str:
+    """Return an interval in words."""
+    low, high = (_number(bound) for bound in interval)
+    return f"{SURE:.0%} between {low} and {high}"
 
 
 def fitted_workload(
@@ -812,30 +850,50 @@ def _level_and_growth(
     start: datetime.date,
 ) -> list[Figure]:
     """Return the rate on the scenario's first day, and its growth."""
-    observed = traffic.level if hourly is None else hourly.level
     assumed = (_ASSUMED_REQUESTS_PER_S, "assumed: mean on the first day; state yours")
-    level, remark = observed or assumed
-    growth = None if hourly is None else hourly.growth
-    if stated.growth_per_year is not None:
-        growth = Figure(field=GROWTH, fitted=stated.growth_per_year, remark="as given")
+    level, remark = traffic.level or assumed
+    growth = None
     end_s = None
     if traffic.rates is not None:
         end_s = traffic.rates.end_s
-    if growth is not None and end_s is not None:
-        midnight = datetime.time(tzinfo=datetime.UTC)
-        begin = datetime.datetime.combine(start, midnight)
-        gap_h = (begin.timestamp() - end_s) / SECONDS_PER_HOUR
-        years = gap_h / HOURS_PER_YEAR
-        months = years * MONTHS_PER_YEAR
-        level *= (1.0 + growth.number) ** years
-        remark = f"on the first day, {months:.1f} months after the series; {remark}"
+    if hourly is not None and hourly.trend is not None:
+        growth = _growth_figure(hourly.trend, hourly.hours, end_s)
+    if stated.growth_per_year is not None:
+        growth = Figure(field=GROWTH, fitted=stated.growth_per_year, remark="as given")
+    interval = None
+    if hourly is not None:
+        years = 0.0
+        if growth is not None and end_s is not None:
+            midnight = datetime.time(tzinfo=datetime.UTC)
+            begin = datetime.datetime.combine(start, midnight)
+            years = (begin.timestamp() - end_s) / SECONDS_PER_HOUR / HOURS_PER_YEAR
+        known_years = years if stated.growth_per_year is None else 0.0
+        bounds = hourly.level_after(known_years).interval()
+        stated_factor = 1.0
+        level = hourly.level
+        if growth is not None:
+            level *= (1.0 + growth.number) ** years
+        if stated.growth_per_year is not None:
+            stated_factor = (1.0 + stated.growth_per_year) ** years
+        interval = (
+            float(np.exp(bounds[0])) * stated_factor,
+            float(np.exp(bounds[1])) * stated_factor,
+        )
+        remark = f"{_between(interval)}, season included; {hourly.remark}"
+        if years:
+            months = years * MONTHS_PER_YEAR
+            remark = f"on the first day, {months:.1f} months after the series; {remark}"
     if stated.requests_per_s is not None:
         level = stated.requests_per_s
         remark = "mean on the first day, as given"
+        interval = None
     if growth is None:
         assumption = "assumed: growth does not show in less than half a year; state yours"
         growth = Figure(field=GROWTH, fitted=_ASSUMED_GROWTH, remark=assumption)
-    return [Figure(field="requests_per_s", fitted=level, remark=remark), growth]
+    return [
+        Figure(field="requests_per_s", fitted=level, remark=remark, interval=interval),
+        growth,
+    ]
 
 
 def _profile_figures(
@@ -871,7 +929,7 @@ def _profile_figures(
             peak = peak_to_mean * factor, remark
     if noise is not None:
         sigma = min(noise[0], 2.0), "ln(hour ÷ mean week)"
-        correlation = noise[1], "from the correlation of neighbouring hours"
+        correlation = min(noise[1], 1000.0), "from the correlation of neighbouring hours"
     return [
         preset.figure("load_profile.peak_to_mean", "peak_to_mean", reason, peak),
         preset.figure("load_profile.weekend_fraction", "weekend_fraction", weekend_reason, weekend),
@@ -893,8 +951,12 @@ def _length_figures(
             yield Figure(field=path, fitted=clipped.quantiles, remark=clipped.remark)
             continue
         if side in traffic.mean_tokens:
-            mean, remark = traffic.mean_tokens[side]
-            yield Figure(field=f"lengths.{side}.mean", fitted=mean, remark=remark)
+            mean, half = traffic.mean_tokens[side]
+            interval = mean * (1.0 - half), mean * (1.0 + half)
+            remark = f"tokens ÷ requests; {_between(interval)}"
+            yield Figure(
+                field=f"lengths.{side}.mean", fitted=mean, remark=remark, interval=interval
+            )
             usual_mean = float(preset.defaults[f"{side}_mean_tokens"])
             spread = float(preset.defaults[f"{side}_p95_tokens"]) / usual_mean
             remark = f"assumed: {spread:.3g} times the mean, as in preset {preset.name}"

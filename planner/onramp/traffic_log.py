@@ -285,7 +285,12 @@ def read_table(path: Path, rows: int | None = None) -> pd.DataFrame:
         raise refusal(path, f"is larger than {MAX_BYTES / 1e9:g} GB")
     try:
         with _open_binary(path) as stream:
-            if is_json(path):
+            if is_json(path) and _is_array(stream):
+                rows_of_array = json.load(stream)
+                if not all(isinstance(row, dict) for row in rows_of_array):
+                    raise ValueError("an item of its list is no JSON object")
+                table = pd.DataFrame(rows_of_array[:rows])
+            elif is_json(path):
                 lines = io.TextIOWrapper(stream, encoding="utf-8")
                 head = itertools.islice(lines, rows)
                 numbered = enumerate(head, start=1)
@@ -293,7 +298,7 @@ def read_table(path: Path, rows: int | None = None) -> pd.DataFrame:
                 table = pd.DataFrame(table_rows)
             else:
                 table = pd.read_csv(stream, nrows=rows, skipinitialspace=True)
-    except (ValueError, UnicodeDecodeError, OSError, EOFError) as error:
+    except (ValueError, UnicodeDecodeError, OSError, EOFError, RecursionError) as error:
         reasons = [*str(error).splitlines(), type(error).__name__]
         reason = reasons[0]
         raise refusal(path, f"cannot be read as a table: {reason}") from None
@@ -332,6 +337,13 @@ def _json_row(line: str, number: int) -> dict[str, Any]:
     if not isinstance(row, dict):
         raise ValueError(f"line {number} is not a JSON object")
     return row
+
+
+def _is_array(stream: BinaryIO) -> bool:
+    """Return whether JSON is one list in place of lines, as gateways export their logs."""
+    peek = getattr(stream, "peek", None)
+    head = peek(100) if peek is not None else b""
+    return bool(head.lstrip()[:1] == b"[")
 
 
 class _Unpacked(io.RawIOBase):

@@ -27,7 +27,7 @@ from planner.plan.deployments import Compiler, deployments_of, sharing_notes
 from planner.plan.expansion import expansion_plan
 from planner.plan.miss_tables import load_tables
 from planner.plan.placement import with_placement
-from planner.plan.plan import Plan, ProcessPlan, WorkloadPlan
+from planner.plan.plan import ClusterPlan, Plan, ProcessPlan, WorkloadPlan
 from planner.plan.reliability import reliability_plan
 from planner.plan.reuse import Reuse
 from planner.plan.routing import queue_outgrown, workload_plan
@@ -71,7 +71,7 @@ def build_plan(
         months=months,
         month_edges_h=months.edge_hours,
         workloads=workloads,
-        by_priority=_by_priority(workloads, capacity),
+        by_priority=_by_priority(workloads, clusters, capacity),
         clusters=clusters,
         demand=demand,
         requests_per_node_h=capacity,
@@ -140,21 +140,26 @@ _demand_plan = functools.lru_cache(maxsize=1)(build_demand_plan)
 """The traffic of a plan; the last one is kept, since plans compiled one after another mostly share it."""
 
 
-def _by_priority(workloads: tuple[WorkloadPlan, ...], capacity: Floats) -> tuple[int, ...]:
+def _by_priority(
+    workloads: tuple[WorkloadPlan, ...], clusters: tuple[ClusterPlan, ...], capacity: Floats
+) -> tuple[int, ...]:
     """Return the workloads in the order in which they are served.
 
     By priority, deadline, and the number of clusters that can serve each; the rest only makes the order a matter of
-    figures, not of names or places in the file.
+    figures, not of names or places in the file. Clusters are those that are there first: what is delivered later must
+    not move what was.
     """
+    first_h = min((cluster.earliest_h for cluster in clusters), default=0.0)
+    first = [c for c, cluster in enumerate(clusters) if cluster.earliest_h <= first_h]
 
     def sort_key(index: int) -> tuple[float, ...]:
         workload = workloads[index]
         return (
             workload.priority,
             workload.deadline_h,
-            len(workload.cluster_order),
+            len({*workload.cluster_order} & {*first}),
             float(workload.tokens_per_request[0]),
-            *sorted(capacity[:, index, 0]),
+            *sorted(capacity[first, index, 0]),
         )
 
     indices = range(len(workloads))

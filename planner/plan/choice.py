@@ -235,7 +235,9 @@ def _cluster_services(
 
     if cluster.engine != "auto":
         return {name: served(cluster.engine, name) for name in workloads}
-    work = {name: workload.requests_per_s or _NO_WORK for name, workload in workloads.items()}
+    work = {
+        name: workload.day_one_requests_per_s or _NO_WORK for name, workload in workloads.items()
+    }
     leader, *others = _engines_by_expected_nodes(cluster, work, scenario, reuse)
     exact = {leader: {name: served(leader, name) for name in workloads}}
     # Of the others only what they serve more of than the leader need be known: where they stand beside it the rest is
@@ -247,7 +249,11 @@ def _cluster_services(
             at_most[engine] = {
                 name: one if _rate(one) else exact[leader][name] for name, one in better.items()
             }
-    servable = [name for name in workloads if any(_rate(of[name]) for of in at_most.values())]
+    servable = [
+        name
+        for name, workload in workloads.items()
+        if workload.begins is None and any(_rate(of[name]) for of in at_most.values())
+    ]
 
     def nodes(services: Mapping[str, Service | CapacityError]) -> float:
         return sum(work[name] / (_rate(services[name]) or _NO_WORK) for name in servable)
@@ -267,7 +273,8 @@ def _cluster_services(
             if nodes(mixed) * toll < least_nodes * (1.0 - _TIE):
                 least_nodes = nodes(mixed) * toll
                 fewest = mixed
-    # Those that no engine serves are refused in the words of the choice among all.
+    # Those that no engine serves are refused in the words of the choice among all; what comes later has that choice
+    # too, and none in what is there before it.
     refused = [name for name in workloads if name not in servable]
     return fewest | {name: served("auto", name) for name in refused}
 
@@ -291,6 +298,8 @@ def _engines_by_expected_nodes(
     for engine in reuse.catalog.engines(vendor):
         nodes[engine] = 0.0
         for name, workload in scenario.workloads.items():
+            if workload.begins:
+                continue
             on_auto = engine_options(cluster, workload, reuse.catalog)
             options = [option for option in on_auto if option.engine == engine]
             rates = [_expected_rate(option, workload, reuse) for option in options]

@@ -60,7 +60,13 @@ def cluster_plan(
         if (name, workload) in services
     }
     # A fault takes the widest replica that it may hit, or the node where replicas do not divide it.
-    widest = max((service.tensor_parallel for service in served.values()), default=per_node)
+    # What begins later changes nothing before it.
+    widths = [
+        service.tensor_parallel
+        for workload, service in served.items()
+        if scenario.workloads[workload].begins is None
+    ]
+    widest = max(widths, default=per_node)
     loses_node = catalog.vendor(vendor).lost_with_accelerator.value == "node"
     divides_node = per_node % widest == 0
     group = min(widest, per_node) if divides_node and not loses_node else per_node
@@ -247,7 +253,7 @@ def _serving_mix(scenario: Scenario, services: dict[str, Service]) -> ServingMix
     if not services:
         return _IDLE
     # Without requests there is no mean: a trickle stands for none.
-    needs = [max(scenario.workloads[name].requests_per_s, 1e-9) for name in services]
+    needs = [max(scenario.workloads[name].day_one_requests_per_s, 1e-9) for name in services]
     node_rates = [service.requests_per_s for service in services.values()]
     weights = np.array(needs) / node_rates
     weights /= weights.sum()

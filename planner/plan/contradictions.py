@@ -358,6 +358,10 @@ def _dated(scenario: Scenario) -> Iterator[tuple[KeyPath, date, date, str]]:
         yield ("site", "curtailments", index, "date"), cut.date, final_day, "it cuts nothing"
     for name, workload in scenario.workloads.items():
         path: KeyPath = ("workloads", name)
+        # Those within the horizon are workloads of their own by now.
+        for change in workload.models:
+            consequence = f"{change.model} never comes"
+            yield (*path, "models"), change.begins, date.max, consequence
         if workload.model_launch is not None:
             place = (*path, "model_launch")
             yield place, workload.model_launch, date.max, "it brings no traffic"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import datetime
 import io
+import math
 from pathlib import Path
 
 import numpy as np
@@ -35,6 +36,7 @@ def demand_of(scenario: Scenario, name: str, horizon: Horizon, reuse: Reuse) -> 
     """Compile one workload's demand."""
     workload = scenario.workloads[name]
     profile = workload.load_profile
+    begins = [day for day in (workload.model_launch, workload.begins) if day is not None]
     return WorkloadDemand(
         name=name,
         requests_per_s=workload.requests_per_s,
@@ -60,7 +62,9 @@ def demand_of(scenario: Scenario, name: str, horizon: Horizon, reuse: Reuse) -> 
             )
             for tenant in workload.tenants
         ),
-        launch_h=horizon.hour_of(workload.model_launch) if workload.model_launch else 0.0,
+        begins_h=max(map(horizon.hour_of, begins), default=0.0),
+        ends_h=horizon.hour_of(workload.ends) if workload.ends else math.inf,
+        stream=workload.follows or name,
     )
 
 

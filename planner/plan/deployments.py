@@ -123,10 +123,18 @@ def _held_groups(compiler: Compiler) -> Iterator[tuple[int, list[_Engine]]]:
         engines = _engines(compiler, c, {w: of_cluster[w] for w in wanted})
         idle_engines = _engines(compiler, c, {w: of_cluster[w] for w in unwanted})
         room = _room(compiler.scenario, cluster.name, cluster.accelerators_per_node)
-        groups = _groups(compiler, c, engines, room)
+        # Models that come later have pools of their own: they change nothing of those before them.
+        later = [engine for engine in engines if _comes_later(compiler.plan, engine)]
+        groups = _groups(compiler, c, [one for one in engines if one not in later], room)
+        groups += [_pool_sizes(compiler, c, group) for group in _apart(later)]
         groups += [[group] for group in _apart(idle_engines)]
         for sizes in groups:
             yield from ((c, group) for group in sizes)
+
+
+def _comes_later(plan: Plan, engine: _Engine) -> bool:
+    """Return whether no workload of an engine is there from the start."""
+    return all(plan.workloads[w].begins_h > 0.0 for w in engine.workloads)
 
 
 def _groups(
@@ -161,11 +169,13 @@ def _pool_sizes(compiler: Compiler, c: int, group: list[_Engine]) -> list[list[_
     if len(group) > 1 or engine.fine_tunes > 1:
         return [group]
     workloads = compiler.plan.workloads
-    # Whoever takes most of it chooses the layout; what can wait takes what the others choose.
-    leader = max(
-        engine.workloads,
-        key=lambda w: (not workloads[w].deadline_h, _nodes_needed(compiler, engine, w), -w),
-    )
+
+    def precedence(w: int) -> tuple[bool, bool, float, int]:
+        is_there = workloads[w].begins_h <= 0.0
+        return not workloads[w].deadline_h, is_there, _nodes_needed(compiler, engine, w), -w
+
+    # Whoever takes most of it from the start chooses the layout; what can wait takes what the others choose.
+    leader = max(engine.workloads, key=precedence)
     cluster = compiler.plan.clusters[c]
     bought = as_first_bought(compiler.scenario, cluster.name)
     if not bought.nodes:

@@ -139,8 +139,7 @@ def _placed_clusters(
 
     One model may have any share of a cluster, unless it is slower there than that model alone.
     """
-    rates = plan.demand.expected_requests_per_s
-    wanted = {w for w, requests_per_s in enumerate(rates) if requests_per_s.any()}
+    wanted = {w for w, workload in enumerate(plan.workloads) if workload.is_wanted}
     placed = []
     for c in range(len(plan.clusters)):
         # What nobody asks for takes no replica, so that it need not be one of several.
@@ -160,7 +159,6 @@ def _pools(
     placed: Sequence[bool],
 ) -> list[_Pool]:
     """Return the pools of all clusters, in cluster order; those that hold nothing come last."""
-    rates = plan.demand.expected_requests_per_s
     pools: list[_Pool] = []
     for c, has_whole_replicas in enumerate(placed):
         of_cluster = [g for g, group in enumerate(groups) if deployments[group[0]].cluster == c]
@@ -174,7 +172,7 @@ def _pools(
         wanted = [
             _Size(cluster=c, number=d, deployment=deployments[d], is_whole_cluster=True)
             for d in on_cluster
-            if rates[list(deployments[d].workloads)].any()
+            if any(plan.workloads[w].is_wanted for w in deployments[d].workloads)
         ]
         if plan.clusters[c].is_paid_by_the_hour or not wanted:
             # As many are held as the load asks for, by the figures of all of them.
@@ -267,9 +265,29 @@ def _with_figures(plan: Plan, sizes: Sequence[_Size], speed: Floats) -> Plan:
     )
 
 
+def _forecast(plan: Plan) -> Floats:
+    """Return what is asked of each workload in requests an hour, shape (workloads, hours).
+
+    In a month in which customers change their model each model has the whole month's: the review that places it only
+    while it is served then sees nothing of the change.
+    """
+    forecast = plan.demand.expected_requests_per_s * SECONDS_PER_HOUR
+    streams = np.array(plan.demand.streams)
+    starts = plan.month_edges_h[:-1]
+    for stream in plan.demand.streams:
+        (rows,) = np.nonzero(streams == stream)
+        if rows.size == 1:
+            continue
+        together = plan.demand.expected_requests_per_s[rows]
+        is_asked = np.logical_or.reduceat(together > 0.0, starts, axis=1)
+        whole = together.sum(axis=0) * SECONDS_PER_HOUR
+        forecast[rows] = whole * is_asked[:, plan.months.hour_periods]
+    return forecast
+
+
 def _month_rates(plan: Plan) -> tuple[Floats, Floats]:
     """Return the highest and the mean forecast hour of each month in requests an hour, shape (workloads, months)."""
-    forecast = plan.demand.expected_requests_per_s * SECONDS_PER_HOUR
+    forecast = _forecast(plan)
     starts = plan.month_edges_h[:-1]
     peak = np.maximum.reduceat(forecast, starts, axis=1)
     mean = np.add.reduceat(forecast, starts, axis=1) / np.diff(plan.month_edges_h)
@@ -299,11 +317,12 @@ def _needed_requests(plan: Plan) -> tuple[Floats, Floats]:
     beyond = np.repeat(full[:, :, None], further.size, axis=2)
     peak, _ = _month_rates(plan)
     targets = np.broadcast_to(plan.slo_attainments, len(plan.workloads))
+    forecast = _forecast(plan)
     for w, workload in enumerate(plan.workloads):
         if workload.deadline_h or not workload.cluster_order:
             continue
         in_time = _in_time_table(plan, _first_cluster(plan, w), w)
-        hours = plan.demand.expected_requests_per_s[w] * SECONDS_PER_HOUR
+        hours = forecast[w]
         wanted = np.concatenate([targets[w] * steps, targets[w] + (1.0 - targets[w]) * further])
         for month, (start, end) in enumerate(
             zip(plan.month_edges_h, plan.month_edges_h[1:], strict=False)
@@ -346,8 +365,9 @@ def _size_worth(plan: Plan, by_size: Plan) -> Floats:
     worth = np.ones((len(by_size.late_tables), len(plan.workloads)))
     targets = np.broadcast_to(plan.slo_attainments, len(plan.workloads))
     starts = plan.month_edges_h[:-1]
+    forecast = _forecast(plan)
     for w, workload in enumerate(plan.workloads):
-        hours = plan.demand.expected_requests_per_s[w]
+        hours = forecast[w]
         peaks = np.maximum.reduceat(hours, starts)
         if workload.deadline_h or not workload.cluster_order or not peaks.any():
             continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Mapping
 from dataclasses import field
 from datetime import date, timedelta
@@ -48,9 +49,15 @@ class WorkloadPlan:
     """Clusters that can serve it, in the order in which they are offered it; those of one tier are alike and share."""
     launch_h: float | None
     """When its model is new to the world; None for a model long served."""
+    begins_h: float = 0.0
+    """When it is first served."""
+    ends_h: float = math.inf
+    """When its customers have moved on."""
     cached_input_fraction: float = 0.0
     """Share of its prompt tokens found in the prefix cache: they have a price of their own."""
 
+    is_wanted: bool = True
+    """Whether the scenario states requests of it, whenever they come."""
     rented_tiers: int = 0
     """How many of the tiers, at the end, are rented by the hour, and take only what the others' waits do not allow."""
     overdue_share: Floats | None = None

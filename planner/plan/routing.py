@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import math
 from collections.abc import Sequence
 
@@ -50,7 +51,7 @@ def workload_plan(
     tiers = _tiers(scenario, name, clusters, services, ranks)
     launch_h = None
     if workload.model_launch is not None:
-        launch_h = (workload.model_launch - scenario.start).days * HOURS_PER_DAY
+        launch_h = _hours_from(scenario, workload.model_launch, 0.0)
     return WorkloadPlan(
         name=name,
         model=workload.model,
@@ -65,8 +66,18 @@ def workload_plan(
             for cluster, *_ in tiers
         ),
         launch_h=launch_h,
+        begins_h=_hours_from(scenario, workload.begins, 0.0),
+        ends_h=_hours_from(scenario, workload.ends, math.inf),
+        is_wanted=workload.requests_per_s > 0.0,
         cached_input_fraction=_cached_input(scenario, name, services),
     )
+
+
+def _hours_from(scenario: Scenario, day: datetime.date | None, absent_h: float) -> float:
+    """Return the hours from the scenario's start to a day, or those of a day that is not stated."""
+    if day is None:
+        return absent_h
+    return (day - scenario.start).days * HOURS_PER_DAY
 
 
 def _cached_input(scenario: Scenario, name: str, services: Services) -> float:

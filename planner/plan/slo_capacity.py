@@ -201,7 +201,9 @@ def shared_cache_terms(
     all_accelerators = own.accelerators
     for other in others:
         is_lower = _CLASS[other.priority] > _CLASS[workload.priority]
-        if other.model != workload.model or other.fine_tunes > 1 or is_lower:
+        # One that comes later changes nothing before it.
+        comes_later = other.first_day > workload.first_day
+        if other.model != workload.model or other.fine_tunes > 1 or is_lower or comes_later:
             continue
         use = _mean_use(cluster, other, reuse)
         # Replicas of another size are not shared.

@@ -430,8 +430,7 @@ class _Simulation:
         prompts, outputs = draw_lengths(workload, lengths, count, stream)
         # As long as replies take at the pace that admission keeps.
         pace_s = min(group.pace_s[w] for group in self.hour.replica_groups if w in group.served)
-        all_outputs = np.append(outputs, arriving.output_tokens)
-        stays_s: Floats = pace_s * all_outputs.astype(np.float64)
+        stays_s = np.append(outputs, arriving.output_tokens).astype(float) * pace_s
         times_s = np.append(earlier_s, arriving.times_s)
         sessions = draw_sessions(curve, times_s, stays_s, stream)
         shared = curve.turn_fraction

@@ -53,6 +53,7 @@ def events(result: BookedRun) -> dict[str, Any]:
     rows = list(_deliveries(result))
     rows += _waits_for_power(result)
     rows += _notes(result)
+    rows += _model_changes(result)
     kinds = (
         ("software incidents", _software(result, tokens), monthly.drag_node_h),
         ("outages", _site_outages(result, tokens), monthly.dark_node_h),
@@ -160,6 +161,16 @@ def _notes(result: BookedRun) -> Iterator[EventRow]:
         if note.time_h <= result.plan.hours:
             cluster = note.cluster or SITE
             yield EventRow(note.time_h, note.time_h, cluster, "process", note.process, note.text, 0)
+
+
+def _model_changes(result: BookedRun) -> Iterator[EventRow]:
+    """Yield one row per workload whose customers come from another, on the day they do."""
+    stated = result.scenario.workloads
+    for load in result.plan.workloads:
+        if stated[load.name].follows:
+            yield EventRow(
+                load.begins_h, load.begins_h, SITE, "model change", load.name, load.model, 0
+            )
 
 
 def _failures(result: BookedRun, tokens: Floats) -> LossEvents:

@@ -299,9 +299,20 @@ def lit_share(result: BookedRun, offered: Plan | None = None) -> Floats:
 def slo_ceilings(result: BookedRun, offered: Plan | None = None) -> dict[str, float]:
     """Return the SLO attainment that no further node raises, by the names of :data:`CEILINGS`; NaN without requests.
 
-    Each is the lowest that the SLO target is about, as if nothing else were missed: with site outages alone, less what
-    burst rental serves of them, and with prompts too long for the objective on every cluster as well, which are all
-    of a workload's in months in which no batch meets it.
+    Each is the lowest that the SLO target is about, as if nothing else were missed than :func:`past_capacity` has.
+    """
+    settled = result.settled_requests()
+    return {
+        name: lowest_share(result.plan, missed, settled)
+        for name, missed in zip(CEILINGS, past_capacity(result, offered), strict=True)
+    }
+
+
+def past_capacity(result: BookedRun, offered: Plan | None = None) -> tuple[Floats, Floats]:
+    """Return the requests that no further node serves in time, shape (months, workloads) each.
+
+    With site outages alone, less what burst rental serves of them; and with prompts too long for the objective on every
+    cluster as well, which are all of a workload's in months in which no batch meets it.
     """
     demand = joined("demand_requests", result.run.windows)
     settled = result.settled_requests()
@@ -323,10 +334,7 @@ def slo_ceilings(result: BookedRun, offered: Plan | None = None) -> dict[str, fl
         late_share = np.minimum(late_share, plan_late)
     in_light = np.maximum(settled - outages, 0.0)
     with_long_prompts = outages + in_light * late_share
-    return {
-        name: lowest_share(result.plan, missed, settled)
-        for name, missed in zip(CEILINGS, (outages, with_long_prompts), strict=True)
-    }
+    return outages, with_long_prompts
 
 
 class SloMiss(NamedTuple):

@@ -153,6 +153,7 @@ class _Checks:
         # The context of an unknown model is unknown too.
         if self.is_known((*path, "model"), "model", workload.model, models):
             self.lengths((*path, "lengths"), workload)
+        self.model_changes(path, workload)
         if isinstance(workload.growth, GrowthTable):
             # Read here, once, so that a missing file is found with the rest.
             place = (*path, "growth", "file")
@@ -162,6 +163,28 @@ class _Checks:
         self.reuse(path, workload)
         zone = workload.load_profile.timezone
         self.time_zone((*path, "load_profile", "timezone"), zone)
+
+    def model_changes(self, path: KeyPath, workload: Workload) -> None:
+        """Check that a workload's models are known, in order, after its start, and hold its requests."""
+        previous = max(
+            self.scenario.start,
+            workload.begins or self.scenario.start,
+            workload.model_launch or self.scenario.start,
+        )
+        for index, change in enumerate(workload.models):
+            place = (*path, "models", index)
+            if change.begins <= previous:
+                message = f"{change.begins} is not after {previous}, from which on the model before it is served"
+                hint = "list models by date; what is served from the start is the workload's model"
+                self.report((*place, "from"), message, hint)
+            previous = change.begins
+            name = f"{path[-1]}-{change.begins}"
+            if name in self.scenario.workloads:
+                message = f"is planned as {name}, and another workload has that name"
+                self.report((*place, "from"), message, "rename the other workload")
+            if self.is_known((*place, "model"), "model", change.model, self.catalog.models):
+                changed = workload.model_copy(update={"model": change.model})
+                self.lengths((*place, "model"), changed)
 
     def reuse(self, path: KeyPath, workload: Workload) -> None:
         """Check that a workload states its reuse or its share in the cache, and that its sessions can be."""
@@ -372,6 +395,12 @@ class _Checks:
         if may_rent and self.scenario.finance.burst_rental is None:
             hint = "state finance.burst_rental, with its price"
             self.report(("sizing", "max_rented_accelerators"), "has no terms of rent", hint)
+        if isinstance(sizing.miss_cost_usd, dict):
+            for name in sizing.miss_cost_usd:
+                if name not in self.scenario.workloads:
+                    path = ("sizing", "miss_cost_usd", name)
+                    nearest_name = nearest(name, self.scenario.workloads)
+                    self.report(path, "no workload is called so", nearest_name)
         # A name that no cluster has is reported with the other names.
         open_clusters = {name: clusters[name] for name in sizing.clusters if name in clusters}
         has_order = any(cluster.order for cluster in open_clusters.values())

@@ -21,6 +21,7 @@ import fnmatch
 import os
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -29,7 +30,8 @@ from planner.errors import ScenarioError
 from planner.finance.months import add_months
 from planner.scenario.consistency import check_scenario
 from planner.scenario.scenario import Future, Scenario
-from planner.validation import sound_part, validate
+from planner.scenario.workload import Workload
+from planner.validation import nearest, sound_part, validate
 from planner.yaml_io import (
     Document,
     KeyPath,
@@ -105,7 +107,10 @@ def scenario_from_document(document: Document, overrides: Sequence[str] = ()) ->
         _apply_override(document, override, f"--set #{number}")
     # After the overrides: one may name a preset, and what the user states goes before it.
     lay_presets_under(document)
-    scenario = _validated(document)
+    try:
+        scenario = _validated(document)
+    except ScenarioError as error:
+        raise _with_nearest_names(document, error) from None
     scenario._document = document
     scenario._from_document = scenario_from_document
     check_scenario(scenario)
@@ -114,11 +119,37 @@ def scenario_from_document(document: Document, overrides: Sequence[str] = ()) ->
     return with_catalog(scenario)
 
 
+def _with_nearest_names(document: Document, error: ScenarioError) -> ScenarioError:
+    """Return an error whose problems with an entry that only an override names say the nearest that the files have."""
+    files = document.without_overrides or document
+    problems = []
+    for problem in error.problems:
+        section, _, rest = (problem.path or "").partition(".")
+        stated = value_at(files.content, (section,))
+        name = rest.partition(".")[0]
+        is_by_override = (problem.file or "").startswith("--set")
+        if is_by_override and section in ("clusters", "workloads") and isinstance(stated, dict):
+            names = [str(key) for key in stated]
+            if name not in names:
+                near = _first_beginning(name, names) or nearest(name, names)
+                hint = near or f"the scenario has {', '.join(names)}"
+                message = f"{problem.message}: the scenario has no {section}.{name}"
+                problem = replace(problem, message=message, hint=hint)  # noqa: PLW2901
+        problems.append(problem)
+    return ScenarioError(problems)
+
+
+def _first_beginning(start: str, names: Sequence[str]) -> str | None:
+    """Return a hint to the first of names that begins so: b200 stands for b200-quote, and not for h200."""
+    longer = [candidate for candidate in names if candidate.startswith(start)]
+    return f"did you mean {longer[0]}?" if longer else None
+
+
 def _apply_override(document: Document, override: str, origin: str) -> None:
     """Lay ``dotted.path=value`` over a document; the value is YAML: ``[1, 2]``, ``{a: 1}``."""
     path_text, equals, value_text = override.partition("=")
     path_text = path_text.strip()
-    pattern: KeyPath = tuple(path_text.split("."))
+    pattern = _pattern(path_text)
     if not equals or not all(pattern):
         message = f"{override!r} is not of the form dotted.path=value"
         raise ScenarioError(message, file=origin, hint="for example clusters.h200.nodes=80")
@@ -131,8 +162,55 @@ def _apply_override(document: Document, override: str, origin: str) -> None:
         raise ScenarioError("matches nothing in the scenario", file=origin, path=path_text)
     for path in paths:
         # Each by what is stated at its own path: ``×2`` doubles every one that matches.
+        list_path = _list_on(document, path, origin)
         absolute = _absolute(document, path, value)
+        if list_path is not None:
+            # An item is laid over as its whole list: layers replace lists, and never merge them.
+            items = tuple(value_at(document.content, list_path))
+            changed = with_value(items, path[len(list_path) :], absolute.content)
+            absolute = Document(list(changed), {(): Location(origin, None)})
+            path = list_path  # noqa: PLW2901
         _lay_value_over(document, path, absolute, origin)
+
+
+def _pattern(path_text: str) -> KeyPath:
+    """Return the parts of a dotted path; ``dates[0]`` is ``dates.0``."""
+    return tuple(re.sub(r"\[(\d{1,6})\]", r".\1", path_text).split("."))
+
+
+def _resolved(content: Any, pattern: KeyPath) -> KeyPath:
+    """Return the keys that a dotted path means: a name that has dots as a whole, an item of a list by its number."""
+    keys: list[str | int] = []
+    parts = [str(part) for part in pattern]
+    while parts:
+        key: Any = parts[0]
+        length = 1
+        if isinstance(content, list | tuple) and parts[0].isdigit():
+            key = int(parts[0])
+        elif isinstance(content, dict):
+            names = {str(name): name for name in content}
+            lengths = range(len(parts), 0, -1)
+            known = [length for length in lengths if ".".join(parts[:length]) in names]
+            if known:
+                length = known[0]
+                key = names[".".join(parts[:length])]
+        keys.append(key)
+        content = value_at(content, (key,))
+        parts = parts[length:]
+    return tuple(keys)
+
+
+def _list_on(document: Document, path: KeyPath, origin: str) -> KeyPath | None:
+    """Return the path of the list that a path leads through; raise an error where it has no such item."""
+    for end in range(1, len(path)):
+        content = value_at(document.content, path[:end])
+        if not isinstance(content, list | tuple) or not isinstance(path[end], int):
+            continue
+        if int(path[end]) < len(content):
+            return path[:end]
+        message = f"has {len(content)} items, counted from 0"
+        raise ScenarioError(message, file=origin, path=dotted(path[:end]))
+    return None
 
 
 def _validated(document: Document) -> Scenario:
@@ -157,11 +235,21 @@ def _validated(document: Document) -> Scenario:
 
 
 def with_catalog(scenario: Scenario) -> Scenario:
-    """Return the scenario with the catalogue's vendor figures and longest lengths filled in, for plans and studies."""
+    """Return the scenario with the catalogue's vendor figures and longest lengths filled in, for plans and studies.
+
+    A workload that changes its model becomes those that follow one another.
+    """
     catalog = scenario.load_catalog()
     reliability = scenario.reliability
     software = scenario.software
-    workloads = dict(scenario.workloads)
+    workloads: dict[str, Workload] = {}
+    end = add_months(scenario.start, scenario.horizon_months)
+    targets = dict(scenario.slo_target.workloads)
+    for name, workload in scenario.workloads.items():
+        successors = workload.successors(name, end)
+        if name in targets:
+            targets |= dict.fromkeys(successors, targets[name])
+        workloads |= successors
     for name, workload in workloads.items():
         # The model's context is the longest length of workloads whose quantiles state none.
         longest = catalog.models[workload.model].max_context_tokens.value
@@ -198,6 +286,7 @@ def with_catalog(scenario: Scenario) -> Scenario:
     sections = {
         "reliability": reliability.model_copy(update=failure_figures),
         "software": software.model_copy(update=software_figures),
+        "slo_target": scenario.slo_target.model_copy(update={"workloads": targets}),
         "workloads": workloads,
     }
     return scenario.model_copy(update=sections)
@@ -472,7 +561,7 @@ def plan_in_future(scenario: Scenario, future: Future) -> tuple[Scenario | None,
     content = scenario.document.content
     changes = {}
     for path, value in future.set.items():
-        keys = tuple(path.split("."))
+        keys = _pattern(path)
         section = keys[0]
         if section in (*SHARED, "futures", "sizing"):
             message = "is what plans and futures share; a future cannot set it"
@@ -492,7 +581,7 @@ def plan_in_future(scenario: Scenario, future: Future) -> tuple[Scenario | None,
 def _matching(content: Any, pattern: KeyPath) -> list[KeyPath]:
     """Return the paths that a path stands for: ``*`` in a key is any part of the names there, as in a study."""
     if not any("*" in str(key) for key in pattern):
-        return [pattern]
+        return [_resolved(content, pattern)]
     mapping = content if isinstance(content, dict) else {}
     key = pattern[0]
     # A key without * need not be there: an override may add it.
@@ -511,9 +600,14 @@ def layer_of(document: Document) -> dict[str, Any]:
     layer: dict[str, Any] = {}
     for override in document.overrides:
         path_text, _, value_text = override.partition("=")
-        pattern = tuple(path_text.strip().split("."))
+        pattern = _pattern(path_text.strip())
         for path in _matching(document.content, pattern):
             value = parse_document(value_text, "--set").content
+            list_path = _list_on(document, path, "--set")
+            if list_path is not None:
+                whole = value_at(document.content, list_path)
+                layer = _overlaid(layer, with_value(None, list_path, whole))
+                continue
             # The document holds what a relative value has come to.
             if _is_relative(value):
                 value = value_at(document.content, path)

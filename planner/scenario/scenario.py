@@ -189,8 +189,8 @@ class ClusterChoice(Strict):
     """Most nodes over all dates. Default 1,000: 8,000 accelerators, more than most sites have (assumption)."""
     max_nodes_per_date: Annotated[NodeCount, Plausible(1, 25000, "as max_nodes")] | None = None
     """Most nodes on one date: a vendor's allotment. Default: max_nodes."""
-    step_nodes: Annotated[int, Field(ge=1, le=10_000), Plausible(1, 256)] = 4
-    """Nodes that an order on a signal is a multiple of. Default 4: a rack of them (assumption)."""
+    step_nodes: Annotated[int, Field(ge=1, le=10_000), Plausible(1, 256)] | None = None
+    """Nodes that an order on a signal is a multiple of, such as a rack of them. Default: chosen, from one on."""
 
     @model_validator(mode="after")
     def _ordered(self) -> "ClusterChoice":
@@ -206,6 +206,9 @@ class ClusterChoice(Strict):
 
 # Each day is an option of the search, whose size grows with all of them together.
 OneOfDays = Annotated[tuple[datetime.date, ...], Field(min_length=1, max_length=60)]
+
+
+MissCost = Annotated[NonNegative, Plausible(1e-6, 100)]
 
 
 class Sizing(Strict):
@@ -241,9 +244,16 @@ class Sizing(Strict):
     none of it. Default: no limit."""
     it_power_cap_kw: SitePower | None = None
     """Most nameplate IT power of all nodes on site at once. Default: no limit beyond the site's own power."""
-    miss_cost_usd: Annotated[NonNegative, Plausible(1e-6, 100)] | None = None
-    """What a request that misses its SLO costs, in today's money. Net present cost is then minimised with it, so that
-    to own, to rent and to miss are one trade-off, and no confidence is held. Default: none; the SLO target is held."""
+    miss_cost_usd: MissCost | dict[EntryName, MissCost] | None = None
+    """What a request that misses its SLO costs, in today's money, of all workloads or by workload. Net present cost is
+    then minimised with it, so that to own, to rent and to miss are one trade-off, and no confidence is held. Default:
+    none: few know what a miss costs, and the SLO target is held."""
+
+    def miss_usd(self, workload: str) -> float:
+        """Return what a request of a workload that misses its SLO costs; 0 where it has no price."""
+        if isinstance(self.miss_cost_usd, dict):
+            return self.miss_cost_usd.get(workload, 0.0)
+        return self.miss_cost_usd or 0.0
 
 
 Team = Annotated[int, Field(ge=0, le=100_000), Plausible(0, 2000), Tag("count")]
@@ -346,9 +356,10 @@ class Rule(Strict):
     """What is watched of each month, as the timeline shows it: the cluster's utilisation, the share of tokens shed
     (what burst rental served is not), or the share of requests late or shed. Or forecast_load_above: the forecast peak
     of requests that cannot wait, in nodes of the cluster, over the nodes installed and on order."""
-    threshold_fraction: Annotated[Fraction, Plausible(0.0001, 1)]
-    """Where the rule bites."""
-    target_fraction: Annotated[PositiveFraction, Plausible(0.1, 1)] | None = None
+    threshold_fraction: Annotated[float, Field(ge=0, le=1.5), Plausible(0.0001, 1.5)]
+    """Where the rule bites: at most 1, but for forecast_load_above. A forecast of more than what is installed may wait
+    for the next review, where the forecast peak is seldom reached."""
+    target_fraction: Annotated[float, Field(gt=0, le=1.5), Plausible(0.1, 1.5)] | None = None
     """Of forecast_load_above: an order brings the forecast load down to it. Default: threshold_fraction."""
     months: Annotated[int, Field(ge=1, le=60), Plausible(1, 24)] | None = None
     """Months in a row that it must hold. Default: 2, one month may be chance; 1 of forecast_load_above, whose forecast
@@ -393,6 +404,11 @@ class Rule(Strict):
     def _can_be_met(self) -> "Rule":
         # The fields below have an effect on a forecast alone; consistency.py names them elsewhere.
         if not self.forecasts:
+            if self.threshold_fraction > 1:
+                raise ValueError(
+                    f"threshold_fraction, {self.threshold_fraction:g}, is a share, at most 1; a forecast load alone "
+                    "may be more"
+                )
             return self
         target = self.threshold_fraction if self.target_fraction is None else self.target_fraction
         # Above the threshold an order would leave the rule's own condition true, month after month.
@@ -475,6 +491,11 @@ class SloTarget(Strict):
     confidence: Annotated[float, Field(gt=0, lt=1), Plausible(0.5, 0.999)] = 0.9
     """Least share of replications that meet it, above 0 and below 1: no number of replications proves certainty.
     Default 0.9: nine in ten (assumption)."""
+
+    include: Literal["site-outages"] | None = None
+    """What no purchase mends counts in the verdict of ``planner size`` too: outages of the whole site, and prompts that
+    take longer than their objective on an idle replica. Default: they have a figure of their own there, and the verdict
+    is of capacity alone."""
 
     def attainment_of(self, workload: str) -> float:
         """Return the attainment that a workload is held to."""

@@ -398,7 +398,9 @@ def _owners(prior: Range, field: str, scenario: Scenario) -> list[str]:
     if section == "clusters" or not clusters:
         return clusters
     if keys:
-        return list(scenario.workloads)
+        # What follows another is drawn with it.
+        workloads = scenario.workloads.items()
+        return [name for name, workload in workloads if workload.follows is None]
     return [""]
 
 

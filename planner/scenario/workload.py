@@ -7,7 +7,14 @@ import functools
 import itertools
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import (
+    AfterValidator,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    WithJsonSchema,
+    model_validator,
+)
 
 from planner.catalog.load import (
     reuse_curve,
@@ -485,6 +492,17 @@ def _reuse_curve(reuse: Reuse, shared_gap_s: float, mean_tokens: float) -> Reuse
     )
 
 
+class ModelChange(Strict):
+    """Another model that a workload's customers are moved to on a date."""
+
+    begins: Annotated[datetime.date, Field(alias="from")]
+    """First day on which the requests are for this model."""
+    model: str
+    """Served model from then on, by its catalogue name."""
+    token_price: TokenPrice | None = None
+    """What its tokens are sold for from then on. Default: the workload's, of which api stands for this model's list."""
+
+
 class Workload(Strict):
     """One stream of requests for one model."""
 
@@ -493,6 +511,13 @@ class Workload(Strict):
     be stated."""
     model: str
     """Served model, by its catalogue name."""
+    models: Annotated[tuple[ModelChange, ...], Field(max_length=100)] = ()
+    """Models that it changes to, by date: ``[{from: 2027-01-01, model: gpt-oss-120b}]``. Each is planned and reported
+    as a workload of its own, NAME-DATE, with the same traffic. Default: one model throughout."""
+    begins: datetime.date | None = None
+    """First day of its requests; growth counts from the scenario's start all the same. Default: from the start."""
+    ends: datetime.date | None = None
+    """First day without its requests. Default: to the end."""
     fine_tunes: Annotated[
         int, Field(ge=1, le=100_000), Plausible(1, 2000, "one model to a catalogue of tenants")
     ] = 1
@@ -580,6 +605,13 @@ class Workload(Strict):
     cluster_preference: tuple[EntryName, ...] = ()
     """Clusters to offer it to, in order, under routing: preference. Default: all, cheapest first."""
 
+    _follows: str | None = PrivateAttr(None)
+
+    @property
+    def follows(self) -> str | None:
+        """The stated workload whose customers it has from a change of model on, and with them its random traffic."""
+        return self._follows
+
     @model_validator(mode="before")
     @classmethod
     def _index_kept_where_stated(cls, stated: object) -> object:
@@ -596,8 +628,36 @@ class Workload(Strict):
             return {**stated, "burst_index_requests_per_s": rate}
         return stated
 
+    def successors(self, name: str, end: datetime.date) -> dict[str, Workload]:
+        """Return the workload as those that follow one another up to a day, each of one model, by name.
+
+        What changes later stays in ``models`` of the last.
+        """
+        changes = [change for change in self.models if change.begins < end]
+        successors = {}
+        current = self
+        current_name = name
+        for number, change in enumerate(changes, start=1):
+            ends = {"models": (), "ends": change.begins}
+            successors[current_name] = current.model_copy(update=ends)
+            current_name = f"{name}-{change.begins}"
+            changed = {
+                "model": change.model,
+                "models": self.models[number:],
+                "begins": change.begins,
+                # A model that customers are moved to is run in already.
+                "model_launch": None,
+                "token_price": change.token_price or self.token_price,
+            }
+            current = self.model_copy(update=changed)
+            current._follows = name
+        successors[current_name] = current
+        return successors
+
     @model_validator(mode="after")
     def _consistent(self) -> Workload:
+        if self.begins and self.ends and self.ends <= self.begins:
+            raise ValueError(f"ends on {self.ends}, before it begins on {self.begins}")
         if self.completion_window_h is not None and self.priority != "deferrable":
             raise ValueError("completion_window_h is for priority: deferrable")
         shares = sum(tenant.share_fraction for tenant in self.tenants)
@@ -605,6 +665,16 @@ class Workload(Strict):
         if shares > 1 + 1e-9:
             raise ValueError(f"the tenants' shares add up to {shares:g}, more than the whole")
         return self
+
+    @property
+    def first_day(self) -> datetime.date:
+        """First day of its requests; the earliest date there is for what was there before the start."""
+        return self.begins or datetime.date.min
+
+    @property
+    def day_one_requests_per_s(self) -> float:
+        """Requests per second on day one: none where it begins later, so that it decides nothing before it comes."""
+        return 0.0 if self.begins else self.requests_per_s
 
     @property
     def reuse_curve(self) -> ReuseCurve | None:

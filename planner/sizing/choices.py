@@ -1,9 +1,6 @@
 """The decisions of a sizing: what may be bought, ordered on a signal, rented and retired; and a policy's scenario.
 
-A policy is a tuple of whole numbers: the nodes of each purchase; for each cluster that may be ordered on a signal the
-load in percent up to which it is, 0 for none; the instances that overflow rent may take, where that is open; for each
-retirement the place of its day, 0 where the cluster stays. Purchases are in the order of their figures, so that neither
-names nor places in the file matter.
+Purchases are in the order of their figures, so that neither names nor places in the file matter.
 """
 
 from __future__ import annotations
@@ -31,15 +28,16 @@ from planner.scenario.cluster import Cluster
 from planner.scenario.consistency import check_scenario
 from planner.scenario.loading import with_catalog
 from planner.scenario.scenario import Scenario, Sizing
+from planner.sizing.policy import OrderRule, Policy
 from planner.studies.inputs import Stated, stated
 from planner.units import HOURS_PER_DAY, HOURS_PER_YEAR, MONTHS_PER_YEAR, SECONDS_PER_HOUR
 from planner.validation import choices as listed
 from planner.validation import nearest
 
-Counts = tuple[int, ...]
 MIXED = "mixed"
 """The kind of a policy of several accelerators."""
 _FEW_NODES = 8  # bought of each offer where figures of one node are taken from a run
+_ROUNDING = 1.0 + 1e-9  # of a limit that a sum of its parts just meets
 _SPACING = {"monthly": 1, "quarterly": 3}
 
 
@@ -76,7 +74,7 @@ class Choices:
     retirements: tuple[Retirement, ...]
     plan: Plan
     """That scenario, compiled as stated."""
-    _power: dict[Counts, tuple[Floats, Floats]] = dataclasses.field(
+    _power: dict[tuple[int, ...], tuple[Floats, Floats]] = dataclasses.field(
         default_factory=dict, repr=False, compare=False
     )
 
@@ -89,28 +87,6 @@ class Choices:
     def accelerators(self) -> tuple[str, ...]:
         """The accelerators that may be bought."""
         return tuple(sorted({purchase.accelerator for purchase in self.purchases}))
-
-    @functools.cached_property
-    def bought(self) -> slice:
-        """Places of the purchases in a policy."""
-        return slice(0, len(self.purchases))
-
-    @functools.cached_property
-    def loads(self) -> slice:
-        """Places of the loads up to which clusters are ordered on a signal."""
-        return slice(self.bought.stop, self.bought.stop + len(self.reactive))
-
-    @functools.cached_property
-    def rent(self) -> slice:
-        """Place of the instances rented, if that is open."""
-        return slice(
-            self.loads.stop, self.loads.stop + (self.choose.max_rented_accelerators is not None)
-        )
-
-    @functools.cached_property
-    def days(self) -> slice:
-        """Places of the retirements."""
-        return slice(self.rent.stop, self.rent.stop + len(self.retirements))
 
     @functools.cached_property
     def instance_accelerators(self) -> int:
@@ -152,16 +128,23 @@ class Choices:
 
     @functools.cached_property
     def windows(self) -> tuple[tuple[int, ...], ...]:
-        """Of each cluster ordered on a signal, its purchases at reviews: from the end of the first month on."""
+        """Of each cluster ordered on a signal, its purchases at reviews: from the end of the first month on.
+
+        Only reviews whose order comes at least a month before the end: a later one serves nobody.
+        """
         edges = self.plan.months.edges
-        return tuple(
-            tuple(
+        windows = []
+        for name in self.reactive:
+            order = self.plan.clusters[self.place(self.purchases[self._first(name)].name)].order
+            assert order is not None
+            wait = datetime.timedelta(hours=order.lead_h + order.slip_h.base)
+            places = [
                 place
                 for place, purchase in enumerate(self.purchases)
-                if purchase.cluster == name and purchase.date >= edges[1]
-            )
-            for name in self.reactive
-        )
+                if purchase.cluster == name and edges[1] <= purchase.date < edges[-2] - wait
+            ]
+            windows.append(tuple(places))
+        return tuple(windows)
 
     def first_of_reactive(self) -> list[int]:
         """Return the first purchase of each cluster that may be ordered on a signal: what a rule enlarges."""
@@ -181,25 +164,39 @@ class Choices:
         """Return the index of a cluster in the compiled plan."""
         return self._places[name]
 
-    def nothing(self) -> Counts:
+    def nothing(self) -> Policy:
         """Return the policy that buys, orders, rents and retires nothing."""
-        return (0,) * int(self.days.stop)
+        return Policy(
+            purchases=(0,) * len(self.purchases),
+            rules=(None,) * len(self.reactive),
+            retirements=(0,) * len(self.retirements),
+        )
 
-    def reference(self) -> Counts:
+    def reference(self) -> Policy:
         """Return the policy that is run to measure a node's figures: some nodes of every purchase."""
-        few = [
-            int(most) if self.tiers(place) else min(int(most), _FEW_NODES)
-            for place, most in enumerate(self.most_at_once)
-        ]
-        counts = [*few, *self.nothing()[len(few) :]]
-        counts[self.rent] = [self.most_instances] * len(counts[self.rent])
-        return tuple(counts)
+        few = []
+        for place, most in enumerate(self.most_at_once):
+            few.append(int(most) if self.tiers(place) else min(int(most), _FEW_NODES))
+        return dataclasses.replace(
+            self.nothing(), purchases=tuple(few), rented_instances=self.most_instances
+        )
 
-    def capital_usd(self, counts: Counts) -> float:
+    def rule(self, place: int, load_percent: int) -> OrderRule:
+        """Return the rule from which a search starts: the stated step, else one node, at every review."""
+        step_nodes = self.choose.clusters[self.reactive[place]].step_nodes or 1
+        reviews = len(self.windows[place])
+        return OrderRule(load_percent=load_percent, step_nodes=step_nodes, reviews=reviews)
+
+    def has_free_step(self, place: int) -> bool:
+        """Return whether the step of a cluster's rule is open."""
+        return self.choose.clusters[self.reactive[place]].step_nodes is None
+
+    def capital_usd(self, policy: Policy) -> float:
         """Return the price of a candidate's purchases, volume discounts included."""
-        bought = enumerate(counts[self.bought])
         return sum(
-            count * sum(self.node_prices_usd(place, count)) for place, count in bought if count
+            nodes * sum(self.node_prices_usd(place, nodes))
+            for place, nodes in enumerate(policy.purchases)
+            if nodes
         )
 
     def node_prices_usd(self, purchase: int, nodes: int) -> tuple[float, ...]:
@@ -234,31 +231,34 @@ class Choices:
             sorted({-(-tier.from_accelerators // each_node) for offer in offers for tier in offer})
         )
 
-    def power_kw(self, counts: Counts) -> Floats:
+    def power_kw(self, policy: Policy) -> Floats:
         """Return nameplate IT power on site after each delivery as scheduled, shape (moments,)."""
-        days = counts[self.days]
+        days = policy.retirements
         if days not in self._power:
-            nothing = (*self.nothing()[: self.rent.stop], *days)
-            names = [one.name for one in self.purchases]
-            one_each = (*(1 for _ in names), *nothing[self.bought.stop :])
-            there = [
-                (self.kw_at(one_each, at_h), self.kw_at(nothing, at_h)) for at_h in self.moments_h()
-            ]
-            kw = np.array([[each_one.get(name, 0.0) for name in names] for each_one, _ in there])
-            self._power[days] = kw, np.array([sum(fixed.values()) for _, fixed in there])
+            nothing = dataclasses.replace(self.nothing(), retirements=days)
+            names = [purchase.name for purchase in self.purchases]
+            one_each = dataclasses.replace(nothing, purchases=(1,) * len(names))
+            rows = []
+            fixed_kw = []
+            for hour in self.moments_h():
+                each_one = self.kw_at(one_each, hour)
+                rows.append([each_one.get(name, 0.0) for name in names])
+                fixed_kw.append(sum(self.kw_at(nothing, hour).values()))
+            self._power[days] = np.array(rows), np.array(fixed_kw)
         kw, fixed = self._power[days]
-        return np.asarray(kw @ np.array(counts[self.bought], dtype=np.float64) + fixed)
+        return np.asarray(kw @ np.array(policy.purchases, dtype=np.float64) + fixed)
 
     def moments_h(self) -> list[float]:
         """Return the hours at which nodes are due, when power on site peaks."""
         return sorted({max(due_h(cluster), 0.0) for cluster in self.plan.clusters})
 
-    def kw_at(self, counts: Counts, at_h: float) -> dict[str, float]:
+    def kw_at(self, policy: Policy, at_h: float) -> dict[str, float]:
         """Return nameplate IT power on site at a time, by cluster, without hosted clusters."""
         bought = {
-            purchase.name: count for purchase, count in zip(self.purchases, counts, strict=False)
+            purchase.name: nodes
+            for purchase, nodes in zip(self.purchases, policy.purchases, strict=True)
         }
-        leaves_h = self.leaves_h(counts)
+        leaves_h = self.leaves_h(policy)
         return {
             cluster.name: bought.get(cluster.name, cluster.nodes) * cluster.nameplate_kw
             for cluster in self.plan.clusters
@@ -266,14 +266,16 @@ class Choices:
             and not cluster.is_hosted
         }
 
-    def leaves_h(self, counts: Counts) -> dict[str, float]:
+    def leaves_h(self, policy: Policy) -> dict[str, float]:
         """Return the hour at which each cluster leaves that a policy retires."""
-        return {
-            name: (retirement.dates[place - 1] - self.scenario.start).days * float(HOURS_PER_DAY)
-            for retirement, place in zip(self.retirements, counts[self.days], strict=True)
-            for name in self.names(retirement.cluster)
-            if place
-        }
+        leaves = {}
+        for retirement, day in zip(self.retirements, policy.retirements, strict=True):
+            if not day:
+                continue
+            leaving = retirement.dates[day - 1] - self.scenario.start
+            for name in self.names(retirement.cluster):
+                leaves[name] = leaving.days * float(HOURS_PER_DAY)
+        return leaves
 
     def names(self, cluster: str) -> list[str]:
         """Return what the plan calls a cluster: itself, or what is bought of it on each date."""
@@ -281,95 +283,89 @@ class Choices:
             cluster
         ]
 
-    def within_limits(self, counts: Counts) -> bool:
+    def within_limits(self, policy: Policy) -> bool:
         """Return whether a policy's purchases are within nodes, budget and power, and there is any machine at all."""
         choose = self.choose
-        bought = np.array(counts[self.bought])
+        nodes = np.array(policy.purchases)
         if self.purchases:
             least, most = self.nodes_allowed
-            totals = np.bincount(self.group_of, weights=bought, minlength=least.size)
-            if (bought < 0).any() or (bought > self.most_at_once).any() or (totals > most).any():
+            totals = np.bincount(self.group_of, weights=nodes, minlength=least.size)
+            if (nodes < 0).any() or (nodes > self.most_at_once).any() or (totals > most).any():
                 return False
-            reacts = np.isin(
-                self.offers,
-                [
-                    name
-                    for name, load in zip(self.reactive, counts[self.loads], strict=True)
-                    if load
-                ],
-            )
-            if (totals < least)[~reacts].any():
+            ordered = [name for name, rule in zip(self.reactive, policy.rules, strict=True) if rule]
+            # What a rule orders may make up for a minimum.
+            is_fixed = ~np.isin(self.offers, ordered)
+            if (totals < least)[is_fixed].any():
                 return False
-        if choose.budget_usd is not None and self.capital_usd(counts) > choose.budget_usd * (
-            1.0 + 1e-9
-        ):
+        budget_usd = choose.budget_usd
+        if budget_usd is not None and self.capital_usd(policy) > budget_usd * _ROUNDING:
             return False
-        if (
-            choose.it_power_cap_kw is not None
-            and (self.power_kw(counts) > choose.it_power_cap_kw * (1.0 + 1e-9)).any()
-        ):
+        cap_kw = choose.it_power_cap_kw
+        if cap_kw is not None and (self.power_kw(policy) > cap_kw * _ROUNDING).any():
             return False
-        return any(counts[: self.loads.stop]) or not set(self.scenario.clusters) <= {
-            p.name for p in self.purchases
-        }
+        bought = {purchase.name for purchase in self.purchases}
+        return policy.has_machines or not set(self.scenario.clusters) <= bought
 
-    def content(self, counts: Counts) -> dict[str, Any]:
+    def content(self, policy: Policy) -> dict[str, Any]:
         """Return the scenario content of a policy, without clusters that are not bought."""
         content = dict(self.base.content)
         clusters = dict(content["clusters"])
-        enlarged = {}
-        for name, load in zip(self.reactive, counts[self.loads], strict=True):
-            if load:
-                enlarged[self.purchases[self._first(name)].name] = self._rule(name, load)
-        for purchase, nodes in zip(self.purchases, counts, strict=False):
-            if nodes or purchase.name in enlarged:
+        rules = {}
+        for place, rule in enumerate(policy.rules):
+            if rule is not None:
+                first = self.purchases[self._first(self.reactive[place])].name
+                rules[first] = self._rule_content(place, rule, first)
+        for purchase, nodes in zip(self.purchases, policy.purchases, strict=True):
+            if nodes or purchase.name in rules:
                 clusters[purchase.name] = {**clusters[purchase.name], "nodes": nodes}
             else:
                 del clusters[purchase.name]
-        for retirement, place in zip(self.retirements, counts[self.days], strict=True):
-            for name in self.names(retirement.cluster) if place else ():
+        for retirement, day in zip(self.retirements, policy.retirements, strict=True):
+            for name in self.names(retirement.cluster) if day else ():
                 if name in clusters:
-                    clusters[name] = {**clusters[name], "retire": retirement.dates[place - 1]}
-        if enlarged:
-            budget_usd = self.choose.budget_usd
-            cap_kw = self.choose.it_power_cap_kw
-            left = None if budget_usd is None else max(budget_usd - self.capital_usd(counts), 1.0)
-            rules = {
-                "rules": tuple(enlarged.values()),
-                "budget_usd": left,
-                "it_power_cap_kw": cap_kw,
+                    clusters[name] = {**clusters[name], "retire": retirement.dates[day - 1]}
+        if rules:
+            content["expansion"] = {
+                **(content.get("expansion") or {}),
+                "rules": tuple(rules.values()),
+                "budget_usd": self.budget_left_usd(policy),
+                "it_power_cap_kw": self.choose.it_power_cap_kw,
             }
-            content["expansion"] = {**(content.get("expansion") or {}), **rules}
-        for instances in counts[self.rent]:
-            rent = {
-                **content["finance"]["burst_rental"],
-                "most_accelerators": instances * self.instance_accelerators,
-            }
-            content["finance"] = {**content["finance"], "burst_rental": rent if instances else None}
+        if self.choose.max_rented_accelerators is not None:
+            accelerators = policy.rented_instances * self.instance_accelerators
+            terms = {**content["finance"]["burst_rental"], "most_accelerators": accelerators}
+            rent = terms if accelerators else None
+            content["finance"] = {**content["finance"], "burst_rental": rent}
         return _named(content | {"clusters": clusters}, {name: [name] for name in clusters})
 
-    def _rule(self, name: str, load: int) -> dict[str, Any]:
-        """Return the rule by which a cluster is ordered up to a load, in percent."""
-        choice = self.choose.clusters[name]
-        which = self.reactive.index(name)
-        first = self.purchases[self._first(name)].name
+    def budget_left_usd(self, policy: Policy) -> float | None:
+        """Return what purchases leave of the budget for orders on a signal; None where there is no budget."""
+        if self.choose.budget_usd is None:
+            return None
+        # A budget of nothing is none to the engine.
+        return max(self.choose.budget_usd - self.capital_usd(policy), 1.0)
+
+    def _rule_content(self, place: int, rule: OrderRule, first: str) -> dict[str, Any]:
+        """Return the rule by which a cluster is ordered up to a load, as a scenario states it."""
+        choice = self.choose.clusters[self.reactive[place]]
         order = self.scenario.clusters[first].order
         assert order is not None
-        rule = {
+        windows = self.windows[place][: rule.reviews]
+        content = {
             "when": "forecast_load_above",
-            "threshold_fraction": load / 100.0,
+            "threshold_fraction": rule.load_percent / 100.0,
             "cluster": first,
-            "nodes": choice.step_nodes,
+            "nodes": rule.step_nodes,
             "max_nodes": choice.max_nodes,
-            "windows": tuple(self.purchases[place].date for place in self.windows[which]),
+            "windows": tuple(self.purchases[window].date for window in windows),
             "lead_weeks": order.lead_weeks,
             "slip_weeks": order.slip_weeks.model_dump(),
-            "forecast_months": self.forecast_months[which],
+            "forecast_months": self.forecast_months[place],
             "growth_per_year": round(self.expected_growth, 4),
         }
-        return rule | (
-            {"max_nodes_per_order": choice.max_nodes_per_date} if choice.max_nodes_per_date else {}
-        )
+        if choice.max_nodes_per_date:
+            content["max_nodes_per_order"] = choice.max_nodes_per_date
+        return content
 
     @functools.cached_property
     def forecast_months(self) -> tuple[int, ...]:
@@ -409,22 +405,29 @@ class Choices:
         years = (plan.month_edges_h.size - 2) / MONTHS_PER_YEAR
         return float((last / first) ** (1.0 / years) - 1.0) if first > 0 and years > 0 else 0.0
 
-    def stated(self, counts: Counts) -> Stated:
+    def stated(self, policy: Policy) -> Stated:
         """Return the scenario of a policy, ready for changes by a study's inputs."""
-        return dataclasses.replace(self.base, content=self.content(counts))
+        return dataclasses.replace(self.base, content=self.content(policy))
 
-    def parts(self, counts: Counts) -> set[str]:
+    def parts(self, policy: Policy) -> set[str]:
         """Return the accelerators of a policy that are bought or ordered, or paid by the hour where none is."""
-        taken = [purchase for purchase, nodes in zip(self.purchases, counts, strict=False) if nodes]
-        loads = zip(self.reactive, counts[self.loads], strict=True)
-        taken += [self.purchases[self._first(name)] for name, load in loads if load]
+        taken = [
+            purchase
+            for purchase, nodes in zip(self.purchases, policy.purchases, strict=True)
+            if nodes
+        ]
+        for name, rule in zip(self.reactive, policy.rules, strict=True):
+            if rule is not None:
+                taken.append(self.purchases[self._first(name)])
         lasting = [purchase for purchase in taken if not self._is_paid_by_the_hour(purchase)]
         return {purchase.accelerator for purchase in lasting or taken}
 
-    def family(self, counts: Counts) -> str:
+    def family(self, policy: Policy) -> str:
         """Return the kind of a policy: all of one accelerator, or mixed."""
-        parts = self.parts(counts)
-        return MIXED if len(parts) > 1 else f"all-{next(iter(parts))}" if parts else "nothing"
+        parts = self.parts(policy)
+        if not parts:
+            return "nothing"
+        return MIXED if len(parts) > 1 else f"all-{next(iter(parts))}"
 
     def of_part(self, part: str) -> list[bool]:
         """Return which purchases a plan of one accelerator may use: its own, and any paid by the hour."""
@@ -438,36 +441,54 @@ class Choices:
     def _is_paid_by_the_hour(self, purchase: PurchaseChoice) -> bool:
         return self.plan.clusters[self.place(purchase.name)].is_paid_by_the_hour
 
-    def alike(self, other: Choices, counts: Counts) -> Counts:
+    def alike(self, other: Choices, policy: Policy) -> Policy:
         """Return the policy that another's is here: what is not on offer here is not bought."""
-        bought = {
-            purchase.name: nodes for purchase, nodes in zip(other.purchases, counts, strict=False)
-        }
-        loads = dict(zip(other.reactive, counts[other.loads], strict=True))
-        here = [bought.get(purchase.name, 0) for purchase in self.purchases]
-        return (*here, *(loads.get(name, 0) for name in self.reactive), *counts[other.loads.stop :])
+        names = [purchase.name for purchase in other.purchases]
+        bought = dict(zip(names, policy.purchases, strict=True))
+        rules = dict(zip(other.reactive, policy.rules, strict=True))
+        return dataclasses.replace(
+            policy,
+            purchases=tuple(bought.get(purchase.name, 0) for purchase in self.purchases),
+            rules=tuple(rules.get(name) for name in self.reactive),
+        )
 
-    def words(self, counts: Counts) -> str:
+    def levers(self, policy: Policy) -> str:
+        """Return the levers that a policy pulls, which is what a way to decide is called."""
+        levers = []
+        if any(policy.purchases) or not policy.orders:
+            levers.append("fixed purchases")
+        if policy.orders:
+            levers.append("orders by rule")
+        if policy.rented_instances:
+            levers.append("overflow rent")
+        if any(cluster.api for cluster in self.plan.clusters):
+            levers.append("API")
+        if any(policy.retirements):
+            levers.append("sale")
+        return ", ".join(levers)
+
+    def words(self, policy: Policy) -> str:
         """Return a policy in words."""
-        said = [
+        words = [
             f"{nodes} × {purchase.accelerator} ({purchase.cluster}) {purchase.date}"
-            for purchase, nodes in zip(self.purchases, counts, strict=False)
+            for purchase, nodes in zip(self.purchases, policy.purchases, strict=True)
             if nodes
         ]
-        for name, load in zip(self.reactive, counts[self.loads], strict=True):
-            if load:
-                said.append(
-                    f"{self.purchases[self._first(name)].accelerator} ({name}) on order up to a load of {load}%"
-                )
-        said += [
-            f"up to {n * self.instance_accelerators} accelerators rented"
-            for n in counts[self.rent]
-            if n
-        ]
-        for retirement, place in zip(self.retirements, counts[self.days], strict=True):
-            if place:
-                said.append(f"{retirement.cluster} retired {retirement.dates[place - 1]}")
-        return ", ".join(said) or "nothing"
+        for name, rule in zip(self.reactive, policy.rules, strict=True):
+            if rule is None:
+                continue
+            accelerator = self.purchases[self._first(name)].accelerator
+            words.append(
+                f"{accelerator} ({name}) on order up to a load of {rule.load_percent}% by "
+                f"{rule.step_nodes} at {rule.reviews} reviews"
+            )
+        if policy.rented_instances:
+            accelerators = policy.rented_instances * self.instance_accelerators
+            words.append(f"up to {accelerators} accelerators rented")
+        for retirement, day in zip(self.retirements, policy.retirements, strict=True):
+            if day:
+                words.append(f"{retirement.cluster} retired {retirement.dates[day - 1]}")
+        return ", ".join(words) or "nothing"
 
 
 def due_h(cluster: ClusterPlan) -> float:

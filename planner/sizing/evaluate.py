@@ -11,7 +11,7 @@ import dataclasses
 import gc
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -23,15 +23,16 @@ from planner.errors import ScenarioError
 from planner.finance.accounting.measures import measures, present_cost_usd, running_factors
 from planner.finance.accounts import CAPEX_ACCOUNTS, Account
 from planner.finance.ledger import usd
-from planner.plan.attainment import LEAST_SHORTFALL, Verdict, targeted_shares
+from planner.plan.attainment import LEAST_SHORTFALL, Verdict, lowest_share, targeted_shares
 from planner.plan.build import build_plan
 from planner.plan.plan import Plan
 from planner.plan.reuse import Reuse
 from planner.records import record
 from planner.run.simulate import RunResult, simulate_plan
-from planner.run.slo_misses import slo_ceilings
+from planner.run.slo_misses import past_capacity
 from planner.scenario.scenario import Scenario
-from planner.sizing.choices import Choices, Counts
+from planner.sizing.choices import Choices
+from planner.sizing.policy import OrderRule, Policy
 from planner.studies.designs import MonteCarlo
 from planner.studies.engines import Crew
 from planner.studies.inputs import UncertainInputs, changed
@@ -42,8 +43,18 @@ OBJECTIVES: tuple[Objective, ...] = ("net-present-cost", "levelised")
 Result = TypeVar("Result")
 DRAWS = 4096
 """Draws of the uncertain inputs over which the probability is averaged: its own error is then below half a point."""
-Run = tuple[Counts, int]
-"""A choice and a replication."""
+BLOCK = 2**20
+"""Replications of one block: each block has numbers of its own, and its inputs a scrambling of their own."""
+SEARCH = 0
+"""Block of the survey and the search."""
+SELECTION = 1
+"""Block on which shortlisted policies are compared."""
+FIRST_CONFIRMATION = 2
+"""First of the blocks on each of which one policy is confirmed, once."""
+_CHUNK = 64
+"""Replications whose inputs are drawn together."""
+Run = tuple[Policy, int]
+"""A policy and a replication."""
 Changes = dict[tuple[str, str], object]
 """Fields of clusters that are set, by the cluster's name and the field's."""
 
@@ -56,11 +67,14 @@ class SizingOutcome:
     """What is minimised: dollars, or dollars per million tokens."""
     net_present_cost_usd: float
     capital_usd: float
+    missed_requests: float
+    """All that were late or shed, what no purchase mends included."""
     overflow_usd: float
     """Present cost of what own machines did not serve: misses, where they have a price, and what APIs charged."""
     shares: Floats
-    """In time, as the SLO target counts them, shape (months, workloads or 1); of a workload with an attainment of its
-    own, as far from the common one as from its own."""
+    """In time, as the SLO target policy them, shape (months, workloads or 1); of a workload with an attainment of its
+    own, as far from the common one as from its own. What no purchase mends policy as served, unless the target says
+    otherwise."""
     utilisation: Floats
     """Of each month's accelerator-hours in service, those at work, shape (months,)."""
     ceilings: Floats
@@ -91,25 +105,23 @@ class Trial:
     confidence: float
     """Share of replications in which it is to be."""
 
-    values: Floats
-    """Inputs of the first replications, drawn once for all workers, shape (replications, inputs)."""
+    includes_outages: bool = False
+    """Whether what no purchase mends policy as missed."""
 
-    def drawn(self, first: int, last: int) -> Floats:
-        """Return the inputs' values in a range of replications, shape (replications, inputs)."""
-        return (
-            self.values[first:last]
-            if last <= len(self.values)
-            else drawn_by(self.inputs, self.design, first, last)
-        )
+    @property
+    def held_confidence(self) -> float:
+        """The confidence that a policy is held to: none where misses have a price."""
+        return 0.0 if self.choices.choose.miss_cost_usd is not None else self.confidence
 
-
-def drawn_by(inputs: UncertainInputs, design: MonteCarlo | None, first: int, last: int) -> Floats:
-    """Return inputs as a design draws them in a range of replications, none without one."""
-    return (
-        np.zeros((last - first, 0))
-        if design is None
-        else np.asarray(inputs.drawn(design.rows(first, last)[0]))
-    )
+    def drawn(self, block: int, first: int, last: int) -> Floats:
+        """Return inputs as a block's own scrambling draws them, shape (replications, inputs); none without a study."""
+        if self.design is None:
+            return np.zeros((last - first, 0))
+        # Far from the seeds that anyone states, and from those of a study's money.
+        seed = self.design.points.seed + block * 2**65
+        points = dataclasses.replace(self.design.points, seed=seed)
+        rows, _ = dataclasses.replace(self.design, points=points).rows(first, last)
+        return np.asarray(self.inputs.drawn(rows))
 
 
 class Evaluator:
@@ -120,34 +132,44 @@ class Evaluator:
         self.trial = trial
         self._reuse = Reuse(trial.choices.scenario)
         build_plan(trial.choices.scenario, self._reuse)
-        self._plans: dict[Counts, tuple[Any, Plan]] = {}
+        self._plans: dict[Policy, tuple[Any, Plan]] = {}
+        self._inputs: dict[tuple[int, int], Floats] = {}
         gc.freeze()
 
-    def simulate(self, counts: Counts, replication: int) -> RunResult:
+    def inputs(self, replication: int) -> Floats:
+        """Return the inputs' values in one replication, shape (inputs,)."""
+        block, place = divmod(replication, BLOCK)
+        chunk, row = divmod(place, _CHUNK)
+        if (block, chunk) not in self._inputs:
+            first = chunk * _CHUNK
+            self._inputs[block, chunk] = self.trial.drawn(block, first, first + _CHUNK)
+        return np.asarray(self._inputs[block, chunk][row])
+
+    def simulate(self, policy: Policy, replication: int) -> RunResult:
         """Run a policy once; without uncertain inputs its plan is the same in every replication."""
-        if counts not in self._plans or len(self.trial.inputs):
-            self._plans = {counts: self._compiled(counts, replication, {})}
-        return simulate_plan(*self._plans[counts], self.trial.seed, replication)
+        if policy not in self._plans or len(self.trial.inputs):
+            self._plans = {policy: self._compiled(policy, replication, {})}
+        return simulate_plan(*self._plans[policy], self.trial.seed, replication)
 
     def unrouted(
-        self, counts: Counts, replication: int, changes: Changes | None = None
+        self, policy: Policy, replication: int, changes: Changes | None = None
     ) -> RunResult:
         """Run a candidate without bursts, placement and power cap, for figures that routing does not affect."""
-        scenario, plan = self._compiled(counts, replication, changes or {}, has_bursts=False)
+        scenario, plan = self._compiled(policy, replication, changes or {}, has_bursts=False)
         free = dataclasses.replace(
             plan, placement=None, site=dataclasses.replace(plan.site, cap_kw=None)
         )
         return simulate_plan(scenario, free, self.trial.seed, replication)
 
     def _compiled(
-        self, counts: Counts, replication: int, changes: Changes, *, has_bursts: bool = True
+        self, policy: Policy, replication: int, changes: Changes, *, has_bursts: bool = True
     ) -> tuple[Any, Plan]:
         """Return the scenario and the compiled plan of a candidate under a replication's inputs."""
         trial = self.trial
         gc.collect(
             1
         )  # young runs that hold themselves would fill hundreds of MB; what there was before is frozen
-        base = trial.choices.stated(counts)
+        base = trial.choices.stated(policy)
         clusters = dict(base.content["clusters"])
         for (name, field), value in changes.items():
             clusters[name] = {**clusters[name], field: value}
@@ -171,46 +193,56 @@ class Evaluator:
             )
             entries.append(dataclasses.replace(uncertain, targets=(targets,)))
         inputs = UncertainInputs(entries=tuple(entries), mixing=None)
-        scenario, factors = changed(base, 0, inputs, trial.drawn(replication, replication + 1)[0])
+        scenario, factors = changed(base, 0, inputs, self.inputs(replication))
         return scenario, build_plan(scenario, self._reuse, factors)
 
-    def outcome(self, counts: Counts, replication: int) -> SizingOutcome:
+    def outcome(self, policy: Policy, replication: int) -> SizingOutcome:
         """Run a candidate once and return its outcome; an infeasible one misses every SLO target."""
         try:
-            result = self.simulate(counts, replication)
+            result = self.simulate(policy, replication)
         except ScenarioError:  # a model that fits none of the parts bought
             worst = np.zeros((self.trial.choices.plan.months.period_count, 1))
             return SizingOutcome(
-                cost=np.inf, net_present_cost_usd=np.inf, capital_usd=np.inf, overflow_usd=np.inf,
-                shares=worst, utilisation=worst[:, 0],
+                cost=np.inf,
+                net_present_cost_usd=np.inf,
+                capital_usd=np.inf,
+                missed_requests=np.inf,
+                overflow_usd=np.inf,
+                shares=worst,
+                utilisation=worst[:, 0],
                 ceilings=np.full(2, np.nan),
-            )  # fmt: skip
+            )
+        trial = self.trial
+        plan = result.plan
         cost = float(present_cost_usd(result).sum())
-        capital = float(
-            usd(sum(result.ledger.account_cents(account) for account in CAPEX_ACCOUNTS))
-        )
-        levelised = np.nan
-        if self.trial.objective == "levelised":
-            levelised = measures(result)["levelised_cost_per_million_tokens_usd"] or np.inf
-        monthly = result.monthly
-        missed = self.trial.choices.choose.miss_cost_usd or 0.0
-        missed *= (
-            float(result.missed_requests().sum(axis=1) @ running_factors(result.plan))
-            if missed
-            else 0.0
-        )
-        api = cost - float(present_cost_usd(result, (Account.API,)).sum())
-        busy = monthly.busy_node_h.sum(axis=1)
-        there = monthly.in_service_node_h.sum(axis=1)
+        capital_cents = sum(result.ledger.account_cents(account) for account in CAPEX_ACCOUNTS)
+        missed = result.missed_requests()
+        settled = result.settled_requests()
+        miss_usd = [trial.choices.choose.miss_usd(load.name) for load in plan.workloads]
+        misses_usd = float((missed @ np.array(miss_usd)) @ running_factors(plan))
+        objective = cost + misses_usd
+        if trial.objective == "levelised":
+            objective = measures(result)["levelised_cost_per_million_tokens_usd"] or np.inf
+        outages, past_capacity_requests = past_capacity(result, trial.choices.plan)
+        counted = missed
+        if not trial.includes_outages:
+            counted = np.maximum(missed - past_capacity_requests, 0.0)
+        to_common = trial.attainment - plan.slo_attainments
+        ceilings = [lowest_share(plan, lost, settled) for lost in (outages, past_capacity_requests)]
+        api_usd = cost - float(present_cost_usd(result, (Account.API,)).sum())
+        busy = result.monthly.busy_node_h.sum(axis=1)
+        in_service = result.monthly.in_service_node_h.sum(axis=1)
+        utilisation = np.zeros_like(busy)
+        np.divide(busy, in_service, out=utilisation, where=in_service > 0)
         return SizingOutcome(
-            cost=levelised if self.trial.objective == "levelised" else cost + missed,
+            cost=objective,
             net_present_cost_usd=cost,
-            capital_usd=capital,
-            overflow_usd=missed + api,
-            shares=targeted_shares(result.plan, result.missed_requests(), result.settled_requests())
-            + (self.trial.attainment - result.plan.slo_attainments),
-            utilisation=np.divide(busy, there, out=np.zeros_like(busy), where=there > 0),
-            ceilings=np.array([*slo_ceilings(result, self.trial.choices.plan).values()]),
+            capital_usd=float(usd(capital_cents)),
+            missed_requests=float(missed.sum()),
+            overflow_usd=misses_usd + api_usd,
+            shares=targeted_shares(plan, counted, settled) + to_common,
+            utilisation=utilisation,
+            ceilings=np.array(ceilings),
         )
 
 
@@ -221,32 +253,14 @@ class Workers(Crew[Evaluator]):
         """Start ``count`` worker processes; with one, the work is done here."""
         super().__init__(Evaluator, trial, count, scheduler)
         self.runs = 0
-        self.worked_s = 0.0
 
     def all(
-        self,
-        work: Callable[..., Result],
-        arguments: Sequence[tuple[Any, ...]],
-        *,
-        runs: bool = True,
-    ) -> list[Result]:
-        """Return the results of a function of an evaluator for each set of arguments, in order."""
-        began_s = time.monotonic()
-        results = list(self.map(work, arguments))
-        self.runs += runs * len(arguments)
-        self.worked_s += time.monotonic() - began_s
-        return results
-
-    def about(self, runs: int) -> str:
-        """Return the time that a number of further runs takes, by all so far; nothing before the first."""
-        took_s = self.worked_s / self.runs * runs if self.runs else 0.0
-        return (
-            f", about {took_s / 60.0:,.0f} min"
-            if took_s > 90.0
-            else f", about {took_s:,.0f} s"
-            if took_s
-            else ""
-        )
+        self, work: Callable[..., Result], arguments: Sequence[tuple[Any, ...]]
+    ) -> Iterator[Result]:
+        """Yield the results of a function of an evaluator for each set of arguments, in order, as they come."""
+        for result in self.map(work, arguments):
+            self.runs += 1
+            yield result
 
 
 class SizeWork(LinesWork):
@@ -266,13 +280,13 @@ class SizeWork(LinesWork):
     def outcomes(self) -> dict[Run, SizingOutcome]:
         """Return the outcomes stored by an interrupted sizing."""
         done: dict[Run, SizingOutcome] = {}
-        for counts, replication, line in self.lines:
+        for policy, replication, line in self.lines:
             arrays = {
                 name: np.array(part, dtype=np.float64)
                 for name, part in line.items()
                 if isinstance(part, list)
             }
-            done[tuple(counts), replication] = SizingOutcome(**{**line, **arrays})
+            done[_policy(policy), replication] = SizingOutcome(**{**line, **arrays})
         return done
 
     def add(self, run: Run, outcome: SizingOutcome) -> None:
@@ -281,32 +295,49 @@ class SizeWork(LinesWork):
         plain = {
             name: part.tolist() if isinstance(part, np.ndarray) else part for name, part in figures
         }
-        self.write([list(run[0]), run[1], plain])
+        self.write([dataclasses.asdict(run[0]), run[1], plain])
+
+
+def _policy(line: dict[str, Any]) -> Policy:
+    """Return a policy as a line of the folder has it."""
+    rules = [None if rule is None else OrderRule(**rule) for rule in line["rules"]]
+    return Policy(
+        purchases=tuple(line["purchases"]),
+        rules=tuple(rules),
+        rented_instances=line["rented_instances"],
+        retirements=tuple(line["retirements"]),
+    )
 
 
 class Archive:
     """All outcomes so far, by candidate and replication; each is run only once.
 
-    What a sizing that was stopped has kept counts as known, and as run, only once it is asked for: so one that goes on
+    What a sizing that was stopped has kept policy as known, and as run, only once it is asked for: so one that goes on
     takes the turns that an undisturbed one takes, and tells the same.
     """
 
-    def __init__(self, workers: Workers, work: SizeWork | None = None) -> None:
-        """Take the workers for missing runs, and the folder that stores them."""
+    def __init__(self, workers: Workers, clock: Clock, work: SizeWork | None = None) -> None:
+        """Take the workers for missing runs, the time limit, and the folder that stores them."""
+        self.clock = clock
         self.workers = workers
         self.work = work
         self.known: dict[Run, SizingOutcome] = {}
         self._kept = {} if work is None else work.outcomes()
 
     def outcomes(self, runs: Sequence[Run]) -> list[SizingOutcome]:
-        """Return the outcomes of candidates in replications, running the missing ones."""
+        """Return the outcomes of candidates in replications, running the missing ones.
+
+        A stop is noticed between two runs, so that it ends within seconds; what is done is kept.
+        """
         wanted = [run for run in dict.fromkeys(runs) if run not in self.known]
         missing = [run for run in wanted if run not in self._kept]
         self.workers.runs += len(wanted) - len(missing)
-        for run, outcome in zip(missing, self.workers.all(Evaluator.outcome, missing), strict=True):
+        done = self.workers.all(Evaluator.outcome, missing)
+        for run, outcome in zip(missing, done, strict=True):
             self._kept[run] = outcome
             if self.work is not None:
                 self.work.add(run, outcome)
+            self.clock.check()
         self.known.update((run, self._kept.pop(run)) for run in wanted)
         return [self.known[run] for run in runs]
 
@@ -338,7 +369,7 @@ class Clock:
 class Judged:
     """A candidate plan's figures over several replications."""
 
-    counts: Counts
+    policy: Policy
     verdict: Verdict
     costs: Floats
     """What is minimised, shape (replications,)."""
@@ -354,10 +385,18 @@ class Judged:
     ceilings: Floats
     """Attainment that no purchase raises, shape (replications, 2)."""
 
+    missed_requests: float
+    """Mean over the replications, all that were late or shed."""
+
     @property
     def cost(self) -> float:
         """Mean over the replications."""
         return float(self.costs.mean())
+
+    @property
+    def cost_worst_tenth(self) -> float:
+        """Mean of the highest costs over the worst tenth of the replications."""
+        return float(np.sort(self.costs)[-max(1, self.costs.size // 10) :].mean())
 
     @property
     def worst_tenth(self) -> float:
@@ -365,11 +404,11 @@ class Judged:
         return float(np.sort(self.worst)[: max(1, self.worst.size // 10)].mean())
 
 
-def judged(trial: Trial, counts: Counts, outcomes: Sequence[SizingOutcome]) -> Judged:
+def judged(trial: Trial, policy: Policy, outcomes: Sequence[SizingOutcome]) -> Judged:
     """Return a policy's figures over its outcomes, and whether they meet the SLO target."""
     met = sum(outcome.meets(trial.attainment) for outcome in outcomes)
     return Judged(
-        counts=counts,
+        policy=policy,
         verdict=Verdict(met, len(outcomes), trial.confidence),
         costs=np.array([outcome.cost for outcome in outcomes]),
         net_present_cost_usd=float(np.mean([outcome.net_present_cost_usd for outcome in outcomes])),
@@ -378,4 +417,5 @@ def judged(trial: Trial, counts: Counts, outcomes: Sequence[SizingOutcome]) -> J
         shares=np.stack([outcome.shares for outcome in outcomes]),
         utilisation=np.mean([outcome.utilisation for outcome in outcomes], axis=0),
         ceilings=np.stack([outcome.ceilings for outcome in outcomes]),
+        missed_requests=float(np.mean([outcome.missed_requests for outcome in outcomes])),
     )

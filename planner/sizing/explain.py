@@ -1,7 +1,7 @@
 """Explanation of a sizing: what each node is worth, what limits and other prices would change, and regret.
 
-All of it is worked out by the surrogate as the search left it, calibrated on the runs of the answer. Or, of a sizing
-without a solution: which limit stands in the way.
+All of it is worked out by the surrogate as the search left it. Or, of a sizing without a solution: which limit stands
+in the way.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import datetime
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -17,14 +18,12 @@ import numpy as np
 from planner.arrays import Floats
 from planner.plan.attainment import past_mending
 from planner.scenario.scenario import Sizing
-from planner.sizing.choices import Counts
 from planner.sizing.evaluate import Changes, Evaluator
-from planner.sizing.search import Search, moved
+from planner.sizing.policy import Policy
+from planner.sizing.search import Levers, Search
 from planner.sizing.survey import survey
 from planner.units import HOURS_PER_DAY
 
-ABOUT = (-0.05, -0.025, 0.0, 0.025, 0.05)
-"""Added to the probability that is asked, in the curve of cost against probability."""
 QUANTILES = (0.1, 0.5, 0.9)
 _RELAXED = 1.1  # times a limit, where its price is told
 _BINDS = 0.95  # share of a limit from which on it is taken to bind
@@ -41,16 +40,6 @@ class Marginal(NamedTuple):
     probability: float
     month: int
     """That decides most often whether the SLO target is met."""
-
-
-class CurvePoint(NamedTuple):
-    """The cheapest plan at a probability."""
-
-    probability: float
-    cost: float
-    nodes: float
-    """Bought, orders on a signal in the mean."""
-    counts: Counts
 
 
 class LimitPrice(NamedTuple):
@@ -99,7 +88,6 @@ class Explanation(NamedTuple):
     """The evidence for a sizing's result; empty until it is worked out."""
 
     marginal: tuple[Marginal, ...] = ()
-    curve: tuple[CurvePoint, ...] = ()
     limits: tuple[LimitPrice, ...] = ()
     entries: tuple[EntryPrice, ...] = ()
     regrets: tuple[Regret, ...] = ()
@@ -108,35 +96,34 @@ class Explanation(NamedTuple):
     triggers: tuple[Trigger, ...] = ()
     last_safe: datetime.date | None = None
     """Last day on which the first order on a signal still comes before one replication in so many is short."""
+    perfect_information_saves: float | None = None
+    """At most what a policy that knew each future would save, in the unit of the objective: a bound for any policy."""
     predicted_saves: float | None = None
     """What would be saved if throughput were known to be as predicted; None where no error of it is drawn."""
 
 
-def explain(search: Search, best: Counts) -> Explanation:
+def explain(search: Search, best: Policy) -> Explanation:
     """Return the explanation of a result."""
     search.clock.say("working out what limits, prices and one node fewer would change")
-    choices = search.choices
-    regrets, idle = _regrets(search, best)
+    regrets, idle, perfect_saves = _regrets(search, best)
     return Explanation(
         marginal=tuple(
-            _marginal(search, best, place)
-            for place, nodes in enumerate(best[choices.bought])
-            if nodes
+            _marginal(search, best, place) for place, nodes in enumerate(best.purchases) if nodes
         ),
-        curve=_curve(search, best) if search.confidence else (),
         limits=_limits(search, best),
         entries=_entries(search, best),
         regrets=regrets,
         idle=idle,
+        perfect_information_saves=perfect_saves,
         triggers=triggers(search, best),
         last_safe=_last_safe(search, best) if search.confidence else None,
         predicted_saves=_predicted(search, best),
     )
 
 
-def _marginal(search: Search, best: Counts, place: int) -> Marginal:
+def _marginal(search: Search, best: Policy, place: int) -> Marginal:
     surrogate = search.surrogate
-    fewer = moved(best, {place: -1})
+    fewer = best.with_nodes({place: -1})
     logs, months = surrogate.log_loads(surrogate.fleet(best))
     near = np.argsort(np.abs(logs - surrogate.threshold.log), kind="stable")[
         : max(1, logs.size // 4)
@@ -146,21 +133,7 @@ def _marginal(search: Search, best: Counts, place: int) -> Marginal:
     return Marginal(place, search.value(best)[0] - cost, probability, month)
 
 
-def _curve(search: Search, best: Counts) -> tuple[CurvePoint, ...]:
-    """Return the cheapest plans at probabilities about the target's."""
-    points = []
-    most = float(search.surrogate.fixable.mean())
-    for about in ABOUT:
-        asked = search.confidence + about
-        counts = best if about == 0.0 else search.near(best, asked) if asked < most else None
-        if counts is not None:
-            cost, probability = search.value(counts)
-            nodes = float(search.surrogate.nodes(counts).sum(axis=1).mean())
-            points.append(CurvePoint(probability, cost, nodes, counts))
-    return tuple(points)
-
-
-def _limits(search: Search, best: Counts) -> tuple[LimitPrice, ...]:
+def _limits(search: Search, best: Policy) -> tuple[LimitPrice, ...]:
     """Return what a tenth more of each limit that binds would save."""
     choices, choose = search.choices, search.choices.choose
     nodes = search.surrogate.nodes(best).mean(axis=0)
@@ -205,11 +178,15 @@ def _limits(search: Search, best: Counts) -> tuple[LimitPrice, ...]:
     )
 
 
-def _cost_under(search: Search, best: Counts, choose: Sizing) -> float:
+def _cost_under(search: Search, best: Policy, choose: Sizing) -> float:
     """Return the cost of the best plan under other limits."""
     other = under(search, choose)
-    found_best = other.searched(search.every, best, reacts=any(best[search.choices.loads]))
-    return other.value(best if found_best is None else found_best)[0]
+    return other.cost(other.find(_levers_of(search, best), best) or best)
+
+
+def _levers_of(search: Search, policy: Policy) -> Levers:
+    """Return the levers of a search that a policy pulls."""
+    return search.levers(rules=policy.orders, rent=bool(policy.rented_instances))
 
 
 def under(search: Search, choose: Sizing) -> Search:
@@ -219,7 +196,7 @@ def under(search: Search, choose: Sizing) -> Search:
     return search.by(surrogate)
 
 
-def _entries(search: Search, best: Counts) -> tuple[EntryPrice, ...]:
+def _entries(search: Search, best: Policy) -> tuple[EntryPrice, ...]:
     """Return the price change at which each accelerator that the answer has none of enters the mix."""
     choices = search.choices
     absent = [part for part in choices.accelerators if part not in choices.parts(best)]
@@ -236,10 +213,8 @@ def _entries(search: Search, best: Counts) -> tuple[EntryPrice, ...]:
             surrogate, places = copy.copy(search.surrogate), search.surrogate.column[columns]
             surrogate.node_usd = surrogate.node_usd.copy()
             surrogate.node_usd[places] += (factor - 1.0) * slopes[places]
-            made = search.by(surrogate).searched(
-                search.every, best, reacts=any(best[choices.loads])
-            )
-            return made is not None and part in choices.parts(made)
+            cheapest = search.by(surrogate).find(_levers_of(search, best), best)
+            return cheapest is not None and part in choices.parts(cheapest)
 
         low = _LEAST_PRICE
         high = 1.0
@@ -262,7 +237,7 @@ def price_slopes(search: Search) -> Floats:
     return np.asarray((before - cheaper) / (1.0 - _CHEAPER)) * search.surrogate.weights[0]
 
 
-def _survey_at(evaluator: Evaluator, counts: Counts, factor: float) -> Floats:
+def _survey_at(evaluator: Evaluator, policy: Policy, factor: float) -> Floats:
     """Return the cost of a node of every cluster in the first replication, accelerators at a multiple of their price.
 
     Prices are those stated, not those that a study draws, so that two surveys differ by the factor alone.
@@ -280,61 +255,77 @@ def _survey_at(evaluator: Evaluator, counts: Counts, factor: float) -> Floats:
             {**quote.model_dump(), "accelerator_price_usd": quote.accelerator_price_usd * factor}
             for quote in cluster.quotes
         )
-    return survey(evaluator, counts, 0, changes).node_usd
+    return survey(evaluator, policy, 0, changes).node_usd
 
 
-def _regrets(search: Search, best: Counts) -> tuple[tuple[Regret, ...], float]:
-    """Return the regret at some quantiles of what replications need, and in how many a quarter of the nodes idles."""
+def _regrets(search: Search, best: Policy) -> tuple[tuple[Regret, ...], float, float | None]:
+    """Return the regret at some quantiles of what replications need, in how many a quarter idles, and the bound.
+
+    The bound: what nodes cost that are enough in each replication alone, in parts of nodes, and none where the target
+    may be missed, in the dearest. No policy that has to decide without knowing the future costs less.
+    """
     surrogate = search.surrogate
     nodes = surrogate.nodes(best)
     usd = surrogate.node_usd[surrogate.column]
+    threshold = float(np.exp(surrogate.threshold.log))
     rows = []
+    needed_usd = []
     for r in np.flatnonzero(~surrogate.hopeless).tolist():
         alone = np.zeros(len(surrogate.surveys), dtype=bool)
         alone[r] = True
-        needed = search.master(search.every, float(np.exp(surrogate.threshold.log)), alone)
+        needed = search.master(search.levers().purchases, threshold, alone)
         if needed is not None:
             rows.append(
                 (float(nodes[r].sum()), float(needed.sum()), float((nodes[r] - needed) @ usd))
             )
+            needed_usd.append(float(needed @ usd))
     if not rows:
-        return (), 0.0
+        return (), 0.0, None
     ranked = sorted(rows, key=lambda row: row[1])
-    at = [ranked[min(int(q * len(ranked)), len(ranked) - 1)] for q in QUANTILES]
+    places = [min(int(quantile * len(ranked)), len(ranked) - 1) for quantile in QUANTILES]
+    regrets = [
+        Regret(quantile, *ranked[place]) for quantile, place in zip(QUANTILES, places, strict=True)
+    ]
     idle = float(np.mean([needed <= 0.75 * there for there, needed, _ in rows]))
-    return tuple(Regret(q, *row) for q, row in zip(QUANTILES, at, strict=True)), idle
+    must_meet = math.ceil(search.confidence * len(needed_usd))
+    least_usd = sum(sorted(needed_usd)[:must_meet]) / len(needed_usd)
+    return tuple(regrets), idle, float((nodes @ usd).mean()) - least_usd
 
 
-def triggers(search: Search, best: Counts) -> tuple[Trigger, ...]:
+def triggers(search: Search, best: Policy) -> tuple[Trigger, ...]:
     """Return what each rule would order at each of its reviews, over the surveyed replications."""
     choices = search.choices
     surrogate = search.surrogate
-    nodes = surrogate.nodes(best) - np.array(best[choices.bought], dtype=np.float64)
-    made = []
-    for which, load in enumerate(best[choices.loads]):
-        for place in choices.windows[which] if load else ():
-            ordered = tuple(
-                float(np.quantile(nodes[:, place], q, method="higher")) for q in QUANTILES
+    ordered = surrogate.nodes(best) - np.array(best.purchases, dtype=np.float64)
+    reviews = []
+    for place, rule in enumerate(best.rules):
+        for window in choices.windows[place][: rule.reviews] if rule else ():
+            assert rule is not None
+            orders = [
+                float(np.quantile(ordered[:, window], quantile, method="higher"))
+                for quantile in QUANTILES
+            ]
+            installed = float(np.median(surrogate.installed(best, place, window)))
+            reviews.append(
+                Trigger(
+                    cluster=choices.reactive[place],
+                    date=choices.purchases[window].date,
+                    load=rule.load_percent / 100.0,
+                    forecast_months=choices.forecast_months[place],
+                    installed=installed,
+                    ordered=tuple(orders),
+                )
             )
-            installed = float(np.median(surrogate.installed(best, which, place)))
-            ahead = choices.forecast_months[which]
-            date = choices.purchases[place].date
-            made.append(
-                Trigger(choices.reactive[which], date, load / 100.0, ahead, installed, ordered)
-            )
-    return tuple(made)
+    return tuple(reviews)
 
 
-def _last_safe(search: Search, best: Counts) -> datetime.date | None:
+def _last_safe(search: Search, best: Policy) -> datetime.date | None:
     """Return the last day for the first order on a signal: lead and slip before capacity is short in too many."""
     choices = search.choices
     surrogate = search.surrogate
-    loads = best[choices.loads]
-    if not any(loads):
+    if not best.orders:
         return None
-    stated = tuple(
-        0 if choices.loads.start <= at < choices.loads.stop else n for at, n in enumerate(best)
-    )
+    stated = dataclasses.replace(best, rules=(None,) * len(best.rules))
     scales = surrogate.scales(surrogate.fleet(stated)).min(axis=0)
     short = np.maximum.accumulate(
         np.log(np.maximum(scales, 1e-9)) < surrogate.threshold.log, axis=1
@@ -342,7 +333,7 @@ def _last_safe(search: Search, best: Counts) -> datetime.date | None:
     months = np.flatnonzero(short[~surrogate.hopeless].mean(axis=0) > 1.0 - search.confidence)
     if not months.size:
         return None
-    which = next(at for at, load in enumerate(loads) if load)
+    which = next(place for place, rule in enumerate(best.rules) if rule)
     order = choices.plan.clusters[
         choices.place(choices.purchases[choices.first_of_reactive()[which]].name)
     ].order
@@ -352,7 +343,7 @@ def _last_safe(search: Search, best: Counts) -> datetime.date | None:
     return choices.scenario.start + datetime.timedelta(days=needed_h / HOURS_PER_DAY) - wait
 
 
-def _predicted(search: Search, best: Counts) -> float | None:
+def _predicted(search: Search, best: Policy) -> float | None:
     """Return what would be saved if throughput were as predicted: the draws of its error set to their mean."""
     errors = [
         i for i, uncertain in enumerate(search.trial.inputs.entries) if uncertain.throughput_of
@@ -360,20 +351,22 @@ def _predicted(search: Search, best: Counts) -> float | None:
     if not errors:
         return None
     other = search.by(search.surrogate.with_known(errors))
-    made = other.searched(search.every, best, reacts=any(best[search.choices.loads]))
-    return None if made is None else max(0.0, search.value(best)[0] - other.value(made)[0])
+    cheapest = other.find(_levers_of(search, best), best)
+    return None if cheapest is None else max(0.0, search.cost(best) - other.cost(cheapest))
 
 
 def nothing_mends(search: Search) -> str:
     """Return that too many replications miss the SLO target whatever is bought, by cause and with the remedy."""
     surrogate = search.surrogate
     trial = search.trial
-    causes = past_mending(np.array([one.ceilings for one in surrogate.surveys]).T, trial.attainment)
-    said = ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in causes.items() if count)
+    ceilings = np.array([one.ceilings for one in surrogate.surveys]).T
+    causes = past_mending(ceilings, trial.attainment)
+    counted = [f"{name.replace('_', ' ')} {number}" for name, number in causes.items() if number]
+    listed = ", ".join(counted)
     return (
-        f"{surrogate.unfixable:.0%} of replications miss the SLO target whatever is bought ({said} of "
+        f"{1.0 - surrogate.fixable:.0%} of replications miss the SLO target whatever is bought ({listed} of "
         f"{len(surrogate.surveys)} surveyed), and {1.0 - trial.confidence:.0%} may: a second site, an earlier date, a "
-        "lower slo_target.attainment or slo_target.confidence is the remedy, not nodes"
+        "lower slo_target.attainment or slo_target.confidence is the remedy, not nodes; or slo_target without include"
     )
 
 
@@ -386,11 +379,11 @@ def nothing(search: Search) -> str:
         for name, limit in choose.clusters.items()
     }
     free = {"clusters": wide, "budget_usd": None, "it_power_cap_kw": None}
-    reacts = bool(choices.reactive)
+    levers = search.levers(rules=bool(choices.reactive))
 
-    def without(*limits: str) -> Counts | None:
+    def without(*limits: str) -> Policy | None:
         other = under(search, choose.model_copy(update={name: free[name] for name in limits}))
-        return other.searched(search.every, None, reacts=reacts)
+        return other.find(levers)
 
     said = []
     if choose.budget_usd is not None and (made := without("budget_usd")):
@@ -402,9 +395,7 @@ def nothing(search: Search) -> str:
             f"about {choices.power_kw(made).max():,.0f} kW of power in place of {choose.it_power_cap_kw:,.0f}"
         )
     if made := without("clusters"):
-        nodes = np.bincount(
-            choices.group_of, weights=made[choices.bought], minlength=len(choices.offers)
-        )
+        nodes = np.bincount(choices.group_of, weights=made.purchases, minlength=len(choices.offers))
         times = float((nodes / choices.nodes_allowed[1]).max())
         said.append(
             f"max_nodes about {max(times, 1.0):,.2f} times as large, or more nodes on a date"

@@ -1,13 +1,13 @@
 """The search: a start from a small linear program, then ever smaller steps, all by the surrogate.
 
-What it ends with is simulated where that tells most, the surrogate is calibrated by what was seen, and the search goes
-on from there until both agree. A count of misses decides only where nodes are so few that all cheaper policies can be
-simulated.
+What it ends with is simulated in the replications of the search block that tell most, and the surrogate is calibrated
+by them. It settles nothing: it hands a shortlist to the selection, which simulates on replications of its own.
 """
 
 from __future__ import annotations
 
 import copy
+import dataclasses
 import itertools
 import math
 from collections.abc import Iterator, Sequence
@@ -16,40 +16,61 @@ import numpy as np
 from scipy.optimize import linprog
 
 from planner.arrays import Bools, Floats
-from planner.sizing.choices import Counts
-from planner.sizing.evaluate import Archive, Clock, SizingOutcome
+from planner.records import record
+from planner.sizing.evaluate import BLOCK, SEARCH, Archive, Clock
+from planner.sizing.policy import (
+    Policy,
+    fewer_nodes,
+    more_nodes,
+    other_levels,
+    other_rent,
+    other_retirements,
+    other_reviews,
+    other_steps,
+)
 from planner.sizing.surrogate import Surrogate
 
-ROUNDS = 4  # of search, simulation and calibration
-MOST_RUNS = (
-    24  # replications in which a policy is simulated to calibrate: those nearest to its threshold
-)
-_MASTER_ROUNDS = 30  # of the linear program, each with the rows that its last answer breaks
-_BLOCKS = 6  # parts of the horizon from each of which a replication may add a row
-_SCALES = 7  # halvings of the margin on demand
-_SAME = 1e-7  # of the cost: what is no difference
-_LOADS = (50, 60, 70, 80, 90)  # percent: loads up to which orders are first tried
-_LOAD_STEPS = {8: 10, 4: 5, 2: 2, 1: 1}
-_NEAR_DATES = 2  # dates by which nodes are moved in one step
-_NEAR_DAYS = 45  # between purchases of two clusters that are exchanged, where dates are many
-_MANY = 16  # purchases
-_PROBABILITY_ERROR = 0.005  # between what the surrogate says of a policy before and after its runs
-_MOST_EXACT = (
-    60  # cheaper policies that are simulated one by one, each until it has missed too often
-)
-_MOST_HELD = 4  # of those, that meet the SLO target: the cheapest as simulated is taken
-_AS_CHEAP = 1.03  # times the cost of the answer, for the error of a prediction
-_AS_CHEAP_TRADED = 1.1  # the same where overflow has a price, which is predicted less well
-_MOST_LISTED = (
-    20_000  # policies, begun or complete, that are looked at before they are too many to list
-)
-_LOADS_BESIDE = (-10, -5, 0, 5, 10)  # percent: loads beside the answer's that are listed
-_MOST_NODES_EXACT = 48  # nodes of a policy: with more, one of them is less than a surrogate's error
-_DOUBTED = 0.3  # of log λ: by how much a cheaper policy may fall short of the threshold that is still simulated
+_ROUNDS = 4
+"""Most rounds of search, simulation and calibration."""
+_CALIBRATION_RUNS = 10
+"""Replications in which a policy is simulated to calibrate: those nearest to its threshold."""
+_DOUBTFUL = 0.5
+"""Probability at which a policy may do or may not."""
+_MASTER_ROUNDS = 30
+"""Of the linear program, each with the rows that its last answer breaks."""
+_BLOCKS = 6
+"""Parts of the horizon from each of which a replication may add a row."""
+_SCALES = 7
+"""Halvings of the margin on demand."""
+_SAME_COST = 1e-7
+"""Of the cost: what is no difference."""
+_START_LOADS = (60, 80, 100, 120)
+"""Loads in percent up to which orders are first tried."""
+_LEAST_FIRST_STEP = 4
+"""Nodes of the first steps, at least: few nodes of one part are exchanged for fewer of another."""
+_NEAR_DATES = 2
+"""Dates by which nodes are moved in one step."""
+_NEAR_DAYS = 45
+"""Between purchases of two clusters that are exchanged, where dates are many."""
+_MANY_PURCHASES = 16
+_PROBABILITY_ERROR = 0.005
+"""Between what the surrogate says of a policy before and after its runs, at which they agree."""
+
+
+@record
+class Levers:
+    """What a search may decide."""
+
+    purchases: tuple[bool, ...]
+    """Purchases that it may make."""
+    rules: bool = False
+    """Whether clusters may be ordered on a signal."""
+    rent: bool = False
+    """Whether overflow rent may be taken."""
 
 
 class Search:
-    """Finds the cheapest policy that is likely enough to meet the SLO target."""
+    """Finds the cheapest policies that are likely enough to meet the SLO target, as predicted."""
 
     def __init__(self, surrogate: Surrogate, archive: Archive, clock: Clock) -> None:
         self.surrogate = surrogate
@@ -57,159 +78,139 @@ class Search:
         self.clock = clock
         self.trial = surrogate.trial
         self.choices = surrogate.choices
-        self.confidence = self.trial.confidence
-        self.trades = surrogate.trades
-        self._values: dict[Counts, tuple[float, float]] = {}
-        self._reacts = self._rents = False
-        self.fresh: list[int] = []
-        """Replications beyond the surveyed ones to which an answer has been held."""
-        self.best: Counts | None = None
-        """The cheapest policy so far, if the search is stopped."""
+        self.confidence = self.trial.held_confidence
+        """Probability that a policy must have; lower and higher ones trace the curve."""
+        self.values: dict[Policy, tuple[float, float]] = {}
+        """Cost and probability of every policy looked at, as predicted."""
 
-    @property
-    def every(self) -> list[bool]:
-        """All purchases, where none is excluded."""
-        return [True] * len(self.choices.purchases)
+    def levers(self, *, rules: bool = False, rent: bool = False) -> Levers:
+        """Return levers with every purchase open."""
+        every = (True,) * len(self.choices.purchases)
+        return Levers(purchases=every, rules=rules, rent=rent)
 
     def by(self, surrogate: Surrogate) -> Search:
         """Return the same search by another surrogate, with its limits."""
         other = copy.copy(self)
-        other.surrogate, other.choices = surrogate, surrogate.choices
-        other.forget()
+        other.surrogate = surrogate
+        other.choices = surrogate.choices
+        other.values = {}
         return other
 
-    @property
-    def replications(self) -> int:
-        """Replications that were surveyed."""
-        return len(self.surrogate.surveys)
-
-    def value(self, counts: Counts) -> tuple[float, float]:
+    def value(self, policy: Policy) -> tuple[float, float]:
         """Return a policy's cost and probability by the surrogate."""
-        if counts not in self._values:
+        if policy not in self.values:
+            # A search of seconds is to end where it is stopped.
+            self.clock.check()
             surrogate = self.surrogate
-            nodes = surrogate.nodes(counts)
-            fleet = surrogate.fleet(counts, nodes)
-            self._values[counts] = (
-                surrogate.cost_of(counts, fleet, nodes),
-                surrogate.probability_of(fleet),
-            )
-        return self._values[counts]
+            nodes = surrogate.nodes(policy)
+            fleet = surrogate.fleet(policy, nodes)
+            cost = surrogate.cost_of(policy, fleet, nodes)
+            self.values[policy] = (cost, surrogate.probability_of(fleet))
+        return self.values[policy]
 
-    def outcomes(self, counts: Counts, replications: Sequence[int]) -> list[SizingOutcome]:
-        """Return a policy's outcomes in some replications."""
-        return self.archive.outcomes([(counts, replication) for replication in replications])
+    def cost(self, policy: Policy) -> float:
+        """Return a policy's cost by the surrogate."""
+        return self.value(policy)[0]
 
-    def calibrate(self, near: Counts) -> None:
-        """Take up all runs so far, those of policies like ``near`` most."""
-        self.surrogate.refit(near)
-        self.surrogate.calibrate([*self.archive.known.items()], near)
-        self.forget()
+    def is_likely(self, policy: Policy) -> bool:
+        """Return whether a policy is likely enough to meet the SLO target."""
+        return self.value(policy)[1] >= self.confidence
 
-    def solve(
-        self, allowed: Sequence[bool], start: Counts | None = None, *, reacts: bool = False, rents: bool = False,
-        rounds: int = ROUNDS,
-    ) -> Counts | None:  # fmt: skip
-        """Return the cheapest policy among some purchases; None where none meets the SLO target.
-
-        It may order on a signal where it ``reacts``, and take overflow rent where it ``rents``.
-        """
+    def solve(self, levers: Levers, start: Policy | None = None) -> Policy | None:
+        """Return the cheapest policy, simulated and searched on until the prediction holds; None where none will do."""
         best = start
-        for _ in range(rounds if self.confidence else 2 * rounds):
+        # Where misses have a price their cost is learnt from run to run.
+        for _ in range(_ROUNDS if self.confidence else 2 * _ROUNDS):
             before = best
-            best = self.searched(allowed, before, reacts=reacts, rents=rents)
-            if best is None:  # the surrogate may be too strict: the most that limits allow tells
-                best = self._fullest(allowed)
-                if not self.holds(best):
+            best = self.find(levers, before)
+            if best is None:
+                # The surrogate may be too strict before any run: the most that limits allow tells.
+                fullest = self._fullest(levers)
+                if not self.choices.within_limits(fullest):
                     return None
-            self.best = best
-            expected = self.value(best)[1]
-            self._simulate(best)
-            self.calibrate(best)
+                is_enough = self._simulate(fullest)
+                best = self.find(levers, before) or (fullest if is_enough else None)
+            if best is None:
+                return None
+            predicted = self.value(best)[1]
+            # What may do or may not tells where the threshold lies; what does tells only that it is lower.
+            doubtful = self.at(_DOUBTFUL, best, levers) if self.confidence else None
+            self._simulate(*dict.fromkeys([doubtful or best, best]))
             cost, probability = self.value(best)
             self.clock.say(
                 f"{self.archive.workers.runs:,} runs: {self.choices.words(best)}; about {cost / 1e6:,.2f} M, "
                 f"P(SLO met) {probability:.1%}"
             )
-            if best == before or (
-                self.confidence and abs(probability - expected) < _PROBABILITY_ERROR
-            ):
+            is_settled = abs(probability - predicted) < _PROBABILITY_ERROR
+            if best == before or (self.confidence and is_settled and self.is_likely(best)):
                 break
-        if best is None:
-            return None
-        made = self.exact(best, allowed)
-        if rents and start is not None and self.holds(start):
-            made = min(
-                start, made, key=self._seen_cost
-            )  # what rent costs is predicted less well than nodes
-        return made
-
-    def _simulate(self, counts: Counts) -> None:
-        """Run a policy in the replications that tell most: those nearest to the threshold."""
-        surrogate = self.surrogate
-        logs, _ = surrogate.log_loads(surrogate.fleet(counts))
-        away = np.where(surrogate.hopeless, np.inf, np.abs(logs - surrogate.threshold.log))
-        nearest = np.argsort(away, kind="stable")[:MOST_RUNS]
-        self.clock.check()
-        self.outcomes(counts, [int(r) for r in nearest if np.isfinite(away[r])])
-
-    def forget(self) -> None:
-        """Drop values that no longer hold: of another surrogate, or under other limits."""
-        self._values = {}
-
-    def searched(
-        self,
-        allowed: Sequence[bool],
-        start: Counts | None,
-        *,
-        reacts: bool = False,
-        rents: bool = False,
-    ) -> Counts | None:
-        """Return the cheapest policy by the surrogate; None where none is likely enough to meet the SLO target."""
-        self._reacts = reacts
-        self._rents = rents
-        starts = [made for made in (start, self._started(allowed)) if made is not None]
-        starts = [
-            made for made in (self._enlarged(made, allowed) for made in starts) if made is not None
-        ]
-        if not starts:
-            return None
-        best = min(
-            (self.descend(made, allowed) for made in dict.fromkeys(starts)),
-            key=lambda made: self.value(made)[0],
-        )
-        if reacts:
-            for made in self._reactive(best, allowed):
-                best = min(best, self.descend(made, allowed), key=lambda made: self.value(made)[0])
         return best
 
-    def _reactive(self, fixed: Counts, allowed: Sequence[bool]) -> Iterator[Counts]:
-        """Yield policies that order one cluster on a signal in place of its later purchases, the cheapest load each."""
+    def _simulate(self, *policies: Policy) -> bool:
+        """Run policies in the replications that tell most, those nearest to the threshold, and learn from them.
+
+        Return whether the last of them met the target in enough of its runs.
+        """
+        surrogate = self.surrogate
+        for policy in policies:
+            logs, _ = surrogate.log_loads(surrogate.fleet(policy))
+            distance = np.abs(logs - surrogate.threshold.log)
+            distance[surrogate.hopeless] = np.inf
+            nearest = np.argsort(distance, kind="stable")[:_CALIBRATION_RUNS]
+            telling = [int(r) for r in nearest if np.isfinite(distance[r])]
+            outcomes = self.archive.outcomes([(policy, SEARCH * BLOCK + r) for r in telling])
+        surrogate.refit(policies[-1])
+        known = [(run, seen) for run, seen in self.archive.known.items() if run[1] < BLOCK]
+        surrogate.calibrate(known, policies[-1])
+        self.values = {}
+        met = sum(outcome.meets(self.trial.attainment) for outcome in outcomes)
+        return met >= self.confidence * len(outcomes)
+
+    def find(self, levers: Levers, start: Policy | None = None) -> Policy | None:
+        """Return the cheapest policy by the surrogate; None where none is likely enough to meet the SLO target."""
+        starts = [policy for policy in (start, self._started(levers.purchases)) if policy]
+        enlarged = [self._enlarged(policy, levers.purchases) for policy in starts]
+        likely = [policy for policy in dict.fromkeys(enlarged) if policy is not None]
+        if levers.rules:
+            first = likely[-1] if likely else self.choices.nothing()
+            likely += self._ordered_starts(first, levers)
+        descents = [self.descend(policy, levers) for policy in likely]
+        return min(descents, key=self.cost, default=None)
+
+    def at(self, confidence: float, policy: Policy, levers: Levers) -> Policy | None:
+        """Return the cheapest policy near one at another probability; None where there is none."""
+        required = self.confidence
+        self.confidence = confidence
+        try:
+            enlarged = self._enlarged(policy, levers.purchases)
+            return None if enlarged is None else self.descend(enlarged, levers)
+        finally:
+            self.confidence = required
+
+    def _ordered_starts(self, fixed: Policy, levers: Levers) -> Iterator[Policy]:
+        """Yield policies that order one cluster on a signal in place of later purchases, at the cheapest load each."""
         choices = self.choices
-        for which, windows in enumerate(choices.windows):
-            if not windows or not allowed[windows[0]]:
+        first_review = choices.plan.months.edges[1]
+        kept = [
+            nodes if choices.purchases[place].date < first_review else 0
+            for place, nodes in enumerate(fixed.purchases)
+        ]
+        base = dataclasses.replace(fixed, purchases=tuple(kept))
+        for place, windows in enumerate(choices.windows):
+            if not windows or not levers.purchases[windows[0]]:
                 continue
-            first = choices.plan.months.edges[1]
-            kept = [
-                n if choices.purchases[p].date < first else 0
-                for p, n in enumerate(fixed[choices.bought])
-            ]
-            tried = []
-            for load in _LOADS:
-                loads = [load if at == which else 0 for at in range(len(choices.reactive))]
-                tried.append((*kept, *loads, *fixed[choices.rent.start :]))
-            made = [
-                counts
-                for counts in tried
-                if choices.within_limits(counts) and self.value(counts)[1] >= self.confidence
-            ]
-            if not made and (enlarged := self._enlarged(tried[0], allowed)) is not None:
-                made = [enlarged]
-            if made:
-                yield min(made, key=lambda counts: self.value(counts)[0])
+            tried = [base.with_rule(place, choices.rule(place, load)) for load in _START_LOADS]
+            within = [policy for policy in tried if choices.within_limits(policy)]
+            likely = [policy for policy in within if self.is_likely(policy)]
+            if not likely and within:
+                enlarged = self._enlarged(within[0], levers.purchases)
+                likely = [] if enlarged is None else [enlarged]
+            if likely:
+                yield min(likely, key=self.cost)
 
     # The start
 
-    def _started(self, allowed: Sequence[bool]) -> Counts | None:
+    def _started(self, allowed: Sequence[bool]) -> Policy | None:
         """Return the answer of the linear program at the least margin on demand that makes it likely enough."""
         low = -0.6
         high = 0.6
@@ -221,11 +222,11 @@ class Search:
             if nodes is None:
                 high = middle
                 continue
-            counts = self._rounded(nodes)
-            keep = self._spared(counts)
-            if self.value(counts)[1] >= self.confidence:
+            policy = self._rounded(nodes)
+            keep = self._spared(policy)
+            if self.value(policy)[1] >= self.confidence:
                 high = middle
-                best = counts
+                best = policy
             else:
                 low = middle
         if best is None:
@@ -233,21 +234,22 @@ class Search:
             best = None if nodes is None else self._rounded(nodes)
         return best
 
-    def _rounded(self, nodes: Floats) -> Counts:
-        bought = tuple(math.ceil(count - 1e-6) for count in nodes.tolist())
-        counts = (*bought, *self.choices.nothing()[len(bought) :])
-        if not self.choices.within_limits(counts):
-            bought = tuple(math.floor(count + 1e-6) for count in nodes.tolist())
-            counts = (*bought, *self.choices.nothing()[len(bought) :])
-        return counts
+    def _rounded(self, nodes: Floats) -> Policy:
+        nothing = self.choices.nothing()
+        purchases = tuple(math.ceil(count - 1e-6) for count in nodes.tolist())
+        policy = dataclasses.replace(nothing, purchases=purchases)
+        if not self.choices.within_limits(policy):
+            purchases = tuple(math.floor(count + 1e-6) for count in nodes.tolist())
+            policy = dataclasses.replace(nothing, purchases=purchases)
+        return policy
 
-    def _spared(self, counts: Counts | None) -> Bools:
+    def _spared(self, policy: Policy | None) -> Bools:
         """Return the replications that the start is to serve: all but as many of the hardest as may be missed."""
         surrogate = self.surrogate
-        counts = counts or self.choices.reference()
-        logs, _ = surrogate.log_loads(surrogate.fleet(counts))
+        policy = policy or self.choices.reference()
+        logs, _ = surrogate.log_loads(surrogate.fleet(policy))
         fixable = np.flatnonzero(~surrogate.hopeless)
-        share = min(1.0, self.confidence / max(1.0 - surrogate.unfixable, 1e-9))
+        share = min(1.0, self.confidence / max(surrogate.fixable, 1e-9))
         must = fixable[np.argsort(-logs[fixable], kind="stable")][
             : max(1, math.ceil(share * fixable.size))
         ]
@@ -300,16 +302,6 @@ class Search:
             nodes = np.asarray(solution.x)
         return nodes
 
-    def near(self, counts: Counts, probability: float) -> Counts | None:
-        """Return the cheapest policy near one whose probability is another; None where there is none."""
-        most = float(self.surrogate.fixable.mean()) - 1e-4
-        asked, self.confidence = self.confidence, min(max(probability, 0.01), most)
-        try:
-            enlarged = self._enlarged(counts, self.every)
-            return None if enlarged is None else self.descend(enlarged, self.every)
-        finally:
-            self.confidence = asked
-
     def _limits(self) -> tuple[Floats, Floats]:
         """Return rows Σ a·nodes ≤ b of the limits on nodes, budget and power."""
         choices = self.choices
@@ -329,272 +321,176 @@ class Search:
             most.append(choices.choose.budget_usd)
         if (cap_kw := choices.choose.it_power_cap_kw) is not None:
             fixed = choices.power_kw(choices.nothing())
-            unit = np.eye(len(choices.purchases), dtype=int)
-            kw = np.array(
-                [
-                    choices.power_kw((*one.tolist(), *choices.nothing()[len(one) :])) - fixed
-                    for one in unit
-                ]
-            )
-            rows += list(kw.T)
+            nothing = choices.nothing()
+            of_one = [
+                choices.power_kw(nothing.with_nodes({place: 1})) - fixed
+                for place in range(len(choices.purchases))
+            ]
+            rows += list(np.array(of_one).T)
             most += (cap_kw - fixed).tolist()
         return np.array(rows).reshape(len(rows), len(choices.purchases)), np.array(most)
 
-    def _enlarged(self, counts: Counts, allowed: Sequence[bool]) -> Counts | None:
+    def _enlarged(self, policy: Policy, allowed: Sequence[bool]) -> Policy | None:
         """Return a policy enlarged until it is likely enough to meet the SLO target, or None within limits."""
         choices = self.choices
         share = 0.02
-        while self.value(counts)[1] < self.confidence:
+        while not self.is_likely(policy):
             # The one more purchase that raises the probability most per dollar.
-            more = max(1, round(share * sum(counts[choices.bought])))
-            wider = [
-                moved(counts, {place: int(step)})
-                for place in range(len(choices.purchases))
-                if allowed[place]
-                for step in (min(more, choices.most_at_once[place] - counts[place]),)
-                if step > 0
-            ]
-            wider = [made for made in wider if choices.within_limits(made)]
-            if not wider:
+            step = max(1, round(share * sum(policy.purchases)))
+            wider = []
+            for place, is_allowed in enumerate(allowed):
+                more = min(step, int(choices.most_at_once[place]) - policy.purchases[place])
+                if is_allowed and more > 0:
+                    wider.append(policy.with_nodes({place: more}))
+            wider = [larger for larger in wider if choices.within_limits(larger)]
+            cost = self.cost(policy)
+            service = self.service(policy)
+            best_gain = 0.0
+            for larger in wider:
+                gain = self.service(larger) - service
+                gain /= max(self.cost(larger) - cost, 1e-9)
+                if gain > best_gain:
+                    best_gain = gain
+                    policy = larger
+            if best_gain <= 0.0:
                 return None
-            cost = self.value(counts)[0]
-            service = self.service(counts)
-            gains = [
-                (self.service(made) - service) / max(self.value(made)[0] - cost, 1e-9)
-                for made in wider
-            ]
-            best = int(np.argmax(gains))
-            if gains[best] <= 0:
-                return None
-            counts = wider[best]
-            share = share * 1.1
-        return counts
+            share *= 1.1
+        return policy
 
-    def _fullest(self, allowed: Sequence[bool]) -> Counts:
+    def _fullest(self, levers: Levers) -> Policy:
         """Return the policy of most service within limits, purchase by purchase."""
         choices = self.choices
-        counts = self._least_allowed(allowed)
+        policy = choices.nothing()
+        for group, least in enumerate(choices.nodes_allowed[0].tolist()):
+            own = np.flatnonzero(choices.group_of == group).tolist()
+            allowed = [place for place in own if levers.purchases[place]]
+            # No more than it must, on the first day that it may.
+            policy = policy.with_nodes({place: int(least) for place in allowed[:1]})
         step = max(1, int(choices.nodes_allowed[1].max(initial=1)) // 4)
         while step:
-            wider = [
-                moved(counts, {place: step})
-                for place in range(len(choices.purchases))
-                if allowed[place]
-            ]
-            able = [made for made in wider if choices.within_limits(made)]
-            best = max(able, key=self.service, default=None)
-            if best is None or self.service(best) <= self.service(counts):
+            wider = more_nodes(policy, step, levers.purchases)
+            within = [larger for larger in wider if choices.within_limits(larger)]
+            best = max(within, key=self.service, default=policy)
+            if self.service(best) <= self.service(policy):
                 step //= 2
             else:
-                counts = best
-        return counts
+                policy = best
+        return policy
 
-    def _least_allowed(self, allowed: Sequence[bool]) -> Counts:
-        """Return the policy that buys no more than it must, each offer on its first date."""
-        choices, counts = self.choices, self.choices.nothing()
-        for group, least in enumerate(choices.nodes_allowed[0].tolist()):
-            places = [
-                place
-                for place in np.flatnonzero(choices.group_of == group).tolist()
-                if allowed[place]
-            ]
-            if least and places:
-                counts = moved(counts, {places[0]: int(least)})
-        return counts
-
-    def service(self, counts: Counts) -> float:
+    def service(self, policy: Policy) -> float:
         """Return the mean of log λ in the hard half of the replications: what rises before the probability does."""
         surrogate = self.surrogate
-        logs = np.sort(surrogate.log_loads(surrogate.fleet(counts))[0][~surrogate.hopeless])
+        logs = np.sort(surrogate.log_loads(surrogate.fleet(policy))[0][~surrogate.hopeless])
         return float(logs[: max(1, logs.size // 2)].mean()) if logs.size else 0.0
 
     # The steps
 
-    def descend(self, counts: Counts, allowed: Sequence[bool]) -> Counts:
+    def descend(self, policy: Policy, levers: Levers) -> Policy:
         """Return a cheaper policy: nodes removed, delayed, exchanged, loads raised, in ever smaller steps."""
-        total = sum(counts[self.choices.bought])
-        step = max(1, 2 ** int(math.log2(max(1, total // 16))))
+        total = sum(policy.purchases)
+        step = max(_LEAST_FIRST_STEP, 2 ** int(math.log2(max(1, total // 16))))
         while step:
-            cost = self.value(counts)[0]
-            better = next(
-                (
-                    made
-                    for made in self._near(counts, step, allowed)
-                    if self.choices.within_limits(made)
-                    and self.value(made)[1] >= self.confidence
-                    and self.value(made)[0] < cost * (1.0 - _SAME)
-                ),
-                None,
-            )
+            most = self.cost(policy) * (1.0 - _SAME_COST)
+            better = None
+            for near in self.neighbours(policy, step, levers):
+                # What limits allow is told sooner than what serves.
+                if not self.choices.within_limits(near):
+                    continue
+                if self.is_likely(near) and self.cost(near) < most:
+                    better = near
+                    break
             if better is None:
                 step //= 2
             else:
-                counts = better
-        return counts
+                policy = better
+        return policy
 
-    def _near(self, counts: Counts, step: int, allowed: Sequence[bool]) -> Iterator[Counts]:
-        """Yield policies nearby, by what the change saves in nodes, largest first; then those of other levers."""
+    def neighbours(self, policy: Policy, step: int, levers: Levers) -> Iterator[Policy]:
+        """Yield the policies beside one, by kinds of change: what saves most comes first."""
+        choices = self.choices
+        yield from fewer_nodes(policy, step)
+        yield from self._exchanged_nodes(policy, step, levers)
+        yield from other_retirements(policy, [len(one.dates) for one in choices.retirements])
+        yield from self._next_discounts(policy)
+        if self.surrogate.trades:
+            yield from more_nodes(policy, step, levers.purchases)
+        for place, rule in enumerate(policy.rules):
+            if rule is not None:
+                yield from self._other_rules(policy, place, step, levers)
+            elif levers.rules and choices.windows[place] and policy.orders:
+                # Another that orders what the first may not.
+                loads = [other.load_percent for other in policy.rules if other]
+                yield policy.with_rule(place, choices.rule(place, max(loads)))
+        if levers.rent:
+            yield from other_rent(policy, step, choices.most_instances)
+
+    def _other_rules(
+        self, policy: Policy, place: int, step: int, levers: Levers
+    ) -> Iterator[Policy]:
+        """Yield policies with another rule for one cluster, alone and with nodes in exchange."""
+        choices = self.choices
+        levels = [*other_levels(policy, place, min(5 * step, 20)), *other_levels(policy, place, 1)]
+        yield from levels
+        for level in levels:
+            yield from more_nodes(level, step, levers.purchases)
+            yield from fewer_nodes(level, step)
+        if choices.has_free_step(place):
+            yield from other_steps(policy, place)
+        yield from other_reviews(policy, place, len(choices.windows[place]))
+        yield policy.with_rule(place, None)
+
+    def _exchanged_nodes(self, policy: Policy, step: int, levers: Levers) -> Iterator[Policy]:
+        """Yield policies with nodes of one purchase for those of another, what is predicted to save most first."""
         choices = self.choices
         surrogate = self.surrogate
-        used = [place for place, nodes in enumerate(counts[choices.bought]) if nodes]
         usd = surrogate.node_usd[surrogate.column]
-        worth = surrogate.worth
-        changes = [{place: -min(step, counts[place])} for place in used]
-        changes += [{place: step} for place, may in enumerate(allowed) if may and self.trades]
-        for out, into in itertools.product(used, range(len(choices.purchases))):
-            if allowed[into] and self._exchangeable(out, into):
-                taken = min(step, counts[out])
-                alike = (
-                    taken
-                    * worth[surrogate.group_of[out]]
-                    / max(worth[surrogate.group_of[into]], 1e-12)
-                )
-                wanted = {math.ceil(alike), math.floor(alike)} - {0}
-                changes += [
-                    {out: -taken, into: given}
-                    for given in wanted
-                    if given <= choices.most_at_once[into]
-                ]
-        loads = range(choices.loads.start, choices.loads.stop)
-        load_step = next((move for size, move in _LOAD_STEPS.items() if step >= size), 1)
-        for at in loads:
-            if counts[at]:
-                changes += [{at: load_step}]
-                changes += [
-                    {at: load_step, place: step}
-                    for place in range(len(choices.purchases))
-                    if allowed[place]
-                ]
-                changes += [{at: -load_step, place: -min(step, counts[place])} for place in used]
-                changes += [{at: -counts[at]}]
-            elif (
-                self._reacts and choices.windows[at - loads.start]
-            ):  # another that orders what the first may not
-                changes += [{at: load} for load in {max(counts[choices.loads]), _LOADS[-1]} - {0}]
-        for at in range(choices.rent.start, choices.rent.stop) if self._rents else ():
-            changes += [{at: move} for move in (-step, step)]
-            changes += [{at: step, place: -min(step, counts[place])} for place in used]
-        saved = [
-            sum(-by * usd[place] for place, by in change.items() if place < usd.size)
-            + sum(abs(by) * 1e-9 for place, by in change.items() if place >= usd.size)
-            for change in changes
-        ]
-        for place in np.argsort(-np.array(saved), kind="stable").tolist() if changes else ():
-            made = moved(counts, changes[place])
-            is_other = any(at >= usd.size for at in changes[place])
-            if (saved[place] > 0 or is_other or self.trades) and self._allowed(made):
-                yield made
-        for at, retirement in zip(
-            range(choices.days.start, choices.days.stop), choices.retirements, strict=True
-        ):
-            for day in range(1 + len(retirement.dates)):
-                if day != counts[at]:
-                    yield (*counts[:at], day, *counts[at + 1 :])
-        for place in used:
-            for nodes in choices.tiers(place):
-                if nodes > counts[place]:
-                    yield moved(counts, {place: nodes - counts[place]})
+        worth = surrogate.worth[surrogate.group_of]
+        exchanges = []
+        pairs = itertools.product(range(len(policy.purchases)), repeat=2)
+        for source, target in pairs:
+            nodes = min(step, policy.purchases[source])
+            if not nodes or not levers.purchases[target] or not self._may_swap(source, target):
+                continue
+            equivalent = nodes * worth[source] / max(worth[target], 1e-12)
+            # One fewer as well: what was there may have had room to spare.
+            least = math.floor(equivalent)
+            for added in {math.ceil(equivalent), least, least - 1} - {0, -1}:
+                saved_usd = nodes * usd[source] - added * usd[target]
+                if added <= choices.most_at_once[target] and (saved_usd > 0 or surrogate.trades):
+                    exchanges.append((-saved_usd, source, target, nodes, added))
+        for _, source, target, nodes, added in sorted(exchanges):
+            yield policy.with_nodes({source: -nodes, target: added})
 
-    def _exchangeable(self, out: int, into: int) -> bool:
+    def _next_discounts(self, policy: Policy) -> Iterator[Policy]:
+        """Yield policies in which one purchase reaches another volume discount."""
+        for place, nodes in enumerate(policy.purchases):
+            for tier in self.choices.tiers(place) if nodes else ():
+                if tier > nodes:
+                    yield policy.with_nodes({place: tier - nodes})
+
+    def _may_swap(self, source: int, target: int) -> bool:
         """Return whether nodes of one purchase may be exchanged for another's: of another cluster, or soon after."""
-        one = self.choices.purchases[out]
-        other = self.choices.purchases[into]
+        one = self.choices.purchases[source]
+        other = self.choices.purchases[target]
         if one.cluster == other.cluster:
             dates = sorted(p.date for p in self.choices.purchases if p.cluster == one.cluster)
             return 0 < abs(dates.index(one.date) - dates.index(other.date)) <= _NEAR_DATES
-        return (
-            abs((one.date - other.date).days) <= _NEAR_DAYS or len(self.choices.purchases) <= _MANY
-        )
+        days = abs((one.date - other.date).days)
+        return days <= _NEAR_DAYS or len(self.choices.purchases) <= _MANY_PURCHASES
 
-    def _allowed(self, counts: Counts) -> bool:
-        choices = self.choices
-        return (
-            min(counts) >= 0
-            and all(load <= 100 for load in counts[choices.loads])
-            and all(instances <= choices.most_instances for instances in counts[choices.rent])
-        )
+    # The shortlist
 
-    # What is simulated
-
-    def exact(self, counts: Counts, allowed: Sequence[bool]) -> Counts:
-        """Return the cheapest policy that the simulation finds as good, of all that are predicted to cost less.
-
-        It matters where a node is much of the total, and there are few policies: a surrogate is off by some hundredths.
-        """
-        if self.surrogate.nodes(counts).sum(axis=1).mean() > _MOST_NODES_EXACT:
-            return counts
-        least = self.surrogate.threshold.log - _DOUBTED
-        held = [counts] if self.holds(counts) else []
-        cheaper = sorted(
-            (self.value(made)[0], made) for made in self._below(counts, allowed) if made != counts
-        )
-        likely = (
-            made
-            for _, made in cheaper
-            if self.service(made) > least and self.choices.within_limits(made)
-        )
-        for made in itertools.islice(likely, _MOST_EXACT):
-            self.clock.check()
-            if self.holds(made):
-                held.append(made)
-            if len(held) > (_MOST_EXACT // 4 if self.trades else _MOST_HELD):
-                break
-        return min(held, key=self._seen_cost, default=counts)
-
-    def _seen_cost(self, counts: Counts) -> float:
-        """Return the mean cost of a policy as it is simulated."""
-        return float(
-            np.mean([outcome.cost for outcome in self.outcomes(counts, range(self.replications))])
-        )
-
-    def _below(self, counts: Counts, allowed: Sequence[bool]) -> list[Counts]:
-        """Return all policies that may cost less than one by what is predicted; its neighbours where they are many."""
-        choices = self.choices
-        most = self.value(counts)[0] * (_AS_CHEAP_TRADED if self.trades else _AS_CHEAP)
-        usd = np.maximum(self.surrogate.node_usd[self.surrogate.column], 0.0)
-        loads = [
-            sorted({0, *(min(max(load + by, 1), 100) for by in _LOADS_BESIDE)} if load else {0})
-            for load in counts[choices.loads]
+    def shortlist(self, levels: Sequence[float], each: int) -> list[Policy]:
+        """Return the cheapest policies looked at by probability at least as high as each level, dearest first."""
+        within = [
+            (cost, probability, place)
+            for place, (policy, (cost, probability)) in enumerate(self.values.items())
+            if self.choices.within_limits(policy)
         ]
-        days = [range(1 + len(retirement.dates)) for retirement in choices.retirements]
-        below = list[Counts]()
-        begun = [((0,) * len(choices.purchases), 0)]
-        others = [*itertools.product(*loads, *([rent] for rent in counts[choices.rent]), *days)]
-        floor = (
-            0.0 if self.trades else min(self.value((*begun[0][0], *other))[0] for other in others)
-        )
-        for _ in range(_MOST_LISTED):
-            if not begun:
-                return [made for made in below if self.value(made)[0] < most]
-            bought, place = begun.pop()
-            if floor + float(usd @ np.array(bought)) >= most:
-                continue
-            if place < len(bought):
-                begun.append((bought, place + 1))
-                if allowed[place] and bought[place] < choices.most_at_once[place]:
-                    begun.append((moved(bought, {place: 1}), place))
-            else:
-                below += [(*bought, *other) for other in others]
-        near = (made for made in self._near(counts, 1, allowed) if choices.within_limits(made))
-        return [made for made in near if self.value(made)[0] < most]
-
-    def holds(self, counts: Counts) -> bool:
-        """Return whether a policy meets the SLO target in enough of the replications so far, hardest first."""
-        surrogate = self.surrogate
-        if not self.choices.within_limits(counts):
-            return False
-        logs, _ = surrogate.log_loads(surrogate.fleet(counts))
-        order = [*np.argsort(logs, kind="stable").tolist(), *self.fresh]
-        spare = len(order) - math.ceil(self.confidence * len(order) - 1e-9)
-        attainment = self.trial.attainment
-        for first in range(0, len(order), 4):
-            part = order[first : first + 4]
-            spare -= sum(not outcome.meets(attainment) for outcome in self.outcomes(counts, part))
-            if spare < 0:
-                return False
-        return True
-
-
-def moved(counts: Counts, changes: dict[int, int]) -> Counts:
-    """Return a policy with some of its numbers changed."""
-    return tuple(count + changes.get(place, 0) for place, count in enumerate(counts))
+        policies = [*self.values]
+        listed: dict[Policy, float] = {}
+        for level in levels:
+            likely = sorted(row for row in within if row[1] >= level)
+            for cost, _, place in likely[:each]:
+                listed[policies[place]] = cost
+        return sorted(listed, key=lambda policy: -listed[policy])

@@ -1,4 +1,9 @@
-"""A sizing from its scenario to its result: survey, search, finalists on fresh replications, explanation."""
+"""A sizing from its scenario to its result: survey, search, selection, confirmation, explanation.
+
+A policy with room to spare is confirmed first, so that there is one within a minute. Then the shortlist races on the
+selection block, and the cheapest that is likely to pass is confirmed on a block of its own. The same races give cost
+against the probability to meet the target, and every way to decide at equal service.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +18,13 @@ import numpy as np
 
 from planner.errors import CapacityError
 from planner.plan.attainment import past_mending
+from planner.plan.plan import Plan
 from planner.records import record
 from planner.run.simulate import RunResult
 from planner.scenario.scenario import Scenario
 from planner.scenario.study import load_study
-from planner.sizing.choices import Choices, Counts, choices_of
+from planner.sizing.choices import Choices, choices_of
 from planner.sizing.evaluate import (
-    DRAWS,
     Archive,
     Clock,
     Evaluator,
@@ -29,17 +34,43 @@ from planner.sizing.evaluate import (
     TimeUp,
     Trial,
     Workers,
-    drawn_by,
-    judged,
 )
 from planner.sizing.explain import Explanation, explain, nothing, nothing_mends
-from planner.sizing.search import MOST_RUNS, ROUNDS, Search
+from planner.sizing.policy import Policy
+from planner.sizing.search import Levers, Search
+from planner.sizing.selection import Arena, Confirmation, Interval, mean_interval, share_limits
 from planner.sizing.surrogate import Surrogate
 from planner.sizing.survey import survey
-from planner.studies.decision import IntervalEstimate, half_width
 from planner.studies.designs import MonteCarlo, PointSet
 from planner.studies.futures import Plans, plans_under
 from planner.studies.inputs import UncertainInputs, resolve_inputs, stated
+
+_LEAVING = 4
+"""Replications in which the cost of a retirement is measured."""
+_CONFIRMATION_WORK = 16_000
+"""Months times workloads that a confirmation simulates, about: it sets how many replications it may have."""
+_MOST_CONFIRMATIONS = 2_000
+_FEWEST_CONFIRMATIONS = 128
+"""Fewer would confirm policies with much room to spare alone."""
+_RACES = 24
+"""Runs of a confirmation for each of a policy's first race."""
+_FEWEST_RACE = 12
+ASKED = (0.85, 0.9, 0.95)
+"""Probabilities for which the curve names the cheapest policy."""
+_LEVELS = (-0.06, -0.03, 0.0, 0.02, 0.04, 0.06)
+"""Added to the probability that is asked, where policies are shortlisted."""
+_SAFE_ODDS = 8.0
+"""By how much the odds of the policy that is confirmed first are better than what is asked."""
+_OF_EACH_LEVEL = 2
+"""Policies shortlisted for each."""
+_CLIMBS = 6
+"""Most races of neighbours, where misses have a price."""
+_MOST_BETWEEN = 5
+"""Policies raced between one that is enough and the next cheaper one."""
+_BELOW = 0.05
+"""By how much those may fall short of the target as predicted."""
+_IN_FUTURE = 32
+"""Fresh replications in which policies are run in each named future."""
 
 
 def trial_of(
@@ -72,63 +103,84 @@ def trial_of(
         objective=objective,
         inputs=inputs,
         design=design,
-        values=drawn_by(inputs, design, 0, DRAWS),
         seed=used,
         attainment=scenario.slo_target.attainment,
         confidence=scenario.slo_target.confidence,
+        includes_outages=scenario.slo_target.include is not None,
     )
-
-
-_LEAVING = 4  # replications in which the cost of a retirement is measured
 
 
 def surveyed(trial: Trial, workers: Workers, replications: int) -> Surrogate:
     """Survey the replications, and the first few with every retirement on each of its days."""
-    choices = trial.choices
-    reference = choices.reference()
-    surveys = workers.all(survey, [(reference, replication) for replication in range(replications)])
+    reference = trial.choices.reference()
+    every = [(reference, replication) for replication in range(replications)]
+    surveys = [*workers.all(survey, every)]
     few = range(min(_LEAVING, replications))
     leaving = []
-    for at, retirement in zip(
-        range(choices.days.start, choices.days.stop), choices.retirements, strict=True
-    ):
-        days = [
-            (*reference[:at], day, *reference[at + 1 :])
-            for day in range(1, 1 + len(retirement.dates))
-        ]
-        made = workers.all(survey, [(day, replication) for day in days for replication in few])
-        leaving.append([made[first : first + len(few)] for first in range(0, len(made), len(few))])
+    for place, retirement in enumerate(trial.choices.retirements):
+        days = []
+        for day in range(1, 1 + len(retirement.dates)):
+            left = reference.with_retirement(place, day)
+            days.append([*workers.all(survey, [(left, replication) for replication in few])])
+        leaving.append(days)
     return Surrogate(trial, surveys, leaving)
 
 
 class Effort(NamedTuple):
     """Numbers of replications of a sizing, and who works on it."""
 
-    replications: int = 64
+    replications: int = 48
     """Replications that are surveyed."""
-    confirmations: int = 200
-    """Fresh replications on which an answer is confirmed, at a time."""
-    blocks: int = 3
-    """Most times that fresh replications are added, as long as the interval on cost is wide."""
+    confirmations: int | None = None
+    """Most replications that confirm one policy; None for what the size of a run suggests."""
     rivals: bool = True
     """Whether rivals and limits are worked out after the answer."""
     workers: int = 1
     scheduler: str | None = None
     """Of a Dask cluster that does the work."""
 
+    def most_runs(self, plan: Plan) -> int:
+        """Return the most replications of a confirmation: fewer where a run takes longer."""
+        if self.confirmations is not None:
+            return self.confirmations
+        work = plan.months.period_count * len(plan.workloads)
+        return min(max(_CONFIRMATION_WORK // work, _FEWEST_CONFIRMATIONS), _MOST_CONFIRMATIONS)
 
-class Way(NamedTuple):
-    """A way to decide, and its best policy over the fresh replications."""
+
+@record
+class CurvePoint:
+    """One simulated policy on the curve of cost against service."""
+
+    judged: Judged
+    """Over its replications of the selection block."""
+    interval: Interval
+    """Of its probability to meet the SLO target."""
+    answers: tuple[float, ...]
+    """Of :data:`ASKED`, those for which it is the cheapest."""
+    is_knee: bool
+    """Whether service becomes dear beyond it: the point furthest from the chord of the curve."""
+    is_cliff: bool
+    """Whether the next cheaper policy loses most service for what it saves."""
+
+
+@record
+class Way:
+    """A way to decide, named by its levers, at the probability of the answer on the same replications."""
 
     name: str
-    outcome: Judged | None
-    """None where nothing of the kind meets the SLO target."""
-    saved: IntervalEstimate | None
-    """What the answer saves against it, replication by replication; None for the answer itself."""
+    judged: Judged
+    """Of its policies, that whose probability is nearest to the answer's."""
+    probability: float
+    """At which its cost stands: the answer's, or the highest or lowest that was simulated of it."""
+    cost: float
+    """Interpolated between its simulated policies on either side of that probability."""
+    saved: float
+    """What the answer's way costs less at that probability."""
+    is_answer: bool
 
 
 class WayInFuture(NamedTuple):
-    """A way to decide in a named future, over the first of the fresh replications."""
+    """A way to decide in a named future, over the first replications of the selection block."""
 
     way: str
     future: str
@@ -137,10 +189,10 @@ class WayInFuture(NamedTuple):
 
 
 class Rival(NamedTuple):
-    """The best policy of one accelerator alone, by the surrogate, calibrated on runs of its like."""
+    """The best policy of one accelerator alone, as predicted."""
 
     name: str
-    counts: Counts | None
+    policy: Policy | None
     """None where no plan of the kind meets the SLO target."""
     cost: float
     probability: float
@@ -153,23 +205,18 @@ class Sized:
     scenario: Scenario
     """As stated."""
     trial: Trial
-    plan: Judged
-    """The answer over the fresh replications."""
-    probability: IntervalEstimate
-    """That the answer meets the SLO target: expected over many draws, and what fresh replications show beyond that."""
-    cost_range: tuple[float, float]
-    """What plans cost whose probability is at either end of that interval."""
-    unfixable: float
-    """Share of replications that miss the SLO target whatever is bought."""
-    causes: Mapping[str, int]
-    """Of the fresh replications, those that do, by cause."""
-    ways: tuple[Way, ...]
-    explanation: Explanation
-    rivals: tuple[Rival, ...]
-    futures: tuple[WayInFuture, ...]
+    confirmation: Confirmation
+    """Of the answer, on a block that nothing had seen."""
+    curve: tuple[CurvePoint, ...] = ()
+    ways: tuple[Way, ...] = ()
+    explanation: Explanation = Explanation()
+    predicted_cost: float = math.nan
+    """Of the answer, as rivals are predicted."""
+    rivals: tuple[Rival, ...] = ()
+    futures: tuple[WayInFuture, ...] = ()
     """Each way in each future that the scenario names."""
-    runs: int
-    stopped: str
+    runs: int = 0
+    stopped: str = ""
     """Why the search ended before its end; empty where it did not."""
 
     @property
@@ -177,241 +224,329 @@ class Sized:
         """What may be bought, ordered, rented and retired."""
         return self.trial.choices
 
+    @property
+    def plan(self) -> Judged:
+        """The answer over its confirmation."""
+        return self.confirmation.judged
+
+    @property
+    def cost_interval(self) -> Interval:
+        """Of the mean cost of the answer, for the error of its sample."""
+        return mean_interval(self.plan.costs)
+
+    @property
+    def causes(self) -> Mapping[str, int]:
+        """Of the replications of the confirmation, those that miss the target whatever is bought, by cause."""
+        return past_mending(self.plan.ceilings.T, self.trial.attainment)
+
+    @property
+    def unfixable(self) -> float:
+        """Share of replications that miss the target whatever is bought."""
+        return sum(self.causes.values()) / self.plan.worst.size
+
     def as_stated(self) -> RunResult:
         """Return one run of the result with all inputs as stated, as ``planner run policy.yaml`` gives."""
         none = UncertainInputs(entries=(), mixing=None)
-        stated = dataclasses.replace(
-            self.trial, inputs=none, design=None, values=np.zeros((1, 0)), seed=self.scenario.seed
+        as_stated = dataclasses.replace(
+            self.trial, inputs=none, design=None, seed=self.scenario.seed
         )
-        return Evaluator(stated).simulate(self.plan.counts, 0)
-
-
-FIXED = "fixed on the first day"
-REACTIVE = "ordered on a signal"
-RENTED = "with overflow rent"
-_TOO_LOW = 0.01  # probability below and above what is asked at which an answer is searched anew
-_TOO_HIGH = 0.025
-_IN_FUTURE = 64  # fresh replications in which policies are run in each named future
-_NARROW = 0.04  # of the cost: half its interval at which no more replications are run
+        return Evaluator(as_stated).simulate(self.plan.policy, 0)
 
 
 def size(
-    scenario: Scenario, trial: Trial, effort: Effort, clock: Clock, work: SizeWork | None = None,
+    scenario: Scenario,
+    trial: Trial,
+    effort: Effort,
+    clock: Clock,
+    work: SizeWork | None = None,
     write: Callable[[Sized], None] = lambda _: None,
-) -> Sized:  # fmt: skip
+) -> Sized:
     """Return the cheapest policy that meets the SLO target, confirmed; raise CapacityError where there is none.
 
-    ``write`` is given the answer as soon as it is confirmed, and again with its rivals. ``work`` keeps runs as they
+    ``write`` is given every policy that is confirmed, each cheaper than the one before. ``work`` keeps runs as they
     come: with those of a sizing that was stopped, the search is soon where it was.
     """
     futures = plans_under([scenario], scenario.futures)  # refused before anything is searched
+    sized: Sized | None = None
+
+    def tell(better: Sized) -> None:
+        nonlocal sized
+        sized = better
+        write(better)
+
     with contextlib.closing(Workers(trial, effort.workers, effort.scheduler)) as workers:
-        clock.say(f"surveying {effort.replications} replications")
-        made = surveyed(trial, workers, effort.replications)
-        most = (
-            ROUNDS
-            * MOST_RUNS
-            * (1 + bool(trial.choices.reactive) + bool(trial.choices.most_instances))
-        )
-        clock.say(
-            f"searching{workers.about(most + effort.confirmations)} to a confirmed policy at most"
-        )
-        search = Search(made, Archive(workers, work), clock)
-        # Where misses have a price no confidence is held, once a policy that holds it is known.
-        is_free = trial.choices.choose.miss_cost_usd is not None
-        if search.surrogate.fixable.mean() < trial.confidence and not is_free:
-            raise CapacityError(nothing_mends(search))
-        every = search.every
-        stopped = ""
-        ways: dict[str, Counts | None] = {}
         try:
-            best = ways[FIXED] = search.solve(every)
-            if is_free and best is not None:
-                search.confidence = 0.0
-                best = ways[FIXED] = search.solve(every, best)
-            if trial.choices.reactive:
-                best = ways[REACTIVE] = search.solve(every, best, reacts=True)
-            if trial.choices.most_instances:
-                best = ways[RENTED] = search.solve(
-                    every, best, reacts=bool(trial.choices.reactive), rents=True
-                )
+            return _sized(scenario, trial, effort, Archive(workers, clock, work), futures, tell)
         except (TimeUp, KeyboardInterrupt) as reason:
-            stopped = _why(reason)
-            best = search.best
-            effort = effort._replace(blocks=1)
-            clock.minutes = math.inf
-        if best is None:
-            late = f"no plan that meets the SLO target was found before {stopped}"
-            raise CapacityError(late if stopped else nothing(search))
-        last = [*ways][-1] if ways else FIXED
-        sized: Sized | None = None
-
-        def say_so(counts: Counts, fresh: range) -> None:
-            nonlocal sized
-            sized = _sized(scenario, search, fresh, {last: counts}, stopped)
-            write(sized)
-
-        try:
-            best, fresh = confirmed(search, best, effort, say_so)
-            sized = _sized(scenario, search, fresh, {**ways, last: best}, stopped)
-            if effort.rivals and not stopped and not clock.is_over:
-                sized = dataclasses.replace(sized, explanation=explain(search, best))
-                sized = dataclasses.replace(sized, rivals=_rivals(search, best), runs=workers.runs)
-                sized = dataclasses.replace(
-                    sized, futures=_futures(sized, futures, effort, fresh, clock)
-                )
-        except (TimeUp, KeyboardInterrupt) as reason:
-            if sized is None:
+            is_time = isinstance(reason, TimeUp)
+            why = "the time was over" if is_time else "it was interrupted"
+            if sized is None and not is_time:
                 raise
-            sized = dataclasses.replace(sized, stopped=_why(reason))
-        return sized
-
-
-def _why(reason: BaseException) -> str:
-    """Return why a search ended before its end."""
-    return "the time was over" if isinstance(reason, TimeUp) else "it was interrupted"
-
-
-def confirmed(
-    search: Search, best: Counts, effort: Effort, say_so: Callable[[Counts, range], None]
-) -> tuple[Counts, range]:
-    """Return the policy and the fresh replications that it is held to, searched on with what they show.
-
-    Each block of them narrows what is known of the surrogate's error. It ends where the interval on cost is narrow.
-    """
-    first = effort.replications
-    every = search.every
-    held_to: dict[Counts, range] = {}
-    for block in range(effort.blocks):
-        fresh = held_to[best] = range(first, first + effort.confirmations)
-        search.clock.say(
-            f"confirming on {len(fresh)} fresh replications{search.archive.workers.about(len(fresh))}"
-        )
-        search.outcomes(best, fresh)
-        search.fresh += fresh
-        search.calibrate(best)
-        say_so(best, fresh)
-        cost, probability = search.value(best)
-        low, high = cost_range(search, best)
-        is_narrow = high - low <= 2.0 * _NARROW * abs(cost)
-        off = probability - search.confidence if search.confidence else 0.0
-        search.clock.say(
-            f"P(SLO met) about {probability:.1%}, cost {low / 1e6:,.1f} to {high / 1e6:,.1f} M"
-        )
-        if (
-            block == effort.blocks - 1
-            or (is_narrow and -_TOO_LOW <= off <= _TOO_HIGH)
-            or search.clock.is_over
-        ):
-            break
-        reacts = any(best[search.choices.loads])
-        rents = any(best[search.choices.rent])
-        best = search.solve(every, best, reacts=reacts, rents=rents, rounds=1) or best
-        first = fresh.stop
-    enough = [made for made in held_to if search.value(made)[1] >= search.confidence - _TOO_LOW]
-    best = min(
-        enough,
-        key=lambda made: search.value(made)[0],
-        default=max(held_to, key=lambda made: search.value(made)[1]),
-    )
-    return best, held_to[best]
-
-
-def cost_range(search: Search, counts: Counts) -> tuple[float, float]:
-    """Return what policies like one cost whose probabilities are off by the error of the surrogate's."""
-    if not search.confidence:
-        seen = [
-            outcome.cost for (made, _), outcome in search.archive.known.items() if made == counts
-        ]
-        error = half_width(np.array(seen))
-        cost = search.value(counts)[0]
-        return cost - error, cost + error
-    error = search.surrogate.bias.half_width
-    ends = (search.near(counts, search.confidence + side * error) for side in (-1.0, 1.0))
-    costs = [search.value(counts)[0], *(search.value(made)[0] for made in ends if made is not None)]
-    return min(costs), max(costs)
+            if sized is None:
+                message = f"no policy was confirmed before {why}"
+                raise CapacityError(message) from None
+            return dataclasses.replace(sized, stopped=why, runs=workers.runs)
 
 
 def _sized(
     scenario: Scenario,
-    search: Search,
-    fresh: range,
-    ways: Mapping[str, Counts | None],
-    stopped: str,
+    trial: Trial,
+    effort: Effort,
+    archive: Archive,
+    futures: Plans,
+    tell: Callable[[Sized], None],
 ) -> Sized:
-    """Return the result as far as it is known: the last of the ways is the answer."""
-    trial = search.trial
-    best = [*ways.values()][-1]
-    assert best is not None
-    plan = judged(trial, best, search.outcomes(best, fresh))
-    made = []
-    for name, counts in ways.items():
-        outcome = None if counts is None else judged(trial, counts, search.outcomes(counts, fresh))
-        saved = None
-        if outcome is not None and counts != best:
-            less = outcome.costs - plan.costs
-            saved = IntervalEstimate(
-                value=float(less.mean()), half_width=half_width(less), completed=less.size
-            )
-        made.append(Way(name, outcome, saved))
-    low, high = cost_range(search, best)
-    cost, probability = search.value(best)
-    return Sized(
-        scenario=scenario,
-        trial=trial,
-        plan=plan,
-        probability=dataclasses.replace(search.surrogate.bias, value=probability),
-        cost_range=(low - cost + plan.cost, high - cost + plan.cost),
-        unfixable=search.surrogate.unfixable,
-        causes=past_mending(plan.ceilings.T, trial.attainment),
-        ways=tuple(made),
-        explanation=Explanation(),
-        rivals=(),
-        futures=(),
-        runs=search.archive.workers.runs,
-        stopped=stopped,
+    """Return the result, telling each confirmed policy as soon as there is one."""
+    clock = archive.clock
+    clock.say(f"surveying {effort.replications} replications")
+    search = Search(surveyed(trial, archive.workers, effort.replications), archive, clock)
+    if search.surrogate.fixable < trial.held_confidence:
+        raise CapacityError(nothing_mends(search))
+    clock.say("searching")
+    levers = _every_lever(search)
+    # Where misses have a price, a policy that holds the confidence is where to begin, and then cost alone counts.
+    search.confidence = trial.confidence
+    best = search.solve(levers)
+    if not trial.held_confidence:
+        search.confidence = 0.0
+        best = search.solve(levers, best)
+    if best is None:
+        raise CapacityError(nothing(search))
+    arena = Arena(trial, archive, effort.most_runs(trial.choices.plan))
+    sized: Sized | None = None
+    safe = best
+    if trial.held_confidence:
+        safe = search.at(_safe(trial.held_confidence), best, levers) or best
+        clock.say(f"confirming {trial.choices.words(safe)}")
+        confirmation = arena.confirm_safe(safe)
+        sized = Sized(scenario=scenario, trial=trial, confirmation=confirmation)
+        if confirmation.passed:
+            tell(sized)
+    shortlist = _shortlist(search, best, safe, levers)
+    race_runs = min(max(arena.most_runs // _RACES, _FEWEST_RACE), arena.most_runs)
+    clock.say(f"comparing {len(shortlist)} policies on replications of their own")
+    raced = arena.race(shortlist, race_runs)
+    for _ in range(_CLIMBS):
+        cheapest = raced[0]
+        between = _between(search, arena, raced, levers)
+        raced = sorted([*raced, *arena.race(between, race_runs)], key=lambda one: one.cost)
+        # With a confidence one look does; a trade-off of costs is followed as long as it pays.
+        if trial.held_confidence or raced[0] is cheapest:
+            break
+    cheaper = raced
+    if sized is not None and sized.confirmation.passed:
+        safe_cost = sized.plan.cost
+        cheaper = [one for one in raced if one.cost < safe_cost and one.policy != safe]
+    for confirmation in arena.confirmations(cheaper):
+        words = trial.choices.words(confirmation.judged.policy)
+        share = confirmation.judged.verdict.share
+        clock.say(
+            f"{'confirmed' if confirmation.passed else 'not confirmed'}, {share:.1%}: {words}"
+        )
+        latest = Sized(scenario=scenario, trial=trial, confirmation=confirmation)
+        if confirmation.passed:
+            tell(latest)
+        # One that failed stands only as long as none has passed.
+        if confirmation.passed or sized is None or not sized.confirmation.passed:
+            sized = latest
+    assert sized is not None  # nothing else ends without a confirmation, passed or not
+    sized = dataclasses.replace(
+        sized,
+        curve=curve_of(raced),
+        ways=_ways(search, arena, sized.plan.policy, raced, race_runs),
+        predicted_cost=search.cost(sized.plan.policy),
+        runs=archive.workers.runs,
+    )
+    tell(sized)
+    if not effort.rivals:
+        return sized
+    answer = sized.plan.policy
+    sized = dataclasses.replace(
+        sized,
+        explanation=explain(search, answer),
+        rivals=_rivals(search, answer),
+        futures=_futures(sized, futures, effort, clock),
+    )
+    return dataclasses.replace(sized, runs=archive.workers.runs)
+
+
+def _every_lever(search: Search) -> Levers:
+    choices = search.choices
+    return search.levers(rules=bool(choices.reactive), rent=choices.most_instances > 0)
+
+
+def _safe(confidence: float) -> float:
+    """Return a probability with room to spare."""
+    odds = _SAFE_ODDS * confidence / (1.0 - confidence)
+    return odds / (1.0 + odds)
+
+
+def _shortlist(search: Search, best: Policy, safe: Policy, levers: Levers) -> list[Policy]:
+    """Return the policies to compare: at several probabilities, and the best of every way at two of them."""
+    confidence = search.confidence
+    if not confidence:
+        near = [*search.neighbours(best, 2, levers), *search.neighbours(best, 1, levers), best]
+        for policy in filter(search.choices.within_limits, near):
+            search.value(policy)
+        return search.shortlist([0.0], 2 * len(_LEVELS))
+    levels = [min(confidence + added, 0.5 * (1.0 + confidence)) for added in _LEVELS]
+    ways = [levers]
+    ways += [search.levers(rules=levers.rules)] if levers.rent else []
+    ways += [search.levers()] if levers.rules else []
+    listed = [safe]
+    for way in ways:
+        start = best if way == levers else search.find(way)
+        for level in levels if way == levers else (levels[2], levels[4]):
+            found = None if start is None else search.at(level, start, way)
+            if found is not None:
+                start = found
+                listed.append(found)
+    return [*dict.fromkeys([*listed, *search.shortlist(levels, _OF_EACH_LEVEL)])]
+
+
+def _between(search: Search, arena: Arena, raced: Sequence[Judged], levers: Levers) -> list[Policy]:
+    """Return policies between the cheapest that is likely to pass and the dearest below it, to be raced as well."""
+    enough = next((one for one in raced if arena.is_enough(one)), None)
+    if enough is None:
+        return []
+    cheaper = [one for one in raced if one.cost < enough.cost]
+    least = search.cost(cheaper[-1].policy) if cheaper else 0.0
+    most = search.cost(enough.policy)
+    seen = {one.policy for one in raced}
+    neighbours = dict.fromkeys(search.neighbours(enough.policy, 1, levers))
+    near = [one for one in neighbours if one not in seen and search.choices.within_limits(one)]
+    near.sort(key=search.cost)
+    if not search.confidence:
+        return near[:_MOST_BETWEEN]
+    rows = sorted(
+        (cost, -probability, place)
+        for place, (cost, probability) in enumerate(search.values.values())
+        if least < cost < most
+    )
+    policies = [*search.values]
+    between: list[Policy] = []
+    highest = search.confidence - _BELOW
+    for _, missed, place in rows:
+        policy = policies[place]
+        if -missed > highest and policy not in seen and search.choices.within_limits(policy):
+            highest = -missed
+            between.append(policy)
+    # The dearest of them are the likeliest.
+    return between[-_MOST_BETWEEN:]
+
+
+def curve_of(raced: Sequence[Judged]) -> tuple[CurvePoint, ...]:
+    """Return the raced policies by cost, with what each answers, the knee and the cliff.
+
+    Those two are of the policies that no cheaper one serves better than.
+    """
+    by_cost = sorted(raced, key=lambda one: one.cost)
+    efficient: list[Judged] = []
+    for one in by_cost:
+        if not efficient or one.verdict.share > efficient[-1].verdict.share:
+            efficient.append(one)
+    costs = np.array([one.cost for one in efficient])
+    shares = np.array([one.verdict.share for one in efficient])
+    knee = cliff = None
+    if len(efficient) > 2:
+        span_usd = costs[-1] - costs[0]
+        chord = (costs - costs[0]) / span_usd
+        heights = (shares - shares[0]) / (shares[-1] - shares[0])
+        knee = efficient[int((heights - chord).argmax())]
+        slopes = np.diff(shares) / np.diff(costs)
+        cliff = efficient[1 + int(slopes.argmax())]
+    cheapest = {
+        level: next((one for one in by_cost if one.verdict.share >= level), None) for level in ASKED
+    }
+    return tuple(
+        CurvePoint(
+            judged=one,
+            interval=share_limits(one.verdict.met, one.verdict.replications, 0.025),
+            answers=tuple(level for level, policy in cheapest.items() if policy is one),
+            is_knee=one is knee,
+            is_cliff=one is cliff,
+        )
+        for one in by_cost
     )
 
 
-def _futures(
-    sized: Sized, plans: Plans, effort: Effort, fresh: range, clock: Clock
-) -> tuple[WayInFuture, ...]:
-    """Return each way in each future: the same policy, the same fresh replications, what is stated otherwise."""
-    made: list[WayInFuture] = []
-    scenario, choices, parts = sized.scenario, sized.choices, sized.choices.accelerators
-    ways = [way for way in sized.ways if way.outcome is not None]
+def _ways(
+    search: Search, arena: Arena, answer: Policy, raced: Sequence[Judged], race_runs: int
+) -> tuple[Way, ...]:
+    """Return every way to decide, brought to the answer's probability on the selection block."""
+    choices = search.choices
+    by_name: dict[str, list[Judged]] = {}
+    for one in raced:
+        by_name.setdefault(choices.levers(one.policy), []).append(one)
+    own_name = choices.levers(answer)
+    own = next((one for one in raced if one.policy == answer), None)
+    if own is None:
+        own = arena.selected(answer, race_runs)
+        by_name.setdefault(own_name, []).append(own)
+    own_policies = by_name[own_name]
+    ways = []
+    for name, policies in by_name.items():
+        probability, cost = cost_at(policies, own.verdict.share)
+        # Where a way does not reach the answer's probability, the answer's way is taken to that of the other.
+        _, own_cost = cost_at(own_policies, probability)
+        nearest = min(policies, key=lambda one: (abs(one.verdict.share - probability), one.cost))
+        is_answer = name == own_name
+        ways.append(
+            Way(
+                name=name,
+                judged=own if is_answer else nearest,
+                probability=probability,
+                cost=cost,
+                saved=cost - own_cost,
+                is_answer=is_answer,
+            )
+        )
+    return tuple(sorted(ways, key=lambda way: way.is_answer))
+
+
+def cost_at(policies: Sequence[Judged], probability: float) -> tuple[float, float]:
+    """Return the cost of a way at a probability, between its simulated policies; and the probability it stands at."""
+    efficient: list[Judged] = []
+    for one in sorted(policies, key=lambda one: (-one.verdict.share, one.cost)):
+        # The cheapest that serves at least as often.
+        if not efficient or one.cost < efficient[-1].cost:
+            efficient.append(one)
+    shares = np.array([one.verdict.share for one in efficient[::-1]])
+    costs = np.array([one.cost for one in efficient[::-1]])
+    within = float(np.clip(probability, shares[0], shares[-1]))
+    return within, float(np.interp(within, shares, costs))
+
+
+def _futures(sized: Sized, plans: Plans, effort: Effort, clock: Clock) -> tuple[WayInFuture, ...]:
+    """Return each way in each future: the same policy, the same replications, what is stated otherwise."""
+    rows: list[WayInFuture] = []
+    scenario = sized.scenario
     for name, (otherwise,) in plans.items():
         clock.say(f"running the policies in the future {name}")
-        other = choices_of(otherwise or scenario, parts)
-        policies = [
-            other.alike(choices, way.outcome.counts) for way in ways if way.outcome is not None
-        ]
+        other = choices_of(otherwise or scenario, sized.choices.accelerators)
         trial = dataclasses.replace(sized.trial, choices=other)
         with contextlib.closing(Workers(trial, effort.workers, effort.scheduler)) as workers:
-            few = fresh[:_IN_FUTURE]
-            outcomes = workers.all(
-                Evaluator.outcome, [(counts, r) for counts in policies for r in few]
-            )
-        for place, (way, counts) in enumerate(zip(ways, policies, strict=True)):
-            seen = judged(trial, counts, outcomes[place * len(few) : (place + 1) * len(few)])
-            made.append(WayInFuture(way.name, name, scenario.futures[name].weight, seen))
-    return tuple(made)
+            archive = Archive(workers, clock)
+            few = min(_IN_FUTURE, effort.most_runs(other.plan))
+            for way in sized.ways:
+                policy = other.alike(sized.choices, way.judged.policy)
+                outcome = Arena(trial, archive, few).selected(policy, few)
+                rows.append(WayInFuture(way.name, name, scenario.futures[name].weight, outcome))
+    return tuple(rows)
 
 
-def _rivals(search: Search, best: Counts) -> tuple[Rival, ...]:
+def _rivals(search: Search, best: Policy) -> tuple[Rival, ...]:
     """Return the best plan of each accelerator alone, at the same probability."""
     choices = search.choices
     rivals = []
     for part in choices.accelerators if len(choices.accelerators) > 1 else ():
-        if choices.family(best) == f"all-{part}":
+        if choices.parts(best) == {part}:
             rivals.append(Rival(part, best, *search.value(best)))
             continue
-        search.clock.say(f"searching among plans of {part} alone")
-        counts = search.solve(choices.of_part(part), reacts=any(best[choices.loads]), rounds=2)
-        rivals.append(
-            Rival(part, None, math.inf, 0.0)
-            if counts is None
-            else Rival(part, counts, *search.value(counts))
+        levers = dataclasses.replace(
+            search.levers(rules=best.orders), purchases=tuple(choices.of_part(part))
         )
-    search.calibrate(best)
+        policy = search.find(levers)
+        figures = (math.inf, 0.0) if policy is None else search.value(policy)
+        rivals.append(Rival(part, policy, *figures))
     return tuple(rivals)

@@ -8,8 +8,9 @@ with y node-hours, H hours and X nodes there. By duality any prices u, v of a re
 are best for one month are good for others: a pool of them, learnt where they are loose, gives λ of all months at once.
 
 *Probability.* log λ is regressed on the uncertain inputs over the surveyed replications; the threshold μ and the spread
-σ at which the simulation meets the SLO target come from a probit over all runs so far; p₀ is the share of replications
-that miss whatever is bought. Then P = (1 − p₀)·mean of Φ((log λ(inputs) − μ) / spread) over many draws of the inputs. A
+σ at which the simulation meets the SLO target come from a probit over the runs of the search; p₀ is the share of
+replications that miss whatever is bought, where that counts. Then P = (1 − p₀)·mean of Φ((log λ(inputs) − μ) / spread)
+over many draws of the inputs. A
 count of misses in the same replications would jump with each of them; this does not.
 
 *Cost.* Nodes of each purchase at the mean cost of its survey, discounts and whole people, energy and rent of work.
@@ -20,6 +21,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import datetime
+import math
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -31,13 +33,21 @@ from scipy.sparse import coo_array
 from scipy.special import log_ndtr, ndtr
 
 from planner.arrays import Bools, Floats, Ints
-from planner.engine.orders import forecast_hour, forecast_peak, order_up_to
+from planner.engine.orders import (
+    affordable_order,
+    forecast_hour,
+    forecast_peak,
+    order_room,
+    order_up_to,
+    power_room,
+)
 from planner.finance.accounting.measures import running_factors
 from planner.plan.attainment import LEAST_SHORTFALL
-from planner.sizing.choices import Counts, due_h
-from planner.sizing.evaluate import DRAWS, Run, SizingOutcome, Trial
-from planner.sizing.survey import BINS, Survey, mean_of, outage_misses, staffed_usd
-from planner.studies.decision import IntervalEstimate
+from planner.sizing.choices import due_h
+from planner.sizing.evaluate import DRAWS, SEARCH, Run, SizingOutcome, Trial
+from planner.sizing.policy import Policy
+from planner.sizing.survey import BINS, Survey, mean_of, staffed_usd
+from planner.units import HOURS_PER_YEAR
 
 _LEAST_LOG = -5.0  # log λ of a month in which nothing serves
 _MOST_SCALE = 20.0  # λ where next to nothing is asked
@@ -49,7 +59,6 @@ _PER_FEATURE = 6  # surveyed replications for each input that the regression tak
 _THRESHOLDS = np.linspace(-0.5, 0.5, 201)
 _SPREADS = np.array([0.01, 0.015, 0.025, 0.04, 0.06, 0.1])
 _ALIKE = 0.3  # difference of fleets' shares at which a run counts for a third
-_PRIOR_RUNS = 40.0  # fresh runs that having no bias weighs as
 _MISSED = (
     0.5  # of requests beyond capacity: those that miss, before any run tells; an API takes them all
 )
@@ -150,15 +159,18 @@ class Surrogate:
         )
         self._mean_present = self.present.mean(axis=0)
         self._standing_nodes = np.array([float(cluster.nodes) for cluster in plan.clusters])
-        self._staying: dict[Counts, Floats] = {}
+        self._staying: dict[tuple[int, ...], Floats] = {}
         self._forecasts: dict[tuple[int, int], Floats] = {}
         self._due_h = np.array([due_h(cluster) for cluster in plan.clusters])
+        caps_kw = (choices.choose.it_power_cap_kw, choices.scenario.expansion.it_power_cap_kw)
+        self._cap_kw = next((cap for cap in caps_kw if cap is not None), np.inf)
         self._of_rule = [
             np.array([one.cluster == name for one in purchases]) for name in choices.reactive
         ]
         """By rule, which purchases are of the cluster that it orders, shape (purchases,) each."""
         self._tiered = [place for place in range(len(purchases)) if choices.tiers(place)]
-        self.hopeless: Bools = self._past_mending(np.array([s.ceilings for s in surveys]))
+        ceilings = np.array([s.ceilings for s in surveys])
+        self.hopeless: Bools = self._past_mending(ceilings) & trial.includes_outages
         self.bounds = np.zeros((0, *self.hours.shape[:2], self.groups))
         """Of each set of prices: λ per node there, shape (prices, replications, months, groups)."""
         for seed in range(BINS + 1):  # each bin alone, and all hours together with what can wait
@@ -168,14 +180,9 @@ class Surrogate:
             )
             self._add_prices(u, 1.0 / rate if seed == BINS else 0.0 * rate)
         self._prices(leaving)
-        self.threshold, self.fixable = Threshold(), np.full(DRAWS, 1.0 - self.hopeless.mean())
-        """And of each draw, the probability that any purchase meets the SLO target in it."""
-        dark = outage_misses(trial, DRAWS)
-        self._is_drawn = dark is not None
-        if dark is not None:
-            self.fixable = np.where(dark, 0.0, 1.0)
-        self.bias = IntervalEstimate(value=0.0, half_width=np.nan, completed=0)
-        """What is added to the probability after fresh runs, with its 95% interval."""
+        self.threshold = Threshold()
+        self.fixable = float(1.0 - self.hopeless.mean())
+        """Share of replications in which any purchase meets the SLO target."""
         self.worth = np.ones(self.groups)
         """What a node of each group is worth where λ is decided, shape (groups,)."""
         self.refit(choices.reference())
@@ -185,53 +192,85 @@ class Surrogate:
 
     # Fleet
 
-    def nodes(self, counts: Counts, until: tuple[datetime.date, int] | None = None) -> Floats:
+    def nodes(self, policy: Policy, until: tuple[datetime.date, int] | None = None) -> Floats:
         """Return the nodes of each purchase in each replication, with orders on a signal, (replications, columns).
 
         ``until`` leaves out that review, of a date and a rule, and those that follow it.
         """
         choices = self.choices
-        nodes = np.tile(np.array(counts[choices.bought], dtype=np.float64), (len(self.surveys), 1))
-        loads = enumerate(counts[choices.loads])
-        reviews = [
-            (choices.purchases[at].date, which, at, load)
-            for which, load in loads
-            if load
-            for at in choices.windows[which]
-        ]
-        for date, which, place, load in sorted(reviews):
-            if until is not None and (date, which) >= until:
+        nodes = np.tile(np.array(policy.purchases, dtype=np.float64), (len(self.surveys), 1))
+        spent_usd = np.zeros(len(self.surveys))
+        reviews = list[tuple[datetime.date, int, int]]()
+        for place, rule in enumerate(policy.rules):
+            windows = choices.windows[place][: rule.reviews] if rule else ()
+            reviews += [(choices.purchases[window].date, place, window) for window in windows]
+        for date, place, window in sorted(reviews):
+            if until is not None and (date, place) >= until:
                 break
-            self._order(nodes, counts, which, place, load / 100.0)
+            nodes[:, window] += self._orders(nodes, spent_usd, policy, place, window)
         return nodes
 
-    def _order(self, nodes: Floats, counts: Counts, which: int, place: int, load: float) -> None:
-        """Add what one cluster's rule orders at one of its windows, as :mod:`planner.engine.orders` has it."""
+    def _orders(
+        self, nodes: Floats, spent_usd: Floats, policy: Policy, place: int, window: int
+    ) -> Floats:
+        """Return what one cluster's rule orders at one of its reviews, as :mod:`planner.engine.orders` has it.
+
+        What it costs is added to ``spent_usd`` where there is a budget.
+        """
         choices = self.choices
-        limit = choices.choose.clusters[choices.reactive[which]]
-        ahead = choices.forecast_months[which]
-        month = self._month(place)
-        if (which, month) not in self._forecasts:
-            peaks = self.peaks[:, which, :month]
-            self._forecasts[which, month] = forecast_peak(peaks, ahead, choices.expected_growth)
-        installed = self._installed(nodes, counts, which, place)
-        bought = nodes[:, self._of_rule[which]].sum(axis=1)
-        room = np.minimum(limit.max_nodes_per_date or np.inf, limit.max_nodes - bought)
-        forecast = self._forecasts[which, month]
-        most = np.maximum(room, 0.0)
-        nodes[:, place] += order_up_to(forecast, installed, load, load, limit.step_nodes, most)
+        plan = choices.plan
+        rule = policy.rules[place]
+        assert rule is not None
+        limit = choices.choose.clusters[choices.reactive[place]]
+        ahead = choices.forecast_months[place]
+        month = self._month(window)
+        if (place, month) not in self._forecasts:
+            peaks = self.peaks[:, place, :month]
+            self._forecasts[place, month] = forecast_peak(peaks, ahead, choices.expected_growth)
+        now_h = float(plan.month_edges_h[month])
+        first = int(self.column[choices.first_of_reactive()[place]])
+        power = power_room(plan, first, self._owned(nodes, policy, now_h), self._cap_kw)
+        bought = nodes[:, self._of_rule[place]].sum(axis=1)
+        per_order = limit.max_nodes_per_date or np.inf
+        room = order_room(limit.max_nodes, per_order, bought, power, rule.step_nodes)
+        load = rule.load_percent / 100.0
+        forecast = self._forecasts[place, month]
+        installed = self._installed(nodes, policy, place, window)
+        orders = order_up_to(forecast, installed, load, load, rule.step_nodes, room)
+        budget_usd = choices.budget_left_usd(policy)
+        if budget_usd is None:
+            return np.asarray(orders, dtype=np.float64)
+        cluster = plan.clusters[first]
+        years = now_h / HOURS_PER_YEAR
+        factor = (1.0 + plan.expansion.price_change_per_year) ** years
+        for r in np.flatnonzero(orders).tolist():
+            rest_usd = budget_usd - spent_usd[r]
+            orders[r], prices_usd = affordable_order(
+                cluster, int(orders[r]), rule.step_nodes, rest_usd, now_h, factor
+            )
+            spent_usd[r] += orders[r] * sum(prices_usd)
+        return np.asarray(orders, dtype=np.float64)
+
+    def _owned(self, nodes: Floats, policy: Policy, now_h: float) -> Floats:
+        """Return the nodes stated or ordered so far that have not left, shape (replications, clusters)."""
+        plan = self.choices.plan
+        owned = np.tile(self._standing_nodes, (len(nodes), 1))
+        owned[:, self.column] = nodes
+        leaves = self.choices.leaves_h(policy)
+        stays = [leaves.get(cluster.name, cluster.retire_h) > now_h for cluster in plan.clusters]
+        return np.asarray(owned * np.array(stays))
 
     def _month(self, place: int) -> int:
         """Return the months that have ended on the day of a purchase."""
         return bisect_left(self.choices.plan.months.edges, self.choices.purchases[place].date)
 
-    def _installed(self, nodes: Floats, counts: Counts, which: int, place: int) -> Floats:
+    def _installed(self, nodes: Floats, policy: Policy, which: int, place: int) -> Floats:
         """Return the nodes installed or on order at a review, in nodes of the rule's cluster, shape (replications,).
 
         Purchases count that are due as far ahead as the rule looks; what a rule has ordered counts from its order.
         """
         choices, plan, worth = self.choices, self.choices.plan, self.worths[:, which]
-        leaves = choices.leaves_h(counts)
+        leaves = choices.leaves_h(policy)
         leaves_h = np.array(
             [leaves.get(cluster.name, cluster.retire_h) for cluster in plan.clusters]
         )
@@ -239,31 +278,31 @@ class Surrogate:
         counted = (self._due_h <= until_h) * (until_h < leaves_h) * worth  # replications, clusters
         installed = counted[:, self.standing] @ self._standing_nodes[self.standing]
         installed += (nodes * counted[:, self.column]).sum(axis=1)
-        stated = np.array(counts[choices.bought], dtype=np.float64)
+        stated = np.array(policy.purchases, dtype=np.float64)
         ordered = (nodes - stated) * worth[:, self.column]  # by any rule
         return np.asarray(installed + (ordered * (counted[:, self.column] == 0)).sum(axis=1))
 
-    def installed(self, counts: Counts, which: int, place: int) -> Floats:
+    def installed(self, policy: Policy, which: int, place: int) -> Floats:
         """Return what counts as installed at one review of a rule, in nodes of its cluster, shape (replications,)."""
-        nodes = self.nodes(counts, (self.choices.purchases[place].date, which))
-        return self._installed(nodes, counts, which, place)
+        nodes = self.nodes(policy, (self.choices.purchases[place].date, which))
+        return self._installed(nodes, policy, which, place)
 
-    def _stays(self, counts: Counts) -> Floats:
+    def _stays(self, policy: Policy) -> Floats:
         """Return whether each cluster stays through each month in a policy, shape (clusters, months)."""
         plan = self.choices.plan
-        days = counts[self.choices.days]
+        days = policy.retirements
         if days not in self._staying:
             edges = plan.month_edges_h
             stays = np.ones((len(plan.clusters), self.hours.shape[1]))
-            for name, leaves_h in self.choices.leaves_h(counts).items():
+            for name, leaves_h in self.choices.leaves_h(policy).items():
                 stays[self.choices.place(name)] = leaves_h >= edges[1:]
             self._staying[days] = stays
         return self._staying[days]
 
-    def fleet(self, counts: Counts, nodes: Floats | None = None) -> Floats:
+    def fleet(self, policy: Policy, nodes: Floats | None = None) -> Floats:
         """Return the nodes of each group that serve in each month, shape (replications, months, groups)."""
-        nodes = self.nodes(counts) if nodes is None else nodes
-        stays = self._stays(counts)
+        nodes = self.nodes(policy) if nodes is None else nodes
+        stays = self._stays(policy)
         fleet = np.zeros((*self.hours.shape[:2], self.groups))
         for group, c in enumerate(self.standing):
             fleet[:, :, group] = self.choices.plan.clusters[c].nodes * self.present[:, c] * stays[c]
@@ -274,7 +313,7 @@ class Surrogate:
                 "rc,rcm,cm->rm", nodes[:, columns], self.present[:, clusters], stays[clusters]
             )
         if self._rent_place >= 0:
-            accelerators = sum(counts[self.choices.rent]) * self.choices.instance_accelerators
+            accelerators = policy.rented_instances * self.choices.instance_accelerators
             fleet[:, :, self._rent_place] = accelerators * self.on_offer
         return fleet
 
@@ -313,9 +352,9 @@ class Surrogate:
             np.clip(scale[np.arange(months.size), months], np.exp(_LEAST_LOG), _MOST_SCALE)
         ), months
 
-    def learn(self, counts: Counts) -> None:
+    def learn(self, policy: Policy) -> None:
         """Add the prices of the months that decide a policy's λ, as long as bounds are loose there."""
-        fleet = self.fleet(counts)
+        fleet = self.fleet(policy)
         for _ in range(4):
             logs, months = self.log_loads(fleet)
             order = np.argsort(logs, kind="stable")
@@ -426,7 +465,7 @@ class Surrogate:
         return Regression(inverse, features, self._features(drawn, chosen), tuple(chosen))
 
     def _standardised(self) -> tuple[Floats, Floats]:
-        values = self.trial.drawn(0, max(DRAWS, len(self.surveys)))
+        values = self.trial.drawn(SEARCH, 0, max(DRAWS, len(self.surveys)))
         values = np.where(
             values.min(axis=0, initial=np.inf) > 0, np.log(np.maximum(values, 1e-300)), values
         )
@@ -434,10 +473,10 @@ class Surrogate:
         values = (values - values.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
         return values[: len(self.surveys)], values
 
-    def refit(self, counts: Counts) -> None:
+    def refit(self, policy: Policy) -> None:
         """Learn prices at a policy, and choose anew the inputs that explain its log λ."""
-        self.learn(counts)
-        fleet = self.fleet(counts)
+        self.learn(policy)
+        fleet = self.fleet(policy)
         logs, months = self.log_loads(fleet)
         which = self.scales(fleet).argmin(axis=0)
         rows = np.arange(months.size)
@@ -463,67 +502,50 @@ class Surrogate:
         return logs, fit.drawn @ coefficients, float(np.sqrt((residual**2).sum() / spare))
 
     def probability_of(self, fleet: Floats) -> float:
-        """Return the probability that a fleet meets the SLO target."""
-        return float(np.clip(self._expected(fleet).mean() + self.bias.value, 0.0, 1.0))
-
-    def _expected(self, fleet: Floats) -> Floats:
-        """Return the probability that a fleet meets the SLO target in each draw, shape (draws,)."""
-        _, drawn, spread = self.predicted_logs(fleet)
+        """Return the probability that a fleet meets the SLO target, as predicted."""
+        logs, drawn, spread = self.predicted_logs(fleet)
         log, own_spread = self.threshold
-        return np.asarray(self.fixable * ndtr((drawn[:DRAWS] - log) / np.hypot(spread, own_spread)))
+        met = float(ndtr((drawn - log) / np.hypot(spread, own_spread)).mean())
+        # Where nothing is there in some month there is no λ to regress: those replications miss.
+        is_served = float((logs > _LEAST_LOG)[~self.hopeless].mean())
+        return self.fixable * is_served * met
 
-    def calibrate(self, known: Sequence[tuple[Run, SizingOutcome]], near: Counts) -> None:
-        """Fit threshold and spread to runs, those of policies like ``near`` weighing most; and the unfixable share."""
-        attainment = self.trial.attainment
-        by_replication = {
-            r: bool(self._past_mending(outcome.ceilings)) for (_, r), outcome in known
-        }
-        by_replication |= dict(enumerate(self.hopeless.tolist()))
-        if not self._is_drawn:
-            self.fixable[:] = 1.0 - np.mean([*by_replication.values()])
+    def calibrate(self, known: Sequence[tuple[Run, SizingOutcome]], near: Policy) -> None:
+        """Fit threshold and spread to runs of the search, those of policies like ``near`` weighing most."""
         mix = self._mix(near)
-        rows: list[tuple[float, float, float, bool]] = []
-        fresh: list[tuple[Counts, int, float, bool]] = []
-        predicted: dict[Counts, tuple[Floats, Floats, float]] = {}
-        alike: dict[Counts, float] = {}
-        for (counts, r), outcome in known:
-            if counts not in predicted:
-                predicted[counts] = self.predicted_logs(self.fleet(counts))
-                alike[counts] = float(np.exp(-np.abs(self._mix(counts) - mix).sum() / _ALIKE))
-            logs, drawn, spread = predicted[counts]
-            is_surveyed = r < logs.size
-            weight = alike[counts]
-            is_met = outcome.meets(attainment)
-            if not is_surveyed:
-                fresh.append((counts, r, weight, is_met))
-            if by_replication[r] or not np.isfinite(outcome.cost):
-                continue
-            log = logs[r] if is_surveyed else drawn[r] if r < drawn.size else np.nan
-            rows.append((log, 0.0 if is_surveyed else spread, weight, is_met))
-        rows = [row for row in rows if np.isfinite(row[0])]
+        logs_of = dict[Policy, Floats]()
+        alike = dict[Policy, float]()
+        rows = []
+        for (policy, r), outcome in known:
+            if policy not in logs_of:
+                logs_of[policy], _ = self.log_loads(self.fleet(policy))
+                alike[policy] = float(np.exp(-np.abs(self._mix(policy) - mix).sum() / _ALIKE))
+            if not self.hopeless[r] and np.isfinite(outcome.cost):
+                rows.append(
+                    (logs_of[policy][r], alike[policy], outcome.meets(self.trial.attainment))
+                )
         if not rows:
             return
-        logs_of, spread_of, weights, met = (
-            np.array(part, dtype=np.float64) for part in zip(*rows, strict=True)
-        )
+        logs, weights, met = np.array(rows, dtype=np.float64).T
         sign = np.where(met > 0, 1.0, -1.0)
-        best = (-np.inf, Threshold())
+        fits = []
         for spread in _SPREADS:
-            total = np.hypot(spread, spread_of)
-            z = sign * (logs_of - _THRESHOLDS[:, None]) / total
+            z = sign * (logs - _THRESHOLDS[:, None]) / spread
             # A small share of runs goes otherwise for reasons that λ knows nothing of.
-            fit = (weights * np.logaddexp(log_ndtr(z), np.log(0.002))).sum(axis=1) - 0.5 * (
-                _THRESHOLDS / _PRIOR
-            ) ** 2
-            at = int(fit.argmax())
-            if fit[at] > best[0] + 1e-9:
-                best = float(fit[at]), Threshold(float(_THRESHOLDS[at]), float(spread))
-        self.threshold = best[1]
-        self._correct(fresh)
+            fit = (weights * np.logaddexp(log_ndtr(z), np.log(0.002))).sum(axis=1)
+            fits.append(fit - 0.5 * (_THRESHOLDS / _PRIOR) ** 2)
+        # The mean over all that runs allow, not the likeliest: before a miss is seen the threshold may be far lower.
+        likelihood = np.exp(np.array(fits) - np.max(fits))
+        likelihood /= likelihood.sum()
+        of_threshold = likelihood.sum(axis=0)
+        mean = float(of_threshold @ _THRESHOLDS)
+        # How far it is uncertain is left out: what is proposed too low is simulated, and then known.
+        variance = float(likelihood.sum(axis=1) @ _SPREADS**2)
+        self.threshold = Threshold(mean, math.sqrt(variance))
         self._count_overflow(known, alike)
 
     def _count_overflow(
-        self, known: Sequence[tuple[Run, SizingOutcome]], alike: Mapping[Counts, float]
+        self, known: Sequence[tuple[Run, SizingOutcome]], alike: Mapping[Policy, float]
     ) -> None:
         """Fit to runs how full machines are before work overflows, and the line from predicted to simulated cost.
 
@@ -536,7 +558,7 @@ class Surrogate:
         ]
         if not self.trades or not runs:
             return
-        weight = np.array([alike[counts] for (counts, _), _ in runs])
+        weight = np.array([alike[policy] for (policy, _), _ in runs])
         seen = np.array([outcome.overflow_usd for _, outcome in runs])
         weight /= weight.sum()
         y = seen - weight @ seen
@@ -544,8 +566,8 @@ class Surrogate:
         self.overflow_line = (0.0, 1.0)
         for full in _FULL:
             self.full = float(full)
-            usd = {counts: self.overflow_usd(self.fleet(counts)) for counts in alike}
-            predicted = np.array([usd[counts][r] for (counts, r), _ in runs])
+            usd = {policy: self.overflow_usd(self.fleet(policy)) for policy in alike}
+            predicted = np.array([usd[policy][r] for (policy, r), _ in runs])
             x = predicted - weight @ predicted
             pull = _PULL * float(weight @ predicted) ** 2 + 1e-9
             slope = (float(weight @ (x * y)) + pull * self._slope) / (float(weight @ x**2) + pull)
@@ -558,28 +580,9 @@ class Surrogate:
             fits.append((off, self.full, (least, max(slope, 0.0))))
         _, self.full, self.overflow_line = min(fits)
 
-    def _correct(self, fresh: Sequence[tuple[Counts, int, float, bool]]) -> None:
-        """Set the bias of the probability: what fresh runs show beyond what was expected of their replications."""
-        expected = {counts: self._expected(self.fleet(counts)) for counts, *_ in fresh}
-        seen = [(w, met - expected[counts][r]) for counts, r, w, met in fresh if r < DRAWS]
-        if seen:
-            weight, beyond = np.array(seen).T
-            total = weight.sum()
-            mean = float(weight @ beyond / total)
-            error = float(np.sqrt(weight**2 @ (beyond - mean) ** 2) / total)
-            kept = total / (total + _PRIOR_RUNS)
-            self.bias = IntervalEstimate(
-                value=kept * mean, half_width=1.96 * error, completed=len(seen)
-            )
-
-    @property
-    def unfixable(self) -> float:
-        """Share of replications that miss the SLO target whatever is bought."""
-        return 1.0 - float(self.fixable.mean())
-
-    def _mix(self, counts: Counts) -> Floats:
+    def _mix(self, policy: Policy) -> Floats:
         """Return the share of each group in a policy's fleet, shape (groups,)."""
-        fleet = self.fleet(counts).mean(axis=(0, 1))
+        fleet = self.fleet(policy).mean(axis=(0, 1))
         return np.asarray(fleet / max(fleet.sum(), 1e-9))
 
     # Cost
@@ -622,18 +625,18 @@ class Surrogate:
         least, slope = self.overflow_line
         return np.asarray(least + slope * (over @ running_factors(self.choices.plan)))
 
-    def cost_of(self, counts: Counts, fleet: Floats, nodes: Floats) -> float:
+    def cost_of(self, policy: Policy, fleet: Floats, nodes: Floats) -> float:
         """Return the mean cost of a policy, as the objective counts it."""
-        choices, plan = self.choices, self.choices.plan
+        plan = self.choices.plan
         usd = self.node_usd
-        for of_days, day in zip(self.left_usd, counts[choices.days], strict=True):
+        for of_days, day in zip(self.left_usd, policy.retirements, strict=True):
             usd = usd + of_days[day - 1] if day else usd
         numbers = self._standing_nodes.copy()
         numbers[self.column] = nodes.mean(axis=0)
         cost = float(usd @ numbers) + self._discounts(numbers[self.column])
-        there = numbers[:, None] * self._mean_present * self._stays(counts)
+        there = numbers[:, None] * self._mean_present * self._stays(policy)
         cost += self.weight * staffed_usd(plan, there) + self._work_usd(fleet)
-        if self._rent_place >= 0 and any(counts[choices.rent]):
+        if self._rent_place >= 0 and policy.rented_instances:
             cost += self._rent_usd(fleet)
         return cost + float(self.overflow_usd(fleet).mean())
 
@@ -641,7 +644,7 @@ class Surrogate:
         """Return what volume discounts that a purchase does not reach add to its cost."""
         choices = self.choices
         more = 0.0
-        reference = choices.reference()
+        reference = choices.reference().purchases
         for place in self._tiered:
             if nodes[place] > 0:
                 paid, of_reference = (

@@ -11,21 +11,19 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from planner.arrays import Bools, Floats
-from planner.engine.log import streams
+from planner.arrays import Floats
 from planner.engine.orders import node_values, peak_needs
 from planner.finance.accounting.measures import present_cost_usd, running_factors
 from planner.finance.accounts import Account, Driver
 from planner.finance.financing import yearly_cost_usd
-from planner.plan.attainment import LEAST_SHORTFALL
 from planner.plan.plan import Plan
 from planner.plan.staffing import Headcount
 from planner.records import record
 from planner.run.simulate import RunResult
 from planner.run.slo_misses import lit_share, slo_ceilings
-from planner.sizing.choices import Counts
-from planner.sizing.evaluate import Changes, Evaluator, Trial
-from planner.units import HOURS_PER_YEAR
+from planner.scenario.scenario import Sizing
+from planner.sizing.evaluate import Changes, Evaluator
+from planner.sizing.policy import Policy
 
 
 def _driven_by(*drivers: Driver) -> tuple[Account, ...]:
@@ -96,10 +94,10 @@ class Survey:
 
 
 def survey(
-    evaluator: Evaluator, counts: Counts, replication: int, changes: Changes | None = None
+    evaluator: Evaluator, policy: Policy, replication: int, changes: Changes | None = None
 ) -> Survey:
     """Return the figures of one replication, from one run with some nodes of every purchase."""
-    result = evaluator.unrouted(counts, replication, changes)
+    result = evaluator.unrouted(policy, replication, changes)
     plan = result.plan
     choices = evaluator.trial.choices
     attainment = np.broadcast_to(plan.slo_attainments, len(plan.workloads))
@@ -127,7 +125,7 @@ def survey(
     hours = np.zeros((months, BINS))
     urgent = np.zeros((months, BINS, len(plan.workloads)))
     requests = np.zeros((months, BINS + 1, len(plan.workloads)))
-    overflow_usd, by_api = _overflow(plan, choices.choose.miss_cost_usd or 0.0)
+    overflow_usd, by_api = _overflow(plan, choices.choose)
     for month, (first, last) in enumerate(itertools.pairwise(edges)):
         busy = clipped[:, first:last]
         part = np.minimum(busy, _clip_level(busy, attainment)[:, None])
@@ -188,12 +186,13 @@ def survey(
     )
 
 
-def _overflow(plan: Plan, miss_usd: float) -> tuple[Floats, Floats]:
+def _overflow(plan: Plan, choose: Sizing) -> tuple[Floats, Floats]:
     """Return the cost of a request that own machines do not serve, and the most requests an hour that APIs take.
 
     Shape (months, workloads) and (workloads,): where an API takes so many tokens, workloads share them evenly.
     """
-    usd = np.full(plan.tokens_per_request.shape, miss_usd)
+    miss_usd = [choose.miss_usd(load.name) for load in plan.workloads]
+    usd = np.tile(miss_usd, (plan.tokens_per_request.shape[0], 1))
     most = np.zeros(len(plan.workloads))
     for c, cluster in enumerate(plan.clusters):
         if cluster.api is not None:
@@ -325,54 +324,6 @@ def _numbers(headcount: Headcount, accelerators: Floats) -> Floats:
     return np.array(
         [headcount.number(count) for count in accelerators.sum(axis=0).tolist()], dtype=np.float64
     )
-
-
-def outage_misses(trial: Trial, replications: int) -> Bools | None:
-    """Return in which replications outages of the site alone miss the SLO target; None where that is not known.
-
-    They are those that runs of these replications draw, held against the expected demand of their hours.
-    """
-    plan = trial.choices.plan
-    paths = [
-        path
-        for uncertain in trial.inputs.entries
-        for targets in uncertain.targets
-        for path in targets
-    ]
-    here = plan.is_here
-    urgent = [w for w, load in enumerate(plan.workloads) if not load.deadline_h and here[w]]
-    target = plan.slo_target
-    is_told = (
-        target.per == "month" and target.scope == "workload" and plan.money.market.burst is None
-    )
-    if not is_told or any(
-        path[:2] in (("site", "outages_per_year"), ("site", "outage_h")) for path in paths
-    ):
-        return None
-    misses = np.zeros(replications, dtype=bool)
-    if plan.site.outages_per_year <= 0 or not urgent:
-        return misses
-    requests = np.cumsum(plan.demand.expected_requests_per_s[urgent], axis=1)
-    edges = plan.month_edges_h
-    allowed = 1.0 - plan.slo_attainments[urgent, None] + LEAST_SHORTFALL
-    until = np.concatenate([np.zeros((len(urgent), 1)), requests], axis=1)
-    monthly = np.diff(until[:, edges], axis=1)
-    for replication in range(replications):
-        draw = streams(trial.seed, replication)("site/outages")
-        now_h = 0.0
-        lost = np.zeros_like(monthly)
-        while True:
-            now_h += draw.exponential(HOURS_PER_YEAR / plan.site.outages_per_year)
-            if now_h >= plan.hours:
-                break
-            end_h = now_h + draw.exponential(plan.site.outage_h)
-            cuts = np.clip(edges, now_h, min(end_h, plan.hours))
-            hour = np.minimum(cuts.astype(np.intp), plan.hours - 1)
-            at = until[:, hour] + (until[:, hour + 1] - until[:, hour]) * (cuts - hour)
-            lost += np.diff(at, axis=1)
-            now_h = end_h
-        misses[replication] = (lost > allowed * monthly).any()
-    return misses
 
 
 def mean_of(surveys: Sequence[Survey], weights: Sequence[float], name: str) -> Floats:

@@ -244,14 +244,19 @@ class _Cluster:
         if scheduler == LOCAL_DASK:
             quiet = dask.config.set(_QUIET)
             self._stack.enter_context(quiet)
-            local = distributed.LocalCluster(
-                host=_LOOPBACK,
-                n_workers=workers,
-                threads_per_worker=1,
-                dashboard_address=f"{_LOOPBACK}:0",
-                worker_dashboard_address=f"{_LOOPBACK}:0",
-                silence_logs=50,
-            )
+            try:
+                local = distributed.LocalCluster(
+                    host=_LOOPBACK,
+                    n_workers=workers,
+                    threads_per_worker=1,
+                    dashboard_address=f"{_LOOPBACK}:0",
+                    worker_dashboard_address=f"{_LOOPBACK}:0",
+                    silence_logs=50,
+                )
+            except (RuntimeError, OSError):
+                self.close()
+                hint = "is there enough memory for --workers of them?"
+                raise PlannerError(f"the Dask workers die as they start; {hint}") from None
             local = self._stack.enter_context(local)
             client = distributed.Client(local)
         else:

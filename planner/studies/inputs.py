@@ -103,6 +103,12 @@ def stated(name: str, scenario: Scenario) -> Stated:
     """Return a scenario prepared for changes by a study."""
     content = frozen(scenario.document.content)
     dump = scenario.model_dump(by_alias=True)
+    # A workload that follows another is drawn with it: only what the user wrote has a place of its own.
+    dump["workloads"] = {
+        key: fields
+        for key, fields in dump["workloads"].items()
+        if scenario.workloads[key].follows is None
+    }
     return Stated(name=name, scenario=scenario, content=content, dump=dump)
 
 

@@ -6,7 +6,7 @@ import contextlib
 import functools
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -15,15 +15,18 @@ import pyarrow as pa
 
 from planner.arrays import Floats
 from planner.errors import ScenarioError
+from planner.plan.attainment import Verdict
 from planner.records import record
 from planner.studies.decision import (
     IntervalEstimate,
     Targeted,
     mean_estimate,
+    of_simulations,
     percentile_estimate,
+    share_estimate,
     standings,
 )
-from planner.studies.designs import MonteCarlo
+from planner.studies.designs import Integers, MonteCarlo
 from planner.studies.engines import PIECE, Crew, Workforce, replicators
 from planner.studies.replicate import Replicator, objective_names
 from planner.studies.sensitivity import outputs_to_explain
@@ -43,22 +46,29 @@ finishes first."""
 _LOOK_SHARE = 0.05
 """Share of the rows so far between two looks, where that is more: so the looks of a long study cost
 little."""
-_UNTIL = re.compile(r"(?:(mean|best|p(\d{1,2}(?:\.\d+)?))\s*=)?\s*([0-9.eE+-]+)\s*(%?)")
+PRECISION = "mean=0.5%, p10=2%, p90=2%, slo=4%"
+"""When a study ends that states neither replications nor a rule: most questions are answered by then."""
+_UNTIL = re.compile(r"(?:(mean|best|slo|p(\d{1,2}(?:\.\d+)?))\s*=)?\s*([0-9.eE+-]+)\s*(%?)")
 """Figure, percentile, number and percent sign of a stopping rule."""
 
 
 class Until(NamedTuple):
-    """The stopping rule: a figure, and the width that its 95% interval must reach."""
+    """A stopping rule: a figure, and the width that its 95% interval must reach."""
 
     share: float
     """Half width of the interval: of the mean or a percentile as a share of it, of a probability as it is."""
     figure: str = "mean"
-    """``mean`` or a percentile such as ``p90`` of the first scenario's headline; ``best``: P(best) of the likeliest."""
+    """``mean`` or a percentile such as ``p90`` of the first scenario's headline; ``best``: P(best) of the likeliest;
+    ``slo``: P(SLO met) of the scenario whose verdict is furthest from given."""
 
     @classmethod
-    def read(cls, text: str) -> Until:
-        """Read ``0.5%``, ``0.005``, ``p90=2%`` or ``best=1%``."""
-        if rule := _UNTIL.fullmatch(text.strip()):
+    def read(cls, text: str) -> tuple[Until, ...]:
+        """Read ``0.5%``, ``0.005``, ``p90=2%``, or several with commas between, all of which must hold."""
+        return tuple(cls._read_one(rule.strip()) for rule in text.split(","))
+
+    @classmethod
+    def _read_one(cls, text: str) -> Until:
+        if rule := _UNTIL.fullmatch(text):
             figure, percentile, number, percent = rule.groups()
             # The pattern lets through numbers such as 1e, which float() refuses.
             with contextlib.suppress(ValueError):
@@ -67,54 +77,87 @@ class Until(NamedTuple):
                 is_percentile = percentile is None or float(percentile) > 0.0
                 if is_share and is_percentile:
                     return cls(share, figure or "mean")
-        raise ScenarioError(f"--until takes a share such as 0.5%, p90=2% or best=1%, not {text!r}")
+        raise ScenarioError(
+            f"--until takes a share such as 0.5%, p90=2%, best=1% or slo=4%, not {text!r}"
+        )
 
+    @property
     def words(self) -> str:
-        """Return the figure's name for use in a sentence."""
-        by_figure = {"mean": "the mean", "best": "P(best)"}
+        """The figure's name for use in a sentence."""
+        by_figure = {"mean": "the mean", "best": "P(best)", "slo": "P(SLO met)"}
         return by_figure.get(self.figure, self.figure.upper())
 
     def width(self, estimate: IntervalEstimate) -> float:
         """Return the half width that is compared with the limit."""
-        if self.figure == "best":
+        if self.figure in ("best", "slo"):
             return estimate.half_width
         return estimate.relative
 
 
+class Reached(NamedTuple):
+    """A stopping rule and the half width that its figure's interval has."""
+
+    until: Until
+    half_width: float
+
+    @property
+    def excess(self) -> float:
+        """Half width over that which ends the study; infinity where the interval is not known yet."""
+        is_known = math.isfinite(self.half_width)
+        return self.half_width / self.until.share if is_known else math.inf
+
+    @property
+    def words(self) -> str:
+        """How wide the interval is, and how wide it may be."""
+        now = f"±{self.half_width:.2%}" if math.isfinite(self.half_width) else "not known"
+        return f"{self.until.words} {now}, to be ±{self.until.share:.2%}"
+
+
 @record
 class Goal:
-    """The number of rows of a study, and its stopping rule."""
+    """The number of rows of a study, and its stopping rules."""
 
     rows: int
     objective: str
     scramblings: int = 1
-    until: Until | None = None
-    """When the study may end early; None: run all rows."""
+    until: tuple[Until, ...] = ()
+    """When the study may end early, all of them together; none: run all rows."""
     targeted: tuple[Targeted, ...] = ()
     """Each scenario and its SLO target: P(best) counts among those that meet it."""
     lower_is_better: bool = True
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Return the names of the outputs that the stopping rule reads."""
-        is_of_best = self.until is not None and self.until.figure == "best"
+        """Return the names of the outputs that the stopping rules read."""
         # What is best is chosen among those that meet their target, so it needs that too.
-        if is_of_best:
+        if any(until.figure in ("best", "slo") for until in self.until):
             return (self.objective, "slo_shortfall_fraction", "slo_met_months")
         return (self.objective,)
 
-    def estimate(self, columns: Sequence[Floats]) -> IntervalEstimate:
-        """Return the figure of the stopping rule and its interval, from the outputs that ``columns`` names."""
-        figure = "mean"
-        if self.until is not None:
-            figure = self.until.figure
+    def reached(self, columns: Sequence[Floats], replications: Integers) -> list[Reached]:
+        """Return how far each stopping rule is, from the outputs that ``columns`` names."""
+        return [
+            Reached(until, until.width(self.estimate(until, columns, replications)))
+            for until in self.until
+        ]
+
+    def estimate(
+        self, until: Until, columns: Sequence[Floats], replications: Integers
+    ) -> IntervalEstimate:
+        """Return the figure of a stopping rule and its interval."""
+        figure = until.figure
         # The first scenario of the first column: its headline.
         headline = columns[0][0]
         if figure == "mean":
             return mean_estimate(headline, self.scramblings)
-        if figure != "best":
+        if figure not in ("best", "slo"):
             percentile = float(figure.removeprefix("p"))
             return percentile_estimate(headline, self.scramblings, percentile)
+        if figure == "slo":
+            shortfalls = of_simulations(columns[1], replications)
+            open_verdicts = self._open_verdicts(shortfalls)
+            given = IntervalEstimate(value=np.nan, half_width=0.0)
+            return max(open_verdicts, key=lambda estimate: estimate.half_width, default=given)
         scenarios = standings(
             columns, self.targeted, self.scramblings, lower_is_better=self.lower_is_better
         )
@@ -123,14 +166,26 @@ class Goal:
         nothing = IntervalEstimate(value=np.nan)
         return max(shares, key=lambda estimate: estimate.value, default=nothing)
 
+    def _open_verdicts(self, shortfalls: Floats) -> Iterator[IntervalEstimate]:
+        """Yield P(SLO met) of each scenario whose verdict is not given yet."""
+        for shortfall, target in zip(shortfalls, self.targeted, strict=True):
+            is_met = np.where(np.isnan(shortfall), np.nan, shortfall == 0.0)
+            met = int(np.nansum(is_met))
+            completed = int(np.isfinite(is_met).sum())
+            if Verdict(met, completed, target.confidence).status == "INCONCLUSIVE":
+                yield share_estimate(is_met, self.scramblings)
+
 
 class Progress(NamedTuple):
     """Progress of a study."""
 
     done: int
     total: int
+    """Rows asked for, or about as many as the stopping rules will take."""
     interval: IntervalEstimate | None
-    """The figure that may end the study, the headline's mean unless stated, over the rows finished without a gap."""
+    """The headline's mean, over the rows finished without a gap."""
+    furthest: Reached | None = None
+    """The stopping rule that is furthest from reached."""
 
 
 Watch = Callable[[Progress], None]
@@ -219,9 +274,11 @@ def _money_draws(store: Store, goal: Goal, pilot: int) -> tuple[tuple[int, ...],
 class _Looks:
     """Interim looks at the stopping rule, at fixed numbers of consecutive finished rows."""
 
-    def __init__(self, goal: Goal, batch: int) -> None:
+    def __init__(self, goal: Goal, batch: int, least_rows: int = 0) -> None:
+        """Set what is asked for; a study that has ``least_rows`` already ends with no fewer."""
         self.goal = goal
         self.batch = batch
+        self._fewest = max(_FEWEST_PER_SCRAMBLING * goal.scramblings, least_rows)
         self.scenarios = 1
         # Only P(best) looks at more than the first scenario.
         if len(goal.columns) > 1:
@@ -231,17 +288,21 @@ class _Looks:
         """Rows in whole batches: what is run, though some at the end may not be asked for."""
         shape = (self.rows, len(goal.columns), self.scenarios)
         self.values = np.full(shape, np.nan)
+        self.replications = np.zeros(self.rows, dtype=np.int64)
+        """Of each row."""
         self.finished = np.zeros(batches, dtype=bool)
         """By batch."""
         self.interval: IntervalEstimate | None = None
+        self.furthest: Reached | None = None
         self._end = 0
         """Rows finished without a gap."""
         self._looked = 0
         """Rows of the latest look."""
 
-    def add(self, start: int, values: Floats) -> None:
+    def add(self, start: int, values: Floats, replications: Integers) -> None:
         """Add the outputs of consecutive rows, shape (rows, columns, scenarios), in whole batches."""
         stop = start + len(values)
+        self.replications[start:stop] = replications
         # A batch beyond the rows asked for is run whole, and looked at as well.
         self.values[start:stop] = values[:, :, : self.scenarios]
         first_batch = start // self.batch
@@ -271,26 +332,33 @@ class _Looks:
                 return None
             self._looked = rows
             # A look needs rows last, since estimates go along them.
-            columns = self.values[:rows].transpose(1, 2, 0)
-            self.interval = self.goal.estimate(list(columns))
-            until = self.goal.until
-            is_too_few = rows < _FEWEST_PER_SCRAMBLING * scramblings
-            if until is None or is_too_few:
+            columns = list(self.values[:rows].transpose(1, 2, 0))
+            self.interval = mean_estimate(columns[0][0], scramblings)
+            if not self.goal.until:
                 continue
-            if until.width(self.interval) <= until.share:
+            reached = self.goal.reached(columns, self.replications[:rows])
+            self.furthest = max(reached, key=lambda one: one.excess)
+            if rows >= self._fewest and self.furthest.excess <= 1.0:
                 return rows
+
+    def expected_rows(self) -> int:
+        """Return about how many rows the study takes: a half width falls at least with the root of the rows."""
+        if self.furthest is None or not math.isfinite(self.furthest.excess):
+            return self.goal.rows
+        rows = math.ceil(self._looked * self.furthest.excess**2)
+        return min(self.goal.rows, max(rows, self._fewest))
 
 
 def run_rows(store: Store, goal: Goal, force: Workforce, watch: Watch | None = None) -> int:
     """Run the missing rows of a design and consolidate the store; return the study's number of rows.
 
     The rows after a pilot wait for its end, since it says how they are drawn. With ``until``, the
-    study ends at the first look where the interval is narrow enough: looks are at fixed numbers of
+    study ends at the first look where every interval is narrow enough: looks are at fixed numbers of
     rows, so the end does not depend on who ran what.
     """
     # Rows that were finished are never thrown away without a word.
     store.check_extends(goal.rows)
-    looks = _Looks(goal, store.batch)
+    looks = _Looks(goal, store.batch, store.rows)
     design = store.setup.design
     # Only Monte Carlo has a pilot; other designs are run in one go.
     pilot = looks.rows
@@ -319,14 +387,14 @@ def run_rows(store: Store, goal: Goal, force: Workforce, watch: Watch | None = N
             for _, rows in crew().unordered(Replicator.run, pieces, PIECE):
                 store.write(rows)
                 figures = rows.headlines[:, :, columns]
-                looks.add(rows.start, figures.transpose(0, 2, 1))
+                looks.add(rows.start, figures.transpose(0, 2, 1), rows.replications)
                 end = looks.end()
                 if watch is not None:
                     batches = int(looks.finished.sum())
                     # The last batch may have more rows than were asked for.
                     finished_rows = min(batches * store.batch, goal.rows)
-                    progress = Progress(finished_rows, goal.rows, looks.interval)
-                    watch(progress)
+                    total = max(finished_rows, looks.expected_rows())
+                    watch(Progress(finished_rows, total, looks.interval, looks.furthest))
                 if end is not None:
                     break
             return end
@@ -345,11 +413,13 @@ def _add_stored(looks: _Looks, store: Store, start: int, stop: int) -> None:
     """Show the looks what is stored of a range of rows."""
     names = tuple(f"out:{name}" for name in looks.goal.columns)
     scenarios = len(store.setup.scenarios)
-    for table in store.tables(start, stop, ("replication", *names)):
+    # The number of a row's simulation has the column's older name.
+    for table in store.tables(start, stop, ("replication", "chance", *names)):
         columns = [table.column(name).to_numpy() for name in names]
         figures = [column.reshape(-1, scenarios) for column in columns]
         first_row = table.column("replication")[0].as_py()
-        looks.add(first_row, np.stack(figures, axis=1))
+        replications = table.column("chance").to_numpy()[::scenarios]
+        looks.add(first_row, np.stack(figures, axis=1), replications)
 
 
 def _missing(

@@ -282,8 +282,12 @@ def _matching_fields(
         below: list[tuple[tuple[str, ...], Any]] = []
         for keys, section in sections:
             if parent == "*":
-                members = section.items()
-                below += [((*keys, name), member) for name, member in members]
+                # What follows another workload is set with it.
+                below += [
+                    ((*keys, name), member)
+                    for name, member in section.items()
+                    if not getattr(member, "follows", None)
+                ]
             else:
                 member = getattr(section, parent, None)
                 below.append(((*keys, parent), member))

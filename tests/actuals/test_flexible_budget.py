@@ -324,7 +324,7 @@ site: {{electricity_usd_per_kwh: {kwh}, colocation_usd_per_kw_month: {space}, pu
 PLANTED: dict[str, tuple[str, float, str]] = {
     "kwh": ("kwh", 1.1, "rate"),
     "space": ("space", 1.1, "rate"),
-    "token": ("token", 0.9, "price"),
+    "token": ("token", 1.1, "price"),
     "traffic": ("rate", 1.2, "volume"),
 }
 """What is planted: a figure of the plan, its factor, and the cause to be named."""

@@ -1,7 +1,6 @@
-"""How the cost of a replication grows with months, clusters, workloads and rules, each beside three yardsticks.
+"""How the cost of a replication grows with months, clusters, workloads and rules, each beside a yardstick.
 
-The yardsticks are the draw of the run's hourly noise, a SimPy loop that walks every hour, and a monthly sheet of means
-in pandas, of the same plan.
+That is the draw of the hourly noise of the same plan.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ from planner.plan.plan import Plan
 from planner.run.simulate import simulate_plan
 from planner.scenario.loading import load_scenario
 from tests.benchmarks.lines import figure, least_ms
-from tests.benchmarks.monthly_sheet import monthly_sheet
 from tests.benchmarks.waiting import REFERENCE
 
 MONTHS = (1, 12, 36, 120)
@@ -61,21 +59,18 @@ def grown(clusters: int = 4, workloads: int = 4, times: int = 1) -> dict[str, ob
 
 
 class Cost(NamedTuple):
-    """Processor milliseconds of a replication of a plan, and of its yardsticks."""
+    """Processor milliseconds of a replication of a plan, and of its noise draw."""
 
     what: str
     replication: float
     noise: float
-    sheet: float
 
     def line(self) -> str:
         """Return its row of the table."""
-        ratios = (self.replication / self.noise, self.replication / self.sheet)
-        cells = "".join(f"{ratio:>13,.1f}" for ratio in ratios)
-        return f"{self.what:<30}{self.replication:>13,.1f}{cells}"
+        return f"{self.what:<30}{self.replication:>13,.1f}{self.replication / self.noise:>13,.1f}"
 
 
-HEAD = f"{'plan':<30}{'replication':>13}{'noise draws':>13}{'it / sheet':>13}   ms"
+HEAD = f"{'plan':<30}{'replication':>13}{'noise draws':>13}   ms"
 
 
 def noise_draw(plan: Plan) -> Callable[[], object]:
@@ -95,7 +90,6 @@ def cost_of(what: str, stated: dict[str, object], *changes: str) -> Cost:
         what=what,
         replication=statistics.mean(least_ms(run, 2) for run in runs),
         noise=least_ms(noise_draw(plan), 9),
-        sheet=least_ms(lambda: monthly_sheet(plan), 2),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from planner.calibration.benchmarks import COLUMNS
+from planner.calibration.columns import COLUMNS
 
 ROW = {
     "model": "llama-3.1-70b", "accelerator": "H200", "engine": "vllm", "precision": "fp8", "tp": "1", "ep": "1",

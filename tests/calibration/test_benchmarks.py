@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from planner.calibration.benchmarks import (
-    COLUMNS,
     CannotPredictError,
     find_engine,
     find_model,
@@ -18,6 +17,7 @@ from planner.calibration.benchmarks import (
     lay_out,
     read_benchmarks,
 )
+from planner.calibration.columns import COLUMNS
 from planner.catalog.load import load_catalog
 from planner.errors import ScenarioError
 from tests.benchmarks.tables import write_table

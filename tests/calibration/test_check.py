@@ -8,8 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from planner.calibration.benchmarks import COLUMNS, read_benchmarks
+from planner.calibration.benchmarks import read_benchmarks
 from planner.calibration.check import check_benchmarks, check_report, entries, summary
+from planner.calibration.columns import COLUMNS
 from planner.catalog.calibration import SHIPPED_MEASUREMENTS
 from planner.catalog.load import load_catalog
 from tests.benchmarks.tables import write_table

@@ -37,7 +37,7 @@ def test_every_value_has_source_date_and_grade(assumption_set: str) -> None:
         title, date = catalog.provenance(fact)
         assert len(title) > 8, path
         assert (
-            datetime.date(2010, 1, 1)
+            datetime.date(2005, 1, 1)
             <= datetime.date.fromisoformat(date)
             <= datetime.date(2030, 1, 1)
         ), path

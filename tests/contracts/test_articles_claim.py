@@ -81,4 +81,4 @@ def test_the_measured_set_says_something_else(root: Path) -> None:
     assert parts["hardware_cost"] < 0 < parts["people"]
     assert sum(parts.values()) == pytest.approx(second - first)
     # With the engine that serves most on each part, which on H200 is another than vLLM, it saves less.
-    assert 0.05 < saving(root, ("measured-h200", "measured-mi325x")) < 1 - second / first - 0.05
+    assert 0.05 < saving(root, ("measured-h200", "measured-mi325x")) < 1 - second / first - 0.02

@@ -238,6 +238,7 @@ def demand_plan(
         row[: max(0, int(workload.launch_h or 0.0))] = 0.0
     return DemandPlan(
         names=tuple(workload.name for workload in workloads),
+        streams=tuple(workload.name for workload in workloads),
         expected_requests_per_s=expected,
         noise_base_requests_per_s=expected,
         noises=tuple(LognormalNoise() for _ in workloads),
@@ -257,6 +258,11 @@ def make_plan(
     """A plan in which every node serves one request a second of every workload, unless stated otherwise."""
     clusters = clusters or [cluster_plan()]
     workloads = workloads or [workload_plan(clusters=range(len(clusters)), months=months)]
+    requests_per_s = requests_per_s or [1.0] * len(workloads)
+    workloads = [
+        dataclasses.replace(workload, is_wanted=rate > 0.0)
+        for workload, rate in zip(workloads, requests_per_s, strict=True)
+    ]
     grid = MonthGrid(start=START, horizon_months=months)
     hours = grid.hour_count
     sizes = (len(clusters), len(workloads))
@@ -268,7 +274,7 @@ def make_plan(
         month_edges_h=grid.edge_hours,
         workloads=tuple(workloads),
         clusters=tuple(clusters),
-        demand=demand_plan(workloads, hours, requests_per_s or [1.0] * len(workloads)),
+        demand=demand_plan(workloads, hours, requests_per_s),
         requests_per_node_h=np.full((*sizes, 1), rate_per_node_h),
         late_tables=np.zeros((*sizes, LOAD_CELLS + 1)),
         refused_tables=np.zeros((*sizes, LOAD_CELLS + 1)),

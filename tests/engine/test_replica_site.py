@@ -16,8 +16,8 @@ from tests.engine.plans import cluster_plan, make_plan, workload_plan
 
 _PARTS = 8
 """Of a node: the smallest replica."""
-_EQUAL = 1e-6
-"""By which equal levels may differ."""
+_EQUAL = 1e-5
+"""By which equal levels may differ: those of a part are rounded to a millionth."""
 
 
 @record
@@ -83,14 +83,6 @@ class Fleet:
             np.sort(levels[priorities == priority], axis=0) for priority in sorted({*priorities})
         ]
         return np.concatenate(by_class)
-
-    def replica_level(self) -> float:
-        """Return the most that one replica of each model on each cluster adds to a workload's level."""
-        replicas = np.zeros(len(self.needs))
-        for group in self.groups:
-            (w,) = group.workloads
-            replicas[w] += float((group.replica_nodes * group.rates[w]).max())
-        return float((replicas / self.needs).max())
 
 
 def random_fleet(seed: int) -> Fleet:
@@ -173,27 +165,13 @@ def site_objective(fleet: Fleet) -> Floats:
     return fleet.objective(capacities)[:, 0]
 
 
-def shortfall(fleet: Fleet) -> float:
-    """Return what the lowest level of the first class falls short of the best, checked against one replica."""
-    best = best_objective(fleet)
-    reached = site_objective(fleet)
-    is_routed_once = len(fleet.groups) == len(fleet.needs)
-    if is_routed_once:
-        assert reached[0] == pytest.approx(best[0], abs=_EQUAL)
-    differences = best - reached
-    differing = np.flatnonzero(np.abs(differences) > _EQUAL)
-    if differing.size:
-        assert 0.0 < differences[differing[0]] <= fleet.replica_level() + _EQUAL
-    return float(best[0] - reached[0])
-
-
 @pytest.mark.parametrize(
-    "fleets", [40, pytest.param(500, marks=[pytest.mark.prove, pytest.mark.slow])]
+    "fleets", [60, pytest.param(500, marks=[pytest.mark.prove, pytest.mark.slow])]
 )
 def test_replicas_are_placed_as_well_as_by_trying_all_ways(fleets: int) -> None:
-    """The same lowest level on single clusters; all levels within one replica on several, and nearly all the same."""
-    shortfalls = [shortfall(random_fleet(seed)) for seed in range(fleets)]
-    assert np.mean(shortfalls) <= 0.003
+    for seed in range(fleets):
+        fleet = random_fleet(seed)
+        assert site_objective(fleet) == pytest.approx(best_objective(fleet), abs=_EQUAL)
 
 
 def test_what_replicas_are_placed_for_fits_on_them() -> None:

@@ -18,9 +18,6 @@ from tests.engine.test_placement import deployment
 
 TOLERANCE = 2e-4
 """Of a level: a placement halves the interval in which it lies sixteen times."""
-BELOW_ON_TWO_CLUSTERS = [112]
-"""Of 160 sites of two clusters those below the best partition: three models are tight on both clusters, and which of
-them has a whole replica on either decides for the others."""
 
 
 @dataclass(frozen=True)
@@ -142,6 +139,6 @@ def test_two_clusters_are_placed_as_well_as_by_any_partition() -> None:
 
 
 @pytest.mark.prove
-def test_many_sites_are_placed_as_well_as_by_nearly_any_partition() -> None:
+def test_many_sites_are_placed_as_well_as_by_any_partition() -> None:
     assert below_best(1, 1500) == []
-    assert below_best(2, 160) == BELOW_ON_TWO_CLUSTERS
+    assert below_best(2, 160) == []

@@ -306,6 +306,22 @@ def second_month(world: World) -> Change | None:
     return Change(changed, same_hours(hours), reference=reference)
 
 
+def truncated(world: World) -> Change | None:
+    """Growth, a launch and a delivery of the second month: a file that has none of them is the same until then."""
+    if world.months == 1:
+        return None
+    date = datetime.date(2026, 2, 1)
+    workload = _picked(world, "truncated", world.workloads)
+    launched = replace(workload, name="launched", launch=LATER)
+    cut = replace(world, workloads=(*world.workloads, launched))
+    dated = cut.with_workload(replace(workload, step=(date, 3.0)))
+    dated = dated.with_workload(replace(launched, launch=date))
+    arrival = replace(_added_cluster(world, "truncated"), online=date)
+    dated = replace(dated, clusters=(*world.clusters, arrival))
+    hours = 24 * (date - START).days
+    return Change(dated, same_hours(hours), reference=cut)
+
+
 LAWS: dict[str, Law] = {
     "more-nodes": more_nodes,
     "no-loser": no_loser,
@@ -327,4 +343,5 @@ LAWS: dict[str, Law] = {
     "step-after-horizon": step_after_horizon,
     "longer-horizon": longer_horizon,
     "second-month": second_month,
+    "truncated": truncated,
 }

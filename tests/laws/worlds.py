@@ -56,6 +56,8 @@ class Stream:
     growth_per_year: float = 0.0
     step: tuple[datetime.date, float] | None = None
     """In place of that, a day from which traffic is a multiple of day one's."""
+    launch: datetime.date | None = None
+    """In place of that, the day of the first request."""
 
     def document(self) -> dict[str, object]:
         """Return it as a scenario states it."""
@@ -81,6 +83,10 @@ class Stream:
                 "kind": "steps",
                 "steps": [{"date": date, "multiplier": multiplier}],
             }
+        if self.launch is not None:
+            days = [(START, 0.0), (self.launch, 1.0)]
+            steps = [{"date": date, "multiplier": multiplier} for date, multiplier in days]
+            stated["growth"] = {"kind": "steps", "steps": steps}
         return stated
 
 

@@ -215,7 +215,7 @@ def test_growth_and_season_are_told_apart_over_two_years() -> None:
     assert trend is not None
     assert trend.season is not None
     amplitude, error, peak_day = trend.season
-    assert trend.per_year == pytest.approx(0.4, abs=4 * trend.per_year_error)
+    assert trend.per_year == pytest.approx(0.4, abs=4 * trend.trend.growth.sigma)
     assert amplitude == pytest.approx(0.3, abs=4 * error)
     assert 0.002 < error < 0.02
     assert peak_day == pytest.approx(335.0, abs=5.0)

@@ -290,6 +290,13 @@ SETTINGS: dict[str, tuple[str, ...]] = {
         "clusters.booked={accelerator: H200, nodes: 2, order: {placed: 2025-12-10, lead_weeks: 8,"
         " payments: [{fraction: 0.3}, {fraction: 0.1, when: delivery, weeks: 9}]}}",
     ),
+    "model change": (
+        "workloads.chat.token_price=api",
+        "workloads.chat.models=[{from: 2026-02-10, model: gpt-oss-120b}]",
+        "workloads.nightly={model: llama-3.1-8b, requests_per_s: 30, priority: deferrable, token_price: api,"
+        " lengths: {input: {mean: 700}, output: {mean: 150}}}",
+        "finance.payable_days=20",
+    ),
     "paid later": (
         SOLD,
         "finance.receivable_days=30",

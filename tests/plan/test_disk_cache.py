@@ -1,5 +1,6 @@
 """Plans are the same with what earlier commands kept, without it, and with whatever else lies in its folder."""
 
+import copyreg
 import os
 import pickle
 import subprocess
@@ -13,6 +14,7 @@ import pytest
 
 from planner import disk_cache
 from planner.disk_cache import DiskCache
+from planner.errors import CapacityError
 from planner.plan import reuse
 from planner.plan.build import build_plan
 from planner.plan.plan import Plan
@@ -23,6 +25,7 @@ from tests.plan.test_reuse import differences
 TWO_WRITERS = """
 import sys
 from planner.disk_cache import DiskCache
+from planner.errors import CapacityError
 cache = DiskCache()
 for turn in range(300):
     cache.write(f"key {turn % 10}", [turn % 10] * 5000)
@@ -114,6 +117,16 @@ def test_an_entry_runs_no_code(home: Path, tmp_path: Path) -> None:
     # A name that a module of ours imports is none of its own.
     DiskCache().write("key", subprocess.Popen)
     assert DiskCache().read("key") == ()
+
+
+def test_an_error_is_read_whatever_else_pickles_errors(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(copyreg.dispatch_table, CapacityError, lambda _: (os.getpid, ()))
+    DiskCache().write("key", CapacityError("does not fit"))
+    ((error),) = DiskCache().read("key")
+    assert isinstance(error, CapacityError)
+    assert str(error) == "does not fit"
 
 
 def test_another_version_finds_nothing(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -605,8 +605,7 @@ def main() -> None:
     off += [
         f"capacity of {which}: {ratio:.2f} of the zoom's"
         for which, ratio in ratios.items()
-        if abs(ratio - 1)
-        > (0.1 if which[2] != "disaggregated" else 0.3)  # few workers: late shares hardly rise
+        if abs(ratio - 1) > 0.1
     ]
     sys.exit("\n".join(off) or 0)
 

@@ -18,11 +18,13 @@ from planner.answers.verdicts import PlanVerdict
 from planner.engine import driver
 from planner.engine.log import ChangeLog, SiteEvent
 from planner.engine.processes import Steps
+from planner.errors import CapacityError
 from planner.plan.attainment import CEILINGS, Verdict, past_mending
 from planner.run.simulate import RunResult, simulate
 from planner.run.slo_misses import _outgrown, slo_ceilings
 from planner.scenario.loading import load_scenario
 from planner.sizing.evaluate import Evaluator
+from planner.sizing.policy import Policy
 from planner.sizing.size import trial_of
 from tests.engine.plans import make_plan, workload_plan
 
@@ -244,17 +246,27 @@ def test_a_sizing_says_on_how_many_fresh_replications_nothing_helps(tmp_path: Pa
     answer = planner.size(sizing(), tmp_path / "out", replications=2, confirmations=8, workers=1)
     record = answer.summary()["verdict"]
     past = record["past_mending"]["site_outages"]
-    assert 0 < past <= 8 - record["met_replications"]
-    assert f"whatever is bought (site outages {past} of 8)" in answer.summary()["sentences"][2]
-    assert f"whatever is bought (site outages {past} of 8)" in " ".join(str(answer).split())
+    assert 0 < past <= 8
+    # They are not held against a capacity that could not help.
+    assert record["met_replications"] == 8
+    said = f"whatever is bought (site outages {past} of 8; left out above)"
+    assert said in answer.summary()["sentences"][2]
+    assert said in " ".join(str(answer).split())
+
+
+def test_a_target_that_includes_outages_counts_them(tmp_path: Path) -> None:
+    content = sizing("slo_target.include=site-outages", "site.outages_per_year=50")
+    with pytest.raises(CapacityError, match="miss the SLO target whatever is bought"):
+        planner.size(content, tmp_path / "out", replications=4, confirmations=8, workers=1)
 
 
 def test_a_provider_that_may_be_chosen_mends_what_a_plan_without_it_misses() -> None:
-    scenario = load_scenario(sizing(HOSTED))
+    scenario = load_scenario(sizing(HOSTED, "slo_target.include=site-outages"))
     evaluator = Evaluator(trial_of(scenario, (), None, "net-present-cost", None))
     names = [purchase.name for purchase in evaluator.trial.choices.purchases]
-    counts = tuple(0 if name.startswith("hosted") else 2 for name in names)
-    found = [evaluator.outcome(counts, replication) for replication in range(6)]
+    nodes = tuple(0 if name.startswith("hosted") else 2 for name in names)
+    policy = Policy(purchases=nodes)
+    found = [evaluator.outcome(policy, replication) for replication in range(6)]
     assert min(outcome.worst for outcome in found) < 0.98
     assert all(outcome.ceilings[0] == 1.0 for outcome in found)
     assert len(CEILINGS) == found[0].ceilings.size

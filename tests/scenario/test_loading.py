@@ -358,3 +358,49 @@ def test_a_multiple_of_a_rate_written_as_a_whole_number_is_not_rounded_and_one_o
     )
     assert laid.workloads["chat"].requests_per_s == pytest.approx(6.5)
     assert [cluster.nodes for cluster in laid.clusters.values()] == [5, 4]
+
+
+QUOTED = """
+extends: {base}
+clusters:
+  b200-quote: {{accelerator: B200, nodes: 2}}
+sizing:
+  clusters:
+    b200-quote: {{dates: [2026-01-15, 2026-02-01]}}
+workloads:
+  code:
+    model: llama-3.1-8b
+    requests_per_s: 3
+    lengths: {{input: {{quantiles: {{0.5: 100, 0.95: 900}}}}, output: {{mean: 90, p95: 200}}}}
+"""
+
+
+def test_an_override_reaches_items_of_lists_and_names_with_dots(
+    write: WriteScenario,
+) -> None:
+    path = write(QUOTED.format(base=write(TINY, "base.yaml").name), "own.yaml")
+    loaded = load_scenario(
+        path,
+        [
+            "sizing.clusters.b200-quote.dates[1]=+1 month",
+            "workloads.code.requests_per_s=7",
+            "workloads.code.lengths.input.quantiles.0.95=800",
+        ],
+    )
+    assert loaded.sizing is not None
+    assert [str(day) for day in loaded.sizing.clusters["b200-quote"].dates] == [
+        "2026-01-15",
+        "2026-03-01",
+    ]
+    workload = loaded.workloads["code"]
+    assert workload.requests_per_s == 7
+    assert workload.lengths.input.quantiles["0.95"] == 800
+    with pytest.raises(ScenarioError, match="dates: has 2 items, counted from 0"):
+        load_scenario(path, ["sizing.clusters.b200-quote.dates.2=2026-03-01"])
+
+
+def test_an_override_of_a_name_that_is_not_there_says_the_nearest(write: WriteScenario) -> None:
+    path = write(QUOTED.format(base=write(TINY, "base.yaml").name), "own.yaml")
+    for name in ("b200", "b20-quote"):
+        with pytest.raises(ScenarioError, match=rf"no clusters.{name} .did you mean b200-quote"):
+            load_scenario(path, [f"clusters.{name}.nodes=4"])

@@ -6,6 +6,7 @@ docs/explanation/what-moves-the-answer.md.
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -27,6 +28,8 @@ SETTINGS = {
 NODES = {"B200": (26, 90), "MI325X": (95, 265), "H200": (85, 245)}
 """Nodes of each accelerator in 2026 and 2027 that the tutorial's plans have; both are scaled together."""
 REPLICATIONS = 24
+INCLUDE = "slo_target.include=site-outages"
+"""What no node mends counts as well, as it does in a run."""
 PAGE = ROOT / "docs" / "explanation" / "what-moves-the-answer.md"
 BEGIN = "<!-- single plans -->"
 END = "<!-- end of single plans -->"
@@ -50,21 +53,22 @@ def steps() -> Iterator[tuple[str, list[str]]]:
 
 def single(part: str, settings: list[str], precision: float = 0.02) -> Single:
     """Return the smallest plan of a part under some settings."""
-    scenario = load_scenario(ROOT / "scenarios" / "which-mix.yaml", settings)
+    scenario = load_scenario(ROOT / "scenarios" / "which-mix.yaml", [*settings, INCLUDE])
     study = ROOT / "scenarios" / "mixed-fleet-study.yaml"
     trial = trial_of(scenario, [part], study, "net-present-cost", None)
     evaluator = Evaluator(trial)
     target = scenario.slo_target
-    kept = [0] * len(trial.choices.retirements)
+    nothing = trial.choices.nothing()
     may_miss = int(REPLICATIONS * (1.0 - target.confidence) + 1e-9)
 
     def cost_usd(scale: float) -> float | None:
         """Return the mean net present cost of a plan, or None where it misses the target too often."""
-        counts = (*(max(round(nodes * scale), 1) for nodes in NODES[part]), *kept)
+        nodes = tuple(max(round(number * scale), 1) for number in NODES[part])
+        policy = dataclasses.replace(nothing, purchases=nodes)
         missed = 0
         costs = []
         for replication in range(REPLICATIONS):
-            outcome = evaluator.outcome(counts, replication)
+            outcome = evaluator.outcome(policy, replication)
             missed += outcome.worst < target.attainment
             costs.append(outcome.net_present_cost_usd)
             if missed > may_miss:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-import yaml
 
 import planner
 from planner.errors import ScenarioError
@@ -16,48 +13,45 @@ from planner.finance.accounting.measures import present_cost_usd, running_factor
 from planner.finance.accounts import Account
 from planner.run.simulate import simulate
 from planner.scenario.loading import load_scenario
-from tests.sizing.toys import STUDY, every_policy, keeps, ordered, problem, toy, whole
+from planner.sizing.evaluate import SizingOutcome
+from planner.sizing.policy import Policy
+from planner.sizing.search import Search
+from tests.sizing.toys import (
+    bought,
+    every_policy,
+    keeps,
+    ordered,
+    ordered_up_to,
+    problem,
+    solved,
+    toy,
+    whole,
+    written,
+)
 
 
-def written(content: dict[str, Any], folder: Path) -> Path:
-    """Write a toy and its study; return the study's file."""
-    text = re.sub(r"'(\d{4}-\d\d-\d\d)'", r"\1", yaml.safe_dump(content))
-    (folder / "toy.yaml").write_text(text)
-    (folder / "study.yaml").write_text(STUDY)
-    return folder / "study.yaml"
+def whole_run(search: Search, policy: Policy) -> SizingOutcome:
+    """Return a policy's outcome in the first replication of the search."""
+    return search.archive.outcomes([(policy, 0)])[0]
 
 
-@pytest.mark.prove
-@pytest.mark.parametrize("growth", [0.9, 1.5])
-def test_a_reactive_policy_is_within_one_per_cent_of_exhaustive_search(
-    growth: float, tmp_path: Path
-) -> None:
-    content = ordered(growth, orders="reactive")
-    with problem(content, study=written(content, tmp_path), replications=16) as search:
-        every = [True] * len(search.choices.purchases)
-        found = search.solve(every, search.solve(every), reacts=True)
-        assert found is not None
-        tried = [
-            (now, later, 0, 0, load)
-            for now in (1, 2, 3)
-            for later in (0, 1)
-            for load in (0, *range(50, 101, 5))
-        ]
-        best = min(plan.cost for counts in tried if keeps(search, plan := whole(search, counts)))
-        assert whole(search, found).cost <= 1.01 * best
-
-
-def test_the_surrogate_orders_what_the_run_orders(tmp_path: Path) -> None:
-    content = ordered(orders="reactive")
+@pytest.mark.parametrize("limits", [{}, {"it_power_cap_kw": 42.0}, {"budget_usd": 1.4e6}])
+def test_the_surrogate_orders_what_the_run_orders(tmp_path: Path, limits: dict[str, float]) -> None:
+    """Also where power or budget cut the orders, by the functions of the run."""
+    content = ordered(orders="reactive", **limits)
     with problem(content, study=written(content, tmp_path), replications=8) as search:
-        policy = (2, 0, 0, 0, 100)
+        policy = bought(search, 2, 0, 0, 0, load=100)
         predicted = search.surrogate.nodes(policy).sum(axis=1)
         evaluator = search.archive.workers.subject
         runs = [evaluator.simulate(policy, replication) for replication in range(8)]
-        bought = [sum(purchase.nodes for purchase in run.run.log.purchases) for run in runs]
-        assert np.abs(predicted - bought).max() <= 1.0
-        assert np.corrcoef(predicted, bought)[0, 1] > 0.9
-        assert predicted.max() > predicted.min()
+        simulated = [sum(purchase.nodes for purchase in run.run.log.purchases) for run in runs]
+        assert np.abs(predicted - simulated).max() <= 1.0
+        if limits:
+            # What binds in the run binds in the search: four nodes are all that either has.
+            assert max(simulated) == predicted.max() == 4
+        else:
+            assert np.corrcoef(predicted, simulated)[0, 1] > 0.9
+            assert predicted.max() == 5  # so that both limits bind above
 
 
 def test_what_one_part_is_not_allotted_another_is_ordered_for(tmp_path: Path) -> None:
@@ -67,9 +61,10 @@ def test_what_one_part_is_not_allotted_another_is_ordered_for(tmp_path: Path) ->
     limit = {**content["sizing"]["clusters"]["h200"], "max_nodes_per_date": 1}
     content["sizing"]["clusters"] = {"h200": limit, "mi325x": limit}
     with problem(content, study=written(content, tmp_path), replications=8) as search:
-        choices, none = search.choices, search.choices.nothing()
-        both = (*[1 if choices.purchases[at].date.year == 2025 else 0 for at in range(8)], 80, 80)
-        assert len(both) == len(none)
+        nodes = [int(purchase.date.year == 2025) for purchase in search.choices.purchases]
+        one = bought(search, *nodes, load=80)
+        both = ordered_up_to(search, one, 1, 80)
+        choices = search.choices
         by_run = np.zeros((8, 2))
         for replication in range(8):
             run = search.archive.workers.subject.simulate(both, replication)
@@ -84,10 +79,9 @@ def test_what_one_part_is_not_allotted_another_is_ordered_for(tmp_path: Path) ->
         )
         assert np.abs(by_part - by_run).max() <= 1.0
         assert (by_run.min(axis=0) > 0).all()
-        search._reacts = True
-        near = list(search._near((*both[:-1], 0), 1, search.every))
+        near = list(search.neighbours(one, 1, search.levers(rules=True)))
         assert both in near  # the second is switched on beside the first
-        assert (*both[:-2], 0, 0) in near
+        assert bought(search, *nodes) in near
 
 
 def test_a_policy_that_orders_on_a_signal_costs_less_and_is_a_scenario_with_its_rule_and_triggers(
@@ -101,9 +95,11 @@ def test_a_policy_that_orders_on_a_signal_costs_less_and_is_a_scenario_with_its_
     )
     policy = load_scenario(out / "policy.yaml")
     (rule,) = policy.expansion.rules
-    load = answer.result.plan.counts[answer.result.choices.loads]
+    (chosen,) = answer.result.plan.policy.rules
+    assert chosen is not None
     assert rule.when == "forecast_load_above"
-    assert rule.threshold_fraction == pytest.approx(load[0] / 100.0)
+    assert rule.threshold_fraction == pytest.approx(chosen.load_percent / 100.0)
+    assert rule.nodes == chosen.step_nodes
     assert answer.result.as_stated().cost_cents().sum() == simulate(policy).cost_cents().sum()
     triggers = answer.result.explanation.triggers
     assert [trigger.date for trigger in triggers] == [*rule.windows]
@@ -112,21 +108,17 @@ def test_a_policy_that_orders_on_a_signal_costs_less_and_is_a_scenario_with_its_
     )
     said = " ".join(answer.summary()["sentences"])
     assert "forecast of peak load passes" in said
-    assert [way.name for way in answer.result.ways] == [
-        "fixed on the first day",
-        "ordered on a signal",
-    ]
-    fixed = answer.result.ways[0].outcome
-    saved = answer.result.ways[0].saved
-    assert fixed is not None
-    assert saved is not None
-    assert saved.value > 0.03 * fixed.costs.mean()
+    fixed, rule_way = answer.result.ways
+    assert "rule" not in fixed.name
+    assert "orders by rule" in rule_way.name
+    assert rule_way.is_answer
+    assert fixed.saved > 0.03 * fixed.cost
     assert (out / "triggers.csv").exists()
 
 
 def test_rent_is_a_choice_and_none_of_it_is_one_too(tmp_path: Path) -> None:
     """At a hundredth of its price rent never makes it cost more; at a hundred times its price none is taken."""
-    counts = {}
+    instances = {}
     for usd in (0.05, 500.0):
         content = ordered(max_rented_accelerators=64)
         rent = {
@@ -137,18 +129,15 @@ def test_rent_is_a_choice_and_none_of_it_is_one_too(tmp_path: Path) -> None:
         }
         content["finance"] = {"burst_rental": rent}
         with problem(content, study=written(content, tmp_path), replications=2) as search:
-            every = [True] * len(search.choices.purchases)
-            fixed = search.solve(every)
+            fixed = search.solve(search.levers())
             assert fixed is not None
-            found = search.solve(every, fixed, rents=True)
+            found = search.solve(search.levers(rent=True), fixed)
             assert found is not None
-            counts[usd] = found
+            instances[usd] = found.rented_instances
             assert whole(search, found).cost <= 1.001 * whole(search, fixed).cost
-            assert (
-                search.choices.content(found)["finance"]["burst_rental"] is None
-                or found[search.choices.rent][0]
-            )
-    assert counts[500.0][-1] == 0
+            rent = search.choices.content(found)["finance"]["burst_rental"]
+            assert (rent is None) == (found.rented_instances == 0)
+    assert instances[500.0] == 0
 
 
 def test_what_is_bought_may_be_sold(tmp_path: Path) -> None:
@@ -157,10 +146,10 @@ def test_what_is_bought_may_be_sold(tmp_path: Path) -> None:
     content["sizing"]["retire"] = {"h200": ["2026-12-01"]}
     written(content, tmp_path)
     with problem(content) as search:
-        sold = (2, 1, 0, 0, 1)
+        sold = bought(search, 2, 1, 0, 0, retired=1)
         clusters = search.choices.content(sold)["clusters"]
         assert {str(cluster["retire"]) for cluster in clusters.values()} == {"2026-12-01"}
-        assert search.value(sold)[0] != search.value((2, 1, 0, 0, 0))[0]
+        assert search.cost(sold) != search.cost(sold.with_retirement(0, 0))
         assert search.value(sold)[1] < 0.5  # nothing serves the last months
 
 
@@ -174,17 +163,12 @@ def test_what_a_miss_costs_is_traded_for_nodes(usd: float) -> None:
         "miss_cost_usd": usd,
     }
     with problem(content, replications=2) as search:
-        fixed = search.solve(search.every)
-        assert fixed is not None
-        search.confidence = 0.0
-        made = search.solve(search.every, fixed)
-        assert made is not None
-        least = min(whole(search, counts).cost for counts in every_policy(search, 6))
-        answer = whole(search, made)
-        assert answer.cost <= 1.01 * least
+        least = min(whole(search, policy).cost for policy in every_policy(search, 6))
+        made = solved(content, confirmations=6).policy
+        assert whole(search, made).cost <= 1.01 * least
         result = search.archive.workers.subject.simulate(made, 0)
         months = result.missed_requests().sum(axis=1) @ running_factors(result.plan)
-        outcome = search.outcomes(made, [0])[0]
+        outcome = whole_run(search, made)
         assert outcome.overflow_usd == pytest.approx(usd * months)
         assert outcome.cost == pytest.approx(outcome.net_present_cost_usd + outcome.overflow_usd)
 
@@ -205,7 +189,7 @@ def test_dearer_misses_buy_more(tmp_path: Path) -> None:
             workers=1,
             rivals=False,
         )
-        nodes.append(sum(answer.result.plan.counts))
+        nodes.append(sum(answer.result.plan.policy.purchases))
         assert "no probability is held" in " ".join(answer.summary()["sentences"])
     assert nodes[0] < nodes[1]
     with pytest.raises(ScenarioError, match="the objective is another"):
@@ -225,11 +209,10 @@ def test_every_way_is_run_in_every_future(tmp_path: Path) -> None:
     )
     grid = {(row.way, row.future): row.outcome for row in answer.result.futures}
     (way,) = answer.result.ways
-    assert way.outcome is not None
-    assert (
-        grid[way.name, "same"].costs == way.outcome.costs[: grid[way.name, "same"].costs.size]
-    ).all()
-    assert grid[way.name, "busier"].worst.max() < way.outcome.worst.min()
+    same = grid[way.name, "same"].costs
+    few = min(same.size, way.judged.costs.size)
+    assert (same[:few] == way.judged.costs[:few]).all()
+    assert grid[way.name, "busier"].worst.max() < way.judged.worst.min()
     lines = (tmp_path / "out" / "futures.csv").read_text().splitlines()
     assert len(lines) == 1 + 3  # as stated, and two futures
     assert "busier" in answer.text()
@@ -246,17 +229,12 @@ def test_what_an_api_charges_is_traded_for_nodes(usd: float) -> None:
     content["clusters"] = {"h200": content["clusters"]["h200"], "api": api}
     content["sizing"] = {"clusters": {"h200": content["sizing"]["clusters"]["h200"]}}
     with problem(content, replications=2) as search:
-        made = search.solve(search.every)
-        assert made is not None
-        tried = [
-            plan
-            for counts in every_policy(search, 6)
-            if keeps(search, plan := whole(search, counts))
-        ]
-        least = min(tried, key=lambda plan: plan.cost)
+        plans = [whole(search, policy) for policy in every_policy(search, 6)]
+        least = min((plan for plan in plans if keeps(plan)), key=lambda plan: plan.cost)
+        made = solved(content, confirmations=36).policy
         assert whole(search, made).cost <= 1.01 * least.cost
-        nodes = sum(least.counts)
+        nodes = sum(least.policy.purchases)
         assert {0.01: nodes == 0, 0.3: True, 3.0: nodes >= 2}[usd]
         result = search.archive.workers.subject.simulate(made, 0)
         charged = present_cost_usd(result).sum() - present_cost_usd(result, (Account.API,)).sum()
-        assert search.outcomes(made, [0])[0].overflow_usd == pytest.approx(charged)
+        assert whole_run(search, made).overflow_usd == pytest.approx(charged)

@@ -6,12 +6,8 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from planner.run.simulate import simulate
-from planner.run.slo_misses import slo_ceilings
-from planner.scenario.loading import load_scenario
-from planner.sizing.size import trial_of
-from planner.sizing.survey import _clip_level, outage_misses
-from tests.sizing.toys import CALM, problem, toy, whole
+from planner.sizing.survey import _clip_level
+from tests.sizing.toys import CALM, bought, problem, toy, whole
 
 
 def test_a_clip_leaves_the_share_that_is_asked() -> None:
@@ -33,15 +29,15 @@ def test_pooled_prices_bound_the_program_and_learnt_ones_meet_it() -> None:
     }
     with problem(content) as search:
         surrogate = search.surrogate
-        counts = (2, 1, 1, 2)
-        fleet = surrogate.fleet(counts)
+        policy = bought(search, 2, 1, 1, 2)
+        fleet = surrogate.fleet(policy)
         exact = np.zeros((4, 2))
         for r, m in np.ndindex(4, 2):
             solved = surrogate._solve(r, m, fleet[r, m])
             assert solved is not None
             exact[r, m] = solved[0]
         assert (surrogate.scales(fleet).min(axis=0) >= exact - 1e-6).all()
-        surrogate.learn(counts)
+        surrogate.learn(policy)
         logs, months = surrogate.log_loads(fleet)
         assert np.exp(logs) == pytest.approx(exact[np.arange(4), months], rel=0.01)
         assert np.exp(logs) == pytest.approx(exact.min(axis=1), rel=0.01)
@@ -52,7 +48,7 @@ def test_lambda_of_one_part_is_capacity_over_demand() -> None:
     content = toy(("2026-01-01",), 6, horizon_months=1)
     with problem(content) as search:
         surrogate = search.surrogate
-        logs, _ = surrogate.log_loads(surrogate.fleet((4, 0)))
+        logs, _ = surrogate.log_loads(surrogate.fleet(bought(search, 4, 0)))
         group = len(surrogate.standing)
         rate = surrogate.rates[:, group, 0, 0]
         busiest = surrogate.urgent[:, 0].max(axis=1)[:, 0]
@@ -73,27 +69,11 @@ def test_the_smoothed_probability_is_the_integral_of_a_normal() -> None:
         )
         surrogate.log_loads = lambda _: (logs, np.zeros(4, dtype=np.intp))  # type: ignore[method-assign,assignment]
         surrogate.threshold = surrogate.threshold._replace(log=0.0, spread=0.05)
-        surrogate.fixable = np.full(4096, 0.95)
+        surrogate.fixable = 0.95
         expected = 0.95 * norm.cdf(0.1 / np.hypot(0.2, 0.05))
-        assert surrogate.probability_of(surrogate.fleet((1, 1))) == pytest.approx(
+        assert surrogate.probability_of(surrogate.fleet(bought(search, 1, 1))) == pytest.approx(
             expected, abs=2e-3
         )
-
-
-def test_outages_alone_are_those_of_the_runs() -> None:
-    content = toy(
-        ("2026-01-01",), 6, horizon_months=12, site={"outages_per_year": 3, "outage_h": 6}
-    )
-    trial = trial_of(load_scenario(content), (), None, "net-present-cost", None)
-    misses = outage_misses(trial, 24)
-    assert misses is not None
-    stated = load_scenario({**content, "sizing": None})
-    seen = [
-        slo_ceilings(simulate(stated, replication=r))["slo_ceiling_outages_fraction"] < 0.99
-        for r in range(24)
-    ]
-    assert (misses == seen).mean() >= 0.9  # the demand of an hour is expected here, and drawn there
-    assert 0 < misses.sum() < 24
 
 
 @pytest.mark.parametrize("calm", [True, False])
@@ -102,5 +82,6 @@ def test_cost_is_predicted_within_some_hundredths(calm: bool) -> None:
     for key in () if calm else CALM:
         del content[key]
     with problem(content) as search:
-        for counts in ((3, 0, 2, 0), (1, 2, 3, 0), (5, 0, 0, 0)):
-            assert search.value(counts)[0] == pytest.approx(whole(search, counts).cost, rel=0.04)
+        for nodes in ((3, 0, 2, 0), (1, 2, 3, 0), (5, 0, 0, 0)):
+            policy = bought(search, *nodes)
+            assert search.cost(policy) == pytest.approx(whole(search, policy).cost, rel=0.04)

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import itertools
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from planner.scenario.loading import load_scenario
-from planner.sizing.choices import Counts
-from planner.sizing.evaluate import Archive, Clock, Judged, Objective, Workers, judged
+from planner.sizing.evaluate import BLOCK, Archive, Clock, Judged, Objective, Workers, judged
+from planner.sizing.policy import OrderRule, Policy
 from planner.sizing.search import Search
-from planner.sizing.size import surveyed, trial_of
+from planner.sizing.size import Effort, size, surveyed, trial_of
 
 REPLICATIONS = 4
+UNTOUCHED = 900  # a block that no sizing reaches
+FRESH = 60
 CALM = {
     "site": {"outages_per_year": 0},
     "reliability": {"failure_multiplier": 0},
@@ -86,52 +92,93 @@ uncertain:
 """
 
 
+def written(content: dict[str, Any], folder: Path) -> Path:
+    """Write a toy and its study; return the study's file."""
+    text = re.sub(r"'(\d{4}-\d\d-\d\d)'", r"\1", yaml.safe_dump(content))
+    (folder / "toy.yaml").write_text(text)
+    (folder / "study.yaml").write_text(STUDY)
+    return folder / "study.yaml"
+
+
 @contextlib.contextmanager
 def problem(
-    content: dict[str, Any], overrides: Sequence[str] = (), parts: Sequence[str] = (), *, study: Path | None = None,
-    objective: Objective = "net-present-cost", replications: int = REPLICATIONS,
-) -> Iterator[Search]:  # fmt: skip
+    content: dict[str, Any],
+    overrides: Sequence[str] = (),
+    parts: Sequence[str] = (),
+    *,
+    study: Path | None = None,
+    objective: Objective = "net-present-cost",
+    replications: int = REPLICATIONS,
+) -> Iterator[Search]:
     """Yield a problem ready to be searched."""
     trial = trial_of(load_scenario(content, overrides), parts, study, objective, None)
+    clock = Clock()
     with contextlib.closing(Workers(trial, 1)) as workers:
-        yield Search(surveyed(trial, workers, replications), Archive(workers), Clock())
+        yield Search(surveyed(trial, workers, replications), Archive(workers, clock), clock)
 
 
-def whole(search: Search, counts: Counts) -> Judged:
+def bought(search: Search, *nodes: int, load: int = 0, step: int = 1, retired: int = 0) -> Policy:
+    """Return a policy of these purchases, with a rule for the first cluster where a load is given."""
+    choices = search.choices
+    policy = dataclasses.replace(choices.nothing(), purchases=nodes)
+    if load:
+        policy = ordered_up_to(search, policy, 0, load, step)
+    return policy.with_retirement(0, retired) if retired else policy
+
+
+def ordered_up_to(search: Search, policy: Policy, place: int, load: int, step: int = 1) -> Policy:
+    """Return the policy with a rule for one cluster, at every review."""
+    reviews = len(search.choices.windows[place])
+    return policy.with_rule(place, OrderRule(load_percent=load, step_nodes=step, reviews=reviews))
+
+
+def whole(search: Search, policy: Policy, replications: int | None = None) -> Judged:
     """Return a policy over the replications of the search."""
-    return judged(search.trial, counts, search.outcomes(counts, range(search.replications)))
+    number = replications or len(search.surrogate.surveys)
+    outcomes = search.archive.outcomes([(policy, r) for r in range(number)])
+    return judged(search.trial, policy, outcomes)
 
 
-def keeps(search: Search, plan: Judged) -> bool:
-    """Return whether enough replications of the search meet the SLO target."""
+def keeps(plan: Judged) -> bool:
+    """Return whether enough replications meet the SLO target."""
     return plan.verdict.share >= plan.verdict.confidence - 1e-9
 
 
 def solved(
-    content: dict[str, Any], overrides: Sequence[str] = (), parts: Sequence[str] = ()
+    content: dict[str, Any],
+    overrides: Sequence[str] = (),
+    parts: Sequence[str] = (),
+    *,
+    study: Path | None = None,
+    confirmations: int = 36,
 ) -> Judged:
-    """Return what the search finds."""
-    with problem(content, overrides, parts) as search:
-        found = search.solve(
-            [True] * len(search.choices.purchases), reacts=bool(search.choices.reactive)
-        )
-        assert found is not None
-        return whole(search, found)
+    """Return the answer to a problem, confirmed."""
+    scenario = load_scenario(content, overrides)
+    trial = trial_of(scenario, parts, study, "net-present-cost", None)
+    effort = Effort(replications=REPLICATIONS, confirmations=confirmations, rivals=False)
+    return size(scenario, trial, effort, Clock()).plan
 
 
-def every_policy(search: Search, most: int, loads: Sequence[int] = (0,)) -> list[Counts]:
-    """Return every policy within limits: nodes of each purchase, some loads, each day of retirement."""
+def every_policy(search: Search, most: int, loads: Sequence[int] = (0,)) -> list[Policy]:
+    """Return every policy within limits: nodes of each purchase, some loads of a first rule, each day of retirement."""
     choices = search.choices
-    counts = [range(most + 1)] * len(choices.purchases) + [loads] * len(choices.reactive)
-    days = [range(1 + len(retirement.dates)) for retirement in choices.retirements]
-    return [made for made in itertools.product(*counts, *days) if choices.within_limits(made)]
-
-
-def exhaustive(search: Search, most: int, loads: Sequence[int] = (0,)) -> Judged:
-    """Return the cheapest of all policies that meet the SLO target."""
-    kept = [
-        plan
-        for counts in every_policy(search, most, loads)
-        if keeps(search, plan := whole(search, counts))
+    counts = itertools.product(range(most + 1), repeat=len(choices.purchases))
+    days = range(1 + sum(len(retirement.dates) for retirement in choices.retirements[:1]))
+    policies = [
+        bought(search, *nodes, load=load, retired=day)
+        for nodes, load, day in itertools.product(counts, loads, days)
     ]
-    return min(kept, key=lambda plan: plan.cost)
+    return [policy for policy in policies if choices.within_limits(policy)]
+
+
+def exhaustive(search: Search, most: int) -> Judged:
+    """Return the cheapest of all policies that clearly meet the SLO target, on replications that no search has seen."""
+    plans = [whole(search, policy) for policy in every_policy(search, most)]
+    for plan in sorted(plans, key=lambda plan: plan.cost):
+        fresh = range(UNTOUCHED * BLOCK, UNTOUCHED * BLOCK + FRESH)
+        if keeps(plan):
+            outcomes = search.archive.outcomes([(plan.policy, r) for r in fresh])
+            seen = judged(search.trial, plan.policy, outcomes)
+            if seen.verdict.status == "MET":
+                return seen
+    raise AssertionError("no policy meets the target")

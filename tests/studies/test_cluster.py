@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from planner.errors import ScenarioError
+from planner.errors import PlannerError, ScenarioError
 from planner.scenario.loading import load_scenario
 from planner.sizing.evaluate import Clock
 from planner.sizing.size import Effort, size, trial_of
@@ -31,6 +31,7 @@ from tests.studies.processes import (
     wait_for,
 )
 
+dask = pytest.importorskip("dask.config", reason="as below")
 distributed = pytest.importorskip(
     "distributed", reason="Dask is an extra: pip install 'datacenter-planner[dask]'"
 )
@@ -143,7 +144,18 @@ def test_a_sizing_on_a_cluster_finds_the_same(cluster: Callable[[int], Cluster])
         size(scenario, trial, Effort(replications=4, confirmations=8, scheduler=scheduler), Clock())
         for scheduler in (None, cluster(2).address)
     )
-    assert here.plan.counts == there.plan.counts
+    assert here.plan.policy == there.plan.policy
     assert here.plan.cost == there.plan.cost
     assert (here.plan.worst == there.plan.worst).all()
     assert here.runs == there.runs
+
+
+def test_workers_that_die_as_they_start_are_one_message(
+    study: Path,
+) -> None:
+    prepared = prepare(study)
+    setup = prepared.setup(prepared.montecarlo())
+    preload = {"distributed.worker.preload": ["import os; os._exit(3)"]}
+    force = Workforce(workers=1, scheduler=engines.LOCAL_DASK)
+    with dask.set(preload), pytest.raises(PlannerError, match="die as they start"):
+        replicators(setup, 1, force)

@@ -306,5 +306,5 @@ def test_an_interval_that_stays_too_wide_is_told(
     options = ("-n", 16, "--workers", 1, "--out", tmp_path / "out")
     told = planner("montecarlo", study_file(), *options, "--until", "0.001%")
     assert told.code == 0
-    assert "the interval of the mean is ±" in told.err
-    assert "% after 16 replications; extend with --resume and more" in told.err
+    assert "the mean ±" in told.err
+    assert "%, to be ±0.00%, after 16 replications; extend with --resume and more" in told.err

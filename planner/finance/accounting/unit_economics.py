@@ -1,6 +1,6 @@
 """Unit economics: what the tokens of each workload earn and cost on each cluster, by month.
 
-Running cost is what one token more moves: rent by the hour, credits, and of power what follows load. It goes to
+Running cost follows use: rent by the hour, credits, and of power what follows load. It goes to
 workloads by use. Idle power is there whether anyone comes or not: with all else that capacity costs it goes by the
 policy of ``finance.allocation``, to those at work in the hours that size the fleet, or by use. What no workload uses
 is unallocated idle capacity; gains and losses that come once are a line of their own. Lines are whole cents and sum to
@@ -46,7 +46,7 @@ class UnitEconomics:
     """Accelerator-hours at work, and of idle capacity those on site that were not."""
     revenue_cents: Cents
     running_cents: Cents
-    """Cost that follows use: what one token more or less moves."""
+    """Cost that follows use and load."""
     cost_cents: Cents
     """Running cost, and what the policy allots of the rest."""
     kind_cents: Cents
@@ -162,13 +162,10 @@ def unit_economics(result: BookedRun) -> UnitEconomics:
     rented_requests = rented.requests[:, None]
     served = np.concatenate([monthly.served_requests, rented_requests], axis=1)
     nobody = _with_idle(np.zeros(len(plan.workloads)), 1.0)
-    is_hourly = [cluster.is_paid_by_the_hour for cluster in plan.clusters]
-    by_the_hour = np.array([*is_hourly, False])
-    # Rent for a term is capacity, rent by the hour follows use.
-    hourly_rent = table[:, :, ACCOUNT_CODES[Account.RENT]] * by_the_hour
+    hourly_rent = hourly_rent_cents(plan, table)
     loaded = loaded_cents(result)
-    used = _behaving(table, "use") + hourly_rent + loaded
-    capacity = _behaving(table, "capacity") - hourly_rent + _behaving(table, "load") - loaded
+    used = behaving(table, "use") + hourly_rent + loaded
+    capacity = behaving(table, "capacity") - hourly_rent + behaving(table, "load") - loaded
     # Of the site as a whole it is what was served on rented machines.
     rented_tokens = result.tokens(rented.requests)[:, None]
     time = np.concatenate([machine_time(result), rented_tokens], axis=1)
@@ -207,7 +204,7 @@ def unit_economics(result: BookedRun) -> UnitEconomics:
         # Of workloads on clusters alone: the site, idle capacity and one-offs serve no tokens of a known layout.
         workload_cost = cost[:, :-1, :-1]
         kind_cents[:, :-1, :-2] = split_cents(workload_cost, by_kind)
-    one_offs = _behaving(table, "one-off")[:, :, None]
+    one_offs = behaving(table, "one-off")[:, :, None]
     return UnitEconomics(
         tokens=kinds,
         accelerator_h=_with_idle(at_work),
@@ -293,11 +290,19 @@ def loaded_cents(result: BookedRun) -> Cents:
     return loaded
 
 
-def _behaving(table: Cents, behaviour: str) -> Cents:
+def behaving(table: Cents, behaviour: str) -> Cents:
     """Return the cost of all accounts of a behaviour, shape (months, clusters + 1)."""
     codes = [ACCOUNT_CODES[account] for account in Account if account.behaviour == behaviour]
     cost: Cents = table[:, :, codes].sum(axis=2)
     return cost
+
+
+def hourly_rent_cents(plan: Plan, table: Cents) -> Cents:
+    """Return the rent that follows use, shape (months, clusters + 1): that by the hour; rent for a term is capacity."""
+    is_hourly = [cluster.is_paid_by_the_hour for cluster in plan.clusters]
+    by_the_hour = np.array([*is_hourly, False])
+    rent: Cents = table[:, :, ACCOUNT_CODES[Account.RENT]] * by_the_hour
+    return rent
 
 
 def _with_idle(weights: Floats, idle: float = 0.0) -> Floats:

@@ -5,7 +5,10 @@
 summed over workloads is the fleet's net present cost before income and tax, to the cent. Nothing of it depends on book
 lives: a purchase counts on its day, what is owned on the last day as if sold then.
 
-**Marginal** is the running cost of :mod:`planner.finance.accounting.unit_economics`, discounted.
+**Marginal** is what a token more costs where it is routed: a cluster that is full sends it to the next, to an API or to
+rented machines. Each workload's requests are simulated again at a few percent more, with the same random numbers and on
+the replicas that reviews placed, and the cost that follows use and load is compared. Where rules buy more machines for
+it, it is the running cost of :mod:`planner.finance.accounting.unit_economics`, on the machines that are there.
 
 **Capacity** is all other cost, K. It stands for the hours that size the fleet: of each month, those in which demand
 that cannot wait is within its highest 1% (every hour under by-use). Let u_w be what a request of a workload takes of
@@ -25,22 +28,36 @@ machines cost and serve, not on how many there are: a fleet twice as large leave
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from planner.arrays import Bools, Cents, Floats
 from planner.elementwise import in_hours
+from planner.engine.driver import run_plan
 from planner.engine.hourly import joined
+from planner.engine.monthly import sum_months
+from planner.engine.rental import rent_for_shed
 from planner.finance.accounting.booked_run import BookedRun, per_run
+from planner.finance.accounting.cohorts import cohorts_of
 from planner.finance.accounting.measures import measures, present_cost_usd, running_factors
+from planner.finance.accounting.posting import write_ledger
 from planner.finance.accounting.unit_economics import (
     DEFERRABLE,
     PEAK_FRACTION,
+    behaving,
+    hourly_rent_cents,
     unit_economics,
 )
-from planner.finance.ledger import cents, split_cents, usd
+from planner.finance.ledger import MONTH_CLUSTER_ACCOUNT, Ledger, cents, split_cents, usd
 from planner.finance.present_value import per_million_tokens, ratio
 from planner.plan import quantities
+from planner.plan.plan import Plan
 from planner.records import record
+
+_MORE = 0.03
+"""By how much requests are raised: many steps of the table of power, which is read at the nearest, and few of its
+bend."""
 
 
 @record
@@ -84,7 +101,9 @@ def workload_costs(result: BookedRun) -> WorkloadCosts:
     # Over months; clusters and the site as a whole are left beside workloads.
     running_usd = usd(economics.running_cents)
     running_pv = np.einsum("m,mcw->cw", factors, running_usd)
-    marginal = cents(running_pv[:, :workloads].sum(axis=0))
+    marginal = _marginal_cents(result)
+    if marginal is None:
+        marginal = cents(running_pv[:, :workloads].sum(axis=0))
     present_usd = present_cost_usd(result)
     total_cents = int(cents(present_usd.sum()))
     capacity_cents = total_cents - int(marginal.sum())
@@ -106,6 +125,42 @@ def workload_costs(result: BookedRun) -> WorkloadCosts:
         # Where no layout says what takes how long, a token is a token.
         kind_shares=quantities.shares(kind_usd, tokens),
     )
+
+
+def _marginal_cents(result: BookedRun) -> Cents | None:
+    """Return the present value of what each workload's tokens cost at the margin; None where machines follow demand."""
+    plan = result.plan
+    demand = plan.demand
+    base_usd = _running_present_usd(plan, result.ledger)
+    marginal_usd = np.zeros(len(plan.workloads))
+    for w in range(len(plan.workloads)):
+        if not demand.expected_requests_per_s[w].any():
+            continue
+        factor = np.ones((len(plan.workloads), 1))
+        factor[w] += _MORE
+        # The forecast stays: reviews place what they did.
+        more_demand = replace(
+            demand,
+            expected_requests_per_s=demand.expected_requests_per_s * factor,
+            noise_base_requests_per_s=demand.noise_base_requests_per_s * factor,
+        )
+        more = replace(plan, demand=more_demand)
+        run = run_plan(more, result.seed, result.replication, processes=result.processes)
+        monthly = sum_months(more, run)
+        if not np.array_equal(monthly.present_node_h, result.monthly.present_node_h):
+            return None
+        cohorts = cohorts_of(more, run.log)
+        rented = rent_for_shed(more, run.windows, run.on_offer)
+        ledger = write_ledger(more, run, monthly, cohorts, rented)
+        marginal_usd[w] = (_running_present_usd(more, ledger) - base_usd) / _MORE
+    return cents(marginal_usd)
+
+
+def _running_present_usd(plan: Plan, ledger: Ledger) -> float:
+    """Return the present value of the cost that follows use and load, rent by the hour included."""
+    table = ledger.totals_cents(*MONTH_CLUSTER_ACCOUNT)
+    running = behaving(table, "use") + behaving(table, "load") + hourly_rent_cents(plan, table)
+    return float(running_factors(plan) @ usd(running.sum(axis=1)))
 
 
 def _request_usd(result: BookedRun, node_h_usd: Floats) -> Floats:

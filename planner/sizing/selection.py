@@ -1,0 +1,233 @@
+"""Selection and confirmation: which shortlisted policy is cheapest, and whether it meets the SLO target.
+
+Three blocks of replications never mix. The search block made the shortlist. On the selection block the shortlisted
+race: all meet the same replications, and those that another beats by their paired differences drop out. On a
+confirmation block, which nothing has seen, the chosen policy runs alone; its probability is the share of those runs
+that meet the target, counted. It passes on the lower limit of that share. A block that failed is never used again, and
+every attempt has an error of its own, so that all together err with at most :data:`ERROR`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from planner.arrays import Floats
+from planner.records import record
+from planner.sizing.evaluate import (
+    BLOCK,
+    FIRST_CONFIRMATION,
+    SELECTION,
+    Archive,
+    Judged,
+    Trial,
+    judged,
+)
+from planner.sizing.policy import Policy
+from planner.studies.decision import half_width
+
+ERROR = 0.05
+"""Probability that any attempt confirms a policy that does not meet the target."""
+SPENT = (1 / 8, 1 / 2, 1 / 4, 1 / 16, 1 / 32, 1 / 64)
+"""Shares of that error, by attempt: the first is of a policy with room to spare, which needs little of it."""
+_PASSING = 0.8
+"""Probability of passing at which a policy is worth a confirmation block."""
+_HOPELESS = 0.25
+"""Probability of passing below which no further block is spent."""
+_BATCH = 16
+"""Confirmation runs between two looks at whether the block can still pass."""
+_FIRST_MISSES = 1
+"""Missed replications that the first confirmation may have: the fewest runs for a policy with room to spare."""
+_FEWEST_RUNS = 100
+"""Of a confirmation, where more are allowed."""
+_STAGES = (1, 2, 4)
+"""Times the first stage's replications after which a race looks at who is beaten."""
+_BEATEN = 2.0
+"""Standard errors of a paired difference beyond which it counts."""
+
+
+class Interval(NamedTuple):
+    """A 95% interval."""
+
+    low: float
+    high: float
+
+
+@record
+class Confirmation:
+    """One policy on one block that nothing has seen before."""
+
+    judged: Judged
+    passed: bool
+    attempt: int
+    """Counted from 1."""
+    interval: Interval
+    """Of the probability to meet the SLO target, from these runs alone."""
+    lower_limit: float
+    """On which it passes, at the error of its attempt."""
+
+
+def share_limits(met: int, runs: int, error: float) -> Interval:
+    """Return the Clopper-Pearson limits of a probability, each with an error."""
+    from scipy.special import betaincinv  # noqa: PLC0415 - as elsewhere, loaded by who asks
+
+    low = float(betaincinv(met, runs - met + 1, error)) if met else 0.0
+    high = float(betaincinv(met + 1, runs - met, 1.0 - error)) if met < runs else 1.0
+    return Interval(low, high)
+
+
+def allowed_misses(runs: int, confidence: float, error: float) -> int:
+    """Return how many of some runs may miss for the lower limit to reach a confidence; −1 where none may."""
+    misses = -1
+    while misses < runs and share_limits(runs - misses - 1, runs, error).low >= confidence:
+        misses += 1
+    return misses
+
+
+def fewest_runs(confidence: float, error: float) -> int:
+    """Return the fewest runs of which a few may miss for the lower limit to reach a confidence."""
+    runs = 8
+    while allowed_misses(runs, confidence, error) < _FIRST_MISSES:
+        runs += 1
+    return runs
+
+
+def passing_probability(judged_policy: Judged, runs: int, confidence: float, error: float) -> float:
+    """Return the probability that a policy passes a block of some runs, by its selection runs and a flat prior."""
+    from scipy.stats import betabinom  # noqa: PLC0415 - as above
+
+    met = judged_policy.verdict.met
+    missed = judged_policy.verdict.replications - met
+    allowed = allowed_misses(runs, confidence, error)
+    return float(betabinom.cdf(allowed, runs, missed + 0.5, met + 0.5)) if allowed >= 0 else 0.0
+
+
+class Arena:
+    """Runs policies on the selection block, and confirms them on blocks of their own."""
+
+    def __init__(self, trial: Trial, archive: Archive, most_runs: int) -> None:
+        """Take the most runs of a confirmation."""
+        self.trial = trial
+        self.confidence = trial.held_confidence
+        self.archive = archive
+        self.most_runs = most_runs
+        self.attempts = 0
+
+    def selected(self, policy: Policy, replications: int) -> Judged:
+        """Return a policy's figures over the first replications of the selection block."""
+        runs = [(policy, SELECTION * BLOCK + r) for r in range(replications)]
+        return judged(self.trial, policy, self.archive.outcomes(runs))
+
+    def race(self, shortlist: Sequence[Policy], replications: int) -> list[Judged]:
+        """Return the shortlisted over the selection block, cheapest first; those beaten early have fewer runs."""
+        figures: dict[Policy, Judged] = {}
+        racing = [*shortlist]
+        for stage in _STAGES:
+            for policy in racing:
+                figures[policy] = self.selected(policy, stage * replications)
+            racing = [
+                policy for policy in racing if not self._is_out(figures[policy], figures, racing)
+            ]
+        return sorted(figures.values(), key=lambda one: one.cost)
+
+    def _is_out(self, one: Judged, figures: dict[Policy, Judged], racing: Sequence[Policy]) -> bool:
+        """Return whether a policy misses the target clearly, or a clearly cheaper one is enough."""
+        confidence = self.confidence
+        limits = share_limits(one.verdict.met, one.verdict.replications, ERROR)
+        if limits.high < confidence:
+            return True
+        for other in (figures[policy] for policy in racing):
+            saved = one.costs - other.costs
+            error = _BEATEN * float(saved.std()) / np.sqrt(saved.size)
+            if other is one or saved.mean() <= error:
+                continue
+            # Of those that serve more than enough, the cheapest will do.
+            if self.is_enough(other) or other.verdict.met >= one.verdict.met:
+                return True
+        return False
+
+    def is_enough(self, one: Judged) -> bool:
+        """Return whether a policy is likely to pass a confirmation, by its selection runs."""
+        return self._passing(one, self.most_runs) >= _PASSING
+
+    def _passing(self, one: Judged, runs: int) -> float:
+        """Return the probability that a policy passes the next block, by its selection runs."""
+        confidence = self.confidence
+        if not confidence:
+            return 1.0
+        error = ERROR * SPENT[min(self.attempts, len(SPENT) - 1)]
+        return passing_probability(one, runs, confidence, error)
+
+    def confirm_safe(self, policy: Policy) -> Confirmation:
+        """Confirm a policy with room to spare, by the fewest runs."""
+        runs = self.most_runs
+        if self.confidence:
+            runs = min(runs, fewest_runs(self.confidence, ERROR * SPENT[0]))
+        return self._confirm(policy, runs)
+
+    def confirmations(self, candidates: Sequence[Judged]) -> Iterator[Confirmation]:
+        """Yield confirmations of the cheapest policy that is likely to pass, until one passes or none is left."""
+        left = sorted(candidates, key=lambda one: one.cost)
+        while left and self.attempts < len(SPENT):
+            one, runs = self._next(left)
+            if self._passing(one, runs) < _HOPELESS and self.attempts > 1:
+                return
+            confirmation = self._confirm(one.policy, runs)
+            yield confirmation
+            if confirmation.passed:
+                return
+            # What costs less serves less, as far as the selection can tell: it is not tried after it.
+            left = [other for other in left if other.cost > one.cost]
+
+    def _next(self, left: Sequence[Judged]) -> tuple[Judged, int]:
+        """Return the cheapest policy that is likely to pass, and the runs it needs; else the likeliest."""
+        ladder = [self.most_runs // 4, self.most_runs // 2, self.most_runs]
+        # A mean over fewer has no error that one could state.
+        ladder = [runs for runs in ladder if runs >= _FEWEST_RUNS] or [self.most_runs]
+        if not self.confidence:
+            ladder = [self.most_runs]
+        for one in left:
+            for runs in ladder:
+                if self._passing(one, runs) >= _PASSING:
+                    return one, runs
+        return max(left, key=lambda one: self._passing(one, self.most_runs)), self.most_runs
+
+    def _confirm(self, policy: Policy, runs: int) -> Confirmation:
+        """Run a policy alone on a block of its own, as long as it can still pass."""
+        trial = self.trial
+        confidence = self.confidence
+        error = ERROR * SPENT[self.attempts]
+        block = FIRST_CONFIRMATION + self.attempts
+        self.attempts += 1
+        spare = allowed_misses(runs, confidence, error) if confidence else runs
+        outcomes = []
+        missed = 0
+        for first in range(0, runs, _BATCH):
+            batch = range(first, min(first + _BATCH, runs))
+            fresh = self.archive.outcomes([(policy, block * BLOCK + r) for r in batch])
+            outcomes += fresh
+            missed += sum(not outcome.meets(trial.attainment) for outcome in fresh)
+            # A block that cannot pass any more is not run to its end, unless it is too short to pass at all.
+            if 0 <= spare < missed:
+                break
+        met = len(outcomes) - missed
+        lower_limit = share_limits(met, len(outcomes), error).low
+        return Confirmation(
+            judged=judged(trial, policy, outcomes),
+            passed=not confidence or (missed <= spare and len(outcomes) == runs),
+            attempt=self.attempts,
+            interval=share_limits(met, len(outcomes), 0.025),
+            lower_limit=lower_limit,
+        )
+
+
+def mean_interval(figures: Floats) -> Interval:
+    """Return the 95% interval of a mean over replications."""
+    mean = float(figures.mean())
+    error = half_width(figures)
+    # One run has no spread: its figure is all that can be said.
+    if not np.isfinite(error):
+        return Interval(mean, mean)
+    return Interval(mean - error, mean + error)
