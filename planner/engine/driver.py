@@ -20,7 +20,7 @@ from planner.engine.histories import Histories, StepFunction
 from planner.engine.hourly import NodeHours, WindowInput, WindowResult
 from planner.engine.log import ChangeLog, Streams
 from planner.engine.log import streams as streams_of
-from planner.engine.memory import keep_memory
+from planner.engine.memory import keep_memory, unsearched_memory
 from planner.engine.processes import (
     Process,
     RunContext,
@@ -351,5 +351,6 @@ def run_plan(
         edges_h.update(plan.month_edges_h.tolist())
     if window_h is not None:
         edges_h.update(range(0, plan.hours, window_h))
-    simulation = Simulation(plan, streams_of(seed, replication), processes)
-    return simulation.run(sorted(edges_h))
+    with unsearched_memory():
+        simulation = Simulation(plan, streams_of(seed, replication), processes)
+        return simulation.run(sorted(edges_h))

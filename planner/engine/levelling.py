@@ -17,6 +17,7 @@ from functools import reduce
 import numpy as np
 
 from planner.arrays import Floats, Ints
+from planner.elementwise import in_hours
 from planner.engine.partitions import Choices, best_division
 from planner.engine.site import Site, Stage
 from planner.plan.placement import ROUNDING
@@ -40,6 +41,8 @@ def place_replicas(site: Site, stages: Sequence[Stage]) -> None:
     """Place replicas on an empty site for what all stages need, or for as much of it as can be served."""
     empty = site.copy()
     short = site.fill_stages(stages)
+    # Where no node stands, as in an outage of the site, nothing can be divided.
+    short = short[in_hours(empty.free, short).any(axis=0)]
     if not short.size:
         return
     short_stages = [stage.moments(short) for stage in stages]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from planner.engine.memory import keep_memory
+from planner.engine.memory import keep_memory, unsearched_memory
 
 PAGES_TOUCHED_BY_A_THREAD = """
 import resource, threading
@@ -55,7 +57,7 @@ def test_a_thread_finds_what_was_fetched_before_or_another_has_freed(
 WITHOUT_ROOM = """
 import resource
 from pathlib import Path
-from planner.engine.memory import keep_memory
+from planner.engine.memory import keep_memory, unsearched_memory
 
 told = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
 used_bytes = 1024 * int(told["VmData"].split()[0])
@@ -70,3 +72,17 @@ def test_memory_is_kept_where_there_is_none_to_ask_for_ahead() -> None:
         [sys.executable, "-c", WITHOUT_ROOM], capture_output=True, text=True, check=False
     )
     assert done.stdout == "True\n", done.stderr
+
+
+@pytest.mark.parametrize("is_searched", [True, False])
+def test_memory_is_searched_for_cycles_after_a_replication_as_before(is_searched: bool) -> None:
+    """Also after one that fails: a caller who switched the search off finds it off."""
+    was_searched = gc.isenabled()
+    try:
+        (gc.enable if is_searched else gc.disable)()
+        with contextlib.suppress(ZeroDivisionError), unsearched_memory():
+            assert not gc.isenabled()
+            raise ZeroDivisionError
+        assert gc.isenabled() is is_searched
+    finally:
+        (gc.enable if was_searched else gc.disable)()
