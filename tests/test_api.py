@@ -159,6 +159,7 @@ def test_what_is_public_is_listed() -> None:
     functions = {
         "actuals",
         "compare",
+        "explain",
         "load",
         "memo",
         "replay",
