@@ -89,7 +89,7 @@ class Explanation:
         blocks = [self.figure, self.meaning, "\n".join(lines)]
         if self.parts:
             rows = [(part.name, _number_text(part.value), part.unit or "") for part in self.parts]
-            blocks.append(text_table(("made of", "value", "unit"), rows))
+            blocks.append(text_table(("part", "value", "unit"), rows))
         if self.by_month:
             months = [(month, _number_text(value)) for month, value in self.by_month.items()]
             blocks.append(text_table(("month", "value"), months))

@@ -35,6 +35,20 @@ def test_levelised_cost_is_present_cost_over_discounted_tokens(folder: Path) -> 
     assert planner_package.explain(PRICE, folder).value == pytest.approx(price, abs=1e-6)
 
 
+def test_tokens_are_discounted_by_the_runs_own_rate_and_timing(write: WriteScenario) -> None:
+    stated = (
+        "finance.discount_rate_per_year=0.5",
+        "finance.discount_rate_basis=real",
+        "finance.inflation_per_year=0.2",
+        "finance.cash_flow_timing=month_end",
+        "start=2026-01-16",
+    )
+    explanation = planner_package.explain(PRICE, write(), overrides=stated)
+    present = {part.name: part.value or 0.0 for part in explanation.parts}
+    price = -present["npv_usd"] / present["served_tokens·v"] * 1e6
+    assert explanation.value == pytest.approx(price, abs=1e-6)
+
+
 @pytest.mark.parametrize("figure", ["cost_usd", "tco_usd", "cash_usd"])
 def test_accounts_sum_to_the_cost_they_explain(figure: str, folder: Path) -> None:
     explanation = planner_package.explain(figure, folder)
