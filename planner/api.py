@@ -531,23 +531,28 @@ def size(
 
 
 def explain(
-    figure: str, place: Place | None = None, *, overrides: Sequence[str] = ()
+    figure: str,
+    place: Place | None = None,
+    *,
+    overrides: Sequence[str] = (),
+    inputs: int = 20,
 ) -> Explanation:
     """Explain a figure by its name: meaning, formula, parts and inputs; with its values in a run's folder.
 
-    ``place`` may be a scenario too, which is run once and not written.
+    ``place`` may be a scenario too, which is run once and not written. At most so many ``inputs`` are listed, those
+    that somebody stated or measured first.
     """
     from planner.answers import explain as answers
 
     # A name that is not there is refused before anything is run.
-    explanation = answers.explain(figure)
+    explanation = answers.explain(figure, inputs)
     if place is None:
         return explanation
     if Path(place).is_dir():
         contents = answers.contents_of_folder(Path(place))
     else:
         contents = answers.contents_of_run(simulate(load(place, overrides)))
-    return answers.explain(figure, contents, str(place))
+    return answers.explain(figure, inputs, contents, str(place))
 
 
 REPORTS = {

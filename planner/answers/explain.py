@@ -30,8 +30,6 @@ from planner.validation import nearest
 
 _DISCOUNTED = "·v"
 """Ends the name of a part of which each month counts at its present value."""
-_INPUTS_SHOWN = 20
-"""Inputs that a terminal gets: of a cost there are hundreds."""
 _NAMES_SHOWN = 3
 """Names offered in place of one that is not there."""
 
@@ -69,7 +67,9 @@ class Explanation:
     parts: Sequence[Part]
     """What it is made of, in the order of the formula."""
     inputs: Sequence[Mapping[str, str]]
-    """The inputs that enter it or a part of it, its own first; without a run their keys alone."""
+    """Inputs that enter it or a part of it, stated or measured before defaults; without a run their keys alone."""
+    inputs_left_out: int
+    """Further ones: of a cost there are hundreds."""
 
     def to_json(self) -> Json:
         """Return what ``--json`` prints."""
@@ -94,13 +94,11 @@ class Explanation:
             months = [(month, _number_text(value)) for month, value in self.by_month.items()]
             blocks.append(text_table(("month", "value"), months))
         if self.inputs:
-            # What somebody stated or measured says more than a default.
-            ordered = sorted(self.inputs, key=lambda row: row.get("grade") == "default")
-            shown = [_input_cells(row) for row in ordered[:_INPUTS_SHOWN]]
+            shown = [_input_cells(row) for row in self.inputs]
             header = ("input", "value", "grade", "source")
             blocks.append(text_table(header[: len(shown[0])], shown))
-        if len(self.inputs) > _INPUTS_SHOWN:
-            blocks.append(f"{len(self.inputs) - _INPUTS_SHOWN} more inputs enter: --json has them")
+        if self.inputs_left_out:
+            blocks.append(f"{self.inputs_left_out} more inputs enter: --inputs N lists more")
         return "\n\n".join(blocks)
 
 
@@ -141,7 +139,9 @@ def contents_of_folder(folder: Path) -> Contents:
     return contents
 
 
-def explain(figure: str, contents: Contents | None = None, place: str = "") -> Explanation:
+def explain(
+    figure: str, inputs_listed: int, contents: Contents | None = None, place: str = ""
+) -> Explanation:
     """Explain a figure of the registry, an account or a column, with its values in a run if there is one."""
     tables = _columns()
     accounts = {str(account): account for account in Account}
@@ -186,7 +186,8 @@ def explain(figure: str, contents: Contents | None = None, place: str = "") -> E
         high=high,
         by_month=by_month,
         parts=parts,
-        inputs=inputs,
+        inputs=inputs[:inputs_listed],
+        inputs_left_out=max(0, len(inputs) - inputs_listed),
     )
 
 
@@ -219,14 +220,14 @@ def _input_patterns(figure: str) -> Iterator[str]:
 
 
 def _inputs(contents: Contents, patterns: Iterable[str]) -> list[dict[str, str]]:
-    """Return the rows of assumptions.csv whose keys match, in the order of the patterns."""
+    """Return the rows of assumptions.csv whose keys match, in the order of the patterns, defaults last."""
     rows = list(contents.tables["assumptions"].rows(*ASSUMPTION_COLUMNS))
     by_path = {}
     for pattern in patterns:
         for row in rows:
             if fnmatch.fnmatchcase(row[0], pattern):
                 by_path[row[0]] = dict(zip(ASSUMPTION_COLUMNS, row, strict=True))
-    return list(by_path.values())
+    return sorted(by_path.values(), key=lambda row: row["grade"] == "default")
 
 
 def _interval(contents: Contents, figure: str) -> tuple[float | None, float | None, float | None]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from typer import Argument
+from typer import Argument, Option
 
 from planner import api
 from planner.cli.options import AllowCode, AsJson, Overlay, Overrides, with_overlay
@@ -20,13 +20,15 @@ def explain(
         str, Argument(metavar="FIGURE", help="Figure, account or column by its name.")
     ],
     place: Annotated[Path | None, Argument(metavar="[FOLDER|SCENARIO]", help=_PLACE)] = None,
+    inputs: Annotated[int, Option(min=0, metavar="N", help="Most inputs listed.")] = 20,
     overrides: Overrides = None,
     overlay: Overlay = None,
     _allow_code: AllowCode = False,
     as_json: AsJson = False,
 ) -> None:
     """Say what a figure means, its formula, its parts with their values, and the inputs that enter with sources."""
-    explanation = api.explain(figure, place, overrides=with_overlay(overrides, overlay))
+    stated = with_overlay(overrides, overlay)
+    explanation = api.explain(figure, place, overrides=stated, inputs=inputs)
     if as_json:
         typer.echo(json_text(explanation.to_json()), nl=False)
     else:

@@ -150,11 +150,13 @@ def server_of(folder: Path) -> MCPServer[Any]:
         context: Context[Any, Any],
         figure: str,
         place: str | None = None,
+        inputs: int = 20,
         overrides: Overrides = (),
     ) -> Json:
         """Say what a figure means and its formula; in a run's folder or a scenario, its value, parts and inputs."""
         words = [figure] if place is None else [figure, place]
-        return await answer(context, "explain", *_options(set=overrides), "--", *words)
+        options = _options(set=overrides, inputs=inputs)
+        return await answer(context, "explain", *options, "--", *words)
 
     def add_schema(kind: Literal["scenario", "study"]) -> None:
         @server.resource(f"planner://schema/{kind}", mime_type="application/schema+json")

@@ -70,7 +70,7 @@ def test_a_share_is_its_first_part_over_its_second(figure: str, folder: Path) ->
 
 
 def test_inputs_have_their_source_and_grade(folder: Path) -> None:
-    inputs = {row["path"]: row for row in planner_package.explain(PRICE, folder).inputs}
+    inputs = {row["path"]: row for row in planner_package.explain(PRICE, folder, inputs=999).inputs}
     assert inputs["clusters.h200.nodes"]["source"] == "tiny.yaml:12"
     assert inputs["clusters.h200.nodes"]["grade"] == "user"
     tdp = inputs["catalog.accelerators.H200.tdp_w"]
@@ -78,6 +78,9 @@ def test_inputs_have_their_source_and_grade(folder: Path) -> None:
     assert tdp["date"]
     # What enters a part enters the figure.
     assert "workloads.chat.requests_per_s" in inputs
+    few = planner_package.explain(PRICE, folder, inputs=5)
+    assert [row["grade"] for row in few.inputs] == ["user"] * 5
+    assert few.inputs_left_out == len(inputs) - 5
 
 
 def test_every_figure_is_explained_and_every_part_and_input_is_there(folder: Path) -> None:
@@ -103,7 +106,7 @@ def test_accounts_and_columns_are_explained_too(folder: Path) -> None:
     energy = planner_package.explain("energy", folder)
     assert (energy.view, energy.unit) == ("cash accrual economic", "USD")
     assert energy.value == parts_of("cost_usd", folder)["energy"]
-    assert explain("marginal_usd").tables == ["run/workload_costs"]
+    assert explain("marginal_usd", 0).tables == ["run/workload_costs"]
 
 
 def test_a_name_that_is_not_there_says_the_nearest(planner: Planner, tmp_path: Path) -> None:

@@ -85,6 +85,7 @@ OTHER_THAN_DEFAULT: dict[str, tuple[list[str], Any]] = {
     "folder": (["d"], Path("d")),
     "figure": (["cost_usd"], "cost_usd"),
     "place": (["p"], Path("p")),
+    "inputs": (["--inputs", "33"], 33),
     "overrides": (["--set", "a=1", "--overlay", "o.yaml"], ["a=1", "catalog.overlay=o.yaml"]),
     "out": (["--out", "o"], Path("o")),
     "vary": (["--vary", "a=1,2"], ["a=1,2"]),
