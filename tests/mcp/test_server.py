@@ -71,23 +71,26 @@ def test_what_if_growth_doubles(write: WriteScenario, planner: Planner) -> None:
         async def hear(progress: float, total: float | None, message: str | None) -> None:
             stages.append(message or "")
 
-        arguments = {"scenario": "tiny.yaml", "replications": 3, "out": "as-planned"}
+        arguments = {"scenario": "tiny.yaml", "replications": 2, "out": "as-planned"}
         called = await client.call_tool("run", arguments, progress_callback=hear)
         assert called.structured_content is not None
         planned = called.structured_content
         assert stages[0].startswith("simulating tiny")
-        assert any(stage.startswith("2 of 3 replications") for stage in stages)
+        assert any(stage.startswith("2 of 2 replications") for stage in stages)
         asked = {**arguments, "overrides": [DOUBLED], "out": "doubled"}
         doubled = await answer(client, "run", **asked)
         demand = "demand_tokens"
         assert doubled["clusters"]["fleet"][demand] > planned["clusters"]["fleet"][demand]
-        why = await answer(client, "explain", figure="cost_usd", place="doubled")
-        assert why["value"] == doubled["measures"]["cost_usd"]
-        growth = await answer(client, "explain", figure=demand, place="doubled")
-        (stated,) = [row for row in growth["inputs"] if "growth.per_year" in row["path"]]
+        why = await answer(client, "explain", figure="shed_fraction", place="doubled", inputs=500)
+        assert why["value"] == doubled["clusters"]["fleet"]["shed_fraction"]
+        (stated,) = [row for row in why["inputs"] if "growth.per_year" in row["path"]]
         assert (stated["value"], stated["grade"]) == ("0.8", "user")
+        part = await answer(client, "catalogue", name="H200")
+        assert part["facts"]["hbm_gb"]["value"] == 141
+        assert "needs two" in await refusal(client, "compare", scenarios=["tiny.yaml"])
+        assert "no such file" in await refusal(client, "size", scenario="none.yaml", budget=1e6)
         # What the command prints, and what it writes.
-        printed = planner("run", file, "-n", "3", "--set", DOUBLED, "--out", "own", "--json")
+        printed = planner("run", file, "-n", "2", "--set", DOUBLED, "--out", "own", "--json")
         assert json.loads(printed.out) == doubled
 
     converse(file.parent, talk)
@@ -124,12 +127,11 @@ def test_nothing_outside_the_folder_is_read_or_written(tmp_path: Path) -> None:
         run = partial(refusal, client, "run", replications=1)
         overlay = f"catalog.overlay={secret}"
         assert outside in await run(scenario="tiny.yaml", overrides=[overlay])
-        for out in (str(tmp_path / "out"), "../out", "way/out"):
+        for out in ("../out", "way/out"):
             assert outside in await run(scenario="tiny.yaml", out=out)
         assert outside in await refusal(client, "explain", figure="cost_usd", place="..")
         assert "is code" in await run(scenario="coded.yaml")
         assert "no such file" in await run(scenario="--allow-code")
-        assert "cost_usd" in await refusal(client, "explain", figure="cost_uds")
         schema = await client.read_resource("planner://schema/scenario")
         assert json.loads(schema.contents[0].model_dump()["text"]) == scenario_schema()
 
@@ -158,7 +160,7 @@ def test_a_cancelled_run_stops_and_leaves_nothing(write: WriteScenario) -> None:
             await anyio.sleep(0.05)
         assert not server.children(recursive=True)
         # The server goes on.
-        assert await answer(client, "catalogue")
+        assert await answer(client, "explain", figure="cost_usd")
 
     converse(folder, talk)
     assert [path.name for path in folder.iterdir()] == ["tiny.yaml"]
