@@ -20,6 +20,7 @@ from tests.conftest import Planner, WriteScenario
 
 WITHOUT_JSON = {
     "ui": "prints an address alone",
+    "mcp": "speaks JSON alone",
     "schema": "prints JSON anyway",
 }
 
