@@ -232,7 +232,7 @@ def columns_page(tables: Iterable[TableDescription]) -> str:
 # The page of the Python interface, read off the source.
 
 _VERBS = ("load", "simulate", "run", "compare", "sweep", "study", "report")
-_RESULTS = ("Answer", "Plot", "RunResult", "BookedRun")
+_RESULTS = ("Answer", "RunResult", "BookedRun")
 
 
 def _api() -> dict[str, str]:

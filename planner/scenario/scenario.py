@@ -246,8 +246,8 @@ class Sizing(Strict):
     """Most nameplate IT power of all nodes on site at once. Default: no limit beyond the site's own power."""
     miss_cost_usd: MissCost | dict[EntryName, MissCost] | None = None
     """What a request that misses its SLO costs, in today's money, of all workloads or by workload. Net present cost is
-    then minimised with it, so that to own, to rent and to miss are one trade-off, and no confidence is held. Default:
-    none: few know what a miss costs, and the SLO target is held."""
+    then minimised with it, so that to own, to rent and to miss are one trade-off, and no confidence is held.
+    Default: none: few know what a miss costs, and the SLO target is held."""
 
     def miss_usd(self, workload: str) -> float:
         """Return what a request of a workload that misses its SLO costs; 0 where it has no price."""

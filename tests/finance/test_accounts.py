@@ -32,7 +32,7 @@ from planner.finance.accounting.measures import measures
 from planner.finance.accounts import Account
 from planner.run.simulate import simulate
 from planner.scenario.loading import load_scenario
-from planner.studies.compare import spending_of
+from planner.studies.compare import factors_of
 
 def run(usd):
     path = Path("tiny.yaml")
@@ -45,7 +45,8 @@ assert abs(paid / 100 - 1200 / 12 * 4 * accelerators) < 0.01 * paid, paid
 names = ("cost_usd", "pl_cost_usd", "tco_usd", "cash_usd")
 more = {name: measures(guarded)[name] - measures(base)[name] for name in names}
 assert all(abs(100 * usd - paid) < 1 for usd in more.values()), (more, paid)
-assert spending_of(guarded).cents - spending_of(base).cents == paid
+by_hour = [factors_of(result).people_usd for result in (base, guarded)]
+assert abs((by_hour[1] - by_hour[0]) * guarded.plan.hours * accelerators - paid / 100) < 0.01 * paid, by_hour
 assert "security" in PRICED and Account.SECURITY in BOOKED
 for frame, column in ((guarded.statements(), "operating_expense_usd"), (guarded.unit_economics(), "cost_usd")):
     before = (base.statements() if column.startswith("op") else base.unit_economics())[column].sum()

@@ -392,6 +392,7 @@ class Oracle(Money):
                 "scope": slo_target.get("scope", "workload"),
                 "workloads": slo_target.get("workloads", {}),
                 "confidence": slo_target.get("confidence", 0.9),
+                "include": slo_target.get("include"),
             },
             "warnings": ELSEWHERE,
             "notes": ELSEWHERE,  # sentences: test_contradictions

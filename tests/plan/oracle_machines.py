@@ -593,6 +593,9 @@ class Machines:
             "launch_h": self.hour(stated["model_launch"]) if stated.get("model_launch") else None,
             "cached_input_fraction": of(stated, "prefix_cache_hit_fraction", 0.0),
             "overdue_share": None,
+            "begins_h": self.hour(stated["begins"]) if "begins" in stated else 0.0,
+            "ends_h": self.hour(stated["ends"]) if "ends" in stated else math.inf,
+            "is_wanted": stated["requests_per_s"] > 0,
         }
 
     def by_priority(self) -> list[int]:
@@ -653,6 +656,7 @@ class Machines:
         medians = np.exp([-0.5 * each["sigma"] ** 2 for each in noise])
         return {
             "names": self.loads,
+            "streams": self.loads,
             "expected_requests_per_s": np.array(expected),
             "noise_base_requests_per_s": np.array(expected) * medians[:, None],
             "noises": noise,
