@@ -247,9 +247,12 @@ def _cheapest(gains: Floats, costs: Floats) -> Ints:
 def _pivot(tableaus: Floats, places: Ints, row: Ints, column: Ints) -> None:
     """Make a column basic in a row of each of the tableaus at some places."""
     index = np.arange(places.size)
-    chosen = tableaus[places]
+    # Mostly all of them change, and are written where they are.
+    is_whole = places.size == len(tableaus)
+    chosen = tableaus if is_whole else tableaus[places]
     factors = chosen[index, :, column]
     new_row = chosen[index, row] / factors[index, row, np.newaxis]
     chosen -= factors[:, :, np.newaxis] * new_row[:, np.newaxis]
     chosen[index, row] = new_row
-    tableaus[places] = chosen
+    if not is_whole:
+        tableaus[places] = chosen

@@ -55,6 +55,8 @@ class Stage:
 
     def moments(self, which: Ints) -> Stage:
         """Return the stage at some of the moments."""
+        if np.array_equal(which, np.arange(self.requests.shape[2])):
+            return self
         return replace(self, requests=in_hours(self.requests, which))
 
     def of(self, workloads: Sequence[int]) -> Stage:
@@ -241,6 +243,8 @@ class Site:
 
     def moments(self, which: Ints) -> Site:
         """Return the site at some of the moments, as a copy."""
+        if np.array_equal(which, np.arange(self.free.shape[1])):
+            return self.copy()
         other = copy.copy(self)
         other.groups = [group.moments(which) for group in self.groups]
         other.free = in_hours(self.free, which)
@@ -394,7 +398,8 @@ class Site:
         """Place replicas stage by stage at the highest level at which they fit for all of its workloads."""
         for stage, of_stage in zip(stages, splits, strict=True):
             level = self._highest_level(stage, of_stage)
-            for (g, w), requests in self._wanted(stage, of_stage, level).items():
+            placed = {w: self.placed_requests(w) for w in stage.members}
+            for (g, w), requests in self._wanted(stage, of_stage, level, placed).items():
                 self._hold(g, w, requests)
             if level.min(initial=1.0) < 1.0:
                 self._raise_lowest(stage)
@@ -403,30 +408,43 @@ class Site:
         """Return the highest level of service at which whole replicas fit for a stage so divided, shape (moments,)."""
         everything = np.ones(self.free.shape[1])
         level = np.zeros_like(everything)
-        level[self._fits(self._wanted(stage, splits, everything))] = 1.0
+        placed = {w: self.placed_requests(w) for w in stage.members}
+        level[self._fits(self._wanted(stage, splits, everything, placed))] = 1.0
+        if level.all():
+            return level
         # In most moments there is room for all, or for nothing.
-        has_room = self._fits(self._wanted(stage, splits, everything * _LEVEL_STEP))
+        has_room = self._fits(self._wanted(stage, splits, everything * _LEVEL_STEP, placed))
         which = np.flatnonzero((level < 1.0) & has_room)
         if not which.size:
             return level
-        site = self.moments(which)
-        stage = stage.moments(which)
-        splits = {pair: share.take(which) for pair, share in splits.items()}
+        # Three levels at once decide two halvings: numpy takes little longer for them than for one.
+        tried = np.tile(which, 3)
+        site = self.moments(tried)
+        stage = stage.moments(tried)
+        splits = {pair: share.take(tried) for pair, share in splits.items()}
+        placed = {w: requests.take(tried) for w, requests in placed.items()}
         low = np.zeros(which.size)
-        high = np.ones(which.size)
-        for _ in range(_HALVINGS):
-            middle = (low + high) / 2.0
-            fits = site._fits(site._wanted(stage, splits, middle))
-            low = np.where(fits, middle, low)
-            high = np.where(fits, high, middle)
+        quarter = 0.25
+        for _ in range(_HALVINGS // 2):
+            levels = np.concatenate([low + step * quarter for step in (1.0, 2.0, 3.0)])
+            fits = site._fits(site._wanted(stage, splits, levels, placed))
+            first, second, third = fits.reshape(3, -1)
+            steps = np.where(second, 2.0 + third, first)
+            low = low + steps * quarter
+            quarter /= 4.0
         level[which] = low
         return level
 
-    def _wanted(self, stage: Stage, splits: Splits, level: Floats) -> dict[tuple[int, int], Floats]:
-        """Return the further requests that groups have to have room for at a level of service."""
+    def _wanted(
+        self, stage: Stage, splits: Splits, level: Floats, placed: Mapping[int, Floats]
+    ) -> dict[tuple[int, int], Floats]:
+        """Return the further requests that groups have to have room for at a level of service.
+
+        ``placed`` are those of each member for which replicas are placed.
+        """
         wanted = {}
         for place, w in enumerate(stage.members):
-            more = np.maximum(stage.need(place, level) - self.placed_requests(w), 0.0)
+            more = np.maximum(stage.need(place, level) - placed[w], 0.0)
             # What a stage needs at level 0 is what the stage before it left undone: there was no room for it.
             more = np.where(level > 0.0, more, 0.0)
             for g in self.order[w]:
