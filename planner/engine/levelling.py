@@ -25,6 +25,8 @@ from planner.records import record
 
 _MOST_NODES = 32
 """Of a site, up to which partitions are looked at: on larger ones a replica is little, and moments are many."""
+_MOST_POOLS = 3
+"""Of models that share them, up to which partitions are looked at: five places for each of more are too many to see."""
 _MOST_PARTITIONS = 2**21
 """Of a site's nodes times those of one model, up to which all of them are seen."""
 _COARSE_CHOICES = 64
@@ -96,7 +98,9 @@ class _Levelling:
         self.replica_nodes = _replica_nodes(empty)
         self.shares = self._shares()
         self.own = self._own_groups()
-        self.is_small = float(empty.free[:, 0].sum()) <= _MOST_NODES
+        self.is_small = (
+            float(empty.free[:, 0].sum()) <= _MOST_NODES and self._most_pools() <= _MOST_POOLS
+        )
         self.strides = self._strides() if self.is_small else []
 
     def improve(self, placed: Site) -> None:
@@ -121,6 +125,14 @@ class _Levelling:
                 share = _Share(workloads=other.workloads + share.workloads, groups=groups)
             shares.append(share)
         return shares
+
+    def _most_pools(self) -> int:
+        """Return the most groups that workloads share on clusters with nodes."""
+        counts = [0]
+        for share in self.shares:
+            clusters = [self.empty.groups[g].cluster for g in share.groups]
+            counts.append(sum(bool(self.empty.free[c].any()) for c in clusters))
+        return max(counts)
 
     def _own_groups(self) -> dict[int, list[int]]:
         """Return the groups that may be placed for each workload: those on clusters with nodes."""
