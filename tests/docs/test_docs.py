@@ -92,6 +92,11 @@ def test_what_a_page_shows_happens(
         for outcome in carry_out(_text(page), checkout, done):
             place = f"{_name(page)}:{outcome.step.line}: {outcome.step.content.strip()}"
             assert outcome.exit_code == 0, "\n".join([place, *outcome.printed])
+            stale = [
+                f"{_name(page)}:{change.line}: {change.stated} is {change.computed} now"
+                for change in outcome.corrections
+            ]
+            assert not stale, "\n".join([*stale, REFRESH])
             output = outcome.step.output
             if output is None:
                 continue
