@@ -54,7 +54,7 @@ reference: $(VENV)/installed-dev
 	$(BIN)/python -m tests.docs.refresh
 
 docs: $(VENV)/installed-dev
-	$(BIN)/mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 fuzz: $(VENV)/installed-dev
 	$(BIN)/python -m tests.fuzz --count 100000

@@ -30,9 +30,10 @@ from typing import Any
 
 from tests.docs.blocks import Step
 
-_NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
-_NUMBERS += ("eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen")
-_NUMBERS += ("eighteen", "nineteen", "twenty")
+_NUMBERS = (
+    "no one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen"
+    " sixteen seventeen eighteen nineteen twenty"
+).split()
 _FIGURE = rf"[+−]?\$?\d[\d,]*(?:\.\d+)?%?|\b(?:{'|'.join(_NUMBERS)})\b"
 _CLAIM = re.compile(r"^(?P<words>.+?) (?P<kind>[=?]) (?P<expression>.+)$")
 _NAME = re.compile(r"(?<![\w.])[A-Za-z][\w-]*(?:\.[\w*-]+)+")
