@@ -14,7 +14,7 @@ writes them into the prose as it has them: as a share or a number, in digits or 
 ``?`` has words that compare, and the condition under which they are true.
 
 A name with a point is a value of the folder's ``summary.json``, whose first level may be left out, or a key of a
-scenario in its ``assumptions.csv``.
+scenario in its ``assumptions.csv``. In a list of rows the values of a row lead to it: ``futures.growth-doubles.lean.npc_usd``.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ _NUMBERS = (
 ).split()
 _FIGURE = rf"[+−]?\$?\d[\d,]*(?:\.\d+)?%?|\b(?:{'|'.join(_NUMBERS)})\b"
 _CLAIM = re.compile(r"^(?P<words>.+?) (?P<kind>[=?]) (?P<expression>.+)$")
+_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _NAME = re.compile(r"(?<![\w.])[A-Za-z][\w-]*(?:\.[\w*-]+)+")
 
 
@@ -52,7 +53,7 @@ class Correction:
 
 def judge(step: Step, text: str, folder: Path) -> tuple[list[Correction], list[str]]:
     """Return the figures that are stale, and what the prose says that is not so."""
-    lines = text.splitlines()
+    lines = _COMMENT.sub(lambda comment: "\n" * comment[0].count("\n"), text).splitlines()
     first = _section_start(lines, step.line - 1)
     prose = "\n".join(lines[first : step.line - 1])
     corrections: list[Correction] = []
@@ -154,12 +155,14 @@ def _value(name: str, folder: Path) -> Any:
 
 
 def _at_path(places: list[Any], path: list[str]) -> Iterator[Any]:
-    """Yield what the places have at a path; a number in it is the place of an element."""
+    """Yield what the places have at a path; of a list of rows a value in it leaves the rows that have it."""
     for place in places:
         found = place
         for key in path:
-            if isinstance(found, list) and key.isdigit() and int(key) < len(found):
-                found = found[int(key)]
+            if isinstance(found, list):
+                rows = [row for row in found if isinstance(row, dict)]
+                having = [row for row in rows if key in row.values()]
+                found = having if having else rows[0].get(key) if len(rows) == 1 else None
             else:
                 found = found.get(key) if isinstance(found, dict) else None
         if found is not None:

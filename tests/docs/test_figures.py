@@ -52,6 +52,12 @@ def test_a_comparison_that_is_not_so_fails_with_its_line(tmp_path: Path) -> None
     )
 
 
+def test_a_comment_below_another_is_of_the_same_prose(tmp_path: Path) -> None:
+    plan(tmp_path, later_npv_usd=80.0)
+    page = PAGE + PAGE.partition("difference.\n\n")[2]
+    assert [outcome.printed for outcome in carry_out(page, tmp_path)] == [(), ()]
+
+
 def test_words_that_are_not_in_the_prose_fail(tmp_path: Path) -> None:
     plan(tmp_path, later_npv_usd=80.0)
     (outcome,) = carry_out(PAGE.replace("# less than now", "# more than now"), tmp_path)
