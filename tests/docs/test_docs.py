@@ -48,6 +48,7 @@ def checkout(tmp_path: Path) -> Path:
 
 LONG = (
     "docs/how-to/check-a-vendors-numbers.md",
+    "docs/explanation/what-moves-the-answer.md",
     "docs/how-to/compare-scenarios.md",
     "docs/how-to/overlay-the-catalogue.md",
     "docs/how-to/size-a-fleet-by-sweep.md",
