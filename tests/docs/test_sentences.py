@@ -52,6 +52,7 @@ UNUSED = (
 )
 """Words of our own making, or of the tables as they were: shared/design/vocabulary.md has what to write instead."""
 
+_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _FENCE = re.compile(r"^\s*```")
 _NO_PROSE = re.compile(r"^\s*(?:#{1,6} |\||>|<!--|!\[)")
 _ITEM = re.compile(r"^\s*(?:[-*]|\d+\.)\s+")
@@ -64,7 +65,7 @@ def paragraphs(text: str) -> list[str]:
     found: list[str] = []
     is_code = False
     is_open = False
-    for line in text.splitlines():
+    for line in _COMMENT.sub("", text).splitlines():
         if _FENCE.match(line):
             is_code = not is_code
             is_open = False
