@@ -473,8 +473,9 @@ def _offer(
         if len(tier) == 1:
             parts = [accepted]
         else:
-            share = accepted / safe_denominator(total)
-            parts = [cluster_free * share for cluster_free in free]
+            # The whole of it to the last bit where the others are empty: as if they were not there yet.
+            divisor = safe_denominator(total)
+            parts = [accepted * (cluster_free / divisor) for cluster_free in free]
         for c, part in zip(tier, parts, strict=True):
             served[c][hours] = part
             room.used[c][hours] += route.nodes(part, c, hours)
