@@ -15,6 +15,8 @@ from tests.laws.worlds import Nodes, Stream, World, random_world
 PARTITION = "partition"
 """The law that needs many runs: never below the best static partition."""
 ALL_LAWS = (*LAWS, PARTITION)
+WHOLE_REPLICAS = "whole replicas"
+ONE_ENGINE = "one engine for all models of a cluster"
 EXACT_NODES = 8
 EXACT_MODELS = 3
 """Sites that are placed exactly: no law allows for whole replicas there."""
@@ -29,8 +31,8 @@ class Break:
     changed: World
     """What the law makes of it; the world itself where it is held against partitions."""
     breach: float
-    is_beyond_replica: bool
-    """Whether one replica of each model on each cluster does not explain it."""
+    cause: str | None
+    """What explains it, where that is physical."""
     before: Outcome
     after: Outcome
 
@@ -44,6 +46,7 @@ class Break:
         text = yaml.safe_dump(self.world.document(), sort_keys=False, default_flow_style=None)
         lines = [
             f"# {self.law} is broken by {self.breach:.4g} in world {self.world.number}",
+            f"# cause:  {self.cause or 'not known'}",
             f"# change: {self._change() or 'none'}",
             f"# before: {self.before.describe()}; {self.before.energy_kwh:.6g} kWh",
             f"# after:  {self.after.describe()}; {self.after.energy_kwh:.6g} kWh",
@@ -76,9 +79,9 @@ class Tally:
     breaks: list[Break] = field(default_factory=list)
 
     @property
-    def beyond_replica(self) -> list[Break]:
-        """Breaks that whole replicas do not explain."""
-        return [finding for finding in self.breaks if finding.is_beyond_replica]
+    def unexplained(self) -> list[Break]:
+        """Breaks that have no physical cause."""
+        return [finding for finding in self.breaks if finding.cause is None]
 
 
 def one_replica_less(world: World) -> World | None:
@@ -106,13 +109,17 @@ def check_law(law: str, world: World, runs: Runs) -> Break | None:
     breach = change.expectation(before, after)
     if breach == 0.0:
         return None
-    is_beyond = not _is_within_replica(world, change, runs)
+    cause = None
+    if _is_within_replica(world, change, runs):
+        cause = WHOLE_REPLICAS
+    elif change.smaller is not None and _is_kept_with_engines(world, change, runs):
+        cause = ONE_ENGINE
     return Break(
         law=law,
         world=world,
         changed=change.world,
         breach=breach,
-        is_beyond_replica=is_beyond,
+        cause=cause,
         before=before,
         after=after,
     )
@@ -131,12 +138,16 @@ def _check_partition(world: World, runs: Runs) -> Break | None:
     breach = lost(best, shared)
     if breach == 0.0:
         return None
+    # Its parts may each have another engine, which the cluster would have to run beside each other.
+    stated = world.with_engines(shared.engines)
+    best_of_stated = best_partition(stated, runs)
+    is_kept = best_of_stated is not None and lost(best_of_stated, runs.outcome(stated)) == 0.0
     return Break(
         law=PARTITION,
         world=world,
         changed=world,
         breach=breach,
-        is_beyond_replica=True,
+        cause=ONE_ENGINE if is_kept else None,
         before=best,
         after=shared,
     )
@@ -151,6 +162,18 @@ def _is_within_replica(world: World, change: Change, runs: Runs) -> bool:
     before = world if change.smaller == "after" else reduced
     after = change.world if change.smaller == "before" else reduced
     return change.expectation(runs.outcome(before), runs.outcome(after)) == 0.0
+
+
+def _is_kept_with_engines(world: World, change: Change, runs: Runs) -> bool:
+    """Return whether a law holds where clusters keep the engines that they have before the change.
+
+    A cluster runs one for all its models, unless a second saves more nodes than it costs to keep up: what changes one
+    workload may change the engine that is best for all.
+    """
+    before = change.reference or world
+    engines = runs.outcome(before).engines
+    outcomes = [runs.outcome(each.with_engines(engines)) for each in (before, change.world)]
+    return change.expectation(*outcomes) == 0.0
 
 
 def check_worlds(

@@ -47,6 +47,8 @@ class Outcome:
     energy_kwh: float
     hourly: Mapping[Series, Floats] = field(repr=False)
     """Physical series by the hour."""
+    engines: Mapping[str, str] = field(default_factory=dict)
+    """By accelerator, the one engine of its clusters."""
 
     def describe(self) -> str:
         """Return the share of each workload in a line."""
@@ -73,7 +75,20 @@ def outcome_of(result: RunResult) -> Outcome:
         tokens=float(result.tokens(result.monthly.served_requests).sum()),
         energy_kwh=float(result.monthly.facility_kwh.sum()),
         hourly=_hourly(result),
+        engines=_engines(result),
     )
+
+
+def _engines(result: RunResult) -> dict[str, str]:
+    """Return the engine by accelerator, where all clusters of it have the same one for all that they hold."""
+    plan = result.plan
+    assert plan.placement is not None
+    engines: dict[str, set[str]] = {}
+    for deployment in plan.placement.deployments:
+        accelerator = result.scenario.clusters[plan.clusters[deployment.cluster].name].accelerator
+        for _, (engine, *_), _ in deployment.layout:
+            engines.setdefault(accelerator, set()).add(engine)
+    return {part: min(names) for part, names in engines.items() if len(names) == 1}
 
 
 def _hourly(result: RunResult) -> dict[Series, Floats]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -99,6 +99,8 @@ class Nodes:
     count: int
     speed: float = 1.0
     online: datetime.date | None = None
+    engine: str | None = None
+    """Which it is to have; None for the one that is best for all its workloads."""
 
     def document(self) -> dict[str, object]:
         """Return it as a scenario states it."""
@@ -107,6 +109,8 @@ class Nodes:
             stated["throughput_multiplier"] = self.speed
         if self.online is not None:
             stated["online"] = self.online
+        if self.engine is not None:
+            stated["engine"] = self.engine
         return stated
 
 
@@ -155,6 +159,13 @@ class World:
     def with_cluster(self, cluster: Nodes) -> World:
         """Return the world with the cluster of the same name replaced."""
         clusters = [cluster if old.name == cluster.name else old for old in self.clusters]
+        return replace(self, clusters=tuple(clusters))
+
+    def with_engines(self, engines: Mapping[str, str]) -> World:
+        """Return the world with the engine stated that clusters of a part are to have."""
+        clusters = [
+            replace(cluster, engine=engines.get(cluster.accelerator)) for cluster in self.clusters
+        ]
         return replace(self, clusters=tuple(clusters))
 
     def with_nodes(self, counts: Sequence[int]) -> World:
