@@ -46,7 +46,7 @@ def _check(number: int, seed: int, laws: Sequence[str]) -> dict[str, Tally]:
 
 
 def table(tallies: dict[str, Tally]) -> str:
-    """Return the table of laws, worlds tried, breaks, those without a physical cause and the worst break with its world."""
+    """Return the table of laws: worlds tried, breaks, those without a cause, and the worst with its world."""
     lines = ["law                 | tried | broken | unexplained | worst"]
     for law, tally in tallies.items():
         worst = max(tally.breaks, key=lambda finding: finding.breach, default=None)

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 import yaml
 
-from tests.laws.laws import LAWS, Change
+from tests.laws.causes import STATEMENTS, cause_of
+from tests.laws.laws import LAWS
 from tests.laws.outcomes import Outcome, Runs, lost
 from tests.laws.partitions import best_partition
 from tests.laws.worlds import Nodes, Stream, World, random_world
@@ -15,11 +16,6 @@ from tests.laws.worlds import Nodes, Stream, World, random_world
 PARTITION = "partition"
 """The law that needs many runs: never below the best static partition."""
 ALL_LAWS = (*LAWS, PARTITION)
-WHOLE_REPLICAS = "whole replicas"
-ONE_ENGINE = "one engine for all models of a cluster"
-EXACT_NODES = 8
-EXACT_MODELS = 3
-"""Sites that are placed exactly: no law allows for whole replicas there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,19 +80,6 @@ class Tally:
         return [finding for finding in self.breaks if finding.cause is None]
 
 
-def one_replica_less(world: World) -> World | None:
-    """Return a world without a node of each cluster for each model, or None where it is placed exactly.
-
-    A replica takes a node at most, but for layouts that span several.
-    """
-    model_count = len(world.models)
-    is_exact = world.nodes <= EXACT_NODES and model_count <= EXACT_MODELS
-    counts = [cluster.count - model_count for cluster in world.clusters]
-    if is_exact or max(counts) <= 0:
-        return None
-    return world.with_nodes(counts)
-
-
 def check_law(law: str, world: World, runs: Runs) -> Break | None:
     """Return the break of a law by a world, or None where it holds; raise NotApplicable where it says nothing."""
     if law == PARTITION:
@@ -109,17 +92,12 @@ def check_law(law: str, world: World, runs: Runs) -> Break | None:
     breach = change.expectation(before, after)
     if breach == 0.0:
         return None
-    cause = None
-    if _is_within_replica(world, change, runs):
-        cause = WHOLE_REPLICAS
-    elif change.smaller is not None and _is_kept_with_engines(world, change, runs):
-        cause = ONE_ENGINE
     return Break(
         law=law,
         world=world,
         changed=change.world,
         breach=breach,
-        cause=cause,
+        cause=cause_of(world, change, runs),
         before=before,
         after=after,
     )
@@ -138,42 +116,22 @@ def _check_partition(world: World, runs: Runs) -> Break | None:
     breach = lost(best, shared)
     if breach == 0.0:
         return None
-    # Its parts may each have another engine, which the cluster would have to run beside each other.
-    stated = world.with_engines(shared.engines)
-    best_of_stated = best_partition(stated, runs)
-    is_kept = best_of_stated is not None and lost(best_of_stated, runs.outcome(stated)) == 0.0
+    kept = None
+    for cause, stated in STATEMENTS.items():
+        as_stated = stated(world, shared)
+        best_as_stated = best_partition(as_stated, runs)
+        if best_as_stated is None or lost(best_as_stated, runs.outcome(as_stated)) == 0.0:
+            kept = cause
+            break
     return Break(
         law=PARTITION,
         world=world,
         changed=world,
         breach=breach,
-        cause=ONE_ENGINE if is_kept else None,
+        cause=kept,
         before=best,
         after=shared,
     )
-
-
-def _is_within_replica(world: World, change: Change, runs: Runs) -> bool:
-    """Return whether a change of the objective is less than a replica of each model on each cluster makes."""
-    smaller = world if change.smaller == "before" else change.world
-    reduced = one_replica_less(smaller)
-    if change.smaller is None or reduced is None:
-        return False
-    before = world if change.smaller == "after" else reduced
-    after = change.world if change.smaller == "before" else reduced
-    return change.expectation(runs.outcome(before), runs.outcome(after)) == 0.0
-
-
-def _is_kept_with_engines(world: World, change: Change, runs: Runs) -> bool:
-    """Return whether a law holds where clusters keep the engines that they have before the change.
-
-    A cluster runs one for all its models, unless a second saves more nodes than it costs to keep up: what changes one
-    workload may change the engine that is best for all.
-    """
-    before = change.reference or world
-    engines = runs.outcome(before).engines
-    outcomes = [runs.outcome(each.with_engines(engines)) for each in (before, change.world)]
-    return change.expectation(*outcomes) == 0.0
 
 
 def check_worlds(

@@ -58,6 +58,8 @@ class Stream:
     """In place of that, a day from which traffic is a multiple of day one's."""
     launch: datetime.date | None = None
     """In place of that, the day of the first request."""
+    preference: tuple[str, ...] = ()
+    """Clusters in the order in which they are to be offered it; none for that of the router."""
 
     def document(self) -> dict[str, object]:
         """Return it as a scenario states it."""
@@ -142,10 +144,21 @@ class World:
             "name": f"world-{self.number}",
             "start": START,
             "horizon_months": self.months,
-            "workloads": {load.name: load.document() | self._noise() for load in self.workloads},
+            "workloads": {
+                load.name: load.document() | self._routing(load) | self._noise()
+                for load in self.workloads
+            },
             "clusters": {cluster.name: cluster.document() for cluster in self.clusters},
         }
+        if any(load.preference for load in self.workloads):
+            stated["routing"] = "preference"
         return stated | QUIET if self.is_quiet else stated
+
+    def _routing(self, load: Stream) -> dict[str, object]:
+        """Return what a workload states of its routing: clusters that are there."""
+        names = {cluster.name for cluster in self.clusters}
+        there = [name for name in load.preference if name in names]
+        return {"cluster_preference": there} if there else {}
 
     def _noise(self) -> dict[str, object]:
         """Return what each workload states of its noise."""
@@ -167,6 +180,13 @@ class World:
             replace(cluster, engine=engines.get(cluster.accelerator)) for cluster in self.clusters
         ]
         return replace(self, clusters=tuple(clusters))
+
+    def with_routing(self, routing: Mapping[str, tuple[str, ...]]) -> World:
+        """Return the world with the clusters stated in the order in which workloads are to be offered them."""
+        workloads = [
+            replace(load, preference=routing.get(load.name, ())) for load in self.workloads
+        ]
+        return replace(self, workloads=tuple(workloads))
 
     def with_nodes(self, counts: Sequence[int]) -> World:
         """Return the world with other numbers of nodes; a cluster without any is left out."""
