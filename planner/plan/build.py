@@ -6,7 +6,7 @@ import dataclasses
 import functools
 
 from planner.arrays import Floats
-from planner.demand.plan import build_demand_plan
+from planner.demand.plan import DemandPlan, build_demand_plan
 from planner.demand.shape import Horizon
 from planner.finance.months import MonthGrid
 from planner.finance.pricing import money_plan
@@ -71,7 +71,7 @@ def build_plan(
         months=months,
         month_edges_h=months.edge_hours,
         workloads=workloads,
-        by_priority=_by_priority(workloads, clusters, capacity),
+        by_priority=_by_priority(workloads, clusters, capacity, demand),
         clusters=clusters,
         demand=demand,
         requests_per_node_h=capacity,
@@ -141,7 +141,10 @@ _demand_plan = functools.lru_cache(maxsize=1)(build_demand_plan)
 
 
 def _by_priority(
-    workloads: tuple[WorkloadPlan, ...], clusters: tuple[ClusterPlan, ...], capacity: Floats
+    workloads: tuple[WorkloadPlan, ...],
+    clusters: tuple[ClusterPlan, ...],
+    capacity: Floats,
+    demand: DemandPlan,
 ) -> tuple[int, ...]:
     """Return the workloads in the order in which they are served.
 
@@ -160,6 +163,7 @@ def _by_priority(
             len({*workload.cluster_order} & {*first}),
             float(workload.tokens_per_request[0]),
             *sorted(capacity[first, index, 0]),
+            float(demand.expected_requests_per_s[index, 0]),
         )
 
     indices = range(len(workloads))
