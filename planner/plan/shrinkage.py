@@ -4,7 +4,7 @@ Predictions err, and the largest of many errs upwards: whoever takes the best of
 one whose prediction is too good. So a lead counts by how well it is known. Layouts come in the order of what is known
 of them: those that were measured, others of a pair that was, engines that somebody runs there, engines with rows of
 other models, all others; and of each those with attention in groups last. Of a lead in ln(tokens per second and
-accelerator) at equal time per token over the best of all layouts that come before,
+accelerator) at equal time per token over the best of those that come first there,
 
     τ²/(τ² + e²·σ²)
 
@@ -200,19 +200,13 @@ def _standing(
 
 
 def _belief(candidates: Sequence[_Candidate]) -> Belief:
-    """Return what is added to candidates, each held to the best of those that are known better."""
+    """Return what is added to candidates, each held to the best of those that are known best."""
     if not candidates:
         return AS_PREDICTED
-    colocated: dict[tuple[str, int, int], float] = {}
-    anchor: Floats = np.zeros(len(TPOT_S))
-    for standing in sorted({one.standing for one in candidates}, reverse=True):
-        best = anchor
-        for one in candidates:
-            if one.standing == standing:
-                log_speed = _shrunk(one.colocated, anchor, 0.0, one.excess)
-                colocated[_key(one.spec)] = log_speed
-                best = np.maximum(best, _at(one.colocated, log_speed))
-        anchor = best
+    anchor = _anchor(candidates)
+    colocated = {
+        _key(one.spec): _shrunk(one.colocated, anchor, 0.0, one.excess) for one in candidates
+    }
     pools = {}
     for engine in dict.fromkeys(one.spec.engine for one in candidates):
         own = [one for one in candidates if one.spec.engine == engine]
@@ -224,17 +218,20 @@ def _belief(candidates: Sequence[_Candidate]) -> Belief:
     return Belief(colocated, pools)
 
 
-def _at(rates: Floats, log_speed: float) -> Floats:
-    """Return rates by time at a speed, read between those worked out."""
-    by_time = rates.T
-    return np.array([np.interp(log_speed, _LOG_SPEEDS[::-1], one[::-1]) for one in by_time])
+def _anchor(candidates: Sequence[_Candidate]) -> Floats:
+    """Return the best rate at each time per token of those that are known best among what keeps it."""
+    anchor: Floats = np.zeros(len(TPOT_S))
+    for standing in sorted({one.standing for one in candidates}, reverse=True):
+        best = np.max([one.colocated[0] for one in candidates if one.standing == standing], axis=0)
+        anchor = np.where(anchor > 0.0, anchor, best)
+    return anchor
 
 
 def _shrunk(rates: Floats, anchor: Floats, log_speed: float, excess: float) -> float:
     """Return the ln(speed) at which a predicted lead is what counts of it; as given where it leads nowhere.
 
-    ``rates`` are those by speed and time per token, and ``log_speed`` is where the prediction stands among them. Of the
-    times at which it leads the mean is taken.
+    ``rates`` are those by speed and time per token, and ``log_speed`` is where the prediction stands among them. At
+    none of the times more counts.
     """
     if excess <= 0.0:
         return log_speed
@@ -252,7 +249,7 @@ def _shrunk(rates: Floats, anchor: Floats, log_speed: float, excess: float) -> f
         change = float(leads[-1] - leads[-2]) / float(log_speeds[-1] - log_speeds[-2])
         counts = LEAD_SPREAD**2 / (LEAD_SPREAD**2 + (change * excess) ** 2)
         slower.append(float(np.interp(counts * lead, leads, log_speeds)))
-    return float(np.mean(slower)) if slower else log_speed
+    return min(slower, default=log_speed)
 
 
 def _frontiers(
