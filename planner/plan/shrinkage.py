@@ -29,7 +29,7 @@ from planner.arrays import Floats
 from planner.catalog.load import Catalog, part_of, shape_of
 from planner.errors import CapacityError
 from planner.physics import coefficients, model_on_part
-from planner.physics.coefficients import Evidence
+from planner.physics.coefficients import Calibration, Evidence
 from planner.physics.replica import (
     Replicas,
     ReplicaSpec,
@@ -81,16 +81,23 @@ def belief(option: Cluster, workload: Workload, reuse: Reuse) -> Belief:
         return AS_PREDICTED
 
     def computed() -> Belief:
-        try:
-            candidates = _candidates(option, workload, reuse)
-        except CapacityError:
-            # What does not fit is refused where it is served.
-            return AS_PREDICTED
-        return _belief(candidates)
+        return belief_of(option, workload, reuse.catalog, reuse.calibration)
 
     requests = (workload.model, workload.lengths, workload.prefix_cache_hit_fraction)
     key = ("belief", option.accelerator, option.precision, option.engine_date, requests)
     return reuse.once(key, computed)
+
+
+def belief_of(
+    option: Cluster, workload: Workload, catalog: Catalog, calibration: Calibration
+) -> Belief:
+    """Return the same of a calibration."""
+    try:
+        candidates = _candidates(option, workload, catalog, calibration)
+    except CapacityError:
+        # What does not fit is refused where it is served.
+        return AS_PREDICTED
+    return _belief(candidates)
 
 
 def _key(spec: ReplicaSpec) -> tuple[str, int, int]:
@@ -120,7 +127,9 @@ class _Candidate(NamedTuple):
         return prefilled * self.decoded / np.where(total > 0.0, total, np.inf)
 
 
-def _candidates(option: Cluster, workload: Workload, reuse: Reuse) -> list[_Candidate]:
+def _candidates(
+    option: Cluster, workload: Workload, catalog: Catalog, calibration: Calibration
+) -> list[_Candidate]:
     """Return all layouts of all engines in the precision of an option; none where nothing is known of errors."""
     # As far as layouts are compared, nothing but the precision is stated.
     unbound = Cluster(
@@ -131,28 +140,28 @@ def _candidates(option: Cluster, workload: Workload, reuse: Reuse) -> list[_Cand
         chunk_tokens=model_on_part.CHUNK_TOKENS,
     )
     in_precision = workload.model_copy(update={"precisions": (option.precision,)})
-    part = part_of(option.accelerator, reuse.catalog)
-    shape = shape_of(workload.model, reuse.catalog)
+    part = part_of(option.accelerator, catalog)
+    shape = shape_of(workload.model, catalog)
     tokens = workload.lengths.input.mean + workload.lengths.output.mean
     specs: list[ReplicaSpec] = []
     speeds: list[float] = []
-    for engine in supported_options(unbound, in_precision, reuse.catalog):
+    for engine in supported_options(unbound, in_precision, catalog):
         # Attention in groups may be stated where nobody is known to run it.
         widest = engine.model_copy(update={"attention": "auto"})
         layouts = replica_specs(widest, part, shape, str(option.precision), tokens)
         specs += layouts
-        speeds += [maturity_factor(engine, workload, reuse.catalog)] * len(layouts)
+        speeds += [maturity_factor(engine, workload, catalog)] * len(layouts)
     if not specs:
         return []
-    replicas = price_replicas(specs, reuse.calibration)
+    replicas = price_replicas(specs, calibration)
     colocated, prefilled, decoded = _frontiers(replicas, traffic_of(workload), np.array(speeds))
     candidates = []
     for place, spec in enumerate(specs):
-        evidence = spec.evidence(reuse.calibration)
-        pools = spec.evidence(reuse.calibration, coefficients.DISAGGREGATED)
+        evidence = spec.evidence(calibration)
+        pools = spec.evidence(calibration, coefficients.DISAGGREGATED)
         if evidence is None or pools is None:
             return []
-        usual = reuse.calibration.class_spread(part.vendor, shape.experts > 0)
+        usual = calibration.class_spread(part.vendor, shape.experts > 0)
         assert usual is not None, "a calibration that grades a replica has spreads"
         excess = _beyond(evidence.log_error, usual.setting)
         in_groups = spec.attention_data_parallel > 1
@@ -162,7 +171,7 @@ def _candidates(option: Cluster, workload: Workload, reuse: Reuse) -> list[_Cand
         candidates.append(
             _Candidate(
                 spec=spec,
-                standing=_standing(spec, evidence, option, reuse.catalog),
+                standing=_standing(spec, evidence, option, catalog),
                 excess=excess,
                 pools_excess=_beyond(pools.log_error, usual.setting),
                 pools_log_gain=pools.log_gain - evidence.log_gain,
