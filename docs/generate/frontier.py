@@ -79,10 +79,8 @@ class Point(NamedTuple):
         return self.chosen / self.measured
 
 
-def measured_frontiers(
-    frame: pd.DataFrame, catalog: Catalog, calibration: Calibration
-) -> pd.DataFrame:
-    """Return the largest measured tokens/s per accelerator by cell and time per token.
+def closed_loops(frame: pd.DataFrame, catalog: Catalog, calibration: Calibration) -> pd.DataFrame:
+    """Return the rows of closed loops that draft no tokens and repeat no prompts, with their rates and plain names.
 
     A client of a closed loop sends its next request when one ends, so Little's law says what all of them are served;
     where a row has no time to the first token it is taken as predicted.
@@ -115,6 +113,14 @@ def measured_frontiers(
     rows["accelerator"] = [served.part.name for served in deployments]
     rows["model"] = [served.shape.name for served in deployments]
     rows["engine"] = [served.engine for served in deployments]
+    return rows
+
+
+def measured_frontiers(
+    frame: pd.DataFrame, catalog: Catalog, calibration: Calibration
+) -> pd.DataFrame:
+    """Return the largest measured tokens/s per accelerator by cell and time per token."""
+    rows = closed_loops(frame, catalog, calibration)
     points = []
     for key, cell in rows.groupby(_CELL, sort=True):
         tpot_s = cell["tpot_ms"].to_numpy()[:, None] * MILLISECOND
@@ -125,7 +131,7 @@ def measured_frontiers(
         best = np.where(is_near, rates, 0.0).max(axis=0)
         for _, loads in cell.groupby(_CONFIGURATION, dropna=False):
             if len(loads) >= _FEWEST_LOADS:
-                best = np.fmax(best, _between(loads))
+                best = np.fmax(best, rates_between(loads))
         for asked_s, tokens_per_s, least in zip(
             TPOT_S, best.tolist(), at_least.tolist(), strict=True
         ):
@@ -135,7 +141,7 @@ def measured_frontiers(
     return pd.DataFrame(points, columns=[*_CELL, "tpot_s", "measured"])
 
 
-def _between(loads: pd.DataFrame) -> Floats:
+def rates_between(loads: pd.DataFrame) -> Floats:
     """Return the rate of one configuration at each time per token, in logarithms; NaN outside its loads."""
     in_order = loads.sort_values("tpot_ms").drop_duplicates("tpot_ms")
     log_tpot = np.log(in_order["tpot_ms"].to_numpy(dtype=float) * MILLISECOND)
@@ -144,19 +150,21 @@ def _between(loads: pd.DataFrame) -> Floats:
     return rates
 
 
+def lengths_about(input_tokens: float, output_tokens: float) -> dict[str, dict[str, float]]:
+    """Return lengths as a workload states them, drawn as the benchmarks draw theirs."""
+    means = {"input": input_tokens, "output": output_tokens}
+    return {name: {"mean": mean, "p95": mean * _LONGEST_OVER_MEAN} for name, mean in means.items()}
+
+
 def chosen_points(frontiers: pd.DataFrame, scenario: Scenario) -> list[Point]:
     """Return each point of measured frontiers with what the planner chooses there, by mean times."""
     reuse = Reuse(scenario)
     points = []
     for row in frontiers.to_dict("records"):
-        lengths = {}
-        for name in ("input", "output"):
-            mean = row[f"{name}_tokens"]
-            lengths[name] = {"mean": mean, "p95": mean * _LONGEST_OVER_MEAN}
         workload = Workload.model_validate(
             {
                 "model": row["model"],
-                "lengths": lengths,
+                "lengths": lengths_about(row["input_tokens"], row["output_tokens"]),
                 "requests_per_s": 1.0,
                 # Work that can wait is planned by mean times, as runs are measured.
                 "priority": "deferrable",
