@@ -182,6 +182,8 @@ class ComparisonSummary:
     saving_interval_fraction: Mapping[str, tuple[float, float]]
     """Where the saving of each plan against the baseline lies over replications."""
     futures: TableRows | None = field(default=None, metadata=OPTIONAL)
+    measured_layouts: Mapping[str, Measures] | None = field(default=None, metadata=OPTIONAL)
+    """Cost and shortfall of each plan's base case with layouts alone that rows measured."""
     warnings: Sequence[str]
     notes: Sequence[str]
 
