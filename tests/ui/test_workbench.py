@@ -51,6 +51,7 @@ OTHER = {
     "precision": "bf16",
     "tariff": "us-texas",
     "per": "horizon",
+    "model": "qwen3-32b",
 }
 """Words that take the place of those stated."""
 
