@@ -16,8 +16,8 @@ from planner.onramp.command import TimeUnit
 
 _FROM = (
     "Traffic of a workload: a request log or hourly rates (CSV, JSON lines, .gz), a Prometheus range query (JSON), "
-    "vLLM's metrics as text, or http(s)://SERVER; repeatable. Sources of one NAME are one workload's. An inventory or a "
-    "list of quotes is told by its columns."
+    "vLLM's metrics as text, or http(s)://SERVER; repeatable. Sources of one NAME are one workload's. "
+    "An inventory or a list of quotes is told by its columns."
 )
 _MODEL = "Served model, by its catalogue name [default: the files'], of a workload or of all; repeatable."
 _PRESET = "For what no file shows, of a workload or of all [default: chat]; repeatable."
@@ -54,9 +54,7 @@ def init(
     start: Annotated[
         datetime.datetime | None, Option(formats=["%Y-%m-%d"], metavar="DATE", help=_START)
     ] = None,
-    overrides: Annotated[
-        list[str] | None, Option("--set", metavar="PATH=VALUE", help=_SET)
-    ] = None,
+    overrides: Annotated[list[str] | None, Option("--set", metavar="PATH=VALUE", help=_SET)] = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:

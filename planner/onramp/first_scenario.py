@@ -22,6 +22,7 @@ from planner.finance.months import add_months
 from planner.onramp.hourly import check_single_requests, is_hourly_series, read_hourly
 from planner.onramp.metrics import MAX_BYTES, fetch, is_metrics, read_metrics
 from planner.onramp.sheets import is_book, sheet_rows
+from planner.onramp.stated_values import written
 from planner.onramp.traffic_fit import (
     Figure,
     Fitted,
@@ -32,7 +33,6 @@ from planner.onramp.traffic_fit import (
     traffic_of_counts,
     traffic_of_log,
 )
-from planner.onramp.stated_values import written
 from planner.onramp.traffic_log import (
     COLUMNS,
     parse_columns,
@@ -618,7 +618,9 @@ def starter_text(
     except ValidationError as error:
         # One problem of the name is enough to choose another.
         message = error.errors()[0]["msg"].removeprefix("Value error, ")
-        raise ScenarioError(Problem(message=f"{name!r} will not do as a name: {message}")) from None
+        raise ScenarioError(
+            Problem(path="name", message=f"{name!r} will not do as a name: {message}")
+        ) from None
     template = Path(__file__).with_name("starter.yaml.j2")
     source = template.read_text(encoding="utf-8")
     # A name such as 2026 or null needs its quotes.

@@ -78,6 +78,8 @@ def turned(setting: Setting) -> str:
         text = OTHER.get(field, "fleet")
     elif field == "attainment":
         text = "0.95"
+    elif field == "confidence":
+        text = "0.8"
     else:
         number = float(setting.value or setting.default or 500)
         text = (
