@@ -70,8 +70,8 @@ def draft(
         columns=columns,
         rate_column=rate,
         time_unit=time_unit,
-        requests_per_s=first_scenario.numbers_by_workload("--requests-per-s", requests_per_s),
-        growth_per_year=first_scenario.numbers_by_workload("--growth", growth),
+        requests_per_s=first_scenario.numbers_by_workload("--requests-per-s", requests_per_s, 0.0),
+        growth_per_year=first_scenario.numbers_by_workload("--growth", growth, -1.0),
     )
     # Options that only logs have would be ignored in silence.
     if not sources:

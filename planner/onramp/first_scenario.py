@@ -255,13 +255,19 @@ def by_workload(option: str, words: Sequence[str]) -> dict[str, str]:
     return stated
 
 
-def numbers_by_workload(option: str, words: Sequence[str]) -> dict[str, float]:
-    """Return what ``[NAME=]NUMBER`` options state by workload, of all others under the empty name."""
+def numbers_by_workload(option: str, words: Sequence[str], above: float) -> dict[str, float]:
+    """Return what ``[NAME=]NUMBER`` options state by workload, of all others under the empty name.
+
+    Raise an error for what is no number, or not above the one given.
+    """
     numbers = {}
     for name, word in by_workload(option, words).items():
         number = parse_scalar(word.strip())
         if isinstance(number, bool) or not isinstance(number, int | float):
             message = f"takes a number, or NAME=NUMBER; it is {word!r}"
+            raise ScenarioError(Problem(path=option, message=message))
+        if not above < number < math.inf:
+            message = f"must be above {above:g}, not {word}"
             raise ScenarioError(Problem(path=option, message=message))
         numbers[name] = float(number)
     return numbers

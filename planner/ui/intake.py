@@ -7,7 +7,9 @@ import datetime
 import io
 import re
 import shlex
+import shutil
 import tempfile
+import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -130,14 +132,14 @@ class Intake:
 
     def __init__(self) -> None:
         """Make the folder."""
-        self._temporary = tempfile.TemporaryDirectory(prefix="planner-")
-        self.folder = Path(self._temporary.name)
+        self.folder = Path(tempfile.mkdtemp(prefix="planner-"))
+        weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
 
     def file(self, tab: str, name: str) -> Path:
         """Return the path of a tab's file, in a folder made for it; raise an error for a name that will not do."""
         folder = self.folder / tab
         folder.mkdir(exist_ok=True)
-        is_plain = Path(name).name == name and name not in (".", "..") and name.isprintable()
+        is_plain = Path(name).name == name and name not in ("", "..") and name.isprintable()
         if not is_plain or len(name.encode()) > 200:
             raise ScenarioError(f"{name[:80]!r} is no name of a file")
         is_new = not (folder / name).exists()
