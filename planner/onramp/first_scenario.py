@@ -40,6 +40,7 @@ from planner.onramp.traffic_log import (
 )
 from planner.onramp.usage_exports import is_usage_export, read_usage
 from planner.records import record
+from planner.scenario.cluster import Order
 from planner.scenario.fields import Name
 from planner.scenario.loading import layer_of, scenario_from_document
 from planner.units import SECONDS_PER_HOUR
@@ -540,7 +541,9 @@ def _clusters(rows: Mapping[str, Row], start: datetime.date, catalog: Catalog) -
             cluster = _quoted_cluster(row, cluster, start, catalog)
         file = Path(row.place.file).name
         lines.append(f"  {flow_text(name)}:  # {kind}, line {row.place.line} of {file}")
-        lines += [f"    {key}: {flow_text(value)}" for key, value in cluster.items()]
+        for key, value in cluster.items():
+            remark = _delivery_remark(value) if kind != "owned" and key == "order" else ""
+            lines.append(f"    {key}: {flow_text(value)}{remark}")
     return "\n".join(lines) + "\n"
 
 
@@ -564,9 +567,24 @@ def _quoted_cluster(
     file = Path(row.place.file).name
     cluster["price_source"] = f"quote of {vendor}, {file}"
     # The stated lead time stays; the first day is where nothing else is said.
-    order = cluster.get("order", {})
-    cluster["order"] = {"placed": start, **order}
+    order = {"placed": start, **cluster.get("order", {})}
+    slip = Order.model_fields["slip_weeks"].default
+    cluster["order"] = {**order, "slip_weeks": slip.model_dump()}
     return cluster
+
+
+def _delivery_remark(order: Mapping[str, Any]) -> str:
+    """Return the day of delivery of a quoted order as a comment, beside the day of the order."""
+    slip = "the slip is assumed"
+    lead_weeks = order.get("lead_weeks")
+    if lead_weeks is None:
+        lead_weeks = Order.model_fields["lead_weeks"].default
+        slip = f"{lead_weeks:g} weeks of lead time and the slip are assumed"
+    try:
+        delivered = order["placed"] + datetime.timedelta(weeks=lead_weeks)
+    except (TypeError, OverflowError):
+        return ""  # what is wrong with it is reported where the cluster is checked
+    return f"  # ordered {order['placed']}, delivered {delivered} or later; {slip}"
 
 
 def _sizing(quotes: Mapping[str, Row], start: datetime.date) -> str:

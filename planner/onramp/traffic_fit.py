@@ -938,7 +938,9 @@ def _profile_figures(
             peak = peak_to_mean * factor, remark
     if noise is not None:
         sigma = min(noise[0], 2.0), "ln(hour ÷ mean week)"
-        correlation = min(noise[1], 1000.0), "from the correlation of neighbouring hours"
+        # Less than a quarter of an hour does not show in hours.
+        correlation_h = min(max(noise[1], 0.25), 1000.0)
+        correlation = correlation_h, "from the correlation of neighbouring hours"
     return [
         preset.figure("load_profile.peak_to_mean", "peak_to_mean", reason, peak),
         preset.figure("load_profile.weekend_fraction", "weekend_fraction", weekend_reason, weekend),

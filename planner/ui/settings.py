@@ -27,7 +27,6 @@ NEW_CLUSTER = "clusters.*"
 """Path of machines that are added to a scenario."""
 _PLAIN_VALUE = r"[\w.+-]{1,64}"
 """A plain word, number or date: no change names a file or holds further keys."""
-_WEEKS_PER_MONTH = 365.25 / 12 / 7
 _FEWEST_NODES = 16.0
 """Nodes that a slider reaches at least."""
 _SLIDER_STEPS = 200.0
@@ -259,7 +258,7 @@ def build_future(scenario: Scenario, changes: Sequence[str]) -> Future | None:
             for path in _multiplied_paths(scenario, setting):
                 overrides[path] = f"×{text}"
         else:
-            overrides |= _delay_deliveries(scenario, round(float(text)))
+            overrides["clusters.*.delivered"] = f"+{round(float(text))} months"
     if overrides:
         return Future(set=overrides)
     return None
@@ -284,22 +283,6 @@ def _attribute(model: type[BaseModel], key: str) -> str:
     """Return the name under which a model holds a key of a file."""
     names = {field.alias or name: name for name, field in model.model_fields.items()}
     return names.get(key, key)
-
-
-def _delay_deliveries(scenario: Scenario, months: int) -> dict[str, Any]:
-    """Return the overrides by which everything that is still to come is some months late."""
-    overrides: dict[str, Any] = {}
-    for name, cluster in scenario.clusters.items():
-        if cluster.order is not None:
-            # A late order keeps its own uncertainty: every end of the slip moves by the same weeks.
-            ends = cluster.order.slip_weeks.model_dump().items()
-            slip_weeks = {end: round(weeks + months * _WEEKS_PER_MONTH, 2) for end, weeks in ends}
-            overrides[f"clusters.{name}.order.slip_weeks"] = slip_weeks
-            continue
-        is_bought_later = cluster.online is not None and cluster.online > scenario.start
-        if cluster.owned is None and is_bought_later:
-            overrides[f"clusters.{name}.online"] = f"+{months} months"
-    return overrides
 
 
 def future_name(changes: Sequence[str]) -> str:

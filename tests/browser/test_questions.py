@@ -260,16 +260,20 @@ def test_the_keyboard_alone_is_enough(page: Questions, browser: Browser) -> None
     page.said("1 workload read: chat")
     tab_to(page, "a-workloads.chat.slo.ttft_s")
     browser.type("1.5")
+    tab_to(page, "owned-0-accelerator")
+    for letter in "H2":
+        browser.key(letter)
     tab_to(page, "owned-0-nodes")
     browser.type("8")
-    page.run('document.getElementById("q-files").scrollIntoView()')
     tab_to(page, "owned-0-bought")
-    page.answer("owned-0-bought", "2025-03-01")
-    page.answer("owned-0-accelerator", "H200")
+    # Month, day and year, as the browser's own fields have them.
+    for digit in "03012025":
+        browser.key(digit)
     tab_to(page, "name")
     browser.type("by-keys")
     tab_to(page, "open")
     page.said("owned-typed.csv: 8 nodes owned")
+    assert page.run('document.getElementById("owned-0-bought").value') == "2025-03-01"
     browser.key("Enter")
     page.shown(1)
     # The hints come first, and go for good.
