@@ -17,6 +17,7 @@ from planner.output.scales import TOTAL, Points
 from planner.output.tables import Table
 
 EVENT_LANES = {
+    "ordered": "order",
     "delivered": "delivery",
     "retired": "retired",
     "software": "software",
