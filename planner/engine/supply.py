@@ -258,9 +258,7 @@ class Supply:
 
     def expand(self, index: int, nodes: int, arrival_h: float, prices_usd: Prices) -> None:
         """Schedule the arrival of further ordered nodes of a cluster, at a price each."""
-        self.log.orders.append(
-            PlacedOrder(self.now_h, index, nodes, arrival_h, is_stated=False)
-        )
+        self.log.orders.append(PlacedOrder(self.now_h, index, nodes, arrival_h, is_stated=False))
         arrival = self._arrive(index, nodes, arrival_h, prices_usd)
         self.env.process(arrival)
 

@@ -17,9 +17,7 @@ _NUMBER = re.compile(r"-?\+?\$?([\d,]*\.?[\d,]+|[\d,]+\.)?%*")
 """A number as tables write it."""
 
 
-def text_table(
-    header: Sequence[str], rows: Sequence[Sequence[str]], *, rule: bool = True
-) -> str:
+def text_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, rule: bool = True) -> str:
     """Lay out rows under a header; columns that hold numbers align right.
 
     A table that would be wider than a terminal of 80 columns has one space between its columns instead of two, and
