@@ -8,18 +8,20 @@ from collections.abc import Sequence
 PARTS = ("H200", "MI325X", "B200")
 """Accelerators of the README's plan."""
 KINDS = ("dense", "mixture-of-experts")
-_ROWS = re.compile(r"(?<=<!-- accuracy, written by make reference -->\n).*?(?=\n<!-- until here -->)", re.DOTALL)
+_ACCURACY = re.compile(
+    r"(<!-- accuracy, written by make reference -->\n).*?(<!-- until here -->)", re.DOTALL
+)
 
 
 def with_accuracy(readme: str, rows: Sequence[Sequence[str]]) -> str:
-    """Return the README with what is chosen over the best measured, by part, from the rows of the validation page."""
+    """Return the README with what is chosen over the best measured, from the rows of the validation page."""
     by_name = {row[0]: row for row in rows}
-    lines = [f"| | {' | '.join(PARTS)} |", "| --- | --- | --- | --- |"]
+    lines = [f"| models | {' | '.join(PARTS)} |", "| --- |" + " --- |" * len(PARTS)]
     for kind in KINDS:
         cells = []
         for part in PARTS:
             _, points, ratio, interval, *_ = by_name[f"{part}, {kind}"]
-            cells.append(f"{ratio} ({interval}; {points} points)")
+            cells.append(f"{ratio} ({interval}, {points} points)")
         lines.append(f"| {kind} | {' | '.join(cells)} |")
-    accuracy = "\n".join(lines)
-    return _ROWS.sub(lambda _: accuracy, readme)
+    table = "\n".join(lines)
+    return _ACCURACY.sub(lambda found: f"{found[1]}\n{table}\n\n{found[2]}", readme)

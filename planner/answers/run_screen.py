@@ -23,9 +23,10 @@ from planner.run.slo_misses import REASONS
 from planner.units import MILLION
 
 INPUTS_FIXED = "inputs were not varied; P(SLO met) under uncertainty: planner montecarlo"
-MAX_ROWS = 4
-"""Clusters and workloads that the first screen has: all of it fits a terminal of 24 lines."""
-MAX_CACHES = 3
+MAX_ROWS = 8
+"""Clusters and workloads together that the first screen has: all of it fits a terminal of 24 lines."""
+MAX_WORKLOADS = 4
+MAX_CACHES = 2
 """Clusters whose caches the first screen has."""
 
 
@@ -115,13 +116,13 @@ def _next_line(summary: RunSummary) -> str:
     nodes = " and ".join(f"{order.nodes} {order.cluster}" for order in of_that_day)
     words = f"NEXT   {nodes} on site by {by}"
     if first.placed is not None:
-        words = f"NEXT   order {nodes} by {by} (on site {first.on_site[:7]})"
+        words = f"NEXT   order {nodes} by {by}"
     later = orders[len(of_that_day) :]
     if not later:
         return words
     more = sum(order.nodes for order in later)
     last = later[-1].placed or later[-1].on_site
-    return f"{words}, {more} more by {last}"
+    return f"{words}, {more} more nodes by {last}"
 
 
 def _cluster_lines(summary: RunSummary) -> list[str]:
@@ -139,7 +140,9 @@ def _cluster_lines(summary: RunSummary) -> list[str]:
         for name, figures in summary.clusters.items()
     ]
     header = ("cluster", "nodes", "avail", "util", "Ttok", "accrued M$", "note")
-    return _first_rows(header, rows, "clusters")
+    # Workloads leave room where there are few.
+    most = MAX_ROWS - min(len(summary.workloads), MAX_WORKLOADS)
+    return _first_rows(header, rows, most, "clusters")
 
 
 def _workload_lines(summary: RunSummary) -> list[str]:
@@ -164,15 +167,17 @@ def _workload_lines(summary: RunSummary) -> list[str]:
         marginal = cell(figures.marginal_cost_per_million_tokens_usd, ",.4f")
         rows.append((name[:24], attained, month, price, output_price, marginal))
     header = ("workload", "SLO low", "month", "USD/Mtok", "USD/M generated", "marginal")
-    return _first_rows(header, rows, "workloads")
+    return _first_rows(header, rows, MAX_WORKLOADS, "workloads")
 
 
-def _first_rows(header: Sequence[str], rows: Sequence[Sequence[str]], plural: str) -> list[str]:
-    """Return a table of the rows that fit the screen, and how many more the report has."""
-    if len(rows) <= MAX_ROWS:
+def _first_rows(
+    header: Sequence[str], rows: Sequence[Sequence[str]], most: int, plural: str
+) -> list[str]:
+    """Return a table of at most so many rows, and how many more the report has."""
+    if len(rows) <= most:
         return [text_table(header, rows, rule=False)]
     # That there are more takes a line too.
-    shown = rows[: MAX_ROWS - 1]
+    shown = rows[: most - 1]
     rest = len(rows) - len(shown)
     return [text_table(header, shown, rule=False), f"and {rest} more {plural} in the report"]
 
