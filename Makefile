@@ -18,7 +18,7 @@ QUICK  := tests/finance tests/engine tests/physics tests/test_units.py tests/tes
 
 .PHONY: run check test types suite prove mutants fuzz bench reference docs clean
 run: $(VENV)/installed
-	$(BIN)/planner run scenarios/mixed-fleet.yaml
+	$(BIN)/planner run scenarios/fleet-2026.yaml
 
 check: $(VENV)/installed-dev
 	$(BIN)/ruff check .

@@ -117,7 +117,7 @@ class Screen:
             text = answer.text(verbose=self.verbose) + "\n"
             place = ""
             if answer.is_written:
-                place = f"\n\nresults in {printable(str(answer.folder))}{hint}"
+                place = f"\nresults in {printable(str(answer.folder))}{hint}"
             # The text begins as the first screen did: only the rest is printed.
             typer.echo(f"{text.removeprefix(printed)[:-1]}{place}")
         # Last, so that whoever asks for the status has the answer too.

@@ -74,6 +74,10 @@ _NO_WORK = 1e-9
 _TIE = 1e-9
 """Relative difference below which two services are as fast, as all are of a stated throughput: the first is taken."""
 _NO_MORE = "it serves no more than with another engine or precision"
+_POOLS_WITH_REUSE = (
+    "prefill_decode: disaggregated is worked out for a share in the cache that is stated: state "
+    "prefix_cache_hit_fraction in place of reuse, or prefill_decode: auto"
+)
 
 
 @record
@@ -685,6 +689,8 @@ def _best_point(
     than ``floor``.
     """
     colocated = None
+    if cluster.prefill_decode == "disaggregated" and search.cache is not None:
+        raise CapacityError(_POOLS_WITH_REUSE)
     if cluster.prefill_decode != "disaggregated":
         if workload.priority == "deferrable":
             best = int(np.argmax(search.mean_rates))
