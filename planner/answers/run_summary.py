@@ -14,7 +14,6 @@ from planner.answers.summaries import (
     CacheFigures,
     ClusterFigures,
     FleetFigures,
-    NoRemedy,
     ReconciliationLine,
     ReplicationsSummary,
     RunSummary,
@@ -35,7 +34,7 @@ from planner.run.placement_bound import gap_notes, placement_gaps
 from planner.run.replications import Replications
 from planner.run.simulate import RunResult
 from planner.run.slo_misses import SloMiss, worst_reasons
-from planner.studies.remedy import Remedy
+from planner.studies.remedy import NoRemedy, Remedy
 from planner.units import decimals_of
 
 Record = TypeVar("Record", bound=UseAndCost)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from planner.answers.ranking import RankedPlan, Ranking, rank
-from planner.answers.summaries import ComparisonSummary, Measures, NoRemedy, RunSummary
+from planner.answers.summaries import ComparisonSummary, Measures, RunSummary
 from planner.answers.verdicts import Estimate, PlanVerdict
 from planner.output.words import dollars, percent, short_dollars, unit_price
 from planner.scenario.scenario import SloTarget
+from planner.studies.remedy import NoRemedy, Remedy
 from planner.units import counted
 
 MAX_RESALE_RATIO = 3.0
@@ -20,6 +21,8 @@ DEAR_RATIO = 1.2
 """How many times the fleet's cost of a token a cluster's must be before that is said; assumption."""
 LITTLE_USED_RATIO = 0.5
 """Share of the fleet's utilisation up to which a dear cluster is idle capacity, not merely dear; assumption."""
+MUCH_HEADROOM_FRACTION = 0.1
+"""Headroom of the tightest hour up to which idle nodes are there for the peak, and none is too many; assumption."""
 IDLE_FRACTION = 0.5
 """Share of node-hours without demand above which a plan that is MET may be larger than its traffic; assumption."""
 
@@ -341,22 +344,36 @@ def fleet_size_advice(summary: RunSummary) -> str:
         return ""
     if verdict.status != "MISSED":
         idle = summary.capacity_fraction["idle"]
-        # A plan that misses now and then is not too large.
+        # A plan that misses now and then is not too large, nor one whose peak hour leaves little room.
         all_met = verdict.met_replications == verdict.replications
-        if verdict.status == "MET" and all_met and idle > IDLE_FRACTION:
-            return f"{percent(idle, 0)} of node-hours idle: sized for growth risk, or too large? planner size"
+        headroom = summary.fleet.peak_headroom_fraction
+        has_room = headroom is None or headroom > MUCH_HEADROOM_FRACTION
+        if verdict.status == "MET" and all_met and idle > IDLE_FRACTION and has_room:
+            return (
+                f"{percent(idle, 0)} of node-hours are idle. To look for a smaller plan that meets the target: "
+                "planner size."
+            )
         return ""
-    cheapest = "the cheapest plan that meets it: planner size."
+    cheapest = "The cheapest plan that meets it: planner size."
     remedy = summary.remedy
     if remedy is None:
-        return f"planner run --advise finds how many more nodes of one cluster meet it; {cheapest}"
+        return (
+            f"To see how many more nodes of one cluster meet it: planner run --advise. {cheapest}"
+        )
     if isinstance(remedy, NoRemedy):
-        return f"No cluster meets it alone, enlarged up to {remedy.most_times} times; {cheapest}"
+        return f"No remedy found: {remedy.reason}. {cheapest}"
     return (
-        f"{counted(remedy.nodes, 'more node')} of {remedy.cluster} ({remedy.accelerator}) from "
-        f"{remedy.from_month} on meet it in {remedy.slo_met_replications}/{remedy.replications} "
-        f"replications, for {dollars(remedy.net_present_cost_usd)} more net present cost: "
-        f"--set clusters.{remedy.cluster}.nodes={remedy.nodes_in_all}; {cheapest}"
+        f"With {remedy_words(remedy)} it meets the target in {remedy.slo_met_replications}/{remedy.replications} "
+        f"further replications; net present cost rises by {dollars(remedy.net_present_cost_usd)}. "
+        f"To run it: --set clusters.{remedy.cluster}.nodes={remedy.nodes_in_all}. {cheapest}"
+    )
+
+
+def remedy_words(remedy: Remedy) -> str:
+    """Return the nodes of a remedy, as 10 more nodes of b200 (B200), in service from 2026-01."""
+    nodes = counted(remedy.nodes, "more node")
+    return (
+        f"{nodes} of {remedy.cluster} ({remedy.accelerator}), in service from {remedy.from_month},"
     )
 
 

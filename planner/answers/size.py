@@ -189,6 +189,7 @@ def future_rows(sized: Sized) -> Table:
                 None,
                 None,
                 None,
+                None,
             )
         )
     return SIZE_TABLES["futures"].of_rows(rows)

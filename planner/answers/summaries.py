@@ -12,7 +12,7 @@ from planner.output.folder import SUMMARY, Contents
 from planner.records import record
 from planner.run.placement_bound import PlacementGap
 from planner.run.slo_misses import SloMiss
-from planner.studies.remedy import Remedy
+from planner.studies.remedy import NoRemedy, Remedy
 
 Measures = Mapping[str, float | None]
 """Figures by the registered names of their measures; None where a measure has no meaning."""
@@ -109,14 +109,6 @@ class ReconciliationLine:
     kind: str
     """``sum`` of the lines above, or an ``item``."""
     amount_usd: float
-
-
-@record
-class NoRemedy:
-    """No cluster meets the SLO target alone, enlarged up to so many times."""
-
-    cluster: None = None
-    most_times: int
 
 
 @record
