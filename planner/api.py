@@ -348,7 +348,7 @@ def study(
         progress(f"{name}: {most}{goal.rows:,} replications of {scenarios}, {inputs}")
     else:
         progress(f"{name}: {goal.rows:,} rows of {scenarios}")
-    tell_notes([*prepared.study.notes, *store.notes], progress)
+    tell_notes(store.notes, progress)
     notes_printed = len(store.notes)
     try:
         try:

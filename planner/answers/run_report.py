@@ -58,6 +58,8 @@ LOSS_EVENTS = ("failure", "maintenance", "software", "outage")
 OUTPUT_COST = "levelised_cost_per_million_output_tokens_usd"
 COST_WITHOUT_RESALE = "levelised_cost_without_resale_per_million_tokens_usd"
 EARNINGS = ("revenue_usd", "running_cost_usd", "cost_usd", "margin_usd")
+OF_SALES = ("revenue_usd", "margin_usd")
+"""Those that a plan has only where it sells tokens."""
 UNIT_ECONOMICS = (
     "workload",
     "tokens",
@@ -347,15 +349,16 @@ def unit_rows(contents: Contents) -> list[tuple[str, ...]]:
         return []
     # Workloads first, then what none of them bears.
     distinct = dict.fromkeys(table.rows("line", "workload"))
+    sells = any(table.totals("revenue_usd"))
     by_line = sorted(distinct, key=lambda row: LINES.index(row[0]))
     rows = []
     for line, workload in by_line:
         months = table.where("line", line).where("workload", workload)
-        rows.append((workload or line, *_unit_cells(months)))
+        rows.append((workload or line, *_unit_cells(months, sells=sells)))
     return rows
 
 
-def _unit_cells(months: Table) -> tuple[str, ...]:
+def _unit_cells(months: Table, *, sells: bool) -> tuple[str, ...]:
     """Return tokens, earnings, and the price of an accelerator-hour."""
 
     def total(column: str) -> float:
@@ -363,7 +366,11 @@ def _unit_cells(months: Table) -> tuple[str, ...]:
 
     hours = total("accelerator_h")
     tokens = sum(total(f"{kind}_tokens") for kind in TOKEN_KINDS)
-    earnings = (dollars(total(column)) for column in EARNINGS)
+    # Without a price nothing is earned, and a margin would be the cost with its sign turned.
+    earnings = (
+        dollars(total(column)) if sells or column not in OF_SALES else NOTHING
+        for column in EARNINGS
+    )
     return (
         count(tokens),
         *earnings,

@@ -30,7 +30,7 @@ IDLE_FRACTION = 0.5
 def much_shed(shed_fractions: Mapping[str, float | None]) -> list[str]:
     """Say which plans shed more than a tenth of their demand: a warning before every other figure."""
     return [
-        f"{name} sheds {percent(share)} of the tokens asked of it: every other figure is of the rest."
+        f"{name} sheds {percent(share)} of its tokens; all other figures count the rest alone."
         for name, share in shed_fractions.items()
         if (share or 0.0) > MUCH_SHED_FRACTION
     ]
@@ -76,7 +76,7 @@ def none_met(ranking: Ranking, plural: str = "plans") -> str:
     """Say that nothing can be recommended, and what comes nearest; nothing of one plan without a verdict."""
     served = [plan for plan in ranking.plans if plan.slo_attainment_fraction is not None]
     if not served:
-        return f"None of these {plural} had a request to serve."
+        return f"None of these {plural} had requests to serve."
     # Of one plan "none of these" would be odd.
     is_choice = len(ranking.plans) > 1
     if ranking.inconclusive_plans:
@@ -85,30 +85,80 @@ def none_met(ranking: Ranking, plural: str = "plans") -> str:
     return f"{lead}{served[0].name} {served[0].service}. Add capacity before looking at cost."
 
 
+def probability_words(verdict: PlanVerdict) -> str:
+    """Return how often a plan meets its SLO target, as P(SLO met) 94% [78, 99] against 90% required."""
+    counts = verdict.counts
+    low, high = counts.interval
+    return (
+        f"P(SLO met) {counts.share:.0%} [{low * 100:.0f}, {high * 100:.0f}] against "
+        f"{counts.confidence * 100:.6g}% required"
+    )
+
+
+def assumed_api_words(verdict: PlanVerdict | None) -> list[str]:
+    """Say of a plan that may send requests to an API that their attainment is assumed; nothing of others."""
+    if verdict is None or not verdict.assumed_apis:
+        return []
+    names = ", ".join(verdict.assumed_apis)
+    return [
+        f"Requests sent to an API ({names}) are assumed to meet their SLO; this is not simulated."
+    ]
+
+
+def _cheaper_undecided(ranking: Ranking) -> list[str]:
+    """Say which plans without a verdict would cost less than the one recommended."""
+    best = ranking.best
+    if best is None or best.cost is None:
+        return []
+    lines = []
+    for plan in ranking.inconclusive_plans:
+        if plan.verdict is None or plan.cost is None or plan.cost >= best.cost:
+            continue
+        number = plan.verdict.settled_by_replications
+        remedy = f"re-run with -n {number} before deciding" if number else "its verdict stays open"
+        lines.append(
+            f"{plan.name} costs {change_words(plan.cost / best.cost - 1.0)} but is {plan.standing}: {remedy}."
+        )
+    return lines
+
+
 def recommendation(plans: Sequence[RankedPlan], summary: ComparisonSummary) -> str:
-    """Say which plan of a comparison to take, and how its cost stands against the baseline's."""
+    """Say which plan of a comparison to take, and on what assumptions; or that none is known to meet its target."""
     baseline = next(plan for plan in plans if plan.name == summary.baseline)
     # The baseline first, so that of plans that cost the same it is the one to take.
-    compared_plans = [plan for plan in plans if plan is not baseline]
-    ranking = rank([baseline, *compared_plans])
-    best = ranking.best
-    if best is None:
+    ranking = rank([baseline, *(plan for plan in plans if plan is not baseline)])
+    if ranking.best is None:
         return none_met(ranking)
+    lines = [_best_against_baseline(ranking, baseline, summary)]
+    lines += assumed_api_words(ranking.best.verdict)
+    lines += _cheaper_undecided(ranking)
+    return " ".join(lines)
+
+
+def _best_against_baseline(
+    ranking: Ranking, baseline: RankedPlan, summary: ComparisonSummary
+) -> str:
+    """Say which plan costs least of those that are MET, and how its cost stands against the baseline's."""
+    best = ranking.met_plans[0]
+    assert best.verdict is not None  # only a point of a sweep has none
+    probability = probability_words(best.verdict)
     price = f"{unit_price(best.cost)} per million tokens, levelised"
     if len(ranking.met_plans) == 1:
-        lead = f"{best.name} is the only one of these plans that is MET, at {price}."
+        lead = (
+            f"{best.name} is the only one of these plans that is MET, with {probability}: {price}."
+        )
         if best is baseline:
             return lead
         return f"{lead} The baseline {baseline.name} {baseline.service}."
-    lead = f"{best.name} costs least of the plans that are MET: {price}"
+    lead = f"{best.name} costs least of the plans that are MET, with {probability}: {price}"
     if best is baseline:
         rival = ranking.met_plans[1]
         change = cost_change_words(rival.cost, best.cost)
         return f"{lead}. It is the baseline; the next, {rival.name}, costs {change}."
     if not baseline.meets_slo:
         return (
-            f"{lead}. The baseline {baseline.name} {baseline.service}, so a saving against it would say "
-            "nothing."
+            f"{lead}. The baseline {baseline.name} {baseline.service}; a saving against a plan that serves worse "
+            "means nothing."
         )
     change = cost_change_words(best.cost, baseline.cost)
     lead = f"{lead}, {change} than the baseline {baseline.name}"
@@ -132,7 +182,7 @@ def sweep_advice(ranking: Ranking) -> str:
     met = len(ranking.met_plans)
     return (
         f"Of {len(ranking.plans):,} combinations {met:,} meet{'s' if met == 1 else ''} the SLO target in the base "
-        f"case; cheapest: {best.name}, {unit_price(best.cost)} per million tokens, levelised. One replication is no "
+        f"case; cheapest: {best.name}, {unit_price(best.cost)} per million tokens, levelised. One replication gives no "
         "verdict: confirm it with planner run."
     )
 
@@ -156,8 +206,7 @@ def break_even_lines(measures: Mapping[str, Measures], baseline: str) -> list[st
         for name, figures in measures.items()
     }
     lines = [
-        f"{name} and {baseline} would cost the same per token at {ratio:.2f} times the resale values: there their "
-        "order turns."
+        f"{name} and {baseline} cost the same per token if resale values are {ratio:.2f} times those assumed."
         for name, ratio in ratios.items()
         if ratio < MAX_RESALE_RATIO
     ]
@@ -165,8 +214,7 @@ def break_even_lines(measures: Mapping[str, Measures], baseline: str) -> list[st
         change = figures.get("price_change_flip_per_year")
         if change is not None:
             lines.append(
-                f"{name} and {baseline} are worth the same where listed token prices "
-                f"{price_change_words(change)}: there their order turns."
+                f"{name} and {baseline} have the same NPV if listed token prices {price_change_words(change)}."
             )
     return lines
 
@@ -197,8 +245,8 @@ def value_line(measures: Measures, horizon_months: int) -> str:
 def price_change_lines(measures: Measures) -> list[str]:
     """Say at which yearly change of listed token prices a plan's worth, or that of owning against an API, turns."""
     sentences = {
-        "break_even_price_change_per_year": "NPV is zero where listed token prices",
-        "break_even_api_price_change_per_year": "Owning and the API cost the same where its listed prices",
+        "break_even_price_change_per_year": "NPV is zero if listed token prices",
+        "break_even_api_price_change_per_year": "Owning and the API cost the same if its listed prices",
     }
     lines = []
     for name, lead in sentences.items():
@@ -260,13 +308,13 @@ def past_mending_lines(verdicts: Mapping[str, PlanVerdict]) -> list[str]:
 def _inconclusive(verdict: PlanVerdict) -> str:
     """Return what is known of an inconclusive verdict, as INCONCLUSIVE at n = 16: P(SLO met) 94% [78, 99]."""
     counts = verdict.counts
-    low, high = counts.interval
     number = counts.settled_by
-    remedy = f"re-run with -n {number}" if number else "no number of replications settles it"
-    return (
-        f"INCONCLUSIVE at n = {counts.replications}: P(SLO met) {counts.share:.0%} [{low * 100:.0f}, "
-        f"{high * 100:.0f}] against {counts.confidence * 100:.6g}%; {remedy}"
+    remedy = (
+        f"re-run with -n {number}"
+        if number
+        else "more replications would not settle it, P is too close"
     )
+    return f"INCONCLUSIVE at n = {counts.replications}: {probability_words(verdict)}; {remedy}"
 
 
 def target_words(target: SloTarget | PlanVerdict) -> str:
@@ -308,9 +356,9 @@ def verdict_line(verdict: PlanVerdict) -> str:
         attained = f"base case {share_words(base.slo_attainment_fraction)}"
         words = filter(None, (attained, base.workload, base.month))
         lowest.append(", ".join(words))
-    if not lowest:
-        return sentence
-    return f"{sentence} {'; '.join([lowest[0].capitalize(), *lowest[1:]])}."
+    if lowest:
+        sentence += f" {'; '.join([lowest[0].capitalize(), *lowest[1:]])}."
+    return " ".join([sentence, *assumed_api_words(verdict)])
 
 
 def target_lines(verdicts: Mapping[str, PlanVerdict]) -> list[str]:
@@ -326,7 +374,10 @@ def target_lines(verdicts: Mapping[str, PlanVerdict]) -> list[str]:
     lines = [
         f"SLO target of {', '.join(names)}: {target}." for target, names in names_by_target.items()
     ]
-    return [*lines, "The plans have different SLO targets: two that are MET need not serve alike."]
+    return [
+        *lines,
+        "The plans have different SLO targets, so two that are MET may serve differently.",
+    ]
 
 
 def share_words(share: float) -> str:

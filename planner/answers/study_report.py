@@ -13,6 +13,7 @@ from planner.answers.sentences import (
     no_alternatives,
     none_met,
     plans_that_shed,
+    probability_words,
     target_lines,
 )
 from planner.answers.study_results import Estimates, StudyResults
@@ -87,12 +88,14 @@ def advice(contents: Contents, study: StudyResults) -> str:
         return f"{chosen.name}: {figures}.{standing}"
     # A best among one is no choice, and is said otherwise.
     met = [plan.name for plan in ranking.met_plans]
+    assert chosen.verdict is not None  # every plan of a study has one
+    probability = probability_words(chosen.verdict)
     if len(met) < 2:
-        return f"{chosen.name} is the only one of these plans that is MET: {figures}."
+        return f"{chosen.name} is the only one of these plans that is MET, with {probability}: {figures}."
     among = ""
     if len(ranking.plans) > len(met):
         among = " of the plans that are MET"
-    lead = f"{chosen.name} does best{among}: {figures}."
+    lead = f"{chosen.name} does best{among}, with {probability}: {figures}."
     baseline = next(iter(study.statistics))
     rival = baseline
     rival_words = f"the baseline {baseline}"
@@ -148,7 +151,7 @@ def _against(
         # An interval on both sides of zero is no difference.
         if low < 0 < high:
             ends = f"{words(low)} to {words(high)}"
-            return f"{lead}; the mean difference, {ends} with 95% confidence, cannot be told from none."
+            return f"{lead}; the mean difference, {ends} with 95% confidence, is not clearly different from zero."
         near, far = sorted((abs(low), abs(high)))
         interval = f", {words(near)} to {words(far)} with 95% confidence"
     reference = study.statistics[rival]["mean"].value

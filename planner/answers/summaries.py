@@ -252,6 +252,32 @@ class StudySummary:
 
 
 @record
+class SizingSentences:
+    """What a sizing says, by what it is about."""
+
+    answer: Sequence[str]
+    """What to buy where a plan is confirmed, else that none is."""
+    certainty: Sequence[str]
+    """How deep misses go, and what no purchase prevents."""
+    alternatives: Sequence[str]
+    """Other ways to decide and plans of one accelerator."""
+    orders: Sequence[str]
+    """On what signal to order, and by when."""
+    sensitivities: Sequence[str]
+    """What looser limits, hindsight and measurements are worth."""
+
+    def lines(self) -> list[str]:
+        """Return all of them, the answer first."""
+        return [
+            *self.answer,
+            *self.certainty,
+            *self.orders,
+            *self.alternatives,
+            *self.sensitivities,
+        ]
+
+
+@record
 class SizingSummary:
     """The cheapest plan that meets its SLO target, on fresh replications."""
 
@@ -284,8 +310,7 @@ class SizingSummary:
     runs: int
     stopped: str
     """Why the search was not finished; empty where it was."""
-    sentences: Sequence[str]
-    """What the answer is, how sure it is, why it is this one and what would change it."""
+    sentences: SizingSentences
     policies: TableRows
     futures: TableRows
     triggers: TableRows

@@ -441,10 +441,17 @@ def _too_long(scenario: Scenario, plan: Plan) -> Iterator[str]:
         may_be_late = 1.0 - slo.share
         # Shares are sums over cells of probability: a hair more is none.
         if too_long > may_be_late + 1e-9:
+            alone_s = float(plan.alone_s[best, w])
+            # Of a pair that no layout serves the time is not known.
+            longer = (
+                f"state at least {rounded_up(alone_s, 2):g} s, "
+                if np.isfinite(alone_s)
+                else "state "
+            )
             message = (
                 f"{too_long:.1%} of its prompts take longer than this on an idle replica of "
-                f"{plan.clusters[best].name}, and more on any other cluster, where {may_be_late:.2g} may: "
-                f"state at least {rounded_up(plan.alone_s[best, w], 2):g} s, shorter prompts, or a faster part"
+                f"{plan.clusters[best].name}, and more on any other cluster; at most {may_be_late:.2g} may. To meet it "
+                f"{longer}shorter prompts, or a faster accelerator"
             )
             path = ("workloads", workload.name, "slo", "ttft_s")
             yield str(scenario.document.problem(path, message))
