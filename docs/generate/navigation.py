@@ -12,6 +12,7 @@ PARTS = {
     "how-to": "How-to guides",
     "explanation": "Explanation",
     "reference": "Reference",
+    "contributing": "Contributing",
 }
 """The parts, in reading order."""
 

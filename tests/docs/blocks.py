@@ -9,6 +9,7 @@ The convention, for README.md and everything under docs/:
 * ``yaml`` whose first line is ``# some-name.yaml`` is a file that the reader saves; it is written before what follows.
 * ``python``: run, with the names of the page's earlier python blocks; a ``text`` block right below is what it prints.
 * ``<!-- not run: reason -->`` on the line above a block leaves that block out, for a reason that whoever edits sees.
+* ``<!-- figures: folder``: what the prose above takes from a run (:mod:`tests.docs.figures`).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from dataclasses import dataclass
 _FENCE = re.compile(r"^( *)```(\S*)\s*$")
 _NOT_RUN = re.compile(r"^\s*<!-- not run: \S.* -->\s*$")
 _FILE_NAME = re.compile(r"^# ([\w./-]+\.ya?ml)$")
+_FIGURES = re.compile(r"^<!-- figures: (\S+)\n(.*?)^-->$", re.MULTILINE | re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,12 +51,12 @@ class Step:
     """One thing a reader does."""
 
     kind: str
-    """``file``, ``command``, ``script`` or ``python``."""
+    """``file``, ``command``, ``script``, ``python`` or ``figures``."""
     content: str
     line: int
     """Line of the page, counted from one."""
     name: str = ""
-    """Name of the file, for a file."""
+    """Name of the file, for a file; of the run's folder, for figures."""
     output: Output | None = None
 
 
@@ -109,7 +111,16 @@ def steps(text: str) -> list[Step]:
             if below is not None and adjacent and below.language == "text":
                 output = Output(first_line=below.first_line, lines=below.lines, indent=below.indent)
             found.append(Step(kind="python", content=content, line=line, output=output))
-    return found
+    return sorted([*found, *_figures(text)], key=lambda step: step.line)
+
+
+def _figures(text: str) -> Iterator[Step]:
+    """Yield what the comments on figures ask for: their commands, then the comparison with the prose above."""
+    for comment in _FIGURES.finditer(text):
+        line = text.count("\n", 0, comment.start()) + 1
+        for content in re.findall(r"^\$ (.*)$", comment[2], re.MULTILINE):
+            yield Step(kind="command", content=content, line=line)
+        yield Step(kind="figures", content=comment[2], line=line, name=comment[1])
 
 
 def _commands(block: Block) -> Iterator[Step]:

@@ -21,6 +21,7 @@ from docs.generate.navigation import tutorial_pages
 from planner.cli.app import main
 from tests.conftest import built_commands
 from tests.docs.blocks import Output, Step, steps
+from tests.docs.figures import Correction, judge
 
 ROOT = Path(__file__).parents[2]
 _LEFT_OUT = shutil.ignore_patterns(
@@ -45,6 +46,8 @@ class Outcome:
     printed: tuple[str, ...]
     """Both streams, without trailing spaces and blank lines at the end."""
     is_compared: bool = True
+    corrections: tuple[Correction, ...] = ()
+    """Figures of the prose that the run does not give any more."""
 
 
 def pages() -> list[Path]:
@@ -80,6 +83,15 @@ def carry_out(text: str, folder: Path, done: dict[str, Outcome] | None = None) -
     for step in steps(text):
         if step.content in done:
             yield replace(done[step.content], step=step)
+            continue
+        if step.kind == "figures":
+            corrections, problems = judge(step, text, folder)
+            yield Outcome(
+                step=step,
+                exit_code=int(bool(problems)),
+                printed=tuple(problems),
+                corrections=tuple(corrections),
+            )
             continue
         last = dict(done)
         done.clear()

@@ -9,14 +9,17 @@ from pathlib import Path
 
 from tests.docs.blocks import steps
 from tests.docs.carrying_out import ROOT, Outcome, carry_out, copy_checkout, courses, shown
+from tests.docs.figures import corrected
 from tests.docs.notebooks import executed, notebooks, written
 from tests.docs.pictures import refresh_pictures
 
 
 def refreshed(text: str, outcomes: Iterable[Outcome]) -> str:
-    """Return the page with every output it shows replaced by what was printed."""
-    lines = text.splitlines()
-    for outcome in reversed(list(outcomes)):
+    """Return the page with every output and figure it shows as they are now."""
+    outcomes = list(outcomes)
+    corrections = [change for outcome in outcomes for change in outcome.corrections]
+    lines = corrected(text, corrections).splitlines()
+    for outcome in reversed(outcomes):
         output = outcome.step.output
         if output is None or not outcome.is_compared or shown(output) == outcome.printed:
             continue

@@ -23,7 +23,7 @@ from planner.units import HOURS_PER_YEAR
 from tests.finance.annuity import annuity_factor
 from tests.finance.flat import flat_tariff
 
-DOCS = Path(__file__).parents[2] / "docs" / "explanation" / "finance.md"
+DOCS = Path(__file__).parents[2] / "docs" / "contributing" / "fits.md"
 GRID = MonthGrid(start=date(2026, 8, 1), horizon_months=48)
 PUBLISHED = {
     ("H200", "hyperscaler"): 1.22,

@@ -1,7 +1,7 @@
 """The hourly model beside the zoom, cell by cell: one workload on one part at one load, or two that share machines.
 
 ``python -m tests.requests.agreement``, part of ``make prove``, runs every cell, writes the tables into
-docs/explanation/zoom.md and fails where they do not agree. With the word ``shared`` it runs shared machines only.
+docs/contributing/zoom-agreement.md and fails where they do not agree. With the word ``shared`` it runs shared machines only.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ REUSED = {
 """Workloads whose hits follow from memory."""
 MEMORY_BEGIN = "<!-- memory, written by make prove -->"
 MEMORY_END = "<!-- until here: memory -->"
-PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "zoom.md"
+PAGE = Path(__file__).parents[2] / "docs" / "contributing" / "zoom-agreement.md"
 BEGIN = "<!-- written by make prove -->"
 END = "<!-- until here -->"
 SHARED_BEGIN = "<!-- shared machines, written by make prove -->"
