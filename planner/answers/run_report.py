@@ -84,7 +84,7 @@ WORKLOAD_COSTS = (
 )
 """Columns of what workloads cost in present value."""
 _COST_PARTS = ("marginal_usd", "own_capacity_usd", "idle_capacity_usd", "absorbed_usd")
-ROUTED = "Clusters are filled in an order: one that stands idle is not a dear part, and a busy one not a cheap one."
+ROUTED = "Routing fills clusters in a fixed order, so an idle cluster is not necessarily expensive, nor a busy one cheap."
 NEXT_COMMANDS = (
     "`planner compare` puts it beside another plan under the same random numbers; `planner montecarlo` varies prices, "
     "growth and throughput."
@@ -93,11 +93,11 @@ NEXT_COMMANDS = (
 
 def answer_section(contents: Contents, summary: RunSummary) -> Section:
     """Return the headline of one run: what it costs, what to look at, and what it cannot say."""
-    scope = "This is one plan and one replication of it, so it has no interval and no baseline."
+    scope = "This is one replication of one plan: no interval, and no baseline to compare with."
     if summary.replications is not None:
         scope = (
-            f"The small figures are where {summary.replications.words} lie ({summary.replications.number} replications "
-            "of traffic noise, failures, incidents and slips, every input as stated). The plan has no baseline here."
+            f"The small figures are the range of {summary.replications.words} ({summary.replications.number} runs "
+            "with other traffic noise, failures, incidents and slips, every input as stated). No baseline is compared here."
         )
     verdict, *remedy = verdict_lines(summary)
     shed_fractions = {"This plan": summary.fleet.shed_fraction}
@@ -228,7 +228,7 @@ def findings(summary: RunSummary) -> list[str]:
     unused = [name for name, figures in paid.items() if not figures.served_tokens]
     if unused:
         names = ", ".join(unused)
-        lines.append(f"{names} served nothing: no workload that it can take was routed to it.")
+        lines.append(f"{names} served nothing: no workload was routed to it.")
     # Warnings come after findings: they are of the inputs, not of the plan.
     lines += [f"Warning: {warning}" for warning in summary.warnings]
     return [*lines, *(f"Note: {note}" for note in summary.notes)]
@@ -445,7 +445,7 @@ def money_chart(contents: Contents) -> TimeChart | None:
     return calendar.chart(
         f"{contents.anchor}money-months",
         "Accrued cost by month",
-        "Accounts on one another, largest at the bottom.",
+        "Stacked by account, largest at the bottom.",
         "usd",
         series,
         stacked=True,
@@ -541,7 +541,7 @@ def losses_chart(contents: Contents) -> TimeChart | None:
     return calendar.chart(
         f"{contents.anchor}losses-months",
         "Node-hours lost by month",
-        "What failures, software, outages and the power cap took; without what merely had no demand.",
+        "Node-hours lost to failures, software, outages and the power cap; idle nodes are not counted.",
         "node-hours",
         series,
         stacked=True,
@@ -683,7 +683,7 @@ def routing_section(contents: Contents) -> Section | None:
                 numeric=numeric,
             ),
             Grid(
-                caption="How busy the machines that may serve it were with it, by month",
+                caption="Share of the machines that may serve the workload that it kept busy, by month",
                 header=header,
                 rows=busy_rows,
                 numeric=numeric,

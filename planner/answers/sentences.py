@@ -82,7 +82,7 @@ def none_met(ranking: Ranking, plural: str = "plans") -> str:
     if ranking.inconclusive_plans:
         return f"None of these {plural} is known to meet its SLO target." if is_choice else ""
     lead = f"None of these {plural} meets its SLO target. Nearest: " if is_choice else ""
-    return f"{lead}{served[0].name} {served[0].service}. Add capacity before looking at cost."
+    return f"{lead}{served[0].name} {served[0].service}. Add capacity before comparing costs."
 
 
 def probability_words(verdict: PlanVerdict) -> str:
@@ -193,7 +193,7 @@ def no_alternatives(ranking: Ranking) -> list[str]:
         return []
     served = [plan for plan in ranking.missed_plans if plan.slo_attainment_fraction is not None]
     return [
-        f"{plan.name} is no alternative as it stands: it {plan.service}."
+        f"{plan.name} is no alternative: it {plan.service}."
         for plan in served
         if not plan.meets_slo
     ]

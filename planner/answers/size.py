@@ -335,7 +335,7 @@ def plan_document(sized: Sized, folder: Path, policy: Policy) -> str:
     plain = _yaml_value(document)
     text: str = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=110)
     return (
-        "# Found by planner size: run it with planner run, or hold it against others with planner compare.\n"
+        "# Found by planner size: run it with planner run, or compare it with others: planner compare.\n"
         + text
     )
 

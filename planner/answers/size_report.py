@@ -140,7 +140,7 @@ def policies_section(contents: Contents, summary: SizingSummary) -> Section:
             )
         )
     policies = Grid(
-        caption="Ways to decide, at equal service",
+        caption="Kinds of plan, at equal service",
         header=("levers", "cost", "P(SLO met)", "worst tenth", "utilised", "the answer saves"),
         rows=rows,
         numeric=(1, 2, 3, 4, 5),

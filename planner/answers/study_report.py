@@ -38,7 +38,7 @@ FAN_OUTPUTS = {
 }
 """Title and unit of each fan chart, by output."""
 DESIGN_NOTES = {
-    "tornado": "Every input at its median; only chance varies. How far the answer moves with its inputs is below.",
+    "tornado": "Every input at its median; only chance varies. Below: how far each input moves the answer.",
 }
 """What the rows behind a designed study's headline are."""
 MARK_ROOM = 1.3
@@ -260,7 +260,7 @@ def _decision_grid(decision: Table | None, objective: str) -> Grid | None:
             )
         )
     return Grid(
-        caption="How often each has the better headline, its SLO met or not, and what a wrong choice costs",
+        caption="How often each plan has the better objective, SLO target met or not, and what a wrong choice costs",
         header=(
             "scenario",
             "against",

@@ -83,7 +83,7 @@ def _replications_words(summary: StudySummary) -> str:
     words = f"{summary.replications:,} replications, inputs drawn"
     # Nested rows share a simulation and differ in prices.
     if summary.simulated < summary.replications:
-        words += f", {summary.simulated:,} of them simulated and the others with their machines and other prices"
+        words += f", {summary.simulated:,} of them simulated and the others reuse their machines at other prices"
     if summary.completed < summary.replications:
         words += f"; {summary.completed:,} could be run in every scenario"
     return words
@@ -127,7 +127,8 @@ def driver_lines(summary: StudySummary) -> list[str]:
     noise = max(driver.noise_share for driver in summary.drivers)
     if not clear:
         return [
-            f"No single input stands out: at this n one would have to explain {noise:.0%} of the variance."
+            f"No single input stands out. With so few replications only one that explains {noise:.0%} of the variance "
+            "would."
         ]
     shares = ", ".join(f"{driver.input} {driver.variance_share:.0%}" for driver in clear)
     first_plan = next(iter(summary.scenarios))
@@ -214,7 +215,7 @@ def study_remarks(finished: Finished, goal: Goal) -> Iterator[str]:
         furthest = max(reached, key=lambda one: one.excess)
         after = f"after {finished.rows:,} replications"
         if furthest.excess > 1.0:
-            after += "; extend with --resume and more"
+            after += "; for a narrower interval add --resume and a larger -n"
         yield f"{furthest.words}, {after}"
     if finished.detailed < finished.rows:
         yield f"monthly bands and sensitivities use the first {finished.detailed:,} replications"
@@ -225,4 +226,4 @@ def study_remarks(finished: Finished, goal: Goal) -> Iterator[str]:
         yield from (f"warning: {printable(line)}" for line in finished.dropped())
     # Said last, so that the reasons above are read before the refusal.
     if not np.isfinite(finished.output("cost_usd")).any():
-        raise PlannerError(f"every run failed, the first with: {failures[0].message}")
+        raise PlannerError(f"every run failed; the first error: {failures[0].message}")

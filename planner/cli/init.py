@@ -19,7 +19,9 @@ _FROM = (
 )
 TimeUnit = Literal["auto", "s", "ms", "us", "ns", "excel"]
 _MODEL = "Served model, by its catalogue name [default: the files'], of a workload or of all; repeatable."
-_PRESET = "For what no file shows, of a workload or of all [default: chat]; repeatable."
+_PRESET = (
+    "Workload preset for what no file shows, of one workload or of all [default: chat]; repeatable."
+)
 _START = "First day [default: after the series]."
 
 
@@ -85,7 +87,7 @@ def init(
     )
     # Options that only logs have would be ignored in silence.
     if not sources:
-        message = "is of no use without --from FILE"
+        message = "has no effect without --from FILE"
         texts = {"--columns": columns, "--rate": rate}
         options = [option for option, text in texts.items() if text]
         raise_all([Problem(path=option, message=message) for option in options])

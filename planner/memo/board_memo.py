@@ -61,7 +61,7 @@ BOARD_FIGURES = {
     "npv_usd": "net present value",
     PRESENT_COST: "net present cost",
     "resale_pv_usd": "of which resale of used hardware",
-    run_report.COST_WITHOUT_RESALE: "per million tokens, levelised, if it fetched nothing",
+    run_report.COST_WITHOUT_RESALE: "per million tokens, levelised, without resale",
     ATTAINMENT: "SLO attainment",
 }
 """The figures of a plan that a board asks for."""
@@ -325,10 +325,10 @@ def _actuals_decision(contents: Contents) -> Decision:
     risks = [*findings.notes]
     if findings.not_explained:
         accounts = ", ".join(name.replace("_", " ") for name in findings.not_explained)
-        risks.append(f"No uncertain input explains {accounts}: correct the plan.")
+        risks.append(f"No uncertain input explains {accounts}; the plan itself needs correcting.")
     count = len(findings.months)
     return Decision(
-        question=f"After {count} of {findings.horizon_months} months, how does {contents.name} stand to its plan?",
+        question=f"After {count} of {findings.horizon_months} months, how does {contents.name} compare with its plan?",
         answer=findings.sentences[:MAX_ROWS],
         chart=None,
         target=target,
@@ -356,7 +356,7 @@ def memo_sections(contents: Contents, folder: Path | None = None) -> list[Sectio
     With the ``folder`` itself, risks and assumed values are simulated where its scenario is still there.
     """
     if contents.kind not in DECISIONS:
-        message = f"a folder of {contents.kind} decides nothing that a memo could say"
+        message = f"a folder of {contents.kind} has no decision to write a memo about"
         hint = "give that of a run, comparison, sweep, study, sizing or actual months"
         raise ScenarioError(Problem(message=message, hint=hint))
     decision = DECISIONS[contents.kind](contents)
@@ -411,7 +411,7 @@ def _alternatives(ranking: Ranking, objective: str, lines: Sequence[str]) -> Sec
     ]
     cautions = []
     if ranking.missed_plans:
-        cautions = ["A plan that is MISSED is no alternative, however cheap."]
+        cautions = ["A plan that is MISSED is no alternative, whatever it costs."]
     header = ("plan", "SLO", "attained", spoken(objective))
     return _part("Alternatives at equal service", [*lines, *cautions], header, rows)
 
@@ -500,7 +500,7 @@ def _cash(contents: Contents, of_plan: Contents, plan: str) -> Section:
         orders = contents.tables["plan"].rows("date", totals=["capital_usd"])
         for date, usd in orders:
             sums[date[:4]] += usd
-        lead = "Nodes alone, by the year of their order; planner run policy.yaml gives the rest."
+        lead = "Nodes only, by year of order; for all cash: planner run policy.yaml."
         by_year = sorted(sums.items())
         rows = [(year, dollars(usd)) for year, usd in by_year]
         return _part(heading, [lead], ("year", "nodes"), rows)
@@ -537,7 +537,9 @@ def _sensitivities(study: StudyResults, plan: str) -> list[str]:
         if bar.input not in tornado.noise
     ]
     if not swings:
-        return ["No single input stands out of the sampling noise: run more replications (-n)."]
+        return [
+            "No single input stands out of the sampling noise; more replications (-n) may show one."
+        ]
     return [f"{tornado.title}, {spoken(study.objective)}: {'; '.join(swings)}."]
 
 

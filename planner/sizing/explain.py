@@ -115,7 +115,7 @@ class Explanation(NamedTuple):
 
 def explain(search: Search, best: Policy) -> Explanation:
     """Return the explanation of a result."""
-    search.clock.say("working out what limits, prices and one node fewer would change")
+    search.clock.say("estimating the effect of limits, prices and one node fewer")
     regrets, idle, perfect_saves = _regrets(search, best)
     return Explanation(
         marginal=tuple(
@@ -391,7 +391,7 @@ def nothing_mends(search: Search) -> str:
 def nothing(search: Search) -> str:
     """Return why no plan meets the SLO target, and which limits to relax."""
     choices, choose = search.choices, search.choices.choose
-    lead = "nothing that may be chosen meets the SLO target: "
+    lead = "no plan within the limits meets the SLO target: "
     wide = {
         name: limit.model_copy(update={"max_nodes": 100_000, "max_nodes_per_date": None})
         for name, limit in choose.clusters.items()
@@ -421,15 +421,13 @@ def nothing(search: Search) -> str:
     if said:
         return lead + "it would take " + ", or ".join(said)
     if without(*free):
-        return (
-            lead
-            + "budget, power and max_nodes stand in the way together; relax more than one of them"
-        )
+        return lead + "budget, power and max_nodes together prevent it; relax more than one of them"
     logs, months = search.surrogate.log_loads(search.surrogate.fleet(choices.reference()))
     month = choices.plan.months.labels[
         int(np.bincount(months[np.argsort(logs)[: max(1, logs.size // 4)]]).argmax())
     ]
     return (
         lead
-        + f"no number of nodes does, least in {month}; allow earlier dates, other parts, or a lower SLO target"
+        + f"no number of nodes meets it, and {month} is worst; allow earlier dates, other accelerators, or a lower SLO "
+        "target"
     )

@@ -82,7 +82,7 @@ def stated_futures(scenarios: Sequence[Scenario]) -> Futures:
         for name, future in scenario.futures.items():
             # The table has one column for a future: two meanings would mix in it.
             if stated.setdefault(name, future) != future:
-                message = "is another future in another of these plans"
+                message = "means another future in another of these plans"
                 hint = "give it another name"
                 problem = scenario.document.problem(("futures", name), message, hint)
                 raise ScenarioError(problem)
@@ -110,7 +110,7 @@ def plans_under(scenarios: Sequence[Scenario], futures: Futures) -> Plans:
             plans[name].append(changed)
         # A plan that could not be changed may be the one that a path reaches.
         if not problems:
-            message = f"the future {name!r} reaches nothing in any of the plans"
+            message = f"the future {name!r} changes nothing in any of the plans"
             unreached = [path for path in future.set if path not in reached]
             problems += [Problem(path=path, message=message) for path in unreached]
     raise_all(problems)

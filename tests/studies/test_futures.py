@@ -176,7 +176,7 @@ def test_futures_of_the_plans_themselves_are_taken_and_one_name_is_one_future() 
     other = load_scenario(SHORT | {"name": "other"})
     assert set(stated_futures([one, other])) == {"busier"}
     unlike = {"busier": {"set": {"workloads.chat.requests_per_s": "×3"}}}
-    with pytest.raises(ScenarioError, match="is another future in another of these plans"):
+    with pytest.raises(ScenarioError, match="means another future in another of these plans"):
         stated_futures([one, load_scenario(SHORT | {"name": "other", "futures": unlike})])
 
 
