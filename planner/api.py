@@ -30,7 +30,6 @@ from planner.requests.command import zoom_sections
 if TYPE_CHECKING:
     from planner.answers.answer import Answer
     from planner.answers.explain import Explanation
-    from planner.answers.summaries import NoRemedy
     from planner.answers.sweep import Sweep
     from planner.engine.processes import Process
     from planner.finance.accounting.measures import Figures
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
     from planner.sizing.size import Sized
     from planner.studies.analysis import Finished
     from planner.studies.compare import Comparison
-    from planner.studies.remedy import Remedy
     from planner.studies.runner import Watch
     from planner.studies.work import Work
 
@@ -126,6 +124,7 @@ def run(
     from planner.answers.run import first_answer, run_answer, write_run
     from planner.answers.run_screen import progress_line
     from planner.answers.run_summary import is_settled, plan_verdict
+    from planner.studies.remedy import find_remedy
 
     first(first_answer(folder, base))
     # Forks draw the other replications from here on, while this process works out the tables of
@@ -156,22 +155,12 @@ def run(
 
         remedy = None
         if advise and plan_verdict(base, draw_all()).status == "MISSED":
-            remedy = _find_remedy(base, draw_all(), progress)
+            results = draw_all()
+            # Fewer than 19 replications could not tell whether the target is met.
+            number = DRAWS if results is None else max(DRAWS, results.number)
+            remedy = find_remedy(base, number, progress)
         results = write_run(base, folder, draw_all, hourly=hourly, remedy=remedy)
     return run_answer(folder, base, results, remedy)
-
-
-def _find_remedy(
-    base: RunResult, results: Replications | None, progress: PrintLine
-) -> Remedy | NoRemedy:
-    """Return the cheapest addition of nodes that meets a missed SLO target, or that there is none."""
-    from planner.answers.summaries import NoRemedy
-    from planner.studies.remedy import MOST_TIMES, find_remedy
-
-    # Fewer than 19 replications could not tell whether the target is met.
-    number = DRAWS if results is None else max(DRAWS, results.number)
-    cheapest = find_remedy(base, number, progress)
-    return NoRemedy(most_times=MOST_TIMES) if cheapest is None else cheapest
 
 
 def compare(
@@ -361,7 +350,7 @@ def study(
         progress(f"{name}: {most}{goal.rows:,} replications of {scenarios}, {inputs}")
     else:
         progress(f"{name}: {goal.rows:,} rows of {scenarios}")
-    tell_notes([*prepared.study.notes, *store.notes], progress)
+    tell_notes(store.notes, progress)
     notes_printed = len(store.notes)
     try:
         try:

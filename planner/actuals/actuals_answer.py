@@ -32,7 +32,10 @@ def actuals_text(review: ActualsReview) -> str:
     """Lay out what happened for a terminal of 80 columns."""
     months = review.actuals.months
     horizon = len(review.result.plan.months.labels)
-    lines = [f"{months[0]} to {months[-1]}, {len(months)} of {horizon} months"]
+    lines = [
+        f"{months[0]} to {months[-1]}, {len(months)} of {horizon} months",
+        *wrapped(actuals_summary(review).sentences),
+    ]
     if review.accounts:
         title = "USD, actual less budget by cause; cost positive, income negative:"
         lines += ["", title, _variance_text(review)]
@@ -53,8 +56,6 @@ def actuals_text(review: ActualsReview) -> str:
             "Figures over the months, and those outside nine of ten replications:",
             text_table(header, figures),
         ]
-    sentences = actuals_summary(review).sentences
-    lines += ["", *wrapped(sentences)]
     return "\n".join(lines)
 
 

@@ -306,7 +306,7 @@ def _account_sentence(review: ActualsReview, summary: ActualsSummary) -> str:
         f"{account.replace('_', ' ')}: {cause}, {part / 100:+,.0f} USD of cost"
         for account, cause, part in parts[:_LARGEST_PARTS]
     ]
-    return f"Beyond the noise of their own accounts, though not of operating income, are {'; '.join(words)}."
+    return f"More than noise in their own account, but not in operating income: {'; '.join(words)}."
 
 
 def _account_causes(review: ActualsReview) -> list[tuple[Account, str, int]]:

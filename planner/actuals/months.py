@@ -306,7 +306,7 @@ class _Reader:
                 if number is not None:
                     self.add(SeriesKey(kind, entity, figure), month, number)
         if ignored:
-            self.notes.append(f"{name}: not held against the plan: {choices(ignored)}")
+            self.notes.append(f"{name}: not compared with the plan: {choices(ignored)}")
 
     def metrics(self, name: str, file: MetricsFile) -> None:
         """Read vLLM's Prometheus counters."""
@@ -328,7 +328,7 @@ class _Reader:
         figures = monthly_metrics(rows, self.grid, file.workloads, objectives, report)
         if any(figure == "slo_attainment_fraction" for _, figure, _ in figures):
             self.notes.append(
-                f"{name}: SLO attainment is at most this: requests refused are not among vLLM's"
+                f"{name}: SLO attainment is an upper limit: vLLM does not count refused requests"
             )
         for (workload, figure, month), number in figures.items():
             self.covered.setdefault(name, set()).add(month)
@@ -344,7 +344,7 @@ class _Reader:
         for name, covered in self.covered.items():
             missing = [month for month in months if month not in covered]
             if missing:
-                hint = "months run from the plan's first without a gap, and every file has them all"
+                hint = "every file needs the same months: from the plan's first, without a gap"
                 self.wrong(name, None, f"{choices(missing)} missing", hint)
         return months
 
@@ -368,7 +368,7 @@ def read_actuals(folder: Path, scenario: Scenario) -> "Actuals":
     paths |= {("leave_out", place): name for place, name in enumerate(mapping.leave_out)}
     for path, name in paths.items():
         if name not in names:
-            message = f"no figure or account is called {name!r}"
+            message = f"no figure or account is named {name!r}"
             hint = nearest(name, names)
             reader.problems.append(document.problem(path, message, hint))
     for name, file in mapping.files.items():
@@ -398,9 +398,7 @@ def _refuse_turned_income(reader: _Reader, folder: Path) -> None:
         if is_income and sum(by_month.values()) > 0:
             turned.append(key.figure)
     if turned:
-        message = (
-            f"{choices(turned)} would be a cost: income is negative in the ledger as it is read"
-        )
+        message = f"{choices(turned)} would be read as a cost: income is negative in a ledger"
         hint = "add income: positive to the finance file"
         file = str(folder / MAPPING)
         raise ScenarioError(Problem(file=file, message=message, hint=hint))

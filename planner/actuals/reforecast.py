@@ -195,7 +195,7 @@ def reforecast(
         # A little wider than the estimate: rows in its tails would otherwise carry all the weight.
         wider = estimate.covariance * _SPREAD**2
         proposal = NormalScores(mean=estimate.mean, covariance=wider)
-        progress(f"drawing near what was seen, round {rounds + 1}")
+        progress(f"reweighting to the actual months, round {rounds + 1}")
         stream = (_FORECAST_STREAM, rounds + 1)
         sequence = np.random.SeedSequence(plan.prepared.seed, spawn_key=stream)
         generator = np.random.Generator(np.random.PCG64(sequence))
@@ -239,7 +239,7 @@ def _stated_reason(key: SeriesKey, actuals: Actuals) -> str:
     files = actuals.mapping.files.values()
     is_vllm = any(file.kind == "vllm" for file in files)
     if is_vllm and key.figure == "slo_attainment_fraction":
-        return "vLLM does not count what was refused"
+        return "vLLM does not count refused requests"
     if key.kind == "account":
         account = Account(key.figure)
         if account in DATED_ACCOUNTS or View.ACCRUAL not in account.views:
@@ -253,7 +253,7 @@ def _measured_reason(key: SeriesKey, actual: Floats, runs: Floats, actuals: Actu
     is_simulated = np.isfinite(runs).all(axis=0)
     is_known = np.isfinite(actual) & is_simulated
     if not is_known.any():
-        return "no month has it in plan and actuals"
+        return "no month has it in both plan and actuals"
     total = actual[is_known].sum()
     sums = runs[:, is_known].sum(axis=1)
     # Sums that differ by rounding alone are the same.
@@ -264,7 +264,7 @@ def _measured_reason(key: SeriesKey, actual: Floats, runs: Floats, actuals: Actu
     is_reached = sums.min() - room <= total <= sums.max() + room
     if key.kind == "account" and not is_reached:
         # A price that the study holds for certain is wrong: no input may be bent to make up for it.
-        return "outside every replication: no uncertain input explains it"
+        return "outside every replication, so no uncertain input explains it"
     return ""
 
 

@@ -111,7 +111,7 @@ def _samples(rows: Iterable[tuple[int, Mapping[str, str]]], add_problem: AddProb
         except ValueError:
             sample = None
         if sample is None or not 0 <= sample.total < math.inf:
-            message = f"{row['time']!r}, {row['value']!r} are no time and running total"
+            message = f"{row['time']!r}, {row['value']!r} are not a time and a running total"
             add_problem(line, message, None)
             continue
         labels = {
@@ -148,7 +148,7 @@ def _covered_months(samples: Samples, grid: MonthGrid, add_problem: AddProblem) 
     # After the plan's last month samples may go on as they like.
     has_further_edges = len(covered) < len(edges)
     if covered and end > covered[-1] + _EDGE and has_further_edges:
-        message = f"the last sample is of {end:%Y-%m-%d %H:%M}: {end:%Y-%m} is there in part"
+        message = f"the last sample is of {end:%Y-%m-%d %H:%M}: {end:%Y-%m} is incomplete"
         add_problem(None, message, "export whole months, to the first sample of the next")
     # Edges are one more than months.
     whole_months = max(len(covered) - 1, 0)

@@ -37,7 +37,7 @@ ACCRUED_COST = "cost_per_million_tokens_usd"
 SHOWN_MEASURES = (COST, ACCRUED_COST, "cost_usd", "npv_usd", ATTAINMENT, SHED)
 SAME_RANDOM_NUMBERS = (
     "All scenarios had the same random numbers, so differences follow from what they state. `planner montecarlo` "
-    "says how often the order holds when prices, growth and throughput are not as stated."
+    "says how often the order holds when prices, growth and throughput vary."
 )
 BRIDGE_PER_TOKEN = (
     "Why a token costs more or less than in the baseline: the difference, shared among its causes. The parts "
@@ -53,7 +53,7 @@ MONTHLY_CHARTS = {
         "Accrued cost over tokens served, by month.",
     ),
     f"cumulative_{ACCRUED_COST}": (
-        "The same from the start",
+        "Cumulative, from the start",
         "Accrued cost so far over tokens so far.",
     ),
     "cash_saving_usd": ("Cash against the baseline", "Cash flow less the baseline's, by month."),

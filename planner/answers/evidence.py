@@ -97,7 +97,7 @@ def uncertain_section(contents: Contents) -> Section | None:
         numeric=(1, 2, 3),
         unbroken=(4, 5, 7, 8),
     )
-    lead = "What is uncertain, and where its spread comes from. Everything else is held as stated."
+    lead = "The uncertain inputs, with the source of their spread. All other inputs are as stated."
     return section("assumptions", [Sentence(text=lead), grid])
 
 
@@ -204,11 +204,11 @@ def reproduce_section(contents: Contents) -> Section:
     }
     blocks: list[Block] = []
     if manifest.command:
-        lead = "In the folder in which it was first given, so that the files it names are found:"
+        lead = "Run it in the same folder as before, so that the files it names are found:"
         command = shlex.join(manifest.command)
         blocks += [Sentence(text=lead), Command(text=command)]
     if contents.beside:
-        lead = "The files behind this page, where it lies in its folder:"
+        lead = "The files behind this page, if it is still in its folder:"
         blocks += [Sentence(text=lead), Links(names=contents.beside)]
     rows = [(name, str(fact)) for name, fact in facts.items() if fact is not None]
     identified = Grid(
@@ -262,7 +262,7 @@ def measures_section(by_plan: Mapping[str, Mapping[str, float | None]]) -> Secti
         Sentence(text=VIEWS_EXPLAINED, tone="note"),
     ]
     if without_meaning:
-        missing = f"Without meaning here: {', '.join(without_meaning)}."
+        missing = f"Not defined for this plan: {', '.join(without_meaning)}."
         blocks.append(Sentence(text=missing, tone="note"))
     title = f"All {len(rows)} measures and how each is defined"
     folded = Folded(title=title, blocks=blocks, css="roomy")

@@ -98,7 +98,7 @@ class Explanation:
             header = ("input", "value", "grade", "source")
             blocks.append(text_table(header[: len(shown[0])], shown))
         if self.inputs_left_out:
-            blocks.append(f"{self.inputs_left_out} more inputs enter: --inputs N lists more")
+            blocks.append(f"{self.inputs_left_out} more inputs count: --inputs N lists more")
         return "\n\n".join(blocks)
 
 
@@ -157,7 +157,7 @@ def explain(
         # Part of a long name is far from it by its letters.
         longer = [name for name in known if figure and figure.lower() in name][:_NAMES_SHOWN]
         hint = f"did you mean {' or '.join(longer)}?" if longer else nearest(figure, known)
-        hint = hint or "docs/reference/metrics.md lists what there is"
+        hint = hint or "docs/reference/metrics.md lists all figures"
         raise ScenarioError(Problem(message=f"there is no figure {figure!r}", hint=hint))
     keys = list(dict.fromkeys(_input_patterns(figure)))
     value, low, high = None, None, None

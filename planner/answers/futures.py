@@ -14,9 +14,12 @@ from planner.output.tables import Table, TableDescription
 from planner.output.terminal import cell, text_table, wrapped
 from planner.output.words import dollars, percent
 from planner.studies.futures import InFuture
+from planner.studies.remedy import NoRemedy, Remedy
 from planner.units import MILLION, counted
 
-NOT_RANKED = "A future is no choice: nobody decides it, and plans are not ranked by it."
+NOT_RANKED = (
+    "Nobody chooses a future, so plans are compared within each one and never ranked across them."
+)
 
 
 def future_row(in_future: InFuture) -> tuple[object, ...]:
@@ -41,10 +44,16 @@ def future_row(in_future: InFuture) -> tuple[object, ...]:
         None if base["npv_usd"] is None else -base["npv_usd"],
         base[COST],
         base["utilisation_fraction"],
-        None if remedy is None else remedy.cluster,
-        None if remedy is None else remedy.nodes,
-        None if remedy is None else remedy.net_present_cost_usd,
+        *_remedy_cells(remedy),
     )
+
+
+def _remedy_cells(remedy: Remedy | NoRemedy | None) -> tuple[object, ...]:
+    """Return a remedy's cluster, nodes and cost, or why there is none."""
+    if isinstance(remedy, Remedy):
+        return remedy.cluster, remedy.nodes, remedy.net_present_cost_usd, None
+    reason = None if remedy is None else remedy.reason
+    return None, None, None, reason
 
 
 def futures_table(described: TableDescription, in_futures: Sequence[InFuture]) -> Table:
@@ -80,9 +89,22 @@ def futures_lines(futures: Table) -> list[str]:
         ) in futures.rows(*texts, numbers=numbers)
     ]
     header = ("future", "plan", "SLO", "missed", "NPC M$", "more nodes", "M$")
-    weighted = wrapped(weighted_lines(futures))
-    table = text_table(header, rows)
-    return [*wrapped([NOT_RANKED]), "", table, "", *weighted]
+    # A sizing looks for no remedies, and where every target is met none is needed.
+    has_remedies = any(row[-1] for row in rows)
+    columns = len(header) if has_remedies else header.index("more nodes")
+    table = text_table(header[:columns], [row[:columns] for row in rows])
+    remarks = wrapped([*reason_lines(futures), *weighted_lines(futures)])
+    return [*wrapped([NOT_RANKED]), "", table, "", *remarks]
+
+
+def reason_lines(futures: Table) -> list[str]:
+    """Say of each plan that misses its target in a future without a remedy why there is none."""
+    missed = futures.where("status", "MISSED")
+    return [
+        f"No remedy for {plan} in the future {name!r}: {reason}."
+        for plan, name, reason in missed.rows("scenario", "future", "remedy_reason")
+        if reason
+    ]
 
 
 def weighted_lines(futures: Table) -> list[str]:
@@ -135,5 +157,9 @@ def futures_section(futures: Table | None) -> Section | None:
     )
     return section(
         "futures",
-        [*sentences([NOT_RANKED], "note"), grid, *sentences(weighted_lines(futures))],
+        [
+            *sentences([NOT_RANKED], "note"),
+            grid,
+            *sentences([*reason_lines(futures), *weighted_lines(futures)]),
+        ],
     )

@@ -78,7 +78,7 @@ def planned_from(plan: Path) -> tuple[Path, list[str], int | None]:
     # Months that happened are compared with the plan that was run, not with a file edited since.
     present_sha256 = scenario_sha256(load_scenario(file, overrides))
     if present_sha256 != manifest.get("scenario_sha256"):
-        message = f"{file} is no longer what the run was made of"
+        message = f"{file} has changed since the run"
         hint = "run it again, or give the scenario itself"
         raise ScenarioError(Problem(file=str(plan), message=message, hint=hint))
     return file, overrides, int(manifest["seed"])

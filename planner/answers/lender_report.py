@@ -57,7 +57,7 @@ def loan_section(contents: Contents) -> Section | None:
             )
         )
     grid = Grid(
-        caption="The loan as planned and under stress; machines do the same, money is counted again",
+        caption="The loan as planned and under stress; machines run as in the plan, only money is counted again",
         header=(
             "stress",
             "least DSCR",
@@ -80,8 +80,8 @@ def loan_section(contents: Contents) -> Section | None:
         months,
         LOAN_LINES,
         "loan-months",
-        "What is owed against what secures it",
-        "Balance of the loan, and what the machines bought would fetch, at each month's end.",
+        "Debt against the security behind it",
+        "Balance of the loan, and resale value of the machines, at the end of each month.",
     )
     return section("loan", [Sentence(text=f"{final} {obligations}"), chart, grid])
 
@@ -103,15 +103,18 @@ def carrying_blocks(contents: Contents) -> list[Sentence | TimeChart]:
         CARRYING_LINES,
         "carrying-months",
         "Carrying value against resale value of servers",
-        "Carrying value of owned servers, and what they would fetch, at each month's end.",
+        "Carrying value and resale value of owned servers at the end of each month.",
     )
     if not first:
-        return [Sentence(text="No month carries servers above what they would fetch."), chart]
+        return [
+            Sentence(text="In no month is the carrying value of servers above their resale value."),
+            chart,
+        ]
     words = "; ".join(
         f"{cluster} from {month} on, by up to {dollars(highest[cluster])}"
         for cluster, month in first.items()
     )
-    text = f"Carried above resale value, which calls for a test for impairment: {words}."
+    text = f"Carrying value is above resale value, so test for impairment: {words}."
     return [Sentence(text=text), chart]
 
 

@@ -12,7 +12,7 @@ from planner.output.blocks import Block, Folded, Grid, Section, Sentence
 from planner.output.folder import Contents
 from planner.output.words import dollars
 
-AS_STATED = "Below, each plan as it is stated, run once under the same random numbers."
+AS_STATED = "Below: one replication of each plan, all under the same random numbers."
 
 
 def _plan_by_plan(

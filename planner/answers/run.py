@@ -12,7 +12,6 @@ from planner.answers.assumptions import assumptions, layouts, model_error
 from planner.answers.identity import command_again, run_identity
 from planner.answers.run_screen import details, first_screen, replications_screen
 from planner.answers.run_summary import key_figures, plan_verdict, run_summary, slo_misses
-from planner.answers.summaries import NoRemedy
 from planner.answers.tables import TABLES, by_scenario
 from planner.engine.processes import name_of
 from planner.files import json_text
@@ -32,7 +31,7 @@ from planner.run.loan_tables import loan_rows, stress_rows
 from planner.run.replications import Replications, ends_of
 from planner.run.simulate import RunResult
 from planner.scenario.scenario import Scenario
-from planner.studies.remedy import Remedy
+from planner.studies.remedy import NoRemedy, Remedy
 from planner.units import unit_of
 
 PLAN_COLUMNS: dict[str, Callable[[RunResult], Mapping[str, Cells]]] = {

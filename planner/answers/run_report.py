@@ -58,6 +58,8 @@ LOSS_EVENTS = ("failure", "maintenance", "software", "outage")
 OUTPUT_COST = "levelised_cost_per_million_output_tokens_usd"
 COST_WITHOUT_RESALE = "levelised_cost_without_resale_per_million_tokens_usd"
 EARNINGS = ("revenue_usd", "running_cost_usd", "cost_usd", "margin_usd")
+OF_SALES = ("revenue_usd", "margin_usd")
+"""Those that a plan has only where it sells tokens."""
 UNIT_ECONOMICS = (
     "workload",
     "tokens",
@@ -82,7 +84,7 @@ WORKLOAD_COSTS = (
 )
 """Columns of what workloads cost in present value."""
 _COST_PARTS = ("marginal_usd", "own_capacity_usd", "idle_capacity_usd", "absorbed_usd")
-ROUTED = "Clusters are filled in an order: one that stands idle is not a dear part, and a busy one not a cheap one."
+ROUTED = "Routing fills clusters in a fixed order, so an idle cluster is not necessarily expensive, nor a busy one cheap."
 NEXT_COMMANDS = (
     "`planner compare` puts it beside another plan under the same random numbers; `planner montecarlo` varies prices, "
     "growth and throughput."
@@ -91,11 +93,11 @@ NEXT_COMMANDS = (
 
 def answer_section(contents: Contents, summary: RunSummary) -> Section:
     """Return the headline of one run: what it costs, what to look at, and what it cannot say."""
-    scope = "This is one plan and one replication of it, so it has no interval and no baseline."
+    scope = "This is one replication of one plan: no interval, and no baseline to compare with."
     if summary.replications is not None:
         scope = (
-            f"The small figures are where {summary.replications.words} lie ({summary.replications.number} replications "
-            "of traffic noise, failures, incidents and slips, every input as stated). The plan has no baseline here."
+            f"The small figures are the range of {summary.replications.words} ({summary.replications.number} runs "
+            "with other traffic noise, failures, incidents and slips, every input as stated). No baseline is compared here."
         )
     verdict, *remedy = verdict_lines(summary)
     shed_fractions = {"This plan": summary.fleet.shed_fraction}
@@ -226,7 +228,7 @@ def findings(summary: RunSummary) -> list[str]:
     unused = [name for name, figures in paid.items() if not figures.served_tokens]
     if unused:
         names = ", ".join(unused)
-        lines.append(f"{names} served nothing: no workload that it can take was routed to it.")
+        lines.append(f"{names} served nothing: no workload was routed to it.")
     # Warnings come after findings: they are of the inputs, not of the plan.
     lines += [f"Warning: {warning}" for warning in summary.warnings]
     return [*lines, *(f"Note: {note}" for note in summary.notes)]
@@ -347,15 +349,16 @@ def unit_rows(contents: Contents) -> list[tuple[str, ...]]:
         return []
     # Workloads first, then what none of them bears.
     distinct = dict.fromkeys(table.rows("line", "workload"))
+    sells = any(table.totals("revenue_usd"))
     by_line = sorted(distinct, key=lambda row: LINES.index(row[0]))
     rows = []
     for line, workload in by_line:
         months = table.where("line", line).where("workload", workload)
-        rows.append((workload or line, *_unit_cells(months)))
+        rows.append((workload or line, *_unit_cells(months, sells=sells)))
     return rows
 
 
-def _unit_cells(months: Table) -> tuple[str, ...]:
+def _unit_cells(months: Table, *, sells: bool) -> tuple[str, ...]:
     """Return tokens, earnings, and the price of an accelerator-hour."""
 
     def total(column: str) -> float:
@@ -363,7 +366,11 @@ def _unit_cells(months: Table) -> tuple[str, ...]:
 
     hours = total("accelerator_h")
     tokens = sum(total(f"{kind}_tokens") for kind in TOKEN_KINDS)
-    earnings = (dollars(total(column)) for column in EARNINGS)
+    # Without a price nothing is earned, and a margin would be the cost with its sign turned.
+    earnings = (
+        dollars(total(column)) if sells or column not in OF_SALES else NOTHING
+        for column in EARNINGS
+    )
     return (
         count(tokens),
         *earnings,
@@ -438,7 +445,7 @@ def money_chart(contents: Contents) -> TimeChart | None:
     return calendar.chart(
         f"{contents.anchor}money-months",
         "Accrued cost by month",
-        "Accounts on one another, largest at the bottom.",
+        "Stacked by account, largest at the bottom.",
         "usd",
         series,
         stacked=True,
@@ -534,7 +541,7 @@ def losses_chart(contents: Contents) -> TimeChart | None:
     return calendar.chart(
         f"{contents.anchor}losses-months",
         "Node-hours lost by month",
-        "What failures, software, outages and the power cap took; without what merely had no demand.",
+        "Node-hours lost to failures, software, outages and the power cap; idle nodes are not counted.",
         "node-hours",
         series,
         stacked=True,
@@ -676,7 +683,7 @@ def routing_section(contents: Contents) -> Section | None:
                 numeric=numeric,
             ),
             Grid(
-                caption="How busy the machines that may serve it were with it, by month",
+                caption="Share of the machines that may serve the workload that it kept busy, by month",
                 header=header,
                 rows=busy_rows,
                 numeric=numeric,

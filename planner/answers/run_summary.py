@@ -15,7 +15,6 @@ from planner.answers.summaries import (
     CacheFigures,
     ClusterFigures,
     FleetFigures,
-    NoRemedy,
     OrderFigures,
     ReconciliationLine,
     ReplicationsSummary,
@@ -37,7 +36,7 @@ from planner.run.placement_bound import gap_notes, placement_gaps
 from planner.run.replications import Replications
 from planner.run.simulate import RunResult
 from planner.run.slo_misses import SloMiss, worst_reasons
-from planner.studies.remedy import Remedy
+from planner.studies.remedy import NoRemedy, Remedy
 from planner.studies.run_out import missed_without_orders
 from planner.units import HOURS_PER_YEAR, decimals_of
 

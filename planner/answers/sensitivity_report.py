@@ -29,7 +29,7 @@ TORNADO_ENDS = {
         "at P90",
     ),
     "conditional-mean": (
-        "Lowest and highest mean answer over the ten tenths of each input, everything else drawn",
+        "Lowest and highest mean over the deciles of each input, all other inputs drawn",
         "lowest",
         "highest",
     ),
@@ -220,7 +220,7 @@ def sensitivities_section(contents: Contents, study: StudyResults) -> Section | 
     ]
     detailed = study.manifest.detailed
     rows = "" if detailed is None else f" Measured on the first {detailed:,} replications."
-    note = f"Bars no longer than chance alone would draw them are left out.{rows}"
+    note = f"Bars within sampling noise are left out.{rows}"
     lead = _driver_words(study, scenario)
     # Without a distribution the tornado is the picture of the answer, and is not drawn twice.
     picture = None
@@ -282,7 +282,7 @@ def _largest_driver(study: StudyResults, scenario: str) -> Iterator[str]:
     for tornado in by_importance[:1]:
         (bar,) = tornado.longest(1)
         span = bar.span_words(study.objective)
-        yield f"What moves {tornado.title} most is {input_words(bar.input)}: {span}."
+        yield f"The input that moves {tornado.title} most is {input_words(bar.input)}: {span}."
 
 
 def _changes_within_range(drivers: Drivers) -> Iterator[str]:
@@ -332,7 +332,7 @@ def _variance_words(drivers: Drivers, scenario: str) -> Iterator[str]:
     words = "; ".join(f"{input_words(name)} {percent(share, 0)}" for share, name in clear)
     rest = ""
     if len(clear) < len(shares):
-        rest = " Bars of the inputs not named here may be noise."
+        rest = " The bars of other inputs may be noise."
     yield f"Share of the variance of {scenario}: {words}.{rest}"
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from planner.answers.ranking import RankedPlan, Ranking, rank
-from planner.answers.summaries import ComparisonSummary, Measures, NoRemedy, RunSummary
+from planner.answers.summaries import ComparisonSummary, Measures, RunSummary
 from planner.answers.verdicts import Estimate, PlanVerdict
 from planner.output.words import dollars, percent, short_dollars, unit_price
 from planner.scenario.scenario import SloTarget
+from planner.studies.remedy import NoRemedy, Remedy
 from planner.units import counted
 
 MAX_RESALE_RATIO = 3.0
@@ -20,6 +21,8 @@ DEAR_RATIO = 1.2
 """How many times the fleet's cost of a token a cluster's must be before that is said; assumption."""
 LITTLE_USED_RATIO = 0.5
 """Share of the fleet's utilisation up to which a dear cluster is idle capacity, not merely dear; assumption."""
+MUCH_HEADROOM_FRACTION = 0.1
+"""Headroom of the tightest hour up to which idle nodes are there for the peak, and none is too many; assumption."""
 IDLE_FRACTION = 0.5
 """Share of node-hours without demand above which a plan that is MET may be larger than its traffic; assumption."""
 
@@ -27,7 +30,7 @@ IDLE_FRACTION = 0.5
 def much_shed(shed_fractions: Mapping[str, float | None]) -> list[str]:
     """Say which plans shed more than a tenth of their demand: a warning before every other figure."""
     return [
-        f"{name} sheds {percent(share)} of the tokens asked of it: every other figure is of the rest."
+        f"{name} sheds {percent(share)} of its tokens; all other figures count the rest alone."
         for name, share in shed_fractions.items()
         if (share or 0.0) > MUCH_SHED_FRACTION
     ]
@@ -73,39 +76,89 @@ def none_met(ranking: Ranking, plural: str = "plans") -> str:
     """Say that nothing can be recommended, and what comes nearest; nothing of one plan without a verdict."""
     served = [plan for plan in ranking.plans if plan.slo_attainment_fraction is not None]
     if not served:
-        return f"None of these {plural} had a request to serve."
+        return f"None of these {plural} had requests to serve."
     # Of one plan "none of these" would be odd.
     is_choice = len(ranking.plans) > 1
     if ranking.inconclusive_plans:
         return f"None of these {plural} is known to meet its SLO target." if is_choice else ""
     lead = f"None of these {plural} meets its SLO target. Nearest: " if is_choice else ""
-    return f"{lead}{served[0].name} {served[0].service}. Add capacity before looking at cost."
+    return f"{lead}{served[0].name} {served[0].service}. Add capacity before comparing costs."
+
+
+def probability_words(verdict: PlanVerdict) -> str:
+    """Return how often a plan meets its SLO target, as P(SLO met) 94% [78, 99] against 90% required."""
+    counts = verdict.counts
+    low, high = counts.interval
+    return (
+        f"P(SLO met) {counts.share:.0%} [{low * 100:.0f}, {high * 100:.0f}] against "
+        f"{counts.confidence * 100:.6g}% required"
+    )
+
+
+def assumed_api_words(verdict: PlanVerdict | None) -> list[str]:
+    """Say of a plan that may send requests to an API that their attainment is assumed; nothing of others."""
+    if verdict is None or not verdict.assumed_apis:
+        return []
+    names = ", ".join(verdict.assumed_apis)
+    return [
+        f"Requests sent to an API ({names}) are assumed to meet their SLO; this is not simulated."
+    ]
+
+
+def _cheaper_undecided(ranking: Ranking) -> list[str]:
+    """Say which plans without a verdict would cost less than the one recommended."""
+    best = ranking.best
+    if best is None or best.cost is None:
+        return []
+    lines = []
+    for plan in ranking.inconclusive_plans:
+        if plan.verdict is None or plan.cost is None or plan.cost >= best.cost:
+            continue
+        number = plan.verdict.settled_by_replications
+        remedy = f"re-run with -n {number} before deciding" if number else "its verdict stays open"
+        lines.append(
+            f"{plan.name} costs {change_words(plan.cost / best.cost - 1.0)} but is {plan.standing}: {remedy}."
+        )
+    return lines
 
 
 def recommendation(plans: Sequence[RankedPlan], summary: ComparisonSummary) -> str:
-    """Say which plan of a comparison to take, and how its cost stands against the baseline's."""
+    """Say which plan of a comparison to take, and on what assumptions; or that none is known to meet its target."""
     baseline = next(plan for plan in plans if plan.name == summary.baseline)
     # The baseline first, so that of plans that cost the same it is the one to take.
-    compared_plans = [plan for plan in plans if plan is not baseline]
-    ranking = rank([baseline, *compared_plans])
-    best = ranking.best
-    if best is None:
+    ranking = rank([baseline, *(plan for plan in plans if plan is not baseline)])
+    if ranking.best is None:
         return none_met(ranking)
+    lines = [_best_against_baseline(ranking, baseline, summary)]
+    lines += assumed_api_words(ranking.best.verdict)
+    lines += _cheaper_undecided(ranking)
+    return " ".join(lines)
+
+
+def _best_against_baseline(
+    ranking: Ranking, baseline: RankedPlan, summary: ComparisonSummary
+) -> str:
+    """Say which plan costs least of those that are MET, and how its cost stands against the baseline's."""
+    best = ranking.met_plans[0]
+    assert best.verdict is not None  # only a point of a sweep has none
+    probability = probability_words(best.verdict)
     price = f"{unit_price(best.cost)} per million tokens, levelised"
     if len(ranking.met_plans) == 1:
-        lead = f"{best.name} is the only one of these plans that is MET, at {price}."
+        lead = (
+            f"{best.name} is the only one of these plans that is MET, with {probability}: {price}."
+        )
         if best is baseline:
             return lead
         return f"{lead} The baseline {baseline.name} {baseline.service}."
-    lead = f"{best.name} costs least of the plans that are MET: {price}"
+    lead = f"{best.name} costs least of the plans that are MET, with {probability}: {price}"
     if best is baseline:
         rival = ranking.met_plans[1]
         change = cost_change_words(rival.cost, best.cost)
         return f"{lead}. It is the baseline; the next, {rival.name}, costs {change}."
     if not baseline.meets_slo:
         return (
-            f"{lead}. The baseline {baseline.name} {baseline.service}, so a saving against it would say "
-            "nothing."
+            f"{lead}. The baseline {baseline.name} {baseline.service}; a saving against a plan that serves worse "
+            "means nothing."
         )
     change = cost_change_words(best.cost, baseline.cost)
     lead = f"{lead}, {change} than the baseline {baseline.name}"
@@ -129,7 +182,7 @@ def sweep_advice(ranking: Ranking) -> str:
     met = len(ranking.met_plans)
     return (
         f"Of {len(ranking.plans):,} combinations {met:,} meet{'s' if met == 1 else ''} the SLO target in the base "
-        f"case; cheapest: {best.name}, {unit_price(best.cost)} per million tokens, levelised. One replication is no "
+        f"case; cheapest: {best.name}, {unit_price(best.cost)} per million tokens, levelised. One replication gives no "
         "verdict: confirm it with planner run."
     )
 
@@ -140,7 +193,7 @@ def no_alternatives(ranking: Ranking) -> list[str]:
         return []
     served = [plan for plan in ranking.missed_plans if plan.slo_attainment_fraction is not None]
     return [
-        f"{plan.name} is no alternative as it stands: it {plan.service}."
+        f"{plan.name} is no alternative: it {plan.service}."
         for plan in served
         if not plan.meets_slo
     ]
@@ -153,8 +206,7 @@ def break_even_lines(measures: Mapping[str, Measures], baseline: str) -> list[st
         for name, figures in measures.items()
     }
     lines = [
-        f"{name} and {baseline} would cost the same per token at {ratio:.2f} times the resale values: there their "
-        "order turns."
+        f"{name} and {baseline} cost the same per token if resale values are {ratio:.2f} times those assumed."
         for name, ratio in ratios.items()
         if ratio < MAX_RESALE_RATIO
     ]
@@ -162,8 +214,7 @@ def break_even_lines(measures: Mapping[str, Measures], baseline: str) -> list[st
         change = figures.get("price_change_flip_per_year")
         if change is not None:
             lines.append(
-                f"{name} and {baseline} are worth the same where listed token prices "
-                f"{price_change_words(change)}: there their order turns."
+                f"{name} and {baseline} have the same NPV if listed token prices {price_change_words(change)}."
             )
     return lines
 
@@ -194,8 +245,8 @@ def value_line(measures: Measures, horizon_months: int) -> str:
 def price_change_lines(measures: Measures) -> list[str]:
     """Say at which yearly change of listed token prices a plan's worth, or that of owning against an API, turns."""
     sentences = {
-        "break_even_price_change_per_year": "NPV is zero where listed token prices",
-        "break_even_api_price_change_per_year": "Owning and the API cost the same where its listed prices",
+        "break_even_price_change_per_year": "NPV is zero if listed token prices",
+        "break_even_api_price_change_per_year": "Owning and the API cost the same if its listed prices",
     }
     lines = []
     for name, lead in sentences.items():
@@ -257,13 +308,13 @@ def past_mending_lines(verdicts: Mapping[str, PlanVerdict]) -> list[str]:
 def _inconclusive(verdict: PlanVerdict) -> str:
     """Return what is known of an inconclusive verdict, as INCONCLUSIVE at n = 16: P(SLO met) 94% [78, 99]."""
     counts = verdict.counts
-    low, high = counts.interval
     number = counts.settled_by
-    remedy = f"re-run with -n {number}" if number else "no number of replications settles it"
-    return (
-        f"INCONCLUSIVE at n = {counts.replications}: P(SLO met) {counts.share:.0%} [{low * 100:.0f}, "
-        f"{high * 100:.0f}] against {counts.confidence * 100:.6g}%; {remedy}"
+    remedy = (
+        f"re-run with -n {number}"
+        if number
+        else "more replications would not settle it, P is too close"
     )
+    return f"INCONCLUSIVE at n = {counts.replications}: {probability_words(verdict)}; {remedy}"
 
 
 def target_words(target: SloTarget | PlanVerdict) -> str:
@@ -305,9 +356,9 @@ def verdict_line(verdict: PlanVerdict) -> str:
         attained = f"base case {share_words(base.slo_attainment_fraction)}"
         words = filter(None, (attained, base.workload, base.month))
         lowest.append(", ".join(words))
-    if not lowest:
-        return sentence
-    return f"{sentence} {'; '.join([lowest[0].capitalize(), *lowest[1:]])}."
+    if lowest:
+        sentence += f" {'; '.join([lowest[0].capitalize(), *lowest[1:]])}."
+    return " ".join([sentence, *assumed_api_words(verdict)])
 
 
 def target_lines(verdicts: Mapping[str, PlanVerdict]) -> list[str]:
@@ -323,7 +374,10 @@ def target_lines(verdicts: Mapping[str, PlanVerdict]) -> list[str]:
     lines = [
         f"SLO target of {', '.join(names)}: {target}." for target, names in names_by_target.items()
     ]
-    return [*lines, "The plans have different SLO targets: two that are MET need not serve alike."]
+    return [
+        *lines,
+        "The plans have different SLO targets, so two that are MET may serve differently.",
+    ]
 
 
 def share_words(share: float) -> str:
@@ -341,22 +395,36 @@ def fleet_size_advice(summary: RunSummary) -> str:
         return ""
     if verdict.status != "MISSED":
         idle = summary.capacity_fraction["idle"]
-        # A plan that misses now and then is not too large.
+        # A plan that misses now and then is not too large, nor one whose peak hour leaves little room.
         all_met = verdict.met_replications == verdict.replications
-        if verdict.status == "MET" and all_met and idle > IDLE_FRACTION:
-            return f"{percent(idle, 0)} of node-hours idle: sized for growth risk, or too large? planner size"
+        headroom = summary.fleet.peak_headroom_fraction
+        has_room = headroom is None or headroom > MUCH_HEADROOM_FRACTION
+        if verdict.status == "MET" and all_met and idle > IDLE_FRACTION and has_room:
+            return (
+                f"{percent(idle, 0)} of node-hours are idle. To look for a smaller plan that meets the target: "
+                "planner size."
+            )
         return ""
-    cheapest = "the cheapest plan that meets it: planner size."
+    cheapest = "The cheapest plan that meets it: planner size."
     remedy = summary.remedy
     if remedy is None:
-        return f"planner run --advise finds how many more nodes of one cluster meet it; {cheapest}"
+        return (
+            f"To see how many more nodes of one cluster meet it: planner run --advise. {cheapest}"
+        )
     if isinstance(remedy, NoRemedy):
-        return f"No cluster meets it alone, enlarged up to {remedy.most_times} times; {cheapest}"
+        return f"No remedy found: {remedy.reason}. {cheapest}"
     return (
-        f"{counted(remedy.nodes, 'more node')} of {remedy.cluster} ({remedy.accelerator}) from "
-        f"{remedy.from_month} on meet it in {remedy.slo_met_replications}/{remedy.replications} "
-        f"replications, for {dollars(remedy.net_present_cost_usd)} more net present cost: "
-        f"--set clusters.{remedy.cluster}.nodes={remedy.nodes_in_all}; {cheapest}"
+        f"With {remedy_words(remedy)} it meets the target in {remedy.slo_met_replications}/{remedy.replications} "
+        f"further replications; net present cost rises by {dollars(remedy.net_present_cost_usd)}. "
+        f"To run it: --set clusters.{remedy.cluster}.nodes={remedy.nodes_in_all}. {cheapest}"
+    )
+
+
+def remedy_words(remedy: Remedy) -> str:
+    """Return the nodes of a remedy, as 10 more nodes of b200 (B200), in service from 2026-01."""
+    nodes = counted(remedy.nodes, "more node")
+    return (
+        f"{nodes} of {remedy.cluster} ({remedy.accelerator}), in service from {remedy.from_month},"
     )
 
 

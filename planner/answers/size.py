@@ -23,6 +23,7 @@ from planner.answers.size_sentences import sizing_sentences
 from planner.answers.summaries import SizingSummary
 from planner.answers.tables import tables_of
 from planner.answers.verdicts import PlanVerdict, first_missed_month
+from planner.arrays import Floats
 from planner.files import check_target, replace_synced
 from planner.output.folder import WORKBOOK, Contents, place_folder
 from planner.output.tables import SCHEMA_VERSION, Table
@@ -31,7 +32,7 @@ from planner.plan.attainment import LEAST_SHORTFALL, shortfall_over
 from planner.run.replications import draw_again
 from planner.scenario.cluster import Cluster
 from planner.scenario.loading import layer_of
-from planner.sizing.evaluate import SizeWork
+from planner.sizing.evaluate import Judged, SizeWork
 from planner.sizing.policy import Policy
 from planner.sizing.size import Sized
 from planner.studies.futures import AS_STATED
@@ -44,8 +45,6 @@ POLICY = "policy.yaml"
 """The answer as a scenario."""
 MAX_SENTENCES = 6
 """Sentences on the first screen besides the answer and its verdict."""
-LEAD_SENTENCES = 3
-"""Sentences that are the answer and how sure it is: above the table of what to buy."""
 REQUIRED_TABLES = ("plan", "policies", "months")
 """Tables that a folder has even without a row."""
 Row = Sequence[object]
@@ -165,15 +164,7 @@ def future_rows(sized: Sized) -> Table:
     policies = (*stated, *sized.futures) if sized.futures else ()
     for name, future, weight, outcome in policies:
         verdict = outcome.verdict
-        attained = np.nan_to_num(outcome.shares, nan=1.0)
-        lowest = attained.min(axis=2)
-        is_missed = lowest <= sized.trial.attainment - LEAST_SHORTFALL
-        # argmax is the first month that is missed, and 0 also where none is.
-        # A plan that never misses has met all its months.
-        is_ever_missed = is_missed.any(axis=1)
-        first_missed = is_missed.argmax(axis=1)
-        met_months = np.where(is_ever_missed, first_missed, len(labels))
-        missed = first_missed_month(met_months.astype(np.float64), verdict.confidence, labels)
+        missed = first_missed_month(_met_months(sized, outcome), verdict.confidence, labels)
         rows.append(
             (
                 name,
@@ -189,9 +180,20 @@ def future_rows(sized: Sized) -> Table:
                 None,
                 None,
                 None,
+                None,
             )
         )
     return SIZE_TABLES["futures"].of_rows(rows)
+
+
+def _met_months(sized: Sized, outcome: Judged) -> Floats:
+    """Return the months before the first that a replication misses, shape (replications,)."""
+    attained = np.nan_to_num(outcome.shares, nan=1.0)
+    lowest = attained.min(axis=2)
+    is_missed = lowest <= sized.trial.attainment - LEAST_SHORTFALL
+    # argmax is the first month that is missed, and 0 also where none is: such a plan has met all its months.
+    met_months = np.where(is_missed.any(axis=1), is_missed.argmax(axis=1), is_missed.shape[1])
+    return np.asarray(met_months, dtype=np.float64)
 
 
 def month_rows(sized: Sized) -> Iterator[Row]:
@@ -333,7 +335,7 @@ def plan_document(sized: Sized, folder: Path, policy: Policy) -> str:
     plain = _yaml_value(document)
     text: str = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=110)
     return (
-        "# Found by planner size: run it with planner run, or hold it against others with planner compare.\n"
+        "# Found by planner size: run it with planner run, or compare it with others: planner compare.\n"
         + text
     )
 
@@ -350,12 +352,13 @@ def _yaml_value(content: object) -> object:
 def size_summary(sized: Sized) -> SizingSummary:
     """Return what summary.json holds: the answer, its sentences and its tables."""
     plan = sized.plan
+    verdict = sizing_verdict(sized)
     rows = {table.name: _json_rows(table) for table in size_tables(sized)}
     return SizingSummary(
         schema_version=SCHEMA_VERSION,
         scenario=sized.scenario.name,
         objective=sized.trial.objective,
-        verdict=sizing_verdict(sized),
+        verdict=verdict,
         plan=rows["plan"],
         family=sized.choices.family(plan.policy),
         objective_usd=plan.cost,
@@ -374,7 +377,7 @@ def size_summary(sized: Sized) -> SizingSummary:
         seed=sized.trial.seed,
         runs=sized.runs,
         stopped=sized.stopped,
-        sentences=list(sizing_sentences(sized)),
+        sentences=sizing_sentences(sized, verdict),
         policies=rows["policies"],
         futures=rows["futures"],
         triggers=rows["triggers"],
@@ -393,8 +396,13 @@ def sizing_verdict(sized: Sized) -> PlanVerdict:
     # Attainment above the target is no negative shortfall.
     missing = sized.trial.attainment - lowest
     shortfall = max(0.0, shortfall_over(missing, counts.confidence))
+    labels = sized.choices.plan.months.labels
+    missed_month = first_missed_month(_met_months(sized, sized.plan), counts.confidence, labels)
     verdict = PlanVerdict.of(
-        counts, sized.scenario, shortfall_fraction=round(shortfall, 6), first_missed_month=None
+        counts,
+        sized.choices.scenario,
+        shortfall_fraction=round(shortfall, 6),
+        first_missed_month=missed_month,
     )
     lowest_fraction = round(float(lowest.min()), 6)
     return replace(verdict, lowest_fraction=lowest_fraction, past_mending=sized.causes)
@@ -410,9 +418,9 @@ def _json_rows(table: Table) -> list[Json]:
 
 def size_text(sized: Sized, *, verbose: bool = False) -> str:
     """Lay a sizing out for a terminal: the answer, its verdict, what to buy, and with details all there is to say."""
-    sentences = list(sizing_sentences(sized))
-    lead = sentences[:LEAD_SENTENCES]
-    further = sentences[LEAD_SENTENCES:]
+    said = sizing_sentences(sized, sizing_verdict(sized))
+    lead = [*said.answer, *said.certainty]
+    further = [*said.orders, *said.alternatives, *said.sensitivities]
     columns = ("cluster", "accelerator", "date", "nodes")
     bought = [
         (*cells, f"{capital_usd / MILLION:,.2f}")

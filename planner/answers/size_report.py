@@ -15,7 +15,9 @@ MONTHLY_SHARES = {"slo_attainment_fraction": "SLO lowest", "utilisation_fraction
 """What is drawn and tabled by month, by column."""
 WORST_TENTH = ("worst_tenth_attainment_fraction", "objective_worst_tenth_usd")
 """What the worst tenth of replications come to, by column."""
-RUNS_AS_IT_IS = "The policy lies beside this report and runs as it is: `planner run policy.yaml`."
+RUNS_AS_IT_IS = (
+    "policy.yaml beside this report is the plan as a scenario: `planner run policy.yaml`."
+)
 
 
 def _money(summary: SizingSummary, cost: float) -> str:
@@ -27,27 +29,31 @@ def _money(summary: SizingSummary, cost: float) -> str:
 
 def answer_section(contents: Contents, summary: SizingSummary) -> Section:
     """Return the policy, cost against probability, and what there is to say of it."""
-    lead, *rest = summary.sentences
+    said = summary.sentences
+    headline, *conditions = said.answer
     columns = ("cluster", "accelerator", "date", "nodes")
     bought = [
         (*cells, dollars(usd))
         for *cells, usd in contents.tables["plan"].rows(*columns, numbers=["capital_usd"])
     ]
+    bought_caption = "What to buy, without waiting for a signal"
+    if not summary.is_confirmed:
+        bought_caption = "The nearest plan, which is not confirmed"
     return section(
         "answer",
         [
-            Sentence(text=lead, tone="headline"),
+            Sentence(text=headline, tone="headline"),
             # Without a frontier, one plan was all there was to find: then its months are drawn.
             frontier_picture(contents, summary) or months_chart(contents),
-            *sentences([verdict_line(summary.verdict), *rest[:2]]),
+            *sentences([*conditions, verdict_line(summary.verdict), *said.certainty]),
             Grid(
-                caption="What to buy whatever is seen",
+                caption=bought_caption,
                 header=(*columns, "paid"),
                 rows=bought,
                 numeric=(3, 4),
             ),
             _frontier_grid(contents, summary),
-            *sentences(rest[2:]),
+            *sentences([*said.orders, *said.alternatives, *said.sensitivities]),
             Sentence(text=RUNS_AS_IT_IS),
         ],
     )
@@ -134,7 +140,7 @@ def policies_section(contents: Contents, summary: SizingSummary) -> Section:
             )
         )
     policies = Grid(
-        caption="Ways to decide, at equal service",
+        caption="Kinds of plan, at equal service",
         header=("levers", "cost", "P(SLO met)", "worst tenth", "utilised", "the answer saves"),
         rows=rows,
         numeric=(1, 2, 3, 4, 5),

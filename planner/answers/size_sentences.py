@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from planner.answers.sentences import assumed_api_words, probability_words
+from planner.answers.summaries import SizingSentences
+from planner.answers.verdicts import PlanVerdict
 from planner.plan.choice import build_services
 from planner.plan.reuse import Reuse
 from planner.sizing.size import Sized
-from planner.units import MILLION
+from planner.units import MILLION, counted
 
 OBJECTIVES = {"net-present-cost": "net present cost", "levelised": "levelised cost"}
 """Objectives of a sizing in words."""
@@ -15,16 +18,15 @@ MAX_PAIRS = 3
 """Pairs of workload and purchase that are named as never measured."""
 
 
-def sizing_sentences(sized: Sized) -> Iterator[str]:
-    """Yield what the answer is, how sure it is, why it is this one and what would change it."""
-    yield from _answer(sized)
-    yield from _certainty(sized)
-    yield from _other_policies(sized)
-    yield from _orders(sized)
-    yield from _single_accelerator_plans(sized)
-    yield from _what_would_change(sized)
-    if sized.stopped:
-        yield f"The search was not finished: {sized.stopped}."
+def sizing_sentences(sized: Sized, verdict: PlanVerdict) -> SizingSentences:
+    """Return what the answer is, how sure it is, why it is this one and what would change it."""
+    return SizingSentences(
+        answer=[*_answer(sized, verdict)],
+        certainty=[*_certainty(sized, verdict)],
+        alternatives=[*_other_policies(sized), *_single_accelerator_plans(sized)],
+        orders=[*_orders(sized)],
+        sensitivities=[*_what_would_change(sized)],
+    )
 
 
 def _money(sized: Sized, cost: float) -> str:
@@ -34,51 +36,55 @@ def _money(sized: Sized, cost: float) -> str:
     return f"{cost / MILLION:,.2f} M USD"
 
 
-def _answer(sized: Sized) -> Iterator[str]:
-    """Yield what to buy, and what that costs."""
+def _answer(sized: Sized, verdict: PlanVerdict) -> Iterator[str]:
+    """Yield what to buy where a plan is confirmed, and else that none is; what that costs, and what cut it short."""
     plan = sized.plan
     choices = sized.choices
     is_priced = choices.choose.miss_cost_usd is not None
-    words = "nothing, what is there is enough"
-    if plan.policy != choices.nothing():
-        words = choices.words(plan.policy)
-    lead = "Buy"
-    if not sized.confirmation.passed:
-        lead = "Cheapest policy found, not confirmed:"
+    words = choices.words(plan.policy)
+    if not choices.parts(plan.policy) and not plan.policy.rented_instances:
+        words = "nothing more" if plan.policy == choices.nothing() else f"nothing more; {words}"
     low, high = (_money(sized, end) for end in sized.cost_interval)
-    cost = _money(sized, plan.cost)
-    objective = OBJECTIVES[sized.trial.objective]
-    yield f"{lead} {words}: {objective} {cost} ({low} to {high} for the error of the mean)."
+    cost = f"{OBJECTIVES[sized.trial.objective]} {_money(sized, plan.cost)} (mean; 95% interval {low} to {high})"
+    runs = f"{verdict.met_replications} of {verdict.replications} new replications"
+    probability = f"{probability_words(verdict)} ({runs})"
     if is_priced:
         misses = _money(sized, plan.cost - plan.net_present_cost_usd)
         yield (
-            f"Of that, {misses} is for requests that miss their SLO, at the price stated: no probability is held."
+            f"Buy {words}: of the plans that were simulated it costs least, {cost}. That includes {misses} for "
+            f"requests that miss their SLO, at the price stated for a miss. No confidence is required; {probability}."
         )
+    elif sized.confirmation.passed:
+        yield f"Buy {words}: it meets the SLO target with {probability}, at a {cost}."
+    else:
+        yield (
+            f"No plan is confirmed to meet the SLO target, so none is recommended. The nearest is {verdict.status}: "
+            f"{words}, with {probability}, at a {cost}."
+        )
+        if verdict.settled_by_replications:
+            yield f"To settle it: --confirmations {verdict.settled_by_replications}."
+    if sized.stopped:
+        yield f"The search was not finished ({sized.stopped}): a cheaper plan may exist."
 
 
-def _certainty(sized: Sized) -> Iterator[str]:
-    """Yield how sure the answer is to meet the SLO target, and what no purchase mends."""
+def _certainty(sized: Sized, verdict: PlanVerdict) -> Iterator[str]:
+    """Yield how deep the misses go, and what no purchase prevents."""
     plan = sized.plan
-    verdict = plan.verdict
-    interval = sized.confirmation.interval
-    required = f" of {verdict.confidence:.0%} asked" if verdict.confidence else ""
-    counted_alone = "" if sized.trial.includes_outages else "by its capacity, "
-    yield (
-        f"P(SLO met) {counted_alone}{verdict.share:.1%} ({interval.low:.1%} to {interval.high:.1%}){required}: "
-        f"{verdict.met} of {verdict.replications} replications that no search has seen meet it. In the worst tenth of "
-        f"them attainment falls to {plan.worst_tenth:.2%}."
-    )
+    yield f"In the worst tenth of these replications SLO attainment falls to {plan.worst_tenth:.2%}."
+    if not sized.trial.includes_outages and sized.unfixable > 0.0:
+        yield "That counts misses for want of capacity alone."
     if sized.unfixable > 0.0:
-        counted = {cause: number for cause, number in sized.causes.items() if number}
+        counted_causes = {cause: number for cause, number in sized.causes.items() if number}
         causes = ", ".join(
-            f"{cause.replace('_', ' ')} {number}" for cause, number in counted.items()
+            f"{cause.replace('_', ' ')} {number}" for cause, number in counted_causes.items()
         )
-        is_counted = "they count as missed" if sized.trial.includes_outages else "left out above"
+        treatment = "they count as missed" if sized.trial.includes_outages else "left out above"
         yield (
             f"{sized.unfixable:.1%} of replications miss the SLO target whatever is bought ({causes} of "
-            f"{plan.worst.size}; {is_counted}): a second site or a looser target is their remedy, not nodes."
+            f"{plan.worst.size}; {treatment}). A second site or a looser target would help; more nodes would not."
         )
-    yield f"Utilisation {plan.utilisation.mean():.0%} in the mean."
+    yield from assumed_api_words(verdict)
+    yield f"Mean utilisation is {plan.utilisation.mean():.0%}."
 
 
 def _other_policies(sized: Sized) -> Iterator[str]:
@@ -89,14 +95,14 @@ def _other_policies(sized: Sized) -> Iterator[str]:
         difference = _money(sized, abs(way.saved))
         verb = "less" if way.saved >= 0.0 else "more"
         yield (
-            f"Against {way.name}, {_money(sized, way.cost)} at P(SLO met) {way.probability:.0%}, the answer's way "
-            f"costs {difference} {verb} at the same probability."
+            f"{way.name[:1].upper()}{way.name[1:]} would cost {_money(sized, way.cost)} at P(SLO met) "
+            f"{way.probability:.0%}; the answer's levers cost {difference} {verb} at the same probability."
         )
     for point in sized.curve:
         for level in point.answers:
             yield (
-                f"Cheapest at {level:.0%}: {_money(sized, point.judged.cost)}, {point.judged.verdict.share:.0%} of "
-                f"{point.judged.worst.size}."
+                f"The cheapest plan for {level:.0%} costs {_money(sized, point.judged.cost)}; "
+                f"{point.judged.verdict.share:.0%} of {point.judged.worst.size} replications meet the target."
             )
 
 
@@ -110,16 +116,21 @@ def _orders(sized: Sized) -> Iterator[str]:
         rule = rules[name]
         assert rule is not None
         yield (
-            f"Order {name} by {rule.step_nodes} nodes when the {earliest.forecast_months}-month forecast of peak load "
-            f"passes {earliest.load:.0%} of what is installed and on order, at {len(reviews)} reviews from "
-            f"{earliest.date}."
+            f"Order {counted(rule.step_nodes, 'node')} of {name} when the {earliest.forecast_months}-month forecast of "
+            f"peak load passes {earliest.load:.0%} of what is installed and on order. "
+            f"{counted(len(reviews), 'review')}, the first on {earliest.date}."
         )
-    if sized.explanation.last_safe is not None:
-        yield f"Last safe date for the first such order: {sized.explanation.last_safe}."
+    last_safe = sized.explanation.last_safe
+    if last_safe is not None:
+        month = sized.choices.plan.months.labels[last_safe.month]
+        yield (
+            f"Place the first such order by {last_safe.date}: delivery takes {last_safe.wait_weeks:.0f} weeks, and "
+            f"without any order too many replications miss the target from {month} on."
+        )
 
 
 def _single_accelerator_plans(sized: Sized) -> Iterator[str]:
-    """Yield what plans of one accelerator cost, and at what price another would enter the mix."""
+    """Yield what plans of one accelerator cost."""
     cost = sized.predicted_cost
     for rival in sized.rivals:
         if rival.policy is None:
@@ -127,35 +138,29 @@ def _single_accelerator_plans(sized: Sized) -> Iterator[str]:
         elif rival.policy != sized.plan.policy:
             direction = "more" if rival.cost > cost else "less"
             change = f"{abs(rival.cost / cost - 1.0):.0%} {direction}"
-            yield f"A plan of {rival.name} alone costs {change} ({_money(sized, rival.cost)}), as predicted."
-    for entry in sized.explanation.entries:
-        if entry.price_change is None:
-            yield f"No price in prospect brings {entry.accelerator} into the mix."
-        else:
-            yield f"{entry.accelerator} enters the mix where it costs {-entry.price_change:.0%} less."
+            cost_words = _money(sized, rival.cost)
+            yield f"Estimated, not simulated: a plan of {rival.name} alone costs {change} ({cost_words})."
 
 
 def _what_would_change(sized: Sized) -> Iterator[str]:
-    """Yield what looser limits, hindsight and measurements would be worth."""
+    """Yield what looser limits, hindsight and measurements would be worth, which the search estimates."""
     explanation = sized.explanation
     for limit in explanation.limits:
         saving = _money(sized, limit.saved)
-        yield f"A tenth more than {limit.value:,.0f} of {limit.limit} would save {saving}."
+        yield f"Estimated: a tenth more than {limit.value:,.0f} of {limit.limit} saves {saving}."
     if explanation.regrets:
         middle = explanation.regrets[len(explanation.regrets) // 2]
         yield (
-            f"In the middling future {middle.needed:,.0f} of {middle.nodes:,.0f} nodes would have done; in "
-            f"{explanation.idle:.0%} of futures a quarter or more of them is never needed."
+            f"Estimated: at median demand {middle.needed:,.0f} of {middle.nodes:,.0f} nodes are enough; in "
+            f"{explanation.idle:.0%} of replications a quarter or more of the nodes is never needed."
         )
     if explanation.perfect_information_saves is not None:
         saving = _money(sized, explanation.perfect_information_saves)
-        yield (
-            f"Perfect information would save {saving} as predicted: no policy that decides beforehand saves more."
-        )
+        yield f"Estimated: knowing future demand in advance would save at most {saving}."
     if explanation.predicted_saves:
         yield (
-            f"If throughput were known to be as predicted, {_money(sized, explanation.predicted_saves)} would be "
-            f"saved.{_never_measured(sized)}"
+            f"Estimated: throughput known without error would save {_money(sized, explanation.predicted_saves)}."
+            f"{_never_measured(sized)}"
         )
 
 

@@ -13,6 +13,7 @@ from planner.answers.sentences import (
     no_alternatives,
     none_met,
     plans_that_shed,
+    probability_words,
     target_lines,
 )
 from planner.answers.study_results import Estimates, StudyResults
@@ -37,7 +38,7 @@ FAN_OUTPUTS = {
 }
 """Title and unit of each fan chart, by output."""
 DESIGN_NOTES = {
-    "tornado": "Every input at its median; only chance varies. How far the answer moves with its inputs is below.",
+    "tornado": "Every input at its median; only chance varies. Below: how far each input moves the answer.",
 }
 """What the rows behind a designed study's headline are."""
 MARK_ROOM = 1.3
@@ -87,12 +88,14 @@ def advice(contents: Contents, study: StudyResults) -> str:
         return f"{chosen.name}: {figures}.{standing}"
     # A best among one is no choice, and is said otherwise.
     met = [plan.name for plan in ranking.met_plans]
+    assert chosen.verdict is not None  # every plan of a study has one
+    probability = probability_words(chosen.verdict)
     if len(met) < 2:
-        return f"{chosen.name} is the only one of these plans that is MET: {figures}."
+        return f"{chosen.name} is the only one of these plans that is MET, with {probability}: {figures}."
     among = ""
     if len(ranking.plans) > len(met):
         among = " of the plans that are MET"
-    lead = f"{chosen.name} does best{among}: {figures}."
+    lead = f"{chosen.name} does best{among}, with {probability}: {figures}."
     baseline = next(iter(study.statistics))
     rival = baseline
     rival_words = f"the baseline {baseline}"
@@ -148,7 +151,7 @@ def _against(
         # An interval on both sides of zero is no difference.
         if low < 0 < high:
             ends = f"{words(low)} to {words(high)}"
-            return f"{lead}; the mean difference, {ends} with 95% confidence, cannot be told from none."
+            return f"{lead}; the mean difference, {ends} with 95% confidence, is not clearly different from zero."
         near, far = sorted((abs(low), abs(high)))
         interval = f", {words(near)} to {words(far)} with 95% confidence"
     reference = study.statistics[rival]["mean"].value
@@ -257,7 +260,7 @@ def _decision_grid(decision: Table | None, objective: str) -> Grid | None:
             )
         )
     return Grid(
-        caption="How often each has the better headline, its SLO met or not, and what a wrong choice costs",
+        caption="How often each plan has the better objective, SLO target met or not, and what a wrong choice costs",
         header=(
             "scenario",
             "against",

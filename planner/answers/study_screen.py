@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -15,18 +16,20 @@ from planner.answers.sentences import (
     none_met,
     past_mending_lines,
     plans_that_shed,
+    probability_words,
     target_lines,
 )
-from planner.answers.study_summary import MAX_DRIVERS, finite
+from planner.answers.study_summary import MAX_DRIVERS
 from planner.answers.summaries import StudySummary
 from planner.errors import PlannerError, printable
 from planner.output.terminal import cell, text_table, wrapped
+from planner.output.words import input_words, measured, spoken
 from planner.studies.analysis import MOST_DROPPED, Finished
 from planner.studies.prepare import Prepared
 from planner.studies.runner import Goal
 from planner.studies.sensitivity import Driver
 
-DRIVER_MEASURES = ("swing", "total", "threshold")
+DRIVER_MEASURES = ("at_p10", "at_p90", "swing")
 """Measures of sensitivity that a terminal shows, in their order."""
 
 
@@ -40,7 +43,9 @@ def study_text(summary: StudySummary, *, verbose: bool = False) -> str:
     ranking = rank(ranked_plans(means, summary.verdicts, objective))
     best = none_met(ranking)
     if ranking.best is not None:
-        best = f"Cheapest plan that is MET: {ranking.best.name}."
+        assert ranking.best.verdict is not None  # every plan of a study has one
+        probability = probability_words(ranking.best.verdict)
+        best = f"Cheapest plan that is MET: {ranking.best.name}, with {probability}."
     lead = [
         *plans_that_shed(ranking.plans),
         *target_lines(summary.verdicts),
@@ -65,7 +70,8 @@ def study_text(summary: StudySummary, *, verbose: bool = False) -> str:
         lines += ["", text_table(spread_header, spreads)]
         first_plan = next(iter(summary.scenarios))
         findings += [
-            f"{first_plan} and {flip.against} change places where {flip.input} passes {flip.threshold:.4g}."
+            f"{first_plan} and {flip.against} cost the same where {input_words(flip.input)} is {flip.threshold:.4g}; "
+            "beyond it the other is better."
             for flip in summary.flips[:MAX_DRIVERS]
         ]
     lines += ["", *wrapped(findings)]
@@ -77,7 +83,7 @@ def _replications_words(summary: StudySummary) -> str:
     words = f"{summary.replications:,} replications, inputs drawn"
     # Nested rows share a simulation and differ in prices.
     if summary.simulated < summary.replications:
-        words += f", {summary.simulated:,} of them simulated and the others with their machines and other prices"
+        words += f", {summary.simulated:,} of them simulated and the others reuse their machines at other prices"
     if summary.completed < summary.replications:
         words += f"; {summary.completed:,} could be run in every scenario"
     return words
@@ -121,7 +127,8 @@ def driver_lines(summary: StudySummary) -> list[str]:
     noise = max(driver.noise_share for driver in summary.drivers)
     if not clear:
         return [
-            f"No single input stands out: at this n one would have to explain {noise:.0%} of the variance."
+            f"No single input stands out. With so few replications only one that explains {noise:.0%} of the variance "
+            "would."
         ]
     shares = ", ".join(f"{driver.input} {driver.variance_share:.0%}" for driver in clear)
     first_plan = next(iter(summary.scenarios))
@@ -129,28 +136,63 @@ def driver_lines(summary: StudySummary) -> list[str]:
 
 
 def driver_text(prepared: Prepared, drivers: Sequence[Driver]) -> str:
-    """Lay out what drives the first scenario, and its difference to the others, largest first."""
+    """Say what moves the first scenario, and its difference to the others, with a table of each; largest first."""
+    objective = prepared.objective.name
     first_plan = prepared.names[0]
+    figures: dict[str, dict[str, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
+    for driver in drivers:
+        if driver.scenario == first_plan:
+            figures[driver.against][driver.input][driver.measure] = driver.value
     lines: list[str] = []
-    for against in dict.fromkeys(driver.against for driver in drivers):
-        of_difference = [
-            driver
-            for driver in drivers
-            if (driver.scenario, driver.against) == (first_plan, against)
-        ]
+    for against, by_input in figures.items():
+        # An input whose rows could not be run has no swing.
         largest = sorted(
-            (driver for driver in of_difference if driver.measure in DRIVER_MEASURES),
-            key=lambda driver: (DRIVER_MEASURES.index(driver.measure), -abs(driver.value)),
+            (name for name in by_input if math.isfinite(by_input[name]["swing"])),
+            key=lambda name: -by_input[name]["swing"],
         )
         rows = []
-        for driver in largest:
-            numbers = (driver.value, driver.low, driver.high)
-            cells = (number_words(finite(number)) for number in numbers)
-            rows.append((driver.input, driver.method, driver.measure, *cells))
-        title = f"{first_plan} less {against}" if against else first_plan
-        header = ("input", "method", "measure", "value", "low", "high")
-        lines += [f"{title}: {prepared.objective.name}", "", text_table(header, rows), ""]
+        for name in largest:
+            cells = (number_words(by_input[name][measure]) for measure in DRIVER_MEASURES)
+            rows.append((name, *cells))
+        lines += [
+            *wrapped([_drivers_sentence(first_plan, against, objective, by_input, largest)]),
+            "",
+            text_table(("input", "at P10", "at P90", "swing"), rows),
+            "",
+        ]
     return "\n".join(lines).rstrip()
+
+
+def _drivers_sentence(
+    plan: str,
+    against: str,
+    objective: str,
+    by_input: Mapping[str, Mapping[str, float]],
+    largest: Sequence[str],
+) -> str:
+    """Say which inputs move a plan's objective most, or decide whether it is better than another."""
+    title = f"{plan} less {against}" if against else plan
+    subject = f"{title}, {spoken(objective)}"
+    if not largest:
+        return f"{subject}: no replication could be run."
+    base = measured(by_input[largest[0]]["base"], objective)
+    lead = f"{subject}: {base} with every input at its median."
+    moving = [name for name in largest if by_input[name]["swing"] > 0.0]
+    if not moving:
+        return f"{lead} No input moves it."
+    first = by_input[moving[0]]
+    ends = [measured(first[end], objective) for end in ("at_p10", "at_p90")]
+    words = f"{lead} {input_words(moving[0])} moves it most: {ends[0]} at its P10, {ends[1]} at its P90."
+    if not against:
+        return words
+    turning = [
+        input_words(name)
+        for name in moving
+        if by_input[name]["at_p10"] * by_input[name]["at_p90"] < 0
+    ]
+    if turning:
+        return f"{words} Which plan is better depends on {', '.join(turning[:MAX_DRIVERS])}."
+    return f"{words} No input alone changes which plan is better."
 
 
 def number_words(value: float | None) -> str:
@@ -173,10 +215,10 @@ def study_remarks(finished: Finished, goal: Goal) -> Iterator[str]:
         furthest = max(reached, key=lambda one: one.excess)
         after = f"after {finished.rows:,} replications"
         if furthest.excess > 1.0:
-            after += "; extend with --resume and more"
+            after += "; for a narrower interval add --resume and a larger -n"
         yield f"{furthest.words}, {after}"
     if finished.detailed < finished.rows:
-        yield f"fans by month and what drives the headline are of the first {finished.detailed:,} replications"
+        yield f"monthly bands and sensitivities use the first {finished.detailed:,} replications"
     failures = finished.failures()
     by_scenario = Counter(failure.scenario for failure in failures)
     most_dropped = max(by_scenario.values(), default=0)
@@ -184,4 +226,4 @@ def study_remarks(finished: Finished, goal: Goal) -> Iterator[str]:
         yield from (f"warning: {printable(line)}" for line in finished.dropped())
     # Said last, so that the reasons above are read before the refusal.
     if not np.isfinite(finished.output("cost_usd")).any():
-        raise PlannerError(f"every run failed, the first with: {failures[0].message}")
+        raise PlannerError(f"every run failed; the first error: {failures[0].message}")

@@ -12,7 +12,7 @@ from planner.output.folder import SUMMARY, Contents
 from planner.records import record
 from planner.run.placement_bound import PlacementGap
 from planner.run.slo_misses import SloMiss
-from planner.studies.remedy import Remedy
+from planner.studies.remedy import NoRemedy, Remedy
 
 Measures = Mapping[str, float | None]
 """Figures by the registered names of their measures; None where a measure has no meaning."""
@@ -121,14 +121,6 @@ class ReconciliationLine:
     kind: str
     """``sum`` of the lines above, or an ``item``."""
     amount_usd: float
-
-
-@record
-class NoRemedy:
-    """No cluster meets the SLO target alone, enlarged up to so many times."""
-
-    cluster: None = None
-    most_times: int
 
 
 @record
@@ -278,6 +270,32 @@ class StudySummary:
 
 
 @record
+class SizingSentences:
+    """What a sizing says, by what it is about."""
+
+    answer: Sequence[str]
+    """What to buy where a plan is confirmed, else that none is."""
+    certainty: Sequence[str]
+    """How deep misses go, and what no purchase prevents."""
+    alternatives: Sequence[str]
+    """Other ways to decide and plans of one accelerator."""
+    orders: Sequence[str]
+    """On what signal to order, and by when."""
+    sensitivities: Sequence[str]
+    """What looser limits, hindsight and measurements are worth."""
+
+    def lines(self) -> list[str]:
+        """Return all of them, the answer first."""
+        return [
+            *self.answer,
+            *self.certainty,
+            *self.orders,
+            *self.alternatives,
+            *self.sensitivities,
+        ]
+
+
+@record
 class SizingSummary:
     """The cheapest plan that meets its SLO target, on fresh replications."""
 
@@ -310,8 +328,7 @@ class SizingSummary:
     runs: int
     stopped: str
     """Why the search was not finished; empty where it was."""
-    sentences: Sequence[str]
-    """What the answer is, how sure it is, why it is this one and what would change it."""
+    sentences: SizingSentences
     policies: TableRows
     futures: TableRows
     triggers: TableRows

@@ -28,7 +28,7 @@ MAX_MARKERS = 400
 SECONDS_PER_DAY = 86400
 LOGARITHMIC_RATIO = 8
 """Times the lowest price from which on a linear scale would flatten the cheap clusters; assumption."""
-READ_A_CHART = "Point at a chart or use the arrow keys to read it, drag across it to zoom, press a name to hide it."
+READ_A_CHART = "Point at a chart or use the arrow keys to read values; drag to zoom; click a name to hide its line."
 
 
 class LineChart(NamedTuple):
@@ -263,7 +263,7 @@ def demand_chart(contents: Contents, verdict: PlanVerdict | None = None) -> Time
     return calendar.chart(
         f"{contents.anchor}demand",
         "Demand against capacity",
-        "Accelerators in service, and accelerators that all demand would keep busy at its mix, routing and speed.",
+        "Accelerators in service, and accelerators that all demand would keep busy.",
         "accelerators",
         series,
         # Missed months first: their lane is the one that a reader looks for.

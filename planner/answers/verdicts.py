@@ -88,6 +88,8 @@ class PlanVerdict:
     """Share of replications that first miss the target in a month, by month."""
     missed_months: Mapping[str, int] | None = None
     """Replications that miss the target in a month, by month."""
+    assumed_apis: Sequence[str] | None = field(default=None, metadata=OPTIONAL)
+    """APIs of the plan, whose requests are assumed to meet their SLO; None without any."""
     best_fraction: Estimate | None = field(default=None, metadata=OPTIONAL)
     """Share of a study's replications in which no other plan does better; None of all but studies."""
 
@@ -108,6 +110,7 @@ class PlanVerdict:
         """Return the verdict on a scenario from its counted replications; ``replace`` adds what else is known."""
         low, high = counts.interval
         target = scenario.slo_target
+        apis = [name for name, cluster in scenario.clusters.items() if cluster.is_api]
         return cls(
             status=counts.status,
             attainment=target.attainment,
@@ -124,4 +127,5 @@ class PlanVerdict:
             settled_by_replications=counts.settled_by if counts.status == "INCONCLUSIVE" else None,
             shortfall_fraction=shortfall_fraction,
             first_missed_month=first_missed_month,
+            assumed_apis=apis or None,
         )

@@ -41,11 +41,11 @@ GROUPS: dict[str, dict[Callable[..., None] | typer.Typer, str]] = {
         plans.size: "Find the cheapest plan that meets its SLO target.",
         plans.run: "Simulate a scenario and write its report, timelines and ledger.",
         ui.ui: "Change a scenario's settings on a page, and see it run again.",
-        plans.compare: "Hold scenarios side by side, and say why they differ.",
+        plans.compare: "Compare scenarios, and say why they differ.",
         plans.sweep: "Run every combination of some values.",
-        studies.montecarlo: "Say how sure the answer is, over thousands of replications.",
+        studies.montecarlo: "Say how sure the answer is, with uncertain inputs drawn.",
         studies.sensitivity: "Rank the inputs that move the answer.",
-        actuals.actuals: "Hold months that happened against the plan; forecast the rest.",
+        actuals.actuals: "Compare actual months with the plan; forecast the rest.",
         zoom.zoom: "Simulate one hour request by request.",
     },
     "From what you have to a plan": {
@@ -56,13 +56,13 @@ GROUPS: dict[str, dict[Callable[..., None] | typer.Typer, str]] = {
     "What was written": {
         explain.explain: "Say what a figure means, what it is made of, and from which inputs.",
         memo.memo: "Write the two-page memo of a folder.",
-        output_folders.report: "Write a folder's report.html anew.",
+        output_folders.report: "Rewrite a folder's report.html.",
         output_folders.charts: "Draw a folder's charts for slides.",
         studies.replay: "Run one replication of a study again, in full.",
     },
     "Throughput and catalogue": {
         throughput.throughput: "Predict latency and throughput of a replica.",
-        throughput.check_benchmarks: "Hold the throughput model against measurements.",
+        throughput.check_benchmarks: "Compare the throughput model with measurements.",
         throughput.calibrate: "Fit the throughput model to measurements.",
         catalog.app: "Show what the catalogue holds, with sources.",
     },
@@ -117,7 +117,7 @@ def _root(
     _version: Annotated[
         bool,
         typer.Option(
-            "--version", help="Print the version and leave.", callback=_print_version, is_eager=True
+            "--version", help="Print the version.", callback=_print_version, is_eager=True
         ),
     ] = False,
 ) -> None:

@@ -96,7 +96,7 @@ def show(
         places |= {entry.lower(): (section, entry) for entry in getattr(entries, section)}
     if name.lower() not in places:
         names = [entry for _, entry in places.values()]
-        hint = nearest(name, names) or "planner catalog lists what there is"
+        hint = nearest(name, names) or "planner catalog lists all entries"
         raise ScenarioError(Problem(message=f"the catalogue has no {name!r}", hint=hint))
     section, name = places[name.lower()]
     facts = _facts(entries, section, name)
@@ -157,7 +157,7 @@ def support(
         return
     typer.echo(text_table(header, records))
     typer.echo(
-        "\nAn engine that is not supported or broken is no candidate. What is not listed is one, extrapolated."
+        "\nEngines that are unsupported or broken are not considered. Those not listed are, by extrapolation."
     )
 
 
@@ -197,7 +197,7 @@ def add_accelerator(
     overlay: Own,
     stated: Keys = None,
     like: Annotated[
-        str | None, Option(metavar="NAME", help="Assume what is not stated as of another.")
+        str | None, Option(metavar="NAME", help="Accelerator whose values fill what is not stated.")
     ] = None,
 ) -> None:
     """Add an accelerator of your own to a catalogue file; what it needs and is not stated is named."""

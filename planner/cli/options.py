@@ -47,7 +47,7 @@ _REPLICATIONS = (
     "1 leaves intervals out."
 )
 _STUDY = "Study file (YAML), or a scenario: then the catalogue's priors are drawn."
-_STRICT = "Take every warning as an error: figures nobody means, dates without effect."
+_STRICT = "Refuse plans with warnings: implausible figures, dates without effect."
 _CODE = "Run the Python files that scenarios name: read them first."
 _DASK = "Run on the Dask cluster at tcp://HOST:PORT, or local-dask to start one here."
 _RESUME = "Continue what was interrupted; extend a finished study."
@@ -58,7 +58,7 @@ StudyFile = Annotated[Path, Argument(metavar="STUDY", help=_STUDY)]
 Folder = Annotated[Path, Argument(metavar="DIR", help="Output folder that planner wrote.")]
 Overrides = Annotated[list[str] | None, Option("--set", metavar="PATH=VALUE", help=_SET)]
 Seed = Annotated[
-    int | None, Option(min=0, help="Root of all random numbers [default: the scenario's].")
+    int | None, Option(min=0, help="Seed of all random numbers [default: the scenario's].")
 ]
 Replications = Annotated[
     int, Option("--replications", "-n", min=1, max=10_000, metavar="N", help=_REPLICATIONS)
@@ -69,18 +69,22 @@ Workers = Annotated[
 ]
 Scheduler = Annotated[str | None, Option(metavar="ADDRESS", help=_DASK)]
 Resume = Annotated[bool, Option("--resume", help=_RESUME)]
-Restart = Annotated[bool, Option("--restart", help="Begin anew where unfinished work lies.")]
+Restart = Annotated[
+    bool, Option("--restart", help="Discard unfinished work in the folder and start again.")
+]
 Strict = Annotated[bool, Option("--strict", help=_STRICT)]
 Overlay = Annotated[
     Path | None,
-    Option("--overlay", metavar="FILE", help="Your own catalogue file, laid over the shipped one."),
+    Option(
+        "--overlay",
+        metavar="FILE",
+        help="Your own catalogue file; its values replace the shipped ones.",
+    ),
 ]
 AllowCode = Annotated[bool, Option("--allow-code", callback=_allow_code, help=_CODE)]
 AsJson = Annotated[bool, Option("--json", help="Print JSON instead of a table.")]
 Quiet = Annotated[bool, Option("--quiet", "-q", help="Print errors only.")]
-Verbose = Annotated[
-    bool, Option("--verbose", "-v", help="Print all there is to say, not the first screen alone.")
-]
+Verbose = Annotated[bool, Option("--verbose", "-v", help="Print details too.")]
 FailOnMiss = Annotated[
     bool, Option("--fail-on-miss", help="Exit with status 3 unless an SLO target is MET.")
 ]

@@ -36,7 +36,9 @@ if TYPE_CHECKING:
     from planner.answers.answer import Answer
 
 # Help that is too long for the line of its option.
-_ADVISE = "Find by simulation how many more nodes of one cluster meet an SLO target that is missed."
+_ADVISE = (
+    "Where the SLO target is missed: find by simulation how many more nodes of one cluster meet it."
+)
 _VARY = (
     "Key and its values, start:stop:step (stop included) or a,b,c; "
     "repeatable, all combinations are run."
@@ -175,7 +177,8 @@ def size(
     *,
     scenario: ScenarioFile,
     study: Annotated[
-        Path | None, Option(metavar="STUDY", help="Study of what the plan must withstand.")
+        Path | None,
+        Option(metavar="STUDY", help="Study whose uncertain inputs the plan must withstand."),
     ] = None,
     budget: Annotated[
         float | None, Option(metavar="USD", help="Most that may be paid for nodes.")

@@ -68,7 +68,7 @@ def montecarlo(
     verbose: Verbose = False,
     fail_on_miss: FailOnMiss = False,
 ) -> None:
-    """Simulate scenarios under drawn inputs and chance; write percentiles, bands, decisions and what drives them."""
+    """Simulate scenarios with uncertain inputs drawn; write percentiles, monthly bands, decisions and drivers."""
     screen = terminal.Screen(as_json=as_json, quiet=quiet, verbose=verbose)
     # Outermost, so that the bar is gone before the line that says how to go on.
     with terminal.stoppable(), screen.bar() as watch:
@@ -112,7 +112,7 @@ def sensitivity(
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """Move each input alone from P10 to P90: what drives a study's headline, and where the scenarios change places."""
+    """Move each input alone from P10 to P90: which input moves the objective most, and which changes the best plan."""
     screen = terminal.Screen(as_json=as_json, quiet=quiet, verbose=verbose)
     with terminal.stoppable(), screen.bar() as watch:
         answer = api.study(

@@ -99,7 +99,7 @@ class Screen:
         printed: str = "",
         fail_on_miss: bool = False,
     ) -> str:
-        """Print an answer's warnings and notes, then its JSON, or its text and where its files are; return the text.
+        """Print an answer's warnings, then its JSON, or its text, where its files are and its notes; return the text.
 
         ``printed`` is how the text begins where that much stands on the screen already: its
         warnings do too. ``hint`` ends the line that says where the files are. With ``fail_on_miss``
@@ -108,8 +108,6 @@ class Screen:
         # The first screen has printed them with the base replication.
         if not self.quiet and not printed:
             _print_remarks("warning", answer.warnings)
-            if self.verbose:
-                _print_remarks("note", answer.notes)
         text = ""
         if self.as_json:
             typer.echo(json_text(answer.summary()), nl=False)
@@ -120,6 +118,9 @@ class Screen:
                 place = f"\nresults in {printable(str(answer.folder))}{hint}"
             # The text begins as the first screen did: only the rest is printed.
             typer.echo(f"{text.removeprefix(printed)[:-1]}{place}")
+            # The answer first: notes are what a reader may want to check behind it.
+            if self.verbose and answer.is_written:
+                _print_remarks("note", answer.notes)
         # Last, so that whoever asks for the status has the answer too.
         if fail_on_miss and not answer.is_met():
             raise typer.Exit(NOT_MET)

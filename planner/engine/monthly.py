@@ -196,7 +196,7 @@ def check_run(plan: Plan, run: Run, monthly: Monthly) -> None:
     if np.any(difference > tolerance):
         problems.append(f"node-hours by cause are off by {difference.max():.3g}")
     if problems:
-        raise ConservationError("this run does not add up: " + "; ".join(problems))
+        raise ConservationError("internal error, this run does not add up: " + "; ".join(problems))
 
 
 def _work(plan: Plan, run: Run, monthly: Monthly) -> Iterator[str]:

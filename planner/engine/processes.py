@@ -166,7 +166,7 @@ class SimulationContext:
 
     def slow(self, cluster: str, speed_fraction: float, hours: float, workload: str = "") -> None:
         """Let a cluster work at a fraction of its speed for some hours, on one workload or on all it serves."""
-        message = f"{speed_fraction!r} is no fraction of speed above 0"
+        message = f"{speed_fraction!r} is not a fraction of speed above 0"
         self._check(0.0 < speed_fraction <= 1.0, hours, message)
         index = self._index(cluster)
         loads = self._run.plan.workloads
@@ -225,7 +225,7 @@ class SimulationContext:
         if not is_sound:
             raise ScenarioError(message)
         if not hours > 0.0:  # NaN is none either
-            raise ScenarioError(f"{hours!r} hours from now are no time to come")
+            raise ScenarioError(f"{hours!r} hours from now is not in the future")
 
     def _workload(self, name: str) -> int:
         names = [workload.name for workload in self._run.plan.workloads]
@@ -286,7 +286,7 @@ def guarded(process: Process, world: SimulationContext) -> Generator[simpy.Event
         while event is not None:
             if not isinstance(event, simpy.Event):
                 raise TypeError(
-                    f"yielded {event!r}, which is no event to wait for, such as world.timeout(24)"
+                    f"yielded {event!r}, which is not an event to wait for, such as world.timeout(24)"
                 )
             happened = yield event
             try:

@@ -227,7 +227,7 @@ class LoanTerms:
     ltv_cap_fraction: float | None = None
     """Covenant: what is owed over what an orderly sale of the machines fetches; None for none."""
     auction_fraction: float = 1.0
-    """What an auction fetches, of an orderly sale."""
+    """What an auction fetches, of their value in an orderly sale."""
     undrawn_fee_per_year: float = 0.0
     """Charged monthly on what is yet to be drawn."""
     balloon_fraction: float = 0.0

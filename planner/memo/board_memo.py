@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from planner.answers import comparison_report, run_report, size_report, study_report
+from planner.answers.futures import futures_section
 from planner.answers.json_records import read_record
 from planner.answers.manifests import Manifest
 from planner.answers.ranking import ATTAINMENT, COST, Ranking, frontier, rank
@@ -29,6 +30,7 @@ from planner.errors import Problem, ScenarioError
 from planner.files import change_files
 from planner.finance.accounts import CAPEX_ACCOUNTS, Account, View
 from planner.finance.measure_names import HIGHER_IS_BETTER
+from planner.memo.exposures import Exposure, Exposures, exposures_of
 from planner.memo.memo_pages import markdown, memo_html
 from planner.output.blocks import Block, Figure, Grid, Section, sentences
 from planner.output.folder import SUMMARY, Contents, fitting, read_contents
@@ -47,6 +49,7 @@ from planner.records import record
 
 MARKDOWN = "memo.md"
 PAGE = "memo.html"
+PRESENT_COST = "net_present_cost_usd"
 BOARD_FIGURES = {
     COST: "per million tokens, levelised",
     run_report.OUTPUT_COST: "per million generated tokens, levelised",
@@ -56,18 +59,26 @@ BOARD_FIGURES = {
     "capex_usd": "purchases",
     "cash_usd": "cash paid",
     "npv_usd": "net present value",
+    PRESENT_COST: "net present cost",
     "resale_pv_usd": "of which resale of used hardware",
-    run_report.COST_WITHOUT_RESALE: "per million tokens, levelised, if it fetched nothing",
+    run_report.COST_WITHOUT_RESALE: "per million tokens, levelised, without resale",
     ATTAINMENT: "SLO attainment",
 }
 """The figures of a plan that a board asks for."""
 MAX_ROWS = 6
 """Rows of a table, and sentences of a list, that leave the memo on two pages."""
-NOT_MEASURED = "Not measured here: planner sensitivity draws what is uncertain, and ranks it."
-LATE_DELIVERY = (
-    "A delivery that comes late serves nobody meanwhile: ask what the plan does a quarter later."
+NOT_MEASURED = (
+    "No input was varied here: planner sensitivity ranks the uncertain inputs of a study."
 )
-RUN_LEADS = {"MET": "Yes: SLO MET.", "MISSED": "No: SLO MISSED."}
+NO_EXPOSURES = "Risks were not simulated: that needs the scenario as it was run, and a run, comparison or sizing."
+MAX_RISKS = 3
+"""Stresses that a board is shown: those that hurt most."""
+SMALLEST_SWING_USD = 1000.0
+"""Of net present cost, below which an assumed value is not worth a board's question; assumption."""
+NO_ASSUMED_VALUE_MATTERS = (
+    "No assumed value of the catalogue moves net present cost by $1,000 or more when changed alone."
+)
+RUN_LEADS = {"MET": "Yes: the SLO target is met.", "MISSED": "No: the SLO target is missed."}
 """How the memo of a run begins, by its verdict."""
 
 
@@ -83,6 +94,8 @@ class Decision:
     cost: Section
     alternatives: Section
     sensitivities: Sequence[str]
+    orders: Sequence[str] = ()
+    """On what signal to order, and by when."""
     risks: Sequence[str] = ()
     """Warnings and notes; what a plan's own tables say comes beside."""
     plan: str = ""
@@ -109,11 +122,11 @@ def _run_decision(contents: Contents) -> Decision:
     summary = RunSummary.read(contents)
     verdict = summary.verdict
     span = f"over {summary.horizon_months} months from {summary.start}"
-    lead = RUN_LEADS.get(verdict.status, "Not known yet: SLO INCONCLUSIVE.")
+    lead = RUN_LEADS.get(verdict.status, "Not known: the SLO verdict is INCONCLUSIVE.")
     # The verdict itself stands under the SLO target: the answer takes what mends it.
     _, *remedy = run_report.verdict_lines(summary)
     comparison_hint = (
-        "One plan alone: `planner compare` holds it against another, under the same random numbers."
+        "No other plan was run: `planner compare` runs several under the same random numbers."
     )
     return Decision(
         question=f"Does the plan {contents.name} meet its SLO target {span}, and what does it cost?",
@@ -170,19 +183,26 @@ def _size_decision(contents: Contents) -> Decision:
     """Return what to buy, and when."""
     summary = SizingSummary.read(contents)
     target = target_words(summary.verdict)
+    said = summary.sentences
+    purchases = "for its nodes" if summary.is_confirmed else "for the nodes of the nearest plan"
     cost = (
-        f"Net present cost {dollars(summary.net_present_cost_usd)}, of which {dollars(summary.capital_usd)} for nodes. "
+        f"Net present cost {dollars(summary.net_present_cost_usd)}, of which {dollars(summary.capital_usd)} "
+        f"{purchases}. "
         f"Utilisation {percent(summary.utilisation_fraction, 0)} in the mean."
     )
     return Decision(
         question=f"What to buy for {contents.name}, and when, to attain {target} at least cost?",
-        # A sizing says its answer first, then how sure it is, then what would change it.
-        answer=summary.sentences[:1],
+        answer=said.answer,
         chart=size_report.frontier_picture(contents, summary),
-        target=summary.sentences[1:2],
+        target=[
+            verdict_line(summary.verdict),
+            _runs_out(summary.verdict),
+            *said.certainty,
+        ],
         cost=_part("Cost", [cost]),
-        alternatives=_part("Alternatives at equal service", summary.sentences[2:MAX_ROWS]),
-        sensitivities=[NOT_MEASURED],
+        alternatives=_part("Alternatives at equal service", said.alternatives[:MAX_ROWS]),
+        orders=said.orders,
+        sensitivities=[*said.sensitivities[:MAX_ROWS], NOT_MEASURED],
     )
 
 
@@ -231,6 +251,8 @@ def _study_decision(contents: Contents) -> Decision:
                 low=statistics["p5"].value,
                 high=statistics["p95"].value,
             )
+    revenue = statistics_of(percentiles, "revenue_usd")[plan].get("mean")
+    figures = _with_present_cost(figures, revenue)
     warnings = list(study.manifest.warnings)
     plan_warnings = contents.of_plan(plan).table("warnings")
     if plan_warnings is not None:
@@ -239,7 +261,10 @@ def _study_decision(contents: Contents) -> Decision:
         question=f"Not knowing {len(inputs)} inputs for certain, {choice}?",
         answer=[study_report.advice(contents, study)],
         chart=study_report.spread_picture(contents, study),
-        target=[f"{plan}: {verdict_line(study.verdicts[plan])}"],
+        target=[
+            f"{plan}: {verdict_line(study.verdicts[plan])}",
+            _runs_out(study.verdicts[plan]),
+        ],
         cost=_cost_table(
             f"Cost of {plan}", figures, average="mean", spread="nine in ten replications"
         ),
@@ -300,10 +325,10 @@ def _actuals_decision(contents: Contents) -> Decision:
     risks = [*findings.notes]
     if findings.not_explained:
         accounts = ", ".join(name.replace("_", " ") for name in findings.not_explained)
-        risks.append(f"No uncertain input explains {accounts}: correct the plan.")
+        risks.append(f"No uncertain input explains {accounts}; the plan itself needs correcting.")
     count = len(findings.months)
     return Decision(
-        question=f"After {count} of {findings.horizon_months} months, how does {contents.name} stand to its plan?",
+        question=f"After {count} of {findings.horizon_months} months, how does {contents.name} compare with its plan?",
         answer=findings.sentences[:MAX_ROWS],
         chart=None,
         target=target,
@@ -325,10 +350,13 @@ DECISIONS: Mapping[str, Callable[[Contents], Decision]] = {
 """What a folder decides, by its kind."""
 
 
-def memo_sections(contents: Contents) -> list[Section]:
-    """Return the memo of a folder that decides something; raise ScenarioError for others."""
+def memo_sections(contents: Contents, folder: Path | None = None) -> list[Section]:
+    """Return the memo of a folder that decides something; raise ScenarioError for others.
+
+    With the ``folder`` itself, risks and assumed values are simulated where its scenario is still there.
+    """
     if contents.kind not in DECISIONS:
-        message = f"a folder of {contents.kind} decides nothing that a memo could say"
+        message = f"a folder of {contents.kind} has no decision to write a memo about"
         hint = "give that of a run, comparison, sweep, study, sizing or actual months"
         raise ScenarioError(Problem(message=message, hint=hint))
     decision = DECISIONS[contents.kind](contents)
@@ -341,6 +369,9 @@ def memo_sections(contents: Contents) -> list[Section]:
     if decision.chart is not None:
         chart = [picture_of(decision.chart)]
     costs = run_report.workload_rows(of_plan)[:MAX_ROWS]
+    exposures = None
+    if folder is not None:
+        exposures = exposures_of(contents, folder, plan)
     manifest = Manifest.read(contents)
     version = manifest.version or manifest.identity.version
     parts = [
@@ -353,9 +384,12 @@ def memo_sections(contents: Contents) -> list[Section]:
         _part("Cost of each workload, present value", (), run_report.WORKLOAD_COSTS, costs),
         _cash(contents, of_plan, plan),
         decision.alternatives,
+        _part("When to order", decision.orders),
+        _futures(contents),
         _part("Sensitivities", decision.sensitivities),
-        _part("Risks", _risks(decision, of_plan)),
-        _assumptions(contents),
+        _risks(exposures),
+        _part("Remarks", [*dict.fromkeys(decision.risks)][:MAX_ROWS]),
+        _assumptions(contents, exposures),
         _part("Reproduce", [f"{shlex.join(manifest.command)} (version {version})"]),
     ]
     # A heading with nothing under it says nothing to a board.
@@ -377,15 +411,18 @@ def _alternatives(ranking: Ranking, objective: str, lines: Sequence[str]) -> Sec
     ]
     cautions = []
     if ranking.missed_plans:
-        cautions = ["A plan that is MISSED is no alternative, however cheap."]
+        cautions = ["A plan that is MISSED is no alternative, whatever it costs."]
     header = ("plan", "SLO", "attained", spoken(objective))
     return _part("Alternatives at equal service", [*lines, *cautions], header, rows)
 
 
 def _runs_out(verdict: PlanVerdict) -> str:
     """Say in which month a plan runs out of capacity for its SLO target."""
+    required = f"{verdict.confidence * 100:.6g}% of replications"
     month = verdict.first_missed_month
-    return f"It runs out in {month}." if month else "It does not run out before the horizon ends."
+    if month:
+        return f"Capacity runs out in {month}: fewer than {required} still meet the target then."
+    return f"Capacity lasts to the end of the horizon in at least {required}."
 
 
 def _measures(table: Table) -> dict[str, Estimate]:
@@ -396,7 +433,22 @@ def _measures(table: Table) -> dict[str, Estimate]:
         for name, value, low, high in rows
         if value is not None
     }
-    return {name: estimates[name] for name in BOARD_FIGURES if name in estimates}
+    figures = {name: estimates[name] for name in BOARD_FIGURES if name in estimates}
+    return _with_present_cost(figures, estimates.get("revenue_usd"))
+
+
+def _with_present_cost(
+    figures: dict[str, Estimate], revenue: Estimate | None
+) -> dict[str, Estimate]:
+    """Return the figures with net present cost in place of value where a plan sells nothing."""
+    value = figures.get("npv_usd")
+    if value is None or (revenue is not None and revenue.value):
+        return figures
+    negated = [None if end is None else -end for end in (value.value, value.high, value.low)]
+    cost = Estimate(value=negated[0], low=negated[1], high=negated[2])
+    kept = {name: estimate for name, estimate in figures.items() if name != "npv_usd"}
+    both = {**kept, PRESENT_COST: cost}
+    return {name: both[name] for name in BOARD_FIGURES if name in both}
 
 
 def _cost_table(
@@ -448,7 +500,7 @@ def _cash(contents: Contents, of_plan: Contents, plan: str) -> Section:
         orders = contents.tables["plan"].rows("date", totals=["capital_usd"])
         for date, usd in orders:
             sums[date[:4]] += usd
-        lead = "Nodes alone, by the year of their order; planner run policy.yaml gives the rest."
+        lead = "Nodes only, by year of order; for all cash: planner run policy.yaml."
         by_year = sorted(sums.items())
         rows = [(year, dollars(usd)) for year, usd in by_year]
         return _part(heading, [lead], ("year", "nodes"), rows)
@@ -485,22 +537,47 @@ def _sensitivities(study: StudyResults, plan: str) -> list[str]:
         if bar.input not in tornado.noise
     ]
     if not swings:
-        return ["No single input stands out of the sampling noise: run more replications (-n)."]
+        return [
+            "No single input stands out of the sampling noise; more replications (-n) may show one."
+        ]
     return [f"{tornado.title}, {spoken(study.objective)}: {'; '.join(swings)}."]
 
 
-def _risks(decision: Decision, of_plan: Contents) -> list[str]:
-    """Return what is warned of, each once, and what a late delivery means where there is one."""
-    lines = list(decision.risks)
-    events = of_plan.table("events")
-    # Deliveries only: machines that were there from the start cannot be late.
-    if events is not None and "delivered" in events.texts("event"):
-        lines.append(LATE_DELIVERY)
-    return [*dict.fromkeys(lines)][:MAX_ROWS]
+def _futures(contents: Contents) -> Section:
+    """Return the plans in each future, where a comparison or a sizing ran any."""
+    futures = futures_section(contents.table("futures"))
+    blocks = [] if futures is None else futures.blocks
+    return Section(key="memo", title="Futures", blocks=blocks)
 
 
-def _assumptions(contents: Contents) -> Section:
-    """Return how the inputs are known, and those that are assumed."""
+def _risks(exposures: Exposures | None) -> Section:
+    """Return the stresses that hurt the plan most, with what each costs in simulation."""
+    if exposures is None:
+        return _part("Risks", [NO_EXPOSURES])
+    worst = exposures.stresses[:MAX_RISKS]
+    rows = [(one.name, _added(one), _met(one)) for one in worst]
+    lead = (
+        "Each change alone, simulated in replications that the result above does not rest on; those that cost most "
+        "service, then money, come first."
+    )
+    header = ("risk", "net present cost", "SLO target met")
+    return _part("Risks", [lead], header, rows)
+
+
+def _added(exposure: Exposure) -> str:
+    """Return what a change adds to net present cost, with its sign."""
+    sign = "+" if round(exposure.added_usd) > 0 else ""
+    return f"{sign}{dollars(exposure.added_usd)}"
+
+
+def _met(exposure: Exposure) -> str:
+    """Return in how many replications the SLO target is met, and in how many as stated."""
+    met = f"in {exposure.met_replications} of {exposure.replications} replications"
+    return f"{met} (as stated: {exposure.met_as_stated})"
+
+
+def _assumptions(contents: Contents, exposures: Exposures | None) -> Section:
+    """Return how the inputs are known, and the assumed values that move the plan's cost most."""
     heading = "Assumptions"
     table = contents.table("assumptions")
     if table is None:
@@ -515,15 +592,17 @@ def _assumptions(contents: Contents) -> Section:
     )
     lead = (
         f"{counts['user']} values stated, {counts['default']} defaults; of the catalogue's by grade: {grades} (A a "
-        "datasheet or a log, B a credible report, C derived, D assumed). Assumed values, to be replaced first:"
+        "datasheet or a log, B a credible report, C derived, D assumed)."
     )
-    assumed = [row for row in rows if row[3] == "D"]
-    # Prices first, as they move the answer most; else in the table's order.
-    assumed.sort(key=lambda row: "usd" not in row[0])
-    table_rows = [
-        (path, f"{value} {unit}".strip(), grade) for path, value, unit, grade in assumed[:MAX_ROWS]
-    ]
-    return _part(heading, [lead], ("input", "value", "grade"), table_rows)
+    if exposures is None:
+        return _part(heading, [lead])
+    moving = [one for one in exposures.assumed if abs(one.added_usd) >= SMALLEST_SWING_USD]
+    if not moving:
+        return _part(heading, [lead, NO_ASSUMED_VALUE_MATTERS])
+    table_rows = [(one.name, one.change, _added(one)) for one in moving[:MAX_ROWS]]
+    ranked = "Assumed values of the plan, those first that move its cost most when changed alone:"
+    header = ("assumed", "changed", "net present cost")
+    return _part(heading, [lead, ranked], header, table_rows)
 
 
 def cash_by_year(ledger: Table) -> dict[str, dict[str, float]]:
@@ -558,7 +637,7 @@ def write_memo(folder: Path) -> list[Path]:
     contents = read_contents(folder)
     title = f"{contents.name}: memo"
     with fitting(str(folder)):
-        sections = memo_sections(contents)
+        sections = memo_sections(contents, folder)
         text = markdown(title, sections).encode()
         files = {MARKDOWN: text, PAGE: memo_html(title, sections)}
     change_files(folder, files)

@@ -54,8 +54,8 @@ def contradictions(
     warnings = [*_late_orders(plan, refuse)]
     for path, events, count in expected_events(plan):
         if count > MOST_EVENTS:
-            expected = f"about {count:,.0f} {events} are to be expected in this run"
-            refuse(path, f"{expected}; at most {MOST_EVENTS:,} may be")
+            expected = f"about {count:,.0f} {events} are expected in this run"
+            refuse(path, f"{expected}; at most {MOST_EVENTS:,} are simulated")
     notes = [
         *_power_cap(plan, refuse),
         *_outgrown_capacity(plan),
@@ -229,7 +229,7 @@ def _early_orders_and_late_terms(plan: Plan) -> Iterator[str]:
         if cluster.order is not None and cluster.order.earliest_h < 0:
             yield (
                 f"cluster {cluster.name} is ordered long before the start and may arrive before it: what has arrived "
-                "by then counts as owned, its price is no capital of the horizon"
+                "by then counts as owned, its price does not count as capital of the horizon"
             )
     # A long term signed late looks as free to leave as a short one.
     for cluster in plan.clusters:
@@ -239,7 +239,7 @@ def _early_orders_and_late_terms(plan: Plan) -> Iterator[str]:
         owed_usd = accelerators * cluster.rent.bound_usd_per_accelerator
         if owed_usd > 0:
             yield (
-                f"cluster {cluster.name}: its term runs on after the horizon and binds {owed_usd:,.0f} USD of rent by "
+                f"cluster {cluster.name}: its term ends after the horizon and commits {owed_usd:,.0f} USD of rent by "
                 "then, which no figure counts"
             )
 
@@ -293,14 +293,14 @@ def _nothing_to_rent(plan: Plan) -> Iterator[str]:
         if terms is not None and terms.available_fraction == 0.0:
             part = terms.accelerator
             cause = f"available_fraction, else prior rental_available_{part.lower()}, is 0"
-            yield f"{place}: no {part} is to be had by the hour on any day, so none is rented ({cause})"
+            yield f"{place}: no {part} is available by the hour on any day, so none is rented ({cause})"
 
 
 def _no_machines_or_traffic(scenario: Scenario, plan: Plan) -> Iterator[str]:
     """Yield warnings for an empty fleet, and for no demand or an implausibly large one."""
     buys = any(rule.enlarges for rule in scenario.expansion.rules)
     if not buys and not any(cluster.nodes or cluster.api for cluster in plan.clusters):
-        empty = "no cluster has a node and no review buys any: nothing can be served"
+        empty = "no cluster has a node and no review buys any, so nothing can be served"
         if scenario.sizing is not None:
             empty += " until planner size has chosen how many to buy"
         yield empty
@@ -308,7 +308,7 @@ def _no_machines_or_traffic(scenario: Scenario, plan: Plan) -> Iterator[str]:
     month_starts = plan.month_edges_h[:-1].astype(np.intp)
     peaks = np.maximum.reduceat(plan.demand.expected_requests_per_s, month_starts, axis=1)
     if not peaks.any():
-        yield "no workload brings a request: there is nothing to serve"
+        yield "no workload has any requests, so there is nothing to serve"
     tokens_per_s = peaks * [workload.tokens_per_request for workload in plan.workloads]
     busiest = float(tokens_per_s.sum(axis=0).max())
     if busiest > MOST_TOKENS_PER_S:
@@ -377,7 +377,7 @@ def _dated(scenario: Scenario) -> Iterator[tuple[KeyPath, date, date, str]]:
         # A calendar of several years is no slip: one that holds no day of this run is.
         if days := [holiday.date for holiday in workload.load_profile.holidays]:
             place = (*path, "load_profile", "holidays")
-            yield place, min(days), max(days), "no holiday falls into the run"
+            yield place, min(days), max(days), "no holiday lies within the horizon"
 
 
 def _later(day: date, days: float) -> date:
@@ -441,10 +441,17 @@ def _too_long(scenario: Scenario, plan: Plan) -> Iterator[str]:
         may_be_late = 1.0 - slo.share
         # Shares are sums over cells of probability: a hair more is none.
         if too_long > may_be_late + 1e-9:
+            alone_s = float(plan.alone_s[best, w])
+            # Of a pair that no layout serves the time is not known.
+            longer = (
+                f"state at least {rounded_up(alone_s, 2):g} s, "
+                if np.isfinite(alone_s)
+                else "state "
+            )
             message = (
                 f"{too_long:.1%} of its prompts take longer than this on an idle replica of "
-                f"{plan.clusters[best].name}, and more on any other cluster, where {may_be_late:.2g} may: "
-                f"state at least {rounded_up(plan.alone_s[best, w], 2):g} s, shorter prompts, or a faster part"
+                f"{plan.clusters[best].name}, and more on any other cluster; at most {may_be_late:.2g} may. To meet it "
+                f"{longer}shorter prompts, or a faster accelerator"
             )
             path = ("workloads", workload.name, "slo", "ttft_s")
             yield str(scenario.document.problem(path, message))
@@ -458,7 +465,7 @@ def _whole_clusters_drained(plan: Plan) -> Iterator[str]:
         has_planned_work = work.maintenance or work.firmware
         if 0 < cluster.nodes <= reserve and has_planned_work:
             yield (
-                f"planned work may drain every node of cluster {cluster.name} at once: it has {cluster.nodes} and the "
+                f"planned work may drain every node of cluster {cluster.name} at once: it has {cluster.nodes}, and the "
                 f"reserve (reliability.reserve_nodes) is {reserve}"
             )
 
@@ -491,7 +498,7 @@ def slower_drafts(scenario: Scenario, services: Services, reuse: Reuse) -> Itera
             continue
         if drafted.requests_per_s < plain.requests_per_s:
             yield (
-                f"clusters.{name}.speculation: {workload} is served worse with it, {drafted.requests_per_s:.3g} "
+                f"clusters.{name}.speculation: {workload} is served worse with it: {drafted.requests_per_s:.3g} "
                 f"requests/s a node where plain decoding serves {plain.requests_per_s:.3g}; with `use: auto` it is "
                 "taken only where it serves more"
             )

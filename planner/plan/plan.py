@@ -351,7 +351,7 @@ class Plan:
     money: MoneyPlan
     slo_target: SloTarget
     warnings: tuple[str, ...]
-    """What is hardly meant: contradictions that are not errors, with their numbers."""
+    """What is implausible: contradictions that are not errors, with their numbers."""
     notes: tuple[str, ...]
     """What follows from the plan and may well be meant, with its numbers."""
     no_burst_tables: Floats | None = None

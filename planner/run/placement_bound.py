@@ -81,8 +81,8 @@ def gap_notes(result: BookedRun) -> Iterator[str]:
     for gap in placement_gaps(result):
         if gap.gap_fraction > LARGE_GAP:
             yield (
-                f"workload {gap.workload} could be served up to {gap.bound_fraction:.1%} in {gap.month} by the bound "
-                f"on placement; {gap.served_in_time_fraction:.1%} were served within their SLO"
+                f"workload {gap.workload} had {gap.served_in_time_fraction:.1%} of its requests within their SLO in "
+                f"{gap.month}; ideal placement could reach at most {gap.bound_fraction:.1%}"
             )
 
 

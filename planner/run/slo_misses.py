@@ -53,7 +53,7 @@ REASONS: Mapping[str, str] = {
     "bursts": "bursts within the hour",
     "no_capacity": "no capacity",
     "queueing": "queueing",
-    "too_long": "prompts too long for the objective",
+    "too_long": "prompts that alone take longer than the TTFT objective",
 }
 """What takes requests, from the first rung to the last, in words."""
 INCIDENT = [*REASONS].index("incident")

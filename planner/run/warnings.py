@@ -62,7 +62,7 @@ def _workloads_never_served(result: BookedRun) -> Iterator[str]:
         workload = plan.workloads[w]
         yield (
             f"workload {workload.name} was never served: {workload.model} takes "
-            f"{', '.join(sizes)} or more, which it does not find; add nodes"
+            f"{', '.join(sizes)} or more, and no cluster has that much room; add nodes"
         )
 
 
@@ -79,7 +79,7 @@ def _nodes_never_in_service(result: BookedRun) -> Iterator[str]:
             paid_usd = sum(cohort.nodes * sum(cohort.prices_usd) for cohort in idle)
             yield (
                 f"{counted(nodes, 'node')} of cluster {cluster.name}, delivered and paid ({paid_usd:,.0f} USD), "
-                "did not enter service: for want of power, or too late"
+                "did not enter service: too little power, or too late"
             )
 
 
@@ -110,7 +110,7 @@ def overloaded_teams(plan: Plan, monthly: Monthly) -> Iterator[str]:
         if load > OVERLOAD_FRACTION:
             yield (
                 f"the {people} {name} are at a load of {load:.2f}: "
-                f"above {OVERLOAD_FRACTION:g} work piles up"
+                f"above {OVERLOAD_FRACTION:g} waiting times grow fast"
             )
 
 
@@ -126,7 +126,7 @@ def _broken_covenants(result: BookedRun) -> Iterator[str]:
         yield (
             f"more is owed than the loan's borrowing base in {above.size} months, the first {month}: "
             f"{view.balance_usd[highest]:,.0f} USD against {view.base_usd[highest]:,.0f} in "
-            f"{result.plan.months.labels[highest]}, {loan.ltv_cap_fraction:g} of an orderly sale"
+            f"{result.plan.months.labels[highest]}, {loan.ltv_cap_fraction:g} of their value in an orderly sale"
         )
     if loan.least_cover_ratio is None:
         return
@@ -138,5 +138,5 @@ def _broken_covenants(result: BookedRun) -> Iterator[str]:
         yield (
             f"the loan's covenant is broken in {broken} of {np.isfinite(cover).sum()} fiscal quarters: "
             f"cash for debt service is {cover[worst]:.2f} times debt service in "
-            f"{view.quarters[worst]}, {loan.least_cover_ratio:g} are agreed"
+            f"{view.quarters[worst]}, the covenant asks for {loan.least_cover_ratio:g}"
         )

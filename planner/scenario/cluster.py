@@ -43,7 +43,7 @@ TokenPriceChange = Annotated[
         -0.98, 3, "priors token_price_change and api_price_decline_fixed_quality, and beyond"
     ),
 ]
-_APIS = "assumption: below the cheapest and above the dearest API"
+_APIS = "assumption: below the cheapest and above the most expensive API"
 
 
 class TokenPrice(Strict):
@@ -227,7 +227,7 @@ class Api(Strict):
     token_prices: Annotated[dict[str, TokenPrice], Field(max_length=64, default_factory=dict)]
     """Prices by model. Default: the catalogue's for the model, where it has one (planner catalog show MODEL)."""
     max_tokens_per_s: (
-        Annotated[Positive, Plausible(100, 1e9, "a small quota to nobody's")] | None
+        Annotated[Positive, Plausible(100, 1e9, "a small quota to more than anyone has")] | None
     ) = None
     """Prompt and generated tokens that it takes at most. Default: as many as come."""
 
@@ -343,7 +343,7 @@ class ResalePoint(Strict):
 
     age_months: Annotated[float, Field(gt=0, le=600), Plausible(1, 120)]
     """Months since it was delivered."""
-    fraction_of_new: Annotated[PositiveFraction, Plausible(0.01, 1, "used is not dearer than new")]
+    fraction_of_new: Annotated[PositiveFraction, Plausible(0.01, 1, "used costs no more than new")]
     """Price as a share of what it cost."""
 
 
@@ -571,7 +571,7 @@ class Cluster(Strict):
         contradictions = [
             (
                 self.is_api and (self.accelerator or self.nodes),
-                "an API has no machines of yours: leave accelerator and nodes out",
+                "an API has no machines: leave accelerator and nodes out",
             ),
             (
                 has_throughput and self.throughput_measured_at is None,
@@ -580,15 +580,15 @@ class Cluster(Strict):
             ),
             (
                 self.components and self.contract,
-                "components are of machines that are bought: leave them out under a contract",
+                "only machines that are bought have components: leave them out under a contract",
             ),
             (
                 self.components and is_restated,
-                "a book value or life stated for owned machines is of all their parts: leave components out",
+                "a book value or life of owned machines covers all their parts: leave components out",
             ),
             (
                 self.contract and (self.order or owned),
-                "a contract's machines are neither ordered nor owned: state online for its first day",
+                "machines under contract are neither ordered nor owned: state their first day as online",
             ),
             (
                 acquisitions.count(None) < 2,
@@ -597,7 +597,7 @@ class Cluster(Strict):
             ),
             (
                 has_throughput and self.prefill_decode == "disaggregated",
-                "a stated throughput is that of the whole cluster: leave prefill_decode out",
+                "a stated throughput covers the whole cluster: leave prefill_decode out",
             ),
             (
                 ages != sorted(set(ages)),

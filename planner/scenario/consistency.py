@@ -140,7 +140,7 @@ class _Checks:
                 f"{scenario.horizon_months} months take about {size / 1e9:.1f} GB; "
                 f"a run may take {MOST_BYTES / 1e9:g}"
             )
-            hint = "shorten the horizon, or join workloads and clusters that are alike"
+            hint = "shorten the horizon, or merge similar workloads and clusters"
             self.report(("horizon_months",), message, hint)
 
     def workload(self, path: KeyPath, workload: Workload) -> None:
@@ -180,7 +180,7 @@ class _Checks:
             previous = change.begins
             name = f"{path[-1]}-{change.begins}"
             if name in self.scenario.workloads:
-                message = f"is planned as {name}, and another workload has that name"
+                message = f"would be planned as {name}, but another workload has that name"
                 self.report((*place, "from"), message, "rename the other workload")
             if self.is_known((*place, "model"), "model", change.model, self.catalog.models):
                 changed = workload.model_copy(update={"model": change.model})
@@ -246,7 +246,7 @@ class _Checks:
         # The review would buy or return nodes whose number a contract fixes.
         is_reviewed = any(rule.cluster == name for rule in self.scenario.expansion.rules)
         if is_for_a_term and is_reviewed:
-            message = "a review cannot enlarge or reduce machines taken for a term"
+            message = "a review cannot change the number of machines under a term contract"
             hint = "add another cluster for it: bought, on-demand or spot"
             self.report((*path, "contract"), message, hint)
         # An API has no machines to check.
@@ -277,7 +277,7 @@ class _Checks:
             self.engine(path, cluster)
         has_resale = cluster.resale_curve or catalog.resale_priors(cluster.accelerator)
         if not has_resale:
-            message = f"the catalogue says nothing of what used servers of {vendor} fetch"
+            message = f"the catalogue has no resale values for servers of {vendor}"
             hint = (
                 f"state resale_curve, or add priors such as resale_12m_{vendor} "
                 "to your catalogue file"
@@ -440,7 +440,7 @@ class _Checks:
     ) -> None:
         """Check that what is bought or ordered on each date of a cluster comes in time to serve."""
         if cluster.owned is not None:
-            hint = "give what may be bought a cluster of its own, with nodes: 0"
+            hint = "add a cluster for what may be bought, with nodes: 0"
             self.report(path, "is owned already, so it cannot be bought", hint)
         # Without an order nodes come online on the date itself.
         lead_weeks = cluster.order.lead_weeks if cluster.order else 0.0
@@ -497,7 +497,7 @@ class _Checks:
             # The calibration has measured what was released before: it would count twice.
             if step.date < start:
                 early = f"{step.date} lies before the first day, {start}"
-                self.report((*path, "date"), f"{early}: throughput has it already")
+                self.report((*path, "date"), f"{early}: the throughput includes it already")
 
     def electricity(self) -> None:
         """Check the site's tariff, its time zone and its price windows."""
@@ -510,7 +510,7 @@ class _Checks:
             if zone is not None:
                 self.time_zone((*path, key), zone)
         if site.electricity.windows and site.electricity_usd_per_kwh is not None:
-            message = "has no effect beside electricity.windows, which price every hour"
+            message = "has no effect: electricity.windows price every hour"
             self.report(("site", "electricity_usd_per_kwh"), message)
         # What the finance package finds wrong is said at the place where the user wrote it.
         self.attempt((*path, "windows"), lambda: tariff_of(site, 0.0))

@@ -85,7 +85,7 @@ def _odd_prices(scenario: Scenario, catalog: Catalog) -> Iterator[tuple[KeyPath,
 def _odd_price(accelerator: str, price: float, listed: float, accelerators: int) -> Message:
     """Return what is odd about the price of one accelerator, of which a node has so many."""
     message = (
-        f"{_shown(price)} for one {accelerator} is hardly meant: the catalogue has {_shown(listed)}"
+        f"{_shown(price)} for one {accelerator} is implausible: the catalogue has {_shown(listed)}"
     )
     # A server costs at most so many times its accelerators at the dearest quote.
     looks_like_node = listed < price <= _FAR_FROM_CATALOGUE * listed * accelerators
@@ -106,7 +106,7 @@ def _odd_cost(cluster: Cluster, listed: float, accelerators: int) -> Message | N
     if _LEAST_PAID <= paid / listed <= _FAR_FROM_CATALOGUE:
         return None
     message = (
-        f"{_shown(cost)} for all {cluster.nodes:,} nodes is {_shown(paid)} an accelerator, which is hardly meant: "
+        f"{_shown(cost)} for all {cluster.nodes:,} nodes is {_shown(paid)} an accelerator, which is implausible: "
         f"the catalogue has {_shown(listed)}"
     )
     total = cost * cluster.nodes
@@ -124,7 +124,7 @@ def implausibility(
     low, high = plausible.range(catalog)
     if number == 0 or low <= number <= high:
         return None
-    message = f"{_shown(number)} is hardly meant: {_shown(low)} to {_shown(high)} is plausible ({plausible.source})"
+    message = f"{_shown(number)} is implausible: {_shown(low)} to {_shown(high)} is plausible ({plausible.source})"
     # Of lengths.input.quantiles.0.5 the last key names no unit: the nearest above it that does.
     units = (unit_of(key) for key in reversed(path) if isinstance(key, str))
     unit = next(filter(None, units), "")

@@ -479,8 +479,8 @@ class Choices:
                 continue
             accelerator = self.purchases[self._first(name)].accelerator
             words.append(
-                f"{accelerator} ({name}) on order up to a load of {rule.load_percent}% by "
-                f"{rule.step_nodes} at {rule.reviews} reviews"
+                f"{accelerator} ({name}) ordered up to a load of {rule.load_percent}%, in steps of "
+                f"{rule.step_nodes}, at {rule.reviews} reviews"
             )
         if policy.rented_instances:
             accelerators = policy.rented_instances * self.instance_accelerators
@@ -504,13 +504,13 @@ def choices_of(scenario: Scenario, parts: Sequence[str] = ()) -> Choices:
     if choose is None:
         hint = "for example sizing: {clusters: {h200: {dates: [2026-01-01, 2026-07-01], max_nodes: 200}}}"
         raise ScenarioError(
-            scenario.document.problem(("sizing",), "says nothing of what may be bought", hint)
+            scenario.document.problem(("sizing",), "does not say what may be bought", hint)
         )
     if not choose.clusters and not choose.retire:
         hint = "name clusters whose nodes are open, or that may retire"
         raise ScenarioError(scenario.document.problem(("sizing",), "names nothing to choose", hint))
     if scenario.expansion.rules:
-        message = "buy by themselves what is to be chosen; take them out, e.g. --set expansion=null"
+        message = "rules buy what the sizing should choose; remove them, e.g. --set expansion=null"
         raise ScenarioError(scenario.document.problem(("expansion", "rules"), message))
     offered = {name: scenario.clusters[name].accelerator for name in choose.clusters}
     for part in parts:
@@ -534,7 +534,7 @@ def choices_of(scenario: Scenario, parts: Sequence[str] = ()) -> Choices:
     clusters = {name: entry for name, entry in content["clusters"].items() if name not in offered}
     for purchase in purchases:
         if purchase.name in clusters:
-            message = f"is a cluster already, and what may be bought of {purchase.cluster} would be called the same"
+            message = f"is already the name of a cluster; purchases of {purchase.cluster} would get the same name"
             raise ScenarioError(
                 scenario.document.problem(("clusters", purchase.name), message, "rename it")
             )

@@ -1,7 +1,7 @@
 """Explanation of a sizing: what each node is worth, what limits and other prices would change, and regret.
 
-All of it is worked out by the surrogate as the search left it. Or, of a sizing without a solution: which limit stands
-in the way.
+Most of it is estimated by the surrogate as the search left it; by when to order is simulated. Or, of a sizing without
+a solution: which limit stands in the way.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ from typing import NamedTuple
 import numpy as np
 
 from planner.arrays import Floats
-from planner.plan.attainment import past_mending
+from planner.plan.attainment import LEAST_SHORTFALL, past_mending
 from planner.scenario.scenario import Sizing
 from planner.sizing.evaluate import Changes, Evaluator
 from planner.sizing.policy import Policy
 from planner.sizing.search import Levers, Search
+from planner.sizing.selection import Arena
 from planner.sizing.survey import survey
-from planner.units import HOURS_PER_DAY
+from planner.units import HOURS_PER_DAY, HOURS_PER_WEEK
 
 QUANTILES = (0.1, 0.5, 0.9)
 _RELAXED = 1.1  # times a limit, where its price is told
@@ -84,6 +85,16 @@ class Trigger(NamedTuple):
     """Nodes ordered, at each of :data:`QUANTILES` of the replications."""
 
 
+class LastSafe(NamedTuple):
+    """Last day on which the first order on a signal still comes before too many replications miss their target."""
+
+    date: datetime.date
+    month: int
+    """First month in which too many replications have missed it where nothing is ordered; simulated."""
+    wait_weeks: float
+    """From order to delivery: the lead time and the usual slip."""
+
+
 class Explanation(NamedTuple):
     """The evidence for a sizing's result; empty until it is worked out."""
 
@@ -94,8 +105,8 @@ class Explanation(NamedTuple):
     idle: float = 0.0
     """Share of replications in which a quarter or more of the answer's nodes are never needed."""
     triggers: tuple[Trigger, ...] = ()
-    last_safe: datetime.date | None = None
-    """Last day on which the first order on a signal still comes before one replication in so many is short."""
+    last_safe: LastSafe | None = None
+    """By when the first order on a signal is to be placed; None without such orders."""
     perfect_information_saves: float | None = None
     """At most what a policy that knew each future would save, in the unit of the objective: a bound for any policy."""
     predicted_saves: float | None = None
@@ -104,7 +115,7 @@ class Explanation(NamedTuple):
 
 def explain(search: Search, best: Policy) -> Explanation:
     """Return the explanation of a result."""
-    search.clock.say("working out what limits, prices and one node fewer would change")
+    search.clock.say("estimating the effect of limits, prices and one node fewer")
     regrets, idle, perfect_saves = _regrets(search, best)
     return Explanation(
         marginal=tuple(
@@ -319,28 +330,35 @@ def triggers(search: Search, best: Policy) -> tuple[Trigger, ...]:
     return tuple(reviews)
 
 
-def _last_safe(search: Search, best: Policy) -> datetime.date | None:
-    """Return the last day for the first order on a signal: lead and slip before capacity is short in too many."""
+def _last_safe(search: Search, best: Policy) -> LastSafe | None:
+    """Return by when the first order on a signal is to be placed, from runs of the policy without such orders."""
     choices = search.choices
-    surrogate = search.surrogate
     if not best.orders:
         return None
-    stated = dataclasses.replace(best, rules=(None,) * len(best.rules))
-    scales = surrogate.scales(surrogate.fleet(stated)).min(axis=0)
-    short = np.maximum.accumulate(
-        np.log(np.maximum(scales, 1e-9)) < surrogate.threshold.log, axis=1
-    )
-    months = np.flatnonzero(short[~surrogate.hopeless].mean(axis=0) > 1.0 - search.confidence)
+    without_orders = dataclasses.replace(best, rules=(None,) * len(best.rules))
+    replications = len(search.surrogate.surveys)
+    arena = Arena(search.trial, search.archive, replications)
+    # Of months without requests no share is known, and none misses.
+    shares = np.nan_to_num(arena.selected(without_orders, replications).shares, nan=1.0)
+    is_missed = (shares <= search.trial.attainment - LEAST_SHORTFALL).any(axis=2)
+    missed_so_far = np.maximum.accumulate(is_missed, axis=1)
+    months = np.flatnonzero(missed_so_far.mean(axis=0) > 1.0 - search.confidence)
     if not months.size:
         return None
+    month = int(months[0])
     which = next(place for place, rule in enumerate(best.rules) if rule)
     order = choices.plan.clusters[
         choices.place(choices.purchases[choices.first_of_reactive()[which]].name)
     ].order
     assert order is not None
-    wait = datetime.timedelta(hours=order.lead_h + order.slip_h.base)
-    needed_h = float(choices.plan.month_edges_h[months[0]])
-    return choices.scenario.start + datetime.timedelta(days=needed_h / HOURS_PER_DAY) - wait
+    wait_h = order.lead_h + order.slip_h.base
+    needed_h = float(choices.plan.month_edges_h[month])
+    days = (needed_h - wait_h) / HOURS_PER_DAY
+    return LastSafe(
+        date=choices.scenario.start + datetime.timedelta(days=days),
+        month=month,
+        wait_weeks=wait_h / HOURS_PER_WEEK,
+    )
 
 
 def _predicted(search: Search, best: Policy) -> float | None:
@@ -373,7 +391,7 @@ def nothing_mends(search: Search) -> str:
 def nothing(search: Search) -> str:
     """Return why no plan meets the SLO target, and which limits to relax."""
     choices, choose = search.choices, search.choices.choose
-    lead = "nothing that may be chosen meets the SLO target: "
+    lead = "no plan within the limits meets the SLO target: "
     wide = {
         name: limit.model_copy(update={"max_nodes": 100_000, "max_nodes_per_date": None})
         for name, limit in choose.clusters.items()
@@ -403,15 +421,13 @@ def nothing(search: Search) -> str:
     if said:
         return lead + "it would take " + ", or ".join(said)
     if without(*free):
-        return (
-            lead
-            + "budget, power and max_nodes stand in the way together; relax more than one of them"
-        )
+        return lead + "budget, power and max_nodes together prevent it; relax more than one of them"
     logs, months = search.surrogate.log_loads(search.surrogate.fleet(choices.reference()))
     month = choices.plan.months.labels[
         int(np.bincount(months[np.argsort(logs)[: max(1, logs.size // 4)]]).argmax())
     ]
     return (
         lead
-        + f"no number of nodes does, least in {month}; allow earlier dates, other parts, or a lower SLO target"
+        + f"no number of nodes meets it, and {month} is worst; allow earlier dates, other accelerators, or a lower SLO "
+        "target"
     )

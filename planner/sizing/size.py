@@ -283,7 +283,7 @@ def size(
             if sized is None and not is_time:
                 raise
             if sized is None:
-                message = f"no policy was confirmed before {why}"
+                message = f"no plan was confirmed before {why}"
                 raise CapacityError(message) from None
             return dataclasses.replace(sized, stopped=why, runs=workers.runs)
 
@@ -324,7 +324,7 @@ def _sized(
             tell(sized)
     shortlist = _shortlist(search, best, safe, levers)
     race_runs = min(max(arena.most_runs // _RACES, _FEWEST_RACE), arena.most_runs)
-    clock.say(f"comparing {len(shortlist)} policies on replications of their own")
+    clock.say(f"comparing {len(shortlist)} plans on new replications")
     raced = arena.race(shortlist, race_runs)
     for _ in range(_CLIMBS):
         cheapest = raced[0]
@@ -522,7 +522,7 @@ def _futures(sized: Sized, plans: Plans, effort: Effort, clock: Clock) -> tuple[
     rows: list[WayInFuture] = []
     scenario = sized.scenario
     for name, (otherwise,) in plans.items():
-        clock.say(f"running the policies in the future {name}")
+        clock.say(f"running the plans in the future {name}")
         other = choices_of(otherwise or scenario, sized.choices.accelerators)
         trial = dataclasses.replace(sized.trial, choices=other)
         with contextlib.closing(Workers(trial, effort.workers, effort.scheduler)) as workers:

@@ -86,7 +86,7 @@ def find_baseline(scenarios: Sequence[Scenario], wanted_name: str | None) -> int
     names = [scenario.name for scenario in scenarios]
     for name in sorted(names):
         if names.count(name) > 1:
-            reason = "their names tell them apart in every table"
+            reason = "tables identify scenarios by name"
             message = f"two scenarios are called {name!r}; {reason}"
             problem = Problem(message=message, hint="give one another name")
             raise ScenarioError(problem)
@@ -109,7 +109,7 @@ def check_comparable(scenarios: Sequence[Scenario], baseline: int) -> tuple[str,
         if not is_same_start or scenario.horizon_months != base.horizon_months:
             period = f"{scenario.name} runs {scenario.horizon_months} months from {scenario.start}"
             base_period = f"{base.name} {base.horizon_months} from {base.start}"
-            reason = "months cannot be held against each other"
+            reason = "their months cannot be compared"
             problems.append(Problem(message=f"{period}, {base_period}: {reason}"))
         if scenario.workloads != base.workloads:
             traffic = f"{scenario.name} serves other traffic than {base.name}"

@@ -166,7 +166,7 @@ class Crew(Generic[Subject]):
                     arguments_of_piece = arguments[waiting[0]]
                     piece = label.format(*arguments_of_piece)
                     message = f"worker processes die before they finish {piece}"
-                    hint = "is there enough memory for --workers of them?"
+                    hint = "is there enough memory for that many --workers?"
                     raise PlannerError(f"{message}; {hint}") from None
 
     def _processes(self) -> concurrent.futures.ProcessPoolExecutor:
@@ -255,7 +255,7 @@ class _Cluster:
                 )
             except (RuntimeError, OSError):
                 self.close()
-                hint = "is there enough memory for --workers of them?"
+                hint = "is there enough memory for that many --workers?"
                 raise PlannerError(f"the Dask workers die as they start; {hint}") from None
             local = self._stack.enter_context(local)
             client = distributed.Client(local)

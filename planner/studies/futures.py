@@ -24,7 +24,7 @@ from planner.run.simulate import RunResult, simulate
 from planner.scenario.fields import EntryName
 from planner.scenario.loading import plan_in_future
 from planner.scenario.scenario import Future, Scenario
-from planner.studies.remedy import Remedy, find_remedy
+from planner.studies.remedy import NoRemedy, Remedy, find_remedy
 from planner.validation import Strict, validate
 from planner.yaml_io import Document, read_document
 
@@ -52,8 +52,8 @@ class InFuture:
     weight: float | None
     result: RunResult
     replications: Replications
-    remedy: Remedy | None = None
-    """Nodes that would meet the SLO target there; None where it is met, or more of no cluster would."""
+    remedy: Remedy | NoRemedy | None = None
+    """Nodes that would meet the SLO target there, or why none are named; None where it is not MISSED."""
 
     @property
     def verdict(self) -> Verdict:
@@ -82,7 +82,7 @@ def stated_futures(scenarios: Sequence[Scenario]) -> Futures:
         for name, future in scenario.futures.items():
             # The table has one column for a future: two meanings would mix in it.
             if stated.setdefault(name, future) != future:
-                message = "is another future in another of these plans"
+                message = "means another future in another of these plans"
                 hint = "give it another name"
                 problem = scenario.document.problem(("futures", name), message, hint)
                 raise ScenarioError(problem)
@@ -110,7 +110,7 @@ def plans_under(scenarios: Sequence[Scenario], futures: Futures) -> Plans:
             plans[name].append(changed)
         # A plan that could not be changed may be the one that a path reaches.
         if not problems:
-            message = f"the future {name!r} reaches nothing in any of the plans"
+            message = f"the future {name!r} changes nothing in any of the plans"
             unreached = [path for path in future.set if path not in reached]
             problems += [Problem(path=path, message=message) for path in unreached]
     raise_all(problems)
@@ -157,8 +157,8 @@ def in_futures(
     return tuple(cells)
 
 
-def _remedy_in(cell: InFuture) -> Remedy | None:
-    """Return the nodes that would meet the SLO target of a plan in a future."""
+def _remedy_in(cell: InFuture) -> Remedy | NoRemedy:
+    """Return the nodes that would meet the SLO target of a plan in a future, or why none are named."""
     figures = cell.replications.figures
     shortfalls = [figure["slo_shortfall_fraction"] or 0.0 for figure in figures]
     # The hardest replications first: a number of nodes that fails there need not be run elsewhere.

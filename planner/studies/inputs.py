@@ -356,7 +356,9 @@ def _bounded(
         figures = f"{stated.p10:g}, {stated.p50:g}, {stated.p90:g}"
         lowest = "-∞" if low is None else f"{low:g}"
         highest = "∞" if high is None else f"{high:g}"
-        message = f"no smooth distribution has percentiles {figures} between {lowest} and {highest}"
+        message = (
+            f"no smooth distribution has the percentiles {figures} between {lowest} and {highest}"
+        )
         problem = study.problem(location, message, "try kind: triangular or pert")
         raise ScenarioError(problem)
     return percentiles
@@ -580,5 +582,5 @@ def mixing_of(study: language.Study, names: list[str]) -> Floats | None:
     if distributions.is_valid(ranks):
         return distributions.factor(ranks)
     message = "no inputs can have these rank correlations together"
-    hint = "bring some of them nearer to zero"
+    hint = "move some of them nearer to zero"
     raise ScenarioError(study.problem(("correlations",), message, hint))

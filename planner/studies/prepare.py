@@ -42,7 +42,7 @@ class Prepared:
     inputs: UncertainInputs
     seed: int
     warnings: tuple[str, ...] = ()
-    """What is hardly meant: in the scenarios as stated, and at the ends of what is drawn."""
+    """What is implausible: in the scenarios as stated, and at the ends of what is drawn."""
 
     @property
     def objective(self) -> Output:
@@ -104,7 +104,7 @@ class Prepared:
     def tornado(self) -> OneAtATime:
         """Return the design that moves one input at a time."""
         if not len(self.inputs):
-            message = "nothing is uncertain, so there is nothing for a tornado to vary"
+            message = "the study has no uncertain input to vary"
             raise ScenarioError(self.study.problem(("uncertain",), message))
         return OneAtATime(inputs=len(self.inputs))
 
@@ -169,6 +169,6 @@ def _check_objective(study: Study, scenarios: Mapping[str, Scenario]) -> None:
             meaningless.append(name)
     if meaningless:
         message = f"{objective} has no meaning in {', '.join(meaningless)}: {key} is not stated"
-        hint = f"state {key}, or another headline"
+        hint = f"state {key}, or choose another objective"
         problem = study.problem(("objective",), message, hint)
         raise ScenarioError(problem)

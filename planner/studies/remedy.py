@@ -1,7 +1,10 @@
-"""Remedies for a missed SLO target: more nodes of one cluster, confirmed by simulation.
+"""Remedies for a missed SLO target: more nodes of one cluster that can still be bought, confirmed by simulation.
 
-The cheapest plan is a matter for ``planner size``. This answers sooner: of each cluster that is in service in the worst
-month, how many more nodes meet the target, and which of these clusters costs least. Nothing is named that was not run.
+The cheapest plan is a matter for ``planner size``. This answers sooner: of each cluster that can be bought and is in
+service in the worst month, how many more nodes meet the target, and which of these clusters costs least. A cluster that
+is quoted, with no node stated yet, is one of them; machines that are owned already are not, since nobody sells more of
+them at their book value. Nodes are sought in the run's own replications, and confirmed in others that the search has
+not seen.
 """
 
 from __future__ import annotations
@@ -13,16 +16,20 @@ from typing import NamedTuple
 
 import numpy as np
 
+from planner.arrays import Floats
 from planner.errors import CapacityError, ScenarioError
 from planner.finance.accounting.measures import measures
 from planner.plan.attainment import Verdict
 from planner.plan.build import build_plan
 from planner.plan.plan import Plan
+from planner.records import record
 from planner.run.simulate import RunResult, simulate_plan
 from planner.scenario.scenario import Scenario
 
 MOST_TIMES = 16
-"""Times its stated nodes up to which a cluster is enlarged: beyond, what is missed lacks something else than nodes."""
+"""Times the nodes of the whole plan up to which a cluster is enlarged: beyond, the plan lacks something else."""
+_MOST_CONFIRMATIONS = 4
+"""Blocks of fresh replications that one cluster may use: each failure adds a sixteenth to its nodes."""
 
 
 class Remedy(NamedTuple):
@@ -41,7 +48,18 @@ class Remedy(NamedTuple):
     net_present_cost_usd: float
     """What they add, in the run's own replication."""
     slo_met_replications: int
+    """Of the fresh replications, which the search has not seen."""
     replications: int
+    """Fresh replications in which the nodes were confirmed."""
+
+
+@record
+class NoRemedy:
+    """No number of nodes of one cluster was found that meets the SLO target."""
+
+    cluster: None = None
+    reason: str
+    """Why, in words that follow a colon."""
 
 
 _HARDEST = 3
@@ -123,22 +141,46 @@ class _Enlargement:
                 too_few = middle
         return sufficient
 
+    def confirmed_nodes(self, nodes: int, limit: int, replications: int) -> tuple[int, int] | None:
+        """Return nodes that meet the target in fresh replications, and in how many; None where none up to a limit do.
+
+        A block of replications that failed is not used again: nodes chosen by it would no longer be tested by it.
+        """
+        for block in range(1, 1 + _MOST_CONFIRMATIONS):
+            first = block * replications
+            fresh = tuple(range(first, first + replications))
+            if self.is_enough(nodes, fresh):
+                return nodes, replications - self.misses(nodes, fresh)
+            nodes += max(1, nodes // 16)
+            if nodes > limit:
+                break
+        return None
+
+    def months_present(self, nodes: int) -> Floats:
+        """Return the node-hours of the enlarged cluster by month; zero where the plan is impossible."""
+        plan = self.plan(nodes)
+        if plan is None:
+            return np.zeros(len(self.result.plan.months.labels))
+        run = self._run(plan, 0)
+        names = [cluster.name for cluster in run.plan.clusters]
+        return run.monthly.present_node_h[:, names.index(self.cluster)]
+
 
 def find_remedy(
     result: RunResult,
     replications: int,
     progress: Callable[[str], None],
     hardest: Sequence[int] = (),
-) -> Remedy | None:
-    """Return the cheapest enlargement of one cluster that meets the SLO target in enough replications, or None.
+) -> Remedy | NoRemedy:
+    """Return the cheapest enlargement of one cluster that meets the SLO target, or why there is none.
 
-    Nodes are sought by doubling and halving in the ``hardest`` replications, by their places, and confirmed in all; a
-    number is given up once more replications miss than may.
+    Nodes are sought by doubling and halving in the ``hardest`` replications, by their places, then in all of the run's
+    own; a number is given up once more replications miss than may. As many fresh ones confirm it.
     """
     scenario = result.scenario
     worst = result.slo_result().worst
     if worst is None:
-        return None
+        return NoRemedy(reason="there is no request to serve")
     # As many may miss as leave the verdict MET; none where so few replications could never be.
     allowed = 0
 
@@ -154,17 +196,26 @@ def find_remedy(
     hard = order[: allowed + _HARDEST]
     best: Remedy | None = None
     labels = result.plan.months.labels
+    tried: list[str] = []
     # What works most is what most is known of.
     busy_h = result.monthly.busy_node_h[worst.month]
     busiest = np.argsort(-busy_h, kind="stable")
+    plan_nodes = sum(cluster.nodes for cluster in scenario.clusters.values())
+    most_nodes = MOST_TIMES * max(plan_nodes, 1)
     for place in busiest.tolist():
         name = result.plan.clusters[place].name
+        cluster = scenario.clusters[name]
+        if cluster.is_api or cluster.owned is not None:
+            continue
+        larger = _Enlargement(result, name, allowed)
         present_h = result.monthly.present_node_h[:, place]
+        if not cluster.nodes:  # a quote: when it would be there, a node of it tells
+            present_h = larger.months_present(1)
         if present_h[worst.month] <= 0.0:
             continue  # sold or not there yet: more of it would be neither
         progress(f"trying more nodes of {name}")
-        larger = _Enlargement(result, name, allowed)
-        limit = MOST_TIMES * max(larger.stated_nodes, 1)
+        tried.append(name)
+        limit = most_nodes
         if best is not None:
             # No more nodes than cost less than what is known to meet the target.
             added_usd = max(larger.added_usd(1), 1e-9)  # a node that costs nothing sets no limit
@@ -175,21 +226,28 @@ def find_remedy(
         # Steps of a sixteenth: one node at a time, a large cluster would take hundreds of runs.
         while nodes < limit and not larger.is_enough(nodes, order):
             nodes += max(1, nodes // 16)
-        if not larger.is_enough(nodes, order):
+        if nodes > limit or not larger.is_enough(nodes, order):
             continue
+        confirmed = larger.confirmed_nodes(nodes, limit, replications)
+        if confirmed is None:
+            continue
+        nodes, met_replications = confirmed
         cost_usd = larger.added_usd(nodes)
         if best is None or cost_usd < best.net_present_cost_usd:
-            first_month = int(np.argmax(present_h > 0.0))
-            misses = larger.misses(nodes, order)
             best = Remedy(
                 cluster=name,
-                accelerator=scenario.clusters[name].accelerator,
+                accelerator=cluster.accelerator,
                 nodes=nodes,
                 nodes_in_all=larger.stated_nodes + nodes,
-                from_month=labels[first_month],
+                from_month=labels[int(np.argmax(present_h > 0.0))],
                 month=labels[worst.month],
                 net_present_cost_usd=cost_usd,
-                slo_met_replications=replications - misses,
+                slo_met_replications=met_replications,
                 replications=replications,
             )
-    return best
+    if best is not None:
+        return best
+    month = labels[worst.month]
+    if not tried:
+        return NoRemedy(reason=f"no cluster that can be bought is in service in {month}")
+    return NoRemedy(reason=f"more nodes of {' or '.join(tried)} alone do not meet it")

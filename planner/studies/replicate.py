@@ -195,7 +195,7 @@ class Replicator:
         # The pilot decides on draws, so they come with the piece, not with the setup.
         setup = self.setup.nested(money, draws)
         if setup.code and setup.code != code_sha256():
-            message = "a worker has another planner than this one"
+            message = "a worker has another version of the planner"
             problem = Problem(message=message, hint="install the same")
             raise ScenarioError(problem)
         values, replications = setup.values(start, stop)

@@ -207,7 +207,7 @@ class Store(Work):
                 self._locate_shard(path, self._read_shard(path, columns))
             except ValueError as error:
                 path.replace(path.with_name(f"{path.name}.bad"))
-                note = f"{path} {error}; it is set aside, and its replications are run again"
+                note = f"{path} {error}; the file is set aside and its replications are run again"
                 self.notes.append(note)
         # What failed for want of memory, a file or a network may succeed this time.
         for row, _, message in list(self.failures()):

@@ -92,7 +92,7 @@ def _range_values(text: str, values: str) -> tuple[str, ...]:
         message = "has a range whose start, stop and step are not all numbers"
         raise _refused(text, message) from None
     if not all(bound.is_finite() for bound in bounds):
-        raise _refused(text, "has a range that is not finite")
+        raise _refused(text, "has an infinite range")
     start, stop, step = bounds
     width = stop - start
     if step == 0 or width * step < 0:
@@ -100,7 +100,9 @@ def _range_values(text: str, values: str) -> tuple[str, ...]:
     count = int(width / step) + 1
     # Refused before they are listed, which alone would take all memory.
     if count > MOST_POINTS:
-        raise _refused(text, f"has {count:,} values; a sweep of that many points would not end")
+        raise _refused(
+            text, f"has {count:,} values; a sweep of that many points would take too long"
+        )
     return tuple(f"{start + step * place:f}" for place in range(count))
 
 

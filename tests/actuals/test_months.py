@@ -65,7 +65,7 @@ def test_all_that_is_wrong_is_said(tmp_path: Path) -> None:
     _refused(
         tmp_path,
         FINANCE + "errors: {enery: 0.1}\n",
-        "no figure or account is called 'enery'",
+        "no figure or account is named 'enery'",
         books=BOOKS,
     )
 
@@ -92,7 +92,7 @@ def test_figures_of_clusters_workloads_and_the_fleet(tmp_path: Path) -> None:
         SeriesKey("cluster", "fleet", "demand_tokens"): [1000.5],
         SeriesKey("workload", "chat", "served_tokens"): [7.0],
     }
-    assert found.notes == ("own.csv: not held against the plan: other",)
+    assert found.notes == ("own.csv: not compared with the plan: other",)
     _refused(
         tmp_path,
         mapping,

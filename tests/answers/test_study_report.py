@@ -145,8 +145,7 @@ def test_the_tornado_is_widest_first() -> None:
     assert first.groups() == ("$0.130", "$0.0800")  # at P10, then at P90: more growth is cheaper
     assert "mixed and all-b200 change places within the range of pue." in hangs
     assert (
-        "Share of the variance of mixed: pue 20%. Bars of the inputs not named here may be noise."
-        in hangs
+        "Share of the variance of mixed: pue 20%. The bars of other inputs may be noise." in hangs
     )
     assert ">1.2 to 1.4 ratio<" in hangs
 

@@ -161,7 +161,7 @@ def test_a_run_s_folder_stands_for_its_scenario(planner: Planner, tmp_path: Path
         == 0
     )
     plan.write_text(PLAN.replace("nodes: 3", "nodes: 2"))
-    planner("actuals", str(out), str(seen)).refused("is no longer what the run was made of")
+    planner("actuals", str(out), str(seen)).refused("has changed since the run")
     planner("actuals", str(seen), str(seen)).refused("is not the folder of a run")
 
 

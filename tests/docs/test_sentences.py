@@ -1,4 +1,4 @@
-"""Prose of README, tutorial, gallery, how-to and explanation: short sentences, and none of the words we do not use.
+"""Prose of README, tutorial, gallery, how-to and explanation: short sentences.
 
 Code blocks, tables, headings, quotations and HTML comments are not prose. A list item is a paragraph of its own.
 A sentence ends at a full stop, a question or an exclamation mark; a semicolon joins two clauses into one sentence.
@@ -16,41 +16,6 @@ from tests.docs.carrying_out import ROOT
 
 MOST_WORDS = 25
 """The ninetieth percentile of a page's sentence lengths may be so long."""
-
-UNUSED = (
-    "promise kept",
-    "promise broken",
-    "keeps its promise",
-    "keep its promise",
-    "in the books",
-    "luck",
-    "told",
-    "told apart",
-    "what is asked for",
-    "as is asked",
-    "of those that",
-    "wrongs",
-    "parking",
-    "parked",
-    "mend",
-    "mends",
-    "mended",
-    "hangs on",
-    "what it hangs on",
-    "turn knobs",
-    "knob",
-    "knobs",
-    "in time",
-    "separate pools",
-    "no demand",
-    "dearer",
-    "the dearest",
-    "unit price",
-    "hold them against",
-    "holds it against",
-    "held against",
-)
-"""Words of our own making, or of the tables as they were: shared/design/vocabulary.md has what to write instead."""
 
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _FENCE = re.compile(r"^\s*```")
@@ -109,12 +74,6 @@ def percentile_90(lengths: list[int]) -> int:
     return sorted(lengths)[-(-9 * len(lengths) // 10) - 1] if lengths else 0
 
 
-def unused_words(text: str) -> list[str]:
-    """Return the words of the list that a page's prose has."""
-    prose = " ".join(plain(paragraph) for paragraph in paragraphs(text)).casefold()
-    return [word for word in UNUSED if re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", prose)]
-
-
 def _pages() -> list[Path]:
     folders = (ROOT / "docs" / name for name in PARTS if name != "reference")
     own = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "docs" / "index.md"]
@@ -137,11 +96,6 @@ def test_nine_in_ten_sentences_are_short(page: Path) -> None:
     assert percentile_90([words(sentence) for sentence in found]) <= MOST_WORDS, longest
 
 
-@pytest.mark.parametrize("page", _tested())
-def test_words_are_those_of_the_trade(page: Path) -> None:
-    assert not unused_words(_text(page))
-
-
 def test_prose_is_what_is_neither_code_nor_table_nor_heading() -> None:
     page = (
         "# A heading. With two.\n\nOne sentence, on\ntwo lines. Another; with [a link. Or two](x.md) and `a. B`.\n\n"
@@ -156,4 +110,3 @@ def test_prose_is_what_is_neither_code_nor_table_nor_heading() -> None:
         "Ends.",
     ]
     assert sentences(page) == [*expected, "Next"]
-    assert unused_words(page) == []

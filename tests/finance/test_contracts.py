@@ -175,7 +175,10 @@ def test_the_catalogues_rent_stands_in_the_assumptions_with_source_and_date(
                 "clusters.h200.contract={kind: reserved}",
                 "expansion.rules=[{when: utilisation_below, threshold_fraction: 0.1, cluster: h200, nodes: 1}]",
             ],
-            ["a review cannot enlarge or reduce machines taken for a term", "on-demand or spot"],
+            [
+                "a review cannot change the number of machines under a term contract",
+                "on-demand or spot",
+            ],
         ),
         (
             [

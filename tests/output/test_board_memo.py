@@ -73,7 +73,7 @@ def test_text_of_a_user_cannot_break_out(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_a_decision_is_refused(planner: Planner) -> None:
-    with pytest.raises(ScenarioError, match="decides nothing that a memo could say"):
+    with pytest.raises(ScenarioError, match="has no decision to write a memo about"):
         memo_sections(contents_of({"kind": "zoom"}, {}))
     planner("memo", "nowhere").refused("cannot be read")
 

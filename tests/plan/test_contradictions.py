@@ -320,7 +320,7 @@ def test_a_plan_without_machines_or_beyond_all_traffic_on_earth_is_a_warning() -
 def test_holidays_up_to_the_first_day_fall_into_the_run(day: str, warned: bool) -> None:
     holidays = [{"date": "2025-12-25", "multiplier": 0.5}, {"date": day, "multiplier": 0.5}]
     plan = plan_of({"workloads": {"chat": {"load_profile": {"holidays": holidays}}}})
-    assert any("no holiday falls into the run" in text for text in plan.warnings) is warned
+    assert any("no holiday lies within the horizon" in text for text in plan.warnings) is warned
 
 
 def test_demand_beyond_all_clusters_is_a_note() -> None:

@@ -152,7 +152,7 @@ def test_outages_that_no_purchase_mends_stand_first() -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"sizing": None}, "says nothing of what may be bought"),
+        ({"sizing": None}, "does not say what may be bought"),
         ({"sizing": {}}, "names nothing to choose"),
         ({"sizing": {"clusters": {"h300": {}}}}, "no cluster is called 'h300'"),
         ({"sizing": {"clusters": {"h200": {"dates": ["2025-12-31"]}}}}, "before the start"),

@@ -19,6 +19,7 @@ from planner.scenario.loading import load_scenario
 from planner.scenario.scenario import Future
 from planner.studies.compare import compare
 from planner.studies.futures import AS_STATED, load_futures, stated_futures
+from planner.studies.remedy import Remedy
 from tests.conftest import Planner, WriteScenario
 from tests.studies.test_remedy import SHORT, scenario
 
@@ -106,7 +107,7 @@ def test_the_nodes_named_meet_the_target_there() -> None:
     stated, busier = compare([lean], replications=3, futures=futures).futures
     assert (stated.verdict.met, busier.verdict.met) == (3, 0)
     assert stated.remedy is None
-    assert busier.remedy is not None
+    assert isinstance(busier.remedy, Remedy)
     enough = f"clusters.h200.nodes={busier.remedy.nodes_in_all}"
     for number, met in (
         (enough, True),
@@ -175,7 +176,7 @@ def test_futures_of_the_plans_themselves_are_taken_and_one_name_is_one_future() 
     other = load_scenario(SHORT | {"name": "other"})
     assert set(stated_futures([one, other])) == {"busier"}
     unlike = {"busier": {"set": {"workloads.chat.requests_per_s": "×3"}}}
-    with pytest.raises(ScenarioError, match="is another future in another of these plans"):
+    with pytest.raises(ScenarioError, match="means another future in another of these plans"):
         stated_futures([one, load_scenario(SHORT | {"name": "other", "futures": unlike})])
 
 

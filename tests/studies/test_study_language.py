@@ -295,7 +295,7 @@ def test_a_study_all_of_whose_runs_fail_ends_with_their_reason(
     options = ("-n", 4, "--workers", 1, "--out", tmp_path / "out")
     told = planner("montecarlo", path, *options)
     assert told.code == 1
-    assert "every run failed, the first with: ScenarioError: " in told.err
+    assert "every run failed; the first error: ScenarioError: " in told.err
     assert "no cluster can serve it" in told.err
     assert (tmp_path / "out" / "samples.csv").exists()
 
@@ -307,4 +307,7 @@ def test_an_interval_that_stays_too_wide_is_told(
     told = planner("montecarlo", study_file(), *options, "--until", "0.001%")
     assert told.code == 0
     assert "the mean ±" in told.err
-    assert "%, to be ±0.00%, after 16 replications; extend with --resume and more" in told.err
+    assert (
+        "%, to be ±0.00%, after 16 replications; for a narrower interval add --resume and a larger -n"
+        in told.err
+    )

@@ -275,7 +275,7 @@ def test_a_bit_flipped_in_a_shard_is_found_and_its_rows_are_run_again(
         assert store.finished().tolist() == [0]
         (note,) = store.notes
         assert note.startswith(f"{shard} is damaged")
-        assert note.endswith("it is set aside, and its replications are run again")
+        assert note.endswith("the file is set aside and its replications are run again")
         assert shard.with_name(f"{shard.name}.bad").exists()
         store.close()
 
