@@ -11,6 +11,8 @@ from planner.units import MILLION
 
 OBJECTIVES = {"net-present-cost": "net present cost", "levelised": "levelised cost"}
 """Objectives of a sizing in words."""
+MAX_INPUTS = 2
+"""Inputs that are named as moving the cost most."""
 MAX_PAIRS = 3
 """Pairs of workload and purchase that are named as never measured."""
 
@@ -152,11 +154,26 @@ def _what_would_change(sized: Sized) -> Iterator[str]:
         yield (
             f"Perfect information would save {saving} as predicted: no policy that decides beforehand saves more."
         )
-    if explanation.predicted_saves:
+    yield from _inputs(sized)
+
+
+def _inputs(sized: Sized) -> Iterator[str]:
+    """Yield which inputs move the cost of meeting the SLO target most, and what it would be worth to know one."""
+    swings = sized.explanation.sensitivity
+    for one in swings[:MAX_INPUTS]:
+        low, high = ("no plan" if cost is None else _money(sized, cost) for cost in one.sized)
+        met_low, met_high = one.probabilities
         yield (
-            f"If throughput were known to be as predicted, {_money(sized, explanation.predicted_saves)} would be "
-            f"saved.{_never_measured(sized)}"
+            f"{one.name} between {one.values[0]:.3g} and {one.values[1]:.3g} moves what meeting the target costs from "
+            f"{low} to {high}, and P(SLO met) of this policy from {met_low:.0%} to {met_high:.0%}, as predicted."
         )
+    dearest = max(swings, key=lambda one: one.known_saves, default=None)
+    if dearest is not None and dearest.known_saves > 0.0:
+        yield f"To know {dearest.name} beforehand would save {_money(sized, dearest.known_saves)} on average."
+    errors = {one.name for one in sized.trial.inputs.entries if one.throughput_of}
+    saved = sum(one.known_saves for one in swings if one.name in errors)
+    if saved > 0.0:
+        yield f"To measure throughput is worth up to {_money(sized, saved)}.{_never_measured(sized)}"
 
 
 def _never_measured(sized: Sized) -> str:

@@ -284,7 +284,7 @@ class Search:
                 for block in blocks:
                     month = block[int(lowest[r, block].argmin())]
                     if lowest[r, month] < scale * (1.0 - 1e-4):
-                        per_node = surrogate.bounds[which[r, month], r, month]
+                        per_node = surrogate.bounds[:, which[r, month], r, month]
                         rows.append(per_node[surrogate.group_of] * present[r, :, month])
                         least.append(scale - float(per_node @ standing[r, month]))
                         fresh += 1
