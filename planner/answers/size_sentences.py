@@ -95,10 +95,12 @@ def _other_policies(sized: Sized) -> Iterator[str]:
             f"costs {difference} {verb} at the same probability."
         )
     for point in sized.curve:
-        for level in point.answers:
+        if point.answers:
+            levels = " and ".join(f"{level:.0%}" for level in point.answers)
             yield (
-                f"Cheapest at {level:.0%}: {_money(sized, point.judged.cost)}, {point.judged.verdict.share:.0%} of "
-                f"{point.judged.worst.size}."
+                f"Cheapest simulated at {levels}: {_money(sized, point.judged.cost)}, "
+                f"{point.judged.verdict.share:.0%} of {point.judged.worst.size} ({point.interval.low:.0%} to "
+                f"{point.interval.high:.0%})."
             )
 
 
@@ -134,7 +136,7 @@ def _single_accelerator_plans(sized: Sized) -> Iterator[str]:
         if entry.price_change is None:
             yield f"No price in prospect brings {entry.accelerator} into the mix."
         else:
-            yield f"{entry.accelerator} enters the mix where it costs {-entry.price_change:.0%} less."
+            yield f"{entry.accelerator} enters the mix where it costs {-entry.price_change:.0%} less, as predicted."
 
 
 def _what_would_change(sized: Sized) -> Iterator[str]:
@@ -142,7 +144,7 @@ def _what_would_change(sized: Sized) -> Iterator[str]:
     explanation = sized.explanation
     for limit in explanation.limits:
         saving = _money(sized, limit.saved)
-        yield f"A tenth more than {limit.value:,.0f} of {limit.limit} would save {saving}."
+        yield f"A tenth more than {limit.value:,.0f} of {limit.limit} would save {saving}, as predicted."
     if explanation.regrets:
         middle = explanation.regrets[len(explanation.regrets) // 2]
         yield (
@@ -152,7 +154,7 @@ def _what_would_change(sized: Sized) -> Iterator[str]:
     if explanation.perfect_information_saves is not None:
         saving = _money(sized, explanation.perfect_information_saves)
         yield (
-            f"Perfect information would save {saving} as predicted: no policy that decides beforehand saves more."
+            f"Perfect information would save {saving}, as predicted: no policy that decides beforehand saves more."
         )
     yield from _inputs(sized)
 

@@ -116,11 +116,13 @@ class Search:
         """Return whether a policy is likely enough to meet the SLO target."""
         return self.value(policy)[1] >= self.confidence
 
-    def solve(self, levers: Levers, start: Policy | None = None) -> Policy | None:
+    def solve(
+        self, levers: Levers, start: Policy | None = None, rounds: int = _ROUNDS
+    ) -> Policy | None:
         """Return the cheapest policy, simulated and searched on until the prediction holds; None where none will do."""
         best = start
         # Where misses have a price their cost is learnt from run to run.
-        for _ in range(_ROUNDS if self.confidence else 2 * _ROUNDS):
+        for _ in range(rounds if self.confidence else 2 * rounds):
             before = best
             best = self.find(levers, before)
             if best is None:
