@@ -139,7 +139,7 @@ def explain(search: Search, best: Policy) -> Explanation:
         perfect_information_saves=perfect_saves,
         triggers=triggers(search, best),
         last_safe=_last_safe(search, best) if search.confidence else None,
-        sensitivity=_sensitivity(search, best),
+        sensitivity=sensitivity(search, best),
     )
 
 
@@ -365,7 +365,7 @@ def _last_safe(search: Search, best: Policy) -> datetime.date | None:
     return choices.scenario.start + datetime.timedelta(days=needed_h / HOURS_PER_DAY) - wait
 
 
-def _sensitivity(search: Search, best: Policy) -> tuple[InputSwing, ...]:
+def sensitivity(search: Search, best: Policy) -> tuple[InputSwing, ...]:
     """Return what each uncertain input moves, most first: of plans sized for either case, and of the answer as it is.
 
     What knowing an input saves is the mean of the re-sized costs over its quantiles, which weigh as Swanson has them.
