@@ -88,6 +88,16 @@ class Search:
         every = (True,) * len(self.choices.purchases)
         return Levers(purchases=every, rules=rules, rent=rent)
 
+    def simple_levers(self) -> Levers:
+        """Return the levers of policies that are soon searched and run: with rules, nothing is bought after a review."""
+        reviews = {window for windows in self.choices.windows for window in windows}
+        first = [windows[0] for windows in self.choices.windows if windows]
+        # The first review of each stands for its rule.
+        allowed = [
+            place not in reviews or place in first for place in range(len(self.choices.purchases))
+        ]
+        return Levers(purchases=tuple(allowed), rules=bool(first))
+
     def by(self, surrogate: Surrogate) -> Search:
         """Return the same search by another surrogate, with its limits."""
         other = copy.copy(self)
@@ -116,13 +126,11 @@ class Search:
         """Return whether a policy is likely enough to meet the SLO target."""
         return self.value(policy)[1] >= self.confidence
 
-    def solve(
-        self, levers: Levers, start: Policy | None = None, rounds: int = _ROUNDS
-    ) -> Policy | None:
+    def solve(self, levers: Levers, start: Policy | None = None) -> Policy | None:
         """Return the cheapest policy, simulated and searched on until the prediction holds; None where none will do."""
         best = start
         # Where misses have a price their cost is learnt from run to run.
-        for _ in range(rounds if self.confidence else 2 * rounds):
+        for _ in range(_ROUNDS if self.confidence else 2 * _ROUNDS):
             before = best
             best = self.find(levers, before)
             if best is None:

@@ -306,13 +306,12 @@ def _sized(
     levers = _every_lever(search)
     # Where misses have a price, a policy that holds the confidence is where to begin, and then cost alone counts.
     search.confidence = trial.confidence
-    # Purchases alone are soon searched, and do for a first policy with room to spare.
-    first = search.solve(search.levers(), rounds=1)
+    first = search.find(search.simple_levers())
     arena = Arena(trial, archive, effort.most_runs(trial.choices.plan))
     sized: Sized | None = None
     safe = first
     if trial.held_confidence and first is not None:
-        safe = search.at(_safe(trial.held_confidence), first, search.levers()) or first
+        safe = search.at(_safe(trial.held_confidence), first, search.simple_levers()) or first
         clock.say(f"confirming {trial.choices.words(safe)}")
         confirmation = arena.confirm_safe(safe)
         sized = Sized(scenario=scenario, trial=trial, confirmation=confirmation)
