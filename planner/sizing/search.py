@@ -89,7 +89,7 @@ class Search:
         return Levers(purchases=every, rules=rules, rent=rent)
 
     def simple_levers(self) -> Levers:
-        """Return the levers of policies that are soon searched and run: with rules, nothing is bought after a review."""
+        """Return the levers of policies that are soon searched and run: first purchases, and rules for what follows."""
         reviews = {window for windows in self.choices.windows for window in windows}
         first = [windows[0] for windows in self.choices.windows if windows]
         # The first review of each stands for its rule.
