@@ -335,6 +335,7 @@ class SizingSummary:
     frontier: TableRows
     single_accelerator_plans: TableRows
     limits: TableRows
+    sensitivity: TableRows
     regret: TableRows
     months: TableRows
 

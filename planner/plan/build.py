@@ -38,12 +38,16 @@ from planner.scenario.scenario import Scenario
 
 
 def build_plan(
-    scenario: Scenario, reuse: Reuse | None = None, throughput_factors: Factors | None = None
+    scenario: Scenario,
+    reuse: Reuse | None = None,
+    throughput_factors: Factors | None = None,
+    *,
+    is_placed: bool = True,
 ) -> Plan:
     """Compile a scenario into a plan; raise ScenarioError when a workload or a cluster cannot work.
 
     ``reuse`` keeps what the plans of one study share; ``throughput_factors`` multiply what the throughput model says,
-    by accelerator, engine and model.
+    by accelerator, engine and model. One that is not placed has no replicas and no notes, and takes half as long.
     """
     reuse = Reuse(scenario) if reuse is None else reuse
     factors = throughput_factors or {}
@@ -91,6 +95,8 @@ def build_plan(
     )
     # Placement divides the capacity that outgrown workloads still have, so they come first.
     plan = queue_outgrown(scenario, plan)
+    if not is_placed:
+        return plan
     compiler = Compiler(
         scenario=scenario,
         plan=plan,
