@@ -177,12 +177,13 @@ def _inputs(sized: Sized) -> Iterator[str]:
         low, high = ("no plan" if cost is None else _money(sized, cost) for cost in swing.sized)
         met_low, met_high = swing.probabilities
         yield (
-            f"Estimated: {swing.name} between {swing.values[0]:.3g} and {swing.values[1]:.3g} moves the cost of meeting "
-            f"the target from {low} to {high}, and P(SLO met) of this policy from {met_low:.0%} to {met_high:.0%}."
+            f"Estimated: {swing.name} between {swing.values[0]:.3g} and {swing.values[1]:.3g} moves the cost of "
+            f"meeting the target from {low} to {high}, and P(SLO met) of this policy from {met_low:.0%} to {met_high:.0%}."
         )
     dearest = max(swings, key=lambda one: one.known_saves, default=None)
     if dearest is not None and dearest.known_saves > 0.0:
-        yield f"Estimated: knowing {dearest.name} beforehand would save {_money(sized, dearest.known_saves)} on average."
+        saving = _money(sized, dearest.known_saves)
+        yield f"Estimated: knowing {dearest.name} beforehand would save {saving} on average."
     errors = {one.name for one in sized.trial.inputs.entries if one.throughput_of}
     saved = sum(one.known_saves for one in swings if one.name in errors)
     if saved > 0.0:
