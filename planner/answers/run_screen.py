@@ -20,7 +20,7 @@ from planner.run.replications import Replications
 from planner.run.slo_misses import REASONS
 from planner.units import MILLION
 
-INPUTS_FIXED = "inputs were not varied; P(SLO met) under uncertainty: planner montecarlo"
+INPUTS_FIXED = "Inputs are as stated. For P(SLO met) when they vary: planner montecarlo"
 MAX_ROWS = 5
 """Clusters and workloads that the first screen has."""
 
@@ -210,7 +210,7 @@ def details(summary: RunSummary) -> str:
     # Of uses with the same share the later name comes first, as tuples sort downwards.
     largest = sorted(shares, key=lambda words: (shares[words], words), reverse=True)
     lost = [f"{words} {shares[words]:.2%}" for words in largest if shares[words] > 0]
-    lines += [f"node-hours lost to: {', '.join(lost)}", resale_words(summary.measures)]
+    lines += [f"node-hours not at work: {', '.join(lost)}", resale_words(summary.measures)]
     bounds = [
         (
             gap.workload[:24],

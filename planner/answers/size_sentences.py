@@ -71,8 +71,6 @@ def _certainty(sized: Sized, verdict: PlanVerdict) -> Iterator[str]:
     """Yield how deep the misses go, and what no purchase prevents."""
     plan = sized.plan
     yield f"In the worst tenth of these replications SLO attainment falls to {plan.worst_tenth:.2%}."
-    if not sized.trial.includes_outages and sized.unfixable > 0.0:
-        yield "That counts misses for want of capacity alone."
     if sized.unfixable > 0.0:
         counted_causes = {cause: number for cause, number in sized.causes.items() if number}
         causes = ", ".join(
