@@ -73,7 +73,9 @@ def test_a_comparison_holds_draw_against_draw(
     outcome = planner("compare", "tiny.yaml", write(dear, "dear.yaml"), "--out", "out")
     assert outcome.code == 0, outcome.err
     said = " ".join(outcome.out.split())
-    assert "Cost per token against tiny in nine of ten replications, inputs as stated: dear " in said
+    assert (
+        "Cost per token against tiny in nine of ten replications, inputs as stated: dear " in said
+    )
     assert re.search(r"dear [\d.]+%( to [\d.]+%)? more", said)
     assert "saves" not in said
     table = pd.read_csv(tmp_path / "out" / "comparison.csv")
