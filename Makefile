@@ -18,7 +18,7 @@ QUICK  := tests/finance tests/engine tests/physics tests/test_units.py tests/tes
 
 .PHONY: run check test types suite prove mutants fuzz bench reference docs clean
 run: $(VENV)/installed
-	$(BIN)/planner run scenarios/mixed-fleet.yaml
+	$(BIN)/planner run scenarios/fleet-2026.yaml
 
 check: $(VENV)/installed-dev
 	$(BIN)/ruff check .
@@ -54,7 +54,7 @@ reference: $(VENV)/installed-dev
 	$(BIN)/python -m tests.docs.refresh
 
 docs: $(VENV)/installed-dev
-	$(BIN)/mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 fuzz: $(VENV)/installed-dev
 	$(BIN)/python -m tests.fuzz --count 100000

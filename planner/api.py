@@ -21,6 +21,8 @@ from planner.errors import CapacityError, Problem, ScenarioError, refuse
 from planner.files import Place, check_target, output_folder
 from planner.finance.measure_names import DRAWS
 from planner.memo.command import memo as memo
+from planner.onramp.command import draft as draft
+from planner.onramp.command import init as init
 from planner.progress import PrintLine, silent, tell_notes
 from planner.requests.command import zoom as zoom
 from planner.requests.command import zoom_sections

@@ -6,6 +6,7 @@ import csv
 import functools
 import gc
 import os
+import subprocess
 import sys
 from collections.abc import Callable
 from itertools import chain, groupby, islice
@@ -184,3 +185,16 @@ def planner(
         return Outcome(code if isinstance(code, int) else 0 if code is None else 1, out, err)
 
     return call
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the site of the docs, where MkDocs is installed, and return its folder."""
+    pytest.importorskip("material", reason="no MkDocs here: pip install -e '.[docs]'")
+    target = tmp_path_factory.mktemp("site")
+    build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir"]
+    done = subprocess.run(
+        [*build, str(target)], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return target

@@ -81,7 +81,7 @@ def test_a_verb_writes_what_its_command_writes(name: str, planner: Planner, tmp_
     assert len(written) > 5
     has_page = words[0] in ("run", "compare", "montecarlo", "size")
     more = "/report.html; more: -v" if has_page else ""
-    assert told.out == f"{answer}\n\nresults in command{more}\n"
+    assert told.out == f"{answer}\nresults in command{more}\n"
     assert len(repr(answer)) < 200
     assert len(answer.table())
     for table in answer.tables:

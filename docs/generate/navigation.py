@@ -16,6 +16,9 @@ PARTS = {
 }
 """The parts, in reading order."""
 
+SEARCH_BOOST = {"reference/glossary.md": 8.0, "reference": 0.3, "contributing": 0.3}
+"""How much a page, or a part's pages, count in a search of the site, where that is not 1."""
+
 TUTORIAL = ("first-plan", "compare-the-alternatives", "how-sure", "decide")
 """The pages of the tutorial in the order in which they are followed; each goes on in the folder of the one before."""
 
@@ -50,3 +53,11 @@ def on_config(config: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
     """Set the navigation before MkDocs reads it."""
     config["nav"] = navigation(Path(config["docs_dir"]))
     return config
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Let a search find what explains a term before what lists it: the generated reference counts less."""
+    part = Path(page.file.src_uri)
+    boost = SEARCH_BOOST.get(part.as_posix(), SEARCH_BOOST.get(part.parts[0], 1.0))
+    page.meta.setdefault("search", {"boost": boost})
+    return markdown

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -16,6 +16,14 @@ from docs.generate.frontier import (
     chosen_points,
     measured_frontiers,
     part_ratios,
+)
+from docs.generate.left_out import (
+    LEFT_OUT,
+    Chosen,
+    choices,
+    chosen_among,
+    fitted_rows,
+    measured_layouts,
 )
 from docs.generate.power_fit import (
     PowerMeasurement,
@@ -53,6 +61,7 @@ from planner.physics.replica import ReplicaSpec, Traffic, at_concurrency, descri
 from planner.scenario.loading import load_scenario
 
 SHIPPED_POWER = SHIPPED_MEASUREMENTS.with_name("power_measurements.csv")
+DATED_RUNS = Path(__file__).with_name("dated_runs.csv")
 CHART = "validation.png"
 _SCENARIO = Path(__file__).parents[2] / "scenarios" / "mixed-fleet.yaml"
 """Whose defaults a choice is made with: its clusters and workloads have no part in it."""
@@ -168,6 +177,18 @@ def validation_tables(checked: pd.DataFrame, file: CalibrationFile) -> dict[str,
             ("tokens/s of", "points", "measured", "chosen", "90% interval", "chosen / measured"),
             part_ratio_rows(shipped_points()),
         ),
+        "dated_rows": len(read_benchmarks(DATED_RUNS)),
+        "choices_left_out": _table(
+            (
+                "left out",
+                "accelerator",
+                "choices",
+                "predicted / measured",
+                "8 of 10",
+                "measured / best",
+            ),
+            choice_rows(shipped_choices()),
+        ),
         "errors": {
             name: _errors(e, known[known["quantity"] == name])
             for name, e in totals["quantities"].items()
@@ -188,12 +209,50 @@ def validation_tables(checked: pd.DataFrame, file: CalibrationFile) -> dict[str,
 
 @cache
 def shipped_points() -> list[Point]:
-    """Return the frontiers of the shipped measurements with what the planner chooses at each time per token."""
+    """Return the frontiers of public runs with what the planner chooses at each time per token."""
     calibration = read_calibration(SHIPPED_CALIBRATION).calibration()
-    frontiers = measured_frontiers(
-        read_benchmarks(SHIPPED_MEASUREMENTS), load_catalog(), calibration
-    )
+    tables = [read_benchmarks(path) for path in (SHIPPED_MEASUREMENTS, DATED_RUNS)]
+    both = pd.concat(tables, ignore_index=True)
+    frontiers = measured_frontiers(both, load_catalog(), calibration)
     return chosen_points(frontiers, load_scenario(_SCENARIO))
+
+
+@cache
+def shipped_choices() -> dict[str, list[Chosen]]:
+    """Return what is chosen among measured layouts, by what is left out; nothing first. It takes half a minute."""
+    catalog = load_catalog()
+    calibration = read_calibration(SHIPPED_CALIBRATION).calibration()
+    frame = read_benchmarks(SHIPPED_MEASUREMENTS)
+    layouts = measured_layouts(frame, catalog, calibration)
+    rows = fitted_rows(frame, catalog, calibration)
+    table = {"nothing": list(chosen_among(layouts, calibration, catalog))}
+    for kind in LEFT_OUT:
+        table[kind] = list(choices(kind, None, layouts, rows, catalog))
+    return table
+
+
+def choice_rows(table: Mapping[str, Sequence[Chosen]]) -> list[tuple[str, ...]]:
+    """Return how far what is chosen lies from what was measured, by what is left out and accelerator."""
+    rows: list[tuple[str, ...]] = []
+    for kind, chosen in table.items():
+        by_part: dict[str, list[Chosen]] = {}
+        for one in chosen:
+            by_part.setdefault(one.accelerator, []).append(one)
+        for part, own in sorted(by_part.items()):
+            ratios = [one.predicted_ratio for one in own]
+            low, middle, high = np.quantile(ratios, (0.1, 0.5, 0.9)).tolist()
+            kept = np.mean([one.measured_ratio for one in own])
+            rows.append(
+                (
+                    kind,
+                    part,
+                    str(len(own)),
+                    f"{middle:.2f}",
+                    f"{low:.2f} to {high:.2f}",
+                    f"{kept:.2f}",
+                )
+            )
+    return rows
 
 
 def frontier_rows(points: Sequence[Point]) -> list[tuple[str, ...]]:

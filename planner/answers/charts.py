@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 
 from planner.answers.comparison_report import costs_picture, side_by_side
@@ -16,12 +17,13 @@ from planner.answers.summaries import RunSummary
 from planner.answers.sweep_report import frontier_picture
 from planner.answers.timelines import (
     demand_chart,
+    hits_chart,
     line_chart,
     power_chart,
 )
 from planner.errors import Problem, ScenarioError
 from planner.files import change_files
-from planner.output.blocks import Figure, Picture
+from planner.output.blocks import Figure, Picture, VerticalRule
 from planner.output.folder import CHARTS as FOLDER
 from planner.output.folder import Contents, fitting, read_contents
 from planner.output.svg import (
@@ -94,16 +96,30 @@ def bridge(contents: Contents) -> Picture | None:
 
 
 def run_demand(contents: Contents) -> Figure | None:
-    """Draw a run's demand against its capacity, with the months that miss the SLO target."""
+    """Draw a run's demand against its capacity, with its orders and when it runs out without them."""
     if not contents.table("timeline_monthly"):
         return None
     summary = RunSummary.read(contents)
-    return demand_chart(contents, summary.verdict)
+    chart = demand_chart(contents, summary.verdict)
+    if chart is None:
+        return None
+    orders = [marker for marker in chart.markers if marker.kind == "order"]
+    rules = [
+        VerticalRule(x=marker.start, note=f"order {number}", is_dashed=True)
+        for number, marker in enumerate(orders, start=1)
+    ]
+    if summary.missed_without_orders is not None:
+        x = (date.fromisoformat(f"{summary.missed_without_orders}-01") - chart.start).days
+        rules.append(VerticalRule(x=x, note="runs out without them"))
+    picture = picture_of(chart)
+    panels = [replace(panel, marks=[*panel.marks, *rules]) for panel in picture.panels]
+    return replace(picture, panels=panels)
 
 
 RUN_CHARTS: Mapping[str, Draw] = {
     "demand": run_demand,
     "power": power_chart,
+    "cache-hits": hits_chart,
     "utilisation": lambda contents: line_chart(contents, "utilisation"),
     "cost-per-token": lambda contents: line_chart(contents, "cost"),
     "money": money_chart,

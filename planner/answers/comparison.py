@@ -15,7 +15,7 @@ from planner.answers.plan_workbooks import (
     plain_pages,
     statements_page,
 )
-from planner.answers.ranking import COST, RankedPlan, is_comparable, rank, ranked_plans
+from planner.answers.ranking import COST, SHORTFALL, RankedPlan, is_comparable, rank, ranked_plans
 from planner.answers.report import answer_files
 from planner.answers.run import evidence_tables, plan_tables
 from planner.answers.run_summary import (
@@ -50,6 +50,10 @@ from planner.version import __version__
 
 COMPARISON_TABLES = tables_of("compare", causes=", ".join(CAUSES))
 """The files in which plans are compared with a baseline, by their names."""
+
+
+_SHOWN = 0.01
+"""Of a cost: a smaller move is not worth a line of figures."""
 
 
 def comparison_rows(comparison: Comparison) -> Table:
@@ -166,9 +170,21 @@ def comparison_summary(comparison: Comparison) -> ComparisonSummary:
         replications={name: replications_summary(replications[name]) for name in names},
         saving_interval_fraction=savings,
         futures=future_rows(comparison).records() if comparison.futures else None,
+        measured_layouts=_with_measured_layouts(comparison),
         warnings=list(comparison.warnings),
         notes=list(comparison.notes),
     )
+
+
+def _with_measured_layouts(comparison: Comparison) -> dict[str, Measures] | None:
+    """Return cost and shortfall of each base case with measured layouts alone; None where these were not run."""
+    if not comparison.with_measured_layouts:
+        return None
+    plans = zip(comparison.names, comparison.with_measured_layouts, strict=True)
+    return {
+        name: rounded_measures({COST: figures[COST], SHORTFALL: figures[SHORTFALL]})
+        for name, figures in plans
+    }
 
 
 def comparison_text(comparison: Comparison, *, verbose: bool = False) -> str:
@@ -207,6 +223,7 @@ def comparison_text(comparison: Comparison, *, verbose: bool = False) -> str:
         "",
         *wrapped([*no_alternatives(ranking), *break_even_lines(measures, baseline.name)]),
         *wrapped(_saving_lines(plans, baseline, summary)),
+        *wrapped(measured_layouts_lines(summary)),
     ]
     if comparison.futures:
         futures = future_rows(comparison)
@@ -265,6 +282,33 @@ def _saving_lines(
     return [
         f"Cost per token against {baseline.name} in {replications}, inputs as stated: {', '.join(spans)}."
     ]
+
+
+def measured_layouts_lines(summary: ComparisonSummary) -> list[str]:
+    """Say what the answer would be if no layout were taken that nobody measured, where some was."""
+    measured = summary.measured_layouts
+    if measured is None:
+        return []
+    as_chosen = {name: figures[COST] for name, figures in summary.scenarios.items()}
+    parts = []
+    moves: dict[str, float] = {}
+    for name, figures in measured.items():
+        cost = figures[COST]
+        chosen = as_chosen[name]
+        # A plan that serves nothing has no cost per token.
+        if cost is None or not chosen:
+            continue
+        moves[name] = cost / chosen - 1.0
+        misses = ", SLO missed" if figures[SHORTFALL] else ""
+        parts.append(f"{name} ${cost:.3g} ({moves[name]:+.0%}{misses})")
+    if not any(abs(move) >= _SHOWN for move in moves.values()):
+        return ["with measured layouts alone no plan's cost moves by 1%"]
+    met = {name: measured[name][COST] or 0.0 for name in moves if not measured[name][SHORTFALL]}
+    order = ""
+    if met:
+        cheapest = min(met, key=lambda name: met[name])
+        order = f"; {cheapest} then costs least of those that meet the SLO target"
+    return [f"with measured layouts alone, base case: {', '.join(parts)}{order}"]
 
 
 def _bridge_lines(comparison: Comparison) -> list[str]:

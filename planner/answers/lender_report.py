@@ -57,7 +57,7 @@ def loan_section(contents: Contents) -> Section | None:
             )
         )
     grid = Grid(
-        caption="The loan as planned and under stress; machines run as in the plan, only money is counted again",
+        caption="The loan as planned and under stress; late deliveries are a run of their own",
         header=(
             "stress",
             "least DSCR",

@@ -222,8 +222,8 @@ def run_answer(
 
     def text(verbose: bool) -> str:
         summary = run_summary(result, replications, remedy)
-        screens = [first_screen(summary), replications_screen(summary)]
-        return "\n\n".join([*screens, details(summary)] if verbose else screens)
+        screen = f"{first_screen(summary)}\n{replications_screen(summary)}"
+        return f"{screen}\n\n{details(summary)}" if verbose else screen
 
     return Answer(
         folder=folder,

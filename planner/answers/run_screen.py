@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from planner.answers.ranking import COST, SHORTFALL
 from planner.answers.run_report import NODE_HOUR_USES, reconciliation_rows, resale_words
 from planner.answers.sentences import (
@@ -21,8 +23,11 @@ from planner.run.slo_misses import REASONS
 from planner.units import MILLION
 
 INPUTS_FIXED = "Inputs are as stated. For P(SLO met) when they vary: planner montecarlo"
-MAX_ROWS = 5
-"""Clusters and workloads that the first screen has."""
+MAX_ROWS = 8
+"""Clusters and workloads together that the first screen has: all of it fits a terminal of 24 lines."""
+MAX_WORKLOADS = 4
+MAX_CACHES = 2
+"""Clusters whose caches the first screen has."""
 
 
 def first_screen(summary: RunSummary) -> str:
@@ -47,6 +52,7 @@ def first_screen(summary: RunSummary) -> str:
         "COST   " + "   ".join(cost),
         _fleet_line(summary),
         *_cache_lines(summary),
+        *wrapped([_next_line(summary)]),
         "",
         *_cluster_lines(summary),
         "",
@@ -83,18 +89,40 @@ def _fleet_line(summary: RunSummary) -> str:
 
 
 def _cache_lines(summary: RunSummary) -> list[str]:
-    """Return what workloads that state their reuse find in the caches of each cluster."""
+    """Return what the workload that finds most in caches finds there, by cluster; the report has the others."""
     caches = summary.caches or ()
-    lines = []
-    for cache in caches[:MAX_ROWS]:
-        from_host = ""
-        if cache.host_hit_fraction >= 0.005:
-            from_host = f", {percent(cache.host_hit_fraction, 0)} from host memory"
-        lines.append(
-            f"CACHE  {cache.cluster} holds {cache.cached_contexts:,.0f} contexts of {cache.workload}, "
-            f"hits {percent(cache.hit_fraction, 0)}{from_host}"
-        )
-    return [*lines, *_rest(len(caches), "caches")]
+    if not caches:
+        return []
+    workload = caches[0].workload
+    own_caches = [cache for cache in caches if cache.workload == workload]
+    shown = [
+        f"{cache.cluster} {cache.cached_contexts:,.0f}, hits {percent(cache.hit_fraction, 0)}"
+        for cache in own_caches[:MAX_CACHES]
+    ]
+    return wrapped([f"CACHE  contexts of {workload}: {'; '.join(shown)}"])
+
+
+def _next_line(summary: RunSummary) -> str:
+    """Return what is bought next and by when; without orders, by when more capacity is needed."""
+    orders = summary.orders
+    missed_month = summary.verdict.first_missed_month
+    if not orders:
+        if missed_month is None:
+            return "NEXT   nothing on order"
+        return f"NEXT   nothing on order, more capacity needed by {missed_month}"
+    first = orders[0]
+    by = first.placed or first.on_site
+    of_that_day = [order for order in orders if (order.placed or order.on_site) == by]
+    nodes = " and ".join(f"{order.nodes} {order.cluster}" for order in of_that_day)
+    words = f"NEXT   {nodes} on site by {by}"
+    if first.placed is not None:
+        words = f"NEXT   order {nodes} by {by}"
+    later = orders[len(of_that_day) :]
+    if not later:
+        return words
+    more = sum(order.nodes for order in later)
+    last = later[-1].placed or later[-1].on_site
+    return f"{words}, {more} more nodes by {last}"
 
 
 def _cluster_lines(summary: RunSummary) -> list[str]:
@@ -112,8 +140,9 @@ def _cluster_lines(summary: RunSummary) -> list[str]:
         for name, figures in summary.clusters.items()
     ]
     header = ("cluster", "nodes", "avail", "util", "Ttok", "accrued M$", "note")
-    table = text_table(header, rows[:MAX_ROWS])
-    return [table, *_rest(len(rows), "clusters")]
+    # Workloads leave room where there are few.
+    most = MAX_ROWS - min(len(summary.workloads), MAX_WORKLOADS)
+    return _first_rows(header, rows, most, "clusters")
 
 
 def _workload_lines(summary: RunSummary) -> list[str]:
@@ -125,7 +154,7 @@ def _workload_lines(summary: RunSummary) -> list[str]:
 
     names = sorted(summary.workloads, key=lowest_first)
     rows = []
-    for name in names[:MAX_ROWS]:
+    for name in names:
         figures = summary.workloads[name]
         lowest = figures.lowest
         attained = ""
@@ -138,15 +167,19 @@ def _workload_lines(summary: RunSummary) -> list[str]:
         marginal = cell(figures.marginal_cost_per_million_tokens_usd, ",.4f")
         rows.append((name[:24], attained, month, price, output_price, marginal))
     header = ("workload", "SLO low", "month", "USD/Mtok", "USD/M generated", "marginal")
-    table = text_table(header, rows)
-    return [table, *_rest(len(names), "workloads")]
+    return _first_rows(header, rows, MAX_WORKLOADS, "workloads")
 
 
-def _rest(number: int, plural: str) -> list[str]:
-    """Say how many rows the report has beyond those of the first screen."""
-    if number > MAX_ROWS:
-        return [f"and {number - MAX_ROWS} more {plural} in the report"]
-    return []
+def _first_rows(
+    header: Sequence[str], rows: Sequence[Sequence[str]], most: int, plural: str
+) -> list[str]:
+    """Return a table of at most so many rows, and how many more the report has."""
+    if len(rows) <= most:
+        return [text_table(header, rows, rule=False)]
+    # That there are more takes a line too.
+    shown = rows[: most - 1]
+    rest = len(rows) - len(shown)
+    return [text_table(header, shown, rule=False), f"and {rest} more {plural} in the report"]
 
 
 def _amount(number: float) -> str:
@@ -167,8 +200,12 @@ def replications_screen(summary: RunSummary) -> str:
         worth = _worth_interval(*npv_usd, sells=bool(summary.measures["revenue_usd"]))
         lines.append(f"In {replications.words}: {worth}, {prices}/Mtok.")
     lines += price_change_lines(summary.measures)
-    advice = fleet_size_advice(summary)
-    lines += [f"! {line}" for line in (advice, INPUTS_FIXED) if line]
+    if summary.missed_without_orders is not None:
+        lines.append(
+            f"Without further orders the SLO target is missed from {summary.missed_without_orders}."
+        )
+    # One remark at a time, what the fleet lacks before what the figures leave open.
+    lines.append(f"! {fleet_size_advice(summary) or INPUTS_FIXED}")
     return "\n".join(wrapped(lines))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
+from datetime import timedelta
 from typing import TypeVar
 
 import numpy as np
@@ -14,6 +15,7 @@ from planner.answers.summaries import (
     CacheFigures,
     ClusterFigures,
     FleetFigures,
+    OrderFigures,
     ReconciliationLine,
     ReplicationsSummary,
     RunSummary,
@@ -35,7 +37,8 @@ from planner.run.replications import Replications
 from planner.run.simulate import RunResult
 from planner.run.slo_misses import SloMiss, worst_reasons
 from planner.studies.remedy import NoRemedy, Remedy
-from planner.units import decimals_of
+from planner.studies.run_out import missed_without_orders
+from planner.units import HOURS_PER_YEAR, decimals_of
 
 Record = TypeVar("Record", bound=UseAndCost)
 
@@ -47,8 +50,10 @@ def run_summary(
 ) -> RunSummary:
     """Return the summary of a run; with its replications the key figures have intervals."""
     figures = key_figures(result, replications)
+    missed_months = missed_without_orders(result) if figures.orders else ()
     return replace(
         figures,
+        missed_without_orders=missed_months[0] if missed_months else None,
         slo_misses=slo_misses(result),
         placement=placement_gaps(result),
         notes=[*figures.notes, *gap_notes(result)],
@@ -114,9 +119,35 @@ def key_figures(result: RunResult, replications: Replications | None = None) -> 
             for line, cents in reconciliation(result).items()
         ],
         caches=_cache_figures(result) if result.plan.caches else None,
+        orders=_order_figures(result),
         warnings=list(result.warnings),
         notes=list(result.plan.notes),
     )
+
+
+def _order_figures(result: RunResult) -> list[OrderFigures]:
+    """Return the orders of a run by date, those without nodes in service within the horizon too."""
+    plan = result.plan
+
+    def day(hour: float) -> str:
+        # A process may order for a day that no calendar has.
+        shown_h = min(hour, plan.hours + HOURS_PER_YEAR * 10)
+        return str(plan.start + timedelta(hours=shown_h))
+
+    nodes: Counter[tuple[float, str, float]] = Counter()
+    for order in result.run.log.orders:
+        name = plan.clusters[order.cluster].name
+        nodes[order.time_h, name, order.arrival_h] += order.nodes
+    return [
+        OrderFigures(
+            cluster=cluster,
+            nodes=number,
+            placed=day(time_h) if arrival_h > time_h else None,
+            on_site=day(arrival_h),
+        )
+        for (time_h, cluster, arrival_h), number in sorted(nodes.items())
+        if time_h < plan.hours
+    ]
 
 
 def _cache_figures(result: RunResult) -> list[CacheFigures]:

@@ -156,6 +156,12 @@ def frontier_rows(sized: Sized) -> Iterator[Row]:
         )
 
 
+def sensitivity_rows(sized: Sized) -> Iterator[Row]:
+    """Yield the rows of sensitivity.csv: each uncertain input, what moves most first."""
+    for one in sized.explanation.sensitivity:
+        yield (one.name, *one.values, *one.sized, *one.answer, *one.probabilities, one.known_saves)
+
+
 def future_rows(sized: Sized) -> Table:
     """Return futures.csv: each policy in each future, and as stated; no row where no future is named."""
     labels = sized.choices.plan.months.labels
@@ -287,6 +293,7 @@ def size_tables(sized: Sized) -> list[Table]:
         "frontier": frontier_rows(sized),
         "single_accelerator_plans": rivals,
         "limits": explanation.limits,
+        "sensitivity": sensitivity_rows(sized),
         "regret": explanation.regrets,
         "months": month_rows(sized),
     }
@@ -384,6 +391,7 @@ def size_summary(sized: Sized) -> SizingSummary:
         frontier=rows["frontier"],
         single_accelerator_plans=rows["single_accelerator_plans"],
         limits=rows["limits"],
+        sensitivity=rows["sensitivity"],
         regret=rows["regret"],
         months=rows["months"],
     )

@@ -145,7 +145,39 @@ def policies_section(contents: Contents, summary: SizingSummary) -> Section:
         rows=rows,
         numeric=(1, 2, 3, 4, 5),
     )
-    return section("review", [policies, _triggers_grid(contents)], "Ways to decide")
+    blocks = [policies, _triggers_grid(contents), _sensitivity_grid(contents, summary)]
+    return section("review", blocks, "Ways to decide")
+
+
+def _sensitivity_grid(contents: Contents, summary: SizingSummary) -> Grid | None:
+    """Return what each uncertain input moves at equal service; None where nothing is uncertain."""
+    table = contents.table("sensitivity")
+    if not table:
+        return None
+    columns = [name for name in table.columns if name != "input"]
+    rows = []
+    for name, *figures in table.rows("input", numbers=columns):
+        low, high, *costs, met_low, met_high, saved = figures
+        money = [NOTHING if cost is None else _money(summary, cost) for cost in (*costs, saved)]
+        met = (percent(met_low, 0), percent(met_high, 0))
+        rows.append((name, f"{low:.3g}", f"{high:.3g}", *money[:-1], *met, money[-1]))
+    return Grid(
+        caption="What moves the cost of meeting the SLO target, as predicted",
+        header=(
+            "input",
+            "P10",
+            "P90",
+            "sized at P10",
+            "sized at P90",
+            "this policy at P10",
+            "at P90",
+            "P(SLO met) at P10",
+            "at P90",
+            "to know it saves",
+        ),
+        rows=rows,
+        numeric=tuple(range(1, 10)),
+    )
 
 
 def _triggers_grid(contents: Contents) -> Grid | None:

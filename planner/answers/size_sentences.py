@@ -14,6 +14,8 @@ from planner.units import MILLION, counted
 
 OBJECTIVES = {"net-present-cost": "net present cost", "levelised": "levelised cost"}
 """Objectives of a sizing in words."""
+MAX_INPUTS = 2
+"""Inputs that are named as moving the cost most."""
 MAX_PAIRS = 3
 """Pairs of workload and purchase that are named as never measured."""
 
@@ -97,10 +99,12 @@ def _other_policies(sized: Sized) -> Iterator[str]:
             f"{way.probability:.0%}; the answer's levers cost {difference} {verb} at the same probability."
         )
     for point in sized.curve:
-        for level in point.answers:
+        if point.answers:
+            levels = " and ".join(f"{level:.0%}" for level in point.answers)
             yield (
-                f"The cheapest plan for {level:.0%} costs {_money(sized, point.judged.cost)}; "
-                f"{point.judged.verdict.share:.0%} of {point.judged.worst.size} replications meet the target."
+                f"The cheapest policy simulated for {levels} costs {_money(sized, point.judged.cost)}; "
+                f"{point.judged.verdict.share:.0%} of {point.judged.worst.size} replications meet the target "
+                f"({point.interval.low:.0%} to {point.interval.high:.0%})."
             )
 
 
@@ -138,6 +142,12 @@ def _single_accelerator_plans(sized: Sized) -> Iterator[str]:
             change = f"{abs(rival.cost / cost - 1.0):.0%} {direction}"
             cost_words = _money(sized, rival.cost)
             yield f"Estimated, not simulated: a plan of {rival.name} alone costs {change} ({cost_words})."
+    for entry in sized.explanation.entries:
+        if entry.price_change is None:
+            yield f"Estimated: no price in prospect brings {entry.accelerator} into the mix."
+        else:
+            discount = f"{-entry.price_change:.0%}"
+            yield f"Estimated: {entry.accelerator} enters the mix where it costs {discount} less."
 
 
 def _what_would_change(sized: Sized) -> Iterator[str]:
@@ -155,11 +165,26 @@ def _what_would_change(sized: Sized) -> Iterator[str]:
     if explanation.perfect_information_saves is not None:
         saving = _money(sized, explanation.perfect_information_saves)
         yield f"Estimated: knowing future demand in advance would save at most {saving}."
-    if explanation.predicted_saves:
+    yield from _inputs(sized)
+
+
+def _inputs(sized: Sized) -> Iterator[str]:
+    """Yield which inputs move the cost of meeting the SLO target most, and what it would be worth to know one."""
+    swings = sized.explanation.sensitivity
+    for swing in swings[:MAX_INPUTS]:
+        low, high = ("no plan" if cost is None else _money(sized, cost) for cost in swing.sized)
+        met_low, met_high = swing.probabilities
         yield (
-            f"Estimated: throughput known without error would save {_money(sized, explanation.predicted_saves)}."
-            f"{_never_measured(sized)}"
+            f"Estimated: {swing.name} between {swing.values[0]:.3g} and {swing.values[1]:.3g} moves the cost of meeting "
+            f"the target from {low} to {high}, and P(SLO met) of this policy from {met_low:.0%} to {met_high:.0%}."
         )
+    dearest = max(swings, key=lambda one: one.known_saves, default=None)
+    if dearest is not None and dearest.known_saves > 0.0:
+        yield f"Estimated: knowing {dearest.name} beforehand would save {_money(sized, dearest.known_saves)} on average."
+    errors = {one.name for one in sized.trial.inputs.entries if one.throughput_of}
+    saved = sum(one.known_saves for one in swings if one.name in errors)
+    if saved > 0.0:
+        yield f"Estimated: measuring throughput is worth up to {_money(sized, saved)}.{_never_measured(sized)}"
 
 
 def _never_measured(sized: Sized) -> str:

@@ -91,6 +91,18 @@ class CacheFigures:
 
 
 @record
+class OrderFigures:
+    """Nodes that are yet to be ordered, or to come, on the first day; orders of one day and cluster are one."""
+
+    cluster: str
+    nodes: int
+    placed: str | None
+    """Day of the order; None where the plan states the day of service alone."""
+    on_site: str
+    """Day of the first delivery in the base case, slips included."""
+
+
+@record
 class ReplicationsSummary:
     """How many replications a plan was run in, and where its figures lie."""
 
@@ -137,6 +149,10 @@ class RunSummary:
     reconciliation: Sequence[ReconciliationLine]
     caches: Sequence[CacheFigures] | None = field(default=None, metadata=OPTIONAL)
     """Where workloads state their reuse, those that find most first."""
+    orders: Sequence[OrderFigures] = ()
+    """What is bought next and by when, in the base case."""
+    missed_without_orders: str | None = None
+    """Month in which the base case first misses its SLO target if none of these orders is placed."""
     warnings: Sequence[str]
     notes: Sequence[str]
     remedy: Remedy | NoRemedy | None = field(default=None, metadata=OPTIONAL)
@@ -174,6 +190,8 @@ class ComparisonSummary:
     saving_interval_fraction: Mapping[str, tuple[float, float]]
     """Where the saving of each plan against the baseline lies over replications."""
     futures: TableRows | None = field(default=None, metadata=OPTIONAL)
+    measured_layouts: Mapping[str, Measures] | None = field(default=None, metadata=OPTIONAL)
+    """Cost and shortfall of each plan's base case with layouts alone that rows measured."""
     warnings: Sequence[str]
     notes: Sequence[str]
 
@@ -317,6 +335,7 @@ class SizingSummary:
     frontier: TableRows
     single_accelerator_plans: TableRows
     limits: TableRows
+    sensitivity: TableRows
     regret: TableRows
     months: TableRows
 

@@ -17,6 +17,7 @@ from planner.output.scales import TOTAL, Points
 from planner.output.tables import Table
 
 EVENT_LANES = {
+    "ordered": "order",
     "delivered": "delivery",
     "retired": "retired",
     "software": "software",
@@ -312,6 +313,33 @@ def run_out_chart(
     )
 
 
+def hits_chart(contents: Contents) -> TimeChart | None:
+    """Return the share of prompt tokens found in prefix caches, by month, for each workload on each cluster.
+
+    None where no workload of a single run states its reuse: then the shares are stated and do not move.
+    """
+    routing = contents.table("routing_monthly")
+    if not routing or contents.plans:
+        return None
+    calendar = Calendar(routing.texts("month"))
+    points: dict[str, list[tuple[float, float | None]]] = {}
+    for month, cluster, workload, share in routing.rows(
+        "month", "cluster", "workload", numbers=["hit_fraction"]
+    ):
+        if share is not None:
+            line = points.setdefault(f"{workload} on {cluster}", [])
+            line.append((calendar.middle(month), share))
+    if not points:
+        return None
+    palette = colours(points)
+    series = [Series(name, line, palette[name]) for name, line in points.items()]
+    summary = (
+        "Share of prompt tokens found in the memory of accelerators or servers: it falls with load."
+    )
+    key = f"{contents.anchor}cache-hits"
+    return calendar.chart(key, "Prefix cache hits", summary, "percent", series)
+
+
 def power_chart(contents: Contents) -> TimeChart | None:
     """Return the power at the meter against its limit."""
     monthly = contents.table("timeline_monthly")
@@ -333,5 +361,6 @@ def timeline_section(contents: Contents) -> Section | None:
     if not contents.table("timeline_monthly"):
         return None
     charts = [line_chart(contents, key) for key in LINE_CHARTS]
-    charts.insert(2, power_chart(contents))  # after utilisation and cost, before tokens
+    # After utilisation and cost, before tokens.
+    charts[2:2] = [power_chart(contents), hits_chart(contents)]
     return section("time", [Sentence(text=READ_A_CHART), *charts])

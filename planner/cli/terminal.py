@@ -115,7 +115,7 @@ class Screen:
             text = answer.text(verbose=self.verbose) + "\n"
             place = ""
             if answer.is_written:
-                place = f"\n\nresults in {printable(str(answer.folder))}{hint}"
+                place = f"\nresults in {printable(str(answer.folder))}{hint}"
             # The text begins as the first screen did: only the rest is printed.
             typer.echo(f"{text.removeprefix(printed)[:-1]}{place}")
             # The answer first: notes are what a reader may want to check behind it.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Annotated
 
@@ -30,11 +31,12 @@ def ui(
     ] = False,
     _allow_code: AllowCode = False,
 ) -> None:
-    """Change settings of scenarios on a page, and see plans in several futures side by side. Ctrl-C ends it.
+    """Plan on a page, from your own files or from scenarios, and see plans in several futures. Ctrl-C ends it.
 
-    Without a scenario it lists examples. The page is served to this machine alone (127.0.0.1), under an address that
-    nobody can guess, and loads nothing from anywhere. What it writes, it writes when asked: a what-if beside the
-    scenario, and a sizing or one HTML file under outputs.
+    Without a scenario the page asks ten questions and takes the files you have. It is served to this machine alone
+    (127.0.0.1), under an address that nobody can guess, and loads nothing from anywhere. What it writes, it writes when
+    asked: a scenario into the current folder or a what-if beside its scenario, and a run with its memo, a sizing or one
+    HTML file under outputs.
     """
     from planner.ui.workbench import EXAMPLES, Workbench
 
@@ -50,10 +52,15 @@ def ui(
 
     files = scenarios or sorted(EXAMPLES.glob("*.yaml"))
     plans = [api.load(file, overrides or ()) for file in files]
-    workbench = Workbench(plans)
+    workbench = Workbench(plans, asks_first=not scenarios)
     # The port is taken before the first run, so that one in use is refused at once.
     listening = listen(port)
-    typer.echo(f"running {next(iter(workbench.scenarios))} once; Ctrl-C ends it", err=True)
-    workbench.run_first_plan()
+    if workbench.asks_first:
+        typer.echo("Ctrl-C ends it", err=True)
+        # While somebody answers: the first plan of theirs then comes sooner.
+        threading.Thread(target=workbench.run_first_plan, daemon=True).start()
+    else:
+        typer.echo(f"running {next(iter(workbench.scenarios))} once; Ctrl-C ends it", err=True)
+        workbench.run_first_plan()
     serve(workbench, listening, typer.echo, browser=not no_browser)
     typer.echo("stopped", err=True)

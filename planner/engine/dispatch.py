@@ -45,7 +45,7 @@ from planner.engine.allocation import (
 from planner.engine.hourly import ALL, Route, WindowInput, serving
 from planner.engine.power import it_kw
 from planner.engine.scan import defer, needed
-from planner.plan.load_tables import LOAD_CELLS, MOST_LOAD
+from planner.plan.load_tables import highest_load
 from planner.plan.plan import Plan
 from planner.plan.site import allowed_it_kw
 from planner.records import record
@@ -473,8 +473,9 @@ def _offer(
         if len(tier) == 1:
             parts = [accepted]
         else:
-            share = accepted / safe_denominator(total)
-            parts = [cluster_free * share for cluster_free in free]
+            # The whole of it to the last bit where the others are empty: as if they were not there yet.
+            divisor = safe_denominator(total)
+            parts = [accepted * (cluster_free / divisor) for cluster_free in free]
         for c, part in zip(tier, parts, strict=True):
             served[c][hours] = part
             room.used[c][hours] += route.nodes(part, c, hours)
@@ -551,7 +552,7 @@ def allowed_loads(plan: Plan, requests: Floats) -> Floats:
     (workloads, hours).
     """
     allowance = 1.0 - np.broadcast_to(plan.slo_attainments, len(plan.workloads))
-    by_pair = _highest_load(plan.late_tables + plan.refused_tables, allowance[:, np.newaxis])
+    by_pair = highest_load(plan.late_tables + plan.refused_tables, allowance[:, np.newaxis])
     for w, workload in enumerate(plan.workloads):
         if workload.deadline_h:
             by_pair[:, w] = 1.0
@@ -562,7 +563,7 @@ def allowed_loads(plan: Plan, requests: Floats) -> Floats:
     for (c, w), by_rate in plan.burst_tables.items():
         assert plan.no_burst_tables is not None  # what bursts add, they add to something
         missed = plan.no_burst_tables[:, c, w].sum(axis=0) + by_rate.added.sum(axis=0)
-        loads = _highest_load(missed, float(allowance[w]))
+        loads = highest_load(missed, float(allowance[w]))
         interpolation = by_rate.between(requests[w])
         row = interpolation.row
         weight = interpolation.further
@@ -571,14 +572,6 @@ def allowed_loads(plan: Plan, requests: Floats) -> Floats:
         hourly = loads[row] * (1.0 - weight) + np.append(loads, 0.0)[row + 1] * weight
         allowed[c] = np.minimum(allowed[c], hourly)
     return np.asarray(np.clip(allowed, plan.preferred_utilisation, 1.0))
-
-
-def _highest_load(missed: Floats, allowance: Floats | float) -> Floats:
-    """Return the highest load, up to capacity, to which tables by load miss no more than an allowance."""
-    cells = round(LOAD_CELLS / MOST_LOAD)
-    is_within = missed[..., : cells + 1] <= allowance
-    is_kept = np.minimum.accumulate(is_within, axis=-1)
-    return np.asarray((is_kept.sum(axis=-1) - 1) / cells)
 
 
 def routes_of(plan: Plan, window: WindowInput) -> list[Route]:

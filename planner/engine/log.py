@@ -75,6 +75,19 @@ class SpeedChange(NamedTuple):
     process: str
 
 
+class PlacedOrder(NamedTuple):
+    """Nodes ordered within the horizon, by the plan's dates, a review or a user's process."""
+
+    time_h: float
+    """When it is placed; the day of service where a cluster states that alone."""
+    cluster: int
+    nodes: int
+    arrival_h: float
+    """When the first of them are delivered, slips included."""
+    is_stated: bool
+    """Whether the plan states it, rather than a review or a process."""
+
+
 class Note(NamedTuple):
     """A line of the event log written by a user's process."""
 
@@ -114,6 +127,8 @@ class ChangeLog:
     purchases: list[Purchase] = field(default_factory=list)
     undelivered: list[Purchase] = field(default_factory=list)
     """Shipments of orders that come after the horizon, or would after their cluster is gone."""
+    orders: list[PlacedOrder] = field(default_factory=list)
+    """Nodes yet to be ordered, or to come, on the first day."""
     notes: list[Note] = field(default_factory=list)
     effects: list[Effect] = field(default_factory=list)
     incidents: Iterator[int] = field(default_factory=lambda: itertools.count(1))

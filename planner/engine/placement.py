@@ -30,7 +30,7 @@ from planner.engine.hourly import (
 )
 from planner.engine.levelling import place_replicas
 from planner.engine.site import ReplicaGroup, Site, Stage, month_misses
-from planner.plan.placement import ROUNDING
+from planner.plan.placement import BEYOND_STEPS, ROUNDING
 from planner.plan.plan import Placement, Plan
 from planner.records import record
 
@@ -552,10 +552,12 @@ class _WindowPlacer:
         mean = self.placement.full_requests[:, self.months[hours]] * in_hours(self.is_asked, hours)
         longest_h = max(workload.deadline_h for workload in self.plan.workloads)
         # Shares are levelled by the reviews: where an hour is short even so, what they place stays. Work that can wait
-        # is due some time: what comes of it on average goes before the headroom of others. Then as long for all of
-        # them, or those that may wait longer would be served before the others.
+        # is due some time: what comes of it on average goes before the headroom of others, if these meet their targets
+        # with some to spare. Then as long for all of them, or those that may wait longer would be served before the
+        # others.
         for classes, requests in (
             (site.urgent, arrivals),
+            (site.urgent, self._calm_requests(hours, arrivals)),
             (site.patient, mean),
             (site.urgent, arrivals / HOUR_USE),
             (site.patient, mean * longest_h),
@@ -564,6 +566,25 @@ class _WindowPlacer:
                 site.fill_stage(Stage(members=members, requests=requests[[*members], None]))
         self._fill_up(site, arrivals)
         return site.nodes
+
+    def _calm_requests(self, hours: Ints, arrivals: Floats) -> Floats:
+        """Return the capacity with which hardly more is late than on idle machines, shape (workloads, some hours).
+
+        0 for workloads for which reviews find room well beyond their targets: these can spare it.
+        """
+        placement = self.placement
+        beyond = placement.beyond_requests[:, :, BEYOND_STEPS // 2]
+        spare = in_hours(self.review.requests, self.review.state[hours])
+        spare -= beyond[:, self.months[hours]]
+        calm_load = np.ones_like(arrivals)
+        for pool, sizes in enumerate(self.sizes):
+            held = sizes[self.reviewed.size[pool].take(hours)]
+            is_there = self.reviewed.nodes[pool].take(hours) > 0.0
+            for w in range(len(arrivals)):
+                if pool in self._order(w) and self._is_own(pool, w):
+                    load = np.where(is_there, placement.size_calm_load[held, w], 1.0)
+                    calm_load[w] = np.minimum(calm_load[w], load)
+        return np.where(spare < -ROUNDING * arrivals, arrivals / calm_load, 0.0)
 
     def _better(self, hours: Ints, own: Floats, nodes: Floats) -> Floats:
         """Return what some hours hold, given what the hours before them do: for their own work, or as reviewed.

@@ -16,7 +16,7 @@ import simpy
 
 from planner.arrays import Bools, Floats
 from planner.engine.failures import draw_failures, draw_interruptions
-from planner.engine.log import Change, ChangeLog, Purchase, Streams, stream_keys
+from planner.engine.log import Change, ChangeLog, PlacedOrder, Purchase, Streams, stream_keys
 from planner.engine.repair_shop import RepairShop
 from planner.plan.plan import ClusterPlan, Plan
 
@@ -81,7 +81,12 @@ class Supply:
 
     def _go_online(self, index: int, cluster: ClusterPlan) -> Steps:
         """Let a cluster that states no order serve from its date on, already commissioned."""
-        yield self.env.timeout(cluster.online_h or 0.0)
+        online_h = cluster.online_h or 0.0
+        if online_h > 0.0:
+            self.log.orders.append(
+                PlacedOrder(online_h, index, cluster.nodes, online_h, is_stated=True)
+            )
+        yield self.env.timeout(online_h)
         paid_h = self.now_h
         if cluster.owned is not None:
             paid_h = float(cluster.owned.bought_h)
@@ -96,6 +101,11 @@ class Supply:
         draw = self.streams(f"supply/{self.keys[index]}")
         slip_h = order.slip_h.triangular(draw)
         arrival_h = order.placed_h + order.lead_h + slip_h
+        # What was ordered before the first day is no decision any more.
+        if order.placed_h >= 0.0:
+            self.log.orders.append(
+                PlacedOrder(order.placed_h, index, cluster.nodes, arrival_h, is_stated=True)
+            )
         # Whole nodes, as even as can be: the shares of the first k shipments are rounded, so none is lost.
         edges = np.linspace(0, cluster.nodes, order.deliveries + 1)
         delivered = edges.round()
@@ -248,6 +258,7 @@ class Supply:
 
     def expand(self, index: int, nodes: int, arrival_h: float, prices_usd: Prices) -> None:
         """Schedule the arrival of further ordered nodes of a cluster, at a price each."""
+        self.log.orders.append(PlacedOrder(self.now_h, index, nodes, arrival_h, is_stated=False))
         arrival = self._arrive(index, nodes, arrival_h, prices_usd)
         self.env.process(arrival)
 

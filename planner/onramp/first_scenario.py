@@ -21,7 +21,8 @@ from planner.errors import Problem, ScenarioError, printable, raise_all
 from planner.finance.months import add_months
 from planner.onramp.hourly import check_single_requests, is_hourly_series, read_hourly
 from planner.onramp.metrics import MAX_BYTES, fetch, is_metrics, read_metrics
-from planner.onramp.sheets import sheet_rows
+from planner.onramp.sheets import is_book, sheet_rows
+from planner.onramp.stated_values import written
 from planner.onramp.traffic_fit import (
     Figure,
     Fitted,
@@ -39,8 +40,9 @@ from planner.onramp.traffic_log import (
 )
 from planner.onramp.usage_exports import is_usage_export, read_usage
 from planner.records import record
+from planner.scenario.cluster import Order
 from planner.scenario.fields import Name
-from planner.scenario.loading import scenario_from_document
+from planner.scenario.loading import layer_of, scenario_from_document
 from planner.units import SECONDS_PER_HOUR
 from planner.validation import nearest
 from planner.yaml_io import (
@@ -64,6 +66,10 @@ QUOTE_COLUMNS = _keys_by_column("quotes")
 """Columns of a list of quotes; those without a key state what may be chosen, and names."""
 HOSTS = ("host", "hostname", "server", "node", "node_name", "serial")
 """Columns of an inventory with one machine a row, in place of the number of them."""
+_HEAD_BYTES = 65_536
+_NAMES_OF_LOGS = {"name", "engine", "precision", "vendor"}
+"""Columns of lists that logs and exports may have too."""
+_TIMES = {row["column"] for row in COLUMNS if row["key"] == "timestamp"}
 MAX_ROWS = 32
 """Clusters that ``sizing`` can hold."""
 MONTHS_BETWEEN_ORDERS = 6
@@ -154,7 +160,8 @@ def read_traffic(source: str, stated: TrafficOptions) -> dict[str, ObservedTraff
             model: traffic_of_counts(part, path.name, model) for model, part in counts.items()
         }
     elif is_hourly_series(path, stated.columns is not None, stated.rate_column):
-        counts = read_hourly(path, stated.rate_column, stated.requests_per_s)
+        rate = stated.of(stated.requests_per_s, name or usual_name)
+        counts = read_hourly(path, stated.rate_column, rate)
         observed = {
             model: traffic_of_counts(part, path.name, model) for model, part in counts.items()
         }
@@ -200,8 +207,15 @@ def fit_workloads(
     """
     observed: dict[str, ObservedTraffic] = {}
     rate_columns: list[str] = []
+    problems: list[Problem] = []
     for source in sources:
-        for name, traffic in read_traffic(source, stated).items():
+        try:
+            shown = read_traffic(source, stated)
+        except ScenarioError as error:
+            # Of several files each says what is wrong with it.
+            problems += error.problems
+            continue
+        for name, traffic in shown.items():
             if traffic.rates is not None:
                 rate_columns.append(traffic.rates.column.lower())
             # A log has lengths, a series has the year: together they are one workload.
@@ -210,6 +224,7 @@ def fit_workloads(
                 observed[name] = observed[name].merge(traffic)
             else:
                 observed[name] = traffic
+    raise_all(problems)
     rate_column = stated.rate_column
     if rate_column is not None and rate_column.strip().lower() not in rate_columns:
         message = f"no file has a column {rate_column!r}"
@@ -217,7 +232,7 @@ def fit_workloads(
     _check_rates(observed, stated)
     start = start or _first_day(observed)
     if not observed:
-        named = [*stated.models, *stated.presets]
+        named = [name for words in _by_option(stated).values() for name in words]
         names = [name for name in dict.fromkeys(named) if name]
         names = names or [stated.presets.get("", "chat")]
         observed = {name: ObservedTraffic(source="") for name in names}
@@ -241,10 +256,38 @@ def by_workload(option: str, words: Sequence[str]) -> dict[str, str]:
     return stated
 
 
+def numbers_by_workload(option: str, words: Sequence[str], above: float) -> dict[str, float]:
+    """Return what ``[NAME=]NUMBER`` options state by workload, of all others under the empty name.
+
+    Raise an error for what is no number, or not above the one given.
+    """
+    numbers = {}
+    for name, word in by_workload(option, words).items():
+        number = parse_scalar(word.strip())
+        if isinstance(number, bool) or not isinstance(number, int | float):
+            message = f"takes a number, or NAME=NUMBER; it is {word!r}"
+            raise ScenarioError(Problem(path=option, message=message))
+        if not above < number < math.inf:
+            message = f"must be above {above:g}, not {word}"
+            raise ScenarioError(Problem(path=option, message=message))
+        numbers[name] = float(number)
+    return numbers
+
+
+def _by_option(stated: TrafficOptions) -> dict[str, Mapping[str, object]]:
+    """Return what is stated by workload, by the option that states it."""
+    return {
+        "--model": stated.models,
+        "--preset": stated.presets,
+        "--requests-per-s": stated.requests_per_s,
+        "--growth": stated.growth_per_year,
+    }
+
+
 def _check_names(observed: Mapping[str, ObservedTraffic], stated: TrafficOptions) -> None:
     """Raise an error where something is stated of a workload that no file has."""
     problems = []
-    for option, words in (("--model", stated.models), ("--preset", stated.presets)):
+    for option, words in _by_option(stated).items():
         for name in words:
             if name and name not in observed:
                 message = f"no workload {name!r}"
@@ -255,20 +298,19 @@ def _check_names(observed: Mapping[str, ObservedTraffic], stated: TrafficOptions
 
 def _check_rates(observed: Mapping[str, ObservedTraffic], stated: TrafficOptions) -> None:
     """Raise an error where a workload has no rate, or one rate is stated for several."""
-    if stated.requests_per_s is not None:
-        if len(observed) > 1:
-            names = ", ".join(observed)
-            message = f"is the rate of one workload, and the files have {len(observed)}: {names}"
-            hint = "change it in the scenario"
-            raise ScenarioError(Problem(path="--requests-per-s", message=message, hint=hint))
-        return
+    if "" in stated.requests_per_s and len(observed) > 1:
+        names = ", ".join(observed)
+        message = f"is the rate of one workload, and the files have {len(observed)}: {names}"
+        hint = "state NAME=RATE for each"
+        raise ScenarioError(Problem(path="--requests-per-s", message=message, hint=hint))
+    rates = observed if "" in stated.requests_per_s else stated.requests_per_s
     message = "shows no rate: no clock that all share"
     hint = "state it with --requests-per-s, or add hourly rates of the same NAME: --from NAME=FILE"
     raise_all(
         [
             Problem(file=traffic.source, message=message, hint=hint)
-            for traffic in observed.values()
-            if not (traffic.level or traffic.rates)
+            for name, traffic in observed.items()
+            if not (traffic.level or traffic.rates or name in rates)
         ]
     )
 
@@ -320,11 +362,12 @@ def scenario_text(
     start: datetime.date,
     workloads: Sequence[Fitted] = (),
     machines: Sequence[Row] = (),
-    overlay: Path | None = None,
+    overrides: Sequence[str] = (),
+    catalog: Catalog | None = None,
 ) -> str:
     """Return the commented scenario of traffic, owned machines and quotes, checked; without them, the starter's.
 
-    A list's bad values are reported with that list's line.
+    ``overrides`` are written into it as given. A list's bad values are reported with that list's line.
     """
     rows = _name_clusters(machines)
     quotes = {name: row for name, row in rows.items() if row.columns is QUOTE_COLUMNS}
@@ -334,13 +377,10 @@ def scenario_text(
         workload_section = "\n".join(["workloads:", *sections])
     cluster_section = ""
     if rows:
-        catalog = load_catalog(overlay=overlay)
-        cluster_section = _clusters(rows, start, catalog)
+        cluster_section = _clusters(rows, start, catalog or load_catalog())
     text = starter_text(name, start, workload_section, cluster_section)
     if quotes:
         text += _sizing(quotes, start)
-    if overlay is not None:
-        text += f"\ncatalog: {{overlay: {flow_text(str(overlay))}}}\n"
     # Checked before it is written: what is wrong is named by the user's own list.
     document = parse_document(text, f"{name}.yaml")
     for path in document.locations:  # a value from a list is named by that list's line
@@ -349,8 +389,8 @@ def scenario_text(
                 cluster in rows
             ):
                 document.locations[path] = rows[cluster].place
-    scenario_from_document(document)
-    return text
+    scenario_from_document(document, overrides)
+    return written(text, layer_of(document))
 
 
 def _name_clusters(machines: Sequence[Row]) -> dict[str, Row]:
@@ -378,9 +418,43 @@ def _name_clusters(machines: Sequence[Row]) -> dict[str, Row]:
     return rows
 
 
+def columns_of_list(path: Path) -> Mapping[str, str] | None:
+    """Return the columns of the kind of list of machines that a file is, by its own header; None of any other file.
+
+    A header with a mistake in it is still told by its other columns, so that the list's own reader says what is wrong.
+    """
+    try:
+        with path.open("rb") as stream:
+            head = stream.read(_HEAD_BYTES)
+    except (OSError, ValueError):
+        return None  # whoever reads it says why it cannot be read
+    if is_book(head):
+        (_, header), *_ = sheet_rows(path) or [(1, [])]
+    else:
+        first_line = head.decode("utf-8-sig", errors="replace").lstrip().partition("\n")[0]
+        header = re.split("[,;]", first_line)
+    names = {_column_name(cell.strip(' "\r')) for cell in header}
+    own_names = names & (set(FLEET_COLUMNS) | set(QUOTE_COLUMNS)) - _NAMES_OF_LOGS
+    is_list = is_book(head) or "accelerator" in names or len(own_names) > 1
+    if not is_list or names & _TIMES:
+        return None
+    is_quotes = own_names & (set(QUOTE_COLUMNS) - set(FLEET_COLUMNS))
+    return QUOTE_COLUMNS if is_quotes else FLEET_COLUMNS
+
+
+def read_machines(path: Path, columns: Mapping[str, str]) -> tuple[Row, ...]:
+    """Read a list of machines of a kind."""
+    return read_quotes(path) if columns is QUOTE_COLUMNS else read_fleet(path)
+
+
+def _column_name(cell: str) -> str:
+    """Return the name of a column as lists of machines have it."""
+    return re.sub(r"\s+", "_", cell.lower())
+
+
 def _rows(path: Path, columns: Mapping[str, str], required: tuple[str, ...]) -> tuple[Row, ...]:
     (_, first_row), *content = sheet_rows(path) or [(1, [])]
-    header = [re.sub(r"\s+", "_", word.lower()) for word in first_row]
+    header = [_column_name(cell) for cell in first_row]
     hosts = [name for name in header if name in HOSTS]
     if hosts and "nodes" not in header:
         header, content = _one_row_a_kind(header, content, hosts[0])
@@ -467,7 +541,9 @@ def _clusters(rows: Mapping[str, Row], start: datetime.date, catalog: Catalog) -
             cluster = _quoted_cluster(row, cluster, start, catalog)
         file = Path(row.place.file).name
         lines.append(f"  {flow_text(name)}:  # {kind}, line {row.place.line} of {file}")
-        lines += [f"    {key}: {flow_text(value)}" for key, value in cluster.items()]
+        for key, value in cluster.items():
+            remark = _delivery_remark(value) if kind != "owned" and key == "order" else ""
+            lines.append(f"    {key}: {flow_text(value)}{remark}")
     return "\n".join(lines) + "\n"
 
 
@@ -491,9 +567,24 @@ def _quoted_cluster(
     file = Path(row.place.file).name
     cluster["price_source"] = f"quote of {vendor}, {file}"
     # The stated lead time stays; the first day is where nothing else is said.
-    order = cluster.get("order", {})
-    cluster["order"] = {"placed": start, **order}
+    order = {"placed": start, **cluster.get("order", {})}
+    slip = Order.model_fields["slip_weeks"].default
+    cluster["order"] = {**order, "slip_weeks": slip.model_dump()}
     return cluster
+
+
+def _delivery_remark(order: Mapping[str, Any]) -> str:
+    """Return the day of delivery of a quoted order as a comment, beside the day of the order."""
+    slip = "the slip is assumed"
+    lead_weeks = order.get("lead_weeks")
+    if lead_weeks is None:
+        lead_weeks = Order.model_fields["lead_weeks"].default
+        slip = f"{lead_weeks:g} weeks of lead time and the slip are assumed"
+    try:
+        delivered = order["placed"] + datetime.timedelta(weeks=lead_weeks)
+    except (TypeError, OverflowError):
+        return ""  # what is wrong with it is reported where the cluster is checked
+    return f"  # ordered {order['placed']}, delivered {delivered} or later; {slip}"
 
 
 def _sizing(quotes: Mapping[str, Row], start: datetime.date) -> str:
@@ -551,7 +642,9 @@ def starter_text(
     except ValidationError as error:
         # One problem of the name is enough to choose another.
         message = error.errors()[0]["msg"].removeprefix("Value error, ")
-        raise ScenarioError(Problem(message=f"{name!r} will not do as a name: {message}")) from None
+        raise ScenarioError(
+            Problem(path="name", message=f"{name!r} will not do as a name: {message}")
+        ) from None
     template = Path(__file__).with_name("starter.yaml.j2")
     source = template.read_text(encoding="utf-8")
     # A name such as 2026 or null needs its quotes.

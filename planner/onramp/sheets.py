@@ -22,9 +22,13 @@ _COMPOUND = b"\xd0\xcf\x11\xe0"
 def sheet_rows(path: Path) -> list[tuple[int, list[str]]]:
     """Return the rows of a list with their lines, the header first, empty ones left out; texts without outer blanks."""
     content = read_bytes(path, _MAX_BOOK_BYTES)
-    is_book = content.startswith((_ZIP, _COMPOUND))
-    rows = _book_rows(path, content) if is_book else _csv_rows(path, content)
+    rows = _book_rows(path, content) if is_book(content) else _csv_rows(path, content)
     return [(line, cells) for line, cells in rows if any(cells)]
+
+
+def is_book(content: bytes) -> bool:
+    """Return whether a file is a workbook, by its first bytes."""
+    return content.startswith((_ZIP, _COMPOUND))
 
 
 def _csv_rows(path: Path, content: bytes) -> Iterator[tuple[int, list[str]]]:

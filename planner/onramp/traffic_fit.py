@@ -10,7 +10,7 @@ import datetime
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from statistics import NormalDist
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -51,6 +51,8 @@ LARGEST_GAP = 0.03
 """More quantiles are taken until the cumulative fractions come out this close."""
 _MAX_QUANTILES = 40
 _MAX_POINTS = 2000
+
+_Stated = TypeVar("_Stated")
 
 
 @record
@@ -590,15 +592,15 @@ class TrafficOptions:
     rate_column: str | None = None
     """Column of an hourly series; None: its only one."""
     time_unit: str = "auto"
-    requests_per_s: float | None = None
-    """Rate in place of the fitted one."""
-    growth_per_year: float | None = None
-    """Growth in place of the fitted one."""
+    requests_per_s: Mapping[str, float] = field(default_factory=dict)
+    """Rate in place of the fitted one, by workload as above."""
+    growth_per_year: Mapping[str, float] = field(default_factory=dict)
+    """Growth in place of the fitted one, by workload as above."""
 
     @staticmethod
-    def of(words: Mapping[str, str], workload: str) -> str | None:
+    def of(stated: Mapping[str, _Stated], workload: str) -> _Stated | None:
         """Return what is stated for a workload, or for all of them; None where nothing is."""
-        return words.get(workload, words.get(""))
+        return stated.get(workload, stated.get(""))
 
 
 @record
@@ -801,7 +803,13 @@ def fitted_workload(
     figures = [
         model.figure,
         Figure(field="preset", fitted=preset_name, remark=remark),
-        *_level_and_growth(traffic, hourly, stated, start),
+        *_level_and_growth(
+            traffic,
+            hourly,
+            stated.of(stated.requests_per_s, name),
+            stated.of(stated.growth_per_year, name),
+            start,
+        ),
         *_profile_figures(traffic, hourly, preset),
         *_length_figures(traffic, preset, model),
     ]
@@ -846,10 +854,11 @@ def _found_again(traffic: ObservedTraffic, preset: _Preset) -> Figure:
 def _level_and_growth(
     traffic: ObservedTraffic,
     hourly: _HourlyFit | None,
-    stated: TrafficOptions,
+    stated_rate: float | None,
+    stated_growth: float | None,
     start: datetime.date,
 ) -> list[Figure]:
-    """Return the rate on the scenario's first day, and its growth."""
+    """Return the rate on the scenario's first day, and its growth; what is stated goes before what is fitted."""
     assumed = (_ASSUMED_REQUESTS_PER_S, "assumed: mean on the first day; state yours")
     level, remark = traffic.level or assumed
     growth = None
@@ -858,8 +867,8 @@ def _level_and_growth(
         end_s = traffic.rates.end_s
     if hourly is not None and hourly.trend is not None:
         growth = _growth_figure(hourly.trend, hourly.hours, end_s)
-    if stated.growth_per_year is not None:
-        growth = Figure(field=GROWTH, fitted=stated.growth_per_year, remark="as given")
+    if stated_growth is not None:
+        growth = Figure(field=GROWTH, fitted=stated_growth, remark="as given")
     interval = None
     if hourly is not None:
         years = 0.0
@@ -867,14 +876,14 @@ def _level_and_growth(
             midnight = datetime.time(tzinfo=datetime.UTC)
             begin = datetime.datetime.combine(start, midnight)
             years = (begin.timestamp() - end_s) / SECONDS_PER_HOUR / HOURS_PER_YEAR
-        known_years = years if stated.growth_per_year is None else 0.0
+        known_years = years if stated_growth is None else 0.0
         bounds = hourly.level_after(known_years).interval()
         stated_factor = 1.0
         level = hourly.level
         if growth is not None:
             level *= (1.0 + growth.number) ** years
-        if stated.growth_per_year is not None:
-            stated_factor = (1.0 + stated.growth_per_year) ** years
+        if stated_growth is not None:
+            stated_factor = (1.0 + stated_growth) ** years
         interval = (
             float(np.exp(bounds[0])) * stated_factor,
             float(np.exp(bounds[1])) * stated_factor,
@@ -883,8 +892,8 @@ def _level_and_growth(
         if years:
             months = years * MONTHS_PER_YEAR
             remark = f"on the first day, {months:.1f} months after the series; {remark}"
-    if stated.requests_per_s is not None:
-        level = stated.requests_per_s
+    if stated_rate is not None:
+        level = stated_rate
         remark = "mean on the first day, as given"
         interval = None
     if growth is None:
@@ -929,7 +938,9 @@ def _profile_figures(
             peak = peak_to_mean * factor, remark
     if noise is not None:
         sigma = min(noise[0], 2.0), "ln(hour ÷ mean week)"
-        correlation = min(noise[1], 1000.0), "from the correlation of neighbouring hours"
+        # Less than a quarter of an hour does not show in hours.
+        correlation_h = min(max(noise[1], 0.25), 1000.0)
+        correlation = correlation_h, "from the correlation of neighbouring hours"
     return [
         preset.figure("load_profile.peak_to_mean", "peak_to_mean", reason, peak),
         preset.figure("load_profile.weekend_fraction", "weekend_fraction", weekend_reason, weekend),

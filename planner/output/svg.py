@@ -64,6 +64,8 @@ _LONGEST_NAME = 48
 _BOLD = ' font-weight="bold"'
 _MIDDLE = ' text-anchor="middle"'
 _END = ' text-anchor="end"'
+_ON_PAPER = f' paint-order="stroke" stroke="{PAPER}" stroke-width="4"'
+"""A rim of paper, so that text reads where it lies on a line."""
 _PREFIXES = {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
 """What the prefixes of an axis stand for."""
 
@@ -197,7 +199,7 @@ def _rule_svg(rule: VerticalRule, frame: Frame) -> str:
         anchor = _END if is_at_edge else ""
         offset = -5 if is_at_edge else 5
         y = frame.top + TEXT
-        note = _label(rule.note, x + offset, y, anchor, size=TEXT - 2)
+        note = _label(rule.note, x + offset, y, anchor + _ON_PAPER, size=TEXT - 2)
     place = f'x1="{shortened(x)}" x2="{shortened(x)}" y1="{frame.top}"'
     bottom = frame.top + frame.panel.height
     look = f'stroke="{INK}" stroke-width="1.4" stroke-dasharray="{dash}"'

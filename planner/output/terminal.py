@@ -17,7 +17,7 @@ _NUMBER = re.compile(r"-?\+?\$?([\d,]*\.?[\d,]+|[\d,]+\.)?%*")
 """A number as tables write it."""
 
 
-def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def text_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, rule: bool = True) -> str:
     """Lay out rows under a header; columns that hold numbers align right.
 
     A table that would be wider than a terminal of 80 columns has one space between its columns instead of two, and
@@ -59,9 +59,10 @@ def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
             texts.append(cell.rjust(width) if is_right else cell.ljust(width))
         return gap.join(texts).rstrip()
 
-    rule = gap.join("-" * width for width in widths)
     body = [line(cells) for cells in lines]
-    return "\n".join([line(header), rule, *body])
+    if rule:
+        body.insert(0, gap.join("-" * width for width in widths))
+    return "\n".join([line(header), *body])
 
 
 def _part_of_table(places: list[int], header: Sequence[str], rows: list[list[str]]) -> str:

@@ -384,6 +384,24 @@ def price_work(
     return price(work, coefficient, calibration.log_effects(groups))
 
 
+_STEP_TIMES = (
+    "fixed_s",
+    "stream_s",
+    "routed_s",
+    "sequence_s",
+    "kv_s_per_token",
+    "prefill_s_per_token",
+    "attention_s_per_token2",
+)
+"""Times of a step: those that a faster stack shortens."""
+
+
+def at_speed(replicas: Replicas, speed: FloatLike) -> Replicas:
+    """Return replicas whose steps run at ``speed`` times their speed, one for all or one each."""
+    faster = {name: replicas[name] / speed for name in _STEP_TIMES}
+    return {**replicas, **faster}
+
+
 def beside_s(stream_s: FloatLike, compute_s: FloatLike) -> Floats:
     """Return by how much prompts lengthen a step: their arithmetic overlaps with the stream of the weights.
 

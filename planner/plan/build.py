@@ -6,7 +6,7 @@ import dataclasses
 import functools
 
 from planner.arrays import Floats
-from planner.demand.plan import build_demand_plan
+from planner.demand.plan import DemandPlan, build_demand_plan
 from planner.demand.shape import Horizon
 from planner.finance.months import MonthGrid
 from planner.finance.pricing import money_plan
@@ -38,12 +38,16 @@ from planner.scenario.scenario import Scenario
 
 
 def build_plan(
-    scenario: Scenario, reuse: Reuse | None = None, throughput_factors: Factors | None = None
+    scenario: Scenario,
+    reuse: Reuse | None = None,
+    throughput_factors: Factors | None = None,
+    *,
+    is_placed: bool = True,
 ) -> Plan:
     """Compile a scenario into a plan; raise ScenarioError when a workload or a cluster cannot work.
 
     ``reuse`` keeps what the plans of one study share; ``throughput_factors`` multiply what the throughput model says,
-    by accelerator, engine and model.
+    by accelerator, engine and model. One that is not placed has no replicas and no notes, and takes half as long.
     """
     reuse = Reuse(scenario) if reuse is None else reuse
     factors = throughput_factors or {}
@@ -71,7 +75,7 @@ def build_plan(
         months=months,
         month_edges_h=months.edge_hours,
         workloads=workloads,
-        by_priority=_by_priority(workloads, clusters, capacity),
+        by_priority=_by_priority(workloads, clusters, capacity, demand),
         clusters=clusters,
         demand=demand,
         requests_per_node_h=capacity,
@@ -91,6 +95,8 @@ def build_plan(
     )
     # Placement divides the capacity that outgrown workloads still have, so they come first.
     plan = queue_outgrown(scenario, plan)
+    if not is_placed:
+        return plan
     compiler = Compiler(
         scenario=scenario,
         plan=plan,
@@ -141,7 +147,10 @@ _demand_plan = functools.lru_cache(maxsize=1)(build_demand_plan)
 
 
 def _by_priority(
-    workloads: tuple[WorkloadPlan, ...], clusters: tuple[ClusterPlan, ...], capacity: Floats
+    workloads: tuple[WorkloadPlan, ...],
+    clusters: tuple[ClusterPlan, ...],
+    capacity: Floats,
+    demand: DemandPlan,
 ) -> tuple[int, ...]:
     """Return the workloads in the order in which they are served.
 
@@ -160,6 +169,7 @@ def _by_priority(
             len({*workload.cluster_order} & {*first}),
             float(workload.tokens_per_request[0]),
             *sorted(capacity[first, index, 0]),
+            float(demand.expected_requests_per_s[index, 0]),
         )
 
     indices = range(len(workloads))

@@ -10,14 +10,21 @@ from typing import NamedTuple
 
 import numpy as np
 
-from planner.arrays import Bools
+from planner.arrays import Bools, Floats
 from planner.catalog.entries import Feature, Status
 from planner.catalog.load import Catalog, part_of, shape_of
 from planner.errors import CapacityError
 from planner.physics import model_on_part
 from planner.physics.coefficients import Calibration
 from planner.physics.model_on_part import AcceleratorSpec, ModelShape, memory_fit
-from planner.physics.replica import Replicas, ReplicaSpec, ReplicaWork, describe, price_work
+from planner.physics.replica import (
+    Replicas,
+    ReplicaSpec,
+    ReplicaWork,
+    Traffic,
+    describe,
+    price_work,
+)
 from planner.plan.reuse import Reuse
 from planner.scenario.cluster import Cluster
 from planner.scenario.scenario import Scenario
@@ -163,11 +170,24 @@ def maturity_factor(cluster: Cluster, workload: Workload, catalog: Catalog) -> f
     return float(getattr(stack, field_name).value)
 
 
+def traffic_of(workload: Workload, growth: Floats | float = 1.0) -> Traffic:
+    """Return a workload's mean requests as the throughput formula takes them, scaled by a growth factor."""
+    lengths = workload.lengths
+    return Traffic(
+        input_tokens=lengths.input.mean * growth,
+        output_tokens=lengths.output.mean * growth,
+        cached_fraction=workload.prefix_cache_hit_fraction,
+        input_cv=lengths.input.distribution.coefficient_of_variation,
+        output_cv=lengths.output.distribution.coefficient_of_variation,
+    )
+
+
 def hardware_key(cluster: Cluster) -> tuple[Hashable, ...]:
     """Return the figures of a cluster that decide its layouts, whatever the workload and the number of nodes."""
     return (
         cluster.accelerator,
         cluster.engine,
+        cluster.engine_date,
         cluster.precision,
         cluster.max_sequences,
         cluster.speculation,
@@ -204,7 +224,10 @@ class CandidateLayouts(NamedTuple):
 
     specs: list[ReplicaSpec]
     work: ReplicaWork
+    predicted: Replicas
+    """Their times as predicted."""
     replicas: Replicas
+    """Their times as far as these are known (``planner.plan.shrinkage``)."""
     is_allowed: Bools
     """Those in which the cluster may serve. Prefill workers may take the others too."""
 
@@ -240,7 +263,7 @@ def layouts_of(
         replicas = price_work(work, specs, reuse.calibration)
         # What may serve is the cluster's own, and set below: what is kept is shared by clusters.
         is_any_allowed = np.ones(len(specs), dtype=bool)
-        return CandidateLayouts(specs, work, replicas, is_any_allowed)
+        return CandidateLayouts(specs, work, replicas, replicas, is_any_allowed)
 
     machine = (cluster.accelerator, cluster.engine, cluster.host_memory_gb, model, precision)
     limits = (cluster.max_sequences, cluster.speculation)

@@ -26,6 +26,7 @@ from planner.physics.replica import (
     ReplicaWork,
     Traffic,
     at_concurrency,
+    at_speed,
     price_replicas,
 )
 from planner.plan.cache_hits import CacheUse, replica_cache
@@ -40,10 +41,11 @@ from planner.plan.candidates import (
     maturity_factor,
     pooled_nodes,
     refused_options,
+    traffic_of,
 )
 from planner.plan.disaggregation import PoolPair, disaggregated_point
 from planner.plan.reuse import Reuse
-from planner.plan.shrinkage import log_gains
+from planner.plan.shrinkage import belief
 from planner.plan.slo_capacity import (
     LayoutSearch,
     ServicePoint,
@@ -54,7 +56,6 @@ from planner.plan.slo_capacity import (
     rates_by_mean_times,
     shared_cache_terms,
     slo_point,
-    traffic_of,
 )
 from planner.plan.software import dated_log_gain
 from planner.records import record
@@ -73,6 +74,10 @@ _NO_WORK = 1e-9
 _TIE = 1e-9
 """Relative difference below which two services are as fast, as all are of a stated throughput: the first is taken."""
 _NO_MORE = "it serves no more than with another engine or precision"
+_POOLS_WITH_REUSE = (
+    "prefill_decode: disaggregated is worked out for a share in the cache that is stated: state "
+    "prefix_cache_hit_fraction in place of reuse, or prefill_decode: auto"
+)
 
 
 @record
@@ -324,9 +329,7 @@ def _expected_rate(option: Cluster, workload: Workload, reuse: Reuse) -> float:
     most = reuse.once(
         ("most by mean times", layout_key(option, workload), nodes), most_by_mean_times
     )
-    maturity = maturity_factor(option, workload, reuse.catalog)
-    gains = log_gains(option, workload, reuse)
-    return most * maturity * math.exp(gains.colocated)
+    return most * maturity_factor(option, workload, reuse.catalog)
 
 
 def _rate(service: Service | CapacityError) -> float:
@@ -542,14 +545,14 @@ def _computed_service(
     )
     # A claim is throughput, so it moves rates; all else moves the steps, and with them the waits.
     claim = stated_over_formula(cluster, workload, search)
-    # Of a claim nobody need be convinced. All else counts as far as it is known.
+    speed = Speed(steps=1.0, rates=claim or 1.0)
     if claim is None:
-        maturity = maturity_factor(cluster, workload, reuse.catalog)
-        gains = log_gains(cluster, workload, reuse)
-        speed = Speed(steps=maturity * math.exp(gains.colocated), rates=1.0)
-        pool_speed = Speed(steps=maturity * math.exp(gains.pools), rates=1.0)
-    else:
-        speed = pool_speed = Speed(steps=1.0, rates=claim)
+        speed = Speed(steps=maturity_factor(cluster, workload, reuse.catalog), rates=1.0)
+    # All counts as far as it is known: a layout's steps run at so much of what is predicted of them.
+    believed = belief(cluster, workload, reuse)
+    own_speeds = np.exp(believed.of(layouts.specs))
+    own_pool_speed = math.exp(believed.pools.get(cluster.engine, 0.0))
+    pool_search = replace(search, replicas=at_speed(layouts.predicted, own_pool_speed))
     if search.cache is not None:
         # What is served over the formula's rate passes through the caches too.
         time_share = search.cache.time_share * speed.rates
@@ -557,13 +560,13 @@ def _computed_service(
     least_rate = floor / part.accelerators_per_node
     months = scenario.horizon_months
     best, point, pools = _best_point(
-        cluster, workload, months, layouts, operating_point, search, speed, pool_speed, least_rate
+        cluster, workload, months, layouts, operating_point, search, pool_search, speed, least_rate
     )
     if point.cache is not None:
         # From here on as if it had been measured at this load.
         found = point.cache.found_fractions[-1]
         workload = workload.model_copy(update={"prefix_cache_hit_fraction": found})
-    served_speed = speed if pools is None else pool_speed
+    own_speed = float(own_speeds[best]) if pools is None else own_pool_speed
     traffic = traffic_of(workload)
     slo = workload.slo
     if point.yearly[0] <= 0:
@@ -588,28 +591,27 @@ def _computed_service(
     # From one accelerator to a node.
     yearly = point.yearly * part.accelerators_per_node
     compute_s = float(layouts.work["flops_s_per_token"][best])
-    prefill_s = replicas["prefill_s_per_token"][best]
-    attention_s = workload.lengths.input.mean * replicas["attention_s_per_token2"][best]
+    prefill_s = layouts.predicted["prefill_s_per_token"][best]
+    attention_s_per_token2 = layouts.predicted["attention_s_per_token2"][best]
+    attention_s = workload.lengths.input.mean * attention_s_per_token2
     # Of a prompt's time, what attention to the cached tokens takes: they are not computed again.
     cached = float(workload.prefix_cache_hit_fraction * attention_s / (prefill_s + attention_s))
     batches = np.array([1.0, point.batch])
     single_stream_s, full_stream_s = stream_s(layouts.work, best, spec, traffic, batches)
-    mean_rate = float(rates[best])
-    if point.cache is not None:
-        own = {name: column[best : best + 1] for name, column in replicas.items()}
-        mean_rate = float(mean_rates(own, traffic, slo)[1][0])
+    predicted = {name: column[best : best + 1] for name, column in layouts.predicted.items()}
+    mean_rate = float(mean_rates(predicted, traffic, slo)[1][0])
     alone = _alone(layouts, best, workload, mean_rate, reuse)
     return Service(
         spec=spec,
-        speed=served_speed.steps * served_speed.rates,
+        speed=speed.steps * speed.rates * own_speed,
         tensor_parallel=spec.accelerators,
         accelerators_per_node=part.accelerators_per_node,
         requests_per_s=float(yearly[0]),
         yearly=tuple(yearly.tolist()),
         outgrown_years=point.outgrown_years,
         batch=point.batch,
-        tpot_s=point.tpot_s,
-        admission_tpot_s=point.admission_tpot_s,
+        tpot_s=point.tpot_s * own_speed,
+        admission_tpot_s=point.admission_tpot_s * own_speed,
         prefill_fraction=point.prefill_fraction,
         single_tpot_s=alone.tpot_s,
         single_stream_s=single_stream_s,
@@ -649,7 +651,7 @@ def _alone(
 
     def computed() -> _Alone:
         traffic = traffic_of(workload)
-        single = at_concurrency(layouts.replicas, np.array([best]), traffic, 1.0)
+        single = at_concurrency(layouts.predicted, np.array([best]), traffic, 1.0)
         # What a response to wrong numerics costs, and what is left to gain: both as ratios.
         wider_precision = model_on_part.wider_precision(spec.part, spec.shape, spec.precision)
         wider = replace(spec, precision=wider_precision)
@@ -677,8 +679,8 @@ def _best_point(
     layouts: CandidateLayouts,
     operating_point: OperatingPoint,
     search: LayoutSearch,
+    pool_search: LayoutSearch,
     speed: Speed,
-    pool_speed: Speed,
     floor: float,
 ) -> tuple[int, ServicePoint, PoolPair | None]:
     """Return the layout that decodes and the operating point of the better of colocated and disaggregated serving.
@@ -687,6 +689,8 @@ def _best_point(
     than ``floor``.
     """
     colocated = None
+    if cluster.prefill_decode == "disaggregated" and search.cache is not None:
+        raise CapacityError(_POOLS_WITH_REUSE)
     if cluster.prefill_decode != "disaggregated":
         if workload.priority == "deferrable":
             best = int(np.argmax(search.mean_rates))
@@ -729,7 +733,7 @@ def _best_point(
     has_pools = cluster.prefill_decode != "colocated" and search.cache is None
     if has_pools and not is_stated:
         pools = disaggregated_point(
-            search, layouts.specs, workload, horizon_months, pool_speed, floor
+            pool_search, layouts.specs, workload, horizon_months, speed, floor
         )
     if pools is not None:
         pair, pool_point = pools

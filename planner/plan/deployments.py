@@ -176,6 +176,8 @@ def _pool_sizes(compiler: Compiler, c: int, group: list[_Engine]) -> list[list[_
 
     # Whoever takes most of it from the start chooses the layout; what can wait takes what the others choose.
     leader = max(engine.workloads, key=precedence)
+    # A size is worth having that serves more of any of those that cannot wait and are there from the start.
+    served = [w for w in engine.workloads if precedence(w) >= (True, True)] or [leader]
     cluster = compiler.plan.clusters[c]
     bought = as_first_bought(compiler.scenario, cluster.name)
     if not bought.nodes:
@@ -190,15 +192,14 @@ def _pool_sizes(compiler: Compiler, c: int, group: list[_Engine]) -> list[list[_
     largest: _Engine | None = None
     steps = _steps(per_node, most_nodes, own_size, _nodes_needed(compiler, engine, leader))
     for accelerators in steps:
-        floor = 0.0
+        gain = 0.0
         is_looked_at = most_nodes <= _FEW_NODES and other_place is not None
         if largest is not None:
-            is_as_whole = accelerators < own_size and _is_as_fast(largest, engine, leader)
+            is_as_whole = accelerators < own_size and _is_as_fast(largest, engine, served)
             if is_as_whole and not is_looked_at:
                 continue
             # What a cluster ends as counts by itself; on the way there a pool has to be worth it.
             gain = 1.0 if accelerators == steps[-1] else _SAME
-            floor = _rate(largest, leader) * gain
         in_layouts = layouts
         is_looked_at &= accelerators >= per_node
         if other_place is not None and (is_looked_at or accelerators in (per_node, own_size)):
@@ -211,8 +212,10 @@ def _pool_sizes(compiler: Compiler, c: int, group: list[_Engine]) -> list[list[_
         in_pools = _in_pools(compiler, engine, leader, candidates)
         if accelerators == own_size:
             in_pools = [engine, *in_pools]
-            floor = 0.0
-        worth = _worth_having(in_pools, leader, floor)
+            gain = 0.0
+        worth = _worth_having(in_pools, leader)
+        if largest is not None and worth and _is_as_fast(largest, worth[-1], served, gain):
+            continue
         pools += [dataclasses.replace(one, least_nodes=accelerators / per_node) for one in worth]
         largest = worth[-1] if worth else largest
     # The smallest pools are there from one replica on, whatever they were worked out for.
@@ -220,10 +223,11 @@ def _pool_sizes(compiler: Compiler, c: int, group: list[_Engine]) -> list[list[_
     for place, pool in enumerate(pools):
         if pool.least_nodes == smallest:
             pools[place] = dataclasses.replace(pool, least_nodes=0.0)
-    return [[_chosen(compiler, pool, leader)] for pool in _distinct(pools, leader)]
+    distinct = _distinct(pools, leader, served)
+    return [[_chosen(compiler, pool, leader)] for pool in distinct]
 
 
-def _distinct(pools: Sequence[_Engine], leader: int) -> list[_Engine]:
+def _distinct(pools: Sequence[_Engine], leader: int, served: Sequence[int]) -> list[_Engine]:
     """Return pools of rising size without those that serve as the next larger one does in the same layout."""
     distinct: list[_Engine] = []
     for pool in reversed(pools):
@@ -231,7 +235,7 @@ def _distinct(pools: Sequence[_Engine], leader: int) -> list[_Engine]:
         if twins:
             larger = distinct[twins[-1]]
             more_missed = _missed(pool, leader, 0.5) - _missed(larger, leader, 0.5)
-            if _is_as_fast(pool, larger, leader) and abs(more_missed) <= _CALMER:
+            if _is_as_fast(pool, larger, served) and abs(more_missed) <= _CALMER:
                 distinct[twins[-1]] = dataclasses.replace(larger, least_nodes=pool.least_nodes)
                 continue
         distinct.append(pool)
@@ -240,9 +244,11 @@ def _distinct(pools: Sequence[_Engine], leader: int) -> list[_Engine]:
     return sorted(distinct, key=lambda pool: pool.least_nodes)
 
 
-def _is_as_fast(pool: _Engine, larger: _Engine, w: int) -> bool:
-    """Return whether a node of a pool sustains as much of a workload as one of a larger pool."""
-    return _rate(pool, w) * _SAME >= _rate(larger, w)
+def _is_as_fast(
+    pool: _Engine, larger: _Engine, workloads: Iterable[int], gain: float = _SAME
+) -> bool:
+    """Return whether a node of a pool sustains as much of all of some workloads as one of a larger pool."""
+    return all(_rate(pool, w) * gain >= _rate(larger, w) for w in workloads)
 
 
 def _missed(engine: _Engine, w: int, load: float) -> float:
@@ -251,16 +257,14 @@ def _missed(engine: _Engine, w: int, load: float) -> float:
     return float(late[0] + refused[0])
 
 
-def _worth_having(pools: Sequence[_Engine], leader: int, floor: float) -> list[_Engine]:
-    """Return the pool of a size that serves most, last, after one in which fewer are late; none below a floor.
+def _worth_having(pools: Sequence[_Engine], leader: int) -> list[_Engine]:
+    """Return the pool of a size that serves most, last, after one in which fewer are late.
 
     Fewer are late at half of what the other sustains: more may fit into a layout in which each waits longer.
     """
     if not pools:
         return []
     best = max(pools, key=lambda pool: _rate(pool, leader))
-    if _rate(best, leader) <= floor:
-        return []
 
     def missed(pool: _Engine) -> float:
         return _missed(pool, leader, 0.5 * _rate(best, leader) / _rate(pool, leader))
@@ -283,7 +287,7 @@ def _layouts(
     one_node = _in_pools(
         compiler, engine, leader, [(bought.model_copy(update={**layouts[0], "nodes": 1}), math.inf)]
     )
-    if not one_node or not _is_as_fast(one_node[0], engine, leader):
+    if not one_node or not _is_as_fast(one_node[0], engine, [leader]):
         variants.append({**stated, "nodes": 1})
     if most_nodes > bought.nodes:
         variants.append({**stated, "nodes": min(most_nodes, MOST_POOLED)})

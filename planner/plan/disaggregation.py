@@ -22,7 +22,7 @@ from planner.physics.replica import (
     lone_step_s,
 )
 from planner.physics.slo_model import MissCurve
-from planner.plan.candidates import PREFILL_CHUNK_TOKENS, pooled_nodes
+from planner.plan.candidates import PREFILL_CHUNK_TOKENS, pooled_nodes, traffic_of
 from planner.plan.overload import queueing_lateness
 from planner.plan.slo_capacity import (
     LayoutCapacity,
@@ -31,7 +31,6 @@ from planner.plan.slo_capacity import (
     Speed,
     as_tokens_grow,
     lengths_of,
-    traffic_of,
 )
 from planner.records import record
 from planner.scenario.workload import Objective, Workload

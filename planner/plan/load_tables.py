@@ -164,6 +164,14 @@ MOST_LOAD = 2.0
 cluster's own most is shed at once."""
 
 
+def highest_load(missed: Floats, allowance: Floats | float) -> Floats:
+    """Return the highest load, up to capacity, to which tables by load miss no more than an allowance."""
+    cells = round(LOAD_CELLS / MOST_LOAD)
+    is_within = missed[..., : cells + 1] <= allowance
+    is_kept = np.minimum.accumulate(is_within, axis=-1)
+    return np.asarray((is_kept.sum(axis=-1) - 1) / cells)
+
+
 def load_grid(cells: int) -> Floats:
     """Return the loads at the edges of a table's cells, shape (cells + 1,)."""
     cell_width = MOST_LOAD / LOAD_CELLS

@@ -18,7 +18,13 @@ import numpy as np
 
 from planner.arrays import Floats
 from planner.elementwise import pad_edge
-from planner.plan.load_tables import LOAD_CELLS, MOST_LOAD, BurstTables, MissTables
+from planner.plan.load_tables import (
+    LOAD_CELLS,
+    MOST_LOAD,
+    BurstTables,
+    MissTables,
+    highest_load,
+)
 from planner.plan.plan import Deployment, Placement, Plan, WorkloadPlan
 from planner.records import record
 from planner.units import SECONDS_PER_HOUR
@@ -33,6 +39,9 @@ _HOUR_GROUPS = 24
 """Groups of hours alike in traffic that stand for a month."""
 _AS_GOOD = 0.999
 """Of the share in time on idle machines, which is not worth more of them."""
+_CALM = 0.002
+"""Of requests, late beyond those on idle machines, in hours that lend nodes; assumption: they have less than half of a
+month's requests, which then loses less than a thousandth."""
 _CAPACITIES = np.geomspace(0.02, 4.0, 64)
 """Capacities over the month's highest hour at which the share in time is worked out."""
 
@@ -82,6 +91,7 @@ def with_placement(plan: Plan, deployments: Sequence[Deployment]) -> Plan:
         size_deployment=tuple(size.number for size in sizes),
         size_least_nodes=np.array([size.least_nodes for size in sizes]),
         size_worth=_size_worth(plan, figures),
+        size_calm_load=_calm_load(figures),
         size_speed=speed,
     )
     return dataclasses.replace(plan, placement=placement)
@@ -379,6 +389,13 @@ def _size_worth(plan: Plan, by_size: Plan) -> Floats:
             capacity = _target_capacity(profile, _in_time_table(by_size, size, w), targets[w])
             worth[size, w] = min(first / capacity, 1.0)
     return worth
+
+
+def _calm_load(by_size: Plan) -> Floats:
+    """Return the load up to which hardly more is late than on idle machines, shape (sizes, workloads)."""
+    missed = by_size.late_tables + by_size.refused_tables
+    load = highest_load(missed, missed[:, :, :1] + _CALM)
+    return np.maximum(load, 1.0 / LOAD_CELLS)
 
 
 def _target_capacity(profile: Floats, in_time: Floats, target: float) -> float:

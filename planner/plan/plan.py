@@ -275,6 +275,8 @@ class Placement:
     size_worth: Floats
     """What capacity at each size counts for over that of the cluster that is offered a workload first, where the same
     share is to be in time, shape (sizes, workloads)."""
+    size_calm_load: Floats
+    """The load of each size up to which hardly more of a workload is late than on idle machines, of the same shape."""
     size_speed: Floats
     """Speed of each size on a workload over the plan's figure, 0 for no service, shape (sizes, workloads, months or
     1)."""

@@ -27,6 +27,7 @@ from planner.physics.replica import (
     ServiceTerms,
     Traffic,
     at_objective,
+    at_speed,
 )
 from planner.physics.slo_model import (
     MissCurve,
@@ -53,9 +54,11 @@ from planner.plan.candidates import (
     layout_key,
     layouts_of,
     pooled_nodes,
+    traffic_of,
 )
 from planner.plan.overload import queueing_lateness, rejecting_lateness
 from planner.plan.reuse import Figure, Reuse, digest, once
+from planner.plan.shrinkage import belief
 from planner.records import record
 from planner.scenario.cluster import Cluster
 from planner.scenario.scenario import Scenario
@@ -81,18 +84,6 @@ _NOTED_CUT = 0.05
 """Of prompt tokens cut to the model's context: less is the tail of a lognormal."""
 _MOST_PREFILL = 0.95
 """Of a loaded replica's time: it decodes what it prefills."""
-
-
-def traffic_of(workload: Workload, growth: Floats | float = 1.0) -> Traffic:
-    """Return a workload's mean requests as the throughput formula takes them, scaled by a growth factor."""
-    lengths = workload.lengths
-    return Traffic(
-        input_tokens=lengths.input.mean * growth,
-        output_tokens=lengths.output.mean * growth,
-        cached_fraction=workload.prefix_cache_hit_fraction,
-        input_cv=lengths.input.distribution.coefficient_of_variation,
-        output_cv=lengths.output.distribution.coefficient_of_variation,
-    )
 
 
 def lengths_of(workload: Workload, growth: float = 1.0) -> Lengths:
@@ -156,6 +147,8 @@ def rates_by_mean_times(
         tokens = workload.lengths.input.mean + workload.lengths.output.mean
         precision = str(cluster.precision)
         layouts = layouts_of(cluster, workload.model, precision, tokens, reuse)
+        log_gains = belief(cluster, workload, reuse).of(layouts.specs)
+        layouts = layouts._replace(replicas=at_speed(layouts.predicted, np.exp(log_gains)))
         traffic = traffic_of(workload)
         terms = cache_terms(cluster, workload)
         if terms is not None:

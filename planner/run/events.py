@@ -51,6 +51,7 @@ def events(result: BookedRun) -> dict[str, Any]:
     monthly = result.monthly
     hours = result.plan.hours
     rows = list(_deliveries(result))
+    rows += _orders(result)
     rows += _waits_for_power(result)
     rows += _notes(result)
     rows += _model_changes(result)
@@ -132,6 +133,24 @@ def _deliveries(result: BookedRun) -> Iterator[EventRow]:
                 "",
                 change.detail,
                 change.accelerators,
+            )
+
+
+def _orders(result: BookedRun) -> Iterator[EventRow]:
+    """Yield one row per order that is placed within the horizon; of what states its day of service alone, none."""
+    plan = result.plan
+    for order in result.run.log.orders:
+        has_lead = order.arrival_h > order.time_h
+        if has_lead and order.time_h <= plan.hours:
+            cluster = plan.clusters[order.cluster]
+            yield EventRow(
+                order.time_h,
+                order.time_h,
+                cluster.name,
+                "ordered",
+                "",
+                counted(order.nodes, "node"),
+                order.nodes * cluster.accelerators_per_node,
             )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -12,26 +13,64 @@ from planner.finance.accounting.lender import lender_view, take_or_pay_usd
 from planner.finance.accounts import ACCOUNT_CODES, Account
 from planner.finance.ledger import Dimension, cents
 from planner.plan.plan import Plan
-from planner.run.simulate import RunResult, counted_anew
+from planner.run.simulate import RunResult, counted_anew, simulate
+from planner.scenario.fields import Spread
+from planner.scenario.scenario import Scenario
 
 STRESSED_FRACTION = 0.7
 """What is left of a price under stress: a fall of 30%, the middle of what lenders take off a market price (10 to 30%)
 and of the first year's median and P10 of listed token prices (-14 and -58%)."""
 LATE_MONTHS = 3
 """Months for which customers come late under stress: nothing is sold in them, and the loan is served all the same."""
+LATE_WEEKS = 13
+"""By which machines come late under stress: three months."""
 STRESSES = {
     "as planned": (),
     "token prices -30%": ("price",),
     "resale values -30%": ("resale",),
-    "customers three months late": ("late",),
-    "all three": ("price", "resale", "late"),
+    "deliveries three months late": ("deliveries",),
+    "customers three months late": ("customers",),
+    "all four": ("price", "resale", "deliveries", "customers"),
 }
 """What each row of the stress grid changes."""
 
 
+def with_late_deliveries(scenario: Scenario) -> Scenario | None:
+    """Return a scenario in which whatever comes after the first day comes late; None where nothing does.
+
+    An order is placed and its first payments fall due as planned, since it slips; a cluster with a stated day is paid
+    on the day it comes. What would come after it retires comes on its last day.
+    """
+    late = datetime.timedelta(weeks=LATE_WEEKS)
+    clusters: dict[str, dict[str, object]] = {}
+    for name, cluster in scenario.clusters.items():
+        day = cluster.online
+        if cluster.order is not None:
+            clusters[name] = {"order": {"slip_weeks": _slipped(cluster.order.slip_weeks)}}
+        elif day is not None and day > scenario.start and not cluster.is_api:
+            last_day = cluster.retire or datetime.date.max
+            clusters[name] = {"online": min(day + late, last_day - datetime.timedelta(days=1))}
+    changes: dict[str, object] = {"clusters": clusters} if clusters else {}
+    for place, rule in enumerate(scenario.expansion.rules):
+        changes[f"expansion.rules.{place}.slip_weeks"] = _slipped(rule.slip_weeks)
+    return scenario.with_(changes) if changes else None
+
+
+def _slipped(slip_weeks: Spread | None) -> dict[str, float]:
+    """Return a delivery's slip as its field states it, three months longer whatever is drawn."""
+    stated = {"low": 0.0, "base": 0.0, "high": 0.0} if slip_weeks is None else dict(slip_weeks)
+    return {quantile: weeks + LATE_WEEKS for quantile, weeks in stated.items()}
+
+
 def stressed(result: RunResult, stresses: tuple[str, ...]) -> RunResult:
-    """Return a run whose money is counted again under stress; its machines do the same."""
-    if not stresses:
+    """Return a run under stress: simulated anew where machines come late, and its money counted again."""
+    if "deliveries" in stresses:
+        late_scenario = with_late_deliveries(result.scenario)
+        if late_scenario is not None:
+            result = simulate(late_scenario, result.seed, result.replication, result.processes)
+    # Customers come late to what is delivered late.
+    money_stresses = [stress for stress in stresses if stress != "deliveries"]
+    if not money_stresses:
         return result
     plan = result.plan
     money = plan.money
@@ -49,7 +88,7 @@ def stressed(result: RunResult, stresses: tuple[str, ...]) -> RunResult:
             for cluster in clusters
         )
         sold = None if sold is None else STRESSED_FRACTION * sold
-    if "late" in stresses and sold is not None:
+    if "customers" in stresses and sold is not None:
         sold = sold.copy()
         sold[: _first_sale(result) + LATE_MONTHS] = 0.0
     if "resale" in stresses:

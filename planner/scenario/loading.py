@@ -31,6 +31,7 @@ from planner.finance.months import add_months
 from planner.scenario.consistency import check_scenario
 from planner.scenario.scenario import Future, Scenario
 from planner.scenario.workload import Workload
+from planner.units import DAYS_PER_YEAR, MONTHS_PER_YEAR
 from planner.validation import nearest, sound_part, validate
 from planner.yaml_io import (
     Document,
@@ -38,6 +39,7 @@ from planner.yaml_io import (
     Location,
     document_of_mapping,
     dotted,
+    flow_text,
     parse_document,
     read_document,
     value_at,
@@ -102,9 +104,13 @@ def document_of(source: str | os.PathLike[str] | Mapping[str, Any]) -> Document:
 def scenario_from_document(document: Document, overrides: Sequence[str] = ()) -> Scenario:
     """Apply overrides to merged content, then validate it, also across fields."""
     document.without_overrides = document.copy()
-    document.overrides = tuple(overrides)
+    document.overrides = ()
     for number, override in enumerate(overrides, start=1):
-        _apply_override(document, override, f"--set #{number}")
+        origin = f"--set #{number}"
+        applied = _moved_deliveries(document, override, origin)
+        for plain_override in applied:
+            _apply_override(document, plain_override, origin)
+        document.overrides = (*document.overrides, *applied)
     # After the overrides: one may name a preset, and what the user states goes before it.
     lay_presets_under(document)
     try:
@@ -143,6 +149,42 @@ def _first_beginning(start: str, names: Sequence[str]) -> str | None:
     """Return a hint to the first of names that begins so: b200 stands for b200-quote, and not for h200."""
     longer = [candidate for candidate in names if candidate.startswith(start)]
     return f"did you mean {longer[0]}?" if longer else None
+
+
+def _moved_deliveries(document: Document, override: str, origin: str) -> Sequence[str]:
+    """Return what an override sets: a delay of ``clusters.NAME.delivered`` moves an order's slip or the day online.
+
+    Of ``clusters.*`` only what is still to come is late.
+    """
+    path_text, _, delay_text = override.partition("=")
+    pattern = _pattern(path_text.strip())
+    if pattern[0] != "clusters" or pattern[2:] != ("delivered",):
+        return (override,)
+    delay = _DELAY.fullmatch(str(parse_document(delay_text, origin).content))
+    if delay is None:
+        message = f"takes a delay, not {delay_text!r}"
+        hint = "+6 months, +3 weeks or +10 days"
+        raise ScenarioError(message, file=origin, path=path_text, hint=hint)
+    clusters = value_at(document.content, ("clusters",))
+    names = fnmatch.filter(clusters if isinstance(clusters, dict) else {}, str(pattern[1]))
+    if not names:
+        raise ScenarioError("matches nothing in the scenario", file=origin, path=path_text)
+    start = _validated_value(document, ("start",))
+    moved = []
+    for name in names:
+        cluster = _validated_value(document, ("clusters", name))
+        is_to_come = cluster["online"] is not None and cluster["online"] > start
+        if cluster["order"] is not None:
+            # A late order keeps its own uncertainty: every end of the slip moves by the same weeks.
+            weeks = int(delay[1]) * _WEEKS[delay[2]]
+            ends = cluster["order"]["slip_weeks"].items()
+            slip_weeks = {end: round(slip + weeks, 2) for end, slip in ends}
+            moved.append(f"clusters.{name}.order.slip_weeks={flow_text(slip_weeks)}")
+        elif cluster["owned"] is None and (is_to_come or name == pattern[1]):
+            moved.append(f"clusters.{name}.online={delay[0]}")
+        elif name == pattern[1]:
+            raise ScenarioError("is owned: it was delivered", file=origin, path=path_text)
+    return moved
 
 
 def _apply_override(document: Document, override: str, origin: str) -> None:
@@ -487,6 +529,7 @@ def _lay_value_over(document: Document, path: KeyPath, value: Document, origin: 
 
 
 _FACTOR = re.compile(r"[×x] ?(\d{1,9}(?:\.\d{1,9})?)")
+_WEEKS = {"day": 1 / 7, "week": 1.0, "month": DAYS_PER_YEAR / MONTHS_PER_YEAR / 7}
 _DELAY = re.compile(r"([+-]\d{1,4}) (day|week|month)s?")
 
 

@@ -155,14 +155,12 @@ class Evaluator:
         self, policy: Policy, replication: int, changes: Changes | None = None
     ) -> RunResult:
         """Run a candidate without bursts, placement and power cap, for figures that routing does not affect."""
-        scenario, plan = self._compiled(policy, replication, changes or {}, has_bursts=False)
-        free = dataclasses.replace(
-            plan, placement=None, site=dataclasses.replace(plan.site, cap_kw=None)
-        )
+        scenario, plan = self._compiled(policy, replication, changes or {}, is_routed=False)
+        free = dataclasses.replace(plan, site=dataclasses.replace(plan.site, cap_kw=None))
         return simulate_plan(scenario, free, self.trial.seed, replication)
 
     def _compiled(
-        self, policy: Policy, replication: int, changes: Changes, *, has_bursts: bool = True
+        self, policy: Policy, replication: int, changes: Changes, *, is_routed: bool = True
     ) -> tuple[Any, Plan]:
         """Return the scenario and the compiled plan of a candidate under a replication's inputs."""
         trial = self.trial
@@ -174,7 +172,7 @@ class Evaluator:
         for (name, field), value in changes.items():
             clusters[name] = {**clusters[name], field: value}
         loads = base.content["workloads"]
-        if not has_bursts:  # lateness by the minute takes half of a compilation
+        if not is_routed:  # lateness by the minute takes half of a compilation
             loads = {
                 name: {**load, "burst_index_of_dispersion": 1.0} for name, load in loads.items()
             }
@@ -194,7 +192,7 @@ class Evaluator:
             entries.append(dataclasses.replace(uncertain, targets=(targets,)))
         inputs = UncertainInputs(entries=tuple(entries), mixing=None)
         scenario, factors = changed(base, 0, inputs, self.inputs(replication))
-        return scenario, build_plan(scenario, self._reuse, factors)
+        return scenario, build_plan(scenario, self._reuse, factors, is_placed=is_routed)
 
     def outcome(self, policy: Policy, replication: int) -> SizingOutcome:
         """Run a candidate once and return its outcome; an infeasible one misses every SLO target."""

@@ -31,6 +31,7 @@ _BINDS = 0.95  # share of a limit from which on it is taken to bind
 _CHEAPER = 0.9  # times a price: cost is linear in it, so one more survey gives the slope
 _HALVINGS = 6  # of the price at which a part enters the mix
 _LEAST_PRICE = 0.2  # of today's: below it none is in prospect
+_SWANSON = (0.3, 0.4, 0.3)  # weights of the three quantiles whose mean is about that of the input
 
 
 class Marginal(NamedTuple):
@@ -93,6 +94,25 @@ class LastSafe(NamedTuple):
     """First month in which too many replications have missed it where nothing is ordered; simulated."""
     wait_weeks: float
     """From order to delivery: the lead time and the usual slip."""
+class InputSwing(NamedTuple):
+    """What one uncertain input moves, between a tenth and nine tenths of its draws; all others as drawn."""
+
+    name: str
+    values: tuple[float, float]
+    sized: tuple[float | None, float | None]
+    """Cost of a plan that is sized for the case, at the probability that is asked; None where none will do."""
+    answer: tuple[float, float]
+    """Cost of the answer as it is."""
+    probabilities: tuple[float, float]
+    """Of the answer to meet the SLO target."""
+    known_saves: float
+    """What is saved where the input is known before anything is decided."""
+
+    @property
+    def swing(self) -> float:
+        """Between the costs of the two plans; infinite where only one is."""
+        low, high = self.sized
+        return math.inf if low is None or high is None else abs(high - low)
 
 
 class Explanation(NamedTuple):
@@ -109,8 +129,8 @@ class Explanation(NamedTuple):
     """By when the first order on a signal is to be placed; None without such orders."""
     perfect_information_saves: float | None = None
     """At most what a policy that knew each future would save, in the unit of the objective: a bound for any policy."""
-    predicted_saves: float | None = None
-    """What would be saved if throughput were known to be as predicted; None where no error of it is drawn."""
+    sensitivity: tuple[InputSwing, ...] = ()
+    """What each uncertain input moves, most first."""
 
 
 def explain(search: Search, best: Policy) -> Explanation:
@@ -128,7 +148,7 @@ def explain(search: Search, best: Policy) -> Explanation:
         perfect_information_saves=perfect_saves,
         triggers=triggers(search, best),
         last_safe=_last_safe(search, best) if search.confidence else None,
-        predicted_saves=_predicted(search, best),
+        sensitivity=sensitivity(search, best),
     )
 
 
@@ -361,16 +381,35 @@ def _last_safe(search: Search, best: Policy) -> LastSafe | None:
     )
 
 
-def _predicted(search: Search, best: Policy) -> float | None:
-    """Return what would be saved if throughput were as predicted: the draws of its error set to their mean."""
-    errors = [
-        i for i, uncertain in enumerate(search.trial.inputs.entries) if uncertain.throughput_of
-    ]
-    if not errors:
-        return None
-    other = search.by(search.surrogate.with_known(errors))
-    cheapest = other.find(_levers_of(search, best), best)
-    return None if cheapest is None else max(0.0, search.cost(best) - other.cost(cheapest))
+def sensitivity(search: Search, best: Policy) -> tuple[InputSwing, ...]:
+    """Return what each uncertain input moves, most first: of plans sized for either case, and of the answer as it is.
+
+    What knowing an input saves is the mean of the re-sized costs over its quantiles, which weigh as Swanson has them.
+    """
+    levers = _levers_of(search, best)
+    swings = []
+    for place, name in enumerate(search.trial.inputs.names):
+        values, scores = search.surrogate.scores(place, QUANTILES)
+        cases = [search.by(search.surrogate.given(place, score)) for score in scores.tolist()]
+        plans = [case.at(search.confidence, best, levers) for case in cases]
+        costs = [
+            None if plan is None else case.cost(plan)
+            for case, plan in zip(cases, plans, strict=True)
+        ]
+        low, _, high = cases
+        known = [cost for cost in costs if cost is not None]
+        known_usd = float(np.dot(known, _SWANSON)) if len(known) == len(costs) else math.inf
+        swings.append(
+            InputSwing(
+                name=name,
+                values=(float(values[0]), float(values[-1])),
+                sized=(costs[0], costs[-1]),
+                answer=(low.cost(best), high.cost(best)),
+                probabilities=(low.value(best)[1], high.value(best)[1]),
+                known_saves=max(0.0, search.cost(best) - known_usd),
+            )
+        )
+    return tuple(sorted(swings, key=lambda one: -one.swing))
 
 
 def nothing_mends(search: Search) -> str:

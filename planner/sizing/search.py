@@ -88,6 +88,16 @@ class Search:
         every = (True,) * len(self.choices.purchases)
         return Levers(purchases=every, rules=rules, rent=rent)
 
+    def simple_levers(self) -> Levers:
+        """Return the levers of policies that are soon searched and run: first purchases, and rules for what follows."""
+        reviews = {window for windows in self.choices.windows for window in windows}
+        first = [windows[0] for windows in self.choices.windows if windows]
+        # The first review of each stands for its rule.
+        allowed = [
+            place not in reviews or place in first for place in range(len(self.choices.purchases))
+        ]
+        return Levers(purchases=tuple(allowed), rules=bool(first))
+
     def by(self, surrogate: Surrogate) -> Search:
         """Return the same search by another surrogate, with its limits."""
         other = copy.copy(self)
@@ -284,7 +294,7 @@ class Search:
                 for block in blocks:
                     month = block[int(lowest[r, block].argmin())]
                     if lowest[r, month] < scale * (1.0 - 1e-4):
-                        per_node = surrogate.bounds[which[r, month], r, month]
+                        per_node = surrogate.bounds[:, which[r, month], r, month]
                         rows.append(per_node[surrogate.group_of] * present[r, :, month])
                         least.append(scale - float(per_node @ standing[r, month]))
                         fresh += 1

@@ -306,23 +306,24 @@ def _sized(
     levers = _every_lever(search)
     # Where misses have a price, a policy that holds the confidence is where to begin, and then cost alone counts.
     search.confidence = trial.confidence
-    best = search.solve(levers)
-    if not trial.held_confidence:
-        search.confidence = 0.0
-        best = search.solve(levers, best)
-    if best is None:
-        raise CapacityError(nothing(search))
+    first = search.find(search.simple_levers())
     arena = Arena(trial, archive, effort.most_runs(trial.choices.plan))
     sized: Sized | None = None
-    safe = best
-    if trial.held_confidence:
-        safe = search.at(_safe(trial.held_confidence), best, levers) or best
+    safe = first
+    if trial.held_confidence and first is not None:
+        safe = search.at(_safe(trial.held_confidence), first, search.simple_levers()) or first
         clock.say(f"confirming {trial.choices.words(safe)}")
         confirmation = arena.confirm_safe(safe)
         sized = Sized(scenario=scenario, trial=trial, confirmation=confirmation)
         if confirmation.passed:
             tell(sized)
-    shortlist = _shortlist(search, best, safe, levers)
+    best = search.solve(levers, first)
+    if not trial.held_confidence:
+        search.confidence = 0.0
+        best = search.solve(levers, best)
+    if best is None:
+        raise CapacityError(nothing(search))
+    shortlist = _shortlist(search, best, safe or best, levers)
     race_runs = min(max(arena.most_runs // _RACES, _FEWEST_RACE), arena.most_runs)
     clock.say(f"comparing {len(shortlist)} plans on new replications")
     raced = arena.race(shortlist, race_runs)
@@ -352,7 +353,7 @@ def _sized(
     assert sized is not None  # nothing else ends without a confirmation, passed or not
     sized = dataclasses.replace(
         sized,
-        curve=curve_of(raced),
+        curve=curve_of(raced, sized.confirmation),
         ways=_ways(search, arena, sized.plan.policy, raced, race_runs),
         predicted_cost=search.cost(sized.plan.policy),
         runs=archive.workers.runs,
@@ -435,10 +436,13 @@ def _between(search: Search, arena: Arena, raced: Sequence[Judged], levers: Leve
     return between[-_MOST_BETWEEN:]
 
 
-def curve_of(raced: Sequence[Judged]) -> tuple[CurvePoint, ...]:
+def curve_of(
+    raced: Sequence[Judged], confirmation: Confirmation | None = None
+) -> tuple[CurvePoint, ...]:
     """Return the raced policies by cost, with what each answers, the knee and the cliff.
 
-    Those two are of the policies that no cheaper one serves better than.
+    Those two are of the policies that no cheaper one serves better than. Of the probability that was asked, a policy
+    that is confirmed is the answer, whatever its share on the selection block.
     """
     by_cost = sorted(raced, key=lambda one: one.cost)
     efficient: list[Judged] = []
@@ -458,6 +462,11 @@ def curve_of(raced: Sequence[Judged]) -> tuple[CurvePoint, ...]:
     cheapest = {
         level: next((one for one in by_cost if one.verdict.share >= level), None) for level in ASKED
     }
+    if confirmation is not None and confirmation.passed:
+        confirmed = confirmation.judged
+        asked = confirmed.verdict.confidence
+        answer = next((one for one in by_cost if one.policy == confirmed.policy), None)
+        cheapest |= {asked: answer} if asked in cheapest else {}
     return tuple(
         CurvePoint(
             judged=one,

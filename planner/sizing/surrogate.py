@@ -55,6 +55,7 @@ _LEARNT = 12  # replications in which prices are learnt at a time
 _LOOSE = 0.003  # by how much a bound may be above λ before its prices are added
 _HELD = 8.0  # hours for which an instance is held for each in which it is needed, about
 _MOST_PRICES = 60
+_FAR = 3  # groups in which a fleet may differ from the one that its scales are told from
 _PER_FEATURE = 6  # surveyed replications for each input that the regression takes
 _THRESHOLDS = np.linspace(-0.5, 0.5, 201)
 _SPREADS = np.array([0.01, 0.015, 0.025, 0.04, 0.06, 0.1])
@@ -119,6 +120,8 @@ class Surrogate:
         self.weights = [
             1.0 / max(s.tokens, 1e-9) if trial.objective == "levelised" else 1.0 for s in surveys
         ]
+        self.chances = np.full(len(surveys), 1.0 / len(surveys))
+        """Of each surveyed replication, for means of what is paid, shape (replications,)."""
         self.hours = np.stack([s.hours for s in surveys])
         self.urgent, self.waiting = (
             np.stack([s.urgent for s in surveys]),
@@ -136,9 +139,13 @@ class Surrogate:
             choices.most_instances
         ):  # rented accelerators are one more group, there as far as they are on offer
             self._rent_place = self.group_clusters.size
-            self.rates = np.concatenate(
-                [self.rates, np.stack([s.rent_rates for s in surveys])[:, None]], axis=1
+            rent_rates = np.stack([s.rent_rates for s in surveys])
+            self.rates = np.concatenate([self.rates, rent_rates[:, None]], axis=1)
+            per_request = np.divide(
+                1.0, rent_rates, out=np.zeros_like(rent_rates), where=rent_rates > 0
             )
+            self._rent_need = np.einsum("rmbw,rwm->rmb", self.urgent, per_request)
+            """Rented accelerators that would serve all that cannot wait, shape (replications, months, bins)."""
         self.groups = self.rates.shape[1]
         self._requests, self._fastest = (
             np.stack([s.requests for s in surveys]),
@@ -160,6 +167,9 @@ class Surrogate:
         self._mean_present = self.present.mean(axis=0)
         self._standing_nodes = np.array([float(cluster.nodes) for cluster in plan.clusters])
         self._staying: dict[tuple[int, ...], Floats] = {}
+        self._owning: dict[tuple[tuple[int, ...], float], Bools] = {}
+        self._counting: dict[tuple[tuple[int, ...], int, int], tuple[Floats, Floats, Floats]] = {}
+        self._first_ordered = [int(self.column[one]) for one in choices.first_of_reactive()]
         self._forecasts: dict[tuple[int, int], Floats] = {}
         self._due_h = np.array([due_h(cluster) for cluster in plan.clusters])
         caps_kw = (choices.choose.it_power_cap_kw, choices.scenario.expansion.it_power_cap_kw)
@@ -171,8 +181,10 @@ class Surrogate:
         self._tiered = [place for place in range(len(purchases)) if choices.tiers(place)]
         ceilings = np.array([s.ceilings for s in surveys])
         self.hopeless: Bools = self._past_mending(ceilings) & trial.includes_outages
-        self.bounds = np.zeros((0, *self.hours.shape[:2], self.groups))
-        """Of each set of prices: λ per node there, shape (prices, replications, months, groups)."""
+        self.bounds = np.zeros((self.groups, 0, *self.hours.shape[:2]))
+        """Of each set of prices: λ per node there, shape (groups, prices, replications, months)."""
+        self._base: tuple[Floats, Floats] | None = None
+        """A fleet with its scales, from which those of fleets that differ in few groups are soon told."""
         for seed in range(BINS + 1):  # each bin alone, and all hours together with what can wait
             rate = np.maximum(self.rates.max(axis=(0, 1, 3)), 1e-12)
             u = np.where(
@@ -228,7 +240,7 @@ class Surrogate:
             peaks = self.peaks[:, place, :month]
             self._forecasts[place, month] = forecast_peak(peaks, ahead, choices.expected_growth)
         now_h = float(plan.month_edges_h[month])
-        first = int(self.column[choices.first_of_reactive()[place]])
+        first = self._first_ordered[place]
         power = power_room(plan, first, self._owned(nodes, policy, now_h), self._cap_kw)
         bought = nodes[:, self._of_rule[place]].sum(axis=1)
         per_order = limit.max_nodes_per_date or np.inf
@@ -254,11 +266,14 @@ class Surrogate:
     def _owned(self, nodes: Floats, policy: Policy, now_h: float) -> Floats:
         """Return the nodes stated or ordered so far that have not left, shape (replications, clusters)."""
         plan = self.choices.plan
+        key = (policy.retirements, now_h)
+        if key not in self._owning:
+            leaves = self.choices.leaves_h(policy)
+            leaves_h = [leaves.get(cluster.name, cluster.retire_h) for cluster in plan.clusters]
+            self._owning[key] = np.array(leaves_h) > now_h
         owned = np.tile(self._standing_nodes, (len(nodes), 1))
         owned[:, self.column] = nodes
-        leaves = self.choices.leaves_h(policy)
-        stays = [leaves.get(cluster.name, cluster.retire_h) > now_h for cluster in plan.clusters]
-        return np.asarray(owned * np.array(stays))
+        return np.asarray(owned * self._owning[key])
 
     def _month(self, place: int) -> int:
         """Return the months that have ended on the day of a purchase."""
@@ -269,18 +284,34 @@ class Surrogate:
 
         Purchases count that are due as far ahead as the rule looks; what a rule has ordered counts from its order.
         """
-        choices, plan, worth = self.choices, self.choices.plan, self.worths[:, which]
-        leaves = choices.leaves_h(policy)
-        leaves_h = np.array(
-            [leaves.get(cluster.name, cluster.retire_h) for cluster in plan.clusters]
-        )
-        until_h = forecast_hour(plan, self._month(place), choices.forecast_months[which])
-        counted = (self._due_h <= until_h) * (until_h < leaves_h) * worth  # replications, clusters
-        installed = counted[:, self.standing] @ self._standing_nodes[self.standing]
-        installed += (nodes * counted[:, self.column]).sum(axis=1)
+        standing, due, later = self._counted(policy.retirements, which, place)
         stated = np.array(policy.purchases, dtype=np.float64)
-        ordered = (nodes - stated) * worth[:, self.column]  # by any rule
-        return np.asarray(installed + (ordered * (counted[:, self.column] == 0)).sum(axis=1))
+        counted = np.einsum("rp,rp->r", nodes, due) + np.einsum("rp,rp->r", nodes - stated, later)
+        return np.asarray(standing + counted)
+
+    def _counted(
+        self, retirements: tuple[int, ...], which: int, place: int
+    ) -> tuple[Floats, Floats, Floats]:
+        """Return what counts at a review, in nodes of the rule's cluster: what stands, and a node of each purchase.
+
+        Of shape (replications,), (replications, purchases) where it is due by then, and the same where it is not and
+        counts only if a rule has ordered it.
+        """
+        key = (retirements, which, place)
+        if key not in self._counting:
+            choices, plan, worth = self.choices, self.choices.plan, self.worths[:, which]
+            leaves = choices.leaves_h(
+                dataclasses.replace(choices.nothing(), retirements=retirements)
+            )
+            leaves_h = np.array(
+                [leaves.get(cluster.name, cluster.retire_h) for cluster in plan.clusters]
+            )
+            until_h = forecast_hour(plan, self._month(place), choices.forecast_months[which])
+            counted = (self._due_h <= until_h) * (until_h < leaves_h) * worth
+            standing = counted[:, self.standing] @ self._standing_nodes[self.standing]
+            due = counted[:, self.column]
+            self._counting[key] = standing, due, np.where(due == 0.0, worth[:, self.column], 0.0)
+        return self._counting[key]
 
     def installed(self, policy: Policy, which: int, place: int) -> Floats:
         """Return what counts as installed at one review of a rule, in nodes of its cluster, shape (replications,)."""
@@ -333,16 +364,30 @@ class Surrogate:
             out=np.full_like(worth, _MOST_SCALE),
             where=asked[:, :, None] > 1e-12,
         )
-        kept = (
-            self.bounds
-            if len(self.bounds) < _MOST_PRICES
-            else np.delete(self.bounds, BINS + 1, axis=0)
-        )
-        self.bounds = np.concatenate([kept, bound[None]])
+        kept = self.bounds
+        if kept.shape[1] >= _MOST_PRICES:
+            kept = np.delete(kept, BINS + 1, axis=1)
+        by_group = np.moveaxis(bound, -1, 0)
+        self.bounds = np.concatenate([kept, by_group[:, None]], axis=1)
+        self._base = None
 
     def scales(self, fleet: Floats) -> Floats:
         """Return the bound on λ that each set of prices gives, shape (prices, replications, months)."""
-        return np.where(self._unasked, _MOST_SCALE, np.einsum("krmg,rmg->krm", self.bounds, fleet))
+        return np.where(self._unasked, _MOST_SCALE, self._bounded(fleet))
+
+    def _bounded(self, fleet: Floats) -> Floats:
+        """Return the same where something is asked: those of the base, and what groups change that differ from it."""
+        more = fleet
+        scales = np.zeros(self.bounds.shape[1:])
+        if self._base is not None:
+            more = fleet - self._base[0]
+            scales = self._base[1].copy()
+        changed = np.flatnonzero(more.any(axis=(0, 1))).tolist()
+        for group in changed:
+            scales += self.bounds[group] * more[:, :, group]
+        if self._base is None or len(changed) > _FAR:
+            self._base = fleet, scales
+        return scales
 
     def log_loads(self, fleet: Floats) -> tuple[Floats, Ints]:
         """Return log λ of each replication and the month that decides it."""
@@ -480,16 +525,31 @@ class Surrogate:
         logs, months = self.log_loads(fleet)
         which = self.scales(fleet).argmin(axis=0)
         rows = np.arange(months.size)
-        self.worth = self.bounds[which[rows, months], rows, months].mean(axis=0)
+        self.worth = self.bounds[:, which[rows, months], rows, months].mean(axis=1)
         self.regression = self._regressed(logs)
 
-    def with_known(self, inputs: Sequence[int]) -> Surrogate:
-        """Return the surrogate for the case that some inputs are known to be at their means."""
+    def given(self, place: int, score: float) -> Surrogate:
+        """Return the surrogate for the case that one input is so many standard deviations above its mean.
+
+        log λ of every draw follows by the regression. What is ordered and paid follows by its slope on the input over
+        the surveyed replications, beside all other inputs: the mean weighs them so that it is that of the case.
+        """
         other = copy.copy(self)
+        surveyed, drawn = self._standardised()
+        known = drawn.copy()
+        known[:, place] = score
         fit = self.regression
-        moves = np.array([False, *(i in inputs or j in inputs for i, j in fit.chosen)])
-        other.regression = dataclasses.replace(fit, drawn=np.where(moves, 0.0, fit.drawn))
+        other.regression = dataclasses.replace(fit, drawn=self._features(known, fit.chosen))
+        design = np.column_stack([np.ones(len(surveyed)), surveyed])
+        other.chances = self.chances + score * np.linalg.pinv(design)[1 + place]
+        other.node_usd, other.busy_usd = other._node_prices()
         return other
+
+    def scores(self, place: int, quantiles: Sequence[float]) -> tuple[Floats, Floats]:
+        """Return an input's values at some quantiles, and how many standard deviations above its mean they are."""
+        values = self.trial.drawn(SEARCH, 0, DRAWS)[:, place]
+        _, drawn = self._standardised()
+        return np.quantile(values, quantiles), np.quantile(drawn[:, place], quantiles)
 
     def predicted_logs(self, fleet: Floats) -> tuple[Floats, Floats, float]:
         """Return log λ in each survey, the regression's over the draws, and its residual spread."""
@@ -589,7 +649,7 @@ class Surrogate:
 
     def _prices(self, leaving: Sequence[Sequence[Sequence[Survey]]]) -> None:
         """Set the mean cost of a node of every cluster, and what each day of retirement adds to it."""
-        self.node_usd = mean_of(self.surveys, self.weights, "node_usd")
+        self.node_usd, self.busy_usd = self._node_prices()
         self.left_usd = []
         """By retirement and day, what leaving then adds to a node's cost, shape (clusters,)."""
         for days in leaving:
@@ -598,8 +658,14 @@ class Surrogate:
             self.left_usd.append(
                 [mean_of(day, self.weights[:few], "node_usd") - before for day in days]
             )
-        self.busy_usd = mean_of(self.surveys, self.weights, "busy_usd")
         self.weight = float(np.mean(self.weights))
+
+    def _node_prices(self) -> tuple[Floats, Floats]:
+        """Return the mean cost of a node of every cluster, and of its hours at work."""
+        chances = self.chances * np.array(self.weights)
+        node_usd = np.array([survey.node_usd for survey in self.surveys])
+        busy_usd = np.array([survey.busy_usd for survey in self.surveys])
+        return chances @ node_usd, np.einsum("r,rcm->cm", chances, busy_usd)
 
     def overflow_usd(self, fleet: Floats) -> Floats:
         """Return the present cost of what own machines do not serve, by replication: misses and what APIs charge.
@@ -632,7 +698,7 @@ class Surrogate:
         for of_days, day in zip(self.left_usd, policy.retirements, strict=True):
             usd = usd + of_days[day - 1] if day else usd
         numbers = self._standing_nodes.copy()
-        numbers[self.column] = nodes.mean(axis=0)
+        numbers[self.column] = self.chances @ nodes
         cost = float(usd @ numbers) + self._discounts(numbers[self.column])
         there = numbers[:, None] * self._mean_present * self._stays(policy)
         cost += self.weight * staffed_usd(plan, there) + self._work_usd(fleet)
@@ -709,16 +775,10 @@ class Surrogate:
         burst = self.choices.plan.money.market.burst
         assert burst is not None
         machines = np.einsum("rmg,rgwm->rmw", fleet[:, :, :place], self.rates[:, :place])
-        with np.errstate(divide="ignore", invalid="ignore"):
-            load = np.where(self.urgent > 0, self.urgent / machines[:, :, None], 0.0).sum(axis=3)
-            beyond = (
-                np.maximum(load - 1.0, 0.0)[..., None]
-                / np.maximum(load, 1e-9)[..., None]
-                * self.urgent
-            )
-            wanted = np.nan_to_num(
-                beyond / self.rates[:, place].transpose(0, 2, 1)[:, :, None], posinf=0.0
-            ).sum(axis=3)
+        # Where no machine is there, there is no overflow of it.
+        a_request = np.divide(1.0, machines, out=np.zeros_like(machines), where=machines > 0)
+        load = np.einsum("rmbw,rmw->rmb", self.urgent, a_request)
+        wanted = np.maximum(1.0 - 1.0 / np.maximum(load, 1e-9), 0.0) * self._rent_need
         taken = np.minimum(wanted, fleet[:, :, place][:, :, None])
         held_h = np.minimum(_HELD * self.hours, self.hours.sum(axis=2, keepdims=True) / BINS)
         usd = (

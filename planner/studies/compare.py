@@ -46,6 +46,8 @@ class Comparison:
     warnings: tuple[str, ...]
     futures: tuple[InFuture, ...] = ()
     """Each plan in each future, where there are any."""
+    with_measured_layouts: tuple[Figures, ...] = ()
+    """Each plan's base case with layouts alone that public runs or one's own measured, where there are any of these."""
 
     def __repr__(self) -> str:
         return f"<Comparison of {', '.join(self.names)}>"
@@ -171,6 +173,9 @@ def _brief(choice: object) -> str:
     return str(choice)
 
 
+_MEASURED_LAYOUTS = "clusters.*.layouts=measured"
+
+
 def compare(
     scenarios: Sequence[Scenario],
     baseline: int = 0,
@@ -190,6 +195,12 @@ def compare(
         results.append(simulate(scenario, seed=common_seed))
     drawn_again = [draw_again(result, replications) for result in results]
     comparison = side_by_side(results, drawn_again, baseline)
+    progress("with measured layouts alone")
+    measured = []
+    for scenario in scenarios:
+        run = simulate(scenario.laid_over([_MEASURED_LAYOUTS]), seed=common_seed)
+        measured.append(draw_again(run, 1).figures[0])
+    comparison = replace(comparison, with_measured_layouts=tuple(measured))
     if not futures:
         return comparison
     stated = list(zip(results, drawn_again, strict=True))

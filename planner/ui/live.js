@@ -16,7 +16,7 @@
   const words = (changes) => [...changes].map(([path, text]) => path + "=" + text);
   const write = (state, name = of) => {
     const query = new URLSearchParams();
-    if (document.querySelector("#gallery")) query.append("of", name);
+    query.append("of", name);
     for (const change of words(state.set)) query.append("set", change);
     for (const plan of state.plans) query.append("plan", JSON.stringify(plan));
     for (const future of state.futures) query.append("future", JSON.stringify(future));
@@ -79,7 +79,18 @@
       if (slider && slider.value !== (value || placeholder)) slider.value = value || placeholder;
     }
   };
-  const settle = (state) => {
+  // What is decided here is a list of --set there; a future is a column of the grid, and is saved as one.
+  const quoted = (text) => (/^[\w./:=@%+-]+$/.test(text) ? text : "'" + text.replaceAll("'", "'\\''") + "'");
+  const elsewhere = (changes) => {
+    const file = $("elsewhere").dataset.file, folder = "outputs/" + of;
+    const sets = changes.map((change) => " --set " + quoted(change)).join("");
+    const given = changes.length ? ", overrides=" + JSON.stringify(changes) : "";
+    $("commands").textContent = [
+      `planner run ${quoted(file)}${sets}`, `planner memo ${folder}`, "", "from planner import api", "",
+      `answer = api.run(${JSON.stringify(file)}${given})`, "print(answer.is_met(), answer.folder)",
+    ].join("\n");
+  };
+  const settle = (state, futures) => {
     shown = state;
     $("undo").disabled = depth() === 0;
     $("future").disabled = ![...state.set.keys()].some(isFuture);
@@ -91,7 +102,8 @@
       return item;
     };
     const plain = (changes) => changes.map((change) => change.replace(/^[a-z]+\./, "").replace("=", " ").replaceAll(/[._]/g, (dot, at, all) => (/\d/.test(all[at - 1]) && /\d/.test(all[at + 1]) ? dot : " "))).join(", ");
-    $("kept").replaceChildren(...state.plans.map((one) => chip("plans", one, [one[0], plain(one.slice(1))].filter(Boolean).join(": "))), ...state.futures.map((one) => chip("futures", one, plain(one))));
+    elsewhere(parted(false));
+    $("kept").replaceChildren(...state.plans.map((one) => chip("plans", one, [one[0], plain(one.slice(1))].filter(Boolean).join(": "))), ...state.futures.map((one, index) => chip("futures", one, futures[index])));
   };
 
   // One plan after another: a newer move makes the server and this page drop the one before.
@@ -113,7 +125,7 @@
       settings = answer;
       setControls(settings);
       $("line").innerHTML = answer.line;
-      settle(state);
+      settle(state, answer.futures);
       fail(told);
       await painted();
       const first = Math.round(performance.now() - begun);
@@ -197,7 +209,7 @@
       $("status").textContent = answer.said;
       if (answer.href) {
         const link = document.createElement("a");
-        Object.assign(link, { href: answer.href, target: "_blank", rel: "noopener", textContent: "its report" });
+        Object.assign(link, { href: answer.href, target: "_blank", rel: "noopener", textContent: "open it" });
         $("status").append("; ", link);
         link.focus();
       }
@@ -210,6 +222,7 @@
   });
   ask("save", "save");
   ask("share", "share");
+  ask("memo", "memo");
   // The search goes on beside the page: what it has so far is asked for every second, until it is done or stopped.
   const sizing = async (begin) => {
     let answer = await post("size", begin);
@@ -231,6 +244,24 @@
   $("size").addEventListener("click", () =>
     sized($("size").textContent === "Size this" ? { ...request(shown), name: $("name").value } : { stop: true }));
   sized({});
+  // Three hints on first use. A cookie remembers them: another start has another port, and so another local storage.
+  const HINTS = [
+    ["controls", "Every number of the plan is a setting. Change one, and the answer above the results is worked out again; Undo takes it back."],
+    ["grid", "Each row of this grid is a plan, each column a future. Set a future under Future and press Add this future; Add this plan to the grid keeps a plan beside others."],
+    ["bar", "Size this searches for the cheapest purchases that meet the SLO target. Memo, Share and Save write what you see as files."],
+  ];
+  const hint = (number) => {
+    for (const [id] of HINTS) $(id).classList.remove("pointed");
+    const [id, text] = HINTS[number] || [];
+    $("tour").hidden = !id;
+    if (!id) { document.cookie = "planner-hints=seen; path=/; max-age=31536000; samesite=strict"; return; }
+    $(id).classList.add("pointed");
+    $("hint").textContent = `${number + 1} of ${HINTS.length}: ${text}`;
+    $("next").textContent = number + 1 < HINTS.length ? "Next hint" : "Done";
+    $("next").onclick = () => hint(number + 1);
+  };
+  $("skip").addEventListener("click", () => hint(HINTS.length));
+  if (!document.cookie.includes("planner-hints=seen")) hint(0);
   window.addEventListener("popstate", () => { isNew = false; gesture = null; show(read()); });
   if (matchMedia("(max-width: 56rem)").matches) for (const part of $("controls").querySelectorAll("details")) part.open = false;
   show(read());

@@ -10,11 +10,13 @@ from typing import Any
 
 from markupsafe import Markup
 
+from planner.answers.identity import scenario_file
 from planner.answers.report import sections_of
 from planner.output.blocks import Block, Section
 from planner.output.folder import Contents
 from planner.output.html import asset, macros, policy, section_html
 from planner.scenario.scenario import Scenario
+from planner.ui.intake import QUESTIONS, TYPED_COLUMNS, Question, choices
 from planner.ui.settings import Setting, settings_of
 
 Parts = list[tuple[str, Markup]]
@@ -29,14 +31,35 @@ def live_policy() -> str:
     return f"{own}; connect-src 'self'; frame-ancestors 'none'"
 
 
-def page_html(scenario: Scenario, gallery: Sequence[Scenario]) -> str:
+def start_policy() -> str:
+    """Return the content security policy of the page of questions."""
+    own = policy(asset("start.js", _FOLDER))
+    return f"{own}; connect-src 'self'; frame-ancestors 'none'"
+
+
+def start_html(examples: Sequence[Scenario]) -> str:
+    """Return the page of questions, with links to examples."""
+    script = Markup(asset("start.js", _FOLDER))
+    asked: dict[str, list[Question]] = {}
+    for question in QUESTIONS:
+        asked.setdefault(question.question, []).append(question)
+    template = macros("start.html", _FOLDER)
+    return str(template.page(asked, TYPED_COLUMNS, choices(), examples, _styles(), script))
+
+
+def _styles() -> Markup:
+    return Markup(asset("report.css") + asset("live.css", _FOLDER))
+
+
+def page_html(scenario: Scenario, gallery: Sequence[Scenario], *, is_draft: bool = False) -> str:
     """Return the page of a scenario before its first plan, with links to the others."""
     settings = settings_of(scenario)
-    styles = Markup(asset("report.css") + asset("live.css", _FOLDER))
     scripts = Markup(asset("report.js")), Markup(asset("live.js", _FOLDER))
     controls = controls_html(settings)
+    form = controls_hash(settings)
+    file = f"{scenario.name}.yaml" if is_draft else scenario_file(scenario)
     return str(
-        _macros().page(scenario, gallery, controls, controls_hash(settings), styles, scripts)
+        _macros().page(scenario, gallery, controls, form, _styles(), scripts, file, is_draft)
     )
 
 

@@ -31,7 +31,15 @@ from starlette.routing import Mount, Route
 
 from planner.errors import PlannerError, Problem, ScenarioError
 from planner.output.html import section_html
-from planner.ui.page import controls_update, live_policy, page_html
+from planner.ui.intake import MAX_FILE_BYTES, TAB, Answers, described
+from planner.ui.page import (
+    controls_update,
+    live_policy,
+    page_html,
+    start_html,
+    start_policy,
+)
+from planner.ui.settings import future_name
 from planner.ui.workbench import SHARED_PAGE, PlanKey, Workbench, latest_changes
 
 HOST = "127.0.0.1"
@@ -103,6 +111,17 @@ def read_request(body: bytes) -> TabRequest:
     raise HTTPException(400, f"{field} must be {rule}")
 
 
+def read_answers(body: bytes) -> Answers:
+    """Return answers from a request's body, or raise an HTTP error."""
+    try:
+        return Answers.model_validate_json(body)
+    except ValidationError as error:
+        # The first is enough: the page sends none of these.
+        problem = error.errors()[0]
+    place = ".".join(map(str, problem["loc"]))
+    raise HTTPException(400, f"answers: {place}: {problem['msg']}")
+
+
 def _plain(status: int, sentence: str) -> Response:
     headers = {**SAFE_HEADERS, "Content-Security-Policy": "default-src 'none'"}
     return PlainTextResponse(sentence, status, headers=headers)
@@ -134,14 +153,23 @@ class Live:
 
     async def page(self, request: Request) -> Response:
         """Return the page's HTML; its script reads the rest of the address."""
+        name = request.query_params.get("of", "")
+        is_start = "start" in request.query_params or (not name and self.workbench.asks_first)
+        if is_start:
+            examples = list(self.workbench.scenarios.values())
+            headers = {**SAFE_HEADERS, "Content-Security-Policy": start_policy()}
+            return HTMLResponse(start_html(examples), headers=headers)
         try:
-            name = request.query_params.get("of", "")
             scenario = self.workbench.stated(name)
         except PlannerError as error:
             return _plain(404, str(error))
         # Before the first plan: the script asks for it when the page is there.
-        scenarios = list(self.workbench.scenarios.values())
-        html = page_html(scenario, scenarios)
+        workbench = self.workbench
+        is_draft = scenario.name in workbench.drafts
+        # A draft is one's own, and stands beside other drafts alone.
+        scenarios = [one for one in workbench.scenarios.values()
+                     if (one.name in workbench.drafts) == is_draft]  # fmt: skip
+        html = page_html(scenario, scenarios, is_draft=is_draft)
         headers = {**SAFE_HEADERS, "Content-Security-Policy": live_policy()}
         return HTMLResponse(html, headers=headers)
 
@@ -178,6 +206,7 @@ class Live:
         return {
             "parts": self.workbench.answer(plans, check),
             "line": self.workbench.line(plan_run),
+            "futures": [future_name(future) for future in request.futures],
             **grid,
             **controls_update(plan_run.settings, request.form),
         }
@@ -196,7 +225,7 @@ class Live:
 
         def write() -> dict[str, Any]:
             plan = self._plans(tab_request)[0]
-            path = self.workbench.save(plan, tab_request.name)
+            path = self.workbench.save(plan, tab_request.name, tab_request.futures)
             return {"said": f"saved as {path}"}
 
         return await _respond(write)
@@ -212,6 +241,61 @@ class Live:
             return {"said": f"shared as {path}", "href": f"folder/{name}/{SHARED_PAGE}"}
 
         return await _respond(write)
+
+    async def memo(self, request: Request) -> Response:
+        """Write a plan's run folder with its memo, and return the memo's address."""
+        tab_request = read_request(await request.body())
+        name = tab_request.name
+
+        def write() -> dict[str, Any]:
+            folder = self.workbench.memo(self._plans(tab_request)[0], name)
+            return {"said": f"written to {folder}", "href": f"folder/{name}/memo.html"}
+
+        return await _respond(write)
+
+    async def keep(self, request: Request) -> Response:
+        """Write a file that was dropped on the page into the folder of its tab."""
+        query = request.query_params
+        tab = query.get("tab", "")
+        if not TAB.fullmatch(tab):
+            return _plain(400, "tab must be a word")
+        try:
+            path = self.workbench.intake.file(tab, query.get("name", ""))
+            with path.open("wb") as stream:
+                async for chunk in request.stream():
+                    stream.write(chunk)
+        except PlannerError as error:
+            return _plain(422, str(error))
+        return JSONResponse({}, headers=SAFE_HEADERS)
+
+    async def draft(self, request: Request) -> Response:
+        """Return what answers come to, and what is wrong with them; where asked, show their plan."""
+        answers = read_answers(await request.body())
+        workbench = self.workbench
+        intake = workbench.intake
+
+        def make() -> dict[str, Any]:
+            try:
+                arguments = intake.arguments(answers)
+                draft = intake.draft(answers)
+            except ScenarioError as error:
+                return {"problems": intake.problems(error, answers)}
+            if answers.open:
+                workbench.add_draft(draft, arguments)
+            return {"name": draft.name, "problems": [], **described(draft, arguments)}
+
+        return await _respond(make)
+
+    async def forget(self, request: Request) -> Response:
+        """Remove a file of a tab."""
+        answers = read_answers(await request.body())
+
+        def remove() -> dict[str, Any]:
+            for file in answers.files:
+                self.workbench.intake.forget(answers.tab, file.name)
+            return {}
+
+        return await _respond(remove)
 
     async def size(self, request: Request) -> Response:
         """Begin or stop a sizing where a name or a stop is given, and return what there is of it."""
@@ -258,13 +342,18 @@ def build_app(workbench: Workbench, token: str, port: int) -> tuple[Starlette, L
             return _plain(403, "the address lacks its token: open the one that planner ui printed")
         if request.method == "POST":
             content_type = headers.get("content-type", "")
-            if not content_type.startswith("application/json"):
-                return _plain(415, "send JSON")
+            is_file = request.url.path.endswith("/keep")
+            # Neither kind is one that another site's form could send.
+            expected = "application/octet-stream" if is_file else "application/json"
+            if not content_type.startswith(expected):
+                return _plain(415, "send the file's bytes" if is_file else "send JSON")
             size = headers.get("content-length", "")
-            is_short = size.isdigit() and int(size) <= MAX_BYTES
+            most = MAX_FILE_BYTES if is_file else MAX_BYTES
+            is_short = size.isdigit() and int(size) <= most
             # A chunked body may be longer than it says.
             if not is_short or "transfer-encoding" in headers:
-                rule = f"a request says how long it is, and is {MAX_BYTES:,} bytes at most"
+                thing = "file" if is_file else "request"
+                rule = f"a {thing} says how long it is, and is {most:,} bytes at most"
                 return _plain(413, rule)
         return await respond(request)
 
@@ -280,6 +369,10 @@ def build_app(workbench: Workbench, token: str, port: int) -> tuple[Starlette, L
         Route("/show", live.show, methods=["POST"]),
         Route("/save", live.save, methods=["POST"]),
         Route("/share", live.share, methods=["POST"]),
+        Route("/memo", live.memo, methods=["POST"]),
+        Route("/keep", live.keep, methods=["POST"]),
+        Route("/forget", live.forget, methods=["POST"]),
+        Route("/draft", live.draft, methods=["POST"]),
         Route("/size", live.size, methods=["POST"]),
         Route("/folder/{name}/{file}", live.file),
     ]

@@ -18,7 +18,7 @@ from planner.records import record
 from planner.scenario.cluster import Cluster
 from planner.scenario.scenario import Future, Scenario
 from planner.scenario.site import Site
-from planner.scenario.workload import GrowthByYear, Workload
+from planner.scenario.workload import GrowthByYear, Length, Workload
 from planner.validation import field_docstring
 
 MAX_CHANGES = 400
@@ -27,7 +27,8 @@ NEW_CLUSTER = "clusters.*"
 """Path of machines that are added to a scenario."""
 _PLAIN_VALUE = r"[\w.+-]{1,64}"
 """A plain word, number or date: no change names a file or holds further keys."""
-_WEEKS_PER_MONTH = 365.25 / 12 / 7
+_FEWEST_NODES = 16.0
+"""Nodes that a slider reaches at least."""
 _SLIDER_STEPS = 200.0
 """Steps of a slider from end to end, so that each is a pixel or more."""
 
@@ -69,20 +70,35 @@ class FutureSetting:
     """Its value where everything is as the scenario states it."""
     template: str
     """How a future with another value is called."""
-    multiplied: str = ""
-    """Path of the fields that it multiplies; none for a delay of deliveries."""
+    multiplied: tuple[str, ...] = ()
+    """Paths of the fields that it multiplies; none for a delay of deliveries."""
+
+
+def _lengths(side: str) -> tuple[str, ...]:
+    """Return the paths of all that states the lengths of one side."""
+    keys = ("mean", "p95", "quantiles")
+    return tuple(f"workloads.*.lengths.{side}.{key}" for key in keys)
 
 
 FUTURE_SETTINGS = {
     "future.traffic": FutureSetting(
-        stated="1", template="traffic ×%", multiplied="workloads.*.requests_per_s"
+        stated="1", template="traffic ×%", multiplied=("workloads.*.requests_per_s",)
+    ),
+    "future.growth": FutureSetting(
+        stated="1", template="growth ×%", multiplied=("workloads.*.growth.per_year",)
+    ),
+    "future.input_tokens": FutureSetting(
+        stated="1", template="prompts ×%", multiplied=_lengths("input")
+    ),
+    "future.output_tokens": FutureSetting(
+        stated="1", template="replies ×%", multiplied=_lengths("output")
     ),
     "future.slip_months": FutureSetting(stated="0", template="deliveries % months late"),
     "future.lead_time": FutureSetting(
-        stated="1", template="lead time ×%", multiplied="clusters.*.order.lead_weeks"
+        stated="1", template="lead time ×%", multiplied=("clusters.*.order.lead_weeks",)
     ),
     "future.price": FutureSetting(
-        stated="1", template="price ×%", multiplied="clusters.*.accelerator_price_usd"
+        stated="1", template="price ×%", multiplied=("clusters.*.accelerator_price_usd",)
     ),
 }
 
@@ -136,6 +152,9 @@ class Setting:
         # What a file states may lie outside the usual range, and the slider begins there.
         low = min(low, start)
         high = max(high, start)
+        # Of what is quoted nothing is bought yet.
+        if self.path.endswith("nodes"):
+            high = max(high, _FEWEST_NODES)
         if not high > low:
             return None
         step_length = (high - low) / _SLIDER_STEPS
@@ -180,14 +199,16 @@ def _scenario_settings(scenario: Scenario, catalog: Catalog) -> Iterator[Setting
     catalogue_names = {
         "accelerator": tuple(catalog.accelerators),
         "engine": ("auto", *engines),
+        "model": tuple(catalog.models),
         "precision": tuple(catalog.precisions),
         "tariff": tuple(catalog.tariffs),
     }
     for pattern, kind in SETTING_KINDS.items():
         for (*parents, field), section in _matching_fields(scenario, pattern):
             # None where the file leaves it to its default, which is then shown as a placeholder.
-            stated = getattr(section, field)
-            words, is_optional, description = _describe_field(type(section), field)
+            stated = _value(section, field)
+            attribute = _attribute(type(section), field)
+            words, is_optional, description = _describe_field(type(section), attribute)
             path = ".".join((*parents, field))
             default = ""
             if stated is None:
@@ -234,29 +255,34 @@ def build_future(scenario: Scenario, changes: Sequence[str]) -> Future | None:
         if float(text) == float(setting.stated):
             continue
         if setting.multiplied:
-            for keys, _ in _matching_fields(scenario, setting.multiplied):
-                overrides[".".join(keys)] = f"×{text}"
+            for path in _multiplied_paths(scenario, setting):
+                overrides[path] = f"×{text}"
         else:
-            overrides |= _delay_deliveries(scenario, round(float(text)))
+            overrides["clusters.*.delivered"] = f"+{round(float(text))} months"
     if overrides:
         return Future(set=overrides)
     return None
 
 
-def _delay_deliveries(scenario: Scenario, months: int) -> dict[str, Any]:
-    """Return the overrides by which everything that is still to come is some months late."""
-    overrides: dict[str, Any] = {}
-    for name, cluster in scenario.clusters.items():
-        if cluster.order is not None:
-            # A late order keeps its own uncertainty: every end of the slip moves by the same weeks.
-            ends = cluster.order.slip_weeks.model_dump().items()
-            slip_weeks = {end: round(weeks + months * _WEEKS_PER_MONTH, 2) for end, weeks in ends}
-            overrides[f"clusters.{name}.order.slip_weeks"] = slip_weeks
-            continue
-        is_bought_later = cluster.online is not None and cluster.online > scenario.start
-        if cluster.owned is None and is_bought_later:
-            overrides[f"clusters.{name}.online"] = f"+{months} months"
-    return overrides
+def _multiplied_paths(scenario: Scenario, setting: FutureSetting) -> Iterator[str]:
+    """Yield the paths of what a setting of the future multiplies in a scenario."""
+    for pattern in setting.multiplied:
+        for keys, section in _matching_fields(scenario, pattern):
+            # A length that is not stated follows from the others.
+            is_derived = isinstance(section, Length) and not _value(section, keys[-1])
+            if not is_derived:
+                yield ".".join(keys)
+
+
+def _value(section: BaseModel, key: str) -> Any:
+    """Return the value of a key of a file in a section."""
+    return getattr(section, _attribute(type(section), key))
+
+
+def _attribute(model: type[BaseModel], key: str) -> str:
+    """Return the name under which a model holds a key of a file."""
+    names = {field.alias or name: name for name, field in model.model_fields.items()}
+    return names.get(key, key)
 
 
 def future_name(changes: Sequence[str]) -> str:
@@ -294,7 +320,9 @@ def _matching_fields(
         sections = below
     for keys, section in sections:
         # A section that is absent, or a kind of growth without the field, has no such setting.
-        if not isinstance(section, BaseModel) or field not in type(section).model_fields:
+        if not isinstance(section, BaseModel):
+            continue
+        if _attribute(type(section), field) not in type(section).model_fields:
             continue
         if _has_effect(section, field):
             yield (*keys, field), section
@@ -307,6 +335,10 @@ def _has_effect(section: BaseModel, field: str) -> bool:
             return section.order is None and section.owned is None
         case Cluster() if field in ("accelerator_price_usd", "discount_fraction"):
             return section.contract is None and section.owned is None and not section.quotes
+        case Cluster() if field == "host_memory_gb":
+            return section.contract is None or section.contract.kind != "api"
+        case Length() if field in ("mean", "p95"):
+            return not section.quantiles
         case Site() if field == "electricity_usd_per_kwh":
             return not section.electricity.windows
         case Workload() if field == "growth":
@@ -341,6 +373,11 @@ def _default_text(scenario: Scenario, section: BaseModel, field: str) -> str:
             if price:
                 return _value_text(price.value)
             return ""
+        case Cluster(), "host_memory_gb":
+            memory_gb = catalog.accelerator(section.accelerator).host_memory_gb
+            return _value_text(memory_gb.value) if memory_gb else ""
+        case Length(), "p95":
+            return _value_text(round(section.distribution.quantile(0.95)))
         case Site(), "electricity_usd_per_kwh":
             tariff = catalog.tariff(section.tariff)
             return _value_text(tariff.energy_usd_per_kwh.value)

@@ -11,11 +11,12 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 from markupsafe import Markup
 
+from planner import api
 from planner.answers import run_report, size_report
 from planner.answers.comparison import COMPARISON_TABLES, comparison_summary, comparison_tables
 from planner.answers.futures import future_row, futures_section
@@ -40,10 +41,15 @@ from planner.output.words import unit_price
 from planner.run.replications import Replications, draw_again
 from planner.run.simulate import RunResult, simulate
 from planner.scenario.consistency import hourly_bytes
-from planner.scenario.loading import layer_of, load_scenario, plan_in_future
+from planner.scenario.loading import (
+    layer_of,
+    load_scenario,
+    plan_in_future,
+)
 from planner.scenario.scenario import Future, Scenario
 from planner.studies.compare import side_by_side
 from planner.studies.futures import AS_STATED, in_futures, stated_futures
+from planner.ui.intake import TYPED_COLUMNS, Intake, scenario_of
 from planner.ui.page import (
     Parts,
     changes_html,
@@ -59,6 +65,10 @@ from planner.ui.settings import (
     future_name,
     settings_of,
 )
+from planner.yaml_io import flow_text
+
+if TYPE_CHECKING:
+    from planner.onramp.command import Draft
 
 SHARED_PAGE = "share.html"
 """Name under which the server hands out a shared page."""
@@ -68,6 +78,9 @@ _CACHED_PLANS = 6
 _SIZING_MINUTES = 20
 _SIZING_EFFORT = ("--replications", "32", "--confirmations", "100")
 _FILE_NAME = re.compile(r"[A-Za-z0-9][\w-]{0,63}")
+
+PROGRAM = (sys.executable, "-c", "from planner.cli.app import main; main()")
+"""Begins a command of the planner in a process of its own."""
 
 Changes = tuple[str, ...]
 """Changed settings, each as ``path=value``."""
@@ -97,14 +110,15 @@ class PlanRun:
 class SizingProcess:
     """A sizing in a process of its own, which prints the best plan so far while it searches."""
 
-    def __init__(self, words: Sequence[str], folder: Path) -> None:
-        """Start the command with some words; it writes a folder."""
+    def __init__(self, words: Sequence[str], folder: Path, current: Path) -> None:
+        """Start the command with some words in a current folder; it writes a folder."""
         # A process of its own, because a search takes minutes and all cores of its own workers.
-        main = "from planner.cli.app import main; main()"
-        program = [sys.executable, "-c", main, *words, "--out", str(folder)]
+        program = [*PROGRAM, *words, "--out", str(folder.absolute())]
         self.folder = folder
         self._log = tempfile.TemporaryFile("a+", encoding="utf-8")  # noqa: SIM115 - while it runs
-        self.process = subprocess.Popen(program, stdout=subprocess.DEVNULL, stderr=self._log)
+        self.process = subprocess.Popen(
+            program, stdout=subprocess.DEVNULL, stderr=self._log, cwd=current
+        )
 
     @property
     def is_running(self) -> bool:
@@ -122,15 +136,26 @@ class SizingProcess:
 class Workbench:
     """Scenarios, and the plans made from them by changing settings."""
 
-    def __init__(self, scenarios: Sequence[Scenario], outputs: Path = Path("outputs")) -> None:
+    def __init__(
+        self,
+        scenarios: Sequence[Scenario],
+        outputs: Path = Path("outputs"),
+        *,
+        asks_first: bool = False,
+    ) -> None:
         """Take loaded scenarios; sizings and shared pages are written below ``outputs``."""
         self.scenarios = {scenario.name: scenario for scenario in scenarios}
+        self.asks_first = asks_first
+        """Whether the page begins with questions, and the scenarios are examples."""
         self.outputs = outputs
         if len(self.scenarios) < len(scenarios):
             raise ScenarioError("two of these scenarios have one name; give one of them another")
         self.written: dict[str, Path] = {}
         """Folders of sizings, and shared pages, written from this workbench, by name."""
         self.sizing: SizingProcess | None = None
+        self.intake = Intake()
+        self.drafts: dict[str, dict[str, Any]] = {}
+        """Arguments of ``planner.api.init`` by the name of the scenario, of those that have no file."""
         self._plans: OrderedDict[PlanKey, PlanRun] = OrderedDict()
         # A row of the grid by plan and future: small, so all of them are kept.
         self._cells: dict[tuple[PlanKey, str], tuple[Any, ...]] = {}
@@ -142,6 +167,24 @@ class Workbench:
         self.plan((scenario.name,))
         # The system hands out fresh pages slowly; a slider that is dragged needs several plans at once.
         fetch_memory(_CACHED_PLANS * hourly_bytes(scenario))
+
+    def add_draft(self, draft: Draft, arguments: dict[str, Any]) -> None:
+        """Take a scenario without a file, in the place of an earlier one of its name."""
+        scenario = scenario_of(draft)
+        # Where commands of its own read it, under the name that it is saved under.
+        (self.intake.folder / f"{draft.name}.yaml").write_text(draft.text, encoding="utf-8")
+        with self._engine:
+            self.scenarios[draft.name] = scenario
+            self.drafts[draft.name] = arguments
+            # Runs of the earlier one are of other answers.
+            for plan in [plan for plan in self._plans if plan[0] == draft.name]:
+                del self._plans[plan]
+            for cell in [cell for cell in self._cells if cell[0][0] == draft.name]:
+                del self._cells[cell]
+
+    def _current_folder(self, plan: PlanKey) -> Path:
+        """Return the folder to which the file of a plan's scenario is relative."""
+        return self.intake.folder if plan[0] in self.drafts else Path.cwd()
 
     def stated(self, name: str) -> Scenario:
         """Return a scenario as its file states it; the first one where the name is empty."""
@@ -348,7 +391,39 @@ class Workbench:
         measures = measures_html("measures", blocks_html(remainder.blocks))
         return [("measures", measures), *section_parts(sections)]
 
-    def save(self, plan: PlanKey, name: str) -> Path:
+    def save(self, plan: PlanKey, name: str, futures: Sequence[Changes] = ()) -> Path:
+        """Write a plan as a scenario: a draft whole, any other as a what-if."""
+        if plan[0] in self.drafts:
+            return self._save_draft(plan, _check_name(name), futures)
+        return self._save_what_if(plan, name)
+
+    def _save_draft(self, plan: PlanKey, name: str, futures: Sequence[Changes]) -> Path:
+        """Write a draft with its changes and the futures of its grid, as ``planner init`` does, and typed lists."""
+        arguments = self.drafts[plan[0]]
+        decisions = _without_future(plan)[1:]
+        scenario = self._decisions(plan)
+        stated = {}
+        for changes in (*futures, _future_changes(plan)):
+            future = build_future(scenario, changes)
+            if future is not None:
+                # A name of a scenario has neither blanks nor signs.
+                slug = re.sub(r"[^a-z0-9.]+", "-", future_name(changes).replace("×", "x "))
+                stated[slug.strip("-").replace(".", "-")] = {"set": future.set}
+        overrides = [*arguments["overrides"], *decisions]
+        if stated:
+            overrides.append(f"futures={flow_text(stated)}")
+        typed = {path: path.read_bytes() for path in map(Path, arguments["sources"])
+                 if path.name in TYPED_COLUMNS}  # fmt: skip
+        for path in typed:
+            if Path(path.name).exists():
+                problem = "exists already, and is not written over"
+                raise ScenarioError(Problem(file=path.name, message=problem))
+        api.init(name, **{**arguments, "overrides": overrides})
+        for path, content in typed.items():
+            _write_new(Path(path.name), content)
+        return Path(f"{name}.yaml")
+
+    def _save_what_if(self, plan: PlanKey, name: str) -> Path:
         """Write a what-if file beside the scenario, which it extends with the changes only; its future as such."""
         scenario = self._decisions(plan)
         file = Path(scenario_file(scenario))
@@ -416,7 +491,22 @@ class Workbench:
             section = yaml.safe_dump({"clusters": purchases}, default_flow_style=True, width=9999)
             words += ["--set", f"sizing={section}"]
         folder = self.outputs / f"{_check_name(name)}-size"
-        self.sizing = SizingProcess(["size", *words], folder)
+        self.sizing = SizingProcess(["size", *words], folder, self._current_folder(plan))
+
+    def memo(self, plan: PlanKey, name: str) -> Path:
+        """Write the run folder of a plan in its future, and its memo; return the folder."""
+        words = _run_command(self.scenario(plan))[1:]  # without "planner"
+        folder = self.outputs / _check_name(name)
+        program = [*PROGRAM, *words, "--quiet", "--out", str(folder.absolute())]
+        # A process of its own, because a run draws its replications in forks, and a server has threads.
+        done = subprocess.run(
+            program, capture_output=True, text=True, cwd=self._current_folder(plan), check=False
+        )
+        if done.returncode:
+            raise PlannerError(done.stderr.strip() or "the run was ended")
+        api.memo(folder)
+        self.written[name] = folder
+        return folder
 
     def sizing_state(self) -> dict[str, Any]:
         """Return what the sizing has so far: its lines, and the report's first section once it is done."""

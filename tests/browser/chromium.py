@@ -22,6 +22,10 @@ FLAGS = (
 )  # fmt: skip
 
 
+KEY_CODES = {"Tab": 9, "Enter": 13, " ": 32}
+KEY_TEXTS = {"Enter": "\r"}
+
+
 def find_chromium() -> str | None:
     """Return the browser's path, or None."""
     return next((found for name in NAMES if (found := shutil.which(name))), None)
@@ -159,9 +163,21 @@ class Browser:
 
     def key(self, name: str) -> None:
         """Press a key."""
-        text = {"text": name} if len(name) == 1 else {}
-        self.page("Input.dispatchKeyEvent", type="keyDown", key=name, **text)
-        self.page("Input.dispatchKeyEvent", type="keyUp", key=name)
+        text = {"text": KEY_TEXTS.get(name, name)} if len(name) == 1 or name in KEY_TEXTS else {}
+        # What a key does of itself, such as to move the focus, goes by its code.
+        code = {"windowsVirtualKeyCode": KEY_CODES[name]} if name in KEY_CODES else {}
+        self.page("Input.dispatchKeyEvent", type="keyDown", key=name, **text, **code)
+        self.page("Input.dispatchKeyEvent", type="keyUp", key=name, **code)
+
+    def type(self, text: str) -> None:
+        """Type text into what has the focus."""
+        self.page("Input.insertText", text=text)
+
+    def choose(self, selector: str, *files: Path) -> None:
+        """Choose files in a file input."""
+        root = self.page("DOM.getDocument")["root"]["nodeId"]
+        node = self.page("DOM.querySelector", nodeId=root, selector=selector)["nodeId"]
+        self.page("DOM.setFileInputFiles", nodeId=node, files=[str(file) for file in files])
 
     def screenshot(self, path: Path, *, whole: bool = True) -> None:
         """Write a picture of the page."""

@@ -380,6 +380,7 @@ def test_every_control_of_the_page_makes_another_plan(live: Page) -> None:
         "precision": "bf16",
         "tariff": "us-texas",
         "per": "horizon",
+        "model": "qwen3-32b",
     }
     paths = live.run(
         '[...document.querySelectorAll("[id^=setting-][data-path]")].map(one => [one.dataset.path, one.type])'

@@ -18,7 +18,7 @@ WORKLOADS = {"chat": (2.0, 900, 250), "code": (0.8, 2400, 60), "docs": (0.3, 600
 HALL = ("--set", "site.facility_power_cap_kw=1200")
 
 
-def _year_of_counts(name: str) -> str:
+def year_of_counts(name: str) -> str:
     """Return twelve months of a workload by the hour, growing by 40% a year."""
     rate, prompt, reply = WORKLOADS[name]
     hours = np.arange(52 * 168)
@@ -38,7 +38,7 @@ def test_from_files_to_a_memo_in_six_commands(
     planner: Planner, write: WriteScenario, tmp_path: Path
 ) -> None:
     for name in WORKLOADS:
-        write(_year_of_counts(name), f"{name}.csv")
+        write(year_of_counts(name), f"{name}.csv")
     write("host,accelerator,bought\n" + "".join(f"gpu{n},H200,2025-03-01\n" for n in range(10)),
           "owned.csv")  # fmt: skip
     write("accelerator,price_usd,lead_weeks,vendor\nB200,39500,20,Acme\nH200,31000,20,Other\n",

@@ -118,7 +118,7 @@ def test_the_first_screen_is_there_before_others_are_drawn(
 def test_a_pipe_gets_each_line_once(planner: Planner, write: WriteScenario) -> None:
     quick = planner("run", write(), "-n", "2", "--out", "o")
     slow = library.run("tiny.yaml", "p", replications=2)
-    assert quick.out == f"{slow.text()}\n\nresults in o/report.html; more: -v\n"
+    assert quick.out == f"{slow.text()}\nresults in o/report.html; more: -v\n"
     assert planner("run", "tiny.yaml", "-n", "2", "--out", "o", "--json").out.startswith("{")
 
 

@@ -116,6 +116,9 @@ def steps(text: str) -> list[Step]:
 
 def _figures(text: str) -> Iterator[Step]:
     """Yield what the comments on figures ask for: their commands, then the comparison with the prose above."""
+    for block in blocks(text):
+        if "<!-- figures: " in "\n".join(block.lines):
+            text = text.replace("\n".join(block.lines), "\n" * (len(block.lines) - 1))
     for comment in _FIGURES.finditer(text):
         line = text.count("\n", 0, comment.start()) + 1
         for content in re.findall(r"^\$ (.*)$", comment[2], re.MULTILINE):

@@ -13,8 +13,9 @@ with ``#`` in place of each figure, and an expression for each, with commas betw
 writes them into the prose as it has them: as a share or a number, in digits or words, to as many digits. A line with
 ``?`` has words that compare, and the condition under which they are true.
 
-A name with a point is a value of the folder's ``summary.json``, whose first level may be left out, or a key of a
-scenario in its ``assumptions.csv``.
+A name with a point is a value of the folder's ``summary.json``, whose first level may be left out, of one of its
+tables, or a key of a scenario in its ``assumptions.csv``. Values of a row lead to it:
+``futures.growth-doubles.lean.status``.
 """
 
 from __future__ import annotations
@@ -23,18 +24,19 @@ import ast
 import csv
 import json
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tests.docs.blocks import Step
 
-_NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
-_NUMBERS += ("eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen")
-_NUMBERS += ("eighteen", "nineteen", "twenty")
+_BELOW_TWENTY = """
+no one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen
+nineteen"""
+_NUMBERS = _BELOW_TWENTY.split()
 _FIGURE = rf"[+−]?\$?\d[\d,]*(?:\.\d+)?%?|\b(?:{'|'.join(_NUMBERS)})\b"
 _CLAIM = re.compile(r"^(?P<words>.+?) (?P<kind>[=?]) (?P<expression>.+)$")
+_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _NAME = re.compile(r"(?<![\w.])[A-Za-z][\w-]*(?:\.[\w*-]+)+")
 
 
@@ -51,7 +53,7 @@ class Correction:
 
 def judge(step: Step, text: str, folder: Path) -> tuple[list[Correction], list[str]]:
     """Return the figures that are stale, and what the prose says that is not so."""
-    lines = text.splitlines()
+    lines = _COMMENT.sub(lambda comment: "\n" * comment[0].count("\n"), text).splitlines()
     first = _section_start(lines, step.line - 1)
     prose = "\n".join(lines[first : step.line - 1])
     corrections: list[Correction] = []
@@ -140,26 +142,44 @@ def _evaluated(expression: str, folder: Path) -> list[Any]:
 
 
 def _value(name: str, folder: Path) -> Any:
-    """Return what a name means: a value of the summary, or a key of a scenario."""
-    summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+    """Return what a name means: a value of the summary or of a table, or a key of a scenario."""
     path = name.split(".")
-    for found in _at_path([summary, *summary.values()], path):
-        return found
-    with (folder / "assumptions.csv").open(encoding="utf-8", newline="") as rows:
-        for row in csv.DictReader(rows):
-            if [row["scenario"], *row["path"].split(".")] == path:
-                return float(row["value"])
+    places: list[tuple[Any, list[str]]] = []
+    if (folder / "summary.json").exists():
+        summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+        places += [(place, path) for place in [summary, *summary.values()]]
+    if (folder / f"{path[0]}.csv").exists():
+        places.append((_rows(folder / f"{path[0]}.csv"), path[1:]))
+    for place, rest in places:
+        if (found := _at_path(place, rest)) is not None:
+            return found
+    for row in _rows(folder / "assumptions.csv"):
+        if [row["scenario"], *row["path"].split(".")] == path:
+            return row["value"]
     raise KeyError(f"{folder.name} has no {name}")
 
 
-def _at_path(places: list[Any], path: list[str]) -> Iterator[Any]:
-    """Yield what the places have at a path; a number in it is the place of an element."""
-    for place in places:
-        found = place
-        for key in path:
-            if isinstance(found, list) and key.isdigit() and int(key) < len(found):
-                found = found[int(key)]
-            else:
-                found = found.get(key) if isinstance(found, dict) else None
-        if found is not None:
-            yield found
+def _rows(table: Path) -> list[dict[str, Any]]:
+    """Return the rows of a table, what is a number as one."""
+    with table.open(encoding="utf-8", newline="") as file:
+        return [{key: _number(cell) for key, cell in row.items()} for row in csv.DictReader(file)]
+
+
+def _number(cell: str) -> float | str:
+    try:
+        return float(cell)
+    except ValueError:
+        return cell
+
+
+def _at_path(place: Any, path: list[str]) -> Any:
+    """Return what a place has at a path; of a list of rows a value in it leaves the rows that have it."""
+    found = place
+    for key in path:
+        if isinstance(found, list):
+            rows = [row for row in found if isinstance(row, dict)]
+            having = [row for row in rows if key in row.values()]
+            found = having if having else rows[0].get(key) if len(rows) == 1 else None
+        else:
+            found = found.get(key) if isinstance(found, dict) else None
+    return found

@@ -52,6 +52,23 @@ def test_a_comparison_that_is_not_so_fails_with_its_line(tmp_path: Path) -> None
     )
 
 
+def test_a_comment_below_another_is_of_the_same_prose(tmp_path: Path) -> None:
+    plan(tmp_path, later_npv_usd=80.0)
+    page = PAGE + PAGE.partition("difference.\n\n")[2]
+    assert [outcome.printed for outcome in carry_out(page, tmp_path)] == [(), ()]
+
+
+def test_values_of_a_row_lead_to_its_figure(tmp_path: Path) -> None:
+    place = tmp_path / "outputs" / "plan"
+    place.mkdir(parents=True)
+    rows = "scenario,future,nodes\nnow,late,7\nlater,late,11\n"
+    (place / "futures.csv").write_text(rows, encoding="utf-8")
+    page = "It takes 11 nodes.\n\n<!-- figures: outputs/plan\n# nodes = futures.later.late.nodes\n-->\n"
+    (outcome,) = carry_out(page, tmp_path)
+    assert not outcome.corrections
+    assert not outcome.printed
+
+
 def test_words_that_are_not_in_the_prose_fail(tmp_path: Path) -> None:
     plan(tmp_path, later_npv_usd=80.0)
     (outcome,) = carry_out(PAGE.replace("# less than now", "# more than now"), tmp_path)

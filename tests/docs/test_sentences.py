@@ -17,6 +17,7 @@ from tests.docs.carrying_out import ROOT
 MOST_WORDS = 25
 """The ninetieth percentile of a page's sentence lengths may be so long."""
 
+_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _FENCE = re.compile(r"^\s*```")
 _NO_PROSE = re.compile(r"^\s*(?:#{1,6} |\||>|<!--|!\[)")
 _ITEM = re.compile(r"^\s*(?:[-*]|\d+\.)\s+")
@@ -29,7 +30,7 @@ def paragraphs(text: str) -> list[str]:
     found: list[str] = []
     is_code = False
     is_open = False
-    for line in text.splitlines():
+    for line in _COMMENT.sub("", text).splitlines():
         if _FENCE.match(line):
             is_code = not is_code
             is_open = False

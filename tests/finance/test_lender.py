@@ -15,7 +15,13 @@ from planner.finance.accounting.lender import lender_view, loan_life_cover, take
 from planner.finance.accounting.measures import series_of
 from planner.finance.accounts import Account
 from planner.finance.financing import LoanTerms, loan_schedule
-from planner.run.loan_tables import STRESSES, loan_rows, stress_rows, stressed
+from planner.run.loan_tables import (
+    STRESSES,
+    loan_rows,
+    stress_rows,
+    stressed,
+    with_late_deliveries,
+)
 from planner.run.simulate import RunResult, simulate
 from planner.scenario.loading import load_scenario
 
@@ -157,7 +163,31 @@ def test_each_stress_is_a_run_of_the_stressed_scenario(run: Run) -> None:
     rows = {row[0]: row for row in stress_rows(base)}
     assert rows["as planned"][2] == ""
     assert rows["customers three months late"][2] == "FY2026-Q1"
-    assert rows["all three"][4] == rows["resale values -30%"][4]
+    assert rows["all four"][4] == rows["resale values -30%"][4]
+
+
+def test_late_deliveries_are_a_run_of_plans_that_come_a_quarter_later(run: Run) -> None:
+    """Machines with a day come 91 days later, orders slip by 13 weeks more; what is there stays, and so do payments."""
+    dated = "clusters.dated={accelerator: B200, nodes: 2, online: %s, retire: 2026-11-30}"
+    order = (
+        "clusters.ordered={accelerator: B200, nodes: 2, order: {placed: 2026-01-15, lead_weeks: 8,"
+        " slip_weeks: {low: %d, base: %d, high: %d}, payments: [{fraction: 0.3, when: order}]}}"
+    )
+    rule = (
+        "expansion.rules=[{when: utilisation_above, threshold_fraction: 0.01, cluster: ordered, nodes: 1,"
+        " lead_weeks: 8, cooldown_months: 6%s}]"
+    )
+    base = run(sold(), LOAN, dated % "2026-04-01", order % (0, 2, 12), rule % "")
+    late = stressed(base, STRESSES["deliveries three months late"])
+    slip = ", slip_weeks: {low: 13, base: 13, high: 13}"
+    expected = run(sold(), LOAN, dated % "2026-07-01", order % (13, 15, 25), rule % slip)
+    assert late.ledger.amount_cents.tolist() == expected.ledger.amount_cents.tolist()
+    assert late.ledger.account_cents(Account.REVENUE) != base.ledger.account_cents(Account.REVENUE)
+    # It can never come after it has left.
+    changed = with_late_deliveries(base.scenario.with_({"clusters.dated.online": "2026-10-01"}))
+    assert changed is not None
+    assert str(changed.clusters["dated"].online) == "2026-11-29"
+    assert with_late_deliveries(run(sold(), LOAN).scenario) is None
 
 
 def test_contracted_power_and_space_are_paid_used_or_not(run: Run) -> None:

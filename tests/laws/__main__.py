@@ -15,7 +15,7 @@ SHOWN = 3
 
 
 def main() -> int:
-    """Check, print a table and the smallest broken scenarios, and fail where a law is broken beyond a replica."""
+    """Check, print a table and the smallest broken scenarios, and fail where a law is broken without a cause."""
     parser = argparse.ArgumentParser(prog="python -m tests.laws")
     parser.add_argument("--count", type=int, default=60)
     parser.add_argument("--seed", type=int, default=1)
@@ -37,7 +37,7 @@ def main() -> int:
     for tally in tallies.values():
         for finding in sorted(tally.breaks, key=lambda finding: finding.size)[:SHOWN]:
             print(f"\n{finding.describe()}")
-    return int(any(tally.beyond_replica for tally in tallies.values()))
+    return int(any(tally.unexplained for tally in tallies.values()))
 
 
 def _check(number: int, seed: int, laws: Sequence[str]) -> dict[str, Tally]:
@@ -46,12 +46,12 @@ def _check(number: int, seed: int, laws: Sequence[str]) -> dict[str, Tally]:
 
 
 def table(tallies: dict[str, Tally]) -> str:
-    """Return the table of laws, worlds tried, breaks, those beyond a replica and the worst break with its world."""
-    lines = ["law                 | tried | broken | beyond a replica | worst"]
+    """Return the table of laws: worlds tried, breaks, those without a cause, and the worst with its world."""
+    lines = ["law                 | tried | broken | unexplained | worst"]
     for law, tally in tallies.items():
         worst = max(tally.breaks, key=lambda finding: finding.breach, default=None)
         shown = "" if worst is None else f"{worst.breach:.2g} (world {worst.world.number})"
-        counts = f"{tally.worlds:5} | {len(tally.breaks):6} | {len(tally.beyond_replica):16}"
+        counts = f"{tally.worlds:5} | {len(tally.breaks):6} | {len(tally.unexplained):11}"
         lines.append(f"{law:19} | {counts} | {shown}")
     return "\n".join(lines)
 

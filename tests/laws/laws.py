@@ -213,7 +213,7 @@ def longer_window(world: World) -> Change | None:
     )
 
 
-def _doubled(world: World) -> World:
+def doubled(world: World) -> World:
     """Return a world with twice the nodes and twice the requests."""
     counts = [2 * cluster.count for cluster in world.clusters]
     workloads = [
@@ -225,12 +225,12 @@ def _doubled(world: World) -> World:
 
 def twice_everything(world: World) -> Change:
     """Twice the nodes and twice the requests: larger pools serve no worse."""
-    return Change(_doubled(world), never_worse, smaller="before")
+    return Change(doubled(world), never_worse, smaller="before")
 
 
 def twice_per_unit(world: World) -> Change:
     """Twice the nodes and twice the requests: tokens and energy per unit are the same."""
-    return Change(_doubled(world), same_units)
+    return Change(doubled(world), same_units)
 
 
 def halves(world: World) -> Change | None:

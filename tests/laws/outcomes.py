@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from planner import api
 from planner.arrays import Floats
+from planner.engine.hourly import joined
+from planner.plan.plan import Deployment
 from planner.run.simulate import RunResult
 from tests.laws.worlds import World
 
@@ -47,6 +49,12 @@ class Outcome:
     energy_kwh: float
     hourly: Mapping[Series, Floats] = field(repr=False)
     """Physical series by the hour."""
+    engines: Mapping[str, str] = field(default_factory=dict)
+    """By accelerator, the one engine of its clusters."""
+    routing: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """By workload, the clusters in the order in which they are offered it."""
+    mixed_layouts: frozenset[str] = frozenset()
+    """Workloads whose models stand in several layouts at once on clusters of one accelerator."""
 
     def describe(self) -> str:
         """Return the share of each workload in a line."""
@@ -73,7 +81,53 @@ def outcome_of(result: RunResult) -> Outcome:
         tokens=float(result.tokens(result.monthly.served_requests).sum()),
         energy_kwh=float(result.monthly.facility_kwh.sum()),
         hourly=_hourly(result),
+        engines=_engines(result),
+        routing=_routing(result),
+        mixed_layouts=_mixed_layouts(result),
     )
+
+
+def _engines(result: RunResult) -> dict[str, str]:
+    """Return the engine by accelerator, where all clusters of it have the same one for all that they hold."""
+    engines: dict[str, set[str]] = {}
+    for accelerator, deployment in _deployments(result):
+        assert isinstance(deployment.layout, tuple)
+        for _, (engine, *_), _ in deployment.layout:
+            engines.setdefault(accelerator, set()).add(engine)
+    return {part: min(names) for part, names in engines.items() if len(names) == 1}
+
+
+def _routing(result: RunResult) -> dict[str, tuple[str, ...]]:
+    """Return the names of the clusters of each workload in routing order."""
+    names = [cluster.name for cluster in result.plan.clusters]
+    return {
+        workload.name: tuple(names[c] for c in workload.cluster_order)
+        for workload in result.plan.workloads
+    }
+
+
+def _mixed_layouts(result: RunResult) -> frozenset[str]:
+    """Return the workloads whose pools have several layouts in one hour on clusters of one accelerator."""
+    standing: dict[tuple[str, tuple[int, ...]], dict[Hashable, Floats]] = {}
+    replicas = joined("replicas", result.run.windows)
+    for row, (accelerator, deployment) in zip(replicas, _deployments(result), strict=True):
+        by_layout = standing.setdefault((accelerator, deployment.workloads), {})
+        by_layout[deployment.layout] = by_layout.get(deployment.layout, 0.0) + row
+    mixed = set[str]()
+    for (_, workloads), by_layout in standing.items():
+        at_once = np.stack([row > 0.0 for row in by_layout.values()]).sum(axis=0)
+        if at_once.max() > 1:
+            mixed |= {result.plan.workloads[w].name for w in workloads}
+    return frozenset(mixed)
+
+
+def _deployments(result: RunResult) -> Iterator[tuple[str, Deployment]]:
+    """Yield all deployments of a run, each with the accelerator that it is on."""
+    plan = result.plan
+    assert plan.placement is not None
+    for deployment in plan.placement.deployments:
+        cluster = plan.clusters[deployment.cluster]
+        yield result.scenario.clusters[cluster.name].accelerator, deployment
 
 
 def _hourly(result: RunResult) -> dict[Series, Floats]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -58,6 +58,8 @@ class Stream:
     """In place of that, a day from which traffic is a multiple of day one's."""
     launch: datetime.date | None = None
     """In place of that, the day of the first request."""
+    preference: tuple[str, ...] = ()
+    """Clusters in the order in which they are to be offered it; none for that of the router."""
 
     def document(self) -> dict[str, object]:
         """Return it as a scenario states it."""
@@ -99,6 +101,8 @@ class Nodes:
     count: int
     speed: float = 1.0
     online: datetime.date | None = None
+    engine: str | None = None
+    """Which it is to have; None for the one that is best for all its workloads."""
 
     def document(self) -> dict[str, object]:
         """Return it as a scenario states it."""
@@ -107,6 +111,8 @@ class Nodes:
             stated["throughput_multiplier"] = self.speed
         if self.online is not None:
             stated["online"] = self.online
+        if self.engine is not None:
+            stated["engine"] = self.engine
         return stated
 
 
@@ -138,10 +144,21 @@ class World:
             "name": f"world-{self.number}",
             "start": START,
             "horizon_months": self.months,
-            "workloads": {load.name: load.document() | self._noise() for load in self.workloads},
+            "workloads": {
+                load.name: load.document() | self._routing(load) | self._noise()
+                for load in self.workloads
+            },
             "clusters": {cluster.name: cluster.document() for cluster in self.clusters},
         }
+        if any(load.preference for load in self.workloads):
+            stated["routing"] = "preference"
         return stated | QUIET if self.is_quiet else stated
+
+    def _routing(self, load: Stream) -> dict[str, object]:
+        """Return what a workload states of its routing: clusters that are there."""
+        names = {cluster.name for cluster in self.clusters}
+        there = [name for name in load.preference if name in names]
+        return {"cluster_preference": there} if there else {}
 
     def _noise(self) -> dict[str, object]:
         """Return what each workload states of its noise."""
@@ -156,6 +173,20 @@ class World:
         """Return the world with the cluster of the same name replaced."""
         clusters = [cluster if old.name == cluster.name else old for old in self.clusters]
         return replace(self, clusters=tuple(clusters))
+
+    def with_engines(self, engines: Mapping[str, str]) -> World:
+        """Return the world with the engine stated that clusters of a part are to have."""
+        clusters = [
+            replace(cluster, engine=engines.get(cluster.accelerator)) for cluster in self.clusters
+        ]
+        return replace(self, clusters=tuple(clusters))
+
+    def with_routing(self, routing: Mapping[str, tuple[str, ...]]) -> World:
+        """Return the world with the clusters stated in the order in which workloads are to be offered them."""
+        workloads = [
+            replace(load, preference=routing.get(load.name, ())) for load in self.workloads
+        ]
+        return replace(self, workloads=tuple(workloads))
 
     def with_nodes(self, counts: Sequence[int]) -> World:
         """Return the world with other numbers of nodes; a cluster without any is left out."""

@@ -280,3 +280,50 @@ def test_what_is_wrong_is_said_with_its_line(
 def test_a_list_that_is_not_text_is_refused(write: WriteScenario) -> None:
     with pytest.raises(ScenarioError, match="not UTF-8"):
         read_quotes(write(b"accelerator,price_usd\n\xff\xfe,1\n", "quotes.csv"))
+
+
+def test_lists_are_told_by_their_columns_and_values_are_written_as_given(
+    planner: Planner, write: WriteScenario, tmp_path: Path
+) -> None:
+    write("timestamp,requests\n" + _hours(400), "chat.csv")
+    write("host,accelerator,bought\na,H200,2025-03-01\nb,H200,2025-03-01\n", "have.csv")
+    write("accelerator,price_usd,lead_weeks\nB200,39500,20\n", "offers.csv")
+    one_by_one = ("--from", "chat.csv", "--fleet", "have.csv", "--quotes", "offers.csv")
+    assert planner("init", "named", *one_by_one).code == 0
+    sources = [word for file in ("chat", "offers", "have") for word in ("--from", f"{file}.csv")]
+    assert planner("init", "told", *sources).code == 0
+    named, told = (load_scenario(tmp_path / f"{name}.yaml") for name in ("named", "told"))
+    assert dict(sorted(named.clusters.items())) == dict(sorted(told.clusters.items()))
+    stated = ("workloads.*.slo.ttft_s=1.5", "site.facility_power_cap_kw=1200")
+    words = [word for text in stated for word in ("--set", text)]
+    assert planner("init", "stated", *sources, *words, "--growth", "chat=0.4").code == 0
+    text = (tmp_path / "stated.yaml").read_text()
+    for line in ("ttft_s: 1.5  # as given", "facility_power_cap_kw: 1200  # as given",
+                 "per_year: 0.4  # as given"):  # fmt: skip
+        assert line in text
+    over = load_scenario(tmp_path / "told.yaml", [*stated, "workloads.chat.growth.per_year=0.4"])
+    saved = load_scenario(tmp_path / "stated.yaml")
+    assert saved.site == over.site
+    assert saved.workloads["chat"].slo == over.workloads["chat"].slo
+    planner("init", "no", *sources, "--set", "slo_target.attainment=2").refused(
+        "--set #1: slo_target.attainment: must be less than or equal to 1, not 2"
+    )
+    planner("init", "no", *sources, "--growth", "chta=0.4").refused("no workload 'chta'")
+    planner("init", "no", *sources, "--growth", "much").refused("--growth: takes a number")
+    assert not (tmp_path / "no.yaml").exists()
+
+
+def test_every_file_says_what_is_wrong_with_it(planner: Planner, write: WriteScenario) -> None:
+    write("timestamp,requests\n2026-01-01 00:00,x\n2026-01-01 01:00,2\n", "chat.csv")
+    write("acelerator,price_usd,lead_weeks\nB200,39500,20\n", "offers.csv")
+    write("accelerator,nodes,bought\nH200,ten,2025-03-01\nH200,2,\n", "have.csv")
+    sources = [word for file in ("chat", "offers", "have") for word in ("--from", f"{file}.csv")]
+    planner("init", "no", *sources).refused(
+        "chat.csv:2: requests", "offers.csv:1: unknown column 'acelerator'", "have.csv:3: bought"
+    )
+
+
+def _hours(number: int) -> str:
+    begin = datetime.datetime(2026, 1, 5)
+    moments = (begin + datetime.timedelta(hours=hour) for hour in range(number))
+    return "".join(f"{moment},{3600 + moment.hour * 60}\n" for moment in moments)

@@ -99,7 +99,11 @@ def test_what_a_log_does_not_show_is_assumed_aloud() -> None:
 
 def test_what_a_log_shows_is_fitted() -> None:
     figures = _by_field(
-        _fitted(_traffic(prefix_cache_hit_fraction=0.25), requests_per_s=7.0, growth_per_year=0.3)
+        _fitted(
+            _traffic(prefix_cache_hit_fraction=0.25),
+            requests_per_s={"": 7.0},
+            growth_per_year={"mine": 0.3},
+        )
     )
     assert figures["prefix_cache_hit_fraction"].fitted == 0.25
     assert figures["requests_per_s"].fitted == 7.0

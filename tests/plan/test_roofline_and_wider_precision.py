@@ -9,9 +9,9 @@ import pytest
 
 from planner.physics.coefficients import Calibration, roofline_calibration
 from planner.physics.replica import ReplicaSpec, at_objective, price_replicas
+from planner.plan.candidates import traffic_of
 from planner.plan.choice import Service, service_of
 from planner.plan.reuse import Reuse
-from planner.plan.slo_capacity import traffic_of
 from tests.engine.worlds import scenario_of
 
 

@@ -20,6 +20,7 @@ from planner.physics.replica import (
 )
 from planner.physics.slo_model import MissCurve, late_curve
 from planner.plan.candidates import replica_specs as candidates_of
+from planner.plan.candidates import traffic_of
 from planner.plan.overload import queueing_lateness
 from planner.plan.routing import queue_outgrown
 from planner.plan.slo_capacity import (
@@ -28,7 +29,6 @@ from planner.plan.slo_capacity import (
     as_tokens_grow,
     lengths_of,
     slo_point,
-    traffic_of,
 )
 from planner.scenario.workload import Workload
 from tests.engine.plans import make_plan, workload_plan

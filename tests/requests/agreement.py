@@ -1,7 +1,8 @@
 """The hourly model beside the zoom, cell by cell: one workload on one part at one load, or two that share machines.
 
 ``python -m tests.requests.agreement``, part of ``make prove``, runs every cell, writes the tables into
-docs/contributing/zoom-agreement.md and fails where they do not agree. With the word ``shared`` it runs shared machines only.
+docs/contributing/zoom-agreement.md and fails where they do not agree. With the word ``shared`` it runs shared machines
+only.
 """
 
 from __future__ import annotations

@@ -12,7 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.errors import ScenarioError
-from planner.scenario.loading import MAX_EXTENDS, layer_of, load_scenario, merge
+from planner.scenario.loading import (
+    MAX_EXTENDS,
+    layer_of,
+    load_scenario,
+    merge,
+    plan_in_future,
+)
+from planner.scenario.scenario import Future
 from planner.scenario.schema import scenario_schema
 from planner.validation import NOT_MODELLED
 from planner.yaml_io import Document, parse_document
@@ -404,3 +411,57 @@ def test_an_override_of_a_name_that_is_not_there_says_the_nearest(write: WriteSc
     for name in ("b200", "b20-quote"):
         with pytest.raises(ScenarioError, match=rf"no clusters.{name} .did you mean b200-quote"):
             load_scenario(path, [f"clusters.{name}.nodes=4"])
+
+
+DELIVERED = """
+extends: tiny.yaml
+name: delivered
+clusters:
+  ordered: {accelerator: B200, nodes: 1, order: {placed: 2025-10-01, lead_weeks: 20}}
+  later: {accelerator: B200, nodes: 1, online: 2026-02-01}
+  owned: {accelerator: H200, nodes: 1, owned: {bought: 2025-01-01}}
+"""
+
+
+def test_one_word_makes_a_delivery_late(tmp_path: Path) -> None:
+    (tmp_path / "tiny.yaml").write_text(TINY)
+    path = tmp_path / "delivered.yaml"
+    path.write_text(DELIVERED)
+    stated = load_scenario(path).clusters
+    late = load_scenario(path, ["clusters.ordered.delivered=+6 months"]).clusters
+    assert late["later"].online == stated["later"].online
+    # Half a year is 26.09 weeks, at every end of the slip.
+    before, after = (clusters["ordered"].order for clusters in (stated, late))
+    assert before is not None
+    assert after is not None
+    assert after.lead_weeks == before.lead_weeks
+    for end, weeks in before.slip_weeks.model_dump().items():
+        assert getattr(after.slip_weeks, end) == pytest.approx(weeks + 365.25 / 14, abs=0.01)
+    # Of all, what is still to come is late, and what is there is not.
+    every = load_scenario(path, ["clusters.*.delivered=+3 weeks"])
+    assert every.clusters["later"].online == datetime.date(2026, 2, 22)
+    assert every.clusters["ordered"].order != before
+    assert every.clusters["owned"] == stated["owned"]
+    assert every.clusters["h200"].online == stated["h200"].online
+    # A future says the same in the same word.
+    future = Future(set={"clusters.*.delivered": "+3 weeks"})
+    in_future, reached = plan_in_future(load_scenario(path), future)
+    assert in_future is not None
+    assert in_future.clusters == every.clusters
+    assert reached == ["clusters.*.delivered"]
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("clusters.owned.delivered=+6 months", "is owned: it was delivered"),
+        ("clusters.b2.delivered=+6 months", "matches nothing in the scenario"),
+        ("clusters.ordered.delivered=26", r"takes a delay, not '26' \(\+6 months"),
+        ("clusters.ordered.delivered=×2", "takes a delay"),
+    ],
+)
+def test_a_delay_that_means_nothing_is_refused(tmp_path: Path, override: str, message: str) -> None:
+    (tmp_path / "tiny.yaml").write_text(TINY)
+    (tmp_path / "delivered.yaml").write_text(DELIVERED)
+    with pytest.raises(ScenarioError, match=message):
+        load_scenario(tmp_path / "delivered.yaml", [override])

@@ -21,7 +21,7 @@ import numpy as np
 from planner.scenario.loading import load_scenario
 from planner.sizing.evaluate import BLOCK, Archive, Clock, Judged, Trial, Workers, judged
 from planner.sizing.policy import OrderRule, Policy
-from planner.sizing.selection import Interval
+from planner.sizing.selection import Interval, share_limits
 from planner.sizing.size import Effort, size, trial_of
 from tests.sizing.toys import ordered, toy, written
 
@@ -29,7 +29,9 @@ UNTOUCHED = 2_000
 """Replications on which an answer is judged."""
 BLOCK_UNTOUCHED = 900
 """Their block, which no sizing reaches."""
-_SCREEN = 12
+_SCREENS = (4, 16, 64, 256)
+"""Replications after each of which a policy is left out that can hardly meet the target."""
+_HARDLY = 0.005
 _CLEARLY = 2.0
 """Standard errors above the target."""
 
@@ -42,6 +44,8 @@ class Outcome(NamedTuple):
     """Whether the stated interval holds the share of the untouched replications, within their own error."""
     excess: float
     """Of its cost over that of the cheapest policy that is clearly feasible; NaN where none is."""
+    bound: float
+    """Of the cost that perfect information leaves, over that policy's; NaN where none is."""
     seconds: float
     """Of processor."""
     is_confirmed: bool
@@ -124,18 +128,17 @@ def _untouched(archive: Archive, trial: Trial, policy: Policy, number: int) -> J
 
 def cheapest_clearly_feasible(trial: Trial, archive: Archive, number: int) -> Judged | None:
     """Return the cheapest policy whose probability is two standard errors above the target."""
-    screened = [_untouched(archive, trial, policy, _SCREEN) for policy in every_policy(trial)]
+    screened = [_untouched(archive, trial, policy, _SCREENS[0]) for policy in every_policy(trial)]
     for one in sorted(screened, key=lambda one: one.cost):
-        if one.verdict.share < trial.confidence - 0.3:
-            continue
-        judged_policy = _untouched(archive, trial, one.policy, min(64, number))
-        if judged_policy.verdict.share < trial.confidence - 0.06:
-            continue
-        judged_policy = _untouched(archive, trial, one.policy, number)
-        share = judged_policy.verdict.share
-        error = np.sqrt(share * (1.0 - share) / number)
-        if share - _CLEARLY * error >= trial.confidence:
-            return judged_policy
+        for runs in (*_SCREENS, number):
+            tried = _untouched(archive, trial, one.policy, min(runs, number))
+            met, replications, _ = tried.verdict
+            if share_limits(met, replications, _HARDLY).high < trial.confidence:
+                break
+        share = tried.verdict.share
+        error = np.sqrt(share * (1.0 - share) / replications)
+        if replications == number and share - _CLEARLY * error >= trial.confidence:
+            return tried
     return None
 
 
@@ -148,18 +151,21 @@ def outcomes(problem: int, seeds: Sequence[int], untouched: int = UNTOUCHED) -> 
         for seed in seeds:
             began_s = time.process_time()
             with _archive(content, seed) as (own, _, scenario):
-                sized = size(scenario, own, Effort(rivals=False), Clock())
+                sized = size(scenario, own, Effort(), Clock())
             seconds = time.process_time() - began_s
             fresh = _untouched(archive, trial, sized.plan.policy, untouched)
             share = fresh.verdict.share
             error = np.sqrt(max(share * (1.0 - share), 1e-9) / untouched)
             interval: Interval = sized.confirmation.interval
-            excess = np.nan if best is None else fresh.cost / best.cost - 1.0
+            saves = sized.explanation.perfect_information_saves or 0.0
+            best_usd = np.nan if best is None else best.cost
+            excess = fresh.cost / best_usd - 1.0
             rows.append(
                 Outcome(
                     is_feasible=share >= trial.confidence - _CLEARLY * error,
                     is_covered=interval.low - error <= share <= interval.high + error,
                     excess=float(excess),
+                    bound=float((sized.plan.cost - saves) / best_usd),
                     seconds=seconds,
                     is_confirmed=sized.confirmation.passed,
                 )

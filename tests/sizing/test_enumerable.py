@@ -18,4 +18,5 @@ def test_answers_hold_on_untouched_replications() -> None:
     assert np.mean([row.is_covered for row in rows]) >= 0.91
     excess = [row.excess for row in rows if not math.isnan(row.excess)]
     assert np.mean([saved <= 0.01 for saved in excess]) >= 0.90
+    assert max(row.bound for row in rows if not math.isnan(row.bound)) <= 1.0
     assert max(row.seconds for row in rows) <= 60.0

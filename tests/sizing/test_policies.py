@@ -14,6 +14,7 @@ from planner.finance.accounts import Account
 from planner.run.simulate import simulate
 from planner.scenario.loading import load_scenario
 from planner.sizing.evaluate import SizingOutcome
+from planner.sizing.explain import sensitivity
 from planner.sizing.policy import Policy
 from planner.sizing.search import Search
 from tests.sizing.toys import (
@@ -114,6 +115,31 @@ def test_a_policy_that_orders_on_a_signal_costs_less_and_is_a_scenario_with_its_
     assert rule_way.is_answer
     assert fixed.saved > 0.03 * fixed.cost
     assert (out / "triggers.csv").exists()
+
+
+def test_an_input_moves_what_a_sized_plan_costs_as_far_as_plans_sized_for_it_do(
+    tmp_path: Path,
+) -> None:
+    """Against every number of nodes tried, with growth stated at its P10 and P90 and nothing left uncertain."""
+    content = toy(("2026-01-01",), 8, horizon_months=8)
+    del content["sizing"]["clusters"]["mi325x"]
+    chat = content["workloads"]["chat"]
+    chat |= {"requests_per_s": 25, "growth": {"kind": "by-year", "per_year": {"2026": 1.5}}}
+    study = written(content, tmp_path)
+    study.write_text(f"{study.read_text()}throughput_error: false\n")
+    with problem(content, study=study, replications=32) as search:
+        confirmed = search.solve(search.levers())
+        assert confirmed is not None
+        (swing,) = sensitivity(search, confirmed)
+    assert swing.values == pytest.approx((0.3, 2.7), abs=0.01)
+    assert swing.known_saves >= 0.0
+    assert swing.probabilities[0] > 0.99
+    assert swing.probabilities[0] > swing.probabilities[1]
+    for growth, cost in zip(swing.values, swing.sized, strict=True):
+        chat["growth"]["per_year"]["2026"] = growth
+        with problem(content, replications=2) as known:
+            plans = [whole(known, policy) for policy in every_policy(known, 8)]
+        assert cost == pytest.approx(min(plan.cost for plan in plans if keeps(plan)), rel=0.04)
 
 
 def test_rent_is_a_choice_and_none_of_it_is_one_too(tmp_path: Path) -> None:

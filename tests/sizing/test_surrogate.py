@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from scipy.stats import norm
 
 from planner.sizing.survey import _clip_level
-from tests.sizing.toys import CALM, bought, problem, toy, whole
+from tests.sizing.toys import CALM, bought, problem, toy, whole, written
 
 
 def test_a_clip_leaves_the_share_that_is_asked() -> None:
@@ -74,6 +76,35 @@ def test_the_smoothed_probability_is_the_integral_of_a_normal() -> None:
         assert surrogate.probability_of(surrogate.fleet(bought(search, 1, 1))) == pytest.approx(
             expected, abs=2e-3
         )
+
+
+def test_a_case_weighs_the_replications_so_that_their_mean_input_is_the_case_s(
+    tmp_path: Path,
+) -> None:
+    content = toy(("2026-01-01",), 6)
+    chat = content["workloads"]["chat"]
+    chat["growth"] = {"kind": "by-year", "per_year": {"2026": 1.0}}
+    study = written(content, tmp_path)
+    study.write_text(f"{study.read_text()}throughput_error: false\n")
+    with problem(content, study=study, replications=12) as search:
+        surrogate = search.surrogate
+        policy = bought(search, 1, 1)
+        values, scores = surrogate.scores(0, (0.1, 0.9))
+        assert values == pytest.approx([0.3, 2.7], abs=0.01)
+        surveyed, _ = surrogate._standardised()
+        for score in scores.tolist():
+            case = surrogate.given(0, score)
+            assert case.chances.sum() == pytest.approx(1.0)
+            mean = surveyed[:, 0].mean()
+            assert case.chances @ surveyed[:, 0] == pytest.approx(mean + score)
+            # log λ of every draw is then about what a replication with that growth has.
+            logs, of_draws, _ = case.predicted_logs(case.fleet(policy))
+            near = float(
+                np.interp(score, *np.array(sorted(zip(surveyed[:, 0], logs, strict=True))).T)
+            )
+            assert of_draws.std() < 1e-9
+            assert of_draws.mean() == pytest.approx(near, abs=0.05)
+        assert surrogate.chances == pytest.approx(1.0 / 12)
 
 
 @pytest.mark.parametrize("calm", [True, False])

@@ -51,6 +51,7 @@ OTHER = {
     "precision": "bf16",
     "tariff": "us-texas",
     "per": "horizon",
+    "model": "qwen3-32b",
 }
 """Words that take the place of those stated."""
 
@@ -77,6 +78,8 @@ def turned(setting: Setting) -> str:
         text = OTHER.get(field, "fleet")
     elif field == "attainment":
         text = "0.95"
+    elif field == "confidence":
+        text = "0.8"
     else:
         number = float(setting.value or setting.default or 500)
         text = (

@@ -68,12 +68,29 @@ def test_separate_pools_count_the_accelerators_that_prefill(tmp_path: Path) -> N
         "prefill_tp": "4",
         "prefill_workers": "1",
         "decode_workers": "3",
+        "speculative": "none",
     }
     shown = frontier(tmp_path, run(30, 15.0, 1500.0, **apart))
     assert shown == pytest.approx({0.015: 30 * 501 / 9.0 / 10})
     # Where the workers are not stated nobody knows how many accelerators there are.
     unstated = run(90, 12.0, 500.0, **{**apart, "prefill_workers": "", "decode_workers": ""})
     assert frontier(tmp_path, run(30, 15.0, 1500.0, **apart), unstated) == pytest.approx(shown)
+    # And where drafts are not stated, whether a token took a step.
+    unlabelled = run(90, 12.0, 500.0, **{**apart, "speculative": ""})
+    assert frontier(tmp_path, run(30, 15.0, 1500.0, **apart), unlabelled) == pytest.approx(shown)
+
+
+def test_a_sweep_that_ended_early_says_nothing_of_longer_times(tmp_path: Path) -> None:
+    """The fastest configuration stops at 18 ms: of what it would serve at 20 and 30 ms nobody knows."""
+    slower = [run(4, 10.0, 1000.0), run(16, 22.0, 1000.0), run(64, 40.0, 2000.0)]
+    assert list(frontier(tmp_path, *slower)) == [0.015, 0.02, 0.03]
+    quick = [run(16, 6.0, 500.0, tp="1"), run(64, 17.0, 500.0, tp="1")]
+    assert list(frontier(tmp_path, *slower, *quick)) == [0.015]
+    # A run within a tenth of the time stands for it.
+    assert list(frontier(tmp_path, *slower, quick[0], run(64, 19.0, 500.0, tp="1"))) == [
+        0.015,
+        0.02,
+    ]
 
 
 def test_ratios_compare_alike_lengths_in_the_best_precision_of_each() -> None:
