@@ -142,12 +142,6 @@ def _single_accelerator_plans(sized: Sized) -> Iterator[str]:
             change = f"{abs(rival.cost / cost - 1.0):.0%} {direction}"
             cost_words = _money(sized, rival.cost)
             yield f"Estimated, not simulated: a plan of {rival.name} alone costs {change} ({cost_words})."
-    for entry in sized.explanation.entries:
-        if entry.price_change is None:
-            yield f"Estimated: no price in prospect brings {entry.accelerator} into the mix."
-        else:
-            discount = f"{-entry.price_change:.0%}"
-            yield f"Estimated: {entry.accelerator} enters the mix where it costs {discount} less."
 
 
 def _what_would_change(sized: Sized) -> Iterator[str]:
@@ -175,12 +169,13 @@ def _inputs(sized: Sized) -> Iterator[str]:
         low, high = ("no plan" if cost is None else _money(sized, cost) for cost in swing.sized)
         met_low, met_high = swing.probabilities
         yield (
-            f"Estimated: {swing.name} between {swing.values[0]:.3g} and {swing.values[1]:.3g} moves the cost of meeting "
-            f"the target from {low} to {high}, and P(SLO met) of this policy from {met_low:.0%} to {met_high:.0%}."
+            f"Estimated: {swing.name} between {swing.values[0]:.3g} and {swing.values[1]:.3g} moves the cost of "
+            f"meeting the target from {low} to {high}, and P(SLO met) of this policy from {met_low:.0%} to {met_high:.0%}."
         )
     dearest = max(swings, key=lambda one: one.known_saves, default=None)
     if dearest is not None and dearest.known_saves > 0.0:
-        yield f"Estimated: knowing {dearest.name} beforehand would save {_money(sized, dearest.known_saves)} on average."
+        saving = _money(sized, dearest.known_saves)
+        yield f"Estimated: knowing {dearest.name} in advance would save {saving} on average."
     errors = {one.name for one in sized.trial.inputs.entries if one.throughput_of}
     saved = sum(one.known_saves for one in swings if one.name in errors)
     if saved > 0.0:

@@ -94,6 +94,8 @@ class LastSafe(NamedTuple):
     """First month in which too many replications have missed it where nothing is ordered; simulated."""
     wait_weeks: float
     """From order to delivery: the lead time and the usual slip."""
+
+
 class InputSwing(NamedTuple):
     """What one uncertain input moves, between a tenth and nine tenths of its draws; all others as drawn."""
 
