@@ -235,7 +235,7 @@ def _worth_interval(low_npv_usd: float, high_npv_usd: float, *, sells: bool) -> 
 def details(summary: RunSummary) -> str:
     """Return what ``-v`` adds: reasons of misses, lost node-hours, the bound on placement, how costs reconcile."""
     lines = [
-        f"{miss.workload}: {miss.missed_fraction:.3%} missed for {REASONS[miss.cause]}, most in "
+        f"{miss.workload}: {miss.missed_fraction:.3%} miss their SLO because of {REASONS[miss.cause]}; worst "
         f"{miss.worst_month}: {miss.worst_missed_fraction:.2%}"
         for miss in summary.slo_misses
     ]

@@ -136,7 +136,7 @@ def _single_accelerator_plans(sized: Sized) -> Iterator[str]:
     cost = sized.predicted_cost
     for rival in sized.rivals:
         if rival.policy is None:
-            yield f"No plan of {rival.name} alone that may be chosen meets the SLO target."
+            yield f"No plan of {rival.name} alone meets the SLO target within the limits."
         elif rival.policy != sized.plan.policy:
             direction = "more" if rival.cost > cost else "less"
             change = f"{abs(rival.cost / cost - 1.0):.0%} {direction}"
@@ -170,7 +170,8 @@ def _inputs(sized: Sized) -> Iterator[str]:
         met_low, met_high = swing.probabilities
         yield (
             f"Estimated: {swing.name} between {swing.values[0]:.3g} and {swing.values[1]:.3g} moves the cost of "
-            f"meeting the target from {low} to {high}, and P(SLO met) of this policy from {met_low:.0%} to {met_high:.0%}."
+            f"meeting the target from {low} to {high}, and P(SLO met) of this policy from {met_low:.0%} to "
+            f"{met_high:.0%}."
         )
     dearest = max(swings, key=lambda one: one.known_saves, default=None)
     if dearest is not None and dearest.known_saves > 0.0:
