@@ -47,13 +47,13 @@ def _answer(sized: Sized, verdict: PlanVerdict) -> Iterator[str]:
     if not choices.parts(plan.policy) and not plan.policy.rented_instances:
         words = "nothing more" if plan.policy == choices.nothing() else f"nothing more; {words}"
     low, high = (_money(sized, end) for end in sized.cost_interval)
-    cost = f"{OBJECTIVES[sized.trial.objective]} {_money(sized, plan.cost)} (mean; 95% interval {low} to {high})"
+    cost = f"{OBJECTIVES[sized.trial.objective]} of {_money(sized, plan.cost)} (mean; 95% interval {low} to {high})"
     runs = f"{verdict.met_replications} of {verdict.replications} new replications"
     probability = f"{probability_words(verdict)} ({runs})"
     if is_priced:
         misses = _money(sized, plan.cost - plan.net_present_cost_usd)
         yield (
-            f"Buy {words}: of the plans that were simulated it costs least, {cost}. That includes {misses} for "
+            f"Buy {words}: of the plans that were simulated it costs least, with a {cost}. That includes {misses} for "
             f"requests that miss their SLO, at the price stated for a miss. No confidence is required; {probability}."
         )
     elif sized.confirmation.passed:

@@ -418,7 +418,7 @@ def test_a_study_on_a_terminal_names_the_plans_that_fail() -> None:
         dropped=[],
     )
     said = " ".join(study_text(summary).split())
-    assert "Cheapest plan that is MET: a." in said
+    assert "Cheapest plan that is MET: a, with P(SLO met) 100% " in said
     assert "b is no alternative: it attains 42.00%" in said
     assert "a is no alternative" not in said
     lines = study_text(summary, verbose=True).splitlines()
