@@ -181,7 +181,7 @@ def review_actuals(
     progress("simulating the plan as stated")
     scenario = prepared.scenarios[scenario_index].scenario
     result = simulate(scenario, prepared.seed)
-    progress(f"running it in {NOISE_REPLICATIONS:,} replications, to tell causes from noise")
+    progress(f"running {NOISE_REPLICATIONS:,} replications of it, to separate causes from noise")
     as_stated = _as_stated(prepared)
     stated_plan = PlanRuns(
         prepared=as_stated, scenario_index=scenario_index, keys=keys, force=force

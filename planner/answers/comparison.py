@@ -229,7 +229,9 @@ def comparison_text(comparison: Comparison, *, verbose: bool = False) -> str:
         futures = future_rows(comparison)
         lines += ["", *futures_lines(futures)]
     lines += wrapped(
-        ["! inputs were not varied; order under uncertainty: planner montecarlo STUDY"]
+        [
+            "! Inputs are as stated. To see whether the order holds when they vary: planner montecarlo STUDY"
+        ]
     )
     if verbose:
         lines += _bridge_lines(comparison)
@@ -270,14 +272,16 @@ def _saving_lines(
     """Say where the cost of each comparable plan lies against the baseline's over replications."""
     comparable = {plan.name for plan in plans if is_comparable(plan, baseline)}
     spans = [
-        f"{name} costs {saving_words(saving)} a token"
+        f"{name} {saving_words(saving)}"
         for name, saving in summary.saving_interval_fraction.items()
         if name in comparable
     ]
     if not spans:
         return []
     replications = summary.replications[plans[0].name].words
-    return [f"in {replications}, inputs as stated, against {baseline.name}: {', '.join(spans)}"]
+    return [
+        f"Cost per token against {baseline.name} in {replications}, inputs as stated: {', '.join(spans)}."
+    ]
 
 
 def measured_layouts_lines(summary: ComparisonSummary) -> list[str]:

@@ -50,11 +50,11 @@ BRIDGE_ACCOUNTS = (
 MONTHLY_CHARTS = {
     ACCRUED_COST: (
         "Accrued cost per million tokens by scenario",
-        "Accrued cost over tokens served, by month.",
+        "Accrued cost divided by tokens served, by month.",
     ),
     f"cumulative_{ACCRUED_COST}": (
         "Cumulative, from the start",
-        "Accrued cost so far over tokens so far.",
+        "Accrued cost to date divided by tokens to date.",
     ),
     "cash_saving_usd": ("Cash against the baseline", "Cash flow less the baseline's, by month."),
 }

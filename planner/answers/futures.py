@@ -122,7 +122,7 @@ def weighted_lines(futures: Table) -> list[str]:
         cost_usd = sum(weight * cost for weight, cost in costs) / total
         met_fraction = sum(weight * share for weight, share in shares) / total
         lines.append(
-            f"By weight, {name} costs {dollars(cost_usd)} and meets its SLO target with P "
+            f"Weighted over the futures, {name}: net present cost {dollars(cost_usd)}, P(SLO met) "
             f"{percent(met_fraction, 0)}."
         )
     return lines

@@ -23,7 +23,7 @@ STATISTICS = ("mean", *BANDS)
 _BAND_COLUMNS = ("scenario", "output", "month", *STATISTICS)
 _BANDS_NOTE = (
     "P10, P50 and P90: a tenth, half and nine tenths of the replications lie below. "
-    "A record of the replications."
+    "These are values, not formulas."
 )
 
 

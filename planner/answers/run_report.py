@@ -49,7 +49,7 @@ NODE_HOUR_USES = {
     "lost_to_processes_node_h": "processes",
     "lost_to_outages_node_h": "outages",
     "lost_to_power_cap_node_h": "power cap",
-    IDLE: "no demand",
+    IDLE: "idle",
 }
 """What node-hours on site are used for or lost to, in words, by the columns of losses.csv."""
 LOSSES = {column: words for column, words in NODE_HOUR_USES.items() if column.startswith("lost_")}
@@ -84,7 +84,7 @@ WORKLOAD_COSTS = (
 )
 """Columns of what workloads cost in present value."""
 _COST_PARTS = ("marginal_usd", "own_capacity_usd", "idle_capacity_usd", "absorbed_usd")
-ROUTED = "Routing fills clusters in a fixed order, so an idle cluster is not necessarily expensive, nor a busy one cheap."
+ROUTED = "Routing fills clusters in a fixed order, so an idle cluster need not be expensive, nor a busy one cheap."
 NEXT_COMMANDS = (
     "`planner compare` puts it beside another plan under the same random numbers; `planner montecarlo` varies prices, "
     "growth and throughput."
@@ -96,8 +96,8 @@ def answer_section(contents: Contents, summary: RunSummary) -> Section:
     scope = "This is one replication of one plan: no interval, and no baseline to compare with."
     if summary.replications is not None:
         scope = (
-            f"The small figures are the range of {summary.replications.words} ({summary.replications.number} runs "
-            "with other traffic noise, failures, incidents and slips, every input as stated). No baseline is compared here."
+            f"The small figures are the range of {summary.replications.words} ({summary.replications.number} in all, "
+            "with other noise, failures, incidents and slips; every input as stated). No baseline is compared here."
         )
     verdict, *remedy = verdict_lines(summary)
     shed_fractions = {"This plan": summary.fleet.shed_fraction}
@@ -317,8 +317,8 @@ def _account_grid(contents: Contents, ledger: Table, total: float) -> Grid:
 def resale_words(measures: Measures) -> str:
     """Say how much of net present cost is a resale forecast, and the levelised cost without it."""
     return (
-        f"Resale of used hardware is {dollars(measures['resale_pv_usd'])} of net present value; if it fetched nothing, "
-        f"a million tokens would cost {unit_price(measures[COST_WITHOUT_RESALE])} levelised instead of "
+        f"Resale of used hardware is {dollars(measures['resale_pv_usd'])} of net present value. If it had no resale "
+        f"value, a million tokens would cost {unit_price(measures[COST_WITHOUT_RESALE])} levelised instead of "
         f"{unit_price(measures[COST])}."
     )
 

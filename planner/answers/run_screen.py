@@ -22,7 +22,7 @@ from planner.run.replications import Replications
 from planner.run.slo_misses import REASONS
 from planner.units import MILLION
 
-INPUTS_FIXED = "inputs were not varied; P(SLO met) under uncertainty: planner montecarlo"
+INPUTS_FIXED = "Inputs are as stated. For P(SLO met) when they vary: planner montecarlo"
 MAX_ROWS = 8
 """Clusters and workloads together that the first screen has: all of it fits a terminal of 24 lines."""
 MAX_WORKLOADS = 4
@@ -235,7 +235,7 @@ def _worth_interval(low_npv_usd: float, high_npv_usd: float, *, sells: bool) -> 
 def details(summary: RunSummary) -> str:
     """Return what ``-v`` adds: reasons of misses, lost node-hours, the bound on placement, how costs reconcile."""
     lines = [
-        f"{miss.workload}: {miss.missed_fraction:.3%} missed for {REASONS[miss.cause]}, most in "
+        f"{miss.workload}: {miss.missed_fraction:.3%} miss their SLO because of {REASONS[miss.cause]}; worst "
         f"{miss.worst_month}: {miss.worst_missed_fraction:.2%}"
         for miss in summary.slo_misses
     ]
@@ -247,7 +247,7 @@ def details(summary: RunSummary) -> str:
     # Of uses with the same share the later name comes first, as tuples sort downwards.
     largest = sorted(shares, key=lambda words: (shares[words], words), reverse=True)
     lost = [f"{words} {shares[words]:.2%}" for words in largest if shares[words] > 0]
-    lines += [f"node-hours lost to: {', '.join(lost)}", resale_words(summary.measures)]
+    lines += [f"node-hours not at work: {', '.join(lost)}", resale_words(summary.measures)]
     bounds = [
         (
             gap.workload[:24],

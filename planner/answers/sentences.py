@@ -76,7 +76,7 @@ def none_met(ranking: Ranking, plural: str = "plans") -> str:
     """Say that nothing can be recommended, and what comes nearest; nothing of one plan without a verdict."""
     served = [plan for plan in ranking.plans if plan.slo_attainment_fraction is not None]
     if not served:
-        return f"None of these {plural} had requests to serve."
+        return f"None of these {plural} had a request to serve."
     # Of one plan "none of these" would be odd.
     is_choice = len(ranking.plans) > 1
     if ranking.inconclusive_plans:

@@ -408,7 +408,7 @@ def sizing_verdict(sized: Sized) -> PlanVerdict:
     missed_month = first_missed_month(_met_months(sized, sized.plan), counts.confidence, labels)
     verdict = PlanVerdict.of(
         counts,
-        sized.choices.scenario,
+        sized.scenario,
         shortfall_fraction=round(shortfall, 6),
         first_missed_month=missed_month,
     )

@@ -162,7 +162,7 @@ def _sensitivity_grid(contents: Contents, summary: SizingSummary) -> Grid | None
         met = (percent(met_low, 0), percent(met_high, 0))
         rows.append((name, f"{low:.3g}", f"{high:.3g}", *money[:-1], *met, money[-1]))
     return Grid(
-        caption="What moves the cost of meeting the SLO target, as predicted",
+        caption="Inputs that move the cost of meeting the SLO target (estimated)",
         header=(
             "input",
             "P10",

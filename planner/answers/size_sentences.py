@@ -47,13 +47,13 @@ def _answer(sized: Sized, verdict: PlanVerdict) -> Iterator[str]:
     if not choices.parts(plan.policy) and not plan.policy.rented_instances:
         words = "nothing more" if plan.policy == choices.nothing() else f"nothing more; {words}"
     low, high = (_money(sized, end) for end in sized.cost_interval)
-    cost = f"{OBJECTIVES[sized.trial.objective]} {_money(sized, plan.cost)} (mean; 95% interval {low} to {high})"
+    cost = f"{OBJECTIVES[sized.trial.objective]} of {_money(sized, plan.cost)} (mean; 95% interval {low} to {high})"
     runs = f"{verdict.met_replications} of {verdict.replications} new replications"
     probability = f"{probability_words(verdict)} ({runs})"
     if is_priced:
         misses = _money(sized, plan.cost - plan.net_present_cost_usd)
         yield (
-            f"Buy {words}: of the plans that were simulated it costs least, {cost}. That includes {misses} for "
+            f"Buy {words}: of the plans that were simulated it costs least, with a {cost}. That includes {misses} for "
             f"requests that miss their SLO, at the price stated for a miss. No confidence is required; {probability}."
         )
     elif sized.confirmation.passed:
@@ -73,8 +73,6 @@ def _certainty(sized: Sized, verdict: PlanVerdict) -> Iterator[str]:
     """Yield how deep the misses go, and what no purchase prevents."""
     plan = sized.plan
     yield f"In the worst tenth of these replications SLO attainment falls to {plan.worst_tenth:.2%}."
-    if not sized.trial.includes_outages and sized.unfixable > 0.0:
-        yield "That counts misses for want of capacity alone."
     if sized.unfixable > 0.0:
         counted_causes = {cause: number for cause, number in sized.causes.items() if number}
         causes = ", ".join(
@@ -138,18 +136,12 @@ def _single_accelerator_plans(sized: Sized) -> Iterator[str]:
     cost = sized.predicted_cost
     for rival in sized.rivals:
         if rival.policy is None:
-            yield f"No plan of {rival.name} alone that may be chosen meets the SLO target."
+            yield f"No plan of {rival.name} alone meets the SLO target within the limits."
         elif rival.policy != sized.plan.policy:
             direction = "more" if rival.cost > cost else "less"
             change = f"{abs(rival.cost / cost - 1.0):.0%} {direction}"
             cost_words = _money(sized, rival.cost)
             yield f"Estimated, not simulated: a plan of {rival.name} alone costs {change} ({cost_words})."
-    for entry in sized.explanation.entries:
-        if entry.price_change is None:
-            yield f"Estimated: no price in prospect brings {entry.accelerator} into the mix."
-        else:
-            discount = f"{-entry.price_change:.0%}"
-            yield f"Estimated: {entry.accelerator} enters the mix where it costs {discount} less."
 
 
 def _what_would_change(sized: Sized) -> Iterator[str]:
@@ -178,12 +170,13 @@ def _inputs(sized: Sized) -> Iterator[str]:
         met_low, met_high = swing.probabilities
         yield (
             f"Estimated: {swing.name} between {swing.values[0]:.3g} and {swing.values[1]:.3g} moves the cost of "
-            f"meeting the target from {low} to {high}, and P(SLO met) of this policy from {met_low:.0%} to {met_high:.0%}."
+            f"meeting the target from {low} to {high}, and P(SLO met) of this policy from {met_low:.0%} to "
+            f"{met_high:.0%}."
         )
     dearest = max(swings, key=lambda one: one.known_saves, default=None)
     if dearest is not None and dearest.known_saves > 0.0:
         saving = _money(sized, dearest.known_saves)
-        yield f"Estimated: knowing {dearest.name} beforehand would save {saving} on average."
+        yield f"Estimated: knowing {dearest.name} in advance would save {saving} on average."
     errors = {one.name for one in sized.trial.inputs.entries if one.throughput_of}
     saved = sum(one.known_saves for one in swings if one.name in errors)
     if saved > 0.0:

@@ -182,7 +182,7 @@ def _verdict_grid(study: StudyResults) -> Grid:
             )
         )
     return Grid(
-        caption="Verdicts: MET, best first; INCONCLUSIVE; MISSED, by how far",
+        caption="Verdicts: MET (best first), INCONCLUSIVE, MISSED (smallest shortfall first)",
         header=(
             "scenario",
             "SLO",

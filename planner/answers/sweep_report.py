@@ -220,7 +220,7 @@ def _points_grid(
     shown = f"{len(rows):,} of {len(plans):,} combinations"
     standing = len(paths)
     return Grid(
-        caption=f"{shown}: base case meets the SLO target, cheapest first; then misses, by how far",
+        caption=f"{shown}: base case meets the SLO target (cheapest first), then misses (smallest shortfall first)",
         header=header,
         rows=rows,
         numeric=[column for column in range(len(header)) if column != standing],

@@ -138,7 +138,7 @@ def replay(
     file: StudyFile,
     replication: Annotated[int, Option(min=0, help="Number, as in samples.csv.")],
     draws: Annotated[
-        int, Option(min=1, max=16, help="Draws of money per simulation, as the study says.")
+        int, Option(min=1, max=16, help="Price draws per simulation, as the study reports them.")
     ] = 1,
     scenario: Annotated[
         str | None, Option(help="Scenario of the study [default: the first].")

@@ -515,7 +515,7 @@ def _cash(contents: Contents, of_plan: Contents, plan: str) -> Section:
     for year, row in years.items():
         amounts = [dollars(row[name]) for name in columns]
         cells.append((year, *amounts))
-    scope = ["As the plan is stated, in one replication."] if contents.kind == "study" else []
+    scope = ["One replication, with inputs as stated."] if contents.kind == "study" else []
     return _part(heading, scope, ("year", *columns), cells)
 
 

@@ -6,6 +6,7 @@ about: whatever was chosen there was not chosen by them.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 from collections import defaultdict
@@ -26,8 +27,8 @@ from planner.plan.choice import build_services
 from planner.plan.reuse import Reuse
 from planner.records import record
 from planner.run.simulate import simulate_plan
-from planner.scenario.loading import load_scenario, plan_in_future
-from planner.scenario.scenario import Future, Scenario
+from planner.scenario.loading import load_scenario
+from planner.scenario.scenario import Scenario
 
 POLICY = "policy.yaml"
 """The answer of a sizing as a scenario, in its folder."""
@@ -172,45 +173,35 @@ def _exposures(
 
 def _stresses(scenario: Scenario) -> Iterator[tuple[str, Scenario]]:
     """Yield each stress of a plan, in words, and the plan under it."""
-    ordered = {
+    bought = {
         name: cluster
         for name, cluster in scenario.machines.items()
         if cluster.owned is None and cluster.nodes
     }
-    late: dict[str, object] = {}
-    dearer: dict[str, object] = {}
-    for name, cluster in ordered.items():
-        if cluster.order is None:
-            late[f"clusters.{name}.online"] = "+13 weeks"
-        else:
-            late[f"clusters.{name}.order.lead_weeks"] = cluster.order.lead_weeks + 13.0
-        if cluster.contract is None:
-            dearer[f"clusters.{name}.accelerator_price_usd"] = "×1.2"
-        elif getattr(cluster.contract, "usd_per_accelerator_h", None) is not None:
-            dearer[f"clusters.{name}.contract.usd_per_accelerator_h"] = "×1.2"
     incidents = 3.0 * scenario.software.incident_multiplier
-    prices = scenario.finance.token_price_change_per_year - 0.2
-    cases: dict[str, dict[str, object]] = {
-        "every delivery 13 weeks late": late,
-        "traffic a fifth above the forecast": {"workloads.*.requests_per_s": "×1.2"},
-        "three times as many software incidents": {"software.incident_multiplier": incidents},
+    price_change = max(scenario.finance.token_price_change_per_year - 0.2, -0.98)
+    dearer = []
+    for name, cluster in bought.items():
+        if cluster.contract is None:
+            dearer.append(f"clusters.{name}.accelerator_price_usd=×1.2")
+        elif getattr(cluster.contract, "usd_per_accelerator_h", None) is not None:
+            dearer.append(f"clusters.{name}.contract.usd_per_accelerator_h=×1.2")
+    cases = {
+        "every delivery 13 weeks late": [f"clusters.{name}.delivered=+13 weeks" for name in bought],
+        "traffic a fifth above the forecast": ["workloads.*.requests_per_s=×1.2"],
+        "three times as many software incidents": [f"software.incident_multiplier={incidents:g}"],
         "accelerators a fifth more expensive": dearer,
     }
-    # Token prices matter to a plan that sells or buys tokens; of others nothing would change.
+    # Token prices matter to a plan that sells tokens; of others nothing would change.
     if any(workload.token_price is not None for workload in scenario.workloads.values()):
-        words = "token prices that fall by a further fifth of today's price each year"
-        cases[words] = {"finance.token_price_change_per_year": prices}
-    for words, changes in cases.items():
-        if not changes:
+        words = "token prices falling 20 points a year faster"
+        cases[words] = [f"finance.token_price_change_per_year={price_change:g}"]
+    for words, overrides in cases.items():
+        if not overrides:
             continue
-        try:
-            changed, _ = plan_in_future(scenario, Future.model_validate({"set": changes}))
-        except (
-            ScenarioError
-        ):  # a stated value that cannot be moved so, such as a price without a number
-            continue
-        if changed is not None:
-            yield words, changed
+        # A value that cannot be moved so, such as a price without a number, is no case of the plan.
+        with contextlib.suppress(ScenarioError):
+            yield words, scenario.laid_over(overrides)
 
 
 def _assumed_values(scenario: Scenario) -> Iterator[tuple[tuple[str, str], Scenario]]:

@@ -73,7 +73,7 @@ _NO_WORK = 1e-9
 """Requests a second of a workload without demand: it takes part in the choice of engines where nothing else does."""
 _TIE = 1e-9
 """Relative difference below which two services are as fast, as all are of a stated throughput: the first is taken."""
-_NO_MORE = "it serves no more than with another engine or precision"
+_NO_MORE = "another engine or precision serves as much"
 _POOLS_WITH_REUSE = (
     "prefill_decode: disaggregated is worked out for a share in the cache that is stated: state "
     "prefix_cache_hit_fraction in place of reuse, or prefill_decode: auto"

@@ -46,12 +46,12 @@ from planner.plan.plan import Plan
 from planner.records import record
 
 REASONS: Mapping[str, str] = {
-    "process": "processes of one's own",
+    "process": "your own processes",
     "power_cap": "the power cap",
     "outage": "outages",
     "incident": "software incidents",
     "bursts": "bursts within the hour",
-    "no_capacity": "no capacity",
+    "no_capacity": "lack of capacity",
     "queueing": "queueing",
     "too_long": "prompts that alone take longer than the TTFT objective",
 }

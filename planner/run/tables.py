@@ -227,7 +227,7 @@ def cluster_rows(result: BookedRun) -> Iterator[tuple[Any, ...]]:
 
 
 def unit_economics(result: BookedRun, frequency: Frequency = Frequency.MONTH) -> Columns:
-    """One row per period, cluster and workload that took or earned something, and its reserve and one-offs."""
+    """One row per period, cluster and workload that took or earned something, and what is idle and one-off."""
     plan = result.plan
     economics = units.unit_economics(result)
     periods = fiscal_periods(plan.months, plan.money.capital.fiscal_year_start_month, frequency)

@@ -124,9 +124,9 @@ def _broken_covenants(result: BookedRun) -> Iterator[str]:
         month = result.plan.months.labels[above[0]]
         highest = int(np.nanargmax(view.balance_usd - view.base_usd))
         yield (
-            f"more is owed than the loan's borrowing base in {above.size} months, the first {month}: "
-            f"{view.balance_usd[highest]:,.0f} USD against {view.base_usd[highest]:,.0f} in "
-            f"{result.plan.months.labels[highest]}, {loan.ltv_cap_fraction:g} of their value in an orderly sale"
+            f"the loan's balance exceeds its borrowing base in {above.size} months, the first {month}. In "
+            f"{result.plan.months.labels[highest]} it is {view.balance_usd[highest]:,.0f} USD against a base of "
+            f"{view.base_usd[highest]:,.0f}, {loan.ltv_cap_fraction:g} of what an orderly sale of the machines brings"
         )
     if loan.least_cover_ratio is None:
         return

@@ -406,7 +406,7 @@ class _Checks:
         has_order = any(cluster.order for cluster in open_clusters.values())
         if sizing.orders == "reactive" and not has_order:
             hint = "give a cluster its order: {placed: <day>, lead_weeks: <weeks>}"
-            message = "reactive needs a cluster with an order, and so a lead time"
+            message = "reactive needs a cluster with an order, which states its lead time"
             self.report(("sizing", "orders"), message, hint)
         self.sizing_windows(sizing, open_clusters)
         for name, cluster in open_clusters.items():

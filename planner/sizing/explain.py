@@ -428,8 +428,9 @@ def nothing_mends(search: Search) -> str:
     listed = ", ".join(counted)
     return (
         f"{1.0 - surrogate.fixable:.0%} of replications miss the SLO target whatever is bought ({listed} of "
-        f"{len(surrogate.surveys)} surveyed), and {1.0 - trial.confidence:.0%} may: a second site, an earlier date, a "
-        "lower slo_target.attainment or slo_target.confidence is the remedy, not nodes; or slo_target without include"
+        f"{len(surrogate.surveys)} surveyed), and {1.0 - trial.confidence:.0%} may. More nodes do not help; a second "
+        "site, an earlier date, a lower slo_target.attainment or slo_target.confidence, or slo_target without include "
+        "would"
     )
 
 

@@ -141,15 +141,19 @@ class _Enlargement:
                 too_few = middle
         return sufficient
 
-    def confirmed_nodes(self, nodes: int, limit: int, replications: int) -> tuple[int, int] | None:
-        """Return nodes that meet the target in fresh replications, and in how many; None where none up to a limit do.
+    def confirmed_nodes(
+        self, nodes: int, limit: int, seen: tuple[int, ...]
+    ) -> tuple[int, int] | None:
+        """Return nodes that meet the target in those seen and in as many fresh replications, and in how many of these.
 
-        A block of replications that failed is not used again: nodes chosen by it would no longer be tested by it.
+        None where none up to a limit do. A block of replications that failed is not used again: nodes chosen by it
+        would no longer be tested by it.
         """
+        replications = len(seen)
         for block in range(1, 1 + _MOST_CONFIRMATIONS):
             first = block * replications
             fresh = tuple(range(first, first + replications))
-            if self.is_enough(nodes, fresh):
+            if self.is_enough(nodes, seen) and self.is_enough(nodes, fresh):
                 return nodes, replications - self.misses(nodes, fresh)
             nodes += max(1, nodes // 16)
             if nodes > limit:
@@ -228,7 +232,7 @@ def find_remedy(
             nodes += max(1, nodes // 16)
         if nodes > limit or not larger.is_enough(nodes, order):
             continue
-        confirmed = larger.confirmed_nodes(nodes, limit, replications)
+        confirmed = larger.confirmed_nodes(nodes, limit, order)
         if confirmed is None:
             continue
         nodes, met_replications = confirmed

@@ -266,8 +266,8 @@ def _money_draws(store: Store, goal: Goal, pilot: int) -> tuple[tuple[int, ...],
     consequence = "every one is simulated"
     if draws > 1:
         consequence = f"each simulation after the {pilot}th carries {draws} draws"
-    counts = f"{len(money)} of {len(inputs)} inputs move no machine"
-    store.notes.append(f"{counts}: {share:.0%} of the variance, so {consequence}")
+    counts = f"{len(money)} of {len(inputs)} inputs change prices alone"
+    store.notes.append(f"{counts}; they explain {share:.0%} of the variance, so {consequence}")
     return money, draws
 
 

@@ -183,8 +183,9 @@ def test_where_more_is_better_the_highest_wins() -> None:
 
 def test_a_difference_within_its_error_is_called_so() -> None:
     contents = answered(PERCENTILES, decision=DECISION.replace("-0.025,-0.015", "-0.045,0.005"))
-    assert "−$0.0450 to $0.00500 with 95% confidence, cannot be told from none" in headline_of_page(
-        contents
+    assert (
+        "−$0.0450 to $0.00500 with 95% confidence, is not clearly different from zero"
+        in headline_of_page(contents)
     )
 
 

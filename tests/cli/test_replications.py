@@ -73,8 +73,10 @@ def test_a_comparison_holds_draw_against_draw(
     outcome = planner("compare", "tiny.yaml", write(dear, "dear.yaml"), "--out", "out")
     assert outcome.code == 0, outcome.err
     said = " ".join(outcome.out.split())
-    assert "in nine of ten replications, inputs as stated, against tiny: dear costs " in said
-    assert re.search(r"dear costs [\d.]+%( to [\d.]+%)? more a token", said)
+    assert (
+        "Cost per token against tiny in nine of ten replications, inputs as stated: dear " in said
+    )
+    assert re.search(r"dear [\d.]+%( to [\d.]+%)? more", said)
     assert "saves" not in said
     table = pd.read_csv(tmp_path / "out" / "comparison.csv")
     cost = table[table.measure == "cost_usd"].set_index("scenario")

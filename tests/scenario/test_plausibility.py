@@ -76,7 +76,7 @@ SLIPS = [
     ("site.facility_power_cap_kw", "1.5e7", "(15,000? 15,000,000 looks like W)"),
     ("workloads.chat.token_price", "{input_usd_per_million_tokens: 0.5, output_usd_per_million_tokens: 0.000002}",
      "(2? 2e-06 looks like USD per token)"),
-    ("reliability.vendor_failure_multiplier.amd", "130", "130 is hardly meant"),
+    ("reliability.vendor_failure_multiplier.amd", "130", "130 is implausible"),
     ("clusters.h200.throughput_tokens_per_s_per_accelerator", "1.0e+12", "1 to 50,000 is plausible (public benchmarks"),
 ]  # fmt: skip
 
@@ -286,7 +286,7 @@ def test_a_study_warns_of_what_is_stated_and_of_what_is_drawn(
     outcome = done(planner("montecarlo", "study.yaml", "-n", "4", "--workers", "1", *slip))
     page = Path("outputs/tiny-study/report.html").read_text()
     for told in (
-        "site.electricity_usd_per_kwh: 8 is hardly meant",
+        "site.electricity_usd_per_kwh: 8 is implausible",
         "study.yaml:6: uncertain.finance.discount_rate",
     ):
         assert told in outcome.err

@@ -107,7 +107,7 @@ def test_a_policy_that_orders_on_a_signal_costs_less_and_is_a_scenario_with_its_
     assert all(
         low <= middle <= high for low, middle, high in (trigger.ordered for trigger in triggers)
     )
-    said = " ".join(answer.summary()["sentences"])
+    said = " ".join(answer.summary()["sentences"]["orders"])
     assert "forecast of peak load passes" in said
     fixed, rule_way = answer.result.ways
     assert "rule" not in fixed.name
@@ -216,7 +216,7 @@ def test_dearer_misses_buy_more(tmp_path: Path) -> None:
             rivals=False,
         )
         nodes.append(sum(answer.result.plan.policy.purchases))
-        assert "no probability is held" in " ".join(answer.summary()["sentences"])
+        assert "No confidence is required" in answer.summary()["sentences"]["answer"][0]
     assert nodes[0] < nodes[1]
     with pytest.raises(ScenarioError, match="the objective is another"):
         planner.size(tmp_path / "toy.yaml", tmp_path / "none", objective="levelised")

@@ -141,7 +141,10 @@ def test_the_grid_is_written_and_a_future_is_no_rival(
     assert set(ranked) == {"few", "many"}
     cost = grid[grid.scenario == "many"].set_index("future")["net_present_cost_usd"].to_dict()
     weighted = (cost["twice-the-traffic"] + 3 * cost["b200-late"]) / 4
-    assert f"By weight, many costs {dollars(weighted)}" in out.out.replace("\n  ", " ")
+    assert (
+        f"Weighted over the futures, many: net present cost {dollars(weighted)}"
+        in out.out.replace("\n  ", " ")
+    )
     report = (Path("grid") / "report.html").read_text(encoding="utf-8")
     assert "Each plan in each future" in report
     one = planner("compare", files[1], "--futures", "futures.yaml", "-n", "1", "--out", "one")
