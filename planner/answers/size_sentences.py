@@ -50,7 +50,8 @@ def _answer(sized: Sized) -> Iterator[str]:
     low, high = (_money(sized, end) for end in sized.cost_interval)
     cost = _money(sized, plan.cost)
     objective = OBJECTIVES[sized.trial.objective]
-    yield f"{lead} {words}: {objective} {cost} ({low} to {high} for the error of the mean)."
+    error = "" if low == high else f" ({low} to {high} for the error of the mean)"
+    yield f"{lead} {words}: {objective} {cost}{error}."
     if is_priced:
         misses = _money(sized, plan.cost - plan.net_present_cost_usd)
         yield (
