@@ -14,7 +14,9 @@ def test_the_readme_states_the_accuracy_of_the_validation_page() -> None:
 
 def test_other_figures_replace_those_that_stand_there() -> None:
     rows = [
-        (f"{part}, {kind}", "7", "1.23", "1.00 to 1.50", "0%", "") for part in PARTS for kind in KINDS
+        (f"{part}, {kind}", "7", "1.23", "1.00 to 1.50", "0%", "")
+        for part in PARTS
+        for kind in KINDS
     ]
     fresh = with_accuracy(README, rows)
     cells = "1.23 (1.00 to 1.50, 7 points)"
