@@ -50,7 +50,8 @@ from planner.scenario.workload import Workload
 
 LEAD_SPREAD = 0.31
 """Standard deviation of ln(tokens per second and accelerator) of one engine over another that serves a model in one
-precision on one accelerator, at equal time per token: ten pairs of engines in public runs (measurements.csv)."""
+precision on one accelerator, at equal time per token: 0.27 in nine pairs of engines in public runs, 0.41 with a tenth
+whose runs mix ten months of versions."""
 TPOT_S = (0.015, 0.02, 0.03, 0.05)
 """Times per token at which candidates are compared: those at which public frontiers are read."""
 
