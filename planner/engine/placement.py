@@ -570,12 +570,12 @@ class _WindowPlacer:
     def _calm_requests(self, hours: Ints, arrivals: Floats) -> Floats:
         """Return the capacity with which hardly more is late than on idle machines, shape (workloads, some hours).
 
-        0 for workloads for which reviews find room well beyond their targets: these can spare it.
+        No more than reviews place, and 0 for workloads for which they find room well beyond the targets: these can
+        spare it.
         """
         placement = self.placement
-        beyond = placement.beyond_requests[:, :, BEYOND_STEPS // 2]
-        spare = in_hours(self.review.requests, self.review.state[hours])
-        spare -= beyond[:, self.months[hours]]
+        placed = in_hours(self.review.requests, self.review.state[hours])
+        beyond = placement.beyond_requests[:, self.months[hours], BEYOND_STEPS // 2]
         calm_load = np.ones_like(arrivals)
         for pool, sizes in enumerate(self.sizes):
             held = sizes[self.reviewed.size[pool].take(hours)]
@@ -584,7 +584,8 @@ class _WindowPlacer:
                 if pool in self._order(w) and self._is_own(pool, w):
                     load = np.where(is_there, placement.size_calm_load[held, w], 1.0)
                     calm_load[w] = np.minimum(calm_load[w], load)
-        return np.where(spare < -ROUNDING * arrivals, arrivals / calm_load, 0.0)
+        is_spare = placed >= beyond * (1.0 - ROUNDING)
+        return np.where(is_spare, 0.0, np.minimum(arrivals / calm_load, placed))
 
     def _better(self, hours: Ints, own: Floats, nodes: Floats) -> Floats:
         """Return what some hours hold, given what the hours before them do: for their own work, or as reviewed.

@@ -39,8 +39,8 @@ _HOUR_GROUPS = 24
 """Groups of hours alike in traffic that stand for a month."""
 _AS_GOOD = 0.999
 """Of the share in time on idle machines, which is not worth more of them."""
-_CALM = 0.002
-"""Of requests, late beyond those on idle machines, in hours that lend nodes; assumption: they have less than half of a
+_CALM = 0.004
+"""Of requests, late beyond those on idle machines, in hours that lend nodes; assumption: they have about a quarter of a
 month's requests, which then loses less than a thousandth."""
 _CAPACITIES = np.geomspace(0.02, 4.0, 64)
 """Capacities over the month's highest hour at which the share in time is worked out."""

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from planner import api
+from tests.laws.findings import check_law
 from tests.laws.laws import longer_horizon, same_hours
 from tests.laws.outcomes import Outcome, Runs, lost, outcome_of
 from tests.laws.worlds import Nodes, Stream, World, random_world
@@ -125,3 +126,16 @@ def test_a_month_that_is_served_in_full_is_placed_alike_beside_one_that_is_short
     assert change.reference is not None
     shorter = RUNS.outcome(change.reference)
     assert change.expectation(shorter, RUNS.outcome(change.world)) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("law", "number"),
+    [
+        pytest.param("more-cache", 12, id="hours lent what the target needed"),
+        pytest.param("partition", 6, id="a pool had the sizes of its largest workload alone"),
+        pytest.param("reordered", 44, id="workloads alike but for their rate had the file's order"),
+        pytest.param("truncated", 52, id="a tier rounded otherwise before its second cluster came"),
+    ],
+)
+def test_worlds_that_broke_a_law_keep_it(law: str, number: int) -> None:
+    assert check_law(law, random_world(1, number), Runs()) is None
