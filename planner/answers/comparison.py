@@ -304,7 +304,7 @@ def measured_layouts_lines(summary: ComparisonSummary) -> list[str]:
     order = ""
     if met:
         cheapest = min(met, key=lambda name: met[name])
-        order = f"; {cheapest} costs least of those that are then MET"
+        order = f"; {cheapest} is then the cheapest plan that is MET"
     return [f"with {_MEASURED_ALONE}, base case: {', '.join(parts)}{order}"]
 
 
