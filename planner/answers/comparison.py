@@ -308,7 +308,7 @@ def measured_layouts_lines(summary: ComparisonSummary) -> list[str]:
     order = ""
     if met:
         cheapest = min(met, key=lambda name: met[name])
-        order = f"; {cheapest} then costs least of those that meet the SLO target"
+        order = f"; {cheapest} is then the cheapest plan that is MET"
     return [f"with {_MEASURED_ALONE}, base case: {', '.join(parts)}{order}"]
 
 

@@ -20,7 +20,7 @@ from planner.answers.comparison import (
 from planner.answers.json_records import fields_json
 from planner.answers.ranking import COST, SHORTFALL
 from planner.answers.run import PLAN_COLUMNS
-from planner.answers.summaries import ComparisonSummary
+from planner.answers.summaries import ComparisonSummary, Measures
 from planner.answers.sweep import sweep_description, sweep_rows, sweep_text, write_sweep
 from planner.answers.tables import TABLES, by_scenario
 from planner.finance.accounting.measures import measures
@@ -212,15 +212,17 @@ def test_the_order_with_measured_layouts_alone_is_told(comparison: Comparison) -
     first, second = comparison.names
     cost = summary.scenarios[first][COST]
     assert cost
-    measured = {
+    measured: dict[str, Measures] = {
         first: {COST: 1.5 * cost, SHORTFALL: 0.0},
         second: {COST: summary.scenarios[second][COST], SHORTFALL: 0.2},
     }
     (line,) = measured_layouts_lines(dataclasses.replace(summary, measured_layouts=measured))
     assert f"{first} ${1.5 * cost:.3g} (+50%)" in line
     assert "(+0%, SLO missed)" in line
-    assert line.endswith(f"{first} then costs least of those that meet the SLO target")
-    as_chosen = {name: {**summary.scenarios[name], SHORTFALL: 0.0} for name in (first, second)}
+    assert line.endswith(f"{first} is then the cheapest plan that is MET")
+    as_chosen: dict[str, Measures] = {
+        name: {**summary.scenarios[name], SHORTFALL: 0.0} for name in (first, second)
+    }
     (line,) = measured_layouts_lines(dataclasses.replace(summary, measured_layouts=as_chosen))
     assert "no plan's cost moves" in line
     assert not measured_layouts_lines(dataclasses.replace(summary, measured_layouts=None))
