@@ -57,8 +57,10 @@ _RACES = 24
 _FEWEST_RACE = 12
 ASKED = (0.85, 0.9, 0.95)
 """Probabilities for which the curve names the cheapest policy."""
-_LEVELS = (-0.06, -0.03, 0.0, 0.02, 0.04, 0.06)
+_LEVELS = (-0.06, -0.03, 0.0, 0.02, 0.04, 0.07)
 """Added to the probability that is asked, where policies are shortlisted."""
+_LEAST_MISSED = 0.3
+"""Of what may be missed: as much is, at the highest of them."""
 _SAFE_ODDS = 8.0
 """By how much the odds of the policy that is confirmed first are better than what is asked."""
 _OF_EACH_LEVEL = 2
@@ -390,7 +392,8 @@ def _shortlist(search: Search, best: Policy, safe: Policy, levers: Levers) -> li
         for policy in filter(search.choices.within_limits, near):
             search.value(policy)
         return search.shortlist([0.0], 2 * len(_LEVELS))
-    levels = [min(confidence + added, 0.5 * (1.0 + confidence)) for added in _LEVELS]
+    most = 1.0 - _LEAST_MISSED * (1.0 - confidence)
+    levels = [min(confidence + added, most) for added in _LEVELS]
     ways = [levers]
     ways += [search.levers(rules=levers.rules)] if levers.rent else []
     ways += [search.levers()] if levers.rules else []
