@@ -190,20 +190,35 @@ class Arena:
             runs = min(runs, fewest_runs(self.confidence, ERROR * SPENT[0]))
         return self._confirm(policy, runs)
 
-    def confirmations(self, candidates: Sequence[Judged]) -> Iterator[Confirmation]:
-        """Yield confirmations of the cheapest policy that is likely to pass, until one passes or none is left."""
-        left = sorted(candidates, key=lambda one: one.cost)
-        while left and self.attempts < len(SPENT):
+    def needed(self) -> float:
+        """Return the probability to meet the target from which a policy is likely to pass the next block."""
+        from scipy.special import betaincinv  # noqa: PLC0415 - as above
+
+        error = ERROR * SPENT[min(self.attempts, len(SPENT) - 1)]
+        spare = allowed_misses(self.most_runs, self.confidence, error)
+        return 1.0 - float(betaincinv(spare + 1, self.most_runs - spare, 1.0 - _PASSING))
+
+    def confirmations(self, candidates: list[Judged]) -> Iterator[Confirmation]:
+        """Yield confirmations of the cheapest policy that is likely to pass, until one passes or none is left.
+
+        After one that failed the caller may add candidates.
+        """
+        while self.attempts < len(SPENT):
+            # What costs less than one that failed serves less, as far as the selection can tell.
+            least = max((before.cost for before, _ in self.failed), default=-np.inf)
+            left = [one for one in candidates if one.cost > least]
+            if not left:
+                return
+            left.sort(key=lambda one: one.cost)
             one, runs = self._next(left)
             if self._passing(one, runs) < _HOPELESS and self.attempts > 1:
                 return
             confirmation = self._confirm(one.policy, runs)
+            if not confirmation.passed:
+                self.failed.append((one, confirmation.judged))
             yield confirmation
             if confirmation.passed:
                 return
-            self.failed.append((one, confirmation.judged))
-            # What costs less serves less, as far as the selection can tell: it is not tried after it.
-            left = [other for other in left if other.cost > one.cost]
 
     def _next(self, left: Sequence[Judged]) -> tuple[Judged, int]:
         """Return the cheapest policy that is likely to pass, and the runs it needs; else the likeliest."""

@@ -336,10 +336,11 @@ def _sized(
         # With a confidence one look does; a trade-off of costs is followed as long as it pays.
         if trial.held_confidence or raced[0] is cheapest:
             break
-    cheaper = raced
+    dearest = math.inf
     if sized is not None and sized.confirmation.passed:
-        safe_cost = sized.plan.cost
-        cheaper = [one for one in raced if one.cost < safe_cost and one.policy != safe]
+        dearest = sized.plan.cost
+    tried = None if sized is None else safe
+    cheaper = [one for one in raced if one.cost < dearest and one.policy != tried]
     for confirmation in arena.confirmations(cheaper):
         words = trial.choices.words(confirmation.judged.policy)
         share = confirmation.judged.verdict.share
@@ -352,6 +353,11 @@ def _sized(
         # One that failed stands only as long as none has passed.
         if confirmation.passed or sized is None or not sized.confirmation.passed:
             sized = latest
+        if not confirmation.passed:
+            known = {one.policy for one in raced}
+            more = [one for one in _dearer(search, arena, levers) if one.policy not in known]
+            raced += more
+            cheaper += [one for one in more if one.cost < dearest]
     assert sized is not None  # nothing else ends without a confirmation, passed or not
     sized = dataclasses.replace(
         sized,
@@ -437,6 +443,16 @@ def _between(search: Search, arena: Arena, raced: Sequence[Judged], levers: Leve
             between.append(policy)
     # The dearest of them are the likeliest.
     return between[-_MOST_BETWEEN:]
+
+
+def _dearer(search: Search, arena: Arena, levers: Levers) -> list[Judged]:
+    """Return the cheapest policy that is likely to pass, where predictions are as the last one that failed was seen."""
+    before, fresh = arena.failed[-1]
+    # A block that was left early is one of many misses, and the selection one of few: together they are fair.
+    met = before.verdict.met + fresh.verdict.met
+    search.expect(before.policy, met / (before.worst.size + fresh.worst.size))
+    found = search.at(arena.needed(), before.policy, levers)
+    return [] if found is None else [arena.selected(found, before.worst.size)]
 
 
 def curve_of(
