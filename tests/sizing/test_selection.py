@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.stats import binomtest
+from scipy.stats import binom, binomtest
 
 from planner.sizing.evaluate import BLOCK, FIRST_CONFIRMATION, SELECTION, Judged
 from planner.sizing.policy import Policy
@@ -81,6 +81,9 @@ def test_what_failed_tells_how_far_the_selection_was_too_kind_to_its_like() -> N
         assert arena._seen(twin) == pytest.approx((145.0, 31.0))
         assert arena._seen(better) == pytest.approx((48.0 + 108.0, 20.0))
         assert hoped
+        # Needed is what passes the next block four times of five.
+        spare = allowed_misses(128, 0.9, ERROR * SPENT[0])
+        assert binom.cdf(spare, 128, 1.0 - arena.needed()) == pytest.approx(0.8)
         assert confidence == 0.9
         assert not arena.is_enough(twin)
         assert not arena.is_enough(better)
