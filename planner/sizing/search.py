@@ -42,6 +42,10 @@ _BLOCKS = 6
 """Parts of the horizon from each of which a replication may add a row."""
 _SCALES = 7
 """Halvings of the margin on demand."""
+_MOST_MOVED = 1.0
+"""Most by which log λ of the threshold may differ from capacity meeting demand."""
+_HALVINGS = 16
+"""Of that, where the threshold is moved to what was seen."""
 _SAME_COST = 1e-7
 """Of the cost: what is no difference."""
 _START_LOADS = (60, 80, 100, 120)
@@ -175,6 +179,20 @@ class Search:
         self.values = {}
         met = sum(outcome.meets(self.trial.attainment) for outcome in outcomes)
         return met >= self.confidence * len(outcomes)
+
+    def expect(self, policy: Policy, share: float) -> None:
+        """Move the threshold so that a policy is predicted to meet the target as often as it was seen to."""
+        surrogate = self.surrogate
+        fleet = surrogate.fleet(policy)
+        low, high = -_MOST_MOVED, _MOST_MOVED
+        for _ in range(_HALVINGS):
+            middle = 0.5 * (low + high)
+            surrogate.threshold = surrogate.threshold._replace(log=middle)
+            if surrogate.probability_of(fleet) > share:
+                low = middle
+            else:
+                high = middle
+        self.values = {}
 
     def find(self, levers: Levers, start: Policy | None = None) -> Policy | None:
         """Return the cheapest policy by the surrogate; None where none is likely enough to meet the SLO target."""

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from planner.arrays import Floats
+from planner.plan.attainment import LEAST_SHORTFALL
 from planner.records import record
 from planner.sizing.evaluate import (
     BLOCK,
@@ -94,12 +95,12 @@ def fewest_runs(confidence: float, error: float) -> int:
     return runs
 
 
-def passing_probability(judged_policy: Judged, runs: int, confidence: float, error: float) -> float:
-    """Return the probability that a policy passes a block of some runs, by its selection runs and a flat prior."""
+def passing_probability(
+    met: float, missed: float, runs: int, confidence: float, error: float
+) -> float:
+    """Return the probability to pass a block of some runs, by what earlier runs met and missed and a flat prior."""
     from scipy.stats import betabinom  # noqa: PLC0415 - as above
 
-    met = judged_policy.verdict.met
-    missed = judged_policy.verdict.replications - met
     allowed = allowed_misses(runs, confidence, error)
     return float(betabinom.cdf(allowed, runs, missed + 0.5, met + 0.5)) if allowed >= 0 else 0.0
 
@@ -114,6 +115,8 @@ class Arena:
         self.archive = archive
         self.most_runs = most_runs
         self.attempts = 0
+        self.failed: list[tuple[Judged, Judged]] = []
+        """Policies that were not confirmed: over the selection, and over the block that each failed."""
 
     def selected(self, policy: Policy, replications: int) -> Judged:
         """Return a policy's figures over the first replications of the selection block."""
@@ -158,7 +161,27 @@ class Arena:
         if not confidence:
             return 1.0
         error = ERROR * SPENT[min(self.attempts, len(SPENT) - 1)]
-        return passing_probability(one, runs, confidence, error)
+        met, missed = self._seen(one)
+        return passing_probability(met, missed, runs, confidence, error)
+
+    def _seen(self, one: Judged) -> tuple[float, float]:
+        """Return how many runs tell that a policy meets the target, and how many that it misses it.
+
+        Its own of the selection, which it was picked by; and those that failed others, which it would have met more
+        often by as much as it does on the selection.
+        """
+        met = float(one.verdict.met)
+        missed = one.verdict.replications - met
+        for before, fresh in self.failed:
+            common = min(one.worst.size, before.worst.size)
+            shares = [self._share(policy.worst[:common]) for policy in (one, before)]
+            share = min(max(fresh.verdict.share + shares[0] - shares[1], 0.0), 1.0)
+            met += share * fresh.verdict.replications
+            missed += (1.0 - share) * fresh.verdict.replications
+        return met, missed
+
+    def _share(self, worst: Floats) -> float:
+        return float((worst > self.trial.attainment - LEAST_SHORTFALL).mean())
 
     def confirm_safe(self, policy: Policy) -> Confirmation:
         """Confirm a policy with room to spare, by the fewest runs."""
@@ -167,19 +190,35 @@ class Arena:
             runs = min(runs, fewest_runs(self.confidence, ERROR * SPENT[0]))
         return self._confirm(policy, runs)
 
-    def confirmations(self, candidates: Sequence[Judged]) -> Iterator[Confirmation]:
-        """Yield confirmations of the cheapest policy that is likely to pass, until one passes or none is left."""
-        left = sorted(candidates, key=lambda one: one.cost)
-        while left and self.attempts < len(SPENT):
+    def needed(self) -> float:
+        """Return the probability to meet the target from which a policy is likely to pass the next block."""
+        from scipy.special import betaincinv  # noqa: PLC0415 - as above
+
+        error = ERROR * SPENT[min(self.attempts, len(SPENT) - 1)]
+        spare = allowed_misses(self.most_runs, self.confidence, error)
+        return 1.0 - float(betaincinv(spare + 1, self.most_runs - spare, 1.0 - _PASSING))
+
+    def confirmations(self, candidates: list[Judged]) -> Iterator[Confirmation]:
+        """Yield confirmations of the cheapest policy that is likely to pass, until one passes or none is left.
+
+        After one that failed the caller may add candidates.
+        """
+        while self.attempts < len(SPENT):
+            # What costs less than one that failed serves less, as far as the selection can tell.
+            least = max((before.cost for before, _ in self.failed), default=-np.inf)
+            left = [one for one in candidates if one.cost > least]
+            if not left:
+                return
+            left.sort(key=lambda one: one.cost)
             one, runs = self._next(left)
             if self._passing(one, runs) < _HOPELESS and self.attempts > 1:
                 return
             confirmation = self._confirm(one.policy, runs)
+            if not confirmation.passed:
+                self.failed.append((one, confirmation.judged))
             yield confirmation
             if confirmation.passed:
                 return
-            # What costs less serves less, as far as the selection can tell: it is not tried after it.
-            left = [other for other in left if other.cost > one.cost]
 
     def _next(self, left: Sequence[Judged]) -> tuple[Judged, int]:
         """Return the cheapest policy that is likely to pass, and the runs it needs; else the likeliest."""

@@ -57,8 +57,10 @@ _RACES = 24
 _FEWEST_RACE = 12
 ASKED = (0.85, 0.9, 0.95)
 """Probabilities for which the curve names the cheapest policy."""
-_LEVELS = (-0.06, -0.03, 0.0, 0.02, 0.04, 0.06)
+_LEVELS = (-0.06, -0.03, 0.0, 0.02, 0.04, 0.07)
 """Added to the probability that is asked, where policies are shortlisted."""
+_LEAST_MISSED = 0.3
+"""Of what may be missed: as much is, at the highest of them."""
 _SAFE_ODDS = 8.0
 """By how much the odds of the policy that is confirmed first are better than what is asked."""
 _OF_EACH_LEVEL = 2
@@ -334,10 +336,11 @@ def _sized(
         # With a confidence one look does; a trade-off of costs is followed as long as it pays.
         if trial.held_confidence or raced[0] is cheapest:
             break
-    cheaper = raced
+    dearest = math.inf
     if sized is not None and sized.confirmation.passed:
-        safe_cost = sized.plan.cost
-        cheaper = [one for one in raced if one.cost < safe_cost and one.policy != safe]
+        dearest = sized.plan.cost
+    tried = None if sized is None else safe
+    cheaper = [one for one in raced if one.cost < dearest and one.policy != tried]
     for confirmation in arena.confirmations(cheaper):
         words = trial.choices.words(confirmation.judged.policy)
         share = confirmation.judged.verdict.share
@@ -350,6 +353,11 @@ def _sized(
         # One that failed stands only as long as none has passed.
         if confirmation.passed or sized is None or not sized.confirmation.passed:
             sized = latest
+        if not confirmation.passed:
+            known = {one.policy for one in raced}
+            more = [one for one in _dearer(search, arena, levers) if one.policy not in known]
+            raced += more
+            cheaper += [one for one in more if one.cost < dearest]
     assert sized is not None  # nothing else ends without a confirmation, passed or not
     sized = dataclasses.replace(
         sized,
@@ -390,7 +398,8 @@ def _shortlist(search: Search, best: Policy, safe: Policy, levers: Levers) -> li
         for policy in filter(search.choices.within_limits, near):
             search.value(policy)
         return search.shortlist([0.0], 2 * len(_LEVELS))
-    levels = [min(confidence + added, 0.5 * (1.0 + confidence)) for added in _LEVELS]
+    most = 1.0 - _LEAST_MISSED * (1.0 - confidence)
+    levels = [min(confidence + added, most) for added in _LEVELS]
     ways = [levers]
     ways += [search.levers(rules=levers.rules)] if levers.rent else []
     ways += [search.levers()] if levers.rules else []
@@ -434,6 +443,16 @@ def _between(search: Search, arena: Arena, raced: Sequence[Judged], levers: Leve
             between.append(policy)
     # The dearest of them are the likeliest.
     return between[-_MOST_BETWEEN:]
+
+
+def _dearer(search: Search, arena: Arena, levers: Levers) -> list[Judged]:
+    """Return the cheapest policy that is likely to pass, where predictions are as the last one that failed was seen."""
+    before, fresh = arena.failed[-1]
+    # A block that was left early is one of many misses, and the selection one of few: together they are fair.
+    met = before.verdict.met + fresh.verdict.met
+    search.expect(before.policy, met / (before.worst.size + fresh.worst.size))
+    found = search.at(arena.needed(), before.policy, levers)
+    return [] if found is None else [arena.selected(found, before.worst.size)]
 
 
 def curve_of(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.stats import binomtest
+from scipy.stats import binom, binomtest
 
 from planner.sizing.evaluate import BLOCK, FIRST_CONFIRMATION, SELECTION, Judged
 from planner.sizing.policy import Policy
@@ -60,6 +60,33 @@ def test_a_confirmation_runs_one_policy_on_a_block_that_nothing_has_seen() -> No
         # Twenty runs are too few to confirm nine in ten, however many meet it.
         assert not second.passed
         assert second.judged.verdict[:2] == (20, 20)
+
+
+def test_what_failed_tells_how_far_the_selection_was_too_kind_to_its_like() -> None:
+    """A twin of a policy that failed at 100 of 128 is taken to meet as many; one that met more, that much more."""
+    with problem(toy(("2026-01-01",), 4)) as search:
+        template = whole(search, bought(search, 4, 3), 1)
+        fields = {name: getattr(template, name) for name in template.__dataclass_fields__}
+        confidence = template.verdict.confidence
+
+        def judged_by(met: int, runs: int) -> Judged:
+            worst = np.where(np.arange(runs) < met, 1.0, 0.5)
+            verdict = template.verdict._replace(met=met, replications=runs)
+            return template.__class__(**fields | {"worst": worst, "verdict": verdict})
+
+        arena = Arena(search.trial, search.archive, 128)
+        twin, better = judged_by(45, 48), judged_by(48, 48)
+        hoped = arena.is_enough(better)
+        arena.failed.append((judged_by(45, 48), judged_by(100, 128)))
+        assert arena._seen(twin) == pytest.approx((145.0, 31.0))
+        assert arena._seen(better) == pytest.approx((48.0 + 108.0, 20.0))
+        assert hoped
+        # Needed is what passes the next block four times of five.
+        spare = allowed_misses(128, 0.9, ERROR * SPENT[0])
+        assert binom.cdf(spare, 128, 1.0 - arena.needed()) == pytest.approx(0.8)
+        assert confidence == 0.9
+        assert not arena.is_enough(twin)
+        assert not arena.is_enough(better)
 
 
 def test_blocks_draw_inputs_by_scramblings_of_their_own(tmp_path: Path) -> None:

@@ -107,6 +107,20 @@ def test_a_case_weighs_the_replications_so_that_their_mean_input_is_the_case_s(
         assert surrogate.chances == pytest.approx(1.0 / 12)
 
 
+def test_predictions_are_moved_to_what_was_seen_of_a_policy(tmp_path: Path) -> None:
+    content = toy(("2026-01-01",), 6)
+    content["workloads"]["chat"]["growth"] = {"kind": "by-year", "per_year": {"2026": 1.0}}
+    with problem(content, study=written(content, tmp_path), replications=12) as search:
+        before = search.find(search.levers())
+        assert before is not None
+        search.expect(before, 0.7)
+        assert search.value(before)[1] == pytest.approx(0.7, abs=0.01)
+        after = search.find(search.levers())
+        assert after is not None
+        assert search.value(after)[1] >= 0.9
+        assert search.cost(after) > search.cost(before)
+
+
 @pytest.mark.parametrize("calm", [True, False])
 def test_cost_is_predicted_within_some_hundredths(calm: bool) -> None:
     content = toy(("2026-01-01", "2026-02-01"), 6)
