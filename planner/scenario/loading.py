@@ -166,9 +166,12 @@ def _moved_deliveries(document: Document, override: str, origin: str) -> Sequenc
         hint = "+6 months, +3 weeks or +10 days"
         raise ScenarioError(message, file=origin, path=path_text, hint=hint)
     clusters = value_at(document.content, ("clusters",))
-    names = fnmatch.filter(clusters if isinstance(clusters, dict) else {}, str(pattern[1]))
+    stated = clusters if isinstance(clusters, dict) else {}
+    names = fnmatch.filter(stated, str(pattern[1]))
     if not names:
-        raise ScenarioError("matches nothing in the scenario", file=origin, path=path_text)
+        message = "matches nothing in the scenario"
+        hint = nearest(str(pattern[1]), stated)
+        raise ScenarioError(message, file=origin, path=path_text, hint=hint)
     start = _validated_value(document, ("start",))
     moved = []
     for name in names:
