@@ -187,6 +187,21 @@ def test_the_leads_job_without_yaml(page: Questions, planner: Planner) -> None:
     ]
 
 
+@pytest.mark.prove
+def test_a_plan_from_files_is_sized(page: Questions) -> None:
+    page.drop(chat=FILES["chat.csv"], quotes=FILES["offers.csv"])
+    page.said("2 quotes")
+    page.answer("name", "sized")
+    page.see_the_plan()
+    page.drawn()
+    page.press("size")
+    page.wait('document.getElementById("size").dataset.done')
+    assert "H200" in page.text("answer-sized") or "B200" in page.text("answer-sized")
+    page.browser.visit(page.run('document.querySelector("#answer-sized > a").href'))
+    assert page.browser.errors() == []
+    assert (Path("outputs") / "sized-size" / "policy.yaml").exists()
+
+
 def test_what_was_answered_outlives_a_reload_and_the_way_back(page: Questions) -> None:
     page.drop(chat=FILES["chat.csv"])
     page.said("1 workload read: chat")
