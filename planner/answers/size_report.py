@@ -89,7 +89,7 @@ def _frontier_grid(contents: Contents, summary: SizingSummary) -> Grid | None:
         caption="Cost against service, all simulated",
         header=(
             "plan",
-            "",
+            "which is",
             "P(SLO met)",
             "cost",
             "missed requests",

@@ -79,7 +79,10 @@ def draft(
         texts = {"--columns": columns, "--rate": rate}
         options = [option for option, text in texts.items() if text]
         raise_all([Problem(path=option, message=message) for option in options])
-    zone(stated.timezone)  # an unknown zone is refused before any file is read
+    try:
+        zone(stated.timezone)  # an unknown zone is refused before any file is read
+    except ScenarioError as error:
+        raise ScenarioError(str(error), path="--timezone") from None
     overlay = _overlay(overrides)
     catalog = load_catalog(overlay=overlay)
     problems: list[Problem] = []

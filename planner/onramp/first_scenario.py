@@ -568,8 +568,10 @@ def _quoted_cluster(
     cluster["price_source"] = f"quote of {vendor}, {file}"
     # The stated lead time stays; the first day is where nothing else is said.
     order = {"placed": start, **cluster.get("order", {})}
-    slip = Order.model_fields["slip_weeks"].default
-    cluster["order"] = {**order, "slip_weeks": slip.model_dump()}
+    slip = Order.model_fields["slip_weeks"].default.model_dump()
+    # Whole weeks, as somebody would write them.
+    slip_weeks = {end: round(weeks) for end, weeks in slip.items()}
+    cluster["order"] = {**order, "slip_weeks": slip_weeks}
     return cluster
 
 

@@ -163,12 +163,15 @@ def _moved_deliveries(document: Document, override: str, origin: str) -> Sequenc
     delay = _DELAY.fullmatch(str(parse_document(delay_text, origin).content))
     if delay is None:
         message = f"takes a delay, not {delay_text!r}"
-        hint = "+6 months, +3 weeks or +10 days"
-        raise ScenarioError(message, file=origin, path=path_text, hint=hint)
+        example = "+6 months, +3 weeks or +10 days"
+        raise ScenarioError(message, file=origin, path=path_text, hint=example)
     clusters = value_at(document.content, ("clusters",))
-    names = fnmatch.filter(clusters if isinstance(clusters, dict) else {}, str(pattern[1]))
+    stated = clusters if isinstance(clusters, dict) else {}
+    names = fnmatch.filter(stated, str(pattern[1]))
     if not names:
-        raise ScenarioError("matches nothing in the scenario", file=origin, path=path_text)
+        message = "matches nothing in the scenario"
+        near = nearest(str(pattern[1]), stated)
+        raise ScenarioError(message, file=origin, path=path_text, hint=near)
     start = _validated_value(document, ("start",))
     moved = []
     for name in names:

@@ -96,7 +96,11 @@ _QUESTION_BY_OPTION = {
     "--preset": "models",
     "--requests-per-s": "growth",
     "--growth": "growth",
+    "--columns": "files",
+    "--rate": "files",
+    "--timezone": "files",
     "name": "name",
+    "start": "name",
 }
 
 
@@ -392,4 +396,4 @@ def _question_of(path: str) -> str:
     for question in QUESTIONS:
         if pattern and (question.path.startswith(pattern) or pattern.startswith(question.path)):
             return question.question
-    return {"start": "name", "--columns": "files", "--rate": "files"}.get(path, "")
+    return ""

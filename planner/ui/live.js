@@ -238,6 +238,8 @@
     $("steps").replaceChildren(...answer.lines.map((line) => Object.assign(document.createElement("li"), { textContent: line })));
     swap($("answer-sized"), answer.parts);
     if (answer.href) $("answer-sized").append(Object.assign(document.createElement("a"), { href: answer.href, target: "_blank", rel: "noopener", textContent: "The sizing's report" }));
+    // Why there is no plan is the last that it said.
+    if (!answer.parts.length) fail(answer.lines.at(-1) || "the sizing ended without a plan");
     $("size").dataset.done = "1";
   };
   const sized = (begin) => sizing(begin).catch((error) => fail(error.message));

@@ -120,6 +120,10 @@ class SizingProcess:
             program, stdout=subprocess.DEVNULL, stderr=self._log, cwd=current
         )
 
+    def close(self) -> None:
+        """Let go of what it printed."""
+        self._log.close()
+
     @property
     def is_running(self) -> bool:
         """Whether it searches still."""
@@ -499,6 +503,8 @@ class Workbench:
             section = yaml.safe_dump({"clusters": purchases}, default_flow_style=True, width=9999)
             words += ["--set", f"sizing={section}"]
         folder = self.outputs / f"{_check_name(name)}-size"
+        if self.sizing is not None:
+            self.sizing.close()
         self.sizing = SizingProcess(["size", *words], folder, self._current_folder(plan))
 
     def memo(self, plan: PlanKey, name: str) -> Path:

@@ -298,6 +298,10 @@ def test_lists_are_told_by_their_columns_and_values_are_written_as_given(
     words = [word for text in stated for word in ("--set", text)]
     assert planner("init", "stated", *sources, *words, "--growth", "chat=0.4").code == 0
     text = (tmp_path / "stated.yaml").read_text()
+    assert (
+        "order: {placed: 2026-02-01, lead_weeks: 20, slip_weeks: {low: 0, base: 2, high: 12}}"
+        "  # ordered 2026-02-01, delivered 2026-06-21 or later; the slip is assumed"
+    ) in text
     for line in ("ttft_s: 1.5  # as given", "facility_power_cap_kw: 1200  # as given",
                  "per_year: 0.4  # as given"):  # fmt: skip
         assert line in text

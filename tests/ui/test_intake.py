@@ -199,6 +199,25 @@ def test_a_bad_answer_is_told_beside_its_question(page: Page, path: str) -> None
     assert page.draft()["problems"] == []
 
 
+@pytest.mark.parametrize(
+    ("answers", "question", "message"),
+    [
+        ({"timezone": "Mars"}, "files", "no time zone 'Mars'"),
+        ({"rate": "speed"}, "files", "no rate column 'speed'"),
+        ({"columns": "input"}, "files", "columns"),
+        ({"name": "a/b"}, "name", "will not do as a name"),
+        ({"start": "2026-02-30"}, "name", "must be a date"),
+    ],
+)
+def test_how_files_are_read_and_the_plan_is_called_have_their_places(
+    page: Page, answers: dict[str, str], question: str, message: str
+) -> None:
+    page.drop("chat.csv", HOURS)
+    (first, *_) = problems(page, **answers)
+    assert first[0] == question, first
+    assert message in first[2]
+
+
 def test_a_bad_file_is_told_beside_the_file_with_its_line(page: Page) -> None:
     page.drop("chat.csv", HOURS.replace("3600,", "many,", 1))
     page.drop("offers.csv", FILES["offers.csv"].replace("39500", "dear"))
