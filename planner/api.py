@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Literal
 
 from planner.actuals.command import actuals as actuals
 from planner.actuals.command import actuals_sections
+from planner.calibration.command import check_benchmarks as check_benchmarks
 from planner.errors import CapacityError, Problem, ScenarioError, refuse
 from planner.files import Place, check_target, output_folder
 from planner.finance.measure_names import DRAWS

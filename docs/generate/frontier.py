@@ -93,7 +93,7 @@ def closed_loops(frame: pd.DataFrame, catalog: Catalog, calibration: Calibration
     rows = frame[is_run & frame["tpot_ms"].notna()].copy()
     rows = rows[rows[DRAFT_COLUMN].map(find_draft) == 0]
     # Prompts that a benchmark repeats are found in the cache: such rows say nothing of others.
-    rows = rows[prepare(rows, catalog).cached_fraction == 0.0]
+    rows = pd.DataFrame(rows[prepare(rows, catalog).cached_fraction == 0.0])
     prepared = prepare(rows, catalog)
     deployments = [prepared.deployments[number] for number in prepared.deployment.tolist()]
     accelerators = np.array([served.layouts[0].accelerators for served in deployments])

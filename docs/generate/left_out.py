@@ -80,6 +80,7 @@ def measured_layouts(
     specs = priced_rows(prepare(rows, catalog), calibration).specs
     keys = [(spec.shape.name, spec.part.name, spec.layout, spec.expert_parallel) for spec in specs]
     lengths = zip(rows["input_tokens"], rows["output_tokens"], strict=True)
+    rows["place"] = np.arange(len(rows))
     rows["setting"] = [f"{key} {pair}" for key, pair in zip(keys, lengths, strict=True)]
     found = []
     for _, loads in rows.groupby("setting", sort=False):
@@ -90,7 +91,7 @@ def measured_layouts(
         first = loads.iloc[0]
         for tpot_s, rate in zip(TPOT_S, rates_between(by_load).tolist(), strict=True):
             if np.isfinite(rate):
-                spec = specs[int(first.name)]
+                spec = specs[int(first["place"])]
                 pair = (float(first["input_tokens"]), float(first["output_tokens"]))
                 found.append(Measured(spec, *pair, tpot_s, rate))
     return found

@@ -47,7 +47,8 @@ def _answer(sized: Sized, verdict: PlanVerdict) -> Iterator[str]:
     if not choices.parts(plan.policy) and not plan.policy.rented_instances:
         words = "nothing more" if plan.policy == choices.nothing() else f"nothing more; {words}"
     low, high = (_money(sized, end) for end in sized.cost_interval)
-    cost = f"{OBJECTIVES[sized.trial.objective]} of {_money(sized, plan.cost)} (mean; 95% interval {low} to {high})"
+    error = "" if low == high else f" (mean; 95% interval {low} to {high})"
+    cost = f"{OBJECTIVES[sized.trial.objective]} of {_money(sized, plan.cost)}{error}"
     runs = f"{verdict.met_replications} of {verdict.replications} new replications"
     probability = f"{probability_words(verdict)} ({runs})"
     if is_priced:

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
+from planner import api
 from planner.cli.options import AsJson, Overlay, Overrides, Quiet, with_overlay
 from planner.errors import Problem, ScenarioError
 from planner.files import json_text
@@ -152,22 +153,13 @@ def check_benchmarks(
     as_json: AsJson = False,
 ) -> None:
     """Predict each measured run and print the errors, in all and by kind of model, and the worst rows."""
-    from planner.calibration.bench_results import parse_run
-    from planner.calibration.benchmarks import read_benchmarks
-    from planner.calibration.check import check_benchmarks as check_table
-    from planner.calibration.check import check_report, entries, summary
-    from planner.catalog.calibration import SHIPPED_CALIBRATION, read_calibration
-    from planner.catalog.load import load_catalog
-
-    coefficients = read_calibration(calibration or SHIPPED_CALIBRATION).calibration()
-    measured = read_benchmarks(table, parse_run(run or ()))
-    checked = check_table(measured, load_catalog(overlay=overlay), coefficients)
+    checked = api.check_benchmarks(table, run or (), calibration, overlay)
     if as_json:
         # All rows, not the worst alone: a program picks its own.
-        content = {"rows": list(entries(checked)), "summary": summary(checked)}
+        content = {"rows": checked.rows(), "summary": checked.summary()}
         typer.echo(json.dumps(content, allow_nan=False))
     else:
-        typer.echo(check_report(checked, worst))
+        typer.echo(checked.report(worst))
 
 
 def calibrate(

@@ -652,7 +652,6 @@ def starter_text(
     text: str = Template(source, trim_blocks=True, keep_trailing_newline=True).render(
         name=name if is_text else f'"{name}"',
         start=start,
-        online=add_months(start, 2),
         later=add_months(start, 12),
         workloads=workloads,
         clusters=clusters,

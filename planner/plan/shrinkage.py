@@ -50,7 +50,8 @@ from planner.scenario.workload import Workload
 
 LEAD_SPREAD = 0.31
 """Standard deviation of ln(tokens per second and accelerator) of one engine over another that serves a model in one
-precision on one accelerator, at equal time per token: ten pairs of engines in public runs (measurements.csv)."""
+precision on one accelerator, at equal time per token: 0.27 in nine pairs of engines in public runs, 0.41 with a tenth
+whose runs mix ten months of versions."""
 TPOT_S = (0.015, 0.02, 0.03, 0.05)
 """Times per token at which candidates are compared: those at which public frontiers are read."""
 
@@ -219,12 +220,20 @@ def _belief(candidates: Sequence[_Candidate]) -> Belief:
     pools = {}
     for engine in dict.fromkeys(one.spec.engine for one in candidates):
         own = [one for one in candidates if one.spec.engine == engine]
+        # What an engine does with pools is held to what it does without, as far as that is known.
+        alone = np.max([_at(one.colocated, colocated[_key(one.spec)]) for one in own], axis=0)
         prefilled = np.max([one.prefilled for one in own], axis=0)
         # The layout that decodes most decides; what is known of pools hardly hangs on it.
         rates = np.max([one.in_pools(prefilled) for one in own], axis=0)
         excess = min(one.pools_excess for one in own)
-        pools[engine] = _shrunk(rates, anchor, own[0].pools_log_gain, excess)
+        pools[engine] = _shrunk(rates, alone, own[0].pools_log_gain, excess)
     return Belief(colocated, pools)
+
+
+def _at(rates: Floats, log_speed: float) -> Floats:
+    """Return rates by time at a speed, read between those worked out."""
+    by_time = [np.interp(log_speed, _LOG_SPEEDS[::-1], of_time[::-1]) for of_time in rates.T]
+    return np.array(by_time)
 
 
 def _anchor(candidates: Sequence[_Candidate]) -> Floats:

@@ -31,6 +31,7 @@ _BINDS = 0.95  # share of a limit from which on it is taken to bind
 _CHEAPER = 0.9  # times a price: cost is linear in it, so one more survey gives the slope
 _HALVINGS = 6  # of the price at which a part enters the mix
 _LEAST_PRICE = 0.2  # of today's: below it none is in prospect
+_MOVES = 0.005  # change of the probability below which an input moves prices alone
 _SWANSON = (0.3, 0.4, 0.3)  # weights of the three quantiles whose mean is about that of the input
 
 
@@ -386,29 +387,32 @@ def _last_safe(search: Search, best: Policy) -> LastSafe | None:
 def sensitivity(search: Search, best: Policy) -> tuple[InputSwing, ...]:
     """Return what each uncertain input moves, most first: of plans sized for either case, and of the answer as it is.
 
-    What knowing an input saves is the mean of the re-sized costs over its quantiles, which weigh as Swanson has them.
+    An input that does not move the probability moves prices alone: the answer is then the plan for either case. What
+    knowing an input saves is the mean of the re-sized costs over its quantiles, which weigh as Swanson has them.
     """
     levers = _levers_of(search, best)
     swings = []
     for place, name in enumerate(search.trial.inputs.names):
         values, scores = search.surrogate.scores(place, QUANTILES)
         cases = [search.by(search.surrogate.given(place, score)) for score in scores.tolist()]
-        plans = [case.at(search.confidence, best, levers) for case in cases]
-        costs = [
-            None if plan is None else case.cost(plan)
-            for case, plan in zip(cases, plans, strict=True)
-        ]
-        low, _, high = cases
-        known = [cost for cost in costs if cost is not None]
-        known_usd = float(np.dot(known, _SWANSON)) if len(known) == len(costs) else math.inf
+        usd, probabilities = zip(*(case.value(best) for case in cases), strict=True)
+        costs: list[float | None] = [*usd]
+        saves = 0.0
+        if abs(probabilities[0] - probabilities[-1]) >= _MOVES:
+            plans = [case.at(search.confidence, best, levers) for case in cases]
+            sized = zip(cases, plans, strict=True)
+            costs = [None if plan is None else case.cost(plan) for case, plan in sized]
+            known = [cost for cost in costs if cost is not None]
+            if len(known) == len(costs):
+                saves = max(0.0, search.cost(best) - float(np.dot(known, _SWANSON)))
         swings.append(
             InputSwing(
                 name=name,
                 values=(float(values[0]), float(values[-1])),
                 sized=(costs[0], costs[-1]),
-                answer=(low.cost(best), high.cost(best)),
-                probabilities=(low.value(best)[1], high.value(best)[1]),
-                known_saves=max(0.0, search.cost(best) - known_usd),
+                answer=(usd[0], usd[-1]),
+                probabilities=(probabilities[0], probabilities[-1]),
+                known_saves=saves,
             )
         )
     return tuple(sorted(swings, key=lambda one: -one.swing))

@@ -494,7 +494,10 @@ def _ways(
         by_name.setdefault(own_name, []).append(own)
     own_policies = by_name[own_name]
     ways = []
-    for name, policies in by_name.items():
+    for name, raced_policies in by_name.items():
+        # Those that a race left early are run on as many replications as the answer.
+        around = _around(raced_policies, own.verdict.share)
+        policies = [arena.selected(one.policy, own.verdict.replications) for one in around]
         probability, cost = cost_at(policies, own.verdict.share)
         # Where a way does not reach the answer's probability, the answer's way is taken to that of the other.
         _, own_cost = cost_at(own_policies, probability)
@@ -513,15 +516,28 @@ def _ways(
     return tuple(sorted(ways, key=lambda way: way.is_answer))
 
 
-def cost_at(policies: Sequence[Judged], probability: float) -> tuple[float, float]:
-    """Return the cost of a way at a probability, between its simulated policies; and the probability it stands at."""
+def _efficient(policies: Sequence[Judged]) -> list[Judged]:
+    """Return the policies that no cheaper one serves at least as often as, the least likely first."""
     efficient: list[Judged] = []
     for one in sorted(policies, key=lambda one: (-one.verdict.share, one.cost)):
-        # The cheapest that serves at least as often.
         if not efficient or one.cost < efficient[-1].cost:
             efficient.append(one)
-    shares = np.array([one.verdict.share for one in efficient[::-1]])
-    costs = np.array([one.cost for one in efficient[::-1]])
+    return efficient[::-1]
+
+
+def _around(policies: Sequence[Judged], probability: float) -> list[Judged]:
+    """Return the efficient policies on either side of a probability: one where none is beyond it."""
+    efficient = _efficient(policies)
+    below = [one for one in efficient if one.verdict.share <= probability]
+    above = [one for one in efficient if one.verdict.share >= probability]
+    return [*below[-1:], *above[:1]]
+
+
+def cost_at(policies: Sequence[Judged], probability: float) -> tuple[float, float]:
+    """Return the cost of a way at a probability, between its simulated policies; and the probability it stands at."""
+    efficient = _efficient(policies)
+    shares = np.array([one.verdict.share for one in efficient])
+    costs = np.array([one.cost for one in efficient])
     within = float(np.clip(probability, shares[0], shares[-1]))
     return within, float(np.interp(within, shares, costs))
 

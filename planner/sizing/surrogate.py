@@ -21,6 +21,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import datetime
+import functools
 import math
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
@@ -477,7 +478,7 @@ class Surrogate:
     def _regressed(self, logs: Floats) -> Regression:
         """Choose the inputs that explain log λ, one after another, and then their squares and products."""
         usable = ~self.hopeless & (logs > _LEAST_LOG)
-        surveyed, drawn = self._standardised()
+        surveyed, drawn = self.standardised
         chosen: list[tuple[int, int]] = []
         options = [(i, -1) for i in range(surveyed.shape[1])]
         most = max(0, int(usable.sum()) // _PER_FEATURE)
@@ -509,7 +510,9 @@ class Surrogate:
             inverse[:, usable] = np.linalg.pinv(features[usable])
         return Regression(inverse, features, self._features(drawn, chosen), tuple(chosen))
 
-    def _standardised(self) -> tuple[Floats, Floats]:
+    @functools.cached_property
+    def standardised(self) -> tuple[Floats, Floats]:
+        """The inputs of the surveyed replications and of all draws, by standard deviations above their means."""
         values = self.trial.drawn(SEARCH, 0, max(DRAWS, len(self.surveys)))
         values = np.where(
             values.min(axis=0, initial=np.inf) > 0, np.log(np.maximum(values, 1e-300)), values
@@ -535,7 +538,7 @@ class Surrogate:
         the surveyed replications, beside all other inputs: the mean weighs them so that it is that of the case.
         """
         other = copy.copy(self)
-        surveyed, drawn = self._standardised()
+        surveyed, drawn = self.standardised
         known = drawn.copy()
         known[:, place] = score
         fit = self.regression
@@ -548,7 +551,7 @@ class Surrogate:
     def scores(self, place: int, quantiles: Sequence[float]) -> tuple[Floats, Floats]:
         """Return an input's values at some quantiles, and how many standard deviations above its mean they are."""
         values = self.trial.drawn(SEARCH, 0, DRAWS)[:, place]
-        _, drawn = self._standardised()
+        _, drawn = self.standardised
         return np.quantile(values, quantiles), np.quantile(drawn[:, place], quantiles)
 
     def predicted_logs(self, fleet: Floats) -> tuple[Floats, Floats, float]:

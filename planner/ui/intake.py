@@ -57,6 +57,7 @@ TYPED_COLUMNS = {
 _PLAIN_VALUE = re.compile(r"[\w.+-]{1,64}")
 TAB = re.compile(r"[\w-]{1,64}")
 """What a browser tab calls itself."""
+_THROUGHPUT = re.compile(rb'"[a-z_]*throughput"\s*:')
 _NAME = re.compile(r"[^\W_][\w-]{0,63}")
 
 Text = Annotated[str, Field(max_length=200)]
@@ -104,6 +105,8 @@ class FileAnswer(BaseModel, frozen=True, strict=True):
 
     name: Text
     workload: Text = ""
+    run: Text = ""
+    """What a benchmark does not say of its run, as ``--run`` takes it."""
 
 
 class Answers(BaseModel, frozen=True, strict=True):
@@ -156,6 +159,8 @@ class Intake:
         sources = []
         for file in answers.files:
             path = str(self.file(answers.tab, file.name))
+            if is_benchmark(Path(path)):
+                continue  # of the throughput model, not of the plan
             is_named = bool(_NAME.fullmatch(file.workload))
             sources.append(f"{file.workload}={path}" if is_named else path)
         for name, rows in ((OWNED, answers.owned), (QUOTED, answers.quoted)):
@@ -182,6 +187,21 @@ class Intake:
     def draft(self, answers: Answers) -> Draft:
         """Return the scenario of some answers."""
         return api.draft(answers.name or "my-plan", **self.arguments(answers))
+
+    def benchmarks(self, answers: Answers) -> dict[str, list[str]]:
+        """Return what load generators measured beside what the planner predicts of it, by file."""
+        checks = {}
+        for file in answers.files:
+            path = self.file(answers.tab, file.name)
+            if not is_benchmark(path):
+                continue
+            try:
+                rows = api.check_benchmarks(path, [file.run]).rows()
+                checks[file.name] = [_measured_words(row) for row in rows]
+            except ScenarioError as error:
+                texts = [str(replace(problem, file=None)) for problem in error.problems]
+                checks[file.name] = [f"is not checked yet: {text}" for text in texts]
+        return checks
 
     def problems(self, error: ScenarioError, answers: Answers) -> list[dict[str, str]]:
         """Return what is wrong, each beside the question, the control and the file that it is of."""
@@ -230,6 +250,28 @@ def described(draft: Draft, arguments: Mapping[str, Any]) -> dict[str, Any]:
         "command": command(draft.name, arguments),
         "has_quotes": draft.has_quotes,
     }
+
+
+def is_benchmark(path: Path) -> bool:
+    """Return whether a file is the result of a load generator, which states a throughput."""
+    try:
+        with path.open("rb") as stream:
+            head = stream.read(65_536)
+    except OSError:
+        return False
+    return head.lstrip()[:1] in (b"{", b"[") and bool(_THROUGHPUT.search(head))
+
+
+def _measured_words(row: Mapping[str, Any]) -> str:
+    """Return one measured quantity beside its prediction."""
+    quantity = str(row["quantity"] or "run").replace("_", " ")
+    if "predicted" not in row or row["predicted"] is None:
+        return f"{quantity}: {row.get('reason') or 'is not predicted'}"
+    words = f"{quantity}: measured {row['measured']:,.4g}, predicted {row['predicted']:,.4g}"
+    words += f" ({row['error_fraction']:+.0%})"
+    if "low" in row:
+        words += f", 90% between {row['low']:,.4g} and {row['high']:,.4g}"
+    return words
 
 
 def scenario_of(draft: Draft) -> Scenario:

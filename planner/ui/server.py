@@ -155,21 +155,19 @@ class Live:
         """Return the page's HTML; its script reads the rest of the address."""
         name = request.query_params.get("of", "")
         is_start = "start" in request.query_params or (not name and self.workbench.asks_first)
+        workbench = self.workbench
         if is_start:
-            examples = list(self.workbench.scenarios.values())
+            examples = workbench.listed(drafts=False)
             headers = {**SAFE_HEADERS, "Content-Security-Policy": start_policy()}
             return HTMLResponse(start_html(examples), headers=headers)
         try:
-            scenario = self.workbench.stated(name)
+            scenario = workbench.stated(name)
         except PlannerError as error:
             return _plain(404, str(error))
         # Before the first plan: the script asks for it when the page is there.
-        workbench = self.workbench
         is_draft = scenario.name in workbench.drafts
         # A draft is one's own, and stands beside other drafts alone.
-        scenarios = [one for one in workbench.scenarios.values()
-                     if (one.name in workbench.drafts) == is_draft]  # fmt: skip
-        html = page_html(scenario, scenarios, is_draft=is_draft)
+        html = page_html(scenario, workbench.listed(drafts=is_draft), is_draft=is_draft)
         headers = {**SAFE_HEADERS, "Content-Security-Policy": live_policy()}
         return HTMLResponse(html, headers=headers)
 
@@ -276,13 +274,15 @@ class Live:
 
         def make() -> dict[str, Any]:
             try:
+                benchmarks = intake.benchmarks(answers)
                 arguments = intake.arguments(answers)
                 draft = intake.draft(answers)
             except ScenarioError as error:
                 return {"problems": intake.problems(error, answers)}
             if answers.open:
                 workbench.add_draft(draft, arguments)
-            return {"name": draft.name, "problems": [], **described(draft, arguments)}
+            shown = described(draft, arguments)
+            return {"name": draft.name, "problems": [], "benchmarks": benchmarks, **shown}
 
         return await _respond(make)
 

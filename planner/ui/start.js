@@ -8,7 +8,7 @@
   const kept = JSON.parse(sessionStorage.getItem("answers") || "null");
   const answers = kept || { tab: crypto.randomUUID(), files: [], workloads: ["chat"], reading: {}, settings: {}, owned: [{}], quoted: [{}] };
   const keep = () => sessionStorage.setItem("answers", JSON.stringify(answers));
-  let shown = { workloads: [], lists: {} }, number = 0, pending = 0;
+  let shown = { workloads: [], lists: {}, benchmarks: {} }, number = 0, pending = 0;
 
   const post = async (what, body, type = "application/json") => {
     const answer = await fetch(what, { method: "POST", headers: { "Content-Type": type }, body })
@@ -107,6 +107,7 @@
   const kindOf = (file) => {
     if (shown.lists[file.name]) return shown.lists[file.name];
     const own = shown.workloads.filter((one) => one.source.split(", ").includes(file.name));
+    if (shown.benchmarks[file.name]) return "a benchmark, beside what the planner predicts";
     return own.length ? "traffic of " + own.map((one) => one.name).join(", ") : "not read yet";
   };
   const drawFiles = () => {
@@ -121,20 +122,30 @@
         label.append(box);
         item.append(label, " ");
       }
+      if (shown.benchmarks[file.name]) {
+        const box = make("input", "", { id: "r-" + index, value: file.run || "", spellcheck: false, placeholder: "accelerator=H200,tp=8,precision=fp8" });
+        box.addEventListener("change", () => { file.run = box.value.trim(); soon(); });
+        const label = make("label", "its run ");
+        label.append(box);
+        item.append(label, " ");
+      }
       const remove = make("button", "Remove", { type: "button", ariaLabel: "Remove " + file.name });
       remove.addEventListener("click", async () => {
         answers.files = answers.files.filter((other) => other !== file);
         const body = JSON.stringify({ tab: answers.tab, files: [file] });
         await post("forget", body).catch(() => {});
-        shown = { workloads: [], lists: {} };
+        shown = { workloads: [], lists: {}, benchmarks: {} };
         drawFiles();
         $("choose").focus();
         soon();
       });
+      const measured = make("ul", "", { className: "source" });
+      measured.append(...(shown.benchmarks[file.name] || []).map((text) => make("li", text)));
+      if (measured.children.length) item.append(measured);
       item.append(remove, make("p", "", { className: "problem", id: "f-" + file.name, hidden: true }));
       return item;
     }));
-    if (focused && $(focused) && focused.startsWith("w-")) $(focused).focus();
+    if (focused && $(focused) && /^[wr]-/.test(focused)) $(focused).focus();
   };
   let drawn = "";
   const drawWorkloads = () => {

@@ -182,6 +182,10 @@ class Workbench:
             for cell in [cell for cell in self._cells if cell[0][0] == draft.name]:
                 del self._cells[cell]
 
+    def listed(self, *, drafts: bool) -> list[Scenario]:
+        """Return the scenarios without a file, or those with one."""
+        return [one for one in self.scenarios.values() if (one.name in self.drafts) is drafts]
+
     def _current_folder(self, plan: PlanKey) -> Path:
         """Return the folder to which the file of a plan's scenario is relative."""
         return self.intake.folder if plan[0] in self.drafts else Path.cwd()
@@ -487,6 +491,10 @@ class Workbench:
                 for cluster_name, cluster in scenario.clusters.items()
                 if cluster.owned is None and cluster.contract is None
             }
+            if not purchases:
+                message = "nothing may be bought here"
+                hint = "add machines, or begin with quotes"
+                raise ScenarioError(Problem(message=message, hint=hint))
             # On one line, however long: a command has no line breaks.
             section = yaml.safe_dump({"clusters": purchases}, default_flow_style=True, width=9999)
             words += ["--set", f"sizing={section}"]

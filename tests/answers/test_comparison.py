@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections import defaultdict
 from pathlib import Path
@@ -13,17 +14,21 @@ from planner.answers.comparison import (
     COMPARISON_TABLES,
     comparison_summary,
     comparison_text,
+    measured_layouts_lines,
     write_comparison,
 )
 from planner.answers.json_records import fields_json
+from planner.answers.ranking import COST, SHORTFALL
 from planner.answers.run import PLAN_COLUMNS
 from planner.answers.summaries import ComparisonSummary
 from planner.answers.sweep import sweep_description, sweep_rows, sweep_text, write_sweep
 from planner.answers.tables import TABLES, by_scenario
+from planner.finance.accounting.measures import measures
 from planner.finance.bridge import CAUSES
 from planner.finance.measure_names import MEASURES
 from planner.output.folder import Contents
 from planner.output.tables import ColumnKind
+from planner.run.simulate import simulate
 from planner.scenario.loading import load_scenario
 from planner.studies.compare import Comparison, compare
 from planner.studies.sweep import SweepPoint, parse_axes, sweep
@@ -183,3 +188,39 @@ def test_a_long_sweep_prints_its_beginning() -> None:
     lines = text.splitlines()
     assert lines[2 + 40] == "and 60 more in sweep.csv"
     assert lines[2 + 40 + 1 :] == ["", "None of these combinations had a request to serve."]
+
+
+def test_what_measured_layouts_alone_would_give_is_one_line(comparison: Comparison) -> None:
+    """Each plan's base case once more, with ``layouts: measured`` on every cluster."""
+    summary = comparison_summary(comparison)
+    assert summary.measured_layouts is not None
+    assert list(summary.measured_layouts) == list(comparison.names)
+    for result, figures in zip(comparison.results, summary.measured_layouts.values(), strict=True):
+        alone = simulate(
+            result.scenario.with_({"clusters.*.layouts": "measured"}), seed=result.seed
+        )
+        cost = measures(alone)[COST]
+        assert cost is not None
+        assert figures[COST] == pytest.approx(cost, rel=1e-6)
+    (line,) = measured_layouts_lines(summary)
+    assert line in " ".join(comparison_text(comparison).split())
+
+
+def test_the_order_with_measured_layouts_alone_is_told(comparison: Comparison) -> None:
+    """By hand: one plan then costs half more, and the other serves worse than its SLO target."""
+    summary = comparison_summary(comparison)
+    first, second = comparison.names
+    cost = summary.scenarios[first][COST]
+    assert cost
+    measured = {
+        first: {COST: 1.5 * cost, SHORTFALL: 0.0},
+        second: {COST: summary.scenarios[second][COST], SHORTFALL: 0.2},
+    }
+    (line,) = measured_layouts_lines(dataclasses.replace(summary, measured_layouts=measured))
+    assert f"{first} ${1.5 * cost:.3g} (+50%)" in line
+    assert "(+0%, SLO missed)" in line
+    assert line.endswith(f"{first} then costs least of those that meet the SLO target")
+    as_chosen = {name: {**summary.scenarios[name], SHORTFALL: 0.0} for name in (first, second)}
+    (line,) = measured_layouts_lines(dataclasses.replace(summary, measured_layouts=as_chosen))
+    assert "no plan's cost moves" in line
+    assert not measured_layouts_lines(dataclasses.replace(summary, measured_layouts=None))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import inspect
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from planner import api
 from planner.cli import actuals, explain, output_folders, plans, studies, zoom
+from planner.cli import init as init_command
 from planner.cli import memo as memo_command
 from tests.conftest import Planner
 
@@ -27,6 +29,7 @@ COMMANDS: dict[Callable[..., None], Callable[..., Any]] = {
     output_folders.report: api.report,
     memo_command.memo: api.memo,
     explain.explain: api.explain,
+    init_command.init: api.init,
 }
 OPTIONS_ALONE = {
     "as_json": "says how the answer is printed",
@@ -77,6 +80,16 @@ def test_a_command_has_the_parameters_and_defaults_of_its_function(
 
 
 OTHER_THAN_DEFAULT: dict[str, tuple[list[str], Any]] = {
+    "name": (["n"], "n"),
+    "sources": (["--from", "f"], ["f"]),
+    "fleet": (["--fleet", "f"], Path("f")),
+    "quotes": (["--quotes", "q"], Path("q")),
+    "model": (["--model", "m"], ["m"]),
+    "preset": (["--preset", "p"], ["p"]),
+    "time_unit": (["--time-unit", "ms"], "ms"),
+    "requests_per_s": (["--requests-per-s", "a=1"], ["a=1"]),
+    "growth": (["--growth", "a=1"], ["a=1"]),
+    "start": (["--start", "2026-02-03"], datetime.date(2026, 2, 3)),
     "scenario": (["s.yaml"], Path("s.yaml")),
     "file": (["f.yaml"], Path("f.yaml")),
     "plan": (["p.yaml"], Path("p.yaml")),

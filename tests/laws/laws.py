@@ -312,7 +312,8 @@ def truncated(world: World) -> Change | None:
         return None
     date = datetime.date(2026, 2, 1)
     workload = _picked(world, "truncated", world.workloads)
-    launched = replace(workload, name="launched", launch=LATER)
+    model = _picked(world, "launched", list(RATES))
+    launched = replace(workload, name="launched", model=model, launch=LATER)
     cut = replace(world, workloads=(*world.workloads, launched))
     dated = cut.with_workload(replace(workload, step=(date, 3.0)))
     dated = dated.with_workload(replace(launched, launch=date))

@@ -4,6 +4,7 @@ import pytest
 
 from planner.onramp.first_scenario import starter_text
 from planner.plan.build import build_plan
+from planner.run.simulate import simulate
 from planner.scenario.loading import load_scenario
 from tests.conftest import WriteScenario
 
@@ -17,14 +18,18 @@ def test_the_starter_works_under_any_name(write: WriteScenario, name: str) -> No
     assert build_plan(scenario).seed == scenario.seed
 
 
-def test_what_the_starter_lets_be_chosen_is_allowed(write: WriteScenario) -> None:
-    """The commented lines on the SLO target and on choices, uncommented, are a scenario that can be sized."""
-    first, _, rest = starter_text("x").partition("# slo_target:")
-    chosen, blank, site = rest.partition("\n\n")
-    text = (
-        first + ("# slo_target:" + chosen).replace("\n# ", "\n").removeprefix("# ") + blank + site
-    )
-    scenario = load_scenario(write(text))
+def test_what_the_starter_lets_be_chosen_is_what_it_states(write: WriteScenario) -> None:
+    scenario = load_scenario(write(starter_text("x")))
     assert scenario.sizing is not None
     assert set(scenario.sizing.clusters) == set(scenario.clusters)
-    assert scenario.sizing.it_power_cap_kw is not None
+    for name, choice in scenario.sizing.clusters.items():
+        cluster = scenario.clusters[name]
+        assert list(choice.dates) == [cluster.online or scenario.start]
+
+
+def test_the_starter_meets_its_target_without_a_node_too_many(write: WriteScenario) -> None:
+    scenario = load_scenario(write(starter_text("x")))
+    assert simulate(scenario).slo_result().is_met
+    for name, cluster in scenario.clusters.items():
+        fewer = scenario.laid_over([f"clusters.{name}.nodes={cluster.nodes - 1}"])
+        assert not simulate(fewer).slo_result().is_met, name

@@ -31,8 +31,9 @@ from planner.physics.replica import (
     price_replicas,
 )
 from planner.physics.slo_model import late_curve
+from planner.plan.candidates import traffic_of
 from planner.plan.choice import Service
-from planner.plan.slo_capacity import lengths_of, traffic_of
+from planner.plan.slo_capacity import lengths_of
 from planner.scenario.scenario import Scenario
 from tests.shipped import shipped_calibration
 

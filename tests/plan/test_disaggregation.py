@@ -15,10 +15,11 @@ from planner.physics.replica import ReplicaSpec, price_replicas
 from planner.physics.slo_model import MissCurve
 from planner.plan import disaggregation
 from planner.plan.candidates import replica_specs as candidates_of
+from planner.plan.candidates import traffic_of
 from planner.plan.choice import Service, service_of
 from planner.plan.disaggregation import worker_counts
 from planner.plan.reuse import Reuse
-from planner.plan.slo_capacity import LayoutSearch, traffic_of
+from planner.plan.slo_capacity import LayoutSearch
 from planner.requests.outcome import outcomes
 from planner.requests.zoom import ZoomRequest, simulate_zoom
 from planner.scenario.workload import Workload

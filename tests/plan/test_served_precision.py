@@ -10,9 +10,9 @@ import pytest
 from planner.catalog.load import part_of, shape_of
 from planner.physics.power import power_fraction
 from planner.physics.replica import ReplicaSpec, Traffic, at_concurrency, describe, price_replicas
+from planner.plan.candidates import traffic_of
 from planner.plan.choice import Service, build_services, stream_s
 from planner.plan.reuse import Reuse
-from planner.plan.slo_capacity import traffic_of
 from tests.engine.worlds import plan_of, scenario_of
 from tests.shipped import shipped_calibration
 

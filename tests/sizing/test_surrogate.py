@@ -91,7 +91,7 @@ def test_a_case_weighs_the_replications_so_that_their_mean_input_is_the_case_s(
         policy = bought(search, 1, 1)
         values, scores = surrogate.scores(0, (0.1, 0.9))
         assert values == pytest.approx([0.3, 2.7], abs=0.01)
-        surveyed, _ = surrogate._standardised()
+        surveyed, _ = surrogate.standardised
         for score in scores.tolist():
             case = surrogate.given(0, score)
             assert case.chances.sum() == pytest.approx(1.0)

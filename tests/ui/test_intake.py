@@ -15,6 +15,7 @@ from starlette.testclient import TestClient
 from planner import api
 from planner.ui.server import build_app
 from planner.ui.workbench import EXAMPLES, Workbench
+from tests.calibration import test_bench_results as bench_results
 from tests.conftest import Planner
 from tests.fuzz.mutations import mutate
 from tests.onramp.test_spoiled_files import _specimens
@@ -35,8 +36,9 @@ FILES = {
 class Page:
     """What the script of the page sends."""
 
-    def __init__(self, client: TestClient) -> None:
+    def __init__(self, client: TestClient, folder: Path) -> None:
         self.client = client
+        self.folder = folder
         self.files: list[dict[str, str]] = []
 
     def drop(self, name: str, content: str | bytes) -> Any:
@@ -68,7 +70,7 @@ def workbench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workbench:
 @pytest.fixture
 def page(workbench: Workbench) -> Page:
     app, _ = build_app(workbench, TOKEN, 8123)
-    return Page(TestClient(app, base_url=BASE))
+    return Page(TestClient(app, base_url=BASE), workbench.intake.folder / TAB)
 
 
 def problems(page: Page, **answers: Any) -> list[tuple[str, str, str]]:
@@ -241,6 +243,25 @@ def test_who_sends_anything_else_is_refused(page: Page) -> None:
         )
         assert found.status_code == 400
         assert found.text.startswith("answers: ")
+
+
+def test_a_benchmark_stands_beside_its_prediction_and_leaves_the_plan_alone(page: Page) -> None:
+    page.drop("chat.csv", HOURS)
+    before = page.draft()
+    page.drop("bench.json", json.dumps(bench_results._vllm(), indent=1))
+    found = page.draft()
+    assert found["command"] == before["command"]
+    (missing, *_) = found["benchmarks"]["bench.json"]
+    assert missing.startswith("is not checked yet: ")
+    assert "accelerator" in missing
+    page.files[-1]["run"] = "accelerator=H200,tp=4,precision=fp8,model=llama-3.1-70b,engine=vllm"
+    lines = page.draft()["benchmarks"]["bench.json"]
+    assert any(line.startswith("tpot ms: measured 18") for line in lines), lines
+    checked = api.check_benchmarks(page.folder / "bench.json", [page.files[-1]["run"]])
+    predicted = {row["quantity"]: row["predicted"] for row in checked.rows()}
+    assert any(f"predicted {predicted['tpot_ms']:,.4g} (" in line for line in lines)
+    page.drop("chat.csv", json.dumps(bench_results._vllm())[:-30])
+    assert page.draft()["benchmarks"]["chat.csv"][0].startswith("is not checked yet: ")
 
 
 def test_a_second_draft_takes_the_place_of_the_first(page: Page) -> None:

@@ -402,8 +402,9 @@ def test_a_sizing_says_what_it_has_and_ends_in_its_report(
     begun: list[list[str]] = []
 
     class Ended:
-        def __init__(self, words: list[str], folder: Path) -> None:
+        def __init__(self, words: list[str], folder: Path, current: Path) -> None:
             begun.append(words)
+            assert current == Path.cwd()
             self.folder = folder
             self.lines = ["1 runs: 2 × H200"]
             self.is_running = True

@@ -1,0 +1,108 @@
+"""The first screen of a run: what is bought next and by when, on a terminal of 24 lines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from planner import api
+from planner.answers.charts import figures_of
+from planner.output.blocks import VerticalRule
+from planner.output.folder import read_contents
+from planner.run.simulate import simulate
+from planner.scenario.loading import load_scenario
+from planner.studies.run_out import missed_without_orders
+from tests.conftest import ROOT, TINY
+
+ORDERED = {
+    "accelerator": "H200",
+    "nodes": 2,
+    "order": {
+        "placed": "2026-01-10",
+        "lead_weeks": 3,
+        "slip_weeks": {"low": 0, "base": 0, "high": 0},
+        "acceptance_failure_fraction": 0.0,
+    },
+}
+"""On site on 31 January."""
+RULE = {
+    "when": "utilisation_above",
+    "threshold_fraction": 0.01,
+    "months": 1,
+    "cluster": "h200",
+    "nodes": 1,
+    "lead_weeks": 2,
+    "max_nodes": 2,
+}
+
+
+def growing(**changes: Any) -> dict[str, Any]:
+    """Return a plan of one node, whose traffic outgrows it in the second month."""
+    content: dict[str, Any] = yaml.safe_load(TINY)
+    content["workloads"]["chat"] |= {
+        "model": "llama-3.1-70b",
+        "requests_per_s": 80,
+        "growth": {"kind": "compound", "per_year": 60.0},
+    }
+    content["clusters"] = {"h200": {"accelerator": "H200", "nodes": 1}}
+    content["slo_target"] = {"attainment": 0.9}
+    return content | changes
+
+
+def next_line(screen: str) -> str:
+    """Return the line of a screen that says what is bought next."""
+    return next(line for line in screen.splitlines() if line.startswith("NEXT"))
+
+
+def test_a_plan_says_what_to_order_next_and_when_it_runs_out_without(tmp_path: Path) -> None:
+    content = growing()
+    content["clusters"]["later"] = ORDERED
+    answer = api.run(content, tmp_path / "o", replications=2)
+    assert next_line(answer.text()) == "NEXT   order 2 later by 2026-01-10"
+    (order,) = answer.summary()["orders"]
+    assert (order["cluster"], order["nodes"]) == ("later", 2)
+    assert (order["placed"], order["on_site"]) == ("2026-01-10", "2026-01-31")
+    alone = simulate(load_scenario(growing()))
+    missed = alone.slo_result().missed_months
+    assert missed, "the plan without the order is to miss a month"
+    first = alone.plan.months.labels[missed[0]]
+    assert answer.summary()["missed_without_orders"] == first
+    assert f"Without further orders the SLO target is missed from {first}." in answer.text()
+    assert len(answer.text().splitlines()) <= 23  # and where the results are
+    events = answer.table("events")
+    ordered = events[events["event"] == "ordered"]
+    assert ordered["detail"].tolist() == ["2 nodes"]
+    marks = figures_of(read_contents(tmp_path / "o"))["demand"].panels[0].marks
+    notes = [mark.note for mark in marks if isinstance(mark, VerticalRule)]
+    assert notes == ["order 1", "runs out without them"]
+
+
+def test_what_a_review_orders_is_an_order_too() -> None:
+    scenario = load_scenario(growing(expansion={"rules": [RULE]}))
+    result = simulate(scenario)
+    (order,) = result.run.log.orders
+    assert (order.nodes, order.is_stated) == (1, False)
+    # At the end of the first month, two weeks before it is on site.
+    assert order.arrival_h == order.time_h + 14 * 24
+    alone = simulate(load_scenario(growing()))
+    missed = [alone.plan.months.labels[month] for month in alone.slo_result().missed_months]
+    assert missed_without_orders(result) == tuple(missed)
+
+
+def test_without_orders_it_says_by_when_more_is_needed(tmp_path: Path) -> None:
+    answer = api.run(growing(), tmp_path / "o", replications=1)
+    first = answer.summary()["verdict"]["first_missed_month"]
+    assert next_line(answer.text()) == f"NEXT   nothing on order, more capacity needed by {first}"
+    assert "missed_without_orders" not in answer.text()
+
+
+@pytest.mark.parametrize("name", ["fleet-2026", "mixed-fleet"])
+def test_the_shipped_plans_fit_a_terminal(name: str, tmp_path: Path) -> None:
+    answer = api.run(ROOT / "scenarios" / f"{name}.yaml", tmp_path / "o", replications=2)
+    lines = answer.text().splitlines()
+    # The last line says where the results are.
+    assert len(lines) + 1 <= 24
+    assert max(map(len, lines)) <= 80
