@@ -262,8 +262,8 @@ def _sentences(review: ActualsReview, summary: ActualsSummary) -> list[str]:
     replications = effective(review.forecast.weights)
     if replications < FEW_EFFECTIVE:
         sentences.append(
-            f"The forecast rests on {replications:.0f} effective replications: take its bands with care, "
-            "and run more with --replications."
+            f"The forecast rests on {replications:.0f} effective replications, so its bands are rough; "
+            "for finer ones raise --replications."
         )
     return sentences
 

@@ -359,8 +359,8 @@ def stated_hits(scenario: Scenario) -> Iterator[str]:
     ]
     if stated:
         yield (
-            f"prefix_cache_hit_fraction of {', '.join(stated)} is taken as stated: it follows neither memory nor load "
-            "nor routing; with reuse it does"
+            f"prefix_cache_hit_fraction of {', '.join(stated)} is taken as stated, whatever memory, load and "
+            "routing are; state reuse in its place to have it follow from them"
         )
 
 

@@ -852,10 +852,10 @@ def evidence_notes(scenario: Scenario, services: Services) -> Iterator[str]:
             f"{', '.join(widest_first)}"
         )
     for chunk, pairs in at_edge.items():
-        edge = "fewest" if chunk == CHUNKS[0] else "most"
+        edge = "smallest" if chunk == CHUNKS[0] else "largest"
         yield (
-            f"{chunk:,} prompt tokens a step are the {edge} that are tried, and taken for {', '.join(pairs)}: "
-            "state chunk_tokens for others"
+            f"chunk_tokens: of the values tried {chunk:,}, the {edge}, serves most for {', '.join(pairs)}; "
+            "state others to try them"
         )
 
 

@@ -265,7 +265,11 @@ def test_layouts_that_nobody_measured_and_edges_of_the_grid_are_named(
     at_edge = {
         pair for pair, one in services.items() if one.spec.chunk_tokens == 1024 and not one.prefill
     }
-    edges = [note for note in notes if note.startswith("1,024 prompt tokens a step are the fewest")]
+    edges = [
+        note
+        for note in notes
+        if note.startswith("chunk_tokens: of the values tried 1,024, the smallest")
+    ]
     assert len(edges) == bool(at_edge)
     for cluster, workload in at_edge:
         assert f"{workload} on {cluster}" in edges[0]
