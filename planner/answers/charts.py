@@ -110,7 +110,7 @@ def run_demand(contents: Contents) -> Figure | None:
     ]
     if summary.missed_without_orders is not None:
         x = (date.fromisoformat(f"{summary.missed_without_orders}-01") - chart.start).days
-        rules.append(VerticalRule(x=x, note="runs out without them"))
+        rules.append(VerticalRule(x=x, note="runs out"))
     picture = picture_of(chart)
     panels = [replace(panel, marks=[*panel.marks, *rules]) for panel in picture.panels]
     return replace(picture, panels=panels)

@@ -222,7 +222,7 @@ def findings(summary: RunSummary) -> list[str]:
         lines.append(advice)
     idle, words = idle_cluster(summary)
     if idle:
-        lines.append(f"{idle} is {words}.")
+        lines.append(f"{idle} is mostly idle: {words}.")
     # A cluster that costs nothing is not there in any month.
     paid = {name: figures for name, figures in summary.clusters.items() if figures.cost_usd}
     unused = [name for name, figures in paid.items() if not figures.served_tokens]

@@ -446,4 +446,4 @@ def idle_cluster(summary: RunSummary) -> tuple[str, str]:
         return "", ""
     cost = percent(figures.cost_usd / fleet.cost_usd, 0)
     tokens = percent(figures.served_tokens / fleet.served_tokens, 0)
-    return dearest, f"idle: {cost} of cost, {tokens} of tokens"
+    return dearest, f"{cost} of cost, {tokens} of tokens"

@@ -77,7 +77,7 @@ def test_a_plan_says_what_to_order_next_and_when_it_runs_out_without(tmp_path: P
     assert ordered["detail"].tolist() == ["2 nodes"]
     marks = figures_of(read_contents(tmp_path / "o"))["demand"].panels[0].marks
     notes = [mark.note for mark in marks if isinstance(mark, VerticalRule)]
-    assert notes == ["order 1", "runs out without them"]
+    assert notes == ["order 1", "runs out"]
 
 
 def test_what_a_review_orders_is_an_order_too() -> None:

@@ -16,6 +16,7 @@ from planner.errors import ScenarioError
 from planner.physics.prefix_cache import GAPS_S, from_points, working_set
 from planner.physics.replica import Lengths, ReplicaTimes
 from planner.physics.slo_model import late_curve
+from planner.plan.build import build_plan
 from planner.plan.cache_hits import CacheTerms, SharingWorkload, replica_cache
 from planner.plan.candidates import maturity_factor
 from planner.plan.choice import Service, build_services
@@ -328,3 +329,9 @@ def test_prompts_beyond_the_context_are_named(tmp_path: Path) -> None:
     assert "33% of the prompts of agents are longer than the 131,072 tokens" in note
     shorter = scenario_of(tmp_path, (f"{LOAD}.lengths", {"input": {"mean": 30_000, "p95": 90_000}}))
     assert not list(cut_prompts(shorter, scenario.load_catalog()))
+
+
+def test_pools_apart_beside_reuse_say_what_to_state_instead(tmp_path: Path) -> None:
+    apart = ("clusters.h200.prefill_decode", "disaggregated")
+    with pytest.raises(ScenarioError, match="prefix_cache_hit_fraction in place of reuse"):
+        build_plan(scenario_of(tmp_path, apart))
