@@ -335,7 +335,7 @@ class Workbench:
                 plan, name, columns[name], stated_future, check
             )
         # Cost and verdict of a cell that is still to run are an ellipsis, its other columns empty.
-        pending = (None, "…", None, None, None, "", None, None, None, "", None, None)
+        pending = (None, "…", None, None, None, "", None, None, None, "", None, None, "")
         # A cell that is not run yet has a row all the same, so that the grid keeps its shape.
         table = [
             self._cells.get((plan, name), (plan_name(plan), name, *pending)) for plan, name in cells

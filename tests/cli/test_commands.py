@@ -35,7 +35,7 @@ def test_a_run_repeats_byte_for_byte_and_seeds_differ(
 @pytest.mark.parametrize("name", ["first", "2026"])
 def test_init_writes_a_scenario_that_runs(planner: Planner, tmp_path: Path, name: str) -> None:
     assert planner("init", name).out.startswith(f"wrote {name}.yaml")
-    assert planner("run", f"{name}.yaml", "--set", "horizon_months=3", "-n", "1", "-q").code == 0
+    assert planner("run", f"{name}.yaml", "-n", "1", "-q").code == 0
     assert (tmp_path / "outputs" / name / "manifest.json").exists()
     planner("init", name).refused(f"{name}.yaml: exists and will not be overwritten")
 

@@ -111,7 +111,7 @@ def test_the_first_screen_is_there_before_others_are_drawn(
         "writing",
     ]
     assert re.search(r"NPC \$[\d.]+\w? to \$[\d.]+\w?, SLO met in \d/3$", told[-2])
-    assert answer.text().startswith(told[at] + "\n\nSLO ")
+    assert answer.text().startswith(told[at] + "\nSLO ")
     assert "SLO    base case m" in told[at]
 
 

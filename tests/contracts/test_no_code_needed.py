@@ -231,7 +231,7 @@ def test_a_new_incident_kind_shifts_no_other(write: WriteScenario, tiny: str) ->
         (("per_year: {low: 20, base: 30, high: 40}", "per_upgrade: {low: 0.1, base: 0.2, high: 0.3}"),
          "memory-leak comes with upgrades: state its detection_h"),
         (("fix_days: {low: 2", "incidents: {hnag: {}}\n    fix_days: {low: 2"), "unknown incident 'hnag' (did you"),
-        (("  resale_24m_intel", "  resale_24m_ntel"), "nothing of what used servers of intel fetch"),
+        (("  resale_24m_intel", "  resale_24m_ntel"), "no resale values for servers of intel"),
     ],
 )  # fmt: skip
 def test_a_fact_that_cannot_be_is_one_clear_message(
