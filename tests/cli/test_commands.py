@@ -185,7 +185,7 @@ def test_a_scenario_is_studied_under_the_catalogues_priors(
     planner: Planner, write: WriteScenario
 ) -> None:
     write()
-    told = planner("montecarlo", "tiny.yaml", "-n", "8")
+    told = planner("montecarlo", "tiny.yaml", "-n", "8", "-v")
     assert told.code == 0, told.err
     assert (
         "reliability.failure_multiplier is drawn: 0.616 to 2.21 times what is stated"
