@@ -160,6 +160,7 @@ def test_what_is_public_is_listed() -> None:
         "actuals",
         "compare",
         "explain",
+        "init",
         "load",
         "memo",
         "replay",

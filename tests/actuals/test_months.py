@@ -141,7 +141,7 @@ def test_counters_of_vllm_by_hand(tmp_path: Path) -> None:
 
 def test_months_covered_in_part_are_refused(tmp_path: Path) -> None:
     part = [*COUNTERS, ("2026-02-14", "generation_tokens_total", 900.0, "")]
-    _refused(tmp_path, VLLM, "2026-02 is there in part", metrics=_metrics(part))
+    _refused(tmp_path, VLLM, "2026-02 is incomplete", metrics=_metrics(part))
     late = [row for row in COUNTERS if row[0] != "2026-01-01"]
     _refused(tmp_path, VLLM, "the plan begins on 2026-01-01", metrics=_metrics(late))
     _refused(

@@ -325,7 +325,7 @@ def test_a_process_slows_curtails_reprices_and_adds_demand_under_its_own_name() 
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda world: world.slow("h200", 0.0, 5), "0.0 is no fraction of speed"),
+        (lambda world: world.slow("h200", 0.0, 5), "0.0 is not a fraction"),
         (
             lambda world: world.slow("h200", 0.5, 5, "chats"),
             "no workload is called 'chats'; did you mean chat?",

@@ -75,9 +75,9 @@ def test_leaving_early_owes_the_rest_of_the_term(run: Run, fee: float, owed: flo
 def test_what_a_term_binds_after_the_horizon_is_told(run: Run) -> None:
     """From 1 April to the end of 2026 are 275 days: 32 accelerators at 2 dollars."""
     notes = run("{kind: reserved, usd_per_accelerator_h: 2, term_months: 12}").plan.notes
-    assert any(f"binds {32 * 275 * 24 * 2:,.0f} USD of rent" in note for note in notes)
+    assert any(f"commits {32 * 275 * 24 * 2:,.0f} USD of rent" in note for note in notes)
     assert not any(
-        "binds" in note
+        "commits" in note
         for note in run("{kind: reserved, usd_per_accelerator_h: 2, term_months: 3}").plan.notes
     )
 

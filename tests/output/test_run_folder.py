@@ -138,7 +138,7 @@ def test_the_first_screen_answers_in_24_lines_of_80_columns(result: RunResult, r
         ):
             assert word in words, word
         table = next(number for number, line in enumerate(lines) if line.startswith("cluster"))
-        named = [line.split()[0] for line in lines[table + 2 : table + 2 + len(one.plan.clusters)]]
+        named = [line.split()[0] for line in lines[table + 1 : table + 1 + len(one.plan.clusters)]]
         assert named == [cluster.name for cluster in one.plan.clusters]
     answer = run_answer(root, result, None)
     assert answer.text(verbose=True).startswith(answer.text())

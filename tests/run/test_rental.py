@@ -86,12 +86,12 @@ def test_nothing_to_be_had_is_as_no_rent_at_all_and_is_said() -> None:
         np.testing.assert_allclose(first, second, rtol=1e-9, atol=1e-9)
     assert not held_of(runs[0]).any()
     assert any(
-        "no H200 is to be had by the hour on any day" in warning for warning in never.warnings
+        "no H200 is available by the hour on any day" in warning for warning in never.warnings
     )
     stated = world({}, requests_per_s=10)
     stated["clusters"]["rented"]["accelerator"] = "MI325X"
     (warning,) = (
-        text for text in build_plan(load_scenario(stated)).warnings if "to be had" in text
+        text for text in build_plan(load_scenario(stated)).warnings if "available by the hour" in text
     )
     assert "rental_available_mi325x" in warning
 

@@ -155,7 +155,7 @@ def test_horizons_that_differ_are_refused_and_other_traffic_is_said(write: Write
     base = load_scenario(path)
     longer = load_scenario(path, ["name=longer", "horizon_months=4"])
     with pytest.raises(
-        ScenarioError, match=r"longer runs 4 months from 2026-01-01, tiny 3 .*cannot be held"
+        ScenarioError, match=r"longer runs 4 months from 2026-01-01, tiny 3 .*cannot be compared"
     ):
         check_comparable([base, longer], 0)
     busier = load_scenario(path, ["name=busier", "workloads.chat.requests_per_s=6"])

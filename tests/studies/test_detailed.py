@@ -51,7 +51,7 @@ def test_headlines_are_those_of_all_and_months_those_of_the_first(
     said: list[str] = []
     asked = {"workers": 1, "progress": said.append}
     finished = study(tmp_path / "few.yaml", ROWS, tmp_path / "few", **asked).result  # type: ignore[arg-type]
-    assert "fans by month and what drives the headline are of the first 24 replications" in said
+    assert "monthly bands and sensitivities use the first 24 replications" in said
     with pytest.raises(ScenarioError, match="detailed_replications changed"):
         open_store(every, tmp_path / "few", resume=True)
     assert (finished.rows, finished.detailed) == (ROWS, DETAILED)

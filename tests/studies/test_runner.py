@@ -363,5 +363,5 @@ def test_a_study_without_inputs_varies_chance_alone(
     prepared = prepare(study_file(text))
     finished = finish(prepared, tmp_path / "s", rows=16)
     assert finished.output("cost_usd").std() > 0
-    with pytest.raises(ScenarioError, match="nothing is uncertain"):
+    with pytest.raises(ScenarioError, match="no uncertain input to vary"):
         prepared.tornado()

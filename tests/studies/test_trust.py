@@ -110,7 +110,7 @@ def test_other_code_is_another_study(
     with pytest.raises(ScenarioError, match="the planner's code changed"):
         open_store(prepared, tmp_path / "o", resume=True)
     monkeypatch.setattr(replicate, "code_sha256", lambda: "0" * 64)
-    with pytest.raises(ScenarioError, match="a worker has another planner"):
+    with pytest.raises(ScenarioError, match="a worker has another version of the planner"):
         Replicator(prepared.setup(prepared.montecarlo())).run(0, 1)
 
 
