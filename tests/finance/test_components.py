@@ -68,7 +68,10 @@ def test_books_by_kind_move_no_cash_and_count_no_machine_twice(
             ["clusters.h200.contract={kind: reserved}"],
             ["only machines that are bought have components"],
         ),
-        (["clusters.h200.owned={bought: 2024-01-01, book_value_usd: 9}"], ["covers all their parts"]),
+        (
+            ["clusters.h200.owned={bought: 2024-01-01, book_value_usd: 9}"],
+            ["covers all their parts"],
+        ),
     ],
 )
 def test_components_that_cannot_be_are_refused(

@@ -91,7 +91,9 @@ def test_nothing_to_be_had_is_as_no_rent_at_all_and_is_said() -> None:
     stated = world({}, requests_per_s=10)
     stated["clusters"]["rented"]["accelerator"] = "MI325X"
     (warning,) = (
-        text for text in build_plan(load_scenario(stated)).warnings if "available by the hour" in text
+        text
+        for text in build_plan(load_scenario(stated)).warnings
+        if "available by the hour" in text
     )
     assert "rental_available_mi325x" in warning
 
