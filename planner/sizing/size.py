@@ -337,10 +337,11 @@ def _sized(
         if trial.held_confidence or raced[0] is cheapest:
             break
     dearest = math.inf
+    cheaper = [*raced]
+    # The first block is the shortest: a policy that it did not confirm may still pass a longer one.
     if sized is not None and sized.confirmation.passed:
         dearest = sized.plan.cost
-    tried = None if sized is None else safe
-    cheaper = [one for one in raced if one.cost < dearest and one.policy != tried]
+        cheaper = [one for one in raced if one.cost < dearest and one.policy != safe]
     for confirmation in arena.confirmations(cheaper):
         words = trial.choices.words(confirmation.judged.policy)
         share = confirmation.judged.verdict.share
