@@ -362,7 +362,7 @@ def _sized(
     assert sized is not None  # nothing else ends without a confirmation, passed or not
     sized = dataclasses.replace(
         sized,
-        curve=curve_of(raced, sized.confirmation),
+        curve=curve_of(raced, sized.confirmation if trial.held_confidence else None),
         ways=_ways(search, arena, sized.plan.policy, raced, race_runs),
         predicted_cost=search.cost(sized.plan.policy),
         runs=archive.workers.runs,
