@@ -448,11 +448,14 @@ def _between(search: Search, arena: Arena, raced: Sequence[Judged], levers: Leve
 
 def _dearer(search: Search, arena: Arena, levers: Levers) -> list[Judged]:
     """Return the cheapest policy that is likely to pass, where predictions are as the last one that failed was seen."""
+    needed = arena.needed()
+    if needed >= 1.0:
+        return []
     before, fresh = arena.failed[-1]
     # A block that was left early is one of many misses, and the selection one of few: together they are fair.
     met = before.verdict.met + fresh.verdict.met
     search.expect(before.policy, met / (before.worst.size + fresh.worst.size))
-    found = search.at(arena.needed(), before.policy, levers)
+    found = search.at(needed, before.policy, levers)
     return [] if found is None else [arena.selected(found, before.worst.size)]
 
 
