@@ -99,14 +99,28 @@ def _other_policies(sized: Sized) -> Iterator[str]:
             f"{way.name[:1].upper()}{way.name[1:]} would cost {_money(sized, way.cost)} at P(SLO met) "
             f"{way.probability:.0%}; the answer's levers cost {difference} {verb} at the same probability."
         )
+    yield from _other_levels(sized)
+
+
+def _other_levels(sized: Sized) -> Iterator[str]:
+    """Yield the cheapest policy for each probability that none was confirmed for."""
+    asked = sized.trial.held_confidence if sized.confirmation.passed else 0.0
     for point in sized.curve:
-        if point.answers:
-            levels = " and ".join(f"{level:.0%}" for level in point.answers)
-            yield (
-                f"The cheapest policy simulated for {levels} costs {_money(sized, point.judged.cost)}; "
-                f"{point.judged.verdict.share:.0%} of {point.judged.worst.size} replications meet the target "
-                f"({point.interval.low:.0%} to {point.interval.high:.0%})."
-            )
+        one = point.judged
+        is_answer = one.policy == sized.plan.policy
+        # What is confirmed for the probability asked is confirmed for every lower one.
+        levels = [level for level in point.answers if level > asked or not is_answer]
+        if not levels:
+            continue
+        is_better = 0.0 < asked < max(levels) and one.cost < sized.plan.cost
+        though = ", so not recommended though it costs less" if is_better and not is_answer else ""
+        words = " and ".join(f"{level:.0%}" for level in levels)
+        words += ", the recommended one," if asked and is_answer else ""
+        yield (
+            f"Not confirmed{though}: the cheapest policy simulated for {words} costs {_money(sized, one.cost)}; "
+            f"{one.verdict.share:.0%} of {one.worst.size} replications meet the target "
+            f"({point.interval.low:.0%} to {point.interval.high:.0%})."
+        )
 
 
 def _orders(sized: Sized) -> Iterator[str]:

@@ -191,11 +191,16 @@ class Arena:
         return self._confirm(policy, runs)
 
     def needed(self) -> float:
-        """Return the probability to meet the target from which a policy is likely to pass the next block."""
+        """Return the probability to meet the target from which a policy is likely to pass the next block.
+
+        1 where the block is too short to confirm any.
+        """
         from scipy.special import betaincinv  # noqa: PLC0415 - as above
 
         error = ERROR * SPENT[min(self.attempts, len(SPENT) - 1)]
         spare = allowed_misses(self.most_runs, self.confidence, error)
+        if spare < 0:
+            return 1.0
         return 1.0 - float(betaincinv(spare + 1, self.most_runs - spare, 1.0 - _PASSING))
 
     def confirmations(self, candidates: list[Judged]) -> Iterator[Confirmation]:

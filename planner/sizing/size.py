@@ -337,10 +337,11 @@ def _sized(
         if trial.held_confidence or raced[0] is cheapest:
             break
     dearest = math.inf
+    cheaper = [*raced]
+    # The first block is the shortest: a policy that it did not confirm may still pass a longer one.
     if sized is not None and sized.confirmation.passed:
         dearest = sized.plan.cost
-    tried = None if sized is None else safe
-    cheaper = [one for one in raced if one.cost < dearest and one.policy != tried]
+        cheaper = [one for one in raced if one.cost < dearest and one.policy != safe]
     for confirmation in arena.confirmations(cheaper):
         words = trial.choices.words(confirmation.judged.policy)
         share = confirmation.judged.verdict.share
@@ -361,7 +362,7 @@ def _sized(
     assert sized is not None  # nothing else ends without a confirmation, passed or not
     sized = dataclasses.replace(
         sized,
-        curve=curve_of(raced, sized.confirmation),
+        curve=curve_of(raced, sized.confirmation if trial.held_confidence else None),
         ways=_ways(search, arena, sized.plan.policy, raced, race_runs),
         predicted_cost=search.cost(sized.plan.policy),
         runs=archive.workers.runs,
@@ -447,11 +448,14 @@ def _between(search: Search, arena: Arena, raced: Sequence[Judged], levers: Leve
 
 def _dearer(search: Search, arena: Arena, levers: Levers) -> list[Judged]:
     """Return the cheapest policy that is likely to pass, where predictions are as the last one that failed was seen."""
+    needed = arena.needed()
+    if needed >= 1.0:
+        return []
     before, fresh = arena.failed[-1]
     # A block that was left early is one of many misses, and the selection one of few: together they are fair.
     met = before.verdict.met + fresh.verdict.met
     search.expect(before.policy, met / (before.worst.size + fresh.worst.size))
-    found = search.at(arena.needed(), before.policy, levers)
+    found = search.at(needed, before.policy, levers)
     return [] if found is None else [arena.selected(found, before.worst.size)]
 
 

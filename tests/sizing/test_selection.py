@@ -60,6 +60,9 @@ def test_a_confirmation_runs_one_policy_on_a_block_that_nothing_has_seen() -> No
         # Twenty runs are too few to confirm nine in ten, however many meet it.
         assert not second.passed
         assert second.judged.verdict[:2] == (20, 20)
+        assert arena.needed() == 1.0
+        longer = Arena(search.trial, search.archive, 200)
+        assert 0.93 < longer.needed() < 0.98
 
 
 def test_what_failed_tells_how_far_the_selection_was_too_kind_to_its_like() -> None:

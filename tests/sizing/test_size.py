@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import yaml
 
 import planner
 from planner.answers.answer import Answer
+from planner.answers.size_sentences import _other_levels
 from planner.errors import CapacityError, ScenarioError
 from planner.finance.accounting.measures import present_cost_usd
 from planner.output.tables import SCHEMA_VERSION
@@ -21,7 +23,8 @@ from planner.sizing.choices import choices_of
 from planner.sizing.evaluate import BLOCK, Evaluator, SizingOutcome, Workers
 from planner.sizing.explain import nothing, nothing_mends, under
 from planner.sizing.policy import Policy
-from planner.sizing.size import Sized, trial_of
+from planner.sizing.selection import Interval
+from planner.sizing.size import CurvePoint, Sized, trial_of
 from planner.studies import engines
 from tests.output.office import sheets_of
 from tests.sizing.toys import LAYOUT, bought, exhaustive, keeps, problem, solved, toy, whole
@@ -118,7 +121,7 @@ def test_neither_names_nor_order_matter() -> None:
         ("sizing.clusters={h200: {max_nodes: 1}, mi325x: {max_nodes: 1}}", "max_nodes about"),
         (
             "sizing.clusters={h200: {dates: [2026-02-01]}, mi325x: {dates: [2026-02-01]}}",
-            "least in 2026-01",
+            "2026-01 is worst",
         ),
     ],
 )
@@ -166,7 +169,7 @@ def test_outages_that_no_purchase_mends_stand_first() -> None:
         ({"sizing": {"clusters": {"h200": {}}, "max_rented_accelerators": 64}}, "has no terms of rent"),
         ({"slo_target": {"attainment": 1.5}}, "less than or equal to 1"),
         ({"expansion": {"rules": [{"when": "shed_above", "threshold_fraction": 0.1, "cluster": "h200", "nodes": 1}]}},
-         "buy by themselves"),
+         "rules buy what the sizing should choose"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_chosen_is_refused_in_one_message(change: dict[str, Any], said: str) -> None:
@@ -201,6 +204,32 @@ def test_a_policy_runs_as_it_is_and_gives_the_same_figures(sized: Answer[Sized])
     assert policies.objective_usd.item() == pytest.approx(summary["objective_usd"], rel=0.02)
     for rival in answer.result.rivals:
         assert rival.policy is None or answer.result.choices.parts(rival.policy) == {rival.name}
+
+
+def test_a_cheaper_plan_for_more_says_that_it_was_not_confirmed(sized: Answer[Sized]) -> None:
+    """The level that is asked is the recommendation; what was only simulated says so, and why it is not bought."""
+    answer = sized.result
+    own = answer.plan
+    cheaper = dataclasses.replace(own, policy=answer.choices.nothing(), costs=own.costs - 1.0)
+    points = [
+        CurvePoint(
+            judged=judged,
+            interval=Interval(0.86, 0.99),
+            answers=levels,
+            is_knee=False,
+            is_cliff=False,
+        )
+        for judged, levels in ((cheaper, (0.95,)), (own, (0.85, 0.9)))
+    ]
+    for passed in (True, False):
+        confirmation = dataclasses.replace(answer.confirmation, passed=passed)
+        result = dataclasses.replace(answer, confirmation=confirmation, curve=(*points,))
+        said = [*_other_levels(result)]
+        assert len(said) == (1 if passed else 2)
+        reason = "Not confirmed, so not recommended though it costs less: the cheapest policy"
+        assert said[0].startswith(reason) == passed
+        assert "simulated for 95% costs" in said[0]
+        assert all(line.startswith("Not confirmed") for line in said)
 
 
 def test_a_cluster_that_is_not_needed_is_retired() -> None:
@@ -307,7 +336,7 @@ def test_the_answer_can_be_read_before_the_search_ends(
     assert answer.summary()["stopped"] == "it was interrupted"
     cut_short = "The search was not finished (it was interrupted): a cheaper plan may exist."
     assert cut_short in answer.summary()["sentences"]["answer"]
-    with pytest.raises(CapacityError, match="no policy was confirmed before the time was over"):
+    with pytest.raises(CapacityError, match="no plan was confirmed before the time was over"):
         planner.size(toy(("2026-01-01",)), tmp_path / "late", replications=2, minutes=1e-9)
 
 
