@@ -58,7 +58,8 @@ def test_a_flat_price_beside_windows_has_no_effect_and_is_refused(write: WriteSc
         "site.electricity.windows=[{name: all, usd_per_kwh: 0.2}]",
     ]
     with pytest.raises(
-        ScenarioError, match=r"site\.electricity_usd_per_kwh.*no effect: electricity\.windows price every hour"
+        ScenarioError,
+        match=r"site\.electricity_usd_per_kwh.*no effect: electricity\.windows price every hour",
     ):
         load_scenario(write(), both)
 
