@@ -12,6 +12,7 @@ from planner.finance.accounting.booked_run import BookedRun
 from planner.finance.accounting.lender import lender_view, take_or_pay_usd
 from planner.finance.accounts import ACCOUNT_CODES, Account
 from planner.finance.ledger import Dimension, cents
+from planner.finance.months import add_months
 from planner.plan.plan import Plan
 from planner.run.simulate import RunResult, counted_anew, simulate
 from planner.scenario.fields import Spread
@@ -39,17 +40,18 @@ def with_late_deliveries(scenario: Scenario) -> Scenario | None:
     """Return a scenario in which whatever comes after the first day comes late; None where nothing does.
 
     An order is placed and its first payments fall due as planned, since it slips; a cluster with a stated day is paid
-    on the day it comes. What would come after it retires comes on its last day.
+    on the day it comes. What would come after the horizon, or after it retires, does not come.
     """
     late = datetime.timedelta(weeks=LATE_WEEKS)
+    end = add_months(scenario.start, scenario.horizon_months)
     clusters: dict[str, dict[str, object]] = {}
     for name, cluster in scenario.clusters.items():
         day = cluster.online
         if cluster.order is not None:
             clusters[name] = {"order": {"slip_weeks": _slipped(cluster.order.slip_weeks)}}
         elif day is not None and day > scenario.start and not cluster.is_api:
-            last_day = cluster.retire or datetime.date.max
-            clusters[name] = {"online": min(day + late, last_day - datetime.timedelta(days=1))}
+            gone = min(cluster.retire or end, end)
+            clusters[name] = {"online": day + late} if day + late < gone else {"nodes": 0}
     changes: dict[str, object] = {"clusters": clusters} if clusters else {}
     for place, rule in enumerate(scenario.expansion.rules):
         changes[f"expansion.rules.{place}.slip_weeks"] = _slipped(rule.slip_weeks)

@@ -66,13 +66,16 @@ class Browser:
         os.close(self._read)
         os.close(self._write)
 
-    def _receive(self) -> dict[str, Any]:
-        until = time.monotonic() + self.timeout_s
-        while b"\0" not in self._buffer:
-            ready, _, _ = select.select([self._read], [], [], max(0.0, until - time.monotonic()))
-            if not ready or not (chunk := os.read(self._read, 1 << 20)):
-                raise TimeoutError("the browser does not answer")
-            self._buffer += chunk
+    def _receive(self, until: float) -> dict[str, Any]:
+        """Return the next message; ``until`` bounds the whole wait, since other messages may come on and on."""
+        while b"\0" not in self._buffer and time.monotonic() < until:
+            ready, _, _ = select.select([self._read], [], [], 1.0)
+            if ready:
+                chunk = os.read(self._read, 1 << 20)
+                assert chunk, "the browser has ended"
+                self._buffer += chunk
+        if time.monotonic() >= until:
+            raise TimeoutError("the browser does not answer")
         message, self._buffer = self._buffer.split(b"\0", 1)
         found: dict[str, Any] = json.loads(message)
         return found
@@ -87,8 +90,9 @@ class Browser:
         if session is not None:
             message["sessionId"] = session
         os.write(self._write, json.dumps(message).encode() + b"\0")
+        until = time.monotonic() + self.timeout_s
         while True:
-            found = self._receive()
+            found = self._receive(until)
             if found.get("id") == number:
                 assert "error" not in found, (method, found["error"])
                 result: dict[str, Any] = found["result"]
@@ -101,8 +105,9 @@ class Browser:
 
     def wait_for(self, wanted: Callable[[dict[str, Any]], bool]) -> None:
         """Wait until an event has come."""
+        until = time.monotonic() + self.timeout_s
         while not any(wanted(event) for event in self.events):
-            self.events.append(self._receive())
+            self.events.append(self._receive(until))
 
     def open(self, path: Path) -> None:
         """Open a file, and wait until it is loaded."""

@@ -21,8 +21,10 @@ from tests.cli.test_leads_job import WORKLOADS, year_of_counts
 from tests.conftest import Planner
 from tests.ui.test_intake import FILES
 
-PATIENCE_S = 900.0
-"""A machine that does other work too may take minutes for a plan."""
+PATIENCE_S = 120.0
+"""A machine that does other work too may take a minute for a plan."""
+FAILED = '(one => !!one && !one.hidden)(document.getElementById("failed"))'
+"""Whether the page of a plan says that something failed."""
 
 
 class Questions:
@@ -75,15 +77,20 @@ class Questions:
         self.press("open")
         self.shown(1)
 
+    def wait_for_plan(self, condition: str) -> None:
+        """Wait for what the page of a plan will show, unless it says that it cannot."""
+        self.wait(f"{FAILED} || ({condition})")
+        assert not self.run(FAILED), self.text("failed")
+
     def shown(self, moves: int) -> None:
         """Wait until so many moves of the plan are shown whole."""
-        self.wait(
+        self.wait_for_plan(
             '(document.getElementById("status") || {dataset: {}}).dataset.move >= ' + str(moves)
         )
 
     def drawn(self) -> list[str]:
         """Return the rows of the grid, once all of it is drawn."""
-        self.wait(
+        self.wait_for_plan(
             "(status => status.dataset.drawn && status.dataset.drawn >= status.dataset.move)"
             '(document.getElementById("status"))'
         )
@@ -162,11 +169,13 @@ def test_the_leads_job_without_yaml(page: Questions, planner: Planner) -> None:
     page.run("history.go(-2)")
     page.shown(4)
     page.press("memo")
-    page.wait('document.querySelector("#status a")')
+    page.wait_for_plan('document.querySelector("#status a")')
     page.press("share")
-    page.wait('document.getElementById("status").textContent.includes("lead.html")')
+    page.wait_for_plan('document.getElementById("status").textContent.includes("lead.html")')
     page.press("save")
-    page.wait('document.getElementById("status").textContent.includes("saved as lead.yaml")')
+    page.wait_for_plan(
+        'document.getElementById("status").textContent.includes("saved as lead.yaml")'
+    )
     assert page.browser.errors() == []
     asked = page.browser.requests()
     assert [each for each in asked if not each.startswith((page.address, "data:"))] == []

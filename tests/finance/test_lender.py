@@ -183,11 +183,39 @@ def test_late_deliveries_are_a_run_of_plans_that_come_a_quarter_later(run: Run) 
     expected = run(sold(), LOAN, dated % "2026-07-01", order % (13, 15, 25), rule % slip)
     assert late.ledger.amount_cents.tolist() == expected.ledger.amount_cents.tolist()
     assert late.ledger.account_cents(Account.REVENUE) != base.ledger.account_cents(Account.REVENUE)
-    # It can never come after it has left.
-    changed = with_late_deliveries(base.scenario.with_({"clusters.dated.online": "2026-10-01"}))
-    assert changed is not None
-    assert str(changed.clusters["dated"].online) == "2026-11-29"
     assert with_late_deliveries(run(sold(), LOAN).scenario) is None
+
+
+ORDER = (
+    "order: {placed: 2026-10-15, lead_weeks: 6, slip_weeks: {low: 0, base: 0, high: 0},"
+    " payments: [{fraction: 0.3, when: order}]}"
+)
+
+
+@pytest.mark.parametrize(
+    ("dates", "deposit_fraction"),
+    [("online: 2026-12-01", 0.0), ("online: 2026-10-01, retire: 2026-11-30", 0.0), (ORDER, 0.3)],
+    ids=["after the horizon", "after it retires", "ordered"],
+)
+def test_what_is_late_by_more_than_is_left_does_not_come(
+    run: Run, dates: str, deposit_fraction: float
+) -> None:
+    """A deposit that falls due as planned is paid all the same; nothing is delivered, nor is the rest paid."""
+    base = run(sold(), LOAN, f"clusters.dated={{accelerator: B200, nodes: 2, {dates}}}")
+    late = stressed(base, STRESSES["deliveries three months late"])
+    assert {cohort.cluster for cohort in base.cohorts if cohort.nodes} == {0, 1}
+    assert {cohort.cluster for cohort in late.cohorts if cohort.nodes} == {0}
+    price_usd = 2 * sum(base.plan.clusters[1].first_prices_usd)
+    paid_usd = late.ledger.account_cents(Account.ORDER_PAID) / 100
+    assert paid_usd == pytest.approx(deposit_fraction * price_usd, abs=0.01)
+    assert len(list(stress_rows(base))) == len(STRESSES)
+
+
+def test_a_plan_whose_only_machines_would_come_after_the_horizon_has_all_its_stress_rows(
+    run: Run,
+) -> None:
+    rows = list(stress_rows(run(sold(), LOAN, "clusters.h200.online=2026-12-01")))
+    assert [row[0] for row in rows] == [*STRESSES]
 
 
 def test_contracted_power_and_space_are_paid_used_or_not(run: Run) -> None:

@@ -103,9 +103,8 @@ def test_a_kind_of_event_has_the_same_colour_whatever_lies_above_it_and_a_missed
     colour = dict(re.findall(r"\.e-(\w+)[^{]*\{ fill: var\((--\w+)\)", css))
     assert colour["missed"] == "--c6"
     assert colour["delivery"] != colour["missed"] != colour["outage"]
-    assert set(EVENT_LANES.values()) - {"software"} < set(
-        colour
-    )  # retired and software share a rule
+    # Retired and software share a rule.
+    assert set(EVENT_LANES.values()) - {"software"} < set(colour)
     broken = [
         Marker(kind="missed", start=1, end=2, label="broken"),
         Marker(kind="delivery", start=3, end=3, label="a"),

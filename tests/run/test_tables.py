@@ -96,7 +96,7 @@ def test_the_backlog_closes_the_books_of_each_month(result: RunResult) -> None:
 def test_every_event_is_there_with_what_it_cost(result: RunResult) -> None:
     events = result.events()
     assert events["time"].is_monotonic_increasing
-    assert set(events["event"]) == {"delivered", "failure", "software", "outage"}
+    assert set(events["event"]) == {"ordered", "delivered", "failure", "software", "outage"}
     failures = events[events["event"] == "failure"]
     inside = [outage for outage in result.run.shop.outages() if outage.start_h < result.plan.hours]
     assert len(failures) == len(inside)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -190,13 +191,17 @@ def test_a_newer_move_of_the_same_tab_drops_the_older_one_and_no_other_tab_s(
         thread.start()
         return thread
 
+    def wait_until(condition: Callable[[], bool]) -> None:
+        until = time.monotonic() + 20.0
+        while not condition():
+            assert time.monotonic() < until
+            time.sleep(0.01)
+
     def waiting(tab: str, move: int) -> None:
-        while served[1]._latest.get(tab, 0) < move:
-            threading.Event().wait(0.01)
+        wait_until(lambda: served[1]._latest.get(tab, 0) >= move)
 
     threads = [ask("first", tab="a", move=1, set=["clusters.h200.nodes=31"])]
-    while not begun:
-        threading.Event().wait(0.01)
+    wait_until(lambda: bool(begun))
     for name, tab, move, nodes in (
         ("second", "a", 2, 32),
         ("other", "b", 1, 33),
