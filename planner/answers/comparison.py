@@ -52,7 +52,7 @@ COMPARISON_TABLES = tables_of("compare", causes=", ".join(CAUSES))
 """The files in which plans are compared with a baseline, by their names."""
 
 
-_MEASURED_ALONE = "measured layouts alone where a model has any"
+_MEASURED_ALONE = "With measured layouts alone, where a model has any,"
 _SHOWN = 0.01
 """Of a cost: a smaller move is not worth a line of figures."""
 
@@ -303,13 +303,13 @@ def measured_layouts_lines(summary: ComparisonSummary) -> list[str]:
         misses = ", SLO missed" if figures[SHORTFALL] else ""
         parts.append(f"{name} ${cost:.3g} ({moves[name]:+.0%}{misses})")
     if not any(abs(move) >= _SHOWN for move in moves.values()):
-        return [f"with {_MEASURED_ALONE} no plan's cost moves by 1%"]
+        return [f"{_MEASURED_ALONE} no plan's cost moves by 1%."]
     met = {name: measured[name][COST] or 0.0 for name in moves if not measured[name][SHORTFALL]}
     order = ""
     if met:
         cheapest = min(met, key=lambda name: met[name])
-        order = f"; {cheapest} is then the cheapest plan that is MET"
-    return [f"with {_MEASURED_ALONE}, base case: {', '.join(parts)}{order}"]
+        order = f" {cheapest} is then the cheapest that meets its target there."
+    return [f"{_MEASURED_ALONE} the base case costs: {', '.join(parts)}.{order}"]
 
 
 def _bridge_lines(comparison: Comparison) -> list[str]:

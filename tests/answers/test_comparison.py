@@ -219,7 +219,7 @@ def test_the_order_with_measured_layouts_alone_is_told(comparison: Comparison) -
     (line,) = measured_layouts_lines(dataclasses.replace(summary, measured_layouts=measured))
     assert f"{first} ${1.5 * cost:.3g} (+50%)" in line
     assert "(+0%, SLO missed)" in line
-    assert line.endswith(f"{first} is then the cheapest plan that is MET")
+    assert line.endswith(f"{first} is then the cheapest that meets its target there.")
     as_chosen: dict[str, Measures] = {
         name: {**summary.scenarios[name], SHORTFALL: 0.0} for name in (first, second)
     }
