@@ -259,6 +259,7 @@ def pools_within_slo(
         search,
         mean_rates=_fitting(mean.prefill_rates, sizes, room),
         accelerators_fraction=mean.prefill_share,
+        room=float(room),
         pooling_power=_PREFILL_POOLING,
     )
     # A decode worker finds every prompt in its cache, so its TTFT never binds.
@@ -283,7 +284,8 @@ def pools_within_slo(
         return None
     prefill_rate = prefill.rate * _PREFILL_FILL
 
-    decode_rates = _fitting(mean.decode_rates, sizes, accelerators - sizes[prefill.layout])
+    decode_room = float(accelerators - sizes[prefill.layout])
+    decode_rates = _fitting(mean.decode_rates, sizes, decode_room)
     prefill_size = specs[prefill.layout].accelerators
     best: PoolPair | None = None
     best_decode: LayoutCapacity | None = None
@@ -308,6 +310,7 @@ def pools_within_slo(
             search,
             mean_rates=np.where(sizes == decode_size, decode_rates, -1.0),
             accelerators_fraction=1.0 - mean.prefill_share,
+            room=decode_room,
         )
         decode = decode_search.best(speed, per_token, replies, decode_floor)
         if decode is None:

@@ -296,6 +296,8 @@ class LayoutSearch:
     """Replicas that the workload's own traffic takes: a router has no more to choose from."""
     accelerators_fraction: float = 1.0
     """Of the accelerators, those that do this part of the work."""
+    room: float = np.inf
+    """Accelerators on which its replicas must stand: whole ones."""
     pooling_power: float = 1.0
     """Power of the number of replicas that counts: below 1 where the wait of one makes those of the others longer."""
     cache: CacheTerms | None = None
@@ -314,8 +316,10 @@ class LayoutSearch:
         if self.cache is not None and self.cache.routing != "random":
             # A session waits for its own replica, however free the others are.
             available = 1.0
+        # Part of a replica is none: a router never chooses among more than there is room for.
+        here = min(available * self.accelerators_fraction, np.floor(self.room / accelerators))
         # Fewer than one replica is still one, and beyond the grid more change nothing.
-        pooled = np.clip(available * self.accelerators_fraction, 1.0, MOST_POOLED)
+        pooled = np.clip(here, 1.0, MOST_POOLED)
         return ServiceTerms(
             ttft_s=slo.ttft_s,
             tpot_s=slo.tpot_s,

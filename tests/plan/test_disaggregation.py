@@ -96,7 +96,7 @@ def test_a_prompts_cache_moves_over_the_network_before_the_first_token() -> None
 def curves(
     monkeypatch: pytest.MonkeyPatch, prefill_share: float
 ) -> tuple[MissCurve, MissCurve, float]:
-    """Return the late shares of workers of one accelerator, of a node that has a share of them for prompts.
+    """Return the late shares of workers of one accelerator, of a node of nine that has a share of them for prompts.
 
     Last what transfer and handover leave of two seconds.
     """
@@ -111,7 +111,7 @@ def curves(
     )
     replicas = price_replicas(specs, shipped_calibration())
     whole = LayoutSearch(
-        replicas=replicas, mean_rates=np.ones(1), router_pool="cluster", nodes=1, accelerators_per_node=8
+        replicas=replicas, mean_rates=np.ones(1), router_pool="cluster", nodes=1, accelerators_per_node=9
     )  # fmt: skip
     by_mean = disaggregation.pools_by_mean_times
     monkeypatch.setattr(
@@ -140,7 +140,7 @@ def test_workers_that_only_decode_keep_the_time_per_token_as_request_by_request(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A replica that finds every prompt in its cache is one: steep, so capacity lies between two loads close by."""
-    _, decode, _ = curves(monkeypatch, prefill_share=0.0)
+    _, decode, _ = curves(monkeypatch, prefill_share=1 / 9)
     bare = {**CHAT, "prefix_cache_hit_fraction": 0.9999, "slo": {"ttft_s": 60.0, "tpot_s": 0.05}}
     below, above = (
         missed(bare, load * 8 * decode.capacity_requests_per_s, 60.0, first=False)
@@ -154,7 +154,7 @@ def test_workers_that_only_prefill_keep_first_tokens_as_request_by_request(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A replica whose replies have hardly a token is one."""
-    prefill, _, left_s = curves(monkeypatch, prefill_share=1.0)
+    prefill, _, left_s = curves(monkeypatch, prefill_share=8 / 9)
     bare = {**CHAT, "lengths": {**CHAT["lengths"], "output": {"mean": 1}}}
     below, above = (
         missed(bare, load * 8 * prefill.capacity_requests_per_s, left_s, first=True)
