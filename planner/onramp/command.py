@@ -114,11 +114,22 @@ def draft(
         workloads, start = first_scenario.fit_workloads(traffic, stated, catalog, start)
     except ScenarioError as error:
         problems += error.problems
-    raise_all(problems)
-    assert start is not None
+    if start is None:
+        # The first day is that of traffic which could not be read: what depends on it is not checked.
+        problems += [problem for row in machines for problem in row.problems]
+        raise ScenarioError(problems)
     if not traffic and stated == TrafficOptions():
         workloads = []  # the starter has one of its own
-    text = first_scenario.scenario_text(name, start, workloads, machines, overrides, catalog)
+    # Options may name what could not be read.
+    stated_values = () if problems else overrides
+    text = ""
+    try:
+        text = first_scenario.scenario_text(
+            name, start, workloads, machines, stated_values, catalog
+        )
+    except ScenarioError as error:
+        problems += error.problems
+    raise_all(problems)
     return Draft(name=name, text=text, workloads=workloads, machines=machines)
 
 

@@ -8,7 +8,7 @@ import math
 import re
 import time
 import urllib.parse
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -44,13 +44,15 @@ from planner.scenario.cluster import Order
 from planner.scenario.fields import Name
 from planner.scenario.loading import layer_of, scenario_from_document
 from planner.units import SECONDS_PER_HOUR
-from planner.validation import nearest
+from planner.validation import choices, nearest
 from planner.yaml_io import (
+    Document,
     Location,
     flow_text,
     parse_document,
     parse_scalar,
     read_bytes,
+    value_at,
     with_value,
 )
 
@@ -91,6 +93,8 @@ class Row:
     """What it states, by column; empty cells are not there."""
     columns: Mapping[str, str]
     """Columns of its kind of list, and the keys they fill."""
+    problems: tuple[Problem, ...] = ()
+    """What its reader found wrong; it is raised with all that the check of the scenario finds in the other rows."""
 
     def cluster(self) -> dict[str, Any]:
         """Return the scenario keys of the row's cluster."""
@@ -107,30 +111,36 @@ class Row:
             file=self.place.file, line=self.place.line, path=path, message=message, hint=hint
         )
 
+    def wrong(self, message: str, path: str | None = None, hint: str | None = None) -> Row:
+        """Return the row with one more problem."""
+        return replace(self, problems=(*self.problems, self.problem(message, path, hint)))
+
 
 def read_fleet(path: Path) -> tuple[Row, ...]:
-    """Read a list of owned machines, equal ones in one row; raise ScenarioError with file and line."""
+    """Read a list of owned machines, equal ones in one row, each with what is wrong in it."""
     return _rows(path, FLEET_COLUMNS, ("accelerator", "nodes", "bought"))
 
 
 def read_quotes(path: Path) -> tuple[Row, ...]:
-    """Read vendors' quotes for accelerators or whole nodes, one per row; raise ScenarioError with file and line."""
-    rows = _rows(path, QUOTE_COLUMNS, ("accelerator",))
+    """Read vendors' quotes for accelerators or whole nodes, one per row, each with what is wrong in it."""
+    listed = _rows(path, QUOTE_COLUMNS, ("accelerator",))
     message = (
         "needs price_usd, of one accelerator, or node_price_usd, "
         "of a server with its accelerators and host"
     )
-    problems = []
-    for row in rows:
+    rows = []
+    for row in listed:
         has_node_price = "node_price_usd" in row.cells
         has_price = "price_usd" in row.cells
         # The price of a server includes its host.
         has_both = has_node_price and "host_usd_per_node" in row.cells
         # One price and one alone, so that no reader has to guess which counts.
-        if has_node_price == has_price or has_both:
-            problems.append(row.problem(message, hint="and not both"))
-    raise_all(problems)
-    return rows
+        is_wrong = has_node_price == has_price or has_both
+        if row.cells and is_wrong:
+            rows.append(row.wrong(message, hint="state one of them, and not both"))
+        else:
+            rows.append(row)
+    return tuple(rows)
 
 
 def read_traffic(source: str, stated: TrafficOptions) -> dict[str, ObservedTraffic]:
@@ -367,9 +377,12 @@ def scenario_text(
 ) -> str:
     """Return the commented scenario of traffic, owned machines and quotes, checked; without them, the starter's.
 
-    ``overrides`` are written into it as given. A list's bad values are reported with that list's line.
+    ``overrides`` are written into it as given. A list's bad values are reported with that list's line, all at once.
     """
-    rows = _name_clusters(machines)
+    catalog = catalog or load_catalog()
+    rows = _name_clusters([row for row in machines if row.cells])
+    problems = [problem for row in machines if not row.cells for problem in row.problems]
+    problems += [problem for row in rows.values() for problem in row.problems]
     quotes = {name: row for name, row in rows.items() if row.columns is QUOTE_COLUMNS}
     workload_section = ""
     if workloads:
@@ -377,10 +390,17 @@ def scenario_text(
         workload_section = "\n".join(["workloads:", *sections])
     cluster_section = ""
     if rows:
-        cluster_section = _clusters(rows, start, catalog or load_catalog())
+        cluster_section = _clusters(rows, start, catalog)
     text = starter_text(name, start, workload_section, cluster_section)
     if quotes:
-        text += _sizing(quotes, start)
+        dates: dict[str, list[datetime.date]] = {}
+        for quote, row in quotes.items():
+            try:
+                dates[quote] = order_dates(row, start)
+            except ScenarioError as error:
+                problems += error.problems
+                dates[quote] = []
+        text += _sizing(quotes, dates)
     # Checked before it is written: what is wrong is named by the user's own list.
     document = parse_document(text, f"{name}.yaml")
     for path in document.locations:  # a value from a list is named by that list's line
@@ -389,15 +409,44 @@ def scenario_text(
                 cluster in rows
             ):
                 document.locations[path] = rows[cluster].place
-    scenario_from_document(document, overrides)
+    try:
+        scenario_from_document(document, overrides)
+    except ScenarioError as error:
+        # A cell that is not there is named by its column already.
+        lacking = {
+            f"clusters.{cluster}.{row.columns[problem.path]}"
+            for cluster, row in rows.items()
+            for problem in row.problems
+            if problem.path
+        }
+        problems += [problem for problem in error.problems if problem.path not in lacking]
+        problems += _unknown_accelerators(rows, document, catalog)
+    # Line by line; an accelerator may have been checked twice.
+    ordered = sorted(problems, key=lambda problem: (problem.file or "", problem.line or 0))
+    raise_all(list(dict.fromkeys(ordered)))
     return written(text, layer_of(document))
+
+
+def _unknown_accelerators(
+    clusters: Iterable[str], document: Document, catalog: Catalog
+) -> list[Problem]:
+    """Return the accelerators that the catalogue lacks: another bad cell of a row hides its own from the check."""
+    known = catalog.accelerators
+    problems = []
+    for name in clusters:
+        path = ("clusters", name, "accelerator")
+        part = value_at(document.content, path)
+        if isinstance(part, str) and part not in known:
+            hint = nearest(part, known) or f"the catalogue has {choices(known)}"
+            problems.append(document.problem(path, f"unknown accelerator {part!r}", hint))
+    return problems
 
 
 def _name_clusters(machines: Sequence[Row]) -> dict[str, Row]:
     """Return rows by their clusters' names: as stated, or accelerator and month, numbered where that is taken."""
     rows: dict[str, Row] = {}
     for row in machines:
-        part = str(row.cells["accelerator"]).lower()
+        part = str(row.cells.get("accelerator", "")).lower()
         slug = re.sub(r"[^a-z0-9]+", "-", part).strip("-")
         words = [slug or "accelerator"]
         if row.cells.get("bought"):
@@ -406,15 +455,16 @@ def _name_clusters(machines: Sequence[Row]) -> dict[str, Row]:
         if row.columns is QUOTE_COLUMNS:
             words.append("quote")
         stem = name = str(row.cells.get("name") or "-".join(words))
+        named = row
         if name in rows and "name" in row.cells:
             namesake = rows[name].place
             message = f"{name!r} is also the name of {namesake.file}:{namesake.line}"
-            raise ScenarioError(row.problem(message, path="name"))
+            named = row.wrong(message, path="name")
         # Ends with the first number that is free; there are 32 rows at most.
         numbers = itertools.count(2)
         while name in rows:
             name = f"{stem}-{next(numbers)}"
-        rows[name] = row
+        rows[name] = named
     return rows
 
 
@@ -461,7 +511,6 @@ def _rows(path: Path, columns: Mapping[str, str], required: tuple[str, ...]) -> 
     while header and not header[-1]:
         header = header[:-1]
     _check_header(path, header, columns, required)
-    problems: list[Problem] = []
     rows: list[Row] = []
     for line, cells in content:
         texts = cells
@@ -472,21 +521,22 @@ def _rows(path: Path, columns: Mapping[str, str], required: tuple[str, ...]) -> 
         if len(texts) != len(header):
             message = f"has {len(texts)} cells under {len(header)} columns"
             hint = "put text with a comma in quotes"
-            problem = Problem(file=str(path), line=line, message=message, hint=hint)
-            problems.append(problem)
+            # Nothing else is known of it.
+            unread = Row(place=Location(str(path), line), cells={}, columns=columns)
+            rows.append(unread.wrong(message, hint=hint))
             continue
         cells_by_name = zip(header, texts, strict=True)
         stated = {name: _parse_cell(text) for name, text in cells_by_name if text}
         place = Location(str(path), line)
         row = Row(place=place, cells=stated, columns=columns)
-        missing = [name for name in required if name not in stated]
-        problems += [row.problem("is required and is not there", path=name) for name in missing]
+        for name in required:
+            if name not in stated:
+                row = row.wrong("is required and is not there", path=name)
         rows.append(row)
-    # Only where rows could be read: else their number is that of the problems.
-    if not problems and not 1 <= len(rows) <= MAX_ROWS:
+    if not 1 <= len(rows) <= MAX_ROWS:
         message = f"has {len(rows)} rows; it may have 1 to {MAX_ROWS}"
-        problems.append(Problem(file=str(path), message=message))
-    raise_all(problems)
+        problems = [problem for row in rows for problem in row.problems]
+        raise ScenarioError([*problems, Problem(file=str(path), message=message)])
     return tuple(rows)
 
 
@@ -552,12 +602,12 @@ def _quoted_cluster(
 ) -> dict[str, Any]:
     """Return the scenario keys of a quote: its price, where it is from, and an order for the first day."""
     nodes = row.cells.get("min_nodes", 0)
-    cluster = {"accelerator": stated.pop("accelerator"), "nodes": nodes, **stated}
+    cluster = {"accelerator": stated.pop("accelerator", None), "nodes": nodes, **stated}
     price = row.cells.get("node_price_usd")
     if price is not None:
         # What is wrong with a price or an accelerator is reported where the cluster is checked.
         cluster["accelerator_price_usd"] = price
-        accelerator = catalog.accelerators.get(row.cells["accelerator"])
+        accelerator = catalog.accelerators.get(cluster["accelerator"])
         if accelerator is not None and isinstance(price, int | float):
             # All of it is the accelerators', nothing the host's.
             per_accelerator = price / accelerator.accelerators_per_node.value
@@ -589,7 +639,7 @@ def _delivery_remark(order: Mapping[str, Any]) -> str:
     return f"  # ordered {order['placed']}, delivered {delivered} or later; {slip}"
 
 
-def _sizing(quotes: Mapping[str, Row], start: datetime.date) -> str:
+def _sizing(quotes: Mapping[str, Row], dates: Mapping[str, Sequence[datetime.date]]) -> str:
     """Return the SLO target and sizing sections: for each quote its order dates and node limits."""
     lines = [
         "",
@@ -601,7 +651,7 @@ def _sizing(quotes: Mapping[str, Row], start: datetime.date) -> str:
         "  clusters:",
     ]
     for name, row in quotes.items():
-        choice: dict[str, Any] = {"dates": order_dates(row, start)}
+        choice: dict[str, Any] = {"dates": dates[name]}
         limits = {key: row.cells[key] for key in ("min_nodes", "max_nodes") if key in row.cells}
         choice |= limits
         lines.append(f"    {flow_text(name)}: {flow_text(choice)}")
@@ -617,14 +667,18 @@ def order_dates(row: Row, start: datetime.date) -> list[datetime.date]:
     lead_weeks = row.cells.get("lead_weeks", 0)
     is_number = isinstance(lead_weeks, int | float)
     is_usable = isinstance(earliest, datetime.date) and is_number
+    latest = row.cells.get("latest")
+    if not isinstance(latest, datetime.date | None):
+        message = f"must be a date, YYYY-MM-DD, not {latest!r}"
+        raise ScenarioError(row.problem(message, path="latest"))
     if not is_usable or not 0 <= lead_weeks <= 520:
         return []  # reported where the cluster itself is checked
     useful_until = add_months(start, _HORIZON_MONTHS - MONTHS_BETWEEN_ORDERS)
     lead = datetime.timedelta(weeks=float(lead_weeks))
     end = useful_until - lead
-    latest = row.cells.get("latest", end)
-    if not isinstance(latest, datetime.date) or latest < earliest:
-        message = f"must be a date, YYYY-MM-DD, not before the earliest, {earliest}; it is {latest}"
+    latest = latest or end
+    if latest < earliest:
+        message = f"must not be before the earliest, {earliest}; it is {latest}"
         raise ScenarioError(row.problem(message, path="latest"))
     offsets = range(0, _HORIZON_MONTHS, MONTHS_BETWEEN_ORDERS)
     dates = [add_months(earliest, months) for months in offsets]

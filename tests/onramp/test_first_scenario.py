@@ -244,7 +244,7 @@ def test_growth_is_assumed_aloud_or_stated(
         (
             "--quotes",
             "accelerator,price_usd,node_price_usd\nB200,1,8\n",
-            ["owned.csv:2: needs price_usd", "and not both"],
+            ["owned.csv:2: needs price_usd", "state one of them, and not both"],
         ),
         (
             "--quotes",

@@ -193,6 +193,56 @@ def test_an_inventory_of_single_machines_and_quotes_as_workbooks(
     assert (quote.accelerator_price_usd, quote.order.lead_weeks) == (39_500, 20)
 
 
+@pytest.mark.parametrize("suffix", ["csv", "xlsx"])
+def test_every_bad_row_of_a_list_is_named_at_once(
+    planner: Planner, tmp_path: Path, suffix: str
+) -> None:
+    quotes: list[list[Any]] = [
+        ["accelerator", "price_usd", "min_nodes", "earliest", "latest"],
+        ["B200", "", "", "", "2026-02-31"],
+        ["B20", 39_500, -2, "", ""],
+        ["H200", 31_000, "", "2026-02-30", ""],
+        ["", 31_000, "", "", ""],
+    ]
+    owned: list[list[Any]] = [
+        ["accelerator", "nodes", "bought", "name"],
+        ["H200", "", "2025-03-01", "a"],
+        ["H20", 6, "2025-03-01", "a"],
+        ["H100", -2, "2025-03-01", ""],
+        ["H100", 2, "2025-02-30", ""],
+        ["H100", 2, "", ""],
+    ]
+    for name, rows in (("quotes", quotes), ("owned", owned)):
+        path = tmp_path / f"{name}.{suffix}"
+        if suffix == "xlsx":
+            _book(path, rows)
+        else:
+            path.write_text("".join(",".join(map(str, row)) + "\n" for row in rows))
+    lists = ("--fleet", f"owned.{suffix}", "--quotes", f"quotes.{suffix}")
+    told = planner("init", "x", *lists)
+    places = [
+        "owned.2: nodes: is required",
+        "owned.3: name: 'a' is also the name of",
+        "owned.3: clusters.a-2.accelerator: unknown accelerator 'H20' (did you mean H200?)",
+        "owned.4: clusters.h100-2025-03.nodes: must be greater than or equal to 0, not -2",
+        "owned.5: clusters.h100-2025-02.owned.bought: must be a date, YYYY-MM-DD, not '2025-02-30'",
+        "owned.6: bought: is required",
+        "quotes.2: needs price_usd",
+        "quotes.2: latest: must be a date",
+        "quotes.3: clusters.b20-quote.nodes: must be greater than or equal to 0, not -2",
+        "quotes.3: sizing.clusters.b20-quote.min_nodes: must be greater than or equal to 0, not -2",
+        "quotes.3: clusters.b20-quote.accelerator: unknown accelerator 'B20' (did you mean B200?)",
+        "quotes.4: clusters.h200-quote.order.placed: must be a date, YYYY-MM-DD, not '2026-02-30'",
+        "quotes.5: accelerator: is required",
+    ]
+    expected = [place.replace(".", f".{suffix}:", 1) for place in places]
+    told.refused(*expected)
+    # In the order of the lines, and nothing that follows from another problem.
+    lines = told.err.replace("error: ", "").splitlines()
+    assert all(line.startswith(part) for line, part in zip(lines, expected, strict=True)), told.err
+    assert {path.name for path in tmp_path.iterdir()} == {f"owned.{suffix}", f"quotes.{suffix}"}
+
+
 def test_a_broken_workbook_is_refused(planner: Planner, tmp_path: Path) -> None:
     _book(tmp_path / "quotes.xlsx", [["Accelerator", "Price USD"], ["B200", "cheap"]])
     planner("init", "x", "--quotes", "quotes.xlsx").refused("quotes.xlsx:2")
