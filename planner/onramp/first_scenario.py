@@ -655,7 +655,7 @@ def _sizing(quotes: Mapping[str, Row], dates: Mapping[str, Sequence[datetime.dat
         limits = {key: row.cells[key] for key in ("min_nodes", "max_nodes") if key in row.cells}
         choice |= limits
         lines.append(f"    {flow_text(name)}: {flow_text(choice)}")
-    return "\n".join([*lines, "  # budget_usd: 50e6", "  # power_kw: 3000", ""])
+    return "\n".join([*lines, "  # budget_usd: 50e6", "  # it_power_cap_kw: 3000", ""])
 
 
 def order_dates(row: Row, start: datetime.date) -> list[datetime.date]:
