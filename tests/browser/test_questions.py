@@ -136,7 +136,7 @@ def page(browser: Browser, address: str, folder: Path) -> Questions:
     return page
 
 
-@pytest.mark.slow
+@pytest.mark.prove
 def test_the_leads_job_without_yaml(page: Questions, planner: Planner) -> None:
     """Twelve months of three workloads, ten owned H200, a hall of 1.2 MW, two quotes of 20 weeks."""
     for name in WORKLOADS:

@@ -132,7 +132,7 @@ def test_pictures_are_there_small_and_told_in_words(page: Path) -> None:
 
 def test_every_picture_is_used() -> None:
     used = {picture.path.resolve() for page in pages() for picture in pictures(page)}
-    folders = (ROOT / "docs" / part / "images" for part in ("tutorial", "gallery"))
+    folders = (ROOT / "docs" / part / "images" for part in ("", "tutorial", "gallery"))
     assert {path.resolve() for folder in folders for path in folder.iterdir()} == used
 
 

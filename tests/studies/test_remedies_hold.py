@@ -80,7 +80,7 @@ def check_remedy(number: int, replications: int) -> Remedy | NoRemedy | None:
 
 @pytest.mark.slow
 def test_remedies_of_some_random_plans_hold() -> None:
-    found = [check_remedy(number, 40) for number in range(6)]
+    found = [check_remedy(number, 40) for number in range(2)]
     assert any(isinstance(remedy, Remedy) for remedy in found)
 
 

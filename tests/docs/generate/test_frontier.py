@@ -102,6 +102,7 @@ def test_ratios_compare_alike_lengths_in_the_best_precision_of_each() -> None:
     assert ratio.log_error == pytest.approx(math.hypot(0.1, 0.1))
 
 
+@pytest.mark.prove
 def test_what_is_chosen_of_measured_layouts_serves_what_was_measured() -> None:
     """Dense models on the accelerators with most rows; the page names the cells in which it does not."""
     points = [point for point in shipped_points() if not point.is_mixture]
