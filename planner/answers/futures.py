@@ -10,7 +10,7 @@ from planner.answers.ranking import COST
 from planner.answers.sections import section
 from planner.answers.verdicts import first_missed_month
 from planner.output.blocks import Grid, Section, sentences
-from planner.output.tables import Table, TableDescription
+from planner.output.tables import ColumnKind, Table, TableDescription
 from planner.output.terminal import cell, text_table, wrapped
 from planner.output.words import dollars, percent
 from planner.studies.futures import InFuture
@@ -45,6 +45,16 @@ def future_row(in_future: InFuture) -> tuple[object, ...]:
         base[COST],
         base["utilisation_fraction"],
         *_remedy_cells(remedy),
+    )
+
+
+def pending_row(described: TableDescription, scenario: str, future: str) -> tuple[object, ...]:
+    """Return the row of a plan in a future that is still to run: an ellipsis for its status, no other figures."""
+    stated = {"scenario": scenario, "future": future, "status": "…"}
+    words = (ColumnKind.TEXT, ColumnKind.MONTH)
+    return tuple(
+        stated.get(column.name, "" if column.kind in words else None)
+        for column in described.columns
     )
 
 

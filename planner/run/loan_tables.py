@@ -139,8 +139,12 @@ def stress_rows(result: RunResult) -> Iterator[tuple[object, ...]]:
     if loan is None:
         return
     labels = result.plan.months.labels
+    # Late deliveries are a simulation of their own, which the rows that have them share.
+    late = stressed(result, ("deliveries",))
     for name, stresses in STRESSES.items():
-        view = lender_view(stressed(result, stresses))
+        run = late if "deliveries" in stresses else result
+        money_stresses = tuple(stress for stress in stresses if stress != "deliveries")
+        view = lender_view(stressed(run, money_stresses))
         served = np.isfinite(view.quarter_cover)
         least_cover = None
         if served.any():

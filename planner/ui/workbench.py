@@ -19,7 +19,7 @@ from markupsafe import Markup
 from planner import api
 from planner.answers import run_report, size_report
 from planner.answers.comparison import COMPARISON_TABLES, comparison_summary, comparison_tables
-from planner.answers.futures import future_row, futures_section
+from planner.answers.futures import future_row, futures_section, pending_row
 from planner.answers.identity import scenario_file, scenario_sha256
 from planner.answers.json_records import fields_json
 from planner.answers.ranking import COST
@@ -334,13 +334,13 @@ class Workbench:
             self._cells[plan, name] = self._run_cell(
                 plan, name, columns[name], stated_future, check
             )
-        # Cost and verdict of a cell that is still to run are an ellipsis, its other columns empty.
-        pending = (None, "…", None, None, None, "", None, None, None, "", None, None, "")
+        described = COMPARISON_TABLES["futures"]
         # A cell that is not run yet has a row all the same, so that the grid keeps its shape.
         table = [
-            self._cells.get((plan, name), (plan_name(plan), name, *pending)) for plan, name in cells
+            self._cells.get((plan, name)) or pending_row(described, plan_name(plan), name)
+            for plan, name in cells
         ]
-        futures_table = COMPARISON_TABLES["futures"].of_rows(table)
+        futures_table = described.of_rows(table)
         section = futures_section(futures_table)
         # There is a row for every plan, so there is a section.
         assert section is not None
