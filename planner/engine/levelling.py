@@ -23,8 +23,10 @@ from planner.engine.site import Site, Stage
 from planner.plan.placement import ROUNDING
 from planner.records import record
 
-_MOST_NODES = 32
-"""Of a site, up to which partitions are looked at: on larger ones a replica is little, and moments are many."""
+_MOST_NODES = 48
+"""Of a site, up to which partitions are looked at, coarse ones first: on larger ones moments are many."""
+_MOST_EXCHANGING_NODES = 128
+"""Of a site, up to which models exchange a replica or two; above that a replica is little."""
 _MOST_POOLS = 3
 """Of models that share them, up to which partitions are looked at: five places for each of more are too many to see."""
 _MOST_PARTITIONS = 2**21
