@@ -3,7 +3,8 @@
 Where all stages find room, each workload takes the clusters in the order of its routing. Where they do not, nodes are
 divided in that order or as a linear program does, whichever gives the better levels. Sites of few nodes are divided by
 the best static partition, too, where that is better. Of the smallest all partitions are seen. On others models have
-multiples of many replicas at first, then ever fewer, about as many as in the best partition so far.
+multiples of many replicas at first, then ever fewer, about as many as in the best partition so far. On large sites
+models only exchange a replica each, which mends what rounding left.
 
 Arrays have the moments as last axis. No moment sees another: those are seen together at which the same may be held.
 """
@@ -35,6 +36,8 @@ _COARSE_CHOICES = 64
 """Numbers of nodes that a model may have on larger sites, where they are first looked at."""
 _EXCHANGED = 2.0
 """Steps by which other partitions of those differ from the best so far."""
+_ROUNDED = 1.0
+"""Replicas by which other partitions of large sites differ from what is placed."""
 _MOST_MOMENTS = 32
 """Partitioned at once: as much as stays in a processor's cache."""
 _PARTS = 720_720
@@ -65,13 +68,15 @@ def _alike(site: Site, stages: Sequence[Stage]) -> Iterator[Ints]:
     free = site.free[[group.cluster for group in site.groups]]
     octaves = np.ceil(np.log2(np.floor(free / _replica_nodes(site)[:, None] + ROUNDING) + 1.0))
     needs = [stage.requests.any(axis=1) for stage in stages]
-    is_small = site.free.sum(axis=0, keepdims=True) <= _MOST_NODES
+    nodes = site.free.sum(axis=0, keepdims=True)
+    is_small = nodes <= _MOST_NODES
+    is_exchanging = nodes <= _MOST_EXCHANGING_NODES
     octaves = np.where(is_small, octaves, 0.0)
-    traits = np.vstack([free > 0.0, octaves, is_small, *needs])
+    traits = np.vstack([free > 0.0, octaves, is_small, is_exchanging, *needs])
     patterns, pattern = np.unique(traits, axis=1, return_inverse=True)
     for number in range(patterns.shape[1]):
         moments = np.flatnonzero(pattern.ravel() == number)
-        size = _MOST_MOMENTS if is_small[0, moments[0]] else moments.size
+        size = _MOST_MOMENTS if is_exchanging[0, moments[0]] else moments.size
         for begin in range(0, moments.size, size):
             yield moments[begin : begin + size]
 
@@ -100,21 +105,32 @@ class _Levelling:
         self.replica_nodes = _replica_nodes(empty)
         self.shares = self._shares()
         self.own = self._own_groups()
-        self.is_small = (
-            float(empty.free[:, 0].sum()) <= _MOST_NODES and self._most_pools() <= _MOST_POOLS
-        )
-        self.strides = self._strides() if self.is_small else []
+        self.searches = self._searches()
 
     def improve(self, placed: Site) -> None:
         """Put on a site whatever is better than what it has."""
         moments = np.arange(placed.free.shape[1])
         placed.divide(moments, self.empty, self.stages, self.own)
+        for stride, width in self.searches:
+            partition = self._best_partition(placed, stride, width)
+            placed.take_better(moments, partition, self.stages)
+
+    def _searches(self) -> list[tuple[Floats, float]]:
+        """Return the partitions to look at, one set after another.
+
+        Each is given by the replicas in which groups are counted, and by how many of those a partition may differ from
+        the best so far.
+        """
+        nodes = float(self.empty.free[:, 0].sum())
         # A single share has all nodes.
-        if len(self.shares) > 1 and self.is_small:
-            for number, stride in enumerate(self.strides):
-                width = np.inf if number == 0 else _EXCHANGED
-                partition = self._best_partition(placed, stride, width)
-                placed.take_better(moments, partition, self.stages)
+        if len(self.shares) < 2 or self._most_pools() > _MOST_POOLS:
+            return []
+        if nodes > _MOST_EXCHANGING_NODES:
+            return []
+        if nodes > _MOST_NODES:
+            return [(np.ones(len(self.empty.groups)), _ROUNDED)]
+        first, *finer = self._strides()
+        return [(first, np.inf), *((stride, _EXCHANGED) for stride in finer)]
 
     def _shares(self) -> list[_Share]:
         """Return the workloads of the stages with their groups; those that have a group in common together."""

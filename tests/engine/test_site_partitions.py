@@ -1,6 +1,6 @@
 """Levels are no lower than those of any static partition of nodes between models, all of which are seen here.
 
-So no run has to ask whether its placement is below one. On sites above 32 nodes that is so but for a node of each model
+So no run has to ask whether its placement is below one. On sites above 48 nodes that is so but for a node of each model
 on each cluster.
 """
 
@@ -147,7 +147,8 @@ def test_two_clusters_are_placed_as_well_as_by_any_partition() -> None:
     [
         pytest.param(1, 9, 32, 3, 12, id="searched coarsely first"),
         pytest.param(2, 9, 32, 2, 12, id="searched coarsely first, on two clusters"),
-        pytest.param(1, 33, 60, 2, 12, id="not searched"),
+        pytest.param(1, 33, 60, 2, 12, id="one large cluster"),
+        pytest.param(2, 34, 48, 2, 10, id="two clusters of up to 48 nodes"),
     ],
 )
 def test_larger_sites_are_placed_as_well_as_by_any_partition(
@@ -157,12 +158,23 @@ def test_larger_sites_are_placed_as_well_as_by_any_partition(
     assert not any(is_below_best(site) for site in sites)
 
 
-def test_sites_of_two_clusters_that_are_not_searched_are_off_by_a_node_of_each_model() -> None:
-    sites = [fleet(seed, 2, 34, 48, most_models=2) for seed in range(40)]
-    assert not any(is_below_best(site, fewer=site.models) for site in sites)
+def below_best_of_large(least: int, most: int, count: int, fewer: int = 0) -> list[int]:
+    """The seeds of those of some sites of two clusters and two models that are below their best partition."""
+    sites = [fleet(seed, 2, least, most, most_models=2) for seed in range(count)]
+    return [seed for seed, site in enumerate(sites) if is_below_best(site, fewer)]
+
+
+def test_larger_sites_of_two_clusters_are_off_by_a_node_of_each_model() -> None:
+    assert below_best_of_large(50, 90, count=10, fewer=2) == []
 
 
 @pytest.mark.prove
 def test_many_sites_are_placed_as_well_as_by_any_partition() -> None:
     assert below_best(1, 1500) == []
     assert below_best(2, 160) == []
+
+
+@pytest.mark.prove
+def test_many_large_sites_are_placed_as_well_as_by_any_partition() -> None:
+    assert below_best_of_large(34, 48, count=120) == []
+    assert below_best_of_large(50, 90, count=40, fewer=2) == []
