@@ -3,8 +3,8 @@
 Where all stages find room, each workload takes the clusters in the order of its routing. Where they do not, nodes are
 divided in that order or as a linear program does, whichever gives the better levels. Sites of few nodes are divided by
 the best static partition, too, where that is better. Of the smallest all partitions are seen. On others models have
-multiples of many replicas at first, then ever fewer, about as many as in the best partition so far. On large sites
-models only exchange a replica each, which mends what rounding left.
+multiples of many replicas at first, then ever fewer, about as many as in the best partition so far. On larger
+sites of large replicas models only exchange one each, which mends what rounding left.
 
 Arrays have the moments as last axis. No moment sees another: those are seen together at which the same may be held.
 """
@@ -17,17 +17,19 @@ from functools import reduce
 
 import numpy as np
 
-from planner.arrays import Floats, Ints
+from planner.arrays import Bools, Floats, Ints
 from planner.elementwise import in_hours
 from planner.engine.partitions import Choices, best_division
 from planner.engine.site import Site, Stage
 from planner.plan.placement import ROUNDING
 from planner.records import record
 
-_MOST_NODES = 48
-"""Of a site, up to which partitions are looked at, coarse ones first: on larger ones moments are many."""
-_MOST_EXCHANGING_NODES = 128
-"""Of a site, up to which models exchange a replica or two; above that a replica is little."""
+_MOST_NODES = 32
+"""Of a site, up to which partitions are looked at whatever its replicas: on larger ones moments are many."""
+_MOST_REPLICAS = 48
+"""Of the smallest model that a site has room for, up to which partitions are looked at, too."""
+_MOST_EXCHANGED_REPLICAS = 128
+"""Of the smallest model, up to which models exchange a replica: above that one is little."""
 _MOST_POOLS = 3
 """Of models that share them, up to which partitions are looked at: five places for each of more are too many to see."""
 _MOST_PARTITIONS = 2**21
@@ -68,17 +70,24 @@ def _alike(site: Site, stages: Sequence[Stage]) -> Iterator[Ints]:
     free = site.free[[group.cluster for group in site.groups]]
     octaves = np.ceil(np.log2(np.floor(free / _replica_nodes(site)[:, None] + ROUNDING) + 1.0))
     needs = [stage.requests.any(axis=1) for stage in stages]
-    nodes = site.free.sum(axis=0, keepdims=True)
-    is_small = nodes <= _MOST_NODES
-    is_exchanging = nodes <= _MOST_EXCHANGING_NODES
+    is_small, is_exchanging = _is_searched(site)
     octaves = np.where(is_small, octaves, 0.0)
     traits = np.vstack([free > 0.0, octaves, is_small, is_exchanging, *needs])
     patterns, pattern = np.unique(traits, axis=1, return_inverse=True)
     for number in range(patterns.shape[1]):
         moments = np.flatnonzero(pattern.ravel() == number)
-        size = _MOST_MOMENTS if is_exchanging[0, moments[0]] else moments.size
+        size = _MOST_MOMENTS if is_exchanging[moments[0]] else moments.size
         for begin in range(0, moments.size, size):
             yield moments[begin : begin + size]
+
+
+def _is_searched(site: Site) -> tuple[Bools, Bools]:
+    """Return the moments at which partitions are looked at, and those at which models exchange a replica at least."""
+    nodes = site.free.sum(axis=0)
+    smallest = float(_replica_nodes(site).min())
+    replicas = nodes / smallest
+    is_small = (nodes <= _MOST_NODES) | (replicas <= _MOST_REPLICAS)
+    return is_small, is_small | (replicas <= _MOST_EXCHANGED_REPLICAS)
 
 
 def _replica_nodes(site: Site) -> Floats:
@@ -121,13 +130,11 @@ class _Levelling:
         Each is given by the replicas in which groups are counted, and by how many of those a partition may differ from
         the best so far.
         """
-        nodes = float(self.empty.free[:, 0].sum())
+        is_small, is_exchanging = _is_searched(self.empty)
         # A single share has all nodes.
-        if len(self.shares) < 2 or self._most_pools() > _MOST_POOLS:
+        if len(self.shares) < 2 or self._most_pools() > _MOST_POOLS or not is_exchanging[0]:
             return []
-        if nodes > _MOST_EXCHANGING_NODES:
-            return []
-        if nodes > _MOST_NODES:
+        if not is_small[0]:
             return [(np.ones(len(self.empty.groups)), _ROUNDED)]
         first, *finer = self._strides()
         return [(first, np.inf), *((stride, _EXCHANGED) for stride in finer)]

@@ -40,17 +40,35 @@ def best_division(models: Sequence[Choices], room: Ints) -> Ints:
     states = (*width, room.shape[1])
     best: list[Floats] = [np.zeros((0, *states)) for _ in models[0].levels]
     chosen = []
-    for model in models:
+    *first_models, last_model = models
+    for model in first_models:
         best, choice = _added(best, model, states)
         chosen.append(choice)
     # Backwards, from all the room that there is.
     rest = room.copy()
     moments = np.arange(room.shape[1])
     division = np.zeros((len(models), moments.size), dtype=np.intp)
-    for place in reversed(range(len(models))):
+    division[-1] = _last_choice(best, last_model, room)
+    rest -= last_model.units[division[-1]].T
+    for place in reversed(range(len(first_models))):
         division[place] = chosen[place][(*rest, moments)]
         rest -= models[place].units[division[place]].T
     return division
+
+
+def _last_choice(before: Levels, model: Choices, room: Ints) -> Ints:
+    """Return what the last model has best where the others have the rest of all room, shape (moments,)."""
+    rest = room[:, None, :] - model.units.T[:, :, None]
+    is_best = (rest >= 0).all(axis=0)
+    state = (slice(None), *np.maximum(rest, 0), np.arange(room.shape[1]))
+    for of_stage, own in zip(before, model.levels, strict=True):
+        rows = list(of_stage[state])
+        for level in own:
+            rows = _inserted(rows, level)
+        for row in rows:
+            highest = np.where(is_best, row, -1.0).max(axis=0)
+            is_best &= row == highest
+    return np.asarray(is_best.argmax(axis=0))
 
 
 def _added(before: Levels, model: Choices, states: tuple[int, ...]) -> tuple[list[Floats], Ints]:

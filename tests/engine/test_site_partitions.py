@@ -1,7 +1,7 @@
 """Levels are no lower than those of any static partition of nodes between models, all of which are seen here.
 
-So no run has to ask whether its placement is below one. On sites above 48 nodes that is so but for a node of each model
-on each cluster.
+So no run has to ask whether its placement is below one. On sites of more than 48 replicas that is so but for one of
+each model on each cluster.
 """
 
 from __future__ import annotations
