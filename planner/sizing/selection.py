@@ -120,8 +120,13 @@ class Arena:
 
     def selected(self, policy: Policy, replications: int) -> Judged:
         """Return a policy's figures over the first replications of the selection block."""
-        runs = [(policy, SELECTION * BLOCK + r) for r in range(replications)]
+        runs = [(policy, self.replication(place)) for place in range(replications)]
         return judged(self.trial, policy, self.archive.outcomes(runs))
+
+    @staticmethod
+    def replication(place: int) -> int:
+        """Return the number of a replication of the selection block, by its place in it."""
+        return SELECTION * BLOCK + place
 
     def race(self, shortlist: Sequence[Policy], replications: int) -> list[Judged]:
         """Return the shortlisted over the selection block, cheapest first; those beaten early have fewer runs."""

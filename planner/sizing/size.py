@@ -35,18 +35,16 @@ from planner.sizing.evaluate import (
     Trial,
     Workers,
 )
-from planner.sizing.explain import Explanation, explain, nothing, nothing_mends
+from planner.sizing.explain import Explanation, explain
 from planner.sizing.policy import Policy
+from planner.sizing.refusal import nothing, nothing_mends
 from planner.sizing.search import Levers, Search
 from planner.sizing.selection import Arena, Confirmation, Interval, mean_interval, share_limits
-from planner.sizing.surrogate import Surrogate
-from planner.sizing.survey import survey
+from planner.sizing.surrogate import surveyed
 from planner.studies.designs import MonteCarlo, PointSet
 from planner.studies.futures import Plans, plans_under
 from planner.studies.inputs import UncertainInputs, resolve_inputs, stated
 
-_LEAVING = 4
-"""Replications in which the cost of a retirement is measured."""
 _CONFIRMATION_WORK = 16_000
 """Months times workloads that a confirmation simulates, about: it sets how many replications it may have."""
 _MOST_CONFIRMATIONS = 2_000
@@ -110,22 +108,6 @@ def trial_of(
         confidence=scenario.slo_target.confidence,
         includes_outages=scenario.slo_target.include is not None,
     )
-
-
-def surveyed(trial: Trial, workers: Workers, replications: int) -> Surrogate:
-    """Survey the replications, and the first few with every retirement on each of its days."""
-    reference = trial.choices.reference()
-    every = [(reference, replication) for replication in range(replications)]
-    surveys = [*workers.all(survey, every)]
-    few = range(min(_LEAVING, replications))
-    leaving = []
-    for place, retirement in enumerate(trial.choices.retirements):
-        days = []
-        for day in range(1, 1 + len(retirement.dates)):
-            left = reference.with_retirement(place, day)
-            days.append([*workers.all(survey, [(left, replication) for replication in few])])
-        leaving.append(days)
-    return Surrogate(trial, surveys, leaving)
 
 
 class Effort(NamedTuple):
@@ -302,14 +284,14 @@ def _sized(
     clock = archive.clock
     clock.say(f"surveying {effort.replications} replications")
     search = Search(surveyed(trial, archive.workers, effort.replications), archive, clock)
+    arena = Arena(trial, archive, effort.most_runs(trial.choices.plan))
     if search.surrogate.fixable < trial.held_confidence:
-        raise CapacityError(nothing_mends(search))
+        raise CapacityError(nothing_mends(search, arena))
     clock.say("searching")
     levers = _every_lever(search)
     # Where misses have a price, a policy that holds the confidence is where to begin, and then cost alone counts.
     search.confidence = trial.confidence
     first = search.find(search.simple_levers())
-    arena = Arena(trial, archive, effort.most_runs(trial.choices.plan))
     sized: Sized | None = None
     safe = first
     if trial.held_confidence and first is not None:
@@ -324,7 +306,7 @@ def _sized(
         search.confidence = 0.0
         best = search.solve(levers, best)
     if best is None:
-        raise CapacityError(nothing(search))
+        raise CapacityError(nothing(search, arena))
     shortlist = _shortlist(search, best, safe or best, levers)
     race_runs = min(max(arena.most_runs // _RACES, _FEWEST_RACE), arena.most_runs)
     clock.say(f"comparing {len(shortlist)} plans on new replications")

@@ -16,7 +16,8 @@ from planner.scenario.loading import load_scenario
 from planner.sizing.evaluate import BLOCK, Archive, Clock, Judged, Objective, Workers, judged
 from planner.sizing.policy import OrderRule, Policy
 from planner.sizing.search import Search
-from planner.sizing.size import Effort, size, surveyed, trial_of
+from planner.sizing.size import Effort, size, trial_of
+from planner.sizing.surrogate import surveyed
 
 REPLICATIONS = 4
 UNTOUCHED = 900  # a block that no sizing reaches
