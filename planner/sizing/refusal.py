@@ -20,8 +20,9 @@ from planner.plan.plan import Plan
 from planner.records import record
 from planner.run.slo_misses import REASONS, lost_requests
 from planner.scenario.scenario import Sizing
+from planner.sizing.archive import Archive
 from planner.sizing.choices import Choices
-from planner.sizing.evaluate import Archive, Evaluator, Judged, Trial, Workers
+from planner.sizing.evaluate import Evaluator, Judged, Trial, Workers
 from planner.sizing.policy import Policy
 from planner.sizing.search import Levers, Search
 from planner.sizing.selection import Arena
@@ -282,8 +283,9 @@ class _Remedies:
 def searched(search: Search, trial: Trial) -> Iterator[Search]:
     """Yield a search of another trial, surveyed anew."""
     with contextlib.closing(Workers(trial, search.archive.workers.count)) as workers:
-        surrogate = surveyed(trial, workers, len(search.surrogate.surveys))
-        yield Search(surrogate, Archive(workers, search.clock), search.clock)
+        archive = Archive(workers, search.clock)
+        surrogate = surveyed(trial, archive, len(search.surrogate.surveys))
+        yield Search(surrogate, archive, search.clock)
 
 
 def _share_words(outcome: Judged) -> str:

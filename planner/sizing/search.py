@@ -17,7 +17,8 @@ from scipy.optimize import linprog
 
 from planner.arrays import Bools, Floats
 from planner.records import record
-from planner.sizing.evaluate import BLOCK, SEARCH, Archive, Clock
+from planner.sizing.archive import Archive
+from planner.sizing.evaluate import BLOCK, SEARCH, Clock
 from planner.sizing.policy import (
     Policy,
     fewer_nodes,

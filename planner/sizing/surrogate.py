@@ -44,10 +44,11 @@ from planner.engine.orders import (
 )
 from planner.finance.accounting.measures import running_factors
 from planner.plan.attainment import LEAST_SHORTFALL
+from planner.sizing.archive import Archive
 from planner.sizing.choices import due_h
-from planner.sizing.evaluate import DRAWS, SEARCH, Run, SizingOutcome, Trial, Workers
+from planner.sizing.evaluate import DRAWS, SEARCH, Run, SizingOutcome, Trial
 from planner.sizing.policy import Policy
-from planner.sizing.survey import BINS, Survey, mean_of, staffed_usd, survey
+from planner.sizing.survey import BINS, Survey, mean_of, staffed_usd
 from planner.units import HOURS_PER_YEAR
 
 _LEAVING = 4  # replications in which the cost of a retirement is measured
@@ -793,17 +794,15 @@ class Surrogate:
         return float(usd.sum(axis=1).mean()) * self.weight
 
 
-def surveyed(trial: Trial, workers: Workers, replications: int) -> Surrogate:
+def surveyed(trial: Trial, archive: Archive, replications: int) -> Surrogate:
     """Survey the replications, and the first few with every retirement on each of its days."""
     reference = trial.choices.reference()
-    every = [(reference, replication) for replication in range(replications)]
-    surveys = [*workers.all(survey, every)]
-    few = range(min(_LEAVING, replications))
+    surveys = archive.surveys(reference, replications)
+    few = min(_LEAVING, replications)
     leaving = []
     for place, retirement in enumerate(trial.choices.retirements):
-        days = []
-        for day in range(1, 1 + len(retirement.dates)):
-            left = reference.with_retirement(place, day)
-            days.append([*workers.all(survey, [(left, replication) for replication in few])])
-        leaving.append(days)
+        days = range(1, 1 + len(retirement.dates))
+        leaving.append(
+            [archive.surveys(reference.with_retirement(place, day), few) for day in days]
+        )
     return Surrogate(trial, surveys, leaving)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 import yaml
 
 import planner
+from planner import api
 from planner.answers.answer import Answer
 from planner.answers.size_sentences import _other_levels
 from planner.errors import CapacityError, ScenarioError
@@ -18,6 +20,7 @@ from planner.finance.accounting.measures import present_cost_usd
 from planner.output.tables import SCHEMA_VERSION
 from planner.run.simulate import simulate
 from planner.scenario.loading import load_scenario
+from planner.sizing import archive
 from planner.sizing import size as sizing
 from planner.sizing.choices import choices_of
 from planner.sizing.evaluate import BLOCK, Evaluator, SizingOutcome, Workers
@@ -25,6 +28,7 @@ from planner.sizing.policy import Policy
 from planner.sizing.refusal import nothing, nothing_mends, under
 from planner.sizing.selection import Arena, Interval
 from planner.sizing.size import CurvePoint, Sized, trial_of
+from planner.sizing.survey import Survey, survey
 from planner.studies import engines
 from tests.output.office import sheets_of
 from tests.sizing.toys import (
@@ -397,8 +401,69 @@ def test_the_answer_can_be_read_before_the_search_ends(
     assert answer.summary()["stopped"] == "it was interrupted"
     cut_short = "The search was not finished (it was interrupted): a cheaper plan may exist."
     assert cut_short in answer.summary()["sentences"]["answer"]
-    with pytest.raises(CapacityError, match="no plan was confirmed before the time was over"):
-        planner.size(toy(("2026-01-01",)), tmp_path / "late", replications=2, minutes=1e-9)
+
+
+def test_a_stop_before_the_first_plan_keeps_what_was_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sized: Answer[Sized]
+) -> None:
+    """By its time or by Ctrl-C: it says how far it came, and goes on from there to the same bytes."""
+    content = toy(("2026-01-01",))
+    options: dict[str, Any] = {**OPTIONS, "workers": 1}
+    folder = tmp_path / "out"
+    surveys: list[int] = []
+
+    def counted(evaluator: Evaluator, policy: Policy, replication: int) -> Survey:
+        surveys.append(replication)
+        return survey(evaluator, policy, replication)
+
+    monkeypatch.setattr(archive, "survey", counted)
+    with pytest.raises(api.Stopped, match="confirmed before the time was over") as late:
+        planner.size(content, folder, minutes=1e-9, **options)
+    assert "The last step was: surveying 2 replications. 1 surveys and runs are stored" in str(
+        late.value
+    )
+    with pytest.raises(ScenarioError, match="holds an unfinished sizing"):
+        planner.size(content, folder, **options)
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Evaluator, "outcome", interrupted)
+        with pytest.raises(api.Stopped, match="before it was interrupted"):
+            planner.size(content, folder, resume=True, **options)
+    assert surveys == [0, 1]
+    planner.size(content, folder, resume=True, **options)
+    assert surveys == [0, 1]
+    for name in ("policy.yaml", "policies.csv", "summary.json"):
+        assert (folder / name).read_bytes() == (sized.folder / name).read_bytes()
+
+
+def test_a_sizing_that_begins_anew_says_why(tmp_path: Path) -> None:
+    content = toy(("2026-01-01",))
+    lines: list[str] = []
+
+    def resumed(**changes: Any) -> None:
+        options = {**OPTIONS, "workers": 1, "rivals": False, **changes}
+        planner.size(content, tmp_path / "out", resume=True, progress=lines.append, **options)
+
+    resumed()
+    assert "has nothing to resume: nothing of a sizing is in it, so it begins anew" in lines[0]
+    lines.clear()
+    resumed()
+    assert "has nothing to resume: the sizing in it is finished, so it begins anew" in lines[0]
+    with pytest.raises(api.Stopped):
+        resumed(minutes=1e-9)
+    with pytest.raises(ScenarioError, match=r"the seed changed \(begin anew with --restart\)"):
+        resumed(seed=7)
+
+
+def test_progress_says_what_is_tried_and_how_long_it_takes(tmp_path: Path) -> None:
+    lines: list[str] = []
+    options: dict[str, Any] = {"replications": 4, "confirmations": 36, "workers": 1}
+    planner.size(toy(("2026-01-01",), 6), tmp_path / "out", progress=lines.append, **options)
+    confirmed = [line for line in lines if line.startswith("confirming in 36 new replications")]
+    assert re.search(r", at most \d+ (s|min): \d × ", confirmed[0])
 
 
 def test_any_number_of_workers_gives_the_same_bytes(tmp_path: Path, sized: Answer[Sized]) -> None:
