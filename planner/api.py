@@ -450,7 +450,8 @@ def size(
     """
     from planner.plan.contradictions import all_warnings
     from planner.run.simulate import check_whole
-    from planner.sizing.evaluate import OBJECTIVES, Clock, SizeWork
+    from planner.sizing.archive import SizeWork
+    from planner.sizing.evaluate import OBJECTIVES, Clock
     from planner.sizing.size import Effort, size, trial_of
     from planner.studies.engines import workforce
     from planner.validation import choices
@@ -575,7 +576,7 @@ def _stored(work: Work) -> Iterator[None]:
         # Nothing to resume: the same input would fail again.
         work.clear()
         raise
-    except KeyboardInterrupt:
-        raise Stopped("stopped; finished work is stored") from None
+    except KeyboardInterrupt as stop:
+        raise Stopped(str(stop) or "stopped; finished work is stored") from None
     finally:
         work.close()

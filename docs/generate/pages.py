@@ -519,7 +519,7 @@ _EXIT_CODES = {
     1: "The plan or the model failed, or the reader of the output went away.",
     2: "Bad input: a file, a key, a number or an option that cannot be used. Each problem names its place.",
     3: "With `--fail-on-miss`: no plan of the answer is known to meet its SLO target.",
-    130: "Stopped from the keyboard.",
+    130: "Stopped before it was finished, from the keyboard or by `--minutes`; `--resume` goes on.",
 }
 
 

@@ -32,7 +32,8 @@ from planner.plan.attainment import LEAST_SHORTFALL, shortfall_over
 from planner.run.replications import draw_again
 from planner.scenario.cluster import Cluster
 from planner.scenario.loading import layer_of
-from planner.sizing.evaluate import Judged, SizeWork
+from planner.sizing.archive import SizeWork
+from planner.sizing.evaluate import Judged
 from planner.sizing.policy import Policy
 from planner.sizing.size import Sized
 from planner.studies.futures import AS_STATED

@@ -9,6 +9,7 @@ from planner.answers.summaries import SizingSentences
 from planner.answers.verdicts import PlanVerdict
 from planner.plan.choice import build_services
 from planner.plan.reuse import Reuse
+from planner.sizing.refusal import miss_words, worst_miss
 from planner.sizing.size import Sized
 from planner.units import MILLION, counted
 
@@ -64,6 +65,9 @@ def _answer(sized: Sized, verdict: PlanVerdict) -> Iterator[str]:
             f"No plan is confirmed to meet the SLO target, so none is recommended. The nearest is {verdict.status}: "
             f"{words}, with {probability}, at a {cost}."
         )
+        miss = worst_miss(choices.plan, sized.trial.attainment, plan.shares)
+        if miss is not None:
+            yield f"{miss_words(choices.plan, miss)}."
         if verdict.settled_by_replications:
             yield f"To settle it: --confirmations {verdict.settled_by_replications}."
     if sized.stopped:

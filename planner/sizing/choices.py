@@ -452,6 +452,30 @@ class Choices:
             rules=tuple(rules.get(name) for name in self.reactive),
         )
 
+    def earlier(self, day: datetime.date) -> Choices:
+        """Return the choices with the first purchase of every offer in service by a day, where it comes later."""
+        clusters = dict(self.base.content["clusters"])
+        purchases = [*self.purchases]
+        for place in map(self._first, self.offers):
+            purchase = purchases[place]
+            content = clusters[purchase.name]
+            order = self.plan.clusters[self.place(purchase.name)].order
+            last_date = day
+            if order is not None:
+                last_date -= datetime.timedelta(hours=order.lead_h + order.slip_h.high)
+            if purchase.date <= last_date:
+                continue
+            purchases[place] = dataclasses.replace(purchase, date=last_date)
+            moved: dict[str, object] = {"online": last_date}
+            if order is not None:
+                moved = {"order": {**content["order"], "placed": last_date}}
+            clusters[purchase.name] = {**content, **moved}
+        base = _base({**self.base.content, "clusters": clusters}, self.scenario)
+        plan = build_plan(base.scenario, Reuse(base.scenario))
+        return dataclasses.replace(
+            self, base=base, purchases=tuple(purchases), plan=plan, _power={}
+        )
+
     def levers(self, policy: Policy) -> str:
         """Return the levers that a policy pulls, which is what a way to decide is called."""
         levers = []
@@ -547,16 +571,11 @@ def choices_of(scenario: Scenario, parts: Sequence[str] = ()) -> Choices:
     for purchase in purchases:
         names.setdefault(purchase.cluster, []).append(purchase.name)
     content = _named(content | {"clusters": clusters}, names)
-    full = Scenario.model_validate(content)
-    full._document = scenario.document
-    full = with_catalog(full)
-    check_scenario(full)
+    base = _base(content, scenario)
+    full = base.scenario
     retirements = tuple(
         Retirement(cluster=name, dates=tuple(sorted(dates)))
         for name, dates in choose.retire.items()
-    )
-    base = Stated(
-        name=full.name, scenario=full, content=content, dump=full.model_dump(by_alias=True)
     )
     plan = build_plan(full, Reuse(full))
     reactive = tuple(
@@ -571,6 +590,17 @@ def choices_of(scenario: Scenario, parts: Sequence[str] = ()) -> Choices:
         reactive=reactive,
         retirements=retirements,
         plan=plan,
+    )
+
+
+def _base(content: dict[str, Any], scenario: Scenario) -> Stated:
+    """Return a scenario with every purchase in it, checked, as a study's inputs see it, with the lines of another."""
+    full = Scenario.model_validate(content)
+    full._document = scenario.document
+    full = with_catalog(full)
+    check_scenario(full)
+    return Stated(
+        name=full.name, scenario=full, content=content, dump=full.model_dump(by_alias=True)
     )
 
 

@@ -13,7 +13,6 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import numpy as np
@@ -30,13 +29,11 @@ from planner.plan.reuse import Reuse
 from planner.records import record
 from planner.run.simulate import RunResult, simulate_plan
 from planner.run.slo_misses import past_capacity
-from planner.scenario.scenario import Scenario
 from planner.sizing.choices import Choices
-from planner.sizing.policy import OrderRule, Policy
+from planner.sizing.policy import Policy
 from planner.studies.designs import MonteCarlo
 from planner.studies.engines import Crew
 from planner.studies.inputs import UncertainInputs, changed
-from planner.studies.work import LinesWork, inputs_identity, scenario_identity
 
 Objective = Literal["net-present-cost", "levelised"]
 OBJECTIVES: tuple[Objective, ...] = ("net-present-cost", "levelised")
@@ -259,85 +256,6 @@ class Workers(Crew[Evaluator]):
         for result in self.map(work, arguments):
             self.runs += 1
             yield result
-
-
-class SizeWork(LinesWork):
-    """The folder of a sizing: one line per finished run, until the result is written."""
-
-    def __init__(self, folder: Path, scenario: Scenario, trial: Trial) -> None:
-        """Set the folder; nothing is read or written yet."""
-        who = {
-            **scenario_identity({scenario.name: scenario}),
-            "inputs": inputs_identity(trial.inputs, trial.design),
-            "parts": list(trial.choices.accelerators),
-            "objective": trial.objective,
-            "seed": trial.seed,
-        }
-        super().__init__(folder, "sizing", who)
-
-    def outcomes(self) -> dict[Run, SizingOutcome]:
-        """Return the outcomes stored by an interrupted sizing."""
-        done: dict[Run, SizingOutcome] = {}
-        for policy, replication, line in self.lines:
-            arrays = {
-                name: np.array(part, dtype=np.float64)
-                for name, part in line.items()
-                if isinstance(part, list)
-            }
-            done[_policy(policy), replication] = SizingOutcome(**{**line, **arrays})
-        return done
-
-    def add(self, run: Run, outcome: SizingOutcome) -> None:
-        """Store a run's outcome."""
-        figures = dataclasses.asdict(outcome).items()
-        plain = {
-            name: part.tolist() if isinstance(part, np.ndarray) else part for name, part in figures
-        }
-        self.write([dataclasses.asdict(run[0]), run[1], plain])
-
-
-def _policy(line: dict[str, Any]) -> Policy:
-    """Return a policy as a line of the folder has it."""
-    rules = [None if rule is None else OrderRule(**rule) for rule in line["rules"]]
-    return Policy(
-        purchases=tuple(line["purchases"]),
-        rules=tuple(rules),
-        rented_instances=line["rented_instances"],
-        retirements=tuple(line["retirements"]),
-    )
-
-
-class Archive:
-    """All outcomes so far, by candidate and replication; each is run only once.
-
-    What a sizing that was stopped has kept policy as known, and as run, only once it is asked for: so one that goes on
-    takes the turns that an undisturbed one takes, and tells the same.
-    """
-
-    def __init__(self, workers: Workers, clock: Clock, work: SizeWork | None = None) -> None:
-        """Take the workers for missing runs, the time limit, and the folder that stores them."""
-        self.clock = clock
-        self.workers = workers
-        self.work = work
-        self.known: dict[Run, SizingOutcome] = {}
-        self._kept = {} if work is None else work.outcomes()
-
-    def outcomes(self, runs: Sequence[Run]) -> list[SizingOutcome]:
-        """Return the outcomes of candidates in replications, running the missing ones.
-
-        A stop is noticed between two runs, so that it ends within seconds; what is done is kept.
-        """
-        wanted = [run for run in dict.fromkeys(runs) if run not in self.known]
-        missing = [run for run in wanted if run not in self._kept]
-        self.workers.runs += len(wanted) - len(missing)
-        done = self.workers.all(Evaluator.outcome, missing)
-        for run, outcome in zip(missing, done, strict=True):
-            self._kept[run] = outcome
-            if self.work is not None:
-                self.work.add(run, outcome)
-            self.clock.check()
-        self.known.update((run, self._kept.pop(run)) for run in wanted)
-        return [self.known[run] for run in runs]
 
 
 class TimeUp(Exception):  # noqa: N818 - not an error: the best so far stands

@@ -1,7 +1,6 @@
 """Explanation of a sizing: what each node is worth, what limits and other prices would change, and regret.
 
-Most of it is estimated by the surrogate as the search left it; by when to order is simulated. Or, of a sizing without
-a solution: which limit stands in the way.
+Most of it is estimated by the surrogate as the search left it; by when to order is simulated.
 """
 
 from __future__ import annotations
@@ -16,10 +15,11 @@ from typing import NamedTuple
 import numpy as np
 
 from planner.arrays import Floats
-from planner.plan.attainment import LEAST_SHORTFALL, past_mending
+from planner.plan.attainment import LEAST_SHORTFALL
 from planner.scenario.scenario import Sizing
 from planner.sizing.evaluate import Changes, Evaluator
 from planner.sizing.policy import Policy
+from planner.sizing.refusal import under
 from planner.sizing.search import Levers, Search
 from planner.sizing.selection import Arena
 from planner.sizing.survey import survey
@@ -223,13 +223,6 @@ def _levers_of(search: Search, policy: Policy) -> Levers:
     return search.levers(rules=policy.orders, rent=bool(policy.rented_instances))
 
 
-def under(search: Search, choose: Sizing) -> Search:
-    """Return a search by the same surrogate under other limits."""
-    surrogate = copy.copy(search.surrogate)
-    surrogate.choices = dataclasses.replace(search.choices, choose=choose, _power={})
-    return search.by(surrogate)
-
-
 def _entries(search: Search, best: Policy) -> tuple[EntryPrice, ...]:
     """Return the price change at which each accelerator that the answer has none of enters the mix."""
     choices = search.choices
@@ -416,64 +409,3 @@ def sensitivity(search: Search, best: Policy) -> tuple[InputSwing, ...]:
             )
         )
     return tuple(sorted(swings, key=lambda one: -one.swing))
-
-
-def nothing_mends(search: Search) -> str:
-    """Return that too many replications miss the SLO target whatever is bought, by cause and with the remedy."""
-    surrogate = search.surrogate
-    trial = search.trial
-    ceilings = np.array([one.ceilings for one in surrogate.surveys]).T
-    causes = past_mending(ceilings, trial.attainment)
-    counted = [f"{name.replace('_', ' ')} {number}" for name, number in causes.items() if number]
-    listed = ", ".join(counted)
-    return (
-        f"{1.0 - surrogate.fixable:.0%} of replications miss the SLO target whatever is bought ({listed} of "
-        f"{len(surrogate.surveys)} surveyed), and {1.0 - trial.confidence:.0%} may. More nodes do not help; a second "
-        "site, an earlier date, a lower slo_target.attainment or slo_target.confidence, or slo_target without include "
-        "would"
-    )
-
-
-def nothing(search: Search) -> str:
-    """Return why no plan meets the SLO target, and which limits to relax."""
-    choices, choose = search.choices, search.choices.choose
-    lead = "no plan within the limits meets the SLO target: "
-    wide = {
-        name: limit.model_copy(update={"max_nodes": 100_000, "max_nodes_per_date": None})
-        for name, limit in choose.clusters.items()
-    }
-    free = {"clusters": wide, "budget_usd": None, "it_power_cap_kw": None}
-    levers = search.levers(rules=bool(choices.reactive))
-
-    def without(*limits: str) -> Policy | None:
-        other = under(search, choose.model_copy(update={name: free[name] for name in limits}))
-        return other.find(levers)
-
-    said = []
-    if choose.budget_usd is not None and (made := without("budget_usd")):
-        said.append(
-            f"a budget of about {choices.capital_usd(made):,.0f} USD in place of {choose.budget_usd:,.0f}"
-        )
-    if choose.it_power_cap_kw is not None and (made := without("it_power_cap_kw")):
-        said.append(
-            f"about {choices.power_kw(made).max():,.0f} kW of power in place of {choose.it_power_cap_kw:,.0f}"
-        )
-    if made := without("clusters"):
-        nodes = np.bincount(choices.group_of, weights=made.purchases, minlength=len(choices.offers))
-        times = float((nodes / choices.nodes_allowed[1]).max())
-        said.append(
-            f"max_nodes about {max(times, 1.0):,.2f} times as large, or more nodes on a date"
-        )
-    if said:
-        return lead + "it would take " + ", or ".join(said)
-    if without(*free):
-        return lead + "budget, power and max_nodes together prevent it; relax more than one of them"
-    logs, months = search.surrogate.log_loads(search.surrogate.fleet(choices.reference()))
-    month = choices.plan.months.labels[
-        int(np.bincount(months[np.argsort(logs)[: max(1, logs.size // 4)]]).argmax())
-    ]
-    return (
-        lead
-        + f"no number of nodes meets it, and {month} is worst; allow earlier dates, other accelerators, or a lower SLO "
-        "target"
-    )

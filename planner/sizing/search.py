@@ -17,7 +17,8 @@ from scipy.optimize import linprog
 
 from planner.arrays import Bools, Floats
 from planner.records import record
-from planner.sizing.evaluate import BLOCK, SEARCH, Archive, Clock
+from planner.sizing.archive import Archive
+from planner.sizing.evaluate import BLOCK, SEARCH, Clock
 from planner.sizing.policy import (
     Policy,
     fewer_nodes,
@@ -46,6 +47,8 @@ _MOST_MOVED = 1.0
 """Most by which log λ of the threshold may differ from capacity meeting demand."""
 _HALVINGS = 16
 """Of that, where the threshold is moved to what was seen."""
+_LEAST_SCALE = 1e-3
+"""λ of a month in which next to nothing is served."""
 _SAME_COST = 1e-7
 """Of the cost: what is no difference."""
 _START_LOADS = (60, 80, 100, 120)
@@ -139,11 +142,11 @@ class Search:
             best = self.find(levers, before)
             if best is None:
                 # The surrogate may be too strict before any run: the most that limits allow tells.
-                fullest = self._fullest(levers)
+                fullest = self.fullest(levers)
                 if not self.choices.within_limits(fullest):
                     return None
                 is_enough = self._simulate(fullest)
-                best = self.find(levers, before) or (fullest if is_enough else None)
+                best = self.find(levers, before or fullest) or (fullest if is_enough else None)
             if best is None:
                 return None
             predicted = self.value(best)[1]
@@ -385,10 +388,12 @@ class Search:
             share *= 1.1
         return policy
 
-    def _fullest(self, levers: Levers) -> Policy:
-        """Return the policy of most service within limits, purchase by purchase."""
+    def fullest(self, levers: Levers) -> Policy:
+        """Return the policy of most service within limits, purchase by purchase, with all rent."""
         choices = self.choices
         policy = choices.nothing()
+        if levers.rent:
+            policy = dataclasses.replace(policy, rented_instances=choices.most_instances)
         for group, least in enumerate(choices.nodes_allowed[0].tolist()):
             own = np.flatnonzero(choices.group_of == group).tolist()
             allowed = [place for place in own if levers.purchases[place]]
@@ -398,8 +403,8 @@ class Search:
         while step:
             wider = more_nodes(policy, step, levers.purchases)
             within = [larger for larger in wider if choices.within_limits(larger)]
-            best = max(within, key=self.service, default=policy)
-            if self.service(best) <= self.service(policy):
+            best = max(within, key=self._service_by_month, default=policy)
+            if self._service_by_month(best) <= self._service_by_month(policy):
                 step //= 2
             else:
                 policy = best
@@ -410,6 +415,12 @@ class Search:
         surrogate = self.surrogate
         logs = np.sort(surrogate.log_loads(surrogate.fleet(policy))[0][~surrogate.hopeless])
         return float(logs[: max(1, logs.size // 2)].mean()) if logs.size else 0.0
+
+    def _service_by_month(self, policy: Policy) -> tuple[float, float]:
+        """Return the service of a policy, and the mean of log λ over all months: it rises where some month has none."""
+        surrogate = self.surrogate
+        scales = surrogate.scales(surrogate.fleet(policy)).min(axis=0)
+        return self.service(policy), float(np.log(np.maximum(scales, _LEAST_SCALE)).mean())
 
     # The steps
 

@@ -17,11 +17,11 @@ import numpy as np
 from planner.arrays import Floats
 from planner.plan.attainment import LEAST_SHORTFALL
 from planner.records import record
+from planner.sizing.archive import Archive
 from planner.sizing.evaluate import (
     BLOCK,
     FIRST_CONFIRMATION,
     SELECTION,
-    Archive,
     Judged,
     Trial,
     judged,
@@ -120,13 +120,21 @@ class Arena:
 
     def selected(self, policy: Policy, replications: int) -> Judged:
         """Return a policy's figures over the first replications of the selection block."""
-        runs = [(policy, SELECTION * BLOCK + r) for r in range(replications)]
+        runs = [(policy, self.replication(place)) for place in range(replications)]
         return judged(self.trial, policy, self.archive.outcomes(runs))
+
+    @staticmethod
+    def replication(place: int) -> int:
+        """Return the number of a replication of the selection block, by its place in it."""
+        return SELECTION * BLOCK + place
 
     def race(self, shortlist: Sequence[Policy], replications: int) -> list[Judged]:
         """Return the shortlisted over the selection block, cheapest first; those beaten early have fewer runs."""
         figures: dict[Policy, Judged] = {}
         racing = [*shortlist]
+        if racing:
+            duration = self.archive.duration_words(len(racing) * _STAGES[-1] * replications)
+            self.archive.clock.say(f"comparing {len(racing)} plans on new replications{duration}")
         for stage in _STAGES:
             for policy in racing:
                 figures[policy] = self.selected(policy, stage * replications)
@@ -245,6 +253,10 @@ class Arena:
         error = ERROR * SPENT[self.attempts]
         block = FIRST_CONFIRMATION + self.attempts
         self.attempts += 1
+        duration = self.archive.duration_words(runs)
+        self.archive.clock.say(
+            f"confirming in {runs} new replications{duration}: {trial.choices.words(policy)}"
+        )
         spare = allowed_misses(runs, confidence, error) if confidence else runs
         outcomes = []
         missed = 0

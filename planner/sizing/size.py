@@ -23,30 +23,27 @@ from planner.records import record
 from planner.run.simulate import RunResult
 from planner.scenario.scenario import Scenario
 from planner.scenario.study import load_study
+from planner.sizing.archive import Archive, SizeWork
 from planner.sizing.choices import Choices, choices_of
 from planner.sizing.evaluate import (
-    Archive,
     Clock,
     Evaluator,
     Judged,
     Objective,
-    SizeWork,
     TimeUp,
     Trial,
     Workers,
 )
-from planner.sizing.explain import Explanation, explain, nothing, nothing_mends
+from planner.sizing.explain import Explanation, explain
 from planner.sizing.policy import Policy
+from planner.sizing.refusal import nothing, nothing_mends
 from planner.sizing.search import Levers, Search
 from planner.sizing.selection import Arena, Confirmation, Interval, mean_interval, share_limits
-from planner.sizing.surrogate import Surrogate
-from planner.sizing.survey import survey
+from planner.sizing.surrogate import surveyed
 from planner.studies.designs import MonteCarlo, PointSet
 from planner.studies.futures import Plans, plans_under
 from planner.studies.inputs import UncertainInputs, resolve_inputs, stated
 
-_LEAVING = 4
-"""Replications in which the cost of a retirement is measured."""
 _CONFIRMATION_WORK = 16_000
 """Months times workloads that a confirmation simulates, about: it sets how many replications it may have."""
 _MOST_CONFIRMATIONS = 2_000
@@ -110,22 +107,6 @@ def trial_of(
         confidence=scenario.slo_target.confidence,
         includes_outages=scenario.slo_target.include is not None,
     )
-
-
-def surveyed(trial: Trial, workers: Workers, replications: int) -> Surrogate:
-    """Survey the replications, and the first few with every retirement on each of its days."""
-    reference = trial.choices.reference()
-    every = [(reference, replication) for replication in range(replications)]
-    surveys = [*workers.all(survey, every)]
-    few = range(min(_LEAVING, replications))
-    leaving = []
-    for place, retirement in enumerate(trial.choices.retirements):
-        days = []
-        for day in range(1, 1 + len(retirement.dates)):
-            left = reference.with_retirement(place, day)
-            days.append([*workers.all(survey, [(left, replication) for replication in few])])
-        leaving.append(days)
-    return Surrogate(trial, surveys, leaving)
 
 
 class Effort(NamedTuple):
@@ -265,28 +246,36 @@ def size(
 ) -> Sized:
     """Return the cheapest policy that meets the SLO target, confirmed; raise CapacityError where there is none.
 
+    Stopped before one is confirmed, by its time or by whoever waits, it raises KeyboardInterrupt with what was reached.
     ``write`` is given every policy that is confirmed, each cheaper than the one before. ``work`` keeps runs as they
     come: with those of a sizing that was stopped, the search is soon where it was.
     """
     futures = plans_under([scenario], scenario.futures)  # refused before anything is searched
     sized: Sized | None = None
+    step = "nothing yet"
 
     def tell(better: Sized) -> None:
         nonlocal sized
         sized = better
         write(better)
 
+    def say(words: str) -> None:
+        nonlocal step
+        step = words
+        clock.say(words)
+
+    timed = dataclasses.replace(clock, say=say)
     with contextlib.closing(Workers(trial, effort.workers, effort.scheduler)) as workers:
         try:
-            return _sized(scenario, trial, effort, Archive(workers, clock, work), futures, tell)
+            return _sized(scenario, trial, effort, Archive(workers, timed, work), futures, tell)
         except (TimeUp, KeyboardInterrupt) as reason:
-            is_time = isinstance(reason, TimeUp)
-            why = "the time was over" if is_time else "it was interrupted"
-            if sized is None and not is_time:
-                raise
+            why = "the time was over" if isinstance(reason, TimeUp) else "it was interrupted"
             if sized is None:
-                message = f"no plan was confirmed before {why}"
-                raise CapacityError(message) from None
+                message = (
+                    f"no plan was confirmed before {why}. The last step was: {step}. {workers.runs:,} surveys and runs "
+                    "are stored"
+                )
+                raise KeyboardInterrupt(message) from None
             return dataclasses.replace(sized, stopped=why, runs=workers.runs)
 
 
@@ -301,20 +290,19 @@ def _sized(
     """Return the result, telling each confirmed policy as soon as there is one."""
     clock = archive.clock
     clock.say(f"surveying {effort.replications} replications")
-    search = Search(surveyed(trial, archive.workers, effort.replications), archive, clock)
+    search = Search(surveyed(trial, archive, effort.replications), archive, clock)
+    arena = Arena(trial, archive, effort.most_runs(trial.choices.plan))
     if search.surrogate.fixable < trial.held_confidence:
-        raise CapacityError(nothing_mends(search))
+        raise CapacityError(nothing_mends(search, arena))
     clock.say("searching")
     levers = _every_lever(search)
     # Where misses have a price, a policy that holds the confidence is where to begin, and then cost alone counts.
     search.confidence = trial.confidence
     first = search.find(search.simple_levers())
-    arena = Arena(trial, archive, effort.most_runs(trial.choices.plan))
     sized: Sized | None = None
     safe = first
     if trial.held_confidence and first is not None:
         safe = search.at(_safe(trial.held_confidence), first, search.simple_levers()) or first
-        clock.say(f"confirming {trial.choices.words(safe)}")
         confirmation = arena.confirm_safe(safe)
         sized = Sized(scenario=scenario, trial=trial, confirmation=confirmation)
         if confirmation.passed:
@@ -324,10 +312,9 @@ def _sized(
         search.confidence = 0.0
         best = search.solve(levers, best)
     if best is None:
-        raise CapacityError(nothing(search))
+        raise CapacityError(nothing(search, arena))
     shortlist = _shortlist(search, best, safe or best, levers)
     race_runs = min(max(arena.most_runs // _RACES, _FEWEST_RACE), arena.most_runs)
-    clock.say(f"comparing {len(shortlist)} plans on new replications")
     raced = arena.race(shortlist, race_runs)
     for _ in range(_CLIMBS):
         cheapest = raced[0]
@@ -454,6 +441,7 @@ def _dearer(search: Search, arena: Arena, levers: Levers) -> list[Judged]:
     before, fresh = arena.failed[-1]
     # A block that was left early is one of many misses, and the selection one of few: together they are fair.
     met = before.verdict.met + fresh.verdict.met
+    search.clock.say("looking for a plan that meets the target more often")
     search.expect(before.policy, met / (before.worst.size + fresh.worst.size))
     found = search.at(needed, before.policy, levers)
     return [] if found is None else [arena.selected(found, before.worst.size)]

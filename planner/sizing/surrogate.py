@@ -44,12 +44,14 @@ from planner.engine.orders import (
 )
 from planner.finance.accounting.measures import running_factors
 from planner.plan.attainment import LEAST_SHORTFALL
+from planner.sizing.archive import Archive
 from planner.sizing.choices import due_h
 from planner.sizing.evaluate import DRAWS, SEARCH, Run, SizingOutcome, Trial
 from planner.sizing.policy import Policy
 from planner.sizing.survey import BINS, Survey, mean_of, staffed_usd
 from planner.units import HOURS_PER_YEAR
 
+_LEAVING = 4  # replications in which the cost of a retirement is measured
 _LEAST_LOG = -5.0  # log λ of a month in which nothing serves
 _MOST_SCALE = 20.0  # λ where next to nothing is asked
 _LEARNT = 12  # replications in which prices are learnt at a time
@@ -790,3 +792,17 @@ class Surrogate:
             * running_factors(plan)
         )
         return float(usd.sum(axis=1).mean()) * self.weight
+
+
+def surveyed(trial: Trial, archive: Archive, replications: int) -> Surrogate:
+    """Survey the replications, and the first few with every retirement on each of its days."""
+    reference = trial.choices.reference()
+    surveys = archive.surveys(reference, replications)
+    few = min(_LEAVING, replications)
+    leaving = []
+    for place, retirement in enumerate(trial.choices.retirements):
+        days = range(1, 1 + len(retirement.dates))
+        leaving.append(
+            [archive.surveys(reference.with_retirement(place, day), few) for day in days]
+        )
+    return Surrogate(trial, surveys, leaving)

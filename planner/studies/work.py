@@ -195,6 +195,8 @@ class Work:
         if changed:
             message = f"holds another version of this {self.kind}: {', '.join(changed)} changed"
             hint = "run it without --resume"
+            if self._pieces():
+                hint = "begin anew with --restart"
             raise self.refusal(message, hint)
 
     def close(self) -> None:

@@ -19,7 +19,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from planner.scenario.loading import load_scenario
-from planner.sizing.evaluate import BLOCK, Archive, Clock, Judged, Trial, Workers, judged
+from planner.sizing.archive import Archive
+from planner.sizing.evaluate import BLOCK, Clock, Judged, Trial, Workers, judged
 from planner.sizing.policy import OrderRule, Policy
 from planner.sizing.selection import Interval, share_limits
 from planner.sizing.size import Effort, size, trial_of

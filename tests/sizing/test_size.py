@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 import yaml
 
 import planner
+from planner import api
 from planner.answers.answer import Answer
 from planner.answers.size_sentences import _other_levels
 from planner.errors import CapacityError, ScenarioError
@@ -18,16 +20,28 @@ from planner.finance.accounting.measures import present_cost_usd
 from planner.output.tables import SCHEMA_VERSION
 from planner.run.simulate import simulate
 from planner.scenario.loading import load_scenario
+from planner.sizing import archive
 from planner.sizing import size as sizing
 from planner.sizing.choices import choices_of
 from planner.sizing.evaluate import BLOCK, Evaluator, SizingOutcome, Workers
-from planner.sizing.explain import nothing, nothing_mends, under
 from planner.sizing.policy import Policy
-from planner.sizing.selection import Interval
+from planner.sizing.refusal import nothing, nothing_mends, under
+from planner.sizing.selection import Arena, Interval
 from planner.sizing.size import CurvePoint, Sized, trial_of
+from planner.sizing.survey import Survey, survey
 from planner.studies import engines
 from tests.output.office import sheets_of
-from tests.sizing.toys import LAYOUT, bought, exhaustive, keeps, problem, solved, toy, whole
+from tests.sizing.toys import (
+    LAYOUT,
+    bought,
+    exhaustive,
+    keeps,
+    ordered,
+    problem,
+    solved,
+    toy,
+    whole,
+)
 
 OPTIONS: dict[str, Any] = {"replications": 2, "confirmations": 3}
 OLD = {**LAYOUT, "accelerator": "H200", "nodes": 2, "owned": {"bought": "2025-01-01"}}
@@ -114,30 +128,68 @@ def test_neither_names_nor_order_matter() -> None:
 
 
 @pytest.mark.parametrize(
-    ("override", "said"),
+    ("override", "where", "would_do"),
     [
-        ("sizing.budget_usd=100000", "a budget of about"),
-        ("sizing.it_power_cap_kw=11", "kW of power in place of 11"),
-        ("sizing.clusters={h200: {max_nodes: 1}, mi325x: {max_nodes: 1}}", "max_nodes about"),
         (
-            "sizing.clusters={h200: {dates: [2026-02-01]}, mi325x: {dates: [2026-02-01]}}",
-            "2026-01 is worst",
+            "sizing.budget_usd=100000",
+            "allow no machine",
+            "sizing.budget_usd {} in place of 100,000",
+        ),
+        (
+            "sizing.it_power_cap_kw=11",
+            "chat misses it most in 2026-02, in 4 of them: 51",
+            "sizing.it_power_cap_kw {} in place of 11",
+        ),
+        (
+            "sizing.clusters={h200: {max_nodes: 1}, mi325x: {max_nodes: 1}}",
+            "of 99.00% asked. The main cause is lack of capacity",
+            "sizing.clusters.h200.max_nodes {} in place of 1",
+        ),
+        (
+            "sizing.clusters={h200: {max_nodes: 9, max_nodes_per_date: 1}, mi325x: {max_nodes: 1}}",
+            "2026-01",
+            "sizing.clusters.h200.max_nodes_per_date {} in place of 1",
         ),
     ],
 )
-def test_what_cannot_be_met_says_what_to_relax(override: str, said: str) -> None:
-    with problem(toy(most=6), [override]) as search:
-        assert search.solve(search.levers()) is None
-        assert said in nothing(search)
-
-
-def test_the_budget_that_is_named_is_enough(tmp_path: Path) -> None:
-    with problem(toy(("2026-01-01",), 6), ["sizing.budget_usd=100000"]) as search:
-        least = float(nothing(search).split("about ")[1].split(" USD")[0].replace(",", ""))
+def test_the_limit_that_is_named_is_enough(override: str, where: str, would_do: str) -> None:
+    """Who misses, when, by how much and why; and with what is named a sizing finds a plan."""
     content = toy(("2026-01-01",), 6)
-    content["sizing"]["budget_usd"] = least * 1.001
-    assert solved(content).capital_usd <= least * 1.001
-    with pytest.raises(CapacityError, match="budget of about"):
+    before, after = would_do.split("{}")
+    with problem(content, [override]) as search:
+        assert search.solve(search.levers()) is None
+        refusal = nothing(search, Arena(search.trial, search.archive, 36))
+    assert where in refusal
+    assert "(4 of 4 replications)" in refusal
+    value = refusal.split(before)[1].split(after)[0].replace(",", "").strip()
+    assert keeps(solved(content, [override, f"{before.strip()}={value}"]))
+
+
+def test_limits_that_prevent_it_together_are_named_together() -> None:
+    with problem(toy(("2026-01-01",), 1), ["sizing.budget_usd=100000"]) as search:
+        refusal = nothing(search, Arena(search.trial, search.archive, 36))
+    assert "No one limit alone is enough; together, as simulated: sizing.budget_usd" in refusal
+    assert "max_nodes 6 in place of 1 (4 of 4 replications)" in refusal
+
+
+@pytest.mark.parametrize("content", [toy(("2026-02-01",), 6), ordered()])
+def test_a_delivery_that_comes_too_late_says_by_how_much(content: dict[str, Any]) -> None:
+    late = []
+    if "order" in content["clusters"]["h200"]:
+        late = ["sizing.clusters.h200.dates=[2026-04-01]"]
+    with problem(content, late) as search:
+        refusal = nothing(search, Arena(search.trial, search.archive, 36))
+        first = search.choices.purchases[0].date
+    assert (
+        f"Nothing that may be bought is in service as 2026-01 begins: the first date is {first}"
+        in refusal
+    )
+    assert f"in place of {first} (4 of 4 replications)" in refusal
+
+
+def test_a_budget_too_small_is_refused_in_one_message_and_leaves_nothing(tmp_path: Path) -> None:
+    content = toy(("2026-01-01",), 6)
+    with pytest.raises(CapacityError, match="This alone would do, as simulated: sizing"):
         planner.size(
             content, tmp_path / "out", budget=1e5, replications=2, confirmations=2, workers=1
         )
@@ -146,10 +198,23 @@ def test_the_budget_that_is_named_is_enough(tmp_path: Path) -> None:
 
 def test_outages_that_no_purchase_mends_stand_first() -> None:
     outages = ["site={outages_per_year: 12, outage_h: 100}", "slo_target.include=site-outages"]
-    with problem(toy(), outages) as search:
+    with problem(toy(most=6), outages) as search:
         assert search.surrogate.fixable < 0.5
-        assert "whatever is bought" in nothing_mends(search)
-        assert "a second site" in nothing_mends(search)
+        refusal = nothing_mends(search, Arena(search.trial, search.archive, 36))
+    assert "whatever is bought (site outages 4 of 4 surveyed), and 10% may" in refusal
+    assert "chat misses it most in 2026-" in refusal
+    assert "The main cause is outages" in refusal
+    assert "Without slo_target.include the same plan meets it in 4 of 4 replications" in refusal
+
+
+def test_what_serves_by_rent_alone_is_not_refused() -> None:
+    content = toy(("2026-01-01",), 1)
+    content["finance"] = {"burst_rental": {"usd_per_accelerator_h": 4.0, "available_fraction": 1.0}}
+    content["sizing"]["max_rented_accelerators"] = 256
+    with problem(content) as search:
+        best = search.solve(search.levers(rent=True))
+        assert best is not None
+        assert best.rented_instances
 
 
 @pytest.mark.parametrize(
@@ -336,8 +401,69 @@ def test_the_answer_can_be_read_before_the_search_ends(
     assert answer.summary()["stopped"] == "it was interrupted"
     cut_short = "The search was not finished (it was interrupted): a cheaper plan may exist."
     assert cut_short in answer.summary()["sentences"]["answer"]
-    with pytest.raises(CapacityError, match="no plan was confirmed before the time was over"):
-        planner.size(toy(("2026-01-01",)), tmp_path / "late", replications=2, minutes=1e-9)
+
+
+def test_a_stop_before_the_first_plan_keeps_what_was_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sized: Answer[Sized]
+) -> None:
+    """By its time or by Ctrl-C: it says how far it came, and goes on from there to the same bytes."""
+    content = toy(("2026-01-01",))
+    options: dict[str, Any] = {**OPTIONS, "workers": 1}
+    folder = tmp_path / "out"
+    surveys: list[int] = []
+
+    def counted(evaluator: Evaluator, policy: Policy, replication: int) -> Survey:
+        surveys.append(replication)
+        return survey(evaluator, policy, replication)
+
+    monkeypatch.setattr(archive, "survey", counted)
+    with pytest.raises(api.Stopped, match="confirmed before the time was over") as late:
+        planner.size(content, folder, minutes=1e-9, **options)
+    assert "The last step was: surveying 2 replications. 1 surveys and runs are stored" in str(
+        late.value
+    )
+    with pytest.raises(ScenarioError, match="holds an unfinished sizing"):
+        planner.size(content, folder, **options)
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Evaluator, "outcome", interrupted)
+        with pytest.raises(api.Stopped, match="before it was interrupted"):
+            planner.size(content, folder, resume=True, **options)
+    assert surveys == [0, 1]
+    planner.size(content, folder, resume=True, **options)
+    assert surveys == [0, 1]
+    for name in ("policy.yaml", "policies.csv", "summary.json"):
+        assert (folder / name).read_bytes() == (sized.folder / name).read_bytes()
+
+
+def test_a_sizing_that_begins_anew_says_why(tmp_path: Path) -> None:
+    content = toy(("2026-01-01",))
+    lines: list[str] = []
+
+    def resumed(**changes: Any) -> None:
+        options = {**OPTIONS, "workers": 1, "rivals": False, **changes}
+        planner.size(content, tmp_path / "out", resume=True, progress=lines.append, **options)
+
+    resumed()
+    assert "has nothing to resume: nothing of a sizing is in it, so it begins anew" in lines[0]
+    lines.clear()
+    resumed()
+    assert "has nothing to resume: the sizing in it is finished, so it begins anew" in lines[0]
+    with pytest.raises(api.Stopped):
+        resumed(minutes=1e-9)
+    with pytest.raises(ScenarioError, match=r"the seed changed \(begin anew with --restart\)"):
+        resumed(seed=7)
+
+
+def test_progress_says_what_is_tried_and_how_long_it_takes(tmp_path: Path) -> None:
+    lines: list[str] = []
+    options: dict[str, Any] = {"replications": 4, "confirmations": 36, "workers": 1}
+    planner.size(toy(("2026-01-01",), 6), tmp_path / "out", progress=lines.append, **options)
+    confirmed = [line for line in lines if line.startswith("confirming in 36 new replications")]
+    assert re.search(r", at most \d+ (s|min): \d × ", confirmed[0])
 
 
 def test_any_number_of_workers_gives_the_same_bytes(tmp_path: Path, sized: Answer[Sized]) -> None:

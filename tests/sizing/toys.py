@@ -13,10 +13,12 @@ from typing import Any
 import yaml
 
 from planner.scenario.loading import load_scenario
-from planner.sizing.evaluate import BLOCK, Archive, Clock, Judged, Objective, Workers, judged
+from planner.sizing.archive import Archive
+from planner.sizing.evaluate import BLOCK, Clock, Judged, Objective, Workers, judged
 from planner.sizing.policy import OrderRule, Policy
 from planner.sizing.search import Search
-from planner.sizing.size import Effort, size, surveyed, trial_of
+from planner.sizing.size import Effort, size, trial_of
+from planner.sizing.surrogate import surveyed
 
 REPLICATIONS = 4
 UNTOUCHED = 900  # a block that no sizing reaches
@@ -114,7 +116,8 @@ def problem(
     trial = trial_of(load_scenario(content, overrides), parts, study, objective, None)
     clock = Clock()
     with contextlib.closing(Workers(trial, 1)) as workers:
-        yield Search(surveyed(trial, workers, replications), Archive(workers, clock), clock)
+        archive = Archive(workers, clock)
+        yield Search(surveyed(trial, archive, replications), archive, clock)
 
 
 def bought(search: Search, *nodes: int, load: int = 0, step: int = 1, retired: int = 0) -> Policy:
