@@ -40,7 +40,14 @@ from planner.engine.window import Missed, missed_under
 from planner.finance.accounting.booked_run import BookedRun, per_run
 from planner.finance.present_value import ratio
 from planner.plan import quantities
-from planner.plan.attainment import CEILINGS, lowest_share
+from planner.plan.attainment import (
+    CEILINGS,
+    LEAST_SHORTFALL,
+    SloResult,
+    judge,
+    lowest_share,
+    targeted_shares,
+)
 from planner.plan.load_tables import LOAD_CELLS, MOST_LOAD
 from planner.plan.plan import Plan
 from planner.records import record
@@ -335,6 +342,82 @@ def past_capacity(result: BookedRun, offered: Plan | None = None) -> tuple[Float
     in_light = np.maximum(settled - outages, 0.0)
     with_long_prompts = outages + in_light * late_share
     return outages, with_long_prompts
+
+
+class LongPrompts(NamedTuple):
+    """A workload whose prompts alone miss the SLO target: more nodes of no cluster mend that."""
+
+    workload: str
+    missed_fraction: float
+    """Share of its prompts that take longer than the TTFT objective on an idle replica, in the worst month."""
+    cluster: str
+    """The one on which fewest do."""
+    ttft_s: float
+    """The objective."""
+    sufficient_ttft_s: float | None
+    """An objective that few enough prompts exceed on that cluster; None where none is known."""
+
+
+def long_prompts(result: BookedRun) -> tuple[LongPrompts, ...]:
+    """Return the workloads whose prompts alone miss the SLO target, however many nodes there are."""
+    plan = result.plan
+    missed = _missed_by_long_prompts(result)
+    settled = result.settled_requests()
+    is_missed = plan.slo_attainments - targeted_shares(plan, missed, settled) >= LEAST_SHORTFALL
+    if not is_missed.any():
+        return ()
+    share = np.nan_to_num(ratio(missed, settled)).max(axis=0)
+    if plan.slo_target.scope == "workload":
+        workloads = np.flatnonzero(is_missed.any(axis=0))
+    else:
+        # Of a target for all together, the workload that takes most of it.
+        workloads = missed.sum(axis=0).argmax(keepdims=True)
+    return tuple(_long_prompts_of(result, int(w), float(share[w])) for w in workloads)
+
+
+def _long_prompts_of(result: BookedRun, w: int, missed_fraction: float) -> LongPrompts:
+    """Return what is known of a workload whose prompts are too long, a share of which miss their objective."""
+    plan = result.plan
+    assert plan.no_burst_tables is not None  # a compiled plan has both
+    assert plan.alone_s is not None
+    workload = plan.workloads[w]
+    slo = result.scenario.workloads[workload.name].slo
+    idle_late = plan.no_burst_tables[0, :, w, 0]
+    best = min(workload.cluster_order, key=lambda c: float(idle_late[c]))
+    sufficient_s = float(plan.alone_s[best, w])
+    attainment = np.broadcast_to(plan.slo_attainments, len(plan.workloads))[w]
+    # That time is of the first month's lengths, and of the objective's own percentile.
+    is_known = np.isfinite(sufficient_s) and not _outgrown(plan)[:, w].any()
+    is_enough = slo.share >= attainment
+    return LongPrompts(
+        workload=workload.name,
+        missed_fraction=missed_fraction,
+        cluster=plan.clusters[best].name,
+        ttft_s=slo.ttft_s,
+        sufficient_ttft_s=sufficient_s if is_known and is_enough else None,
+    )
+
+
+def without_long_prompts(result: BookedRun) -> SloResult:
+    """Return how a replication stands to its SLO target with late requests of such workloads set aside.
+
+    What they shed for want of room still counts, and what all others miss: more nodes may mend that.
+    """
+    missed = result.missed_requests()
+    # What no batch serves in time is shed however much room there is.
+    shed = np.where(_outgrown(result.plan), 0.0, result.shed_requests())
+    names = [workload.name for workload in result.plan.workloads]
+    for prompts in long_prompts(result):
+        w = names.index(prompts.workload)
+        missed[:, w] = shed[:, w]
+    return judge(result.plan, missed, result.settled_requests())
+
+
+@per_run
+def _missed_by_long_prompts(result: BookedRun) -> Floats:
+    """Return the requests too long for an idle replica of any cluster, shape (months, workloads)."""
+    outages, outages_or_prompts = past_capacity(result)
+    return outages_or_prompts - outages
 
 
 class SloMiss(NamedTuple):
