@@ -44,7 +44,7 @@ from planner.run.slo_misses import (
 )
 from planner.studies.remedy import NoRemedy, Remedy
 from planner.studies.run_out import missed_without_orders
-from planner.units import HOURS_PER_YEAR, decimals_of, rounded_up
+from planner.units import HOURS_PER_YEAR, decimals_of
 
 Record = TypeVar("Record", bound=UseAndCost)
 
@@ -324,12 +324,8 @@ def plan_verdict(result: RunResult, replications: Replications | None = None) ->
 
 
 def _rounded_prompts(too_long: LongPrompts) -> LongPrompts:
-    """Return prompts that are too long as JSON holds them; the sufficient objective to two digits, never below it."""
-    sufficient_s = too_long.sufficient_ttft_s
-    return too_long._replace(
-        missed_fraction=rounded(too_long.missed_fraction),
-        sufficient_ttft_s=None if sufficient_s is None else rounded_up(sufficient_s, 2),
-    )
+    """Return prompts that are too long as JSON holds them."""
+    return too_long._replace(missed_fraction=rounded(too_long.missed_fraction))
 
 
 def is_settled(result: RunResult, replications: Replications, share: float) -> bool:

@@ -97,10 +97,12 @@ def too_long_words(prompts: LongPrompts) -> str:
 
 
 def objective_words(prompts: LongPrompts) -> str:
-    """Return what would mend prompts that are too long, as slo.ttft_s of 4.7 or more, or a faster layout."""
+    """Return what mends prompts that are too long, as slo.ttft_s of 4.7 or more, a faster layout or nodes of b200."""
     objective = "a longer slo.ttft_s"
     if prompts.sufficient_ttft_s is not None:
         objective = f"slo.ttft_s of {prompts.sufficient_ttft_s:g} or more"
+    if prompts.faster_cluster is not None:
+        return f"{objective}, a faster layout or nodes of {prompts.faster_cluster}"
     return f"{objective}, or a faster layout"
 
 
@@ -108,8 +110,8 @@ def long_prompt_advice(prompts: LongPrompts) -> str:
     """Say of a workload whose prompts alone miss the SLO target why nodes do not mend that, and what does."""
     share = percent(prompts.missed_fraction)
     return (
-        f"No further node helps {prompts.workload}: {share} of its prompts alone take longer than its TTFT objective "
-        f"({prompts.ttft_s:g} s) on an idle replica of {prompts.cluster}. It needs {objective_words(prompts)}."
+        f"More nodes of {prompts.cluster} do not help {prompts.workload}: {share} of its prompts alone take longer "
+        f"than its TTFT objective ({prompts.ttft_s:g} s) on an idle replica. It needs {objective_words(prompts)}."
     )
 
 

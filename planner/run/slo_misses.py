@@ -51,6 +51,7 @@ from planner.plan.attainment import (
 from planner.plan.load_tables import LOAD_CELLS, MOST_LOAD
 from planner.plan.plan import Plan
 from planner.records import record
+from planner.units import rounded_up
 
 REASONS: Mapping[str, str] = {
     "process": "your own processes",
@@ -68,6 +69,8 @@ LEAST_NAMED = 1e-5
 """Share of a workload's requests below which nothing is named."""
 _REASONS_NAMED = 3
 """How many causes are named at most."""
+_CLOSE_FRACTION = 0.05
+"""Of what may be missed, the part that no plan does without: prompts that leave less are too long; assumption."""
 CAPACITY_CELL = int(LOAD_CELLS / MOST_LOAD)
 """Cell of the tables by load at which it is what nodes sustain at the objective."""
 
@@ -345,47 +348,61 @@ def past_capacity(result: BookedRun, offered: Plan | None = None) -> tuple[Float
 
 
 class LongPrompts(NamedTuple):
-    """A workload whose prompts alone miss the SLO target: more nodes of no cluster mend that."""
+    """A workload whose prompts alone miss the SLO target: more nodes of the clusters in service do not mend that."""
 
     workload: str
     missed_fraction: float
     """Share of its prompts that take longer than the TTFT objective on an idle replica, in the worst month."""
     cluster: str
-    """The one on which fewest do."""
+    """The one in service on which fewest do."""
     ttft_s: float
     """The objective."""
     sufficient_ttft_s: float | None
     """An objective that few enough prompts exceed on that cluster; None where none is known."""
+    faster_cluster: str | None
+    """One without nodes on which few enough prompts are too long; None where the plan has none."""
 
 
 def long_prompts(result: BookedRun) -> tuple[LongPrompts, ...]:
-    """Return the workloads whose prompts alone miss the SLO target, however many nodes there are."""
+    """Return the workloads that miss the SLO target for prompts that are too long, however many nodes there are."""
     plan = result.plan
-    missed = _missed_by_long_prompts(result)
+    too_long = _missed_by_long_prompts(result)
     settled = result.settled_requests()
-    is_missed = plan.slo_attainments - targeted_shares(plan, missed, settled) >= LEAST_SHORTFALL
+    # Next to nothing of what may be missed is left to queues and failures: no plan serves by that.
+    close = _CLOSE_FRACTION * (1.0 - plan.slo_attainments)
+    leaves_nothing = _falls_short(plan, too_long, settled, close)
+    is_missed = _falls_short(plan, result.missed_requests(), settled) & leaves_nothing
     if not is_missed.any():
         return ()
-    share = np.nan_to_num(ratio(missed, settled)).max(axis=0)
-    if plan.slo_target.scope == "workload":
-        workloads = np.flatnonzero(is_missed.any(axis=0))
-    else:
+    shares = np.nan_to_num(ratio(too_long, settled)).max(axis=0)
+    workloads = np.flatnonzero(is_missed.any(axis=0))
+    if plan.slo_target.scope == "fleet":
         # Of a target for all together, the workload that takes most of it.
-        workloads = missed.sum(axis=0).argmax(keepdims=True)
-    return tuple(_long_prompts_of(result, int(w), float(share[w])) for w in workloads)
+        workloads = too_long.sum(axis=0).argmax(keepdims=True)
+    return tuple(_long_prompts_of(result, w, float(shares[w])) for w in workloads.tolist())
+
+
+def _falls_short(plan: Plan, missed: Floats, settled: Floats, close: Floats | float = 0.0) -> Bools:
+    """Return where the SLO target is missed, or met by less than so much, shape (months, workloads or 1)."""
+    short = plan.slo_attainments - targeted_shares(plan, missed, settled)
+    return np.asarray(short + close >= LEAST_SHORTFALL)
 
 
 def _long_prompts_of(result: BookedRun, w: int, missed_fraction: float) -> LongPrompts:
-    """Return what is known of a workload whose prompts are too long, a share of which miss their objective."""
+    """Return what is known of a workload, a share of whose prompts are too long for their objective."""
     plan = result.plan
     assert plan.no_burst_tables is not None  # a compiled plan has both
     assert plan.alone_s is not None
     workload = plan.workloads[w]
     slo = result.scenario.workloads[workload.name].slo
     idle_late = plan.no_burst_tables[0, :, w, 0]
-    best = min(workload.cluster_order, key=lambda c: float(idle_late[c]))
-    sufficient_s = float(plan.alone_s[best, w])
+    by_lateness = sorted(workload.cluster_order, key=lambda c: float(idle_late[c]))
+    is_in_service = np.any(result.monthly.present_node_h > 0.0, axis=0)
+    best = next(c for c in by_lateness if is_in_service[c])
     attainment = np.broadcast_to(plan.slo_attainments, len(plan.workloads))[w]
+    few = (1.0 - _CLOSE_FRACTION) * (1.0 - attainment)
+    faster = next((c for c in by_lateness if not is_in_service[c] and idle_late[c] < few), None)
+    sufficient_s = float(plan.alone_s[best, w])
     # That time is of the first month's lengths, and of the objective's own percentile.
     is_known = np.isfinite(sufficient_s) and not _outgrown(plan)[:, w].any()
     is_enough = slo.share >= attainment
@@ -394,7 +411,8 @@ def _long_prompts_of(result: BookedRun, w: int, missed_fraction: float) -> LongP
         missed_fraction=missed_fraction,
         cluster=plan.clusters[best].name,
         ttft_s=slo.ttft_s,
-        sufficient_ttft_s=sufficient_s if is_known and is_enough else None,
+        sufficient_ttft_s=rounded_up(sufficient_s, 2) if is_known and is_enough else None,
+        faster_cluster=None if faster is None else plan.clusters[faster].name,
     )
 
 
@@ -415,9 +433,21 @@ def without_long_prompts(result: BookedRun) -> SloResult:
 
 @per_run
 def _missed_by_long_prompts(result: BookedRun) -> Floats:
-    """Return the requests too long for an idle replica of any cluster, shape (months, workloads)."""
-    outages, outages_or_prompts = past_capacity(result)
-    return outages_or_prompts - outages
+    """Return the requests too long for an idle replica of any cluster in service, shape (months, workloads)."""
+    plan = result.plan
+    assert plan.no_burst_tables is not None  # a compiled plan has them
+    is_in_service = np.asarray(result.monthly.present_node_h > 0.0)
+    is_outgrown = _outgrown(plan)
+    shares = []
+    for w, load in enumerate(plan.workloads):
+        order = list(load.cluster_order)
+        late = np.where(is_outgrown[:, w, None], 1.0, plan.no_burst_tables[0, order, w, 0])
+        fewest = np.where(is_in_service[:, order], late, np.inf).min(axis=1, initial=np.inf)
+        # Where no machine is in service, none is too slow.
+        shares.append(np.where(np.isfinite(fewest), fewest, 0.0))
+    outages, _ = past_capacity(result)
+    in_light = np.maximum(result.settled_requests() - outages, 0.0)
+    return np.asarray(in_light * np.stack(shares, axis=1))
 
 
 class SloMiss(NamedTuple):

@@ -187,10 +187,11 @@ def find_remedy(
     if worst is None:
         return NoRemedy(reason="there is no request to serve")
     too_long = long_prompts(result)
-    if too_long:
+    # With a faster cluster on offer nodes may mend it.
+    if any(prompts.faster_cluster is None for prompts in too_long):
         names = " and ".join(prompts.workload for prompts in too_long)
         return NoRemedy(
-            reason=f"prompts of {names} alone take longer than the TTFT objective, on idle replicas of any cluster"
+            reason=f"prompts of {names} alone take longer than the TTFT objective, on idle replicas too"
         )
     # As many may miss as leave the verdict MET; none where so few replications could never be.
     allowed = 0
