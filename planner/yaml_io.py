@@ -197,7 +197,7 @@ def parse_scalar(text: str) -> Any:
 def flow_text(value: Any) -> str:
     """Return a value as one line of YAML that reads back the same."""
     if isinstance(value, dict):
-        pairs = [f"{key}: {flow_text(part)}" for key, part in value.items()]
+        pairs = [f"{flow_key(key)}: {flow_text(part)}" for key, part in value.items()]
         return "{" + ", ".join(pairs) + "}"
     if isinstance(value, list):
         items = ", ".join(map(flow_text, value))
@@ -214,6 +214,16 @@ def flow_text(value: Any) -> str:
         return value
     # JSON's quotes and escapes are YAML's, and keep a text of several lines on one.
     return json.dumps(value, ensure_ascii=False)
+
+
+def flow_key(key: Any) -> str:
+    """Return a key as it stands in a mapping of one line, in quotes where YAML would read it as something else."""
+    if not isinstance(key, str):
+        return str(key)
+    is_plain = re.fullmatch(r"[A-Za-z][\w .*-]*", key)
+    if is_plain and isinstance(parse_scalar(key), str):
+        return key
+    return json.dumps(key, ensure_ascii=False)
 
 
 def _number(value: float) -> float:

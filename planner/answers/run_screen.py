@@ -10,6 +10,7 @@ from planner.answers.sentences import (
     fleet_size_advice,
     idle_cluster,
     much_shed,
+    objective_words,
     price_change_lines,
     share_words,
     value_line,
@@ -107,9 +108,15 @@ def _next_line(summary: RunSummary) -> str:
     orders = summary.orders
     missed_month = summary.verdict.first_missed_month
     if not orders:
-        if missed_month is None:
-            return "NEXT   nothing on order"
-        return f"NEXT   nothing on order, more capacity needed by {missed_month}"
+        too_long = summary.verdict.long_prompts or ()
+        # What prompts that are too long miss is missed however much capacity there is.
+        if too_long:
+            missed_month = summary.verdict.otherwise_missed_month
+        words = "NEXT   nothing on order"
+        if missed_month is not None:
+            words += f", more capacity needed by {missed_month}"
+        needs = (f"{prompts.workload} needs {objective_words(prompts)}" for prompts in too_long)
+        return "; ".join([words, *needs])
     first = orders[0]
     by = first.placed or first.on_site
     of_that_day = [order for order in orders if (order.placed or order.on_site) == by]

@@ -35,7 +35,13 @@ from planner.run import tables
 from planner.run.placement_bound import gap_notes, placement_gaps
 from planner.run.replications import Replications
 from planner.run.simulate import RunResult
-from planner.run.slo_misses import SloMiss, worst_reasons
+from planner.run.slo_misses import (
+    LongPrompts,
+    SloMiss,
+    long_prompts,
+    without_long_prompts,
+    worst_reasons,
+)
 from planner.studies.remedy import NoRemedy, Remedy
 from planner.studies.run_out import missed_without_orders
 from planner.units import HOURS_PER_YEAR, decimals_of
@@ -302,6 +308,8 @@ def plan_verdict(result: RunResult, replications: Replications | None = None) ->
     missed_months = (slo.missed_months,) if replications is None else replications.missed_months
     # By month, over all replications: how many miss the target in it.
     missed = Counter(month for months in missed_months for month in months)
+    too_long = [] if slo.is_met else [*map(_rounded_prompts, long_prompts(result))]
+    otherwise_missed = without_long_prompts(result).first_missed if too_long else None
     run_out_months = run_out(met_months, labels)
     shares = {month: rounded(share) for month, share in run_out_months.items()}
     return replace(
@@ -310,7 +318,14 @@ def plan_verdict(result: RunResult, replications: Replications | None = None) ->
         base_case=base_case,
         run_out_fraction=shares,
         missed_months={labels[month]: number for month, number in sorted(missed.items())},
+        long_prompts=too_long or None,
+        otherwise_missed_month=None if otherwise_missed is None else labels[otherwise_missed.month],
     )
+
+
+def _rounded_prompts(too_long: LongPrompts) -> LongPrompts:
+    """Return prompts that are too long as JSON holds them."""
+    return too_long._replace(missed_fraction=rounded(too_long.missed_fraction))
 
 
 def is_settled(result: RunResult, replications: Replications, share: float) -> bool:

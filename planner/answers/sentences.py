@@ -8,6 +8,7 @@ from planner.answers.ranking import RankedPlan, Ranking, rank
 from planner.answers.summaries import ComparisonSummary, Measures, RunSummary
 from planner.answers.verdicts import Estimate, PlanVerdict
 from planner.output.words import dollars, percent, short_dollars, unit_price
+from planner.run.slo_misses import LongPrompts
 from planner.scenario.scenario import SloTarget
 from planner.studies.remedy import NoRemedy, Remedy
 from planner.units import counted
@@ -82,7 +83,54 @@ def none_met(ranking: Ranking, plural: str = "plans") -> str:
     if ranking.inconclusive_plans:
         return f"None of these {plural} is known to meet its SLO target." if is_choice else ""
     lead = f"None of these {plural} meets its SLO target. Nearest: " if is_choice else ""
-    return f"{lead}{served[0].name} {served[0].service}. Add capacity before comparing costs."
+    nearest = served[0]
+    remedy = "Add capacity before comparing costs."
+    if nearest.verdict is not None and nearest.verdict.long_prompts:
+        remedy = " ".join(map(long_prompt_advice, nearest.verdict.long_prompts))
+    return f"{lead}{nearest.name} {nearest.service}. {remedy}"
+
+
+def too_long_words(prompts: LongPrompts) -> str:
+    """Return how many prompts are too long, as 1.6% of docs prompts alone take longer than their TTFT objective."""
+    share = percent(prompts.missed_fraction)
+    return f"{share} of {prompts.workload} prompts alone take longer than their TTFT objective"
+
+
+def objective_words(prompts: LongPrompts) -> str:
+    """Return what mends prompts that are too long, as slo.ttft_s of 4.7 or more, a faster layout or nodes of b200."""
+    objective = "a longer slo.ttft_s"
+    if prompts.sufficient_ttft_s is not None:
+        objective = f"slo.ttft_s of {prompts.sufficient_ttft_s:g} or more"
+    if prompts.faster_cluster is not None:
+        return f"{objective}, a faster layout or nodes of {prompts.faster_cluster}"
+    return f"{objective}, or a faster layout"
+
+
+def long_prompt_advice(prompts: LongPrompts) -> str:
+    """Say of a workload whose prompts alone miss the SLO target why nodes do not mend that, and what does."""
+    share = percent(prompts.missed_fraction)
+    return (
+        f"More nodes of {prompts.cluster} do not help {prompts.workload}: {share} of its prompts alone take longer "
+        f"than its TTFT objective ({prompts.ttft_s:g} s) on an idle replica. It needs {objective_words(prompts)}."
+    )
+
+
+def _long_prompts_remedy(verdict: PlanVerdict, too_long: Sequence[LongPrompts]) -> str:
+    """Say what would mend workloads whose prompts alone miss the SLO target, and when all else misses it."""
+    lines = [*map(long_prompt_advice, too_long)]
+    if verdict.otherwise_missed_month is not None:
+        lines.append(f"{otherwise_words(verdict)} Once those are mended: planner run --advise.")
+    return " ".join(lines)
+
+
+def otherwise_words(verdict: PlanVerdict) -> str:
+    """Say when the base case misses its SLO target, with workloads set aside whose prompts no node serves in time."""
+    names = " and ".join(prompts.workload for prompts in verdict.long_prompts or ())
+    lead = f"With late requests of {names} set aside the base case"
+    month = verdict.otherwise_missed_month
+    if month is None:
+        return f"{lead} meets the target to the end of the horizon."
+    return f"{lead} first misses the target in {month}."
 
 
 def probability_words(verdict: PlanVerdict) -> str:
@@ -346,7 +394,9 @@ def verdict_line(verdict: PlanVerdict) -> str:
         case _:
             sentence = f"SLO {_inconclusive(verdict)} (target {target})."
     if verdict.first_missed_month and verdict.status != "MET":
-        sentence += f" First missed {verdict.first_missed_month}."
+        causes = "; ".join(map(too_long_words, verdict.long_prompts or ()))
+        reason = f": {causes}" if causes else ""
+        sentence += f" First missed {verdict.first_missed_month}{reason}."
     lowest = []
     # Of one replication the lowest is the base case's.
     if verdict.lowest_fraction is not None and verdict.replications > 1:
@@ -405,6 +455,8 @@ def fleet_size_advice(summary: RunSummary) -> str:
                 "planner size."
             )
         return ""
+    if verdict.long_prompts:
+        return _long_prompts_remedy(verdict, verdict.long_prompts)
     cheapest = "The cheapest plan that meets it: planner size."
     remedy = summary.remedy
     if remedy is None:

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from planner.answers.sentences import assumed_api_words, probability_words
+from planner.answers.sentences import (
+    assumed_api_words,
+    long_prompt_advice,
+    probability_words,
+)
 from planner.answers.summaries import SizingSentences
 from planner.answers.verdicts import PlanVerdict
+from planner.plan.attainment import Verdict
 from planner.plan.choice import build_services
 from planner.plan.reuse import Reuse
+from planner.run.slo_misses import long_prompts
 from planner.sizing.refusal import miss_words, worst_miss
 from planner.sizing.size import Sized
 from planner.units import MILLION, counted
@@ -60,6 +66,7 @@ def _answer(sized: Sized, verdict: PlanVerdict) -> Iterator[str]:
         )
     elif sized.confirmation.passed:
         yield f"Buy {words}: it meets the SLO target with {probability}, at a {cost}."
+        yield from _as_run(sized)
     else:
         yield (
             f"No plan is confirmed to meet the SLO target, so none is recommended. The nearest is {verdict.status}: "
@@ -72,6 +79,20 @@ def _answer(sized: Sized, verdict: PlanVerdict) -> Iterator[str]:
             yield f"To settle it: --confirmations {verdict.settled_by_replications}."
     if sized.stopped:
         yield f"The search was not finished ({sized.stopped}): a cheaper plan may exist."
+
+
+def _as_run(sized: Sized) -> Iterator[str]:
+    """Yield how the answer stands as ``planner run`` counts, where that is no longer MET."""
+    plan = sized.plan
+    as_run = Verdict(plan.met_as_run, plan.worst.size, plan.verdict.confidence)
+    if as_run.status == "MET" or as_run.met == plan.verdict.met:
+        return
+    yield (
+        f"That is of capacity alone. With prompts too long and site outages counted, as planner run does, the SLO "
+        f"verdict is {as_run.status}: {as_run.met} of {as_run.replications} replications meet the target."
+    )
+    for prompts in long_prompts(sized.as_stated()):
+        yield long_prompt_advice(prompts)
 
 
 def _certainty(sized: Sized, verdict: PlanVerdict) -> Iterator[str]:

@@ -292,15 +292,16 @@ def run_out_chart(
 ) -> TimeChart | None:
     """Return by when how many replications of each plan have run out; None where no replication does.
 
-    ``monthly`` is a table that has all months.
+    A plan whose prompts alone miss the target runs out of nothing. ``monthly`` is a table that has all months.
     """
-    if not monthly or not any(verdict.run_out_fraction for verdict in verdicts.values()):
+    running_out = {name: verdict for name, verdict in verdicts.items() if not verdict.long_prompts}
+    if not monthly or not any(verdict.run_out_fraction for verdict in running_out.values()):
         return None
     calendar = Calendar(monthly.texts("month"))
     places = [calendar.middle(month) for month in calendar.months]
     palette = colours(verdicts)
     series = []
-    for name, verdict in verdicts.items():
+    for name, verdict in running_out.items():
         by_month = verdict.run_out_fraction or {}
         # Who has run out stays so: the share by a month is that of all months up to it.
         by_calendar = (by_month.get(month[:7], 0.0) for month in calendar.months)

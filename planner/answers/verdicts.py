@@ -10,6 +10,7 @@ from planner.answers.json_records import OPTIONAL
 from planner.arrays import Floats
 from planner.plan.attainment import Status, Verdict, met_months_over
 from planner.records import record
+from planner.run.slo_misses import LongPrompts
 from planner.scenario.scenario import Scenario
 
 
@@ -90,6 +91,10 @@ class PlanVerdict:
     """Replications that miss the target in a month, by month."""
     assumed_apis: Sequence[str] | None = field(default=None, metadata=OPTIONAL)
     """APIs of the plan, whose requests are assumed to meet their SLO; None without any."""
+    long_prompts: Sequence[LongPrompts] | None = field(default=None, metadata=OPTIONAL)
+    """Workloads whose prompts alone miss the target, whatever is bought; None of a plan without any."""
+    otherwise_missed_month: str | None = field(default=None, metadata=OPTIONAL)
+    """First month that the base case misses all the same, with late requests of those workloads set aside."""
     best_fraction: Estimate | None = field(default=None, metadata=OPTIONAL)
     """Share of a study's replications in which no other plan does better; None of all but studies."""
 

@@ -20,7 +20,10 @@ _FROM = (
     "An inventory or a list of quotes is told by its columns."
 )
 _MODEL = "Served model, by its catalogue name [default: the files'], of a workload or of all; repeatable."
-_PRESET = "For what no file shows, of a workload or of all [default: chat]; repeatable."
+_PRESET = (
+    "For what no file shows, of a workload or of all: chat, code-completion, long-context, reasoning, agentic, batch "
+    "or bulk-api [default: chat]; repeatable."
+)
 _RATE = "State the rate instead of fitting it, of a workload or of all; repeatable."
 _GROWTH = "Growth a year, in place of the fitted: 0.4, of a workload or of all; repeatable."
 _SET = "Write a value into the scenario, e.g. workloads.*.slo.ttft_s=1; repeatable."
@@ -33,10 +36,11 @@ def init(
         list[str] | None, Option("--from", metavar="[NAME=]FILE", help=_FROM)
     ] = None,
     fleet: Annotated[
-        Path | None, Option(metavar="FILE.csv", help="Machines owned: part, nodes, bought, ...")
+        Path | None,
+        Option(metavar="FILE.csv", help="Machines owned: accelerator, nodes, bought, ..."),
     ] = None,
     quotes: Annotated[
-        Path | None, Option(metavar="FILE.csv", help="Vendors' quotes: part, price_usd, ...")
+        Path | None, Option(metavar="FILE.csv", help="Vendors' quotes: accelerator, price_usd, ...")
     ] = None,
     overlay: Overlay = None,
     model: Annotated[list[str] | None, Option(metavar="[NAME=]MODEL", help=_MODEL)] = None,

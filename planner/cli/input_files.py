@@ -29,11 +29,14 @@ def _check_file(file: Path, overrides: Sequence[str]) -> _Checked:
     """Read a scenario or a study and compile its plans, without running them."""
     from planner.plan.build import build_plan
     from planner.plan.contradictions import all_warnings
-    from planner.scenario.loading import kind_of
+    from planner.scenario.loading import kind_of, plan_in_future
     from planner.yaml_io import read_document
 
     if kind_of(read_document(file)) == "scenario":
         scenario = api.load(file, overrides)
+        # A future of several plans may name what this one lacks: what it does set must be right.
+        for future in scenario.futures.values():
+            plan_in_future(scenario, future)
         plan = build_plan(scenario)
         warnings = all_warnings(scenario, plan)
         return _Checked(kind="scenario", warnings=warnings, notes=plan.notes)

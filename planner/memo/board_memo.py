@@ -16,6 +16,8 @@ from planner.answers.sensitivity_report import tornadoes
 from planner.answers.sentences import (
     break_even_lines,
     inconclusive_lines,
+    otherwise_words,
+    past_mending_lines,
     recommendation,
     sweep_advice,
     target_words,
@@ -419,6 +421,13 @@ def _alternatives(ranking: Ranking, objective: str, lines: Sequence[str]) -> Sec
 def _runs_out(verdict: PlanVerdict) -> str:
     """Say in which month a plan runs out of capacity for its SLO target."""
     required = f"{verdict.confidence * 100:.6g}% of replications"
+    if verdict.long_prompts:
+        return otherwise_words(verdict)
+    past_mending = sum((verdict.past_mending or {}).values())
+    mendable = verdict.replications - past_mending
+    # Where too few replications could be mended, it is not capacity that runs out.
+    if past_mending and mendable < verdict.confidence * verdict.replications:
+        return " ".join(past_mending_lines({"": verdict}))
     month = verdict.first_missed_month
     if month:
         return f"Capacity runs out in {month}: fewer than {required} still meet the target then."

@@ -43,6 +43,7 @@ from planner.records import record
 from planner.scenario.cluster import Order
 from planner.scenario.fields import Name
 from planner.scenario.loading import layer_of, scenario_from_document
+from planner.studies.futures import plans_under
 from planner.units import SECONDS_PER_HOUR
 from planner.validation import choices, nearest
 from planner.yaml_io import (
@@ -410,7 +411,8 @@ def scenario_text(
             ):
                 document.locations[path] = rows[cluster].place
     try:
-        scenario_from_document(document, overrides)
+        scenario = scenario_from_document(document, overrides)
+        plans_under([scenario], scenario.futures)  # each future is to change something
     except ScenarioError as error:
         # A cell that is not there is named by its column already.
         lacking = {

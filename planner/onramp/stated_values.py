@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from planner.yaml_io import flow_text
+from planner.yaml_io import flow_key, flow_text
 
 _REMARK = "  # as given"
 Keys = tuple[str, ...]
@@ -59,7 +59,7 @@ def _nested(path: Keys, value: Any) -> Any:
 
 def _added(text: str, section: Any, path: Keys, value: Any) -> str:
     """Return the text with a further key at the end of a section."""
-    line = f"{flow_text(path[0])}: {flow_text(_nested(path[1:], value))}"
+    line = f"{flow_key(path[0])}: {flow_text(_nested(path[1:], value))}"
     if section.flow_style:
         brace = section.end_mark.index - 1
         comma = ", " if section.value else ""

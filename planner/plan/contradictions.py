@@ -450,9 +450,10 @@ def _too_long(scenario: Scenario, plan: Plan) -> Iterator[str]:
                 if np.isfinite(alone_s)
                 else "state "
             )
+            elsewhere = ", and more on any other cluster" if len(by_cluster) > 1 else ""
             message = (
                 f"{too_long:.1%} of its prompts take longer than this on an idle replica of "
-                f"{plan.clusters[best].name}, and more on any other cluster; at most {may_be_late:.2g} may. To meet it "
+                f"{plan.clusters[best].name}{elsewhere}; at most {may_be_late:.2g} may. To meet it "
                 f"{longer}shorter prompts, or a faster accelerator"
             )
             path = ("workloads", workload.name, "slo", "ttft_s")

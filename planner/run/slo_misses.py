@@ -40,10 +40,18 @@ from planner.engine.window import Missed, missed_under
 from planner.finance.accounting.booked_run import BookedRun, per_run
 from planner.finance.present_value import ratio
 from planner.plan import quantities
-from planner.plan.attainment import CEILINGS, lowest_share
+from planner.plan.attainment import (
+    CEILINGS,
+    LEAST_SHORTFALL,
+    SloResult,
+    judge,
+    lowest_share,
+    targeted_shares,
+)
 from planner.plan.load_tables import LOAD_CELLS, MOST_LOAD
 from planner.plan.plan import Plan
 from planner.records import record
+from planner.units import rounded_up
 
 REASONS: Mapping[str, str] = {
     "process": "your own processes",
@@ -61,6 +69,8 @@ LEAST_NAMED = 1e-5
 """Share of a workload's requests below which nothing is named."""
 _REASONS_NAMED = 3
 """How many causes are named at most."""
+_CLOSE_FRACTION = 0.05
+"""Of what may be missed, the part that no plan does without: prompts that leave less are too long; assumption."""
 CAPACITY_CELL = int(LOAD_CELLS / MOST_LOAD)
 """Cell of the tables by load at which it is what nodes sustain at the objective."""
 
@@ -335,6 +345,109 @@ def past_capacity(result: BookedRun, offered: Plan | None = None) -> tuple[Float
     in_light = np.maximum(settled - outages, 0.0)
     with_long_prompts = outages + in_light * late_share
     return outages, with_long_prompts
+
+
+class LongPrompts(NamedTuple):
+    """A workload whose prompts alone miss the SLO target: more nodes of the clusters in service do not mend that."""
+
+    workload: str
+    missed_fraction: float
+    """Share of its prompts that take longer than the TTFT objective on an idle replica, in the worst month."""
+    cluster: str
+    """The one in service on which fewest do."""
+    ttft_s: float
+    """The objective."""
+    sufficient_ttft_s: float | None
+    """An objective that few enough prompts exceed on that cluster; None where none is known."""
+    faster_cluster: str | None
+    """One without nodes on which few enough prompts are too long; None where the plan has none."""
+
+
+def long_prompts(result: BookedRun) -> tuple[LongPrompts, ...]:
+    """Return the workloads that miss the SLO target for prompts that are too long, however many nodes there are."""
+    plan = result.plan
+    too_long = _missed_by_long_prompts(result)
+    settled = result.settled_requests()
+    # Next to nothing of what may be missed is left to queues and failures: no plan serves by that.
+    close = _CLOSE_FRACTION * (1.0 - plan.slo_attainments)
+    leaves_nothing = _falls_short(plan, too_long, settled, close)
+    is_missed = _falls_short(plan, result.missed_requests(), settled) & leaves_nothing
+    if not is_missed.any():
+        return ()
+    shares = np.nan_to_num(ratio(too_long, settled)).max(axis=0)
+    workloads = np.flatnonzero(is_missed.any(axis=0))
+    if plan.slo_target.scope == "fleet":
+        # Of a target for all together, the workload that takes most of it.
+        workloads = too_long.sum(axis=0).argmax(keepdims=True)
+    return tuple(_long_prompts_of(result, w, float(shares[w])) for w in workloads.tolist())
+
+
+def _falls_short(plan: Plan, missed: Floats, settled: Floats, close: Floats | float = 0.0) -> Bools:
+    """Return where the SLO target is missed, or met by less than so much, shape (months, workloads or 1)."""
+    short = plan.slo_attainments - targeted_shares(plan, missed, settled)
+    return np.asarray(short + close >= LEAST_SHORTFALL)
+
+
+def _long_prompts_of(result: BookedRun, w: int, missed_fraction: float) -> LongPrompts:
+    """Return what is known of a workload, a share of whose prompts are too long for their objective."""
+    plan = result.plan
+    assert plan.no_burst_tables is not None  # a compiled plan has both
+    assert plan.alone_s is not None
+    workload = plan.workloads[w]
+    slo = result.scenario.workloads[workload.name].slo
+    idle_late = plan.no_burst_tables[0, :, w, 0]
+    by_lateness = sorted(workload.cluster_order, key=lambda c: float(idle_late[c]))
+    is_in_service = np.any(result.monthly.present_node_h > 0.0, axis=0)
+    best = next(c for c in by_lateness if is_in_service[c])
+    attainment = np.broadcast_to(plan.slo_attainments, len(plan.workloads))[w]
+    few = (1.0 - _CLOSE_FRACTION) * (1.0 - attainment)
+    faster = next((c for c in by_lateness if not is_in_service[c] and idle_late[c] < few), None)
+    sufficient_s = float(plan.alone_s[best, w])
+    # That time is of the first month's lengths, and of the objective's own percentile.
+    is_known = np.isfinite(sufficient_s) and not _outgrown(plan)[:, w].any()
+    is_enough = slo.share >= attainment
+    return LongPrompts(
+        workload=workload.name,
+        missed_fraction=missed_fraction,
+        cluster=plan.clusters[best].name,
+        ttft_s=slo.ttft_s,
+        sufficient_ttft_s=rounded_up(sufficient_s, 2) if is_known and is_enough else None,
+        faster_cluster=None if faster is None else plan.clusters[faster].name,
+    )
+
+
+def without_long_prompts(result: BookedRun) -> SloResult:
+    """Return how a replication stands to its SLO target with late requests of such workloads set aside.
+
+    What they shed for want of room still counts, and what all others miss: more nodes may mend that.
+    """
+    missed = result.missed_requests()
+    # What no batch serves in time is shed however much room there is.
+    shed = np.where(_outgrown(result.plan), 0.0, result.shed_requests())
+    names = [workload.name for workload in result.plan.workloads]
+    for prompts in long_prompts(result):
+        w = names.index(prompts.workload)
+        missed[:, w] = shed[:, w]
+    return judge(result.plan, missed, result.settled_requests())
+
+
+@per_run
+def _missed_by_long_prompts(result: BookedRun) -> Floats:
+    """Return the requests too long for an idle replica of any cluster in service, shape (months, workloads)."""
+    plan = result.plan
+    assert plan.no_burst_tables is not None  # a compiled plan has them
+    is_in_service = np.asarray(result.monthly.present_node_h > 0.0)
+    is_outgrown = _outgrown(plan)
+    shares = []
+    for w, load in enumerate(plan.workloads):
+        order = list(load.cluster_order)
+        late = np.where(is_outgrown[:, w, None], 1.0, plan.no_burst_tables[0, order, w, 0])
+        fewest = np.where(is_in_service[:, order], late, np.inf).min(axis=1, initial=np.inf)
+        # Where no machine is in service, none is too slow.
+        shares.append(np.where(np.isfinite(fewest), fewest, 0.0))
+    outages, _ = past_capacity(result)
+    in_light = np.maximum(result.settled_requests() - outages, 0.0)
+    return np.asarray(in_light * np.stack(shares, axis=1))
 
 
 class SloMiss(NamedTuple):

@@ -20,7 +20,7 @@ import datetime
 import fnmatch
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -219,7 +219,10 @@ def _apply_override(document: Document, override: str, origin: str) -> None:
 
 
 def _pattern(path_text: str) -> KeyPath:
-    """Return the parts of a dotted path; ``dates[0]`` is ``dates.0``."""
+    """Return the parts of a dotted path; ``dates[0]`` is ``dates.0``, and what a future sets is one key."""
+    in_future = _IN_FUTURE.fullmatch(path_text)
+    if in_future:
+        return ("futures", in_future[1], "set", in_future[2])
     return tuple(re.sub(r"\[(\d{1,6})\]", r".\1", path_text).split("."))
 
 
@@ -478,6 +481,9 @@ def merge(base: Document, layer: Document) -> None:
     """Merge one document over another in place: mappings merge, other values replace, null removes."""
     removals: dict[KeyPath, bool] = {}
     base.content = _merged(base.content, layer.content, (), removals)
+    for choice in _choices_of_removed(base.content, layer.content, removals):
+        base.content = _without(base.content, choice)
+        removals[choice] = True
 
     def is_replaced(path: KeyPath) -> bool:
         parents = [path[:end] for end in range(len(path) + 1)]
@@ -491,6 +497,30 @@ def merge(base: Document, layer: Document) -> None:
         is_removed = removals.get(path, False)
         if not is_removed:
             base.locations[path] = place
+
+
+def _choices_of_removed(
+    content: Any, layer: Any, removals: Mapping[KeyPath, bool]
+) -> Iterator[KeyPath]:
+    """Yield what ``sizing`` says of clusters that a layer removes, where the layer itself does not say it."""
+    for path, is_removed in [*removals.items()]:
+        match path:
+            case ("clusters", name) if is_removed:
+                choices = [("sizing", "clusters", name), ("sizing", "retire", name)]
+                for choice in choices:
+                    is_left = value_at(content, choice) is not None
+                    if is_left and value_at(layer, choice) is None:
+                        yield choice
+
+
+def _without(content: Any, path: KeyPath) -> Any:
+    """Return content without the value at a path, nor the sections that held nothing else."""
+    key = path[0]
+    rest = {name: part for name, part in content.items() if name != key}
+    inner = _without(content[key], path[1:]) if len(path) > 1 else None
+    if not inner:
+        return rest
+    return {name: inner if name == key else part for name, part in content.items()}
 
 
 def _merged(base: Any, layer: Any, path: KeyPath, removals: dict[KeyPath, bool]) -> Any:
@@ -533,6 +563,8 @@ def _lay_value_over(document: Document, path: KeyPath, value: Document, origin: 
 
 _FACTOR = re.compile(r"[×x] ?(\d{1,9}(?:\.\d{1,9})?)")
 _WEEKS = {"day": 1 / 7, "week": 1.0, "month": DAYS_PER_YEAR / MONTHS_PER_YEAR / 7}
+_IN_FUTURE = re.compile(r"futures\.([^.]+)\.set\.(.+)")
+"""A path within what a future sets, which is one key there."""
 _DELAY = re.compile(r"([+-]\d{1,4}) (day|week|month)s?")
 
 
@@ -543,9 +575,15 @@ def _is_relative(value: object) -> bool:
     return bool(_FACTOR.fullmatch(value) or _DELAY.fullmatch(value))
 
 
+def _is_in_future(path: KeyPath) -> bool:
+    """Return whether a path leads to what a future sets."""
+    return len(path) == 4 and path[0] == "futures" and path[2] == "set"
+
+
 def _absolute(document: Document, path: KeyPath, value: Document) -> Document:
     """Return a value that is given by what is stated as the value it comes to; any other unchanged."""
-    if not _is_relative(value.content):
+    # What a future doubles is known in each plan alone.
+    if not _is_relative(value.content) or _is_in_future(path):
         return value
     text = value.content
     factor = _FACTOR.fullmatch(text)
@@ -626,6 +664,9 @@ def plan_in_future(scenario: Scenario, future: Future) -> tuple[Scenario | None,
 
 def _matching(content: Any, pattern: KeyPath) -> list[KeyPath]:
     """Return the paths that a path stands for: ``*`` in a key is any part of the names there, as in a study."""
+    if _is_in_future(pattern):
+        # What a future sets is resolved in each plan, not here: its path is kept as it is written.
+        return [(*path, pattern[-1]) for path in _matching(content, pattern[:-1])]
     if not any("*" in str(key) for key in pattern):
         return [_resolved(content, pattern)]
     mapping = content if isinstance(content, dict) else {}

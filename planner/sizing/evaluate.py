@@ -76,6 +76,8 @@ class SizingOutcome:
     """Of each month's accelerator-hours in service, those at work, shape (months,)."""
     ceilings: Floats
     """Attainment that no purchase raises, by the names of :data:`~planner.plan.attainment.CEILINGS`, shape (2,)."""
+    worst_as_run: float
+    """The lowest SLO attainment with what no purchase mends counted as missed; NaN without requests."""
 
     @property
     def worst(self) -> float:
@@ -206,6 +208,7 @@ class Evaluator:
                 shares=worst,
                 utilisation=worst[:, 0],
                 ceilings=np.full(2, np.nan),
+                worst_as_run=0.0,
             )
         trial = self.trial
         plan = result.plan
@@ -238,6 +241,7 @@ class Evaluator:
             shares=targeted_shares(plan, counted, settled) + to_common,
             utilisation=utilisation,
             ceilings=np.array(ceilings),
+            worst_as_run=lowest_share(plan, missed, settled),
         )
 
 
@@ -303,6 +307,8 @@ class Judged:
 
     missed_requests: float
     """Mean over the replications, all that were late or shed."""
+    met_as_run: int
+    """Replications that meet the target with what no purchase mends counted as missed, as ``planner run`` counts."""
 
     @property
     def cost(self) -> float:
@@ -323,6 +329,7 @@ class Judged:
 def judged(trial: Trial, policy: Policy, outcomes: Sequence[SizingOutcome]) -> Judged:
     """Return a policy's figures over its outcomes, and whether they meet the SLO target."""
     met = sum(outcome.meets(trial.attainment) for outcome in outcomes)
+    least = trial.attainment - LEAST_SHORTFALL
     return Judged(
         policy=policy,
         verdict=Verdict(met, len(outcomes), trial.confidence),
@@ -334,4 +341,5 @@ def judged(trial: Trial, policy: Policy, outcomes: Sequence[SizingOutcome]) -> J
         utilisation=np.mean([outcome.utilisation for outcome in outcomes], axis=0),
         ceilings=np.stack([outcome.ceilings for outcome in outcomes]),
         missed_requests=float(np.mean([outcome.missed_requests for outcome in outcomes])),
+        met_as_run=sum(not outcome.worst_as_run <= least for outcome in outcomes),
     )

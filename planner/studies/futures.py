@@ -25,7 +25,7 @@ from planner.scenario.fields import EntryName
 from planner.scenario.loading import plan_in_future
 from planner.scenario.scenario import Future, Scenario
 from planner.studies.remedy import NoRemedy, Remedy, find_remedy
-from planner.validation import Strict, validate
+from planner.validation import Strict, choices, nearest, validate
 from planner.yaml_io import Document, read_document
 
 AS_STATED = "as stated"
@@ -112,9 +112,21 @@ def plans_under(scenarios: Sequence[Scenario], futures: Futures) -> Plans:
         if not problems:
             message = f"the future {name!r} changes nothing in any of the plans"
             unreached = [path for path in future.set if path not in reached]
-            problems += [Problem(path=path, message=message) for path in unreached]
+            problems += [
+                Problem(path=path, message=message, hint=_nearest_entry(path, scenarios))
+                for path in unreached
+            ]
     raise_all(problems)
     return plans
+
+
+def _nearest_entry(path: str, scenarios: Sequence[Scenario]) -> str | None:
+    """Return a hint to the clusters or workloads that a path may have meant; None of any other path."""
+    section, _, rest = path.partition(".")
+    if section not in ("clusters", "workloads"):
+        return None
+    names = {name for scenario in scenarios for name in getattr(scenario, section)}
+    return nearest(rest.partition(".")[0], names) or f"{section} are {choices(names)}"
 
 
 def in_futures(

@@ -24,6 +24,7 @@ from planner.plan.build import build_plan
 from planner.plan.plan import Plan
 from planner.records import record
 from planner.run.simulate import RunResult, simulate_plan
+from planner.run.slo_misses import long_prompts
 from planner.scenario.scenario import Scenario
 
 MOST_TIMES = 16
@@ -185,6 +186,13 @@ def find_remedy(
     worst = result.slo_result().worst
     if worst is None:
         return NoRemedy(reason="there is no request to serve")
+    too_long = long_prompts(result)
+    # With a faster cluster on offer nodes may mend it.
+    if any(prompts.faster_cluster is None for prompts in too_long):
+        names = " and ".join(prompts.workload for prompts in too_long)
+        return NoRemedy(
+            reason=f"prompts of {names} alone take longer than the TTFT objective, on idle replicas too"
+        )
     # As many may miss as leave the verdict MET; none where so few replications could never be.
     allowed = 0
 

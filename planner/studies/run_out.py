@@ -6,6 +6,7 @@ from planner.errors import CapacityError, ScenarioError
 from planner.finance.accounting.booked_run import per_run
 from planner.plan.build import build_plan
 from planner.run.simulate import RunResult, simulate_plan
+from planner.run.slo_misses import without_long_prompts
 
 
 @per_run
@@ -27,4 +28,5 @@ def missed_without_orders(result: RunResult) -> tuple[str, ...]:
         return (result.plan.months.labels[0],)
     rerun = simulate_plan(scenario, plan, result.seed, result.replication, result.processes)
     labels = plan.months.labels
-    return tuple(labels[month] for month in rerun.slo_result().missed_months)
+    # Orders do not shorten prompts that no idle replica serves in time.
+    return tuple(labels[month] for month in without_long_prompts(rerun).missed_months)

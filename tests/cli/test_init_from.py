@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from planner.scenario.loading import load_scenario
+from planner.catalog.load import workload_preset_names
+from planner.scenario.loading import load_scenario, plan_in_future
 from planner.scenario.workload import Workload
 from tests.conftest import Planner
 from tests.demand.shared_traces import trace
@@ -89,3 +91,57 @@ def test_sessions_with_their_own_clock_need_a_stated_rate(planner: Planner) -> N
     planner("init", "a", "--from", str(trace("claude_code_agentic_requests.csv.gz"))).refused(
         "shows no rate"
     )
+
+
+def test_help_lists_every_preset(planner: Planner) -> None:
+    """Written out there, as reading the catalogue would take longer than the help itself."""
+    words = re.findall(r"[a-z-]+", " ".join(planner("init", "--help").out.split()))
+    assert set(workload_preset_names()) <= set(words)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "futures.busy.set.workloads.*.requests_per_s=×2",
+        "futures.busy.set.workloads.chat.requests_per_s=×2",
+        'futures.busy={set: {"workloads.chat.requests_per_s": ×2}}',
+    ],
+)
+def test_a_future_is_written_as_a_path_of_its_own(
+    planner: Planner, tmp_path: Path, value: str
+) -> None:
+    """What it doubles is resolved in each plan: neither now, nor as a section of the scenario."""
+    assert planner("init", "a", "--set", value).code == 0
+    scenario = load_scenario(tmp_path / "a.yaml")
+    ((path, change),) = scenario.futures["busy"].set.items()
+    assert path in ("workloads.*.requests_per_s", "workloads.chat.requests_per_s")
+    busy, _ = plan_in_future(scenario, scenario.futures["busy"])
+    assert busy is not None
+    stated = scenario.workloads["chat"].requests_per_s
+    assert (change, busy.workloads["chat"].requests_per_s) == ("×2", 2 * stated)
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("futures.busy.set.growth=0.2", "growth: in the future 'busy' of a: unknown key"),
+        ("futures.late.set.clusters.b20.delivered=+6 months", "did you mean b200?"),
+        ("futures.busy.requests_per_s=2", "futures.busy.requests_per_s: unknown key (allowed: set"),
+        ('futures.busy.set={"*": 2}', "in the future 'busy' of a"),
+    ],
+)
+def test_a_future_that_changes_nothing_is_refused_with_the_fix(
+    planner: Planner, tmp_path: Path, value: str, message: str
+) -> None:
+    planner("init", "a", "--set", value).refused(message)
+    assert not (tmp_path / "a.yaml").exists()
+
+
+def test_validate_refuses_a_future_of_an_unknown_key(planner: Planner, tmp_path: Path) -> None:
+    assert planner("init", "a").code == 0
+    lines = 'futures: {busy: {set: {"workloads.chat.rate": 2}}, elsewhere: {set: {clusters.x.nodes: 2}}}\n'
+    file = tmp_path / "a.yaml"
+    file.write_text(file.read_text() + "\n" + lines)
+    refusal = planner("validate", "a.yaml")
+    refusal.refused("workloads.chat.rate: unknown key")
+    assert "clusters.x" not in refusal.err

@@ -107,7 +107,7 @@ def test_an_own_part_and_model_and_their_measurement_end_in_a_run(
     text = (tmp_path / "plan.yaml").read_text()
     assert "model: ours-70b  # served as us/Ours-70B" in text
     assert "catalog: {overlay: own.yaml}" in text
-    sets = ("calibration=measured.yaml", "sizing=null", "clusters.h200=null", "clusters.b200=null",
+    sets = ("calibration=measured.yaml", "clusters.h200=null", "clusters.b200=null",
             "clusters.next={accelerator: NEXT-1, nodes: 2}")  # fmt: skip
     words = [word for one in sets for word in ("--set", one)]
     done = planner("run", "plan.yaml", "-n", "1", *words)

@@ -48,6 +48,10 @@ site:
         ),
         ({"workloads": {"chat": {"lengths": 5}}}, ["    lengths: 5  # as given"]),
         ({"slo_target": {"confidence": 0.8}}, ["slo_target: {confidence: 0.8}  # as given"]),
+        (
+            {"futures": {"busy": {"set": {"*.x": 2, "workloads.*.y": "×2"}}}},
+            ['futures: {busy: {set: {"*.x": 2, workloads.*.y: "×2"}}}  # as given'],
+        ),
         ({"finance": None}, ["  requests_per_s: 2.7  # 90% between 2.6 and 2.8"]),
     ],
 )  # fmt: skip

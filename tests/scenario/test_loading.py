@@ -465,3 +465,31 @@ def test_a_delay_that_means_nothing_is_refused(tmp_path: Path, override: str, me
     (tmp_path / "delivered.yaml").write_text(DELIVERED)
     with pytest.raises(ScenarioError, match=message):
         load_scenario(tmp_path / "delivered.yaml", [override])
+
+
+SIZED = """\
+name: sized
+start: 2026-01-01
+horizon_months: 1
+workloads: {chat: {model: llama-3.1-8b, requests_per_s: 1, lengths: {input: {mean: 500}, output: {mean: 100}}}}
+clusters: {h200: {accelerator: H200, nodes: 2}, b200: {accelerator: B200, nodes: 1}}
+sizing: {clusters: {h200: {max_nodes: 9}, b200: {max_nodes: 9}}, retire: {h200: [2026-01-20]}}
+"""
+
+
+def test_what_sizing_may_buy_of_a_removed_cluster_goes_with_it(write: WriteScenario) -> None:
+    """A rival without some cluster, or without any machine, need not take back what the first plan may buy."""
+    write(SIZED, "sized.yaml")
+    one = write("name: one\nextends: sized.yaml\nclusters: {h200: null}\n", "one.yaml")
+    left = load_scenario(one).sizing
+    assert left is not None
+    assert [*left.clusters] == ["b200"]
+    assert left.retire == {}
+    api = "{contract: {kind: api, serves: all}}"
+    none = f"name: none\nextends: sized.yaml\nclusters: {{h200: null, b200: null, api: {api}}}\n"
+    assert load_scenario(write(none, "none.yaml")).sizing is None
+    by_option = load_scenario(write(SIZED, "sized.yaml"), ["clusters.h200=null"]).sizing
+    assert by_option == left
+    own = "name: own\nextends: sized.yaml\nclusters: {h200: null}\nsizing: {clusters: {h200: {max_nodes: 3}}}\n"
+    with pytest.raises(ScenarioError, match="no cluster is called 'h200'"):
+        load_scenario(write(own, "own.yaml"))

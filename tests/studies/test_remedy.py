@@ -70,6 +70,13 @@ def test_what_nodes_cannot_mend_is_left_to_sizing() -> None:
     )
     found = find_remedy(simulate(late), 1, lambda _: None)
     assert isinstance(found, NoRemedy)
+    words = "prompts of chat alone take longer than the TTFT objective"
+    assert found.reason == f"{words}, on idle replicas too"
+    dark = scenario(clusters={"h200": SHORT["clusters"]["h200"]}).laid_over(
+        ["site.facility_power_cap_kw=12"]
+    )
+    found = find_remedy(simulate(dark), 1, lambda _: None)
+    assert isinstance(found, NoRemedy)
     assert found.reason == "more nodes of h200 alone do not meet it"
 
 
