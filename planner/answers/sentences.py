@@ -229,9 +229,9 @@ def sweep_advice(ranking: Ranking) -> str:
         return none_met(ranking, "combinations")
     met = len(ranking.met_plans)
     return (
-        f"Of {len(ranking.plans):,} combinations {met:,} meet{'s' if met == 1 else ''} the SLO target in the base "
-        f"case; cheapest: {best.name}, {unit_price(best.cost)} per million tokens, levelised. One replication gives no "
-        "verdict: confirm it with planner run."
+        f"In one replication of each, {met:,} of {len(ranking.plans):,} combinations meet{'s' if met == 1 else ''} the "
+        f"SLO target. The cheapest there is {best.name}, {unit_price(best.cost)} per million tokens, levelised. One "
+        "replication gives no verdict: confirm it with planner run."
     )
 
 
