@@ -71,6 +71,8 @@ def _answer(sized: Sized, verdict: PlanVerdict) -> Iterator[str]:
             f"No plan is confirmed to meet the SLO target, so none is recommended. The nearest is {verdict.status}: "
             f"{words}, with {probability}, at a {cost}."
         )
+        for prompts in long_prompts(sized.as_stated()):
+            yield long_prompt_advice(prompts)
         if verdict.settled_by_replications:
             yield f"To settle it: --confirmations {verdict.settled_by_replications}."
     if sized.stopped:

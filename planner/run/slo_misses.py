@@ -31,7 +31,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from planner.arrays import Bools, Floats
+from planner.arrays import Bools, Floats, Ints
 from planner.engine.hourly import NodeHours, WindowInput, joined
 from planner.engine.log import SpeedChange
 from planner.engine.rental import rent_by_hour
@@ -348,19 +348,19 @@ def past_capacity(result: BookedRun, offered: Plan | None = None) -> tuple[Float
 
 
 class LongPrompts(NamedTuple):
-    """A workload whose prompts alone miss the SLO target: more nodes of the clusters in service do not mend that."""
+    """A workload whose prompts alone miss the SLO target: more nodes of the cluster that serves it do not mend that."""
 
     workload: str
     missed_fraction: float
     """Share of its prompts that take longer than the TTFT objective on an idle replica, in the worst month."""
     cluster: str
-    """The one in service on which fewest do."""
+    """The one that serves most of it in that month."""
     ttft_s: float
     """The objective."""
     sufficient_ttft_s: float | None
     """An objective that few enough prompts exceed on that cluster; None where none is known."""
     faster_cluster: str | None
-    """One without nodes on which few enough prompts are too long; None where the plan has none."""
+    """Another on which few enough prompts are too long, were it the first to serve it; None where the plan has none."""
 
 
 def long_prompts(result: BookedRun) -> tuple[LongPrompts, ...]:
@@ -397,19 +397,20 @@ def _long_prompts_of(result: BookedRun, w: int, missed_fraction: float) -> LongP
     slo = result.scenario.workloads[workload.name].slo
     idle_late = plan.no_burst_tables[0, :, w, 0]
     by_lateness = sorted(workload.cluster_order, key=lambda c: float(idle_late[c]))
-    is_in_service = np.any(result.monthly.present_node_h > 0.0, axis=0)
-    best = next(c for c in by_lateness if is_in_service[c])
+    homes = _homes(result)[:, w]
+    worst_month = int(idle_late[homes].argmax())
+    home = int(homes[worst_month])
     attainment = np.broadcast_to(plan.slo_attainments, len(plan.workloads))[w]
     few = (1.0 - _CLOSE_FRACTION) * (1.0 - attainment)
-    faster = next((c for c in by_lateness if not is_in_service[c] and idle_late[c] < few), None)
-    sufficient_s = float(plan.alone_s[best, w])
+    faster = by_lateness[0] if idle_late[by_lateness[0]] < few else None
+    sufficient_s = float(plan.alone_s[home, w])
     # That time is of the first month's lengths, and of the objective's own percentile.
     is_known = np.isfinite(sufficient_s) and not _outgrown(plan)[:, w].any()
     is_enough = slo.share >= attainment
     return LongPrompts(
         workload=workload.name,
         missed_fraction=missed_fraction,
-        cluster=plan.clusters[best].name,
+        cluster=plan.clusters[home].name,
         ttft_s=slo.ttft_s,
         sufficient_ttft_s=rounded_up(sufficient_s, 2) if is_known and is_enough else None,
         faster_cluster=None if faster is None else plan.clusters[faster].name,
@@ -433,21 +434,24 @@ def without_long_prompts(result: BookedRun) -> SloResult:
 
 @per_run
 def _missed_by_long_prompts(result: BookedRun) -> Floats:
-    """Return the requests too long for an idle replica of any cluster in service, shape (months, workloads)."""
+    """Return the requests too long for an idle replica of the cluster that serves most, shape (months, workloads)."""
     plan = result.plan
     assert plan.no_burst_tables is not None  # a compiled plan has them
-    is_in_service = np.asarray(result.monthly.present_node_h > 0.0)
-    is_outgrown = _outgrown(plan)
-    shares = []
-    for w, load in enumerate(plan.workloads):
-        order = list(load.cluster_order)
-        late = np.where(is_outgrown[:, w, None], 1.0, plan.no_burst_tables[0, order, w, 0])
-        fewest = np.where(is_in_service[:, order], late, np.inf).min(axis=1, initial=np.inf)
-        # Where no machine is in service, none is too slow.
-        shares.append(np.where(np.isfinite(fewest), fewest, 0.0))
+    idle_late = plan.no_burst_tables[0, :, :, 0]
+    late_share = np.take_along_axis(idle_late, _homes(result), axis=0)
+    is_served = result.monthly.served_requests.sum(axis=1) > 0.0
+    late_share = np.where(is_served, late_share, 0.0)
+    # What no batch serves in time is not served at all.
+    is_there = np.any(result.monthly.present_node_h > 0.0, axis=1)[:, None]
+    late_share = np.where(_outgrown(plan) & is_there, 1.0, late_share)
     outages, _ = past_capacity(result)
     in_light = np.maximum(result.settled_requests() - outages, 0.0)
-    return np.asarray(in_light * np.stack(shares, axis=1))
+    return np.asarray(in_light * late_share)
+
+
+def _homes(result: BookedRun) -> Ints:
+    """Return the cluster that serves most of each workload's requests, shape (months, workloads)."""
+    return np.asarray(result.monthly.served_requests.argmax(axis=1))
 
 
 class SloMiss(NamedTuple):
