@@ -10,9 +10,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from planner.records import record
+
+_LINE = re.compile(r"\b(line|row) (\d{1,9})\b")
+"""Where a reader's message says that it failed."""
 
 
 def printable(text: str) -> str:
@@ -48,6 +52,23 @@ class Problem:
         parts = [part for part in (place, self.path, self.message) if part]
         text = ": ".join(parts)
         return printable(f"{text} ({self.hint})" if self.hint else text)
+
+
+def line_of(error: Exception) -> int | None:
+    """Return the line at which a file could not be read, by the error of its reader; None where that does not say.
+
+    Of text that is not UTF-8 it is right where the file was decoded as a whole.
+    """
+    if isinstance(error, UnicodeDecodeError):
+        return error.object.count(b"\n", 0, error.start) + 1
+    stated = getattr(error, "lineno", None)
+    if isinstance(stated, int):
+        return stated
+    found = _LINE.search(str(error))
+    if found is None:
+        return None
+    # pandas counts rows from zero.
+    return int(found[2]) + (found[1] == "row")
 
 
 class ScenarioError(PlannerError):

@@ -1,7 +1,11 @@
 from __future__ import annotations
 
+import io
+import json
 import unicodedata
+from collections.abc import Callable
 
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,6 +16,7 @@ from planner.errors import (
     PlannerError,
     Problem,
     ScenarioError,
+    line_of,
     printable,
 )
 
@@ -62,3 +67,19 @@ def test_nothing_that_a_terminal_obeys_is_printed(text: str) -> None:
 @given(st.text(st.characters(categories=("L", "N", "P", "S")), max_size=30))
 def test_ordinary_text_is_left_alone(text: str) -> None:
     assert printable(text) == text
+
+
+@pytest.mark.parametrize(
+    ("read", "line"),
+    [
+        (b"a\nb\xff\n".decode, 2),
+        (lambda: json.loads('{"a": 1,\n\n"b" 2}'), 3),
+        (lambda: pd.read_csv(io.StringIO("a,b\n1,2\n1,2,3\n")), 3),
+        (lambda: pd.read_csv(io.StringIO('a,b\n1,2\n1,"2\n')), 3),
+        (lambda: float("x"), None),
+    ],
+)
+def test_the_line_of_a_reader_that_failed(read: Callable[[], object], line: int | None) -> None:
+    with pytest.raises(ValueError) as caught:  # noqa: PT011 - each reader has its own words
+        read()
+    assert line_of(caught.value) == line

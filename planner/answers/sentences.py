@@ -97,12 +97,14 @@ def too_long_words(prompts: LongPrompts) -> str:
 
 
 def objective_words(prompts: LongPrompts) -> str:
-    """Return what mends prompts that are too long, as slo.ttft_s of 4.7 or more, a faster layout or nodes of b200."""
+    """Return what mends prompts that are too long, as slo.ttft_s of 4.7 or more, or a faster layout."""
     objective = "a longer slo.ttft_s"
     if prompts.sufficient_ttft_s is not None:
         objective = f"slo.ttft_s of {prompts.sufficient_ttft_s:g} or more"
     if prompts.faster_cluster is not None:
-        return f"{objective}, a faster layout or nodes of {prompts.faster_cluster}"
+        return (
+            f"{objective}, a faster layout, or {prompts.faster_cluster} first in cluster_preference"
+        )
     return f"{objective}, or a faster layout"
 
 
@@ -229,9 +231,9 @@ def sweep_advice(ranking: Ranking) -> str:
         return none_met(ranking, "combinations")
     met = len(ranking.met_plans)
     return (
-        f"Of {len(ranking.plans):,} combinations {met:,} meet{'s' if met == 1 else ''} the SLO target in the base "
-        f"case; cheapest: {best.name}, {unit_price(best.cost)} per million tokens, levelised. One replication gives no "
-        "verdict: confirm it with planner run."
+        f"In one replication of each, {met:,} of {len(ranking.plans):,} combinations meet{'s' if met == 1 else ''} the "
+        f"SLO target. The cheapest there is {best.name}, {unit_price(best.cost)} per million tokens, levelised. One "
+        "replication gives no verdict: confirm it with planner run."
     )
 
 

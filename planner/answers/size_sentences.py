@@ -75,6 +75,8 @@ def _answer(sized: Sized, verdict: PlanVerdict) -> Iterator[str]:
         miss = worst_miss(choices.plan, sized.trial.attainment, plan.shares)
         if miss is not None:
             yield f"{miss_words(choices.plan, miss)}."
+        for prompts in long_prompts(sized.as_stated()):
+            yield long_prompt_advice(prompts)
         if verdict.settled_by_replications:
             yield f"To settle it: --confirmations {verdict.settled_by_replications}."
     if sized.stopped:

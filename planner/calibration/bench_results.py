@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from planner.calibration.columns import COLUMNS, DRAFT_COLUMN, NAME_COLUMNS, OPTIONAL_COLUMNS
-from planner.errors import Problem, ScenarioError, raise_all
+from planner.errors import Problem, ScenarioError, line_of, raise_all
 from planner.validation import nearest
 from planner.yaml_io import read_bytes
 
@@ -102,8 +102,9 @@ def _results(path: Path) -> Iterator[tuple[int, Any]]:
     """Yield each JSON value of a file with the line it begins on: one, a list, one a line, or several in a row."""
     try:
         text = read_bytes(path, _MAX_BYTES).decode("utf-8")
-    except UnicodeDecodeError:
-        raise ScenarioError(Problem(file=str(path), message="is not UTF-8 text")) from None
+    except UnicodeDecodeError as error:
+        message = "is not UTF-8 text"
+        raise ScenarioError(Problem(file=str(path), line=line_of(error), message=message)) from None
     decoder = json.JSONDecoder()
     position = 0
     line = 1

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, ParamSpec
 
 from planner.errors import Problem, ScenarioError, raise_all
 from planner.files import Place, json_text
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from planner.onramp.first_scenario import Row
     from planner.onramp.traffic_fit import Fitted
 
+Stated = ParamSpec("Stated")
+"""Files and statements, as :func:`draft` takes them."""
 TimeUnit = Literal["auto", "s", "ms", "us", "ns", "excel"]
 
 
@@ -133,44 +136,22 @@ def draft(
     return Draft(name=name, text=text, workloads=workloads, machines=machines)
 
 
-def init(
-    name: str,
-    sources: Sequence[str] = (),
-    *,
-    fleet: Place | None = None,
-    quotes: Place | None = None,
-    model: Sequence[str] = (),
-    preset: Sequence[str] = (),
-    timezone: str = "UTC",
-    columns: str | None = None,
-    rate: str | None = None,
-    time_unit: TimeUnit = "auto",
-    requests_per_s: Sequence[str] = (),
-    growth: Sequence[str] = (),
-    start: datetime.date | None = None,
-    overrides: Sequence[str] = (),
-) -> Draft:
-    """Write NAME.yaml, and the schema for editors beside it, into the current folder, as ``planner init`` does."""
-    # Before any fit, which may take long on a large log.
-    _check_schema()
-    scenario = draft(
-        name,
-        sources,
-        fleet=fleet,
-        quotes=quotes,
-        model=model,
-        preset=preset,
-        timezone=timezone,
-        columns=columns,
-        rate=rate,
-        time_unit=time_unit,
-        requests_per_s=requests_per_s,
-        growth=growth,
-        start=start,
-        overrides=overrides,
-    )
-    write_draft(scenario)
-    return scenario
+def _writing(make: Callable[Stated, Draft]) -> Callable[Stated, Draft]:
+    """Return a function that writes what another drafts of the same files and statements."""
+
+    def init(*sources: Stated.args, **stated: Stated.kwargs) -> Draft:
+        """Write NAME.yaml, and the schema for editors beside it, into the current folder, as ``planner init`` does."""
+        # Before any fit, which may take long on a large log.
+        _check_schema()
+        scenario = make(*sources, **stated)
+        write_draft(scenario)
+        return scenario
+
+    # Its parameters are those of the draft, stated once.
+    return functools.update_wrapper(init, make, assigned=("__module__", "__annotations__"))
+
+
+init = _writing(draft)
 
 
 def _overlay(overrides: Sequence[str]) -> Path | None:

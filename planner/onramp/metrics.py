@@ -17,7 +17,7 @@ import numpy as np
 
 from planner.arrays import Floats
 from planner.demand.shape import HOURS_PER_WEEK
-from planner.errors import Problem, ScenarioError
+from planner.errors import Problem, ScenarioError, line_of
 from planner.onramp.hourly import HourlyRates
 from planner.onramp.traffic_fit import (
     EPOCH_HOUR_OF_WEEK,
@@ -139,9 +139,8 @@ def read_metrics(
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         # An export is nested JSON of any shape: whatever does not fit ends here, as one message.
         reason = str(error).partition("\n")[0] or type(error).__name__
-        raise ScenarioError(
-            Problem(file=place, message=f"is no export of metrics: {reason[:200]}")
-        ) from None
+        message = f"is no export of metrics: {reason[:200]}"
+        raise ScenarioError(Problem(file=place, line=line_of(error), message=message)) from None
     has_requests = any(_REQUESTS in counters for counters in models.values())
     if not has_requests:
         hint = f"query the series themselves, without rate() or sum(): {_COUNTER_QUERY}"
@@ -222,13 +221,15 @@ def _of_text(text: str, scraped_s: float) -> Iterable[tuple[str, dict[str, str],
         if not line.strip() or line.startswith("#"):
             continue
         match = _LINE.match(line)
-        if match is None:
-            raise ValueError(f"line {number} is no sample: {line[:60]!r}")
-        moment = scraped_s
-        if match[4]:
-            moment = float(match[4]) / 1000.0
+        try:
+            if match is None:
+                raise ValueError
+            value = float(match[3])
+            moment = float(match[4]) / 1000.0 if match[4] else scraped_s
+        except ValueError:
+            raise ValueError(f"line {number} is no sample: {line[:60]!r}") from None
         labels = dict(_LABEL.findall(match[2] or ""))
-        yield match[1], labels, [(moment, float(match[3]))]
+        yield match[1], labels, [(moment, value)]
 
 
 def _counter(samples: _Samples, start_s: float | None, first_s: float) -> _Counter:

@@ -8,7 +8,7 @@ import io
 from collections.abc import Iterator
 from pathlib import Path
 
-from planner.errors import Problem, ScenarioError
+from planner.errors import Problem, ScenarioError, line_of
 from planner.yaml_io import read_bytes
 
 _MAX_BYTES = 1_000_000
@@ -38,9 +38,9 @@ def _csv_rows(path: Path, content: bytes) -> Iterator[tuple[int, list[str]]]:
         raise ScenarioError(Problem(file=str(path), message=message))
     try:
         text = content.decode("utf-8-sig")
-    except UnicodeDecodeError:
+    except UnicodeDecodeError as error:
         message = "is not UTF-8 text, so not a CSV to read, and no workbook"
-        raise ScenarioError(Problem(file=str(path), message=message)) from None
+        raise ScenarioError(Problem(file=str(path), line=line_of(error), message=message)) from None
     # Spreadsheets of countries with a decimal comma separate cells by semicolons.
     header_line = text.partition("\n")[0]
     reader = csv.reader(io.StringIO(text), delimiter=";" if ";" in header_line else ",")

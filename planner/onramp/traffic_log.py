@@ -17,7 +17,7 @@ import pandas as pd
 from planner.arrays import Bools, Floats, Ints
 from planner.data_files import data_rows
 from planner.demand.tokens import REUSE_GAPS_S, RequestLog
-from planner.errors import Problem, ScenarioError, raise_all
+from planner.errors import Problem, ScenarioError, line_of, raise_all
 from planner.units import HOURS_PER_YEAR, SECONDS_PER_HOUR
 from planner.validation import nearest
 
@@ -301,10 +301,22 @@ def read_table(path: Path, rows: int | None = None) -> pd.DataFrame:
     except (ValueError, UnicodeDecodeError, OSError, EOFError, RecursionError) as error:
         reasons = [*str(error).splitlines(), type(error).__name__]
         reason = reasons[0]
-        raise refusal(path, f"cannot be read as a table: {reason}") from None
+        line = _undecoded_line(path) if isinstance(error, UnicodeDecodeError) else line_of(error)
+        raise refusal(path, f"cannot be read as a table: {reason}", line=line) from None
     if table.empty:
         raise refusal(path, "holds no rows")
     return table
+
+
+def _undecoded_line(path: Path) -> int | None:
+    """Return the first line of a file that is not UTF-8 text."""
+    with _open_binary(path) as stream:
+        for number, line in enumerate(stream, start=1):
+            try:
+                line.decode("utf-8")
+            except UnicodeDecodeError:
+                return number
+    return None
 
 
 def refusal(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from planner.errors import Problem, ScenarioError
+from planner.errors import Problem, ScenarioError, line_of
 from planner.onramp.hourly import HourlyCounts, counts_of_table
 from planner.yaml_io import read_bytes
 
@@ -39,9 +39,8 @@ def read_usage(path: Path) -> dict[str | None, HourlyCounts]:
         document = json.loads(content.decode("utf-8"))
     except ValueError as error:
         reason = getattr(error, "msg", str(error).partition("\n")[0])
-        line = getattr(error, "lineno", None)
         message = f"is no JSON: {reason}"
-        raise ScenarioError(Problem(file=str(path), line=line, message=message)) from None
+        raise ScenarioError(Problem(file=str(path), line=line_of(error), message=message)) from None
     except RecursionError:
         raise ScenarioError(Problem(file=str(path), message="is nested too deeply")) from None
     pages = document if isinstance(document, list) else [document]

@@ -31,12 +31,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from planner.arrays import Bools, Floats
+from planner.arrays import Bools, Floats, Ints
 from planner.engine.hourly import NodeHours, WindowInput, joined
 from planner.engine.log import SpeedChange
 from planner.engine.rental import rent_by_hour
 from planner.engine.scan import steps_by_hour
 from planner.engine.window import Missed, missed_under
+from planner.errors import CapacityError, ScenarioError
 from planner.finance.accounting.booked_run import BookedRun, per_run
 from planner.finance.present_value import ratio
 from planner.plan import quantities
@@ -48,6 +49,7 @@ from planner.plan.attainment import (
     lowest_share,
     targeted_shares,
 )
+from planner.plan.build import build_plan
 from planner.plan.load_tables import LOAD_CELLS, MOST_LOAD
 from planner.plan.plan import Plan
 from planner.records import record
@@ -71,6 +73,11 @@ _REASONS_NAMED = 3
 """How many causes are named at most."""
 _CLOSE_FRACTION = 0.05
 """Of what may be missed, the part that no plan does without: prompts that leave less are too long; assumption."""
+_FEW_FRACTION = 0.8
+"""Of what may be missed, the part that prompts may take under an objective that is named; assumption."""
+_OBJECTIVES_TRIED = 6
+_LONGER = 1.1
+"""Each objective that is tried over the one before, at least."""
 CAPACITY_CELL = int(LOAD_CELLS / MOST_LOAD)
 """Cell of the tables by load at which it is what nodes sustain at the objective."""
 
@@ -348,21 +355,22 @@ def past_capacity(result: BookedRun, offered: Plan | None = None) -> tuple[Float
 
 
 class LongPrompts(NamedTuple):
-    """A workload whose prompts alone miss the SLO target: more nodes of the clusters in service do not mend that."""
+    """A workload whose prompts alone miss the SLO target: more nodes of the cluster that serves it do not mend that."""
 
     workload: str
     missed_fraction: float
     """Share of its prompts that take longer than the TTFT objective on an idle replica, in the worst month."""
     cluster: str
-    """The one in service on which fewest do."""
+    """The one that serves most of it in that month."""
     ttft_s: float
     """The objective."""
     sufficient_ttft_s: float | None
-    """An objective that few enough prompts exceed on that cluster; None where none is known."""
+    """An objective that was tried and that few enough prompts exceed on that cluster; None where none was found."""
     faster_cluster: str | None
-    """One without nodes on which few enough prompts are too long; None where the plan has none."""
+    """Another on which few enough prompts are too long, were it the first to serve it; None where the plan has none."""
 
 
+@per_run
 def long_prompts(result: BookedRun) -> tuple[LongPrompts, ...]:
     """Return the workloads that miss the SLO target for prompts that are too long, however many nodes there are."""
     plan = result.plan
@@ -394,26 +402,51 @@ def _long_prompts_of(result: BookedRun, w: int, missed_fraction: float) -> LongP
     assert plan.no_burst_tables is not None  # a compiled plan has both
     assert plan.alone_s is not None
     workload = plan.workloads[w]
-    slo = result.scenario.workloads[workload.name].slo
     idle_late = plan.no_burst_tables[0, :, w, 0]
     by_lateness = sorted(workload.cluster_order, key=lambda c: float(idle_late[c]))
-    is_in_service = np.any(result.monthly.present_node_h > 0.0, axis=0)
-    best = next(c for c in by_lateness if is_in_service[c])
+    homes = _homes(result)[:, w]
+    worst_month = int(idle_late[homes].argmax())
+    home = int(homes[worst_month])
     attainment = np.broadcast_to(plan.slo_attainments, len(plan.workloads))[w]
     few = (1.0 - _CLOSE_FRACTION) * (1.0 - attainment)
-    faster = next((c for c in by_lateness if not is_in_service[c] and idle_late[c] < few), None)
-    sufficient_s = float(plan.alone_s[best, w])
-    # That time is of the first month's lengths, and of the objective's own percentile.
-    is_known = np.isfinite(sufficient_s) and not _outgrown(plan)[:, w].any()
-    is_enough = slo.share >= attainment
+    faster = by_lateness[0] if idle_late[by_lateness[0]] < few else None
     return LongPrompts(
         workload=workload.name,
         missed_fraction=missed_fraction,
-        cluster=plan.clusters[best].name,
-        ttft_s=slo.ttft_s,
-        sufficient_ttft_s=rounded_up(sufficient_s, 2) if is_known and is_enough else None,
+        cluster=plan.clusters[home].name,
+        ttft_s=result.scenario.workloads[workload.name].slo.ttft_s,
+        sufficient_ttft_s=_sufficient_ttft_s(result, w, home, _FEW_FRACTION * (1.0 - attainment)),
         faster_cluster=None if faster is None else plan.clusters[faster].name,
     )
+
+
+def _sufficient_ttft_s(result: BookedRun, w: int, home: int, few: float) -> float | None:
+    """Return an objective under which few enough prompts of a workload are too long on a cluster; None without one.
+
+    A longer objective may have another layout chosen, so each is planned: none is named that was not tried.
+    """
+    plan = result.plan
+    name = plan.workloads[w].name
+    ttft_s = result.scenario.workloads[name].slo.ttft_s
+    for _ in range(_OBJECTIVES_TRIED):
+        assert plan.no_burst_tables is not None  # a compiled plan has both
+        assert plan.alone_s is not None
+        needed_s = np.nan_to_num(plan.alone_s[home, w])
+        ttft_s = rounded_up(max(float(needed_s), ttft_s * _LONGER), 2)
+        try:
+            scenario = result.scenario.laid_over([f"workloads.{name}.slo.ttft_s={ttft_s:g}"])
+            plan = build_plan(scenario)
+        except (ScenarioError, CapacityError):
+            return None
+        assert plan.no_burst_tables is not None
+        names = [cluster.name for cluster in plan.clusters]
+        # A cluster that is bought by a rule alone may have another place.
+        if names[home : home + 1] != [result.plan.clusters[home].name]:
+            return None
+        is_served = not _outgrown(plan)[:, w].any()
+        if is_served and plan.no_burst_tables[0, home, w, 0] <= few:
+            return ttft_s
+    return None
 
 
 def without_long_prompts(result: BookedRun) -> SloResult:
@@ -433,21 +466,24 @@ def without_long_prompts(result: BookedRun) -> SloResult:
 
 @per_run
 def _missed_by_long_prompts(result: BookedRun) -> Floats:
-    """Return the requests too long for an idle replica of any cluster in service, shape (months, workloads)."""
+    """Return the requests too long for an idle replica of the cluster that serves most, shape (months, workloads)."""
     plan = result.plan
     assert plan.no_burst_tables is not None  # a compiled plan has them
-    is_in_service = np.asarray(result.monthly.present_node_h > 0.0)
-    is_outgrown = _outgrown(plan)
-    shares = []
-    for w, load in enumerate(plan.workloads):
-        order = list(load.cluster_order)
-        late = np.where(is_outgrown[:, w, None], 1.0, plan.no_burst_tables[0, order, w, 0])
-        fewest = np.where(is_in_service[:, order], late, np.inf).min(axis=1, initial=np.inf)
-        # Where no machine is in service, none is too slow.
-        shares.append(np.where(np.isfinite(fewest), fewest, 0.0))
+    idle_late = plan.no_burst_tables[0, :, :, 0]
+    late_share = np.take_along_axis(idle_late, _homes(result), axis=0)
+    is_served = result.monthly.served_requests.sum(axis=1) > 0.0
+    late_share = np.where(is_served, late_share, 0.0)
+    # What no batch serves in time is not served at all.
+    is_there = np.any(result.monthly.present_node_h > 0.0, axis=1)[:, None]
+    late_share = np.where(_outgrown(plan) & is_there, 1.0, late_share)
     outages, _ = past_capacity(result)
     in_light = np.maximum(result.settled_requests() - outages, 0.0)
-    return np.asarray(in_light * np.stack(shares, axis=1))
+    return np.asarray(in_light * late_share)
+
+
+def _homes(result: BookedRun) -> Ints:
+    """Return the cluster that serves most of each workload's requests, shape (months, workloads)."""
+    return np.asarray(result.monthly.served_requests.argmax(axis=1))
 
 
 class SloMiss(NamedTuple):

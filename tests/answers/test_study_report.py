@@ -220,8 +220,8 @@ def test_a_sweep_shows_its_cheapest_points_first(
         == 0
     )
     page = (tmp_path / "o" / "report.html").read_text()
-    said = "Of 3 combinations 3 meet the SLO target in the base case; cheapest: nodes, h200 = 2, $"
-    assert said in page
+    assert "In one replication of each, 3 of 3 combinations meet the SLO target." in page
+    assert "The cheapest there is nodes, h200 = 2, $" in page
     assert [int(n) for n in re.findall(r'<tr><th class="number" scope="row">(\d+)<', page)] == [
         2,
         4,

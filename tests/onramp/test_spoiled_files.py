@@ -93,6 +93,9 @@ def _check(endings: Counter[str], number: int, folder: Path) -> None:
     assert not faults, "\n".join(faults)
     assert endings["read"] + endings["refused"] == number
     assert endings["refused"] > number * 0.2
+    assert endings["with its file"] == endings["refused"]
+    # What is of the whole file, such as times without a clock, or deep in well-formed JSON has a place and no line.
+    assert endings["with a line"] > endings["refused"] * 0.85
     assert not list(folder.iterdir())
 
 
