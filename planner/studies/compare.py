@@ -24,6 +24,7 @@ from planner.plan import quantities
 from planner.run.replications import Replications, draw_again
 from planner.run.simulate import RunResult, simulate
 from planner.scenario.scenario import Scenario
+from planner.scenario.workload import Workload
 from planner.studies.futures import Futures, InFuture, in_futures, plans_under, stated_futures
 
 Figures = dict[str, float | None]
@@ -111,7 +112,7 @@ def check_comparable(scenarios: Sequence[Scenario], baseline: int) -> tuple[str,
             base_period = f"{base.name} {base.horizon_months} from {base.start}"
             reason = "their months cannot be compared"
             problems.append(Problem(message=f"{period}, {base_period}: {reason}"))
-        if scenario.workloads != base.workloads:
+        if _traffic(scenario) != _traffic(base):
             traffic = f"{scenario.name} serves other traffic than {base.name}"
             warnings.append(f"{traffic}: costs per token are of different work")
         for settings, difference, consequence in _UNFAIR:
@@ -130,6 +131,14 @@ def check_comparable(scenarios: Sequence[Scenario], baseline: int) -> tuple[str,
     return tuple(warnings)
 
 
+def _traffic(scenario: Scenario) -> dict[str, Workload]:
+    """Return the workloads without where their requests are sent, which a plan decides."""
+    return {
+        name: workload.model_copy(update=ROUTED_ALIKE)
+        for name, workload in scenario.workloads.items()
+    }
+
+
 def _choices(
     scenario: Scenario, base: Scenario, settings: Sequence[str]
 ) -> list[tuple[str, object, object]]:
@@ -139,6 +148,8 @@ def _choices(
     return [(name, getattr(finance, name), getattr(base_finance, name)) for name in settings]
 
 
+ROUTED_ALIKE = {"prefix_routing": "session", "cluster_preference": ()}
+"""What a workload says of where its requests are sent, as if nothing was said."""
 BOOKS = (
     "depreciation_months",
     "depreciation_method",

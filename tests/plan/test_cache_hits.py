@@ -27,6 +27,7 @@ from planner.plan.slo_capacity import (
     lengths_of,
     rates_by_mean_times,
 )
+from planner.run.simulate import simulate
 from planner.scenario.loading import load_scenario
 from planner.scenario.scenario import Scenario
 
@@ -335,3 +336,15 @@ def test_pools_apart_beside_reuse_say_what_to_state_instead(tmp_path: Path) -> N
     apart = ("clusters.h200.prefill_decode", "disaggregated")
     with pytest.raises(ScenarioError, match="prefix_cache_hit_fraction in place of reuse"):
         build_plan(scenario_of(tmp_path, apart))
+
+
+def test_a_larger_site_misses_no_more_where_any_replica_takes_a_request(tmp_path: Path) -> None:
+    """What one node's cache finds, no node of a pool finds whose requests are sent anywhere."""
+    anywhere = (f"{LOAD}.prefix_routing", "random")
+    missed = []
+    for nodes in (4, 8):
+        pool = (CLUSTER, {"accelerator": "H200", "nodes": nodes})
+        monthly = simulate(scenario_of(tmp_path, anywhere, pool)).monthly
+        missed_requests = monthly.late_requests.sum() + monthly.shed_requests.sum()
+        missed.append(missed_requests / monthly.demand_requests.sum())
+    assert missed[1] < missed[0]

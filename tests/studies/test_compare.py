@@ -160,7 +160,8 @@ def test_horizons_that_differ_are_refused_and_other_traffic_is_said(write: Write
         check_comparable([base, longer], 0)
     busier = load_scenario(path, ["name=busier", "workloads.chat.requests_per_s=6"])
     dearer = load_scenario(path, ["name=dearer", "finance.discount_rate_per_year=0.2"])
-    traffic, rate = check_comparable([base, busier, dearer], 0)
+    routed = load_scenario(path, ["name=routed", "workloads.chat.prefix_routing=random"])
+    traffic, rate = check_comparable([base, busier, dearer, routed], 0)
     assert "busier serves other traffic than tiny" in traffic
     assert "dearer has another discount rate" in rate
 
