@@ -277,29 +277,21 @@ def _frontiers(
 
     Requests per second and accelerator, of shape (speeds, times, replicas), prefill workers' (speeds, 1, replicas).
     """
-    by_speed = [
-        _frontiers_at(at_speed(replicas, speeds * speed), traffic)
-        for speed in np.exp(_LOG_SPEEDS).tolist()
-    ]
-    colocated, prefilled, decoded = (np.array(rates) for rates in zip(*by_speed, strict=True))
-    return colocated, prefilled, decoded
+    log_speeds = np.repeat(_LOG_SPEEDS, speeds.size)
+    copies = {name: np.tile(column, len(_LOG_SPEEDS)) for name, column in replicas.items()}
+    at_speeds = at_speed(copies, np.tile(speeds, len(_LOG_SPEEDS)) * np.exp(log_speeds))
 
-
-def _frontiers_at(replicas: Replicas, traffic: Traffic) -> tuple[Floats, Floats, Floats]:
-    """Return the same at one speed of each replica's steps."""
-    accelerators = replicas["accelerators"]
-    layouts = np.arange(accelerators.size)
-
-    def served(requests: Traffic, tpot_s: float) -> Floats:
-        point = at_objective(replicas, layouts, requests, np.inf, tpot_s)
-        rates: Floats = np.nan_to_num(point.requests_per_s) / accelerators
-        return rates
+    def served(requests: Traffic, tpot_s: Sequence[float]) -> Floats:
+        # One case for each speed, time and replica, in that order.
+        by_speed = np.arange(log_speeds.size).reshape(len(_LOG_SPEEDS), 1, speeds.size)
+        cases = np.repeat(by_speed, len(tpot_s), axis=1)
+        objective_s = np.broadcast_to(np.array(tpot_s)[:, None], cases.shape)
+        point = at_objective(at_speeds, cases.ravel(), requests, np.inf, objective_s.ravel())
+        rates: Floats = np.nan_to_num(point.requests_per_s).reshape(cases.shape)
+        return rates / replicas["accelerators"]
 
     # A worker that only prefills is one whose replies have a single token, and one that only decodes finds every prompt
     # in its cache.
     prompts = replace(traffic, output_tokens=1.0)
     replies = replace(traffic, cached_fraction=1.0)
-    prefilled = np.array([served(prompts, np.inf)])
-    colocated = np.array([served(traffic, tpot_s) for tpot_s in TPOT_S])
-    decoded = np.array([served(replies, tpot_s) for tpot_s in TPOT_S])
-    return colocated, prefilled, decoded
+    return served(traffic, TPOT_S), served(prompts, [np.inf]), served(replies, TPOT_S)

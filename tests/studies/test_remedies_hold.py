@@ -79,9 +79,8 @@ def check_remedy(number: int, replications: int) -> Remedy | NoRemedy | None:
 
 
 @pytest.mark.slow
-def test_remedies_of_some_random_plans_hold() -> None:
-    found = [check_remedy(number, 40) for number in range(2)]
-    assert any(isinstance(remedy, Remedy) for remedy in found)
+def test_the_remedy_of_a_random_plan_holds() -> None:
+    assert isinstance(check_remedy(5, 40), Remedy)
 
 
 @pytest.mark.prove
