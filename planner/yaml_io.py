@@ -208,22 +208,23 @@ def flow_text(value: Any) -> str:
         return str(value).lower()
     if not isinstance(value, str):
         return str(value)
-    is_plain = re.fullmatch(r"[A-Za-z][\w .-]*", value)
-    # A word such as true or null would read back as something other than text.
-    if is_plain and isinstance(parse_scalar(value), str):
-        return value
-    # JSON's quotes and escapes are YAML's, and keep a text of several lines on one.
-    return json.dumps(value, ensure_ascii=False)
+    return _quoted_unless_plain(value, r"[A-Za-z][\w .-]*")
 
 
 def flow_key(key: Any) -> str:
     """Return a key as it stands in a mapping of one line, in quotes where YAML would read it as something else."""
     if not isinstance(key, str):
         return str(key)
-    is_plain = re.fullmatch(r"[A-Za-z][\w .*-]*", key)
-    if is_plain and isinstance(parse_scalar(key), str):
-        return key
-    return json.dumps(key, ensure_ascii=False)
+    return _quoted_unless_plain(key, r"[A-Za-z][\w .*-]*")
+
+
+def _quoted_unless_plain(text: str, plain: str) -> str:
+    """Return text as it stands on a line of YAML, without quotes if it matches an expression and reads back as text."""
+    # A word such as true or null would read back as something other than text.
+    if re.fullmatch(plain, text) and isinstance(parse_scalar(text), str):
+        return text
+    # JSON's quotes and escapes are YAML's, and keep a text of several lines on one.
+    return json.dumps(text, ensure_ascii=False)
 
 
 def _number(value: float) -> float:

@@ -432,11 +432,10 @@ def _outgrown(plan: Plan) -> Iterator[str]:
 
 def _too_long(scenario: Scenario, plan: Plan) -> Iterator[str]:
     """Yield the workloads whose TTFT objective no cluster meets at the stated percentile, even when idle."""
-    assert plan.no_burst_tables is not None  # a compiled plan has both
-    assert plan.alone_s is not None
+    assert plan.alone_s is not None  # a compiled plan has them
     for w, workload in enumerate(plan.workloads):
         slo = scenario.workloads[workload.name].slo
-        idle = plan.no_burst_tables[0, :, w, 0]
+        idle = plan.idle_late_shares[:, w]
         by_cluster = [(float(idle[c]), c) for c in workload.cluster_order]
         # Of clusters as good as each other the first in the file.
         too_long, best = min(by_cluster, default=(0.0, 0))

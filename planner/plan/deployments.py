@@ -162,14 +162,16 @@ def _room(scenario: Scenario, name: str, per_node: int) -> float:
 def _pool_sizes(compiler: Compiler, c: int, group: list[_Engine]) -> list[list[_Engine]]:
     """Return a group in pools of rising size, from each size on at which an accelerator serves more.
 
-    Fine-tunes have pools of their number of models, and are as their cluster has them; so has a model whose requests
-    any replica takes, since what one node's cache finds flatters a pool of more. Layouts are searched for on one
+    Fine-tunes have pools of their number of models, and are as their cluster has them. So are models whose requests any
+    replica takes: what the cache of a few nodes finds flatters a pool of more. Layouts are searched for on one
     node, on the cluster as it is bought and on the largest that rules make of it: other pools have the best of those.
     """
     (engine, *_) = group
     workloads = compiler.plan.workloads
     stated = [compiler.scenario.workloads[workloads[w].name] for w in engine.workloads]
-    is_routed_anywhere = any(workload.prefix_routing == "random" for workload in stated)
+    is_routed_anywhere = any(
+        workload.reuse is not None and workload.prefix_routing == "random" for workload in stated
+    )
     if len(group) > 1 or engine.fine_tunes > 1 or is_routed_anywhere:
         return [group]
 

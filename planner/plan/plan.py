@@ -411,6 +411,13 @@ class Plan:
         return hours / HOURS_PER_YEAR / TeamPlan.at_once(engineers)
 
     @property
+    def idle_late_shares(self) -> Floats:
+        """Shares of the prompts too long for an idle replica to meet their objective, shape (clusters, workloads)."""
+        assert self.no_burst_tables is not None  # a compiled plan has them
+        # The first cell is an idle replica.
+        return self.no_burst_tables[0, :, :, 0]
+
+    @property
     def slo_attainments(self) -> Floats:
         """The attainment that each workload is held to, shape (workloads,), (1,) where all are held to one."""
         target = self.slo_target

@@ -277,13 +277,13 @@ def _frontiers(
 
     Requests per second and accelerator, of shape (speeds, times, replicas), prefill workers' (speeds, 1, replicas).
     """
-    log_speeds = np.repeat(_LOG_SPEEDS, speeds.size)
-    copies = {name: np.tile(column, len(_LOG_SPEEDS)) for name, column in replicas.items()}
-    at_speeds = at_speed(copies, np.tile(speeds, len(_LOG_SPEEDS)) * np.exp(log_speeds))
+    factors = np.exp(_LOG_SPEEDS)[:, None] * speeds
+    copies = {name: np.tile(column, len(factors)) for name, column in replicas.items()}
+    at_speeds = at_speed(copies, factors.ravel())
 
     def served(requests: Traffic, tpot_s: Sequence[float]) -> Floats:
         # One case for each speed, time and replica, in that order.
-        by_speed = np.arange(log_speeds.size).reshape(len(_LOG_SPEEDS), 1, speeds.size)
+        by_speed = np.arange(factors.size).reshape(-1, 1, speeds.size)
         cases = np.repeat(by_speed, len(tpot_s), axis=1)
         objective_s = np.broadcast_to(np.array(tpot_s)[:, None], cases.shape)
         point = at_objective(at_speeds, cases.ravel(), requests, np.inf, objective_s.ravel())

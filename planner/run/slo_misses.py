@@ -340,12 +340,10 @@ def past_capacity(result: BookedRun, offered: Plan | None = None) -> tuple[Float
     outages = _missed_by_month(result, dark_requests)
     late_share = np.ones((1, 1))
     for plan in (result.plan, offered or result.plan):
-        assert plan.no_burst_tables is not None  # a compiled plan has them
-        tables = plan.no_burst_tables
         idle_late = []
         for w, load in enumerate(plan.workloads):
-            # The first cell is an idle replica; the best cluster may serve all of a workload.
-            late = tables[0, list(load.cluster_order), w, 0]
+            # The best cluster may serve all of a workload.
+            late = plan.idle_late_shares[list(load.cluster_order), w]
             idle_late.append(late.min(initial=1.0))
         plan_late = np.where(_outgrown(plan), 1.0, idle_late)
         late_share = np.minimum(late_share, plan_late)
@@ -374,12 +372,14 @@ class LongPrompts(NamedTuple):
 def long_prompts(result: BookedRun) -> tuple[LongPrompts, ...]:
     """Return the workloads that miss the SLO target for prompts that are too long, however many nodes there are."""
     plan = result.plan
-    too_long = _missed_by_long_prompts(result)
     settled = result.settled_requests()
+    is_missed = _falls_short(plan, result.missed_requests(), settled)
+    if not is_missed.any():
+        return ()
+    too_long = _missed_by_long_prompts(result)
     # Next to nothing of what may be missed is left to queues and failures: no plan serves by that.
     close = _CLOSE_FRACTION * (1.0 - plan.slo_attainments)
-    leaves_nothing = _falls_short(plan, too_long, settled, close)
-    is_missed = _falls_short(plan, result.missed_requests(), settled) & leaves_nothing
+    is_missed &= _falls_short(plan, too_long, settled, close)
     if not is_missed.any():
         return ()
     shares = np.nan_to_num(ratio(too_long, settled)).max(axis=0)
@@ -399,10 +399,8 @@ def _falls_short(plan: Plan, missed: Floats, settled: Floats, close: Floats | fl
 def _long_prompts_of(result: BookedRun, w: int, missed_fraction: float) -> LongPrompts:
     """Return what is known of a workload, a share of whose prompts are too long for their objective."""
     plan = result.plan
-    assert plan.no_burst_tables is not None  # a compiled plan has both
-    assert plan.alone_s is not None
     workload = plan.workloads[w]
-    idle_late = plan.no_burst_tables[0, :, w, 0]
+    idle_late = plan.idle_late_shares[:, w]
     by_lateness = sorted(workload.cluster_order, key=lambda c: float(idle_late[c]))
     homes = _homes(result)[:, w]
     worst_month = int(idle_late[homes].argmax())
@@ -429,8 +427,7 @@ def _sufficient_ttft_s(result: BookedRun, w: int, home: int, few: float) -> floa
     name = plan.workloads[w].name
     ttft_s = result.scenario.workloads[name].slo.ttft_s
     for _ in range(_OBJECTIVES_TRIED):
-        assert plan.no_burst_tables is not None  # a compiled plan has both
-        assert plan.alone_s is not None
+        assert plan.alone_s is not None  # a compiled plan has them
         needed_s = np.nan_to_num(plan.alone_s[home, w])
         ttft_s = rounded_up(max(float(needed_s), ttft_s * _LONGER), 2)
         try:
@@ -438,13 +435,12 @@ def _sufficient_ttft_s(result: BookedRun, w: int, home: int, few: float) -> floa
             plan = build_plan(scenario)
         except (ScenarioError, CapacityError):
             return None
-        assert plan.no_burst_tables is not None
         names = [cluster.name for cluster in plan.clusters]
         # A cluster that is bought by a rule alone may have another place.
         if names[home : home + 1] != [result.plan.clusters[home].name]:
             return None
         is_served = not _outgrown(plan)[:, w].any()
-        if is_served and plan.no_burst_tables[0, home, w, 0] <= few:
+        if is_served and plan.idle_late_shares[home, w] <= few:
             return ttft_s
     return None
 
@@ -464,13 +460,10 @@ def without_long_prompts(result: BookedRun) -> SloResult:
     return judge(result.plan, missed, result.settled_requests())
 
 
-@per_run
 def _missed_by_long_prompts(result: BookedRun) -> Floats:
     """Return the requests too long for an idle replica of the cluster that serves most, shape (months, workloads)."""
     plan = result.plan
-    assert plan.no_burst_tables is not None  # a compiled plan has them
-    idle_late = plan.no_burst_tables[0, :, :, 0]
-    late_share = np.take_along_axis(idle_late, _homes(result), axis=0)
+    late_share = np.take_along_axis(plan.idle_late_shares, _homes(result), axis=0)
     is_served = result.monthly.served_requests.sum(axis=1) > 0.0
     late_share = np.where(is_served, late_share, 0.0)
     # What no batch serves in time is not served at all.

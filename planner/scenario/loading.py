@@ -503,14 +503,13 @@ def _choices_of_removed(
     content: Any, layer: Any, removals: Mapping[KeyPath, bool]
 ) -> Iterator[KeyPath]:
     """Yield what ``sizing`` says of clusters that a layer removes, where the layer itself does not say it."""
-    for path, is_removed in [*removals.items()]:
-        match path:
-            case ("clusters", name) if is_removed:
-                choices = [("sizing", "clusters", name), ("sizing", "retire", name)]
-                for choice in choices:
-                    is_left = value_at(content, choice) is not None
-                    if is_left and value_at(layer, choice) is None:
-                        yield choice
+    removed = [path for path, is_removed in removals.items() if is_removed]
+    names = [path[1] for path in removed if len(path) == 2 and path[0] == "clusters"]
+    for choice in [
+        ("sizing", section, name) for name in names for section in ("clusters", "retire")
+    ]:
+        if value_at(content, choice) is not None and value_at(layer, choice) is None:
+            yield choice
 
 
 def _without(content: Any, path: KeyPath) -> Any:

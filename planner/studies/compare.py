@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
@@ -24,7 +24,6 @@ from planner.plan import quantities
 from planner.run.replications import Replications, draw_again
 from planner.run.simulate import RunResult, simulate
 from planner.scenario.scenario import Scenario
-from planner.scenario.workload import Workload
 from planner.studies.futures import Futures, InFuture, in_futures, plans_under, stated_futures
 
 Figures = dict[str, float | None]
@@ -131,11 +130,11 @@ def check_comparable(scenarios: Sequence[Scenario], baseline: int) -> tuple[str,
     return tuple(warnings)
 
 
-def _traffic(scenario: Scenario) -> dict[str, Workload]:
-    """Return the workloads without where their requests are sent, which a plan decides."""
+def _traffic(scenario: Scenario) -> dict[str, dict[str, Any]]:
+    """Return what is stated of the workloads, without where their requests are sent, which a plan decides."""
+    decided = {"prefix_routing", "cluster_preference"}
     return {
-        name: workload.model_copy(update=ROUTED_ALIKE)
-        for name, workload in scenario.workloads.items()
+        name: workload.model_dump(exclude=decided) for name, workload in scenario.workloads.items()
     }
 
 
@@ -148,8 +147,6 @@ def _choices(
     return [(name, getattr(finance, name), getattr(base_finance, name)) for name in settings]
 
 
-ROUTED_ALIKE = {"prefix_routing": "session", "cluster_preference": ()}
-"""What a workload says of where its requests are sent, as if nothing was said."""
 BOOKS = (
     "depreciation_months",
     "depreciation_method",

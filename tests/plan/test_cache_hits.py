@@ -348,3 +348,14 @@ def test_a_larger_site_misses_no_more_where_any_replica_takes_a_request(tmp_path
         missed_requests = monthly.late_requests.sum() + monthly.shed_requests.sum()
         missed.append(missed_requests / monthly.demand_requests.sum())
     assert missed[1] < missed[0]
+
+
+def test_where_requests_go_changes_nothing_of_a_workload_without_reuse(tmp_path: Path) -> None:
+    pool = (CLUSTER, {"accelerator": "H200", "nodes": 8})
+    stated = (f"{LOAD}.reuse", None)
+    by_session = build_plan(scenario_of(tmp_path, pool, stated))
+    anywhere = (f"{LOAD}.prefix_routing", "random")
+    by_chance = build_plan(scenario_of(tmp_path, pool, stated, anywhere))
+    assert by_chance.placement is not None
+    assert by_session.placement is not None
+    assert len(by_chance.placement.deployments) == len(by_session.placement.deployments) > 1
