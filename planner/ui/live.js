@@ -200,22 +200,23 @@
     update({ futures: added(shown.futures, parted(true)), set: new Map([...shown.set].filter(([path]) => !isFuture(path))) }));
   for (const link of document.querySelectorAll("#gallery a"))
     link.addEventListener("click", (event) => { event.preventDefault(); location.assign(write({ ...shown, set: new Map() }, link.dataset.of)); });
+  // What is written has a line of its own: a grid that is still drawn says so in another.
   const ask = (id, what) => $(id).addEventListener("click", async () => {
     $(id).disabled = true;
-    $("status").textContent = "writing";
+    $("written").textContent = "writing";
     try {
       const answer = await post(what, { ...request(shown), name: $("name").value });
       fail("");
-      $("status").textContent = answer.said;
+      $("written").textContent = answer.said;
       if (answer.href) {
         const link = document.createElement("a");
         Object.assign(link, { href: answer.href, target: "_blank", rel: "noopener", textContent: "open it" });
-        $("status").append("; ", link);
+        $("written").append("; ", link);
         link.focus();
       }
     } catch (error) {
       fail(error.message);
-      $("status").textContent = "nothing written";
+      $("written").textContent = "nothing written";
     } finally {
       $(id).disabled = false;
     }

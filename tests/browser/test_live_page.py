@@ -293,7 +293,7 @@ def test_what_is_shared_opens_without_the_page_and_asks_nobody(live: Page, folde
     live.turn(NODES, "6")
     live.run('document.getElementById("name").value = "for-you"')
     live.run('document.getElementById("share").click()')
-    live.wait('document.querySelector("#status a")')
+    live.wait('document.querySelector("#written a")')
     shared = folder / "outputs" / "for-you.html"
     live.browser.open(shared)
     assert (
@@ -318,7 +318,7 @@ def test_what_is_saved_is_there(live: Page, folder: Path) -> None:
     live.turn(NODES, "6")
     live.run('document.getElementById("name").value = "six"')
     live.run('document.getElementById("save").click()')
-    live.wait('document.getElementById("status").textContent.startsWith("saved as ")')
+    live.wait('document.getElementById("written").textContent.startsWith("saved as ")')
     assert yaml.safe_load((folder / "six.yaml").read_text()) == {
         "name": "six",
         "extends": "tiny.yaml",

@@ -169,12 +169,12 @@ def test_the_leads_job_without_yaml(page: Questions, planner: Planner) -> None:
     page.run("history.go(-2)")
     page.shown(4)
     page.press("memo")
-    page.wait_for_plan('document.querySelector("#status a")')
+    page.wait_for_plan('document.querySelector("#written a")')
     page.press("share")
-    page.wait_for_plan('document.getElementById("status").textContent.includes("lead.html")')
+    page.wait_for_plan('document.getElementById("written").textContent.includes("lead.html")')
     page.press("save")
     page.wait_for_plan(
-        'document.getElementById("status").textContent.includes("saved as lead.yaml")'
+        'document.getElementById("written").textContent.includes("saved as lead.yaml")'
     )
     assert page.browser.errors() == []
     asked = page.browser.requests()

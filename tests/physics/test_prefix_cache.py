@@ -5,7 +5,7 @@ import gzip
 import json
 import re
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -177,21 +177,34 @@ def predicted(
     return float(found_within(traffic, max(cache_tokens, 0.0) / tokens_per_s))
 
 
-@pytest.mark.slow
-@has(AGENTIC_LOG)
-def test_agents_find_what_an_exact_replay_of_their_log_finds() -> None:
+def check_agents(
+    routings: Iterable[tuple[int, str]], loads: Iterable[tuple[float, float]]
+) -> float:
+    """Hold the formula to exact replays, servers and routings by requests per second and contexts: the median error."""
     sessions = agentic_sessions()
     curve = agentic_curve(sessions)
     count = sum(map(len, sessions))
     mean = sum(turn.tokens for turns in sessions for turn in turns) / count
     errors = []
-    for servers, routing in ((1, "session"), (4, "session"), (4, "random"), (16, "random")):
-        for requests_per_s, contexts in ((0.5, 20), (1.0, 40), (2.0, 400)):
+    for servers, routing in routings:
+        for requests_per_s, contexts in loads:
             exact = replayed(sessions, requests_per_s * servers, contexts, servers, routing)
             by_formula = predicted(curve, requests_per_s * mean, contexts * mean, routing, servers)
             errors.append(abs(by_formula - exact))
-    assert np.median(errors) < 0.01
     assert max(errors) < 0.04
+    return float(np.median(errors))
+
+
+@has(AGENTIC_LOG)
+def test_agents_find_what_an_exact_replay_of_their_log_finds() -> None:
+    assert check_agents([(1, "session"), (4, "random")], [(0.5, 20), (1.0, 40)]) < 0.02
+
+
+@pytest.mark.prove
+@has(AGENTIC_LOG)
+def test_agents_find_it_with_any_servers_and_routing() -> None:
+    routings = [(1, "session"), (4, "session"), (4, "random"), (16, "random")]
+    assert check_agents(routings, [(0.5, 20), (1.0, 40), (2.0, 400)]) < 0.01
 
 
 def chat_requests() -> Iterator[tuple[float, list[int]]]:
@@ -248,28 +261,33 @@ def chat_replayed(
     return found / total
 
 
-@pytest.mark.slow
-@has(CHAT_LOG)
-def test_chats_find_what_an_exact_replay_of_their_blocks_finds() -> None:
+def check_chats(routings: Iterable[tuple[int, str]], rooms_tokens: Iterable[float]) -> None:
+    """Hold the formula to exact replays of the log: servers and routings, by room for tokens."""
     requests = list(chat_requests())
     curve = chat_curve(requests)
     span_s = requests[-1][0]
     blocks_per_s = sum(len(blocks) for _, blocks in requests) / span_s
     errors = []
-    for servers, routing in (
-        (1, "session"),
-        (4, "session"),
-        (16, "session"),
-        (4, "random"),
-        (16, "random"),
-    ):
-        for tokens in (0.3e6, 1e6, 3e6, 10e6, 30e6, 1e9):
+    for servers, routing in routings:
+        for tokens in rooms_tokens:
             blocks = tokens / BLOCK_TOKENS
             exact = chat_replayed(requests, blocks, servers, routing)
             by_formula = predicted(curve, blocks_per_s / servers, blocks, routing, servers)
             errors.append(abs(by_formula - exact))
     assert np.median(errors) < 0.005
     assert max(errors) < 0.02
+
+
+@has(CHAT_LOG)
+def test_chats_find_what_an_exact_replay_of_their_blocks_finds() -> None:
+    check_chats([(1, "session"), (16, "random")], [1e6, 10e6, 1e9])
+
+
+@pytest.mark.prove
+@has(CHAT_LOG)
+def test_chats_find_it_with_any_servers_and_routing() -> None:
+    routings = [(1, "session"), (4, "session"), (16, "session"), (4, "random"), (16, "random")]
+    check_chats(routings, [0.3e6, 1e6, 3e6, 10e6, 30e6, 1e9])
 
 
 class PublicRun(NamedTuple):
