@@ -216,26 +216,35 @@ def order_up_to(
     return nodes.astype(np.int64)
 
 
-def power_room(plan: Plan, cluster: int, nodes: Floats, it_power_cap_kw: float) -> Floats:
-    """Return the nodes of a cluster that the site has power for beside ``nodes``, shape (..., clusters), of all.
+class PowerRoom:
+    """The nodes of a cluster that the site has power for beside others.
 
     It must be able to run them all at full load, and have blocks for their nameplate: nodes that only lower clocks
     would make room for add their cost and next to no work. What is at a provider's takes none of it.
     """
-    bought = plan.clusters[cluster]
-    if bought.is_hosted:
-        return np.full(nodes.shape[:-1], np.inf)
-    site = plan.site
-    # The last block holds all power there will be; none is stated where power does not come in blocks.
-    final_block_kw = site.block_kw[-1:].tolist()
-    nameplate_cap_kw = min([it_power_cap_kw, *final_block_kw])
-    on_site = [not one.is_hosted for one in plan.clusters]
-    full_kw = np.where(on_site, [one.node_power.full_kw for one in plan.clusters], 0.0)
-    nameplate_kw = np.where(on_site, [one.nameplate_kw for one in plan.clusters], 0.0)
-    free_kw = site.most_it_kw + SAME_KW - nodes @ full_kw
-    free_nameplate_kw = nameplate_cap_kw + SAME_KW - nodes @ nameplate_kw
-    room = free_kw / bought.node_power.full_kw
-    return np.asarray(np.minimum(room, free_nameplate_kw / bought.nameplate_kw))
+
+    def __init__(self, plan: Plan, cluster: int, it_power_cap_kw: float) -> None:
+        """Take the cluster whose nodes are to be added."""
+        self._bought = plan.clusters[cluster]
+        site = plan.site
+        # The last block holds all power there will be; none is stated where power does not come in blocks.
+        final_block_kw = site.block_kw[-1:].tolist()
+        self._most_kw = site.most_it_kw + SAME_KW
+        self._most_nameplate_kw = min([it_power_cap_kw, *final_block_kw]) + SAME_KW
+        on_site = [not one.is_hosted for one in plan.clusters]
+        full_kw = [one.node_power.full_kw for one in plan.clusters]
+        nameplate_kw = [one.nameplate_kw for one in plan.clusters]
+        self._full_kw = np.where(on_site, full_kw, 0.0)
+        self._nameplate_kw = np.where(on_site, nameplate_kw, 0.0)
+
+    def beside(self, nodes: Floats) -> Floats:
+        """Return how many nodes there is power for beside ``nodes`` of all clusters, shape (..., clusters)."""
+        if self._bought.is_hosted:
+            return np.full(nodes.shape[:-1], np.inf)
+        free_kw = self._most_kw - nodes @ self._full_kw
+        free_nameplate_kw = self._most_nameplate_kw - nodes @ self._nameplate_kw
+        room = free_kw / self._bought.node_power.full_kw
+        return np.asarray(np.minimum(room, free_nameplate_kw / self._bought.nameplate_kw))
 
 
 def order_room(

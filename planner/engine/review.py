@@ -139,7 +139,7 @@ class Review:
         owned_nodes = np.array(self.ordered) - np.array(self.supply.retired)
         owned = owned_nodes[rule.cluster]
         cap_kw = plan.expansion.it_power_cap_kw
-        power = orders.power_room(plan, rule.cluster, owned_nodes, cap_kw)
+        power = orders.PowerRoom(plan, rule.cluster, cap_kw).beside(owned_nodes)
         if rule.forecasts:
             room = orders.order_room(
                 rule.max_nodes, rule.max_nodes_per_order, owned, power, rule.nodes

@@ -172,8 +172,9 @@ class Choices:
             retirements=(0,) * len(self.retirements),
         )
 
+    @functools.cached_property
     def reference(self) -> Policy:
-        """Return the policy that is run to measure a node's figures: some nodes of every purchase."""
+        """The policy that is run to measure a node's figures: some nodes of every purchase."""
         few = []
         for place, most in enumerate(self.most_at_once):
             few.append(int(most) if self.tiers(place) else min(int(most), _FEW_NODES))
@@ -222,6 +223,13 @@ class Choices:
 
     def tiers(self, purchase: int) -> tuple[int, ...]:
         """Return the numbers of nodes at which a purchase reaches another volume discount, rising."""
+        return self._tiers[purchase]
+
+    @functools.cached_property
+    def _tiers(self) -> tuple[tuple[int, ...], ...]:
+        return tuple(self._tiers_of(place) for place in range(len(self.purchases)))
+
+    def _tiers_of(self, purchase: int) -> tuple[int, ...]:
         cluster = self.scenario.clusters[self.purchases[purchase].name]
         each_node = self.plan.clusters[
             self.place(self.purchases[purchase].name)

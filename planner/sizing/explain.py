@@ -257,7 +257,7 @@ def _entries(search: Search, best: Policy) -> tuple[EntryPrice, ...]:
 
 def price_slopes(search: Search) -> Floats:
     """Return the cost of a node that the whole of its accelerators' price makes up, shape (clusters,)."""
-    reference = search.choices.reference()
+    reference = search.choices.reference
     before, cheaper = search.archive.workers.all(
         _survey_at, [(reference, 1.0), (reference, _CHEAPER)]
     )

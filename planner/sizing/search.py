@@ -55,6 +55,8 @@ _START_LOADS = (60, 80, 100, 120)
 """Loads in percent up to which orders are first tried."""
 _LEAST_FIRST_STEP = 4
 """Nodes of the first steps, at least: few nodes of one part are exchanged for fewer of another."""
+_FINE_DESCENTS = 2
+"""Starts that are followed in small steps: those that are cheapest after large ones."""
 _NEAR_DATES = 2
 """Dates by which nodes are moved in one step."""
 _NEAR_DAYS = 45
@@ -137,9 +139,11 @@ class Search:
         """Return the cheapest policy, simulated and searched on until the prediction holds; None where none will do."""
         best = start
         # Where misses have a price their cost is learnt from run to run.
-        for _ in range(_ROUNDS if self.confidence else 2 * _ROUNDS):
+        for turn in range(_ROUNDS if self.confidence else 2 * _ROUNDS):
             before = best
-            best = self.find(levers, before)
+            # After the first turn the cheapest is near the one before.
+            best = self.at(self.confidence, before, levers) if turn and before else None
+            best = best or self.find(levers, before)
             if best is None:
                 # The surrogate may be too strict before any run: the most that limits allow tells.
                 fullest = self.fullest(levers)
@@ -205,8 +209,12 @@ class Search:
         if levers.rules:
             first = likely[-1] if likely else self.choices.nothing()
             likely += self._ordered_starts(first, levers)
-        descents = [self.descend(policy, levers) for policy in likely]
-        return min(descents, key=self.cost, default=None)
+        # A few large steps tell which starts are worth the small ones.
+        coarse = [self.descend(policy, levers, _LEAST_FIRST_STEP) for policy in likely]
+        cheapest = sorted(dict.fromkeys(coarse), key=self.cost)[:_FINE_DESCENTS]
+        return min(
+            (self.descend(policy, levers) for policy in cheapest), key=self.cost, default=None
+        )
 
     def at(self, confidence: float, policy: Policy, levers: Levers) -> Policy | None:
         """Return the cheapest policy near one at another probability; None where there is none."""
@@ -277,7 +285,7 @@ class Search:
     def _spared(self, policy: Policy | None) -> Bools:
         """Return the replications that the start is to serve: all but as many of the hardest as may be missed."""
         surrogate = self.surrogate
-        policy = policy or self.choices.reference()
+        policy = policy or self.choices.reference
         logs, _ = surrogate.log_loads(surrogate.fleet(policy))
         fixable = np.flatnonzero(~surrogate.hopeless)
         share = min(1.0, self.confidence / max(surrogate.fixable, 1e-9))
@@ -424,11 +432,11 @@ class Search:
 
     # The steps
 
-    def descend(self, policy: Policy, levers: Levers) -> Policy:
+    def descend(self, policy: Policy, levers: Levers, least_step: int = 1) -> Policy:
         """Return a cheaper policy: nodes removed, delayed, exchanged, loads raised, in ever smaller steps."""
         total = sum(policy.purchases)
         step = max(_LEAST_FIRST_STEP, 2 ** int(math.log2(max(1, total // 16))))
-        while step:
+        while step >= least_step:
             most = self.cost(policy) * (1.0 - _SAME_COST)
             better = None
             for near in self.neighbours(policy, step, levers):

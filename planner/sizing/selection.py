@@ -9,13 +9,12 @@ every attempt has an error of its own, so that all together err with at most :da
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from planner.arrays import Floats
-from planner.plan.attainment import LEAST_SHORTFALL
 from planner.records import record
 from planner.sizing.archive import Archive
 from planner.sizing.evaluate import (
@@ -37,6 +36,10 @@ _PASSING = 0.8
 """Probability of passing at which a policy is worth a confirmation block."""
 _HOPELESS = 0.25
 """Probability of passing below which no further block is spent."""
+_LEAST_SAVED = 0.01
+"""Of the cost of a confirmed policy: what another must be expected to save to be worth a block."""
+_PREDICTED_RUNS = 32
+"""Runs that a prediction is worth: it is off by four points or so, as so many runs are."""
 _BATCH = 16
 """Confirmation runs between two looks at whether the block can still pass."""
 _FIRST_MISSES = 1
@@ -108,9 +111,16 @@ def passing_probability(
 class Arena:
     """Runs policies on the selection block, and confirms them on blocks of their own."""
 
-    def __init__(self, trial: Trial, archive: Archive, most_runs: int) -> None:
-        """Take the most runs of a confirmation."""
+    def __init__(
+        self,
+        trial: Trial,
+        archive: Archive,
+        most_runs: int,
+        predicted: Callable[[Policy], float] | None = None,
+    ) -> None:
+        """Take the most runs of a confirmation, and what predicts how often a policy meets the target."""
         self.trial = trial
+        self.predicted = predicted
         self.confidence = trial.held_confidence
         self.archive = archive
         self.most_runs = most_runs
@@ -175,21 +185,15 @@ class Arena:
     def _seen(self, one: Judged) -> tuple[float, float]:
         """Return how many runs tell that a policy meets the target, and how many that it misses it.
 
-        Its own of the selection, which it was picked by; and those that failed others, which it would have met more
-        often by as much as it does on the selection.
+        Its own of the selection, which it was picked by; and what is predicted of it, as so many runs as that is worth.
         """
         met = float(one.verdict.met)
         missed = one.verdict.replications - met
-        for before, fresh in self.failed:
-            common = min(one.worst.size, before.worst.size)
-            shares = [self._share(policy.worst[:common]) for policy in (one, before)]
-            share = min(max(fresh.verdict.share + shares[0] - shares[1], 0.0), 1.0)
-            met += share * fresh.verdict.replications
-            missed += (1.0 - share) * fresh.verdict.replications
+        if self.predicted is not None:
+            share = self.predicted(one.policy)
+            met += share * _PREDICTED_RUNS
+            missed += (1.0 - share) * _PREDICTED_RUNS
         return met, missed
-
-    def _share(self, worst: Floats) -> float:
-        return float((worst > self.trial.attainment - LEAST_SHORTFALL).mean())
 
     def confirm_safe(self, policy: Policy) -> Confirmation:
         """Confirm a policy with room to spare, by the fewest runs."""
@@ -211,40 +215,57 @@ class Arena:
             return 1.0
         return 1.0 - float(betaincinv(spare + 1, self.most_runs - spare, 1.0 - _PASSING))
 
-    def confirmations(self, candidates: list[Judged]) -> Iterator[Confirmation]:
-        """Yield confirmations of the cheapest policy that is likely to pass, until one passes or none is left.
+    def confirmations(
+        self, candidates: list[Judged], confirmed: Judged | None = None
+    ) -> Iterator[Confirmation]:
+        """Yield confirmations of cheaper policies than one that is confirmed, as long as one is worth its block.
 
         After one that failed the caller may add candidates.
         """
-        while self.attempts < len(SPENT):
+        while self.attempts < len(SPENT) and candidates:
+            common = min(one.costs.size for one in candidates)
             # What costs less than one that failed serves less, as far as the selection can tell.
-            least = max((before.cost for before, _ in self.failed), default=-np.inf)
-            left = [one for one in candidates if one.cost > least]
+            least = max((_cost_over(before, common) for before, _ in self.failed), default=-np.inf)
+            most = np.inf if confirmed is None else _cost_over(confirmed, common)
+            left = [one for one in candidates if least < _cost_over(one, common) < most]
             if not left:
                 return
-            left.sort(key=lambda one: one.cost)
-            one, runs = self._next(left)
-            if self._passing(one, runs) < _HOPELESS and self.attempts > 1:
+            left.sort(key=lambda one: _cost_over(one, common))
+            one, runs = self._next(left, most, common)
+            passing = self._passing(one, runs)
+            if confirmed is None and passing < _HOPELESS and self.attempts > 1:
+                return
+            if passing * (most - _cost_over(one, common)) < _LEAST_SAVED * most:
                 return
             confirmation = self._confirm(one.policy, runs)
-            if not confirmation.passed:
+            if confirmation.passed:
+                confirmed = one
+            else:
                 self.failed.append((one, confirmation.judged))
             yield confirmation
-            if confirmation.passed:
-                return
 
-    def _next(self, left: Sequence[Judged]) -> tuple[Judged, int]:
-        """Return the cheapest policy that is likely to pass, and the runs it needs; else the likeliest."""
+    def _next(self, left: Sequence[Judged], most: float, common: int) -> tuple[Judged, int]:
+        """Return the policy whose confirmation is worth most, and its runs.
+
+        Beside a confirmed policy that is what it is likely to save; before there is one, the cheapest that is likely to
+        pass, else the likeliest.
+        """
         ladder = [self.most_runs // 4, self.most_runs // 2, self.most_runs]
         # A mean over fewer has no error that one could state.
         ladder = [runs for runs in ladder if runs >= _FEWEST_RUNS] or [self.most_runs]
         if not self.confidence:
             ladder = [self.most_runs]
+        chosen = []
         for one in left:
-            for runs in ladder:
-                if self._passing(one, runs) >= _PASSING:
-                    return one, runs
-        return max(left, key=lambda one: self._passing(one, self.most_runs)), self.most_runs
+            likely = [runs for runs in ladder if self._passing(one, runs) >= _PASSING]
+            if likely and most == np.inf:
+                return one, likely[0]
+            chosen.append((one, likely[0] if likely else self.most_runs))
+        if most == np.inf:
+            return max(chosen, key=lambda row: self._passing(*row))
+        return max(
+            chosen, key=lambda row: self._passing(*row) * (most - _cost_over(row[0], common))
+        )
 
     def _confirm(self, policy: Policy, runs: int) -> Confirmation:
         """Run a policy alone on a block of its own, as long as it can still pass."""
@@ -277,6 +298,11 @@ class Arena:
             interval=share_limits(met, len(outcomes), 0.025),
             lower_limit=lower_limit,
         )
+
+
+def _cost_over(one: Judged, replications: int) -> float:
+    """Return a policy's mean cost over its first replications, which are the same for all."""
+    return float(one.costs[:replications].mean())
 
 
 def mean_interval(figures: Floats) -> Interval:

@@ -54,7 +54,7 @@ _RACES = 24
 _FEWEST_RACE = 12
 ASKED = (0.85, 0.9, 0.95)
 """Probabilities for which the curve names the cheapest policy."""
-_LEVELS = (-0.06, -0.03, 0.0, 0.02, 0.04, 0.07)
+_LEVELS = (-0.05, 0.0, 0.02, 0.04, 0.055, 0.07)
 """Added to the probability that is asked, where policies are shortlisted."""
 _LEAST_MISSED = 0.3
 """Of what may be missed: as much is, at the highest of them."""
@@ -64,10 +64,8 @@ _OF_EACH_LEVEL = 2
 """Policies shortlisted for each."""
 _CLIMBS = 6
 """Most races of neighbours, where misses have a price."""
-_MOST_BETWEEN = 5
-"""Policies raced between one that is enough and the next cheaper one."""
-_BELOW = 0.05
-"""By how much those may fall short of the target as predicted."""
+_MOST_BESIDE = 5
+"""Neighbours of one race."""
 _IN_FUTURE = 32
 """Fresh replications in which policies are run in each named future."""
 
@@ -291,7 +289,8 @@ def _sized(
     clock = archive.clock
     clock.say(f"surveying {effort.replications} replications")
     search = Search(surveyed(trial, archive, effort.replications), archive, clock)
-    arena = Arena(trial, archive, effort.most_runs(trial.choices.plan))
+    most_runs = effort.most_runs(trial.choices.plan)
+    arena = Arena(trial, archive, most_runs, lambda policy: search.value(policy)[1])
     if search.surrogate.fixable < trial.held_confidence:
         raise CapacityError(nothing_mends(search, arena))
     clock.say("searching")
@@ -313,23 +312,22 @@ def _sized(
         best = search.solve(levers, best)
     if best is None:
         raise CapacityError(nothing(search, arena))
-    shortlist = _shortlist(search, best, safe or best, levers)
+    shortlist = _shortlist(search, best, safe or best, levers, arena.needed())
     race_runs = min(max(arena.most_runs // _RACES, _FEWEST_RACE), arena.most_runs)
     raced = arena.race(shortlist, race_runs)
-    for _ in range(_CLIMBS):
+    # A trade-off of costs is followed as long as it pays.
+    for _ in range(0 if trial.held_confidence else _CLIMBS):
         cheapest = raced[0]
-        between = _between(search, arena, raced, levers)
-        raced = sorted([*raced, *arena.race(between, race_runs)], key=lambda one: one.cost)
-        # With a confidence one look does; a trade-off of costs is followed as long as it pays.
-        if trial.held_confidence or raced[0] is cheapest:
+        beside = _beside(search, raced, levers)
+        raced = sorted([*raced, *arena.race(beside, race_runs)], key=lambda one: one.cost)
+        if raced[0] is cheapest:
             break
-    dearest = math.inf
-    cheaper = [*raced]
+    confirmed = None
     # The first block is the shortest: a policy that it did not confirm may still pass a longer one.
     if sized is not None and sized.confirmation.passed:
-        dearest = sized.plan.cost
-        cheaper = [one for one in raced if one.cost < dearest and one.policy != safe]
-    for confirmation in arena.confirmations(cheaper):
+        confirmed = next(one for one in raced if one.policy == safe)
+    candidates = [one for one in raced if one is not confirmed]
+    for confirmation in arena.confirmations(candidates, confirmed):
         words = trial.choices.words(confirmation.judged.policy)
         share = confirmation.judged.verdict.share
         clock.say(
@@ -345,7 +343,7 @@ def _sized(
             known = {one.policy for one in raced}
             more = [one for one in _dearer(search, arena, levers) if one.policy not in known]
             raced += more
-            cheaper += [one for one in more if one.cost < dearest]
+            candidates += more
     assert sized is not None  # nothing else ends without a confirmation, passed or not
     sized = dataclasses.replace(
         sized,
@@ -378,8 +376,13 @@ def _safe(confidence: float) -> float:
     return odds / (1.0 + odds)
 
 
-def _shortlist(search: Search, best: Policy, safe: Policy, levers: Levers) -> list[Policy]:
-    """Return the policies to compare: at several probabilities, and the best of every way at two of them."""
+def _shortlist(
+    search: Search, best: Policy, safe: Policy, levers: Levers, needed: float
+) -> list[Policy]:
+    """Return the policies to compare: at several probabilities, and the best of every way at two of them.
+
+    ``needed`` is the probability from which on one is likely to be confirmed.
+    """
     confidence = search.confidence
     if not confidence:
         near = [*search.neighbours(best, 2, levers), *search.neighbours(best, 1, levers), best]
@@ -387,7 +390,7 @@ def _shortlist(search: Search, best: Policy, safe: Policy, levers: Levers) -> li
             search.value(policy)
         return search.shortlist([0.0], 2 * len(_LEVELS))
     most = 1.0 - _LEAST_MISSED * (1.0 - confidence)
-    levels = [min(confidence + added, most) for added in _LEVELS]
+    levels = sorted({*(min(confidence + added, most) for added in _LEVELS), min(needed, most)})
     ways = [levers]
     ways += [search.levers(rules=levers.rules)] if levers.rent else []
     ways += [search.levers()] if levers.rules else []
@@ -402,47 +405,25 @@ def _shortlist(search: Search, best: Policy, safe: Policy, levers: Levers) -> li
     return [*dict.fromkeys([*listed, *search.shortlist(levels, _OF_EACH_LEVEL)])]
 
 
-def _between(search: Search, arena: Arena, raced: Sequence[Judged], levers: Levers) -> list[Policy]:
-    """Return policies between the cheapest that is likely to pass and the dearest below it, to be raced as well."""
-    enough = next((one for one in raced if arena.is_enough(one)), None)
-    if enough is None:
-        return []
-    cheaper = [one for one in raced if one.cost < enough.cost]
-    least = search.cost(cheaper[-1].policy) if cheaper else 0.0
-    most = search.cost(enough.policy)
+def _beside(search: Search, raced: Sequence[Judged], levers: Levers) -> list[Policy]:
+    """Return the neighbours of the cheapest policy that are predicted to cost least, where misses have a price."""
     seen = {one.policy for one in raced}
-    neighbours = dict.fromkeys(search.neighbours(enough.policy, 1, levers))
+    neighbours = dict.fromkeys(search.neighbours(raced[0].policy, 1, levers))
     near = [one for one in neighbours if one not in seen and search.choices.within_limits(one)]
     near.sort(key=search.cost)
-    if not search.confidence:
-        return near[:_MOST_BETWEEN]
-    rows = sorted(
-        (cost, -probability, place)
-        for place, (cost, probability) in enumerate(search.values.values())
-        if least < cost < most
-    )
-    policies = [*search.values]
-    between: list[Policy] = []
-    highest = search.confidence - _BELOW
-    for _, missed, place in rows:
-        policy = policies[place]
-        if -missed > highest and policy not in seen and search.choices.within_limits(policy):
-            highest = -missed
-            between.append(policy)
-    # The dearest of them are the likeliest.
-    return between[-_MOST_BETWEEN:]
+    return near[:_MOST_BESIDE]
 
 
 def _dearer(search: Search, arena: Arena, levers: Levers) -> list[Judged]:
     """Return the cheapest policy that is likely to pass, where predictions are as the last one that failed was seen."""
-    needed = arena.needed()
-    if needed >= 1.0:
-        return []
     before, fresh = arena.failed[-1]
     # A block that was left early is one of many misses, and the selection one of few: together they are fair.
     met = before.verdict.met + fresh.verdict.met
-    search.clock.say("looking for a plan that meets the target more often")
     search.expect(before.policy, met / (before.worst.size + fresh.worst.size))
+    needed = arena.needed()
+    if needed >= 1.0:
+        return []
+    search.clock.say("looking for a plan that meets the target more often")
     found = search.at(needed, before.policy, levers)
     return [] if found is None else [arena.selected(found, before.worst.size)]
 

@@ -35,12 +35,12 @@ from scipy.special import log_ndtr, ndtr
 
 from planner.arrays import Bools, Floats, Ints
 from planner.engine.orders import (
+    PowerRoom,
     affordable_order,
     forecast_hour,
     forecast_peak,
     order_room,
     order_up_to,
-    power_room,
 )
 from planner.finance.accounting.measures import running_factors
 from planner.plan.attainment import LEAST_SHORTFALL
@@ -177,6 +177,9 @@ class Surrogate:
         self._due_h = np.array([due_h(cluster) for cluster in plan.clusters])
         caps_kw = (choices.choose.it_power_cap_kw, choices.scenario.expansion.it_power_cap_kw)
         self._cap_kw = next((cap for cap in caps_kw if cap is not None), np.inf)
+        self._power_rooms = [
+            PowerRoom(plan, cluster, self._cap_kw) for cluster in self._first_ordered
+        ]
         self._of_rule = [
             np.array([one.cluster == name for one in purchases]) for name in choices.reactive
         ]
@@ -200,7 +203,7 @@ class Surrogate:
         """Share of replications in which any purchase meets the SLO target."""
         self.worth = np.ones(self.groups)
         """What a node of each group is worth where λ is decided, shape (groups,)."""
-        self.refit(choices.reference())
+        self.refit(choices.reference)
 
     def _past_mending(self, ceilings: Floats) -> Bools:
         return np.asarray((self.trial.attainment - ceilings >= LEAST_SHORTFALL).any(axis=-1))
@@ -244,7 +247,7 @@ class Surrogate:
             self._forecasts[place, month] = forecast_peak(peaks, ahead, choices.expected_growth)
         now_h = float(plan.month_edges_h[month])
         first = self._first_ordered[place]
-        power = power_room(plan, first, self._owned(nodes, policy, now_h), self._cap_kw)
+        power = self._power_rooms[place].beside(self._owned(nodes, policy, now_h))
         bought = nodes[:, self._of_rule[place]].sum(axis=1)
         per_order = limit.max_nodes_per_date or np.inf
         room = order_room(limit.max_nodes, per_order, bought, power, rule.step_nodes)
@@ -289,8 +292,7 @@ class Surrogate:
         """
         standing, due, later = self._counted(policy.retirements, which, place)
         stated = np.array(policy.purchases, dtype=np.float64)
-        counted = np.einsum("rp,rp->r", nodes, due) + np.einsum("rp,rp->r", nodes - stated, later)
-        return np.asarray(standing + counted)
+        return np.asarray(standing + (nodes * due + (nodes - stated) * later).sum(axis=1))
 
     def _counted(
         self, retirements: tuple[int, ...], which: int, place: int
@@ -715,7 +717,7 @@ class Surrogate:
         """Return what volume discounts that a purchase does not reach add to its cost."""
         choices = self.choices
         more = 0.0
-        reference = choices.reference().purchases
+        reference = choices.reference.purchases
         for place in self._tiered:
             if nodes[place] > 0:
                 paid, of_reference = (
@@ -796,7 +798,7 @@ class Surrogate:
 
 def surveyed(trial: Trial, archive: Archive, replications: int) -> Surrogate:
     """Survey the replications, and the first few with every retirement on each of its days."""
-    reference = trial.choices.reference()
+    reference = trial.choices.reference
     surveys = archive.surveys(reference, replications)
     few = min(_LEAVING, replications)
     leaving = []

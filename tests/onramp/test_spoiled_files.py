@@ -47,7 +47,12 @@ def _specimens() -> dict[str, bytes]:
 def _command(reader: str, file: str) -> tuple[str, ...]:
     """Return the command that the docs name for a file of a kind."""
     if reader == "bench":
-        return ("check-benchmarks", file, "--run", ",".join(f"{key}={text}" for key, text in RUN.items()))
+        return (
+            "check-benchmarks",
+            file,
+            "--run",
+            ",".join(f"{key}={text}" for key, text in RUN.items()),
+        )
     source = {"traffic": "--from", "fleet": "--fleet", "quotes": "--quotes"}[reader]
     return ("init", "spoiled", source, file)
 
