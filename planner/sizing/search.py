@@ -10,7 +10,7 @@ import copy
 import dataclasses
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 from scipy.optimize import linprog
@@ -53,8 +53,12 @@ _SAME_COST = 1e-7
 """Of the cost: what is no difference."""
 _START_LOADS = (60, 80, 100, 120)
 """Loads in percent up to which orders are first tried."""
+_ENLARGED_PERCENT = 2
+"""Points by which the load of a rule is lowered at a time, where a policy is to serve more."""
 _LEAST_FIRST_STEP = 4
 """Nodes of the first steps, at least: few nodes of one part are exchanged for fewer of another."""
+_COARSE_DESCENTS = 3
+"""Starts that are followed in large steps: the cheapest."""
 _FINE_DESCENTS = 2
 """Starts that are followed in small steps: those that are cheapest after large ones."""
 _NEAR_DATES = 2
@@ -64,6 +68,10 @@ _NEAR_DAYS = 45
 _MANY_PURCHASES = 16
 _PROBABILITY_ERROR = 0.005
 """Between what the surrogate says of a policy before and after its runs, at which they agree."""
+
+
+Kind = Callable[[Policy], Iterable[Policy]]
+"""A kind of change: the policies that it makes of one."""
 
 
 @record
@@ -209,8 +217,9 @@ class Search:
         if levers.rules:
             first = likely[-1] if likely else self.choices.nothing()
             likely += self._ordered_starts(first, levers)
-        # A few large steps tell which starts are worth the small ones.
-        coarse = [self.descend(policy, levers, _LEAST_FIRST_STEP) for policy in likely]
+        # A few large steps tell which starts are worth the small ones; from the dearest no step is.
+        cheapest = sorted(dict.fromkeys(likely), key=self.cost)[:_COARSE_DESCENTS]
+        coarse = [self.descend(policy, levers, _LEAST_FIRST_STEP) for policy in cheapest]
         cheapest = sorted(dict.fromkeys(coarse), key=self.cost)[:_FINE_DESCENTS]
         return min(
             (self.descend(policy, levers) for policy in cheapest), key=self.cost, default=None
@@ -371,17 +380,11 @@ class Search:
 
     def _enlarged(self, policy: Policy, allowed: Sequence[bool]) -> Policy | None:
         """Return a policy enlarged until it is likely enough to meet the SLO target, or None within limits."""
-        choices = self.choices
         share = 0.02
         while not self.is_likely(policy):
-            # The one more purchase that raises the probability most per dollar.
+            # The one addition that raises the service most per dollar.
             step = max(1, round(share * sum(policy.purchases)))
-            wider = []
-            for place, is_allowed in enumerate(allowed):
-                more = min(step, int(choices.most_at_once[place]) - policy.purchases[place])
-                if is_allowed and more > 0:
-                    wider.append(policy.with_nodes({place: more}))
-            wider = [larger for larger in wider if choices.within_limits(larger)]
+            wider = filter(self.choices.within_limits, self._wider(policy, allowed, step))
             cost = self.cost(policy)
             service = self.service(policy)
             best_gain = 0.0
@@ -395,6 +398,20 @@ class Search:
                 return None
             share *= 1.1
         return policy
+
+    def _wider(self, policy: Policy, allowed: Sequence[bool], step: int) -> Iterator[Policy]:
+        """Yield policies that buy more on one day, order earlier or more often, or may rent more."""
+        choices = self.choices
+        for place, is_allowed in enumerate(allowed):
+            more = min(step, int(choices.most_at_once[place]) - policy.purchases[place])
+            if is_allowed and more > 0:
+                yield policy.with_nodes({place: more})
+        for place, rule in enumerate(policy.rules):
+            if rule is not None:
+                yield from other_levels(policy, place, _ENLARGED_PERCENT)
+                yield from other_reviews(policy, place, len(choices.windows[place]))
+        if policy.rented_instances:
+            yield from other_rent(policy, step, choices.most_instances)
 
     def fullest(self, levers: Levers) -> Policy:
         """Return the policy of most service within limits, purchase by purchase, with all rent."""
@@ -437,39 +454,62 @@ class Search:
         total = sum(policy.purchases)
         step = max(_LEAST_FIRST_STEP, 2 ** int(math.log2(max(1, total // 16))))
         while step >= least_step:
-            most = self.cost(policy) * (1.0 - _SAME_COST)
-            better = None
-            for near in self.neighbours(policy, step, levers):
-                # What limits allow is told sooner than what serves.
-                if not self.choices.within_limits(near):
-                    continue
-                if self.is_likely(near) and self.cost(near) < most:
-                    better = near
+            # Each kind of change is made as long as it saves; whoever has made none since the last that did ends.
+            kinds = self._kinds(step, levers)
+            idle = 0
+            for kind in itertools.cycle(kinds):
+                cheaper = self._cheaper(policy, kind)
+                idle = idle + 1 if cheaper is None else 0
+                while cheaper is not None:
+                    policy = cheaper
+                    cheaper = self._cheaper(policy, kind)
+                if idle == len(kinds):
                     break
-            if better is None:
-                step //= 2
-            else:
-                policy = better
+            step //= 2
         return policy
+
+    def _cheaper(self, policy: Policy, kind: Kind) -> Policy | None:
+        """Return the first policy that a kind of change makes cheaper and leaves likely enough."""
+        most = self.cost(policy) * (1.0 - _SAME_COST)
+        for near in kind(policy):
+            # What limits allow is told sooner than what serves.
+            if not self.choices.within_limits(near):
+                continue
+            if self.is_likely(near) and self.cost(near) < most:
+                return near
+        return None
 
     def neighbours(self, policy: Policy, step: int, levers: Levers) -> Iterator[Policy]:
         """Yield the policies beside one, by kinds of change: what saves most comes first."""
-        choices = self.choices
-        yield from fewer_nodes(policy, step)
-        yield from self._exchanged_nodes(policy, step, levers)
-        yield from other_retirements(policy, [len(one.dates) for one in choices.retirements])
-        yield from self._next_discounts(policy)
+        for kind in self._kinds(step, levers):
+            yield from kind(policy)
+
+    def _kinds(self, step: int, levers: Levers) -> list[Kind]:
+        """Return the kinds of change of a policy: what saves most comes first."""
+        days = [len(one.dates) for one in self.choices.retirements]
+        kinds: list[Kind] = [
+            lambda policy: fewer_nodes(policy, step),
+            lambda policy: self._exchanged_nodes(policy, step, levers),
+            lambda policy: other_retirements(policy, days),
+            self._next_discounts,
+        ]
         if self.surrogate.trades:
-            yield from more_nodes(policy, step, levers.purchases)
+            kinds.append(lambda policy: more_nodes(policy, step, levers.purchases))
+        kinds.append(lambda policy: self._changed_rules(policy, step, levers))
+        if levers.rent:
+            most = self.choices.most_instances
+            kinds.append(lambda policy: other_rent(policy, step, most))
+        return kinds
+
+    def _changed_rules(self, policy: Policy, step: int, levers: Levers) -> Iterator[Policy]:
+        """Yield policies with one rule changed, or with a further one."""
         for place, rule in enumerate(policy.rules):
             if rule is not None:
                 yield from self._other_rules(policy, place, step, levers)
-            elif levers.rules and choices.windows[place] and policy.orders:
+            elif levers.rules and self.choices.windows[place] and policy.orders:
                 # Another that orders what the first may not.
                 loads = [other.load_percent for other in policy.rules if other]
-                yield policy.with_rule(place, choices.rule(place, max(loads)))
-        if levers.rent:
-            yield from other_rent(policy, step, choices.most_instances)
+                yield policy.with_rule(place, self.choices.rule(place, max(loads)))
 
     def _other_rules(
         self, policy: Policy, place: int, step: int, levers: Levers
@@ -524,20 +564,3 @@ class Search:
             return 0 < abs(dates.index(one.date) - dates.index(other.date)) <= _NEAR_DATES
         days = abs((one.date - other.date).days)
         return days <= _NEAR_DAYS or len(self.choices.purchases) <= _MANY_PURCHASES
-
-    # The shortlist
-
-    def shortlist(self, levels: Sequence[float], each: int) -> list[Policy]:
-        """Return the cheapest policies looked at by probability at least as high as each level, dearest first."""
-        within = [
-            (cost, probability, place)
-            for place, (policy, (cost, probability)) in enumerate(self.values.items())
-            if self.choices.within_limits(policy)
-        ]
-        policies = [*self.values]
-        listed: dict[Policy, float] = {}
-        for level in levels:
-            likely = sorted(row for row in within if row[1] >= level)
-            for cost, _, place in likely[:each]:
-                listed[policies[place]] = cost
-        return sorted(listed, key=lambda policy: -listed[policy])

@@ -60,8 +60,6 @@ _LEAST_MISSED = 0.3
 """Of what may be missed: as much is, at the highest of them."""
 _SAFE_ODDS = 8.0
 """By how much the odds of the policy that is confirmed first are better than what is asked."""
-_OF_EACH_LEVEL = 2
-"""Policies shortlisted for each."""
 _CLIMBS = 6
 """Most races of neighbours, where misses have a price."""
 _MOST_BESIDE = 5
@@ -386,9 +384,8 @@ def _shortlist(
     confidence = search.confidence
     if not confidence:
         near = [*search.neighbours(best, 2, levers), *search.neighbours(best, 1, levers), best]
-        for policy in filter(search.choices.within_limits, near):
-            search.value(policy)
-        return search.shortlist([0.0], 2 * len(_LEVELS))
+        within = dict.fromkeys(filter(search.choices.within_limits, near))
+        return sorted(within, key=search.cost)[: 2 * len(_LEVELS)][::-1]
     most = 1.0 - _LEAST_MISSED * (1.0 - confidence)
     levels = sorted({*(min(confidence + added, most) for added in _LEVELS), min(needed, most)})
     ways = [levers]
@@ -396,13 +393,16 @@ def _shortlist(
     ways += [search.levers()] if levers.rules else []
     listed = [safe]
     for way in ways:
-        start = best if way == levers else search.find(way)
+        # Without rent there is more of the same; without rules all purchases are to be made anew.
+        start: Policy | None = best if way.rent else dataclasses.replace(best, rented_instances=0)
+        if way.rules != levers.rules:
+            start = search.find(way)
         for level in levels if way == levers else (levels[2], levels[4]):
             found = None if start is None else search.at(level, start, way)
             if found is not None:
                 start = found
                 listed.append(found)
-    return [*dict.fromkeys([*listed, *search.shortlist(levels, _OF_EACH_LEVEL)])]
+    return [*dict.fromkeys(listed)]
 
 
 def _beside(search: Search, raced: Sequence[Judged], levers: Levers) -> list[Policy]:

@@ -65,31 +65,32 @@ def test_a_confirmation_runs_one_policy_on_a_block_that_nothing_has_seen() -> No
         assert 0.93 < longer.needed() < 0.98
 
 
-def test_what_failed_tells_how_far_the_selection_was_too_kind_to_its_like() -> None:
-    """A twin of a policy that failed at 100 of 128 is taken to meet as many; one that met more, that much more."""
+def test_a_prediction_counts_as_runs_and_the_block_goes_where_it_is_likely_to_save_most() -> None:
     with problem(toy(("2026-01-01",), 4)) as search:
         template = whole(search, bought(search, 4, 3), 1)
         fields = {name: getattr(template, name) for name in template.__dataclass_fields__}
-        confidence = template.verdict.confidence
 
-        def judged_by(met: int, runs: int) -> Judged:
-            worst = np.where(np.arange(runs) < met, 1.0, 0.5)
-            verdict = template.verdict._replace(met=met, replications=runs)
-            return template.__class__(**fields | {"worst": worst, "verdict": verdict})
+        def at(cost: float, met: int) -> Judged:
+            verdict = template.verdict._replace(met=met, replications=12)
+            changes = {"policy": Policy(purchases=(int(cost), 0)), "verdict": verdict}
+            return template.__class__(**fields | changes | {"costs": np.full(12, cost)})
 
-        arena = Arena(search.trial, search.archive, 128)
-        twin, better = judged_by(45, 48), judged_by(48, 48)
-        hoped = arena.is_enough(better)
-        arena.failed.append((judged_by(45, 48), judged_by(100, 128)))
-        assert arena._seen(twin) == pytest.approx((145.0, 31.0))
-        assert arena._seen(better) == pytest.approx((48.0 + 108.0, 20.0))
-        assert hoped
+        predicted = {10: 0.5, 60: 0.8, 80: 0.97, 99: 0.99, 100: 0.99}
+        arena = Arena(
+            search.trial, search.archive, 128, lambda policy: predicted[policy.purchases[0]]
+        )
+        assert arena._seen(at(60, 11)) == pytest.approx((11 + 0.8 * 32, 1 + 0.2 * 32))
         # Needed is what passes the next block four times of five.
         spare = allowed_misses(128, 0.9, ERROR * SPENT[0])
         assert binom.cdf(spare, 128, 1.0 - arena.needed()) == pytest.approx(0.8)
-        assert confidence == 0.9
-        assert not arena.is_enough(twin)
-        assert not arena.is_enough(better)
+        candidates = [at(10, 12), at(60, 12), at(80, 12), at(99, 12)]
+        # Before any is confirmed, the cheapest that is likely to pass.
+        likely = [one for one in candidates if arena.is_enough(one)]
+        assert arena._next(candidates, np.inf, 12)[0].cost == min(one.cost for one in likely)
+        # The cheapest would save most and hardly pass; the dearest would pass and save nothing.
+        assert arena._next(candidates, 100.0, 12)[0].cost == 80.0
+        assert not list(arena.confirmations([at(99, 12)], at(100, 12)))
+        assert arena.attempts == 0  # no block for one percent
 
 
 def test_blocks_draw_inputs_by_scramblings_of_their_own(tmp_path: Path) -> None:
