@@ -104,13 +104,19 @@ def run_demand(contents: Contents) -> Figure | None:
     if chart is None:
         return None
     orders = [marker for marker in chart.markers if marker.kind == "order"]
-    rules = [
-        VerticalRule(x=marker.start, note=f"order {number}", is_dashed=True)
-        for number, marker in enumerate(orders, start=1)
-    ]
+    # What falls on one day has one line, or its words would lie upon each other.
+    words: dict[float, list[str]] = {}
+    for number, marker in enumerate(orders, start=1):
+        words.setdefault(marker.start, []).append(f"order {number}")
+    run_out_day = None
     if summary.missed_without_orders is not None:
-        x = (date.fromisoformat(f"{summary.missed_without_orders}-01") - chart.start).days
-        rules.append(VerticalRule(x=x, note="runs out"))
+        run_out = date.fromisoformat(f"{summary.missed_without_orders}-01")
+        run_out_day = (run_out - chart.start).days
+        words.setdefault(run_out_day, []).append("runs out")
+    rules = [
+        VerticalRule(x=day, note=", ".join(of_day), is_dashed=day != run_out_day)
+        for day, of_day in words.items()
+    ]
     picture = picture_of(chart)
     panels = [replace(panel, marks=[*panel.marks, *rules]) for panel in picture.panels]
     return replace(picture, panels=panels)

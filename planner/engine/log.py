@@ -79,7 +79,7 @@ class PlacedOrder(NamedTuple):
     """Nodes ordered within the horizon, by the plan's dates, a review or a user's process."""
 
     time_h: float
-    """When it is placed; the day of service where a cluster states that alone."""
+    """When it is placed, by a review at the end of its month; the day of service where a cluster states that alone."""
     cluster: int
     nodes: int
     arrival_h: float

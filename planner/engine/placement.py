@@ -1,10 +1,10 @@
 """Placement of whole replicas, review by review and hour by hour, and the pools of nodes that they form.
 
 At a monthly review, and when nodes come or go, replicas are placed for the forecast of the month: class by class up to
-the SLO targets, class by class beyond them, then for work that can wait, then on what is left in proportion. An hour
-whose own work finds no room on them is placed for that work instead, where that serves more: what was not there in the
-hour before is loaded, and serves that much less. Each hour is placed from what the review, the hour and the one before
-it know, so the end of a window changes nothing.
+the SLO targets, then for work that can wait, class by class beyond the targets, then on what is left in proportion. An
+hour whose own work finds no room on them is placed for that work instead, where that serves more: what was not there in
+the hour before is loaded, and serves that much less. Each hour is placed from what the review, the hour and the one
+before it know, so the end of a window changes nothing.
 """
 
 from __future__ import annotations

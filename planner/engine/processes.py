@@ -156,8 +156,8 @@ class SimulationContext:
         cluster_plan = self._run.plan.clusters[index]
         # The price is fixed now, whatever prices are when it comes.
         prices = cluster_plan.order_prices_usd(self.now_h, int(nodes), price_factor)
-        arrival_h = self.now_h + lead_h
-        self._run.supply.expand(index, int(nodes), arrival_h, prices)
+        placed_h = self.now_h
+        self._run.supply.expand(index, int(nodes), placed_h, placed_h + lead_h, prices)
 
     def retire(self, cluster: str, nodes: int) -> int:
         """Retire nodes for good, first in first out; return how many were retired."""

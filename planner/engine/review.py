@@ -169,7 +169,7 @@ class Review:
         number = self.orders[rule.cluster]
         delay_h = orders.slip_h(rule.slip_h, self.supply.streams, key, number)
         arrival_h = now_h + rule.lead_h + delay_h
-        self.supply.expand(rule.cluster, nodes, arrival_h, prices_usd)
+        self.supply.expand(rule.cluster, nodes, now_h, arrival_h, prices_usd)
         if reason:
             text = f"{counted(nodes, 'node')} ordered: {reason}"
             name = self.plan.clusters[rule.cluster].name

@@ -256,9 +256,14 @@ class Supply:
             if not arrived.triggered:  # another cluster's may have come in the meantime
                 arrived.succeed()
 
-    def expand(self, index: int, nodes: int, arrival_h: float, prices_usd: Prices) -> None:
-        """Schedule the arrival of further ordered nodes of a cluster, at a price each."""
-        self.log.orders.append(PlacedOrder(self.now_h, index, nodes, arrival_h, is_stated=False))
+    def expand(
+        self, index: int, nodes: int, placed_h: float, arrival_h: float, prices_usd: Prices
+    ) -> None:
+        """Schedule the arrival of further ordered nodes of a cluster, at a price each.
+
+        A review may have placed the order before the clock's hour: a window ends where nothing comes before its end.
+        """
+        self.log.orders.append(PlacedOrder(placed_h, index, nodes, arrival_h, is_stated=False))
         arrival = self._arrive(index, nodes, arrival_h, prices_usd)
         self.env.process(arrival)
 

@@ -91,6 +91,7 @@ def build_plan(
         slo_target=scenario.slo_target,
         warnings=(),
         notes=(),
+        throughput_factors=factors,
         processes=_process_plans(scenario),
     )
     # Placement divides the capacity that outgrown workloads still have, so they come first.

@@ -368,6 +368,8 @@ class Plan:
     """By cluster and workload, what is found in the prefix cache by load, where that follows from memory."""
     placement: Placement | None = None
     """How models share clusters; None where any share of a cluster may serve any model."""
+    throughput_factors: Mapping[tuple[str, str, str], float] = field(default_factory=dict)
+    """What a study multiplies the throughput model's figures by, by accelerator, engine and model."""
     processes: tuple[ProcessPlan, ...] = ()
     """The user's own, that run with the simulation."""
 

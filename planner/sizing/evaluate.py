@@ -69,8 +69,8 @@ class SizingOutcome:
     overflow_usd: float
     """Present cost of what own machines did not serve: misses, where they have a price, and what APIs charged."""
     shares: Floats
-    """In time, as the SLO target policy them, shape (months, workloads or 1); of a workload with an attainment of its
-    own, as far from the common one as from its own. What no purchase mends policy as served, unless the target says
+    """In time, as the SLO target counts them, shape (months, workloads or 1); of a workload with an attainment of its
+    own, as far from the common one as from its own. What no purchase mends counts as served, unless the target says
     otherwise."""
     utilisation: Floats
     """Of each month's accelerator-hours in service, those at work, shape (months,)."""
@@ -105,7 +105,7 @@ class Trial:
     """Share of replications in which it is to be."""
 
     includes_outages: bool = False
-    """Whether what no purchase mends policy as missed."""
+    """Whether what no purchase mends counts as missed."""
 
     @property
     def held_confidence(self) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pandas as pd
@@ -9,9 +10,11 @@ import pytest
 
 from planner.answers.comparison import write_comparison
 from planner.answers.run import write_run
+from planner.answers.tables import tables_of
 from planner.finance.accounts import NOT_COST_ACCOUNTS, Account, View
 from planner.finance.bridge import account_bridge
 from planner.run.simulate import simulate
+from planner.run.slo_misses import REASONS
 from planner.scenario.loading import load_scenario
 from planner.studies.compare import compare
 from tests.conftest import TINY
@@ -67,6 +70,16 @@ def test_no_file_has_a_total_among_its_parts(files: dict[str, pd.DataFrame]) -> 
     assert dict(zip(amounts.reaches, amounts.sum_usd, strict=True))["TCO"] == pytest.approx(
         measures["tco_usd"]
     )
+
+
+def test_every_cause_of_a_miss_is_described(files: dict[str, pd.DataFrame]) -> None:
+    """In the order in which one after another is taken away, which is that of the rows."""
+    described = {
+        column.name: column.description for column in tables_of("run")["slo_misses"].columns
+    }
+    named = [re.split(r"[ .]", words)[0] for words in described["cause"].split("; ")]
+    assert named == [*REASONS]
+    assert list(files["slo_misses"].cause.unique()) == named
 
 
 def test_every_key_joins(files: dict[str, pd.DataFrame]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from planner.scenario.loading import load_scenario
 from planner.studies.run_out import missed_without_orders
 from tests.conftest import ROOT, TINY
 
-ORDERED = {
+ORDERED: dict[str, Any] = {
     "accelerator": "H200",
     "nodes": 2,
     "order": {
@@ -89,6 +90,67 @@ def test_what_a_review_orders_is_an_order_too() -> None:
     alone = simulate(load_scenario(growing()))
     missed = [alone.plan.months.labels[month] for month in alone.slo_result().missed_months]
     assert missed_without_orders(result) == tuple(missed)
+
+
+def test_a_replay_runs_out_with_what_its_replication_drew(tmp_path: Path) -> None:
+    """Traffic and throughput are drawn; the fleet of the first day alone stands in the same study."""
+    ordered = growing(name="ordered")
+    order = ORDERED["order"] | {"placed": date(2026, 1, 10)}
+    ordered["clusters"]["later"] = ORDERED | {"order": order}
+    for content in (ordered, growing(name="alone")):
+        text = yaml.safe_dump(content)
+        (tmp_path / f"{content['name']}.yaml").write_text(text, encoding="utf-8")
+    study = {
+        "name": "drawn",
+        "scenarios": {name: {"extends": f"{name}.yaml"} for name in ("ordered", "alone")},
+        "uncertain": {
+            "workloads.chat.requests_per_s": {
+                "kind": "lognormal",
+                "median": 0.6,
+                "sigma": 0.6,
+                "times_stated": True,
+            }
+        },
+    }
+    file = tmp_path / "drawn.yaml"
+    file.write_text(yaml.safe_dump(study), encoding="utf-8")
+    first_months = set()
+    for replication in range(4):
+        alone = api.replay(file, replication, tmp_path / f"a{replication}", scenario="alone").result
+        labels = alone.plan.months.labels
+        missed = tuple(labels[month] for month in alone.slo_result().missed_months)
+        place = tmp_path / f"o{replication}"
+        answer = api.replay(file, replication, place, scenario="ordered")
+        assert missed_without_orders(answer.result) == missed
+        assert answer.summary().get("missed_without_orders") == (missed[0] if missed else None)
+        first_months.add(missed[:1])
+    assert len(first_months) > 1, "each replication is to run out on its own"
+
+
+def test_the_screen_dates_an_order_by_rule_at_its_review(tmp_path: Path) -> None:
+    """Each is on site its seventeen weeks after it is placed, as events and screen have it."""
+    rule = RULE | {"lead_weeks": 17, "cooldown_months": 0, "max_nodes": 4}
+    content = growing(expansion={"rules": [rule]}, horizon_months=7)
+    content["workloads"]["chat"]["growth"]["per_year"] = 3.0
+    answer = api.run(content, tmp_path / "o", replications=1)
+    orders = answer.summary()["orders"]
+    placed = [order["placed"] for order in orders]
+    assert placed == ["2026-02-01", "2026-03-01", "2026-04-01"]
+    lead = timedelta(weeks=17)
+    assert [date.fromisoformat(order["on_site"]) for order in orders] == [
+        date.fromisoformat(day) + lead for day in placed
+    ]
+    assert next_line(answer.text()) == (
+        "NEXT   order 1 h200 by 2026-02-01, 2 more nodes by 2026-04-01"
+    )
+    events = answer.table("events")
+    ordered = events[events["event"] == "ordered"]
+    assert [str(time)[:10] for time in ordered["time"]] == placed
+    # The last is ordered on the day on which the plan would run out.
+    assert answer.summary()["missed_without_orders"] == "2026-04"
+    marks = figures_of(read_contents(tmp_path / "o"))["demand"].panels[0].marks
+    notes = [mark.note for mark in marks if isinstance(mark, VerticalRule)]
+    assert notes == ["order 1", "order 2", "order 3, runs out"]
 
 
 def test_without_orders_it_says_by_when_more_is_needed(tmp_path: Path) -> None:

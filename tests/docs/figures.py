@@ -13,6 +13,9 @@ with ``#`` in place of each figure, and an expression for each, with commas betw
 writes them into the prose as it has them: as a share or a number, in digits or words, to as many digits. A line with
 ``?`` has words that compare, and the condition under which they are true.
 
+Costs compare where plans do the same: a line that has costs of several plans, one of which is MISSED, is refused unless
+it ends with ``though MISSED``, where the prose says so.
+
 A name with a point is a value of the folder's ``summary.json``, whose first level may be left out, of one of its
 tables, or a key of a scenario in its ``assumptions.csv``. Values of a row lead to it:
 ``futures.growth-doubles.lean.status``.
@@ -34,8 +37,10 @@ _BELOW_TWENTY = """
 no one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen
 nineteen"""
 _NUMBERS = _BELOW_TWENTY.split()
-_FIGURE = rf"[+−]?\$?\d[\d,]*(?:\.\d+)?%?|\b(?:{'|'.join(_NUMBERS)})\b"
-_CLAIM = re.compile(r"^(?P<words>.+?) (?P<kind>[=?]) (?P<expression>.+)$")
+_FIGURE = rf"[+−]?\$?\d+(?:,\d+)*(?:\.\d+)?%?|\b(?:{'|'.join(_NUMBERS)})\b"
+_CLAIM = re.compile(
+    r"^(?P<words>.+?) (?P<kind>[=?]) (?P<expression>.+?)(?P<says_missed> though MISSED)?$"
+)
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _NAME = re.compile(r"(?<![\w.])[A-Za-z][\w-]*(?:\.[\w*-]+)+")
 
@@ -64,6 +69,12 @@ def judge(step: Step, text: str, folder: Path) -> tuple[list[Correction], list[s
             problems.append(f'"{claim["words"]}" stands {len(found)} times in the prose above')
             continue
         line = first + prose.count("\n", 0, found[0].start()) + 1
+        if not claim["says_missed"]:
+            missed = _missed_at_a_cost(claim["expression"], folder / step.name)
+            problems += [
+                f'line {line}: "{claim["words"]}" has the cost of {plan}, which is MISSED'
+                for plan in missed
+            ]
         values = _evaluated(claim["expression"], folder / step.name)
         if claim["kind"] == "?":
             if not all(values):
@@ -141,13 +152,31 @@ def _evaluated(expression: str, folder: Path) -> list[Any]:
     return list(eval(compile(tree, "figures", "eval"), {"__builtins__": {}}, values))
 
 
+def _missed_at_a_cost(expression: str, folder: Path) -> list[str]:
+    """Return the plans that miss their SLO target and whose cost an expression compares with that of others."""
+    names = [name.split(".") for name in _NAME.findall(expression)]
+    verdicts = _summary(folder).get("verdicts", {})
+    plans = {path[0] for path in names if path[0] in verdicts and path[-1].endswith("_usd")}
+    if len(plans) < 2:
+        return []
+    return sorted(plan for plan in plans if verdicts[plan]["status"] == "MISSED")
+
+
+def _summary(folder: Path) -> dict[str, Any]:
+    """Return the ``summary.json`` of a folder; nothing where it has none."""
+    file = folder / "summary.json"
+    if not file.exists():
+        return {}
+    summary: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    return summary
+
+
 def _value(name: str, folder: Path) -> Any:
     """Return what a name means: a value of the summary or of a table, or a key of a scenario."""
     path = name.split(".")
     places: list[tuple[Any, list[str]]] = []
-    if (folder / "summary.json").exists():
-        summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
-        places += [(place, path) for place in [summary, *summary.values()]]
+    summary = _summary(folder)
+    places += [(place, path) for place in [summary, *summary.values()]]
     if (folder / f"{path[0]}.csv").exists():
         places.append((_rows(folder / f"{path[0]}.csv"), path[1:]))
     for place, rest in places:

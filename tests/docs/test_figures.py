@@ -58,6 +58,33 @@ def test_a_comment_below_another_is_of_the_same_prose(tmp_path: Path) -> None:
     assert [outcome.printed for outcome in carry_out(page, tmp_path)] == [(), ()]
 
 
+def test_costs_compare_where_no_plan_is_missed_unless_the_line_says_so(tmp_path: Path) -> None:
+    plan(tmp_path, later_npv_usd=80.0)
+    file = tmp_path / "outputs" / "plan" / "summary.json"
+    summary = json.loads(file.read_text(encoding="utf-8"))
+    summary["verdicts"] = {"now": {"status": "MET"}, "later": {"status": "MISSED"}}
+    file.write_text(json.dumps(summary), encoding="utf-8")
+    (outcome,) = carry_out(PAGE, tmp_path)
+    assert outcome.exit_code == 1
+    assert outcome.printed == (
+        'line 3: "# less than now" has the cost of later, which is MISSED',
+        'line 4: "Hardly a difference" has the cost of later, which is MISSED',
+    )
+    page = PAGE.replace("now.npv_usd\n", "now.npv_usd though MISSED\n")
+    (outcome,) = carry_out(page, tmp_path)
+    assert not outcome.printed
+    summary["verdicts"]["later"]["status"] = "INCONCLUSIVE"
+    file.write_text(json.dumps(summary), encoding="utf-8")
+    (outcome,) = carry_out(PAGE, tmp_path)
+    assert not outcome.printed
+
+
+def test_a_comma_after_a_figure_is_none_of_its_digits(tmp_path: Path) -> None:
+    plan(tmp_path, later_npv_usd=80.0)
+    page = "It saves 1,084, or more.\n\n<!-- figures: outputs/plan\nsaves # = 20 * abs(later.npv_usd)\n-->\n"
+    assert "It saves 1,600, or more." in refreshed(page, carry_out(page, tmp_path))
+
+
 def test_values_of_a_row_lead_to_its_figure(tmp_path: Path) -> None:
     place = tmp_path / "outputs" / "plan"
     place.mkdir(parents=True)

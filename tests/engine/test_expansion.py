@@ -27,13 +27,20 @@ class Recorder:
 
     def __init__(self) -> None:
         self.bought: list[tuple[int, int, float, float]] = []
+        self.placed_h: list[float] = []
         self.retired = [0]
         self.streams, self.keys, self.log = streams(1), ["H200/0"], ChangeLog()
 
     def expand(
-        self, index: int, nodes: int, arrival_h: float, prices_usd: tuple[float, ...]
+        self,
+        index: int,
+        nodes: int,
+        placed_h: float,
+        arrival_h: float,
+        prices_usd: tuple[float, ...],
     ) -> None:
         self.bought.append((index, nodes, arrival_h, prices_usd[0]))
+        self.placed_h.append(placed_h)
 
     def retire(self, index: int, nodes: int) -> int:
         self.retired[index] += nodes
@@ -70,7 +77,9 @@ def test_a_rule_acts_once_it_has_held_for_its_months() -> None:
     assert reviewed(plan, [0.8, 0.6, 0.8]).bought == []
     ordered_h = float(plan.month_edges_h[3])
     price_usd = plan.clusters[0].prices_usd[0]
-    assert reviewed(plan, [0.6, 0.8, 0.8]).bought == [(0, 2, ordered_h + 100.0, price_usd)]
+    supply = reviewed(plan, [0.6, 0.8, 0.8])
+    assert supply.bought == [(0, 2, ordered_h + 100.0, price_usd)]
+    assert supply.placed_h == [ordered_h]
     assert reviewed(plan, [0.7, 0.7]).bought == []  # over the threshold, not at it
 
 
@@ -126,6 +135,17 @@ def test_in_a_run_the_review_buys_after_the_months_and_the_lead() -> None:
     assert [(change.time_h, change.accelerators) for change in added] == [(second + 506.0, 16)]
     assert monthly.present_node_h[4, 0] == pytest.approx(12 * 744)
     assert run.log.purchases[-1].nodes == 2
+
+
+def test_an_order_is_of_its_review_though_the_clock_has_run_on() -> None:
+    """Nothing ordered comes within five months: when the second to the fourth are reviewed, the clock is past them."""
+    lead_h = 17 * 168.0
+    rules = (rule(lead_h=lead_h, cooldown_months=0),)
+    plan = make_plan(months=8, requests_per_s=[9.0], expansion=expansion_plan(rules=rules))
+    run, _ = run_engine(plan, 1)
+    reviews_h = [float(edge_h) for edge_h in plan.month_edges_h[2:8]]
+    ordered = [(order.time_h, order.arrival_h) for order in run.log.orders]
+    assert ordered[:6] == [(review_h, review_h + lead_h) for review_h in reviews_h]
 
 
 def test_what_is_shed_counts_in_tokens_as_it_is_documented() -> None:
@@ -312,6 +332,7 @@ def test_months_evaluated_together_are_the_same_months(
     assert len(apart.log.purchases) > 3  # the review has bought
     assert together.log.changes == apart.log.changes
     assert together.log.purchases == apart.log.purchases
+    assert together.log.orders == apart.log.orders
     assert together.shop.outages() == apart.shop.outages()
     for name in ("served_requests", "shed_requests", "late_requests", "it_kw"):
         one, other = (

@@ -190,7 +190,7 @@ def test_a_shipment_that_would_come_after_the_cluster_is_gone_is_cancelled() -> 
     run, _ = run_engine(make_plan([cluster]), 1)
     assert [(p.time_h, p.nodes) for p in run.log.purchases] == [(0.0, 2)]
     supply = supply_of(make_plan([cluster_plan(nodes=1, retire_h=110.0)]))
-    supply.expand(0, 5, 110.0, supply.plan.clusters[0].prices_usd)  # in the very hour
+    supply.expand(0, 5, 0.0, 110.0, supply.plan.clusters[0].prices_usd)  # in the very hour
     supply.env.run(until=700)
     assert len(supply.log.purchases) == 1
 
@@ -210,7 +210,7 @@ def test_expansion_arrives_after_lead_and_commissioning() -> None:
     supply = supply_of(make_plan([cluster_plan(nodes=1)]))
     supply.env.run(until=10)
     cheaper = supply.plan.clusters[0].order_prices_usd(10.0, 5, 0.9)
-    supply.expand(0, 5, 110.0, cheaper)
+    supply.expand(0, 5, 10.0, 110.0, cheaper)
     supply.env.run(until=700)
     assert [(c.time_h, c.accelerators) for c in supply.log.changes[1:]] == [(116.0, 32), (122.0, 8)]
     assert supply.log.purchases[-1].prices_usd == cheaper
