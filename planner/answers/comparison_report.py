@@ -43,10 +43,7 @@ BRIDGE_PER_TOKEN = (
     "Why a token costs more or less than in the baseline: the difference, shared among its causes. The parts "
     "sum to the whole (Shapley values)."
 )
-BRIDGE_ACCOUNTS = (
-    "Net present cost less the baseline's by account, which sums to the cent; by cluster too in "
-    "bridge_accounts.csv."
-)
+BRIDGE_ACCOUNTS = "Net present cost less the baseline's by account, which sums to the cent"
 MONTHLY_CHARTS = {
     ACCRUED_COST: (
         "Accrued cost per million tokens by scenario",
@@ -85,13 +82,17 @@ def answer_section(contents: Contents, summary: ComparisonSummary) -> Section:
     """Return which scenario to take: the cheapest that serves well, and how it stands against the baseline."""
     plans = compared_plans(summary)
     ranking = rank(plans)
+    on_page = contents.on_page
     cautions = [
         *(f"Warning: {warning}" for warning in summary.warnings),
         *(f"Note: {note}" for note in summary.notes),
         SAME_RANDOM_NUMBERS,
     ]
-    headlines = [*plans_that_shed(plans), recommendation(plans, summary)]
-    target_notes = [*target_lines(summary.verdicts), *inconclusive_lines(ranking)]
+    headlines = [*plans_that_shed(plans), recommendation(plans, summary, on_page=on_page)]
+    target_notes = [
+        *target_lines(summary.verdicts),
+        *inconclusive_lines(ranking, on_page=on_page),
+    ]
     monthly = contents.table("comparison_monthly")
     return section(
         "answer",
@@ -196,7 +197,8 @@ def bridge_section(contents: Contents) -> Section | None:
         sums = per_token.sums("scenario", "cause", "difference_per_million_tokens_usd")
         blocks += [_token_bridge(scenario, parts) for scenario, parts in sums.items()]
     if by_account:
-        blocks.append(Sentence(text=BRIDGE_ACCOUNTS))
+        by_cluster = "" if contents.on_page else "; by cluster too in bridge_accounts.csv"
+        blocks.append(Sentence(text=f"{BRIDGE_ACCOUNTS}{by_cluster}."))
         sums = by_account.sums("scenario", "account", "difference_usd")
         blocks += [_account_bridge(scenario, parts) for scenario, parts in sums.items()]
     if blocks:

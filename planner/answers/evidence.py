@@ -216,7 +216,10 @@ def reproduce_section(contents: Contents) -> Section:
         header=("what", "which"),
         rows=rows,
     )
-    return section("reproduce", [*blocks, identified, Sentence(text=REPRODUCED)])
+    blocks.append(identified)
+    if not contents.on_page:
+        blocks.append(Sentence(text=REPRODUCED))
+    return section("reproduce", blocks)
 
 
 def run_measures(contents: Contents) -> dict[str, dict[str, float | None]]:

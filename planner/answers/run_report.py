@@ -99,7 +99,7 @@ def answer_section(contents: Contents, summary: RunSummary) -> Section:
             f"The small figures are the range of {summary.replications.words} ({summary.replications.number} in all, "
             "with other noise, failures, incidents and slips; every input as stated). No baseline is compared here."
         )
-    verdict, *remedy = verdict_lines(summary)
+    verdict, *remedy = verdict_lines(summary, on_page=contents.on_page)
     shed_fractions = {"This plan": summary.fleet.shed_fraction}
     shed = much_shed(shed_fractions)
     monthly = contents.table("timeline_monthly")
@@ -185,9 +185,9 @@ def _cluster_grid(summary: RunSummary) -> Grid:
     )
 
 
-def verdict_lines(summary: RunSummary) -> list[str]:
+def verdict_lines(summary: RunSummary, *, on_page: bool = False) -> list[str]:
     """Return the verdict and, where it is MISSED, what would meet the target."""
-    lines = [verdict_line(summary.verdict)]
+    lines = [verdict_line(summary.verdict, on_page=on_page)]
     advice = fleet_size_advice(summary)
     # What is idle in a plan that is MET is a finding, no part of the verdict.
     if summary.verdict.status == "MISSED" and advice:
@@ -245,10 +245,13 @@ def money_section(contents: Contents, summary: RunSummary | None = None) -> Sect
     ledger_sums = ledger.rows("account", totals=["amount_usd"])
     capex = (amount for account, amount in ledger_sums if account.startswith("capex_"))
     purchases = sum(capex)
+    lead = (
+        f"{dollars(total)} of accrued cost: purchases of {dollars(purchases)} are spread over their life as "
+        "depreciation."
+    )
     blocks: list[Block | None] = [
         Sentence(
-            text=f"{dollars(total)} of accrued cost: purchases of {dollars(purchases)} are spread over their "
-            "life as depreciation. Every dollar is one row of ledger.csv."
+            text=lead if contents.on_page else f"{lead} Every dollar is one row of ledger.csv."
         ),
         _account_grid(contents, ledger, total),
     ]

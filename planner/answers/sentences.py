@@ -24,6 +24,8 @@ LITTLE_USED_RATIO = 0.5
 """Share of the fleet's utilisation up to which a dear cluster is idle capacity, not merely dear; assumption."""
 MUCH_HEADROOM_FRACTION = 0.1
 """Headroom of the tightest hour up to which idle nodes are there for the peak, and none is too many; assumption."""
+BEING_DRAWN = "further replications are being drawn"
+"""What is said of a verdict to come on the live page."""
 IDLE_FRACTION = 0.5
 """Share of node-hours without demand above which a plan that is MET may be larger than its traffic; assumption."""
 
@@ -155,7 +157,7 @@ def assumed_api_words(verdict: PlanVerdict | None) -> list[str]:
     ]
 
 
-def _cheaper_undecided(ranking: Ranking) -> list[str]:
+def _cheaper_undecided(ranking: Ranking, *, on_page: bool) -> list[str]:
     """Say which plans without a verdict would cost less than the one recommended."""
     best = ranking.best
     if best is None or best.cost is None:
@@ -165,14 +167,20 @@ def _cheaper_undecided(ranking: Ranking) -> list[str]:
         if plan.verdict is None or plan.cost is None or plan.cost >= best.cost:
             continue
         number = plan.verdict.settled_by_replications
-        remedy = f"re-run with -n {number} before deciding" if number else "its verdict stays open"
+        remedy = "its verdict stays open"
+        if number and not on_page:
+            remedy = f"re-run with -n {number} before deciding"
+        elif on_page and plan.verdict.replications == 1:
+            remedy = BEING_DRAWN
         lines.append(
             f"{plan.name} costs {change_words(plan.cost / best.cost - 1.0)} but is {plan.standing}: {remedy}."
         )
     return lines
 
 
-def recommendation(plans: Sequence[RankedPlan], summary: ComparisonSummary) -> str:
+def recommendation(
+    plans: Sequence[RankedPlan], summary: ComparisonSummary, *, on_page: bool = False
+) -> str:
     """Say which plan of a comparison to take, and on what assumptions; or that none is known to meet its target."""
     baseline = next(plan for plan in plans if plan.name == summary.baseline)
     # The baseline first, so that of plans that cost the same it is the one to take.
@@ -181,7 +189,7 @@ def recommendation(plans: Sequence[RankedPlan], summary: ComparisonSummary) -> s
         return none_met(ranking)
     lines = [_best_against_baseline(ranking, baseline, summary)]
     lines += assumed_api_words(ranking.best.verdict)
-    lines += _cheaper_undecided(ranking)
+    lines += _cheaper_undecided(ranking, on_page=on_page)
     return " ".join(lines)
 
 
@@ -322,12 +330,12 @@ def gain_lines(shares: Mapping[str, Estimate]) -> list[str]:
     return [f"P(NPV > 0): {', '.join(words)}."]
 
 
-def inconclusive_lines(ranking: Ranking) -> list[str]:
+def inconclusive_lines(ranking: Ranking, *, on_page: bool = False) -> list[str]:
     """Say of plans without a verdict how often they meet their target, and how many replications would settle it."""
     names_by_sentence: dict[str, list[str]] = {}
     for plan in ranking.plans:
         if plan.verdict is not None and plan.is_inconclusive:
-            sentence = _inconclusive(plan.verdict)
+            sentence = _inconclusive(plan.verdict, on_page=on_page)
             names_by_sentence.setdefault(sentence, []).append(plan.name)
     return [f"{', '.join(names)}: SLO {sentence}." for sentence, names in names_by_sentence.items()]
 
@@ -355,16 +363,17 @@ def past_mending_lines(verdicts: Mapping[str, PlanVerdict]) -> list[str]:
     ]
 
 
-def _inconclusive(verdict: PlanVerdict) -> str:
+def _inconclusive(verdict: PlanVerdict, *, on_page: bool) -> str:
     """Return what is known of an inconclusive verdict, as INCONCLUSIVE at n = 16: P(SLO met) 94% [78, 99]."""
     counts = verdict.counts
     number = counts.settled_by
-    remedy = (
-        f"re-run with -n {number}"
-        if number
-        else "more replications would not settle it, P is too close"
-    )
-    return f"INCONCLUSIVE at n = {counts.replications}: {probability_words(verdict)}; {remedy}"
+    known = f"INCONCLUSIVE at n = {counts.replications}: {probability_words(verdict)}"
+    # The page draws replications unasked, and no option has it draw more.
+    if on_page and counts.replications == 1:
+        return f"{known}; {BEING_DRAWN}"
+    if number is None:
+        return f"{known}; more replications would not settle it, P is too close"
+    return known if on_page else f"{known}; re-run with -n {number}"
 
 
 def target_words(target: SloTarget | PlanVerdict) -> str:
@@ -381,7 +390,7 @@ def target_words(target: SloTarget | PlanVerdict) -> str:
     return f"{target.attainment * 100:.6g}% {terms}{own_targets}"
 
 
-def verdict_line(verdict: PlanVerdict) -> str:
+def verdict_line(verdict: PlanVerdict, *, on_page: bool = False) -> str:
     """Return the verdict in a line: the first of every surface."""
     target = target_words(verdict) + ("" if verdict.stated else ", the default")
     if verdict.replications == 0:
@@ -394,7 +403,7 @@ def verdict_line(verdict: PlanVerdict) -> str:
         case "MISSED":
             sentence = f"SLO MISSED: {replications} meet the target ({target}, {required})."
         case _:
-            sentence = f"SLO {_inconclusive(verdict)} (target {target})."
+            sentence = f"SLO {_inconclusive(verdict, on_page=on_page)} (target {target})."
     if verdict.first_missed_month and verdict.status != "MET":
         causes = "; ".join(map(too_long_words, verdict.long_prompts or ()))
         reason = f": {causes}" if causes else ""

@@ -31,6 +31,7 @@ def answer_section(contents: Contents, summary: SizingSummary) -> Section:
     """Return the policy, cost against probability, and what there is to say of it."""
     said = summary.sentences
     headline, *conditions = said.answer
+    verdict = verdict_line(summary.verdict, on_page=contents.on_page)
     columns = ("cluster", "accelerator", "date", "nodes")
     bought = [
         (*cells, dollars(usd))
@@ -45,7 +46,7 @@ def answer_section(contents: Contents, summary: SizingSummary) -> Section:
             Sentence(text=headline, tone="headline"),
             # Without a frontier, one plan was all there was to find: then its months are drawn.
             frontier_picture(contents, summary) or months_chart(contents),
-            *sentences([*conditions, verdict_line(summary.verdict), *said.certainty]),
+            *sentences([*conditions, verdict, *said.certainty]),
             Grid(
                 caption=bought_caption,
                 header=(*columns, "paid"),

@@ -127,9 +127,7 @@ def _run_decision(contents: Contents) -> Decision:
     lead = RUN_LEADS.get(verdict.status, "Not known: the SLO verdict is INCONCLUSIVE.")
     # The verdict itself stands under the SLO target: the answer takes what mends it.
     _, *remedy = run_report.verdict_lines(summary)
-    comparison_hint = (
-        "No other plan was run: `planner compare` runs several under the same random numbers."
-    )
+    comparison_hint = "This memo is of one plan alone: `planner compare` runs several under the same random numbers."
     return Decision(
         question=f"Does the plan {contents.name} meet its SLO target {span}, and what does it cost?",
         answer=[f"{lead} {run_report.objective(summary)}", *remedy],

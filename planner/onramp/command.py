@@ -175,7 +175,8 @@ def write_draft(scenario: Draft) -> Path:
         Path(SCHEMA_FILE).write_text(json_text(scenario_schema()), encoding="utf-8")
     except FileExistsError:
         message = "exists and will not be overwritten"
-        raise ScenarioError(Problem(file=str(path), message=message)) from None
+        hint = "give another name"
+        raise ScenarioError(Problem(file=str(path), message=message, hint=hint)) from None
     except OSError as error:
         message = f"cannot be written: {error.strerror}"
         raise ScenarioError(Problem(file=str(path), message=message)) from None

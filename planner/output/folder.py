@@ -47,6 +47,8 @@ class Contents:
     """Files that a reader may open, by name: tables, the workbook, a plan that was found."""
     plan: str = ""
     """Scenario whose rows alone are read, where tables hold those of several; empty for all."""
+    on_page: bool = False
+    """Whether it is shown on the live page or shared from there: no file lies beside it, and no option sets it."""
 
     @property
     def plans(self) -> list[str]:

@@ -340,8 +340,13 @@ def _stated(settings: Mapping[str, str]) -> tuple[dict[str, list[str]], list[str
         section, _, rest = path.partition(".")
         workload, _, key = rest.partition(".")
         pattern = f"workloads.*.{key}" if section == "workloads" else path
-        if pattern not in _BY_PATH or not _PLAIN_VALUE.fullmatch(text):
-            problems.append(Problem(path=path, message=f"cannot be {printable(text)!r}"))
+        question = _BY_PATH.get(pattern)
+        if question is None or not _PLAIN_VALUE.fullmatch(text):
+            hint = None
+            if question is not None and question.kind == "number":
+                hint = "it takes a number alone, in the unit that it has here"
+            message = f"cannot be {printable(text)!r}"
+            problems.append(Problem(path=path, message=message, hint=hint))
         elif section == "workloads" and key in _OPTIONS:
             options[_OPTIONS[key]].append(f"{workload}={text}")
         else:

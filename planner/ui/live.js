@@ -2,7 +2,7 @@
 (() => {
   const $ = (id) => document.getElementById(id);
   const tab = crypto.randomUUID();
-  let move = 0, shown = null, settings = null, isNew = false, gesture = null, under = null;
+  let move = 0, shown = null, asked = null, settings = null, isNew = false, gesture = null, under = null, typed = null;
 
   // The page is its address: scenario, what is changed, plans and futures of the grid. So back, forward, reload and a
   // second tab need nothing else.
@@ -34,7 +34,12 @@
     error.superseded = answer.status === 409;
     throw error;
   };
-  const fail = (text) => { $("failed").textContent = text; $("failed").hidden = !text; };
+  // What is said of fields whose text is no value, by their path, stays until they have one.
+  const refused = new Map();
+  const fail = (text) => {
+    $("failed").textContent = [text, ...refused.values()].filter(Boolean).join("\n");
+    $("failed").hidden = !$("failed").textContent;
+  };
   const painted = () => new Promise((done) => requestAnimationFrame(() => setTimeout(done, 0)));
 
   // A part that reads as before is left alone, folded and sorted as somebody left it; the others keep their place.
@@ -63,19 +68,25 @@
   const setControls = (held) => {
     const form = $("controls");
     if (held.controls && held.form !== form.dataset.form) {
-      const focused = document.activeElement && document.activeElement.id;
+      const focused = document.activeElement && document.activeElement.id, typing = typed;
+      const texts = [...refused.keys(), typed].filter((path) => path && $("setting-" + path)).map((path) => [path, $("setting-" + path).value]);
       const fresh = document.createElement("form");
       fresh.innerHTML = held.controls;
+      typed = null; // the field goes, which is not the end of what is typed into it
       fill(form, fresh);
       form.dataset.form = held.form;
+      for (const [path, text] of texts) if ($("setting-" + path)) $("setting-" + path).value = text;
+      for (const path of refused.keys()) $("setting-" + path)?.setAttribute("aria-invalid", "true");
       if (focused && $(focused)) $(focused).focus();
+      typed = typing;
     }
     const sliders = new Map([...form.querySelectorAll("input[type=range]")].map((one) => [one.dataset.path, one]));
     for (const [path, value, placeholder] of held.settings) {
-      if (path === gesture) continue;
+      if (path === gesture || path === typed || refused.has(path)) continue;
       const box = $("setting-" + path), slider = sliders.get(path);
+      box.removeAttribute("aria-invalid");
       if (box.value !== value) box.value = value;
-      if (box.type === "number" && box.placeholder !== placeholder) box.placeholder = placeholder;
+      if (box.type === "text" && box.placeholder !== placeholder) box.placeholder = placeholder;
       if (slider && slider.value !== (value || placeholder)) slider.value = value || placeholder;
     }
   };
@@ -97,25 +108,26 @@
     const chip = (key, one, text) => {
       const item = document.createElement("li"), button = document.createElement("button");
       Object.assign(button, { type: "button", textContent: text + " ✕", ariaLabel: "Remove " + text });
-      button.addEventListener("click", () => update({ [key]: shown[key].filter((other) => !same(one, other)) }));
+      button.addEventListener("click", () => update({ [key]: asked[key].filter((other) => !same(one, other)) }));
       item.append(button);
       return item;
     };
     const plain = (changes) => changes.map((change) => change.replace(/^[a-z]+\./, "").replace("=", " ").replaceAll(/[._]/g, (dot, at, all) => (/\d/.test(all[at - 1]) && /\d/.test(all[at + 1]) ? dot : " "))).join(", ");
-    elsewhere(parted(false));
+    elsewhere(parted(state, false));
     $("kept").replaceChildren(...state.plans.map((one) => chip("plans", one, [one[0], plain(one.slice(1))].filter(Boolean).join(": "))), ...state.futures.map((one, index) => chip("futures", one, futures[index])));
   };
 
-  // One plan after another: a newer move makes the server and this page drop the one before.
+  // One plan after another: a newer move makes the server and this page drop the one before, and begins with its changes.
   const show = async (state, told = "") => {
+    asked = state;
     if (under) under.abort();
     under = new AbortController();
     const signal = under.signal, number = ++move, begun = performance.now();
     const asking = (one) => (part) => ({ tab, move: number, part, form: $("controls").dataset.form, ...request(one) });
-    const asked = asking(state);
+    const wanted = asking(state);
     const late = setTimeout(() => { $("status").textContent = "simulating"; }, 300);
     try {
-      const answer = await post("show", asked("answer"), signal);
+      const answer = await post("show", wanted("answer"), signal);
       if (number !== move) return;
       if (isNew) history.pushState({ depth: depth() + 1 }, "", write(state));
       else history.replaceState({ depth: depth() }, "", write(state));
@@ -129,20 +141,22 @@
       fail(told);
       await painted();
       const first = Math.round(performance.now() - begun);
-      swap($("others"), (await post("show", asked("rest"), signal)).parts);
+      swap($("others"), (await post("show", wanted("rest"), signal)).parts);
       await painted();
       clearTimeout(late);
       $("status").dataset.first = first;
       $("status").dataset.whole = Math.round(performance.now() - begun);
-      $("status").textContent = `answer in ${first} ms, all of it in ${$("status").dataset.whole} ms`;
+      $("status").textContent = `first run in ${first} ms`;
       $("status").dataset.move = number;
-      await drawGrid(asked, signal);
+      await drawGrid(wanted, signal);
     } catch (error) {
       if (error.name === "AbortError" || error.superseded || number !== move) return;
       clearTimeout(late);
       isNew = false;
       gesture = null;
-      fail(error.message);
+      asked = shown || state;
+      const lost = shown ? words(state.set).filter((one) => !words(shown.set).includes(one)).length : 0;
+      fail(lost > 1 ? `${error.message}\nAll ${lost} changes since the plan that is shown are taken back.` : error.message);
       $("status").textContent = "the plan before stands";
       if (!shown) return told || show({ set: new Map(), plans: [], futures: [] }, error.message);
       setControls(settings);
@@ -153,10 +167,10 @@
     }
   };
   // Plans by futures come cell by cell, each over 19 replications; with the first of them the answer has intervals.
-  const drawGrid = async (asked, signal) => {
+  const drawGrid = async (wanted, signal) => {
     const before = $("status").textContent;
     for (let left = 1; left > 0; ) {
-      const answer = await post("show", asked("grid"), signal);
+      const answer = await post("show", wanted("grid"), signal);
       left = answer.left;
       swap($("grid"), [["futures", answer.grid]]);
       if (answer.parts) {
@@ -165,47 +179,76 @@
       }
       $("status").textContent = left ? `${before}; ${left} cells of the grid to draw` : `${before}; all drawn`;
     }
-    $("status").dataset.drawn = asked("").move;
+    $("status").dataset.drawn = wanted("").move;
   };
 
   const change = (path, text, held) => {
-    const state = { ...shown, set: new Map(shown.set) };
+    const state = { ...asked, set: new Map(asked.set) };
     state.set.set(path, text);
     if (!held || gesture !== path) isNew = true; // a slider that is dragged is one step of undo
     gesture = held ? path : null;
     show(state);
   };
-  const valueOf = (control) => control.dataset.template.replace("%", control.value === "" ? "null" : control.value);
+  // A field is taken when it changes, or is left: one that was put up anew meanwhile does not say that it changed.
+  const refuse = (control, words) => {
+    const owner = control.closest("fieldset")?.querySelector("legend").textContent;
+    refused.set(control.dataset.path, `${[owner, control.labels[0].textContent].filter(Boolean).join(", ")}: ${words}`);
+    control.setAttribute("aria-invalid", "true");
+    fail("");
+  };
+  const take = (control) => {
+    const { path, template } = control.dataset, text = control.value.trim();
+    typed = null;
+    if (control.required && text === "") return refuse(control, "needs a number");
+    if (control.inputMode === "decimal" && text !== "" && !/^[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?$/i.test(text))
+      return refuse(control, `takes a number alone, not "${text}"`);
+    refused.delete(path);
+    control.removeAttribute("aria-invalid");
+    change(path, template.replace("%", text === "" ? "null" : text));
+  };
   $("controls").addEventListener("input", (event) => {
-    const control = event.target;
-    if (control.type !== "range") return;
-    $("setting-" + control.dataset.path).value = control.value;
-    change(control.dataset.path, valueOf(control), true);
+    const control = event.target, { path, template } = control.dataset;
+    if (control.type !== "range") { typed = path || null; return; }
+    $("setting-" + path).value = control.value;
+    $("setting-" + path).removeAttribute("aria-invalid");
+    refused.delete(path);
+    change(path, template.replace("%", control.value), true);
   });
   $("controls").addEventListener("change", (event) => {
     const control = event.target;
     if (control.id === "add") return control.value && change(control.value.slice(0, control.value.indexOf("=")), control.value.slice(control.value.indexOf("=") + 1));
     if (control.type === "range") { gesture = null; return; }
-    if (control.required && control.value === "") { fail(control.labels[0].textContent + " needs a number"); return; }
-    change(control.dataset.path, valueOf(control));
+    take(control);
+  });
+  $("controls").addEventListener("focusout", (event) => {
+    const control = event.target;
+    if (typed === null || typed !== control.dataset.path) return;
+    const [, value] = (settings ? settings.settings : []).find(([path]) => path === typed) || [];
+    if (control.value === value) typed = null;
+    else take(control);
   });
   $("controls").addEventListener("submit", (event) => event.preventDefault());
 
-  const update = (more) => { isNew = true; show({ ...shown, ...more }); };
-  $("undo").addEventListener("click", () => { if (depth()) history.back(); });
-  const parted = (wanted) => words(shown.set).filter((change) => isFuture(change) === wanted);
+  const update = (more) => { isNew = true; show({ ...asked, ...more }); };
+  $("undo").addEventListener("click", () => {
+    refused.clear();
+    isNew = false;
+    if (asked !== shown) show(shown); // what has no answer yet is no step of its own
+    else if (depth()) history.back();
+  });
+  const parted = (state, wanted) => words(state.set).filter((change) => isFuture(change) === wanted);
   const added = (all, one) => (all.some((other) => same(one, other)) ? all : [...all, one]);
-  $("keep").addEventListener("click", () => update({ plans: added(shown.plans, [of, ...parted(false)]) }));
+  $("keep").addEventListener("click", () => update({ plans: added(asked.plans, [of, ...parted(asked, false)]) }));
   $("future").addEventListener("click", () =>
-    update({ futures: added(shown.futures, parted(true)), set: new Map([...shown.set].filter(([path]) => !isFuture(path))) }));
+    update({ futures: added(asked.futures, parted(asked, true)), set: new Map([...asked.set].filter(([path]) => !isFuture(path))) }));
   for (const link of document.querySelectorAll("#gallery a"))
-    link.addEventListener("click", (event) => { event.preventDefault(); location.assign(write({ ...shown, set: new Map() }, link.dataset.of)); });
+    link.addEventListener("click", (event) => { event.preventDefault(); location.assign(write({ ...asked, set: new Map() }, link.dataset.of)); });
   // What is written has a line of its own: a grid that is still drawn says so in another.
   const ask = (id, what) => $(id).addEventListener("click", async () => {
     $(id).disabled = true;
     $("written").textContent = "writing";
     try {
-      const answer = await post(what, { ...request(shown), name: $("name").value });
+      const answer = await post(what, { ...request(asked), name: $("name").value });
       fail("");
       $("written").textContent = answer.said;
       if (answer.href) {
@@ -227,7 +270,8 @@
   // The search goes on beside the page: what it has so far is asked for every second, until it is done or stopped.
   const sizing = async (begin) => {
     let answer = await post("size", begin);
-    if (!answer.lines.length && !answer.running && !answer.parts.length) return;
+    // One that ended without a plan is told where it was begun: this may be the page of another plan.
+    if (!answer.running && !answer.parts.length && !begin.plan) return;
     $("sizing").hidden = false;
     while (answer.running) {
       $("size").textContent = "Stop sizing";
@@ -245,7 +289,7 @@
   };
   const sized = (begin) => sizing(begin).catch((error) => fail(error.message));
   $("size").addEventListener("click", () =>
-    sized($("size").textContent === "Size this" ? { ...request(shown), name: $("name").value } : { stop: true }));
+    sized($("size").textContent === "Size this" ? { ...request(asked), name: $("name").value } : { stop: true }));
   sized({});
   // Three hints on first use. A cookie remembers them: another start has another port, and so another local storage.
   const HINTS = [
@@ -265,7 +309,13 @@
   };
   $("skip").addEventListener("click", () => hint(HINTS.length));
   if (!document.cookie.includes("planner-hints=seen")) hint(0);
-  window.addEventListener("popstate", () => { isNew = false; gesture = null; show(read()); });
+  window.addEventListener("popstate", () => { isNew = false; gesture = null; refused.clear(); show(read()); });
+  // By script: as a step of the history of its own it would be one without its depth, and Undo would end there.
+  document.querySelector("a.skip").addEventListener("click", (event) => {
+    event.preventDefault();
+    $("results").scrollIntoView();
+    $("results").focus({ preventScroll: true });
+  });
   if (matchMedia("(max-width: 56rem)").matches) for (const part of $("controls").querySelectorAll("details")) part.open = false;
   show(read());
 })();

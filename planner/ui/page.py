@@ -110,9 +110,9 @@ def controls_update(settings: Sequence[Setting], page_hash: str) -> dict[str, An
     return update
 
 
-def changes_html(changes: Sequence[tuple[str, str, str]]) -> Markup:
+def changes_html(changes: Sequence[tuple[str, str, str]], *, is_draft: bool = False) -> Markup:
     """Return the list of changed settings: path, stated value and present value."""
-    return Markup(_macros().changes(changes))
+    return Markup(_macros().changes(changes, is_draft))
 
 
 def measures_html(key: str, body: Markup) -> Markup:

@@ -31,6 +31,7 @@ from starlette.routing import Mount, Route
 
 from planner.errors import PlannerError, Problem, ScenarioError
 from planner.output.html import section_html
+from planner.scenario.schema import SCHEMA_FILE
 from planner.ui.intake import MAX_FILE_BYTES, TAB, Answers, described
 from planner.ui.page import (
     controls_update,
@@ -39,7 +40,7 @@ from planner.ui.page import (
     start_html,
     start_policy,
 )
-from planner.ui.settings import future_name
+from planner.ui.settings import future_name, refusal
 from planner.ui.workbench import SHARED_PAGE, PlanKey, Workbench, latest_changes
 
 HOST = "127.0.0.1"
@@ -134,6 +135,8 @@ async def _respond(work: Callable[[], dict[str, Any]]) -> Response:
         return JSONResponse(content, headers=SAFE_HEADERS)
     except SupersededError:
         return _plain(409, "a newer move came")
+    except ScenarioError as error:
+        return _plain(422, refusal(error))
     except PlannerError as error:
         return _plain(422, str(error))
     except Exception as error:  # our fault: printed on the page, which stays as it was
@@ -210,12 +213,12 @@ class Live:
         }
 
     def _plans(self, request: TabRequest) -> list[PlanKey]:
-        """Return the plan that is shown, then those added to the grid."""
+        """Return the plan that is shown, then those of the grid beside it: as it was opened, then those added."""
         # A page opened without a query shows the first scenario as stated.
         plan = request.plan or (self.workbench.stated("").name,)
         added = [added_plan for added_plan in request.plans if added_plan]
-        # Each once: the plan shown may have been added to the grid too.
-        return list(dict.fromkeys([plan, *added]))
+        opened = [plan[:1]] if added else []
+        return [plan, *opened, *added]
 
     async def save(self, request: Request) -> Response:
         """Write a what-if file."""
@@ -224,7 +227,10 @@ class Live:
         def write() -> dict[str, Any]:
             plan = self._plans(tab_request)[0]
             path = self.workbench.save(plan, tab_request.name, tab_request.futures)
-            return {"said": f"saved as {path}"}
+            said = f"saved as {path.name} in {path.absolute().parent}"
+            if plan[0] in self.workbench.drafts:
+                said += f", with {SCHEMA_FILE} for editors beside it"
+            return {"said": said}
 
         return await _respond(write)
 
@@ -277,10 +283,12 @@ class Live:
                 benchmarks = intake.benchmarks(answers)
                 arguments = intake.arguments(answers)
                 draft = intake.draft(answers)
+                if answers.open:
+                    workbench.add_draft(draft, arguments)
+                    # What no run can be made of is said beside the question too.
+                    workbench.plan((draft.name,))
             except ScenarioError as error:
                 return {"problems": intake.problems(error, answers)}
-            if answers.open:
-                workbench.add_draft(draft, arguments)
             shown = described(draft, arguments)
             return {"name": draft.name, "problems": [], "benchmarks": benchmarks, **shown}
 

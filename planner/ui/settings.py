@@ -7,6 +7,7 @@ import itertools
 import math
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, get_args
 
 from pydantic import BaseModel
@@ -285,15 +286,23 @@ def _attribute(model: type[BaseModel], key: str) -> str:
     return names.get(key, key)
 
 
+def future_of(changes: Sequence[str]) -> tuple[str, ...]:
+    """Return the changes that are of the future and not as stated, in the order of the page."""
+    by_path = {change.partition("=")[0]: change for change in changes}
+    # Compared as text, since a future's name shows the text: build_future compares numbers.
+    return tuple(
+        by_path[path]
+        for path, setting in FUTURE_SETTINGS.items()
+        if path in by_path and by_path[path] != f"{path}={setting.stated}"
+    )
+
+
 def future_name(changes: Sequence[str]) -> str:
     """Return what a future is called: traffic ×1.3, 3 months late; empty where all is as stated."""
     names = []
-    for change in changes:
-        path, text = change.split("=")
-        setting = FUTURE_SETTINGS[path]
-        # As text, since the name shows the text: build_future compares numbers.
-        if text != setting.stated:
-            names.append(setting.template.replace("%", text))
+    for change in future_of(changes):
+        path, _, text = change.partition("=")
+        names.append(FUTURE_SETTINGS[path].template.replace("%", text))
     return ", ".join(names)
 
 
@@ -414,6 +423,29 @@ def check_changes(scenario: Scenario, changes: Sequence[str]) -> None:
             raise ScenarioError(Problem(message=message, hint="use its controls"))
 
 
+def _pattern(path: str) -> tuple[str, str]:
+    """Return a path with a star for its cluster or workload, and the name of that; empty where it is of neither."""
+    keys = path.split(".")
+    if keys[0] in ("clusters", "workloads") and len(keys) > 1:
+        section, owner, *rest = keys
+        return ".".join([section, "*", *rest]), owner
+    return path, ""
+
+
+def refusal(error: ScenarioError) -> str:
+    """Return what is wrong in the words of the page: a setting by its label, and no option of a command."""
+    lines = []
+    for problem in error.problems:
+        pattern, owner = _pattern(problem.path or "")
+        if pattern in SETTING_KINDS and pattern != NEW_CLUSTER:
+            label = SETTING_KINDS[pattern].label
+            problem = replace(problem, path=f"{owner}, {label}" if owner else label)  # noqa: PLW2901
+        if (problem.file or "").startswith("--set"):
+            problem = replace(problem, file=None)  # noqa: PLW2901
+        lines.append(str(problem))
+    return "\n".join(lines)
+
+
 def _is_setting(scenario: Scenario, change: str) -> bool:
     """Return whether a change has the path of a setting and a value as the page writes it."""
     path, _, text = change.partition("=")
@@ -421,11 +453,7 @@ def _is_setting(scenario: Scenario, change: str) -> bool:
     # Plain names alone: no key of the page leads to a file.
     if not all(re.fullmatch(r"[\w-]{1,64}", key) for key in keys):
         return False
-    pattern = path
-    has_owner = keys[0] in ("clusters", "workloads") and len(keys) > 1
-    if has_owner:
-        section, _, *rest = keys
-        pattern = ".".join([section, "*", *rest])
+    pattern, _ = _pattern(path)
     if pattern not in SETTING_KINDS:
         return False
     # Machines are added, never put in the place of others: those may hold what no setting states.

@@ -92,12 +92,18 @@
     drawFiles();
     drawWorkloads();
     for (const control of all("[data-path]")) {
-      const value = (shown.values || {})[control.dataset.path];
-      if (!value || control.closest(".workloads") || control.dataset.reading) continue;
-      if (control.tagName === "SELECT") control.options[0].textContent = `${value} (assumed)`;
-      else control.placeholder = `${value}, assumed`;
+      if (control.closest(".workloads") || control.dataset.reading) continue;
+      // What is answered is not assumed: without the answer something else may stand there, or nothing.
+      const value = control.value === "" && (shown.values || {})[control.dataset.path];
+      if (control.tagName === "SELECT") control.options[0].textContent = value ? `${value} (assumed)` : "as assumed";
+      else control.placeholder = value ? `${value}, assumed` : control.dataset.usual;
     }
     const { workloads, lists, command } = shown, parts = [];
+    for (const [key, kind] of [["owned", /owned$/], ["quoted", /quotes?$/]]) {
+      const found = Object.entries(lists).filter(([file, what]) => kind.test(what) && !file.endsWith("-typed.csv"));
+      $("read-" + key).hidden = !found.length;
+      $("read-" + key).textContent = `Read: ${found.map(([file, what]) => `${what}, from ${file}`).join("; ")}. Rows here are added to them.`;
+    }
     const read = workloads.filter((one) => one.source).map((one) => one.name);
     if (read.length) parts.push(`${read.length} ${read.length === 1 ? "workload" : "workloads"} read: ${read.join(", ")}`);
     for (const [file, what] of Object.entries(lists)) parts.push(`${file}: ${what}`);
@@ -232,7 +238,7 @@
   $("questions").addEventListener("change", (event) => {
     const control = event.target;
     if (control.dataset.reading) answers.reading[control.dataset.reading] = control.value.trim();
-    else if (control.dataset.path) answers.settings[control.dataset.path] = control.value;
+    else if (control.dataset.path) answers.settings[control.dataset.path] = control.value.trim();
     else return;
     soon();
   });
@@ -255,7 +261,10 @@
   $("open").addEventListener("click", () => { clearTimeout(pending); refresh(true); });
 
   for (const control of all("[data-reading]")) control.value = answers.reading[control.dataset.reading] ?? (control.tagName === "SELECT" ? "auto" : "");
-  for (const control of all("[data-path]")) if (!control.dataset.reading) control.value = answers.settings[control.dataset.path] || "";
+  for (const control of all("[data-path]")) if (!control.dataset.reading) {
+    control.value = answers.settings[control.dataset.path] || "";
+    control.dataset.usual = control.placeholder || "";
+  }
   drawRows("owned");
   drawRows("quoted");
   drawFiles();

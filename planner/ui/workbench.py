@@ -31,6 +31,7 @@ from planner.answers.summaries import RunSummary, SizingSummary
 from planner.answers.tables import TABLES
 from planner.engine.memory import fetch_memory
 from planner.errors import PlannerError, Problem, ScenarioError
+from planner.files import MANIFEST, read_json
 from planner.finance.measure_names import DRAWS
 from planner.output.blocks import Section
 from planner.output.folder import REPORT, Contents, command_line, read_contents
@@ -63,6 +64,7 @@ from planner.ui.settings import (
     build_future,
     check_changes,
     future_name,
+    future_of,
     settings_of,
 )
 from planner.yaml_io import flow_text
@@ -161,8 +163,9 @@ class Workbench:
         self.drafts: dict[str, dict[str, Any]] = {}
         """Arguments of ``planner.api.init`` by the name of the scenario, of those that have no file."""
         self._plans: OrderedDict[PlanKey, PlanRun] = OrderedDict()
-        # A row of the grid by plan and future: small, so all of them are kept.
+        # A row of the grid by plan and future, and what was drawn for it: small, so all of them are kept.
         self._cells: dict[tuple[PlanKey, str], tuple[Any, ...]] = {}
+        self._replications: dict[PlanKey, Replications] = {}
         self._engine = threading.Lock()
 
     def run_first_plan(self) -> None:
@@ -185,6 +188,8 @@ class Workbench:
                 del self._plans[plan]
             for cell in [cell for cell in self._cells if cell[0][0] == draft.name]:
                 del self._cells[cell]
+            for plan in [plan for plan in self._replications if plan[0] == draft.name]:
+                del self._replications[plan]
 
     def listed(self, *, drafts: bool) -> list[Scenario]:
         """Return the scenarios without a file, or those with one."""
@@ -217,6 +222,7 @@ class Workbench:
 
     def plan(self, plan: PlanKey, check: Check = _no_check) -> PlanRun:
         """Return a plan with its run, cached or run now."""
+        plan = _in_order(plan)
         # One run at a time: two would share the cores and both be late. Whoever waits here checks
         # first whether the answer is still wanted.
         with self._engine:
@@ -228,6 +234,10 @@ class Workbench:
                 settings = settings_of(self._decisions(plan), future)
                 result = simulate(self.scenario(plan))
                 plan_run = PlanRun(result=result, settings=settings)
+            known = self._replications.get(plan)
+            if plan_run.replications is None and known is not None:
+                plan_run.replications = known
+                plan_run.contents = None  # it has no intervals yet
             self._plans[plan] = plan_run
             while len(self._plans) > _CACHED_PLANS:
                 self._plans.popitem(last=False)
@@ -257,7 +267,9 @@ class Workbench:
                 "command": _run_command(result.scenario),
             }
             summary = key_figures(result, plan_run.replications).to_json()
-            plan_run.contents = Contents(manifest=manifest, tables=tables, summary=summary)
+            plan_run.contents = Contents(
+                manifest=manifest, tables=tables, summary=summary, on_page=True
+            )
         return plan_run.contents
 
     def changes(self, plan_run: PlanRun) -> list[tuple[str, str, str]]:
@@ -279,9 +291,8 @@ class Workbench:
         None for one plan alone, or plans of other months.
         """
         future = _future_changes(plans[0])
-        # The plan shown comes last: the first is the baseline of a comparison.
-        in_order = (*plans[1:], plans[0])
-        keys = [(*_without_future(plan), *future) for plan in in_order]
+        # The first row is the baseline of a comparison.
+        keys = [(*row, *future) for row in _rows(plans)]
         plan_runs = {plan_name(key): self.plan(key, check) for key in keys}
         scenarios = [plan_run.result.scenario for plan_run in plan_runs.values()]
         horizons = {(scenario.start, scenario.horizon_months) for scenario in scenarios}
@@ -302,7 +313,7 @@ class Workbench:
         tables = {table.name: table for table in comparison_tables(comparison)}
         manifest = {"kind": "comparison", "baseline": next(iter(plan_runs))}
         summary = fields_json(comparison_summary(comparison))
-        return Contents(manifest=manifest, tables=tables, summary=summary)
+        return Contents(manifest=manifest, tables=tables, summary=summary, on_page=True)
 
     def grid(
         self, plans: Sequence[PlanKey], futures: Sequence[Changes], check: Check = _no_check
@@ -314,14 +325,13 @@ class Workbench:
         # Settings of the future are the same for all scenarios.
         for changes in futures:
             check_changes(self.stated(""), changes)
-        # Plans that differ in their future alone are one row of the grid.
-        rows = list(dict.fromkeys(_without_future(plan) for plan in plans))
+        rows = _rows(plans)
         row_scenarios = [self.stated(plan[0]) for plan in rows]
         stated = stated_futures(row_scenarios)
         # A future of a file has no changes of the page; its name finds it among the stated ones.
         columns: dict[str, Changes] = {AS_STATED: (), **dict.fromkeys(stated, ())}
         own_futures = (_future_changes(plan) for plan in plans)
-        for changes in (*futures, *own_futures):
+        for changes in (*map(future_of, futures), *own_futures):
             name = future_name(changes)
             if name:
                 columns[name] = changes
@@ -329,7 +339,9 @@ class Workbench:
         missing = [cell for cell in cells if cell not in self._cells]
         if missing:
             # One cell a request: the page shows it at once, and a newer change waits for one at most.
-            plan, name = missing[0]
+            # The first is that of the plan shown, whose answer waits for it.
+            own = (_without_future(plans[0]), future_name(_future_changes(plans[0])) or AS_STATED)
+            plan, name = own if own in missing else missing[0]
             stated_future = stated.get(name)
             self._cells[plan, name] = self._run_cell(
                 plan, name, columns[name], stated_future, check
@@ -352,12 +364,15 @@ class Workbench:
     ) -> tuple[object, ...]:
         """Run a plan in a future, stated in a file or set on the page, and return its row of the grid."""
         if future is None:
-            plan_run = self.plan((*plan, *changes), check)
+            key = (*plan, *changes)
+            plan_run = self.plan(key, check)
+            replications = self._replications[key] = self.draw(plan_run, check)
         else:
             scenario = _in_future(self._decisions(plan), future)
             result = simulate(scenario)
             plan_run = PlanRun(result=result, settings=())
-        pair = (plan_run.result, self.draw(plan_run, check))
+            replications = self.draw(plan_run, check)
+        pair = (plan_run.result, replications)
         # One plan in no further future: the row of the run itself.
         figures, *_ = in_futures([pair], {}, {}, lambda _: check())
         weight = None if future is None else future.weight
@@ -373,14 +388,16 @@ class Workbench:
             *comparison_sections(self.compare(plans, check)),
             run_report.answer_section(contents, summary),
         ]
-        changes = changes_html(self.changes(plan_run))
+        is_draft = plans[0][0] in self.drafts
+        changes = changes_html(self.changes(plan_run), is_draft=is_draft)
         return [("changes", changes), *section_parts(sections)]
 
     def line(self, plan_run: PlanRun) -> Markup:
         """Return the summary line that stays visible: cost per token, and whether the SLO target is met."""
         summary = RunSummary.read(self.contents(plan_run))
         price = unit_price(summary.measures[COST])
-        return badged(f"{price} per million tokens levelised. {verdict_line(summary.verdict)}")
+        verdict = verdict_line(summary.verdict, on_page=True)
+        return badged(f"{price} per million tokens levelised. {verdict}")
 
     def rest(self, plan_run: PlanRun, check: Check = _no_check) -> Parts:
         """Return the remainder of the report's first section, and the report's other sections.
@@ -422,10 +439,16 @@ class Workbench:
             overrides.append(f"futures={flow_text(stated)}")
         typed = {path: path.read_bytes() for path in map(Path, arguments["sources"])
                  if path.name in TYPED_COLUMNS}  # fmt: skip
-        for path in typed:
-            if Path(path.name).exists():
-                problem = "exists already, and is not written over"
-                raise ScenarioError(Problem(file=path.name, message=problem))
+        for path, content in list(typed.items()):
+            place = Path(path.name)
+            if not place.exists():
+                continue
+            # An earlier plan of the same answers has left it there.
+            if place.read_bytes() == content:
+                del typed[path]
+                continue
+            message = "exists already, and lists other machines"
+            raise ScenarioError(Problem(file=path.name, message=message, hint="move it away"))
         api.init(name, **{**arguments, "overrides": overrides})
         for path, content in typed.items():
             _write_new(Path(path.name), content)
@@ -468,7 +491,8 @@ class Workbench:
         grid, missing = self.grid(plans, futures)
         while missing:
             grid, missing = self.grid(plans, futures)
-        plan_contents = self.contents(self.plan(plans[0]))
+        plan_run = self.plan(plans[0])
+        plan_contents = self.contents(plan_run)
         sections = [
             grid,
             *comparison_sections(self.compare(plans)),
@@ -476,7 +500,10 @@ class Workbench:
         ]
         path = self.outputs / f"{_check_name(name)}.html"
         self.outputs.mkdir(parents=True, exist_ok=True)
-        html = report_page(name, "Shared from the live page", sections)
+        scenario = plan_run.result.scenario
+        months = f"{scenario.horizon_months} months from {scenario.start}"
+        lead = f"{months}, seed {scenario.seed}. Shared from the live page."
+        html = report_page(name, lead, sections)
         _write_new(path, html)
         self.written[name] = path
         return path
@@ -509,8 +536,14 @@ class Workbench:
 
     def memo(self, plan: PlanKey, name: str) -> Path:
         """Write the run folder of a plan in its future, and its memo; return the folder."""
-        words = _run_command(self.scenario(plan))[1:]  # without "planner"
+        scenario = self.scenario(plan)
+        words = _run_command(scenario)[1:]  # without "planner"
         folder = self.outputs / _check_name(name)
+        # The memo of the same plan is written anew.
+        earlier = read_json(folder / MANIFEST)
+        is_same = earlier.get("scenario_sha256") == scenario_sha256(scenario)
+        if folder.exists() and not is_same:
+            raise _taken(folder)
         program = [*PROGRAM, *words, "--quiet", "--out", str(folder.absolute())]
         # A process of its own, because a run draws its replications in forks, and a server has threads.
         done = subprocess.run(
@@ -532,7 +565,7 @@ class Workbench:
         # A sizing that was stopped or failed has no report.
         is_done = not sizing.is_running and (sizing.folder / REPORT).exists()
         if is_done:
-            contents = read_contents(sizing.folder)
+            contents = replace(read_contents(sizing.folder), on_page=True)
             summary = SizingSummary.read(contents)
             section = size_report.answer_section(contents, summary)
             parts = section_parts([replace(section, key="sized", title="Sized")])
@@ -577,12 +610,14 @@ def _write_new(path: Path, content: bytes) -> None:
             stream.write(content)
     # Opened with "x", so that of two requests at once only one writes.
     except FileExistsError:
-        message = "exists already, and is not written over"
-        raise ScenarioError(
-            Problem(file=str(path), message=message, hint="choose another name")
-        ) from None
+        raise _taken(path) from None
     except OSError as error:
         raise PlannerError(f"{path} cannot be written: {error.strerror}") from None
+
+
+def _taken(path: Path) -> ScenarioError:
+    """Return the error for a name that a file or folder of something else has."""
+    return ScenarioError(f"{path} exists already: give it another name")
 
 
 def _check_name(name: str) -> str:
@@ -600,12 +635,23 @@ def latest_changes(words: Sequence[str]) -> Changes:
 
 
 def _future_changes(plan: PlanKey) -> Changes:
-    return tuple(change for change in plan[1:] if change.partition("=")[0] in FUTURE_SETTINGS)
+    return future_of(plan[1:])
 
 
 def _without_future(plan: PlanKey) -> PlanKey:
-    future = _future_changes(plan)
-    return tuple(word for word in plan if word not in future)
+    """Return a plan's scenario and its decisions."""
+    return tuple(word for word in plan if word.partition("=")[0] not in FUTURE_SETTINGS)
+
+
+def _in_order(plan: PlanKey) -> PlanKey:
+    """Return a plan with its future last: the same for one plan, in whatever order it was set."""
+    return (*_without_future(plan), *_future_changes(plan))
+
+
+def _rows(plans: Sequence[PlanKey]) -> list[PlanKey]:
+    """Return plans in the order of the grid: the first, which is shown, comes after those beside it."""
+    # Plans that differ in their future alone are one row.
+    return list(dict.fromkeys(_without_future(plan) for plan in (*plans[1:], plans[0])))
 
 
 def plan_name(plan: PlanKey) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 import uvicorn
 import yaml
 
+from planner.run.simulate import simulate
 from planner.scenario.loading import load_scenario
 from planner.ui.server import build_app, listen
 from planner.ui.workbench import Workbench
@@ -196,6 +198,137 @@ def test_a_slider_that_is_dragged_shows_its_last_place_and_is_one_step_of_undo(l
     assert (live.shown, live.state) == (before, [])
 
 
+CAP = "site.facility_power_cap_kw"
+OTHER_NODES = "clusters.mi325x.nodes"
+
+
+@pytest.fixture
+def slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every run take longer than somebody takes to the next field."""
+
+    def simulate_slowly(scenario: Any) -> Any:
+        time.sleep(0.4)
+        return simulate(scenario)
+
+    monkeypatch.setattr("planner.ui.workbench.simulate", simulate_slowly)
+
+
+def type_into(live: Page, path: str, text: str) -> None:
+    """Type into a field in place of what is there, without leaving it."""
+    field = f'document.getElementById("setting-{path}")'
+    live.run(f"{field}.closest('details').open = true; {field}.focus(); {field}.select()")
+    live.browser.type(text)
+
+
+@pytest.mark.parametrize("pause_s", [0.0, 0.1, 0.3])
+@pytest.mark.parametrize("paths", [(OTHER_NODES, NODES, CAP), (CAP, OTHER_NODES, NODES)])
+def test_fields_that_are_changed_one_soon_after_another_all_count(
+    live: Page, slow: None, paths: tuple[str, ...], pause_s: float
+) -> None:
+    # No plan that the server knows already.
+    first = 20 + round(100 * pause_s) + 5 * (paths[0] == CAP)
+    wanted = {path: str(first + place) for place, path in enumerate(paths)}
+    wanted[CAP] += "00"
+    for path, text in wanted.items():
+        type_into(live, path, text)
+        live.browser.key("Tab")
+        time.sleep(pause_s)
+    live.wait(f'location.search.includes("{paths[-1]}")')
+    drawn(live)
+    assert live.state == [("set", f"{path}={text}") for path, text in wanted.items()]
+    assert {path: live.value(path) for path in paths} == wanted
+    assert live.run('document.getElementById("failed").hidden') is True
+
+
+@pytest.mark.parametrize("first", [NODES, CAP])
+def test_an_answer_that_comes_meanwhile_leaves_what_is_being_typed(
+    live: Page, slow: None, first: str
+) -> None:
+    """A power cap has a slider once it has a number, so that the controls are put up anew."""
+    moves = live.run(MOVES)
+    type_into(live, first, "700")
+    live.browser.key("Tab")
+    type_into(live, OTHER_NODES, "7")
+    live.settled(moves + 1)
+    assert live.value(OTHER_NODES) == "7"
+    assert live.run("document.activeElement.id") == f"setting-{OTHER_NODES}"
+    live.browser.key("Tab")
+    live.settled(moves + 2)
+    assert live.state == [("set", f"{first}=700"), ("set", f"{OTHER_NODES}=7")]
+
+
+def test_changes_that_are_refused_together_are_all_told(live: Page, slow: None) -> None:
+    moves = live.run(MOVES)
+    for path, text in ((OTHER_NODES, "31"), (NODES, "-3")):
+        type_into(live, path, text)
+        live.browser.key("Tab")
+    live.settled(moves + 2)
+    refusal, more = live.text("failed").splitlines()
+    assert refusal == "h200, nodes: must be greater than or equal to 0, not -3"
+    assert more == "All 2 changes since the plan that is shown are taken back."
+    assert (live.value(OTHER_NODES), live.value(NODES), live.state) == ("3", "4", [])
+
+
+def test_undo_takes_back_what_has_no_answer_yet_and_no_more(live: Page, slow: None) -> None:
+    live.turn(NODES, "21")
+    moves = live.run(MOVES)
+    type_into(live, OTHER_NODES, "21")
+    live.browser.key("Tab")
+    live.run('document.getElementById("undo").click()')
+    live.settled(moves + 2)
+    assert (live.state, live.value(OTHER_NODES)) == ([("set", f"{NODES}=21")], "3")
+
+
+def test_what_is_saved_has_the_change_that_is_not_answered_yet(
+    live: Page, slow: None, folder: Path
+) -> None:
+    live.run('document.getElementById("name").value = "soon"')
+    type_into(live, NODES, "23")
+    live.browser.key("Tab")
+    live.run('document.getElementById("save").click()')
+    live.wait('document.getElementById("written").textContent.startsWith("saved as soon.yaml")')
+    assert yaml.safe_load((folder / "soon.yaml").read_text())["clusters"] == {"h200": {"nodes": 23}}
+
+
+def test_the_way_past_the_controls_leaves_undo_as_it_is(live: Page) -> None:
+    live.turn(NODES, "6")
+    live.run('document.querySelector("a.skip").focus()')
+    live.browser.key("Enter")
+    live.wait('document.activeElement.id === "results"')
+    time.sleep(0.3)
+    assert live.run('document.getElementById("undo").disabled') is False
+    live.go('document.getElementById("undo").click()')
+    assert live.state == []
+
+
+def test_a_number_with_a_unit_is_refused_and_stays_to_be_mended(live: Page) -> None:
+    type_into(live, CAP, "1.2 MW")
+    live.browser.key("Tab")
+    refusal = 'power cap, kW at the meter: takes a number alone, not "1.2 MW"'
+    live.wait('!document.getElementById("failed").hidden')
+    assert live.text("failed") == refusal
+    # Another change is made, and what was refused still stands there with what is wrong with it.
+    live.turn(NODES, "6")
+    assert (live.text("failed"), live.value(CAP)) == (refusal, "1.2 MW")
+    invalid = f"document.getElementById('setting-{CAP}').getAttribute('aria-invalid')"
+    assert live.run(invalid) == "true"
+    assert live.state == [("set", f"{NODES}=6")]
+    live.turn(CAP, "1200")
+    assert live.run('document.getElementById("failed").hidden') is True
+    assert live.run(invalid) is None
+    assert live.state == [("set", f"{NODES}=6"), ("set", f"{CAP}=1200")]
+    # A cap under the power of one node is read as it is written, and is told.
+    live.turn(CAP, "1.2")
+    assert "a single node draws" in live.text("failed")
+    type_into(live, NODES, "")
+    live.browser.key("Tab")
+    live.wait('document.getElementById("failed").textContent.includes("needs a number")')
+    assert "h200, nodes: needs a number" in live.text("failed")
+    live.go('document.getElementById("undo").click()')
+    assert live.value(NODES) == "6"
+    assert live.run('document.querySelectorAll("[aria-invalid]").length') == 0
+
+
 def test_two_tabs_turn_each_their_own_plan(live: Page, address: str) -> None:
     live.turn(NODES, "6")
     before = live.shown
@@ -215,12 +348,12 @@ def test_a_run_that_fails_says_why_and_leaves_the_last_good_plan(live: Page) -> 
     before = live.shown
     state = live.state
     live.turn("clusters.h200.precision", "fp4")
-    assert "clusters.h200.precision: H200 has no fp4 arithmetic" in live.text("failed")
+    assert live.text("failed").startswith("h200, precision: H200 has no fp4 arithmetic")
     assert live.run('document.getElementById("failed").hidden') is False
     assert (live.shown, live.state) == (before, state)
     assert live.value("clusters.h200.precision") == ""
     live.turn(NODES, "-3")
-    assert NODES in live.text("failed")
+    assert live.text("failed") == "h200, nodes: must be greater than or equal to 0, not -3"
     assert live.value(NODES) == "6"
     live.turn(NODES, "7")
     assert live.run('document.getElementById("failed").hidden') is True
@@ -233,7 +366,7 @@ def test_an_address_that_cannot_be_run_shows_the_scenario_and_says_why(live: Pag
     live.settled(2)
     assert live.state == []
     assert live.value(NODES) == "4"
-    assert NODES in live.text("failed")
+    assert "h200, nodes: must be" in live.text("failed")
 
 
 def drawn(live: Page) -> str:
@@ -249,10 +382,10 @@ def test_plans_stand_in_a_grid_of_futures_and_beside_one_another_until_they_are_
     live.press("keep")
     live.turn(NODES, "9")
     live.turn("future.traffic", "2")
-    head, this, kept = drawn(live).splitlines()
+    head, stated, this = drawn(live).splitlines()
     assert head == "plan | as stated | traffic ×2"
     assert this.startswith("tiny: h200 nodes 9 | MET, P 100%, $")
-    assert kept.startswith("tiny | MET, P 100%, $")
+    assert stated.startswith("tiny | MET, P 100%, $")
     assert live.run('document.querySelectorAll("#grid .badge.met").length') == 4
     assert "tiny, traffic ×2 (baseline)" in live.text("beside")
     assert "19/19 replications" in live.text("line")
@@ -272,6 +405,36 @@ def test_plans_stand_in_a_grid_of_futures_and_beside_one_another_until_they_are_
     assert len(drawn(live).splitlines()) == 2
     assert "beside" not in [name for name, _ in live.shown]
     assert live.browser.errors() == []
+
+
+def test_the_plan_as_it_was_opened_is_the_first_row_and_the_baseline(live: Page) -> None:
+    live.turn(NODES, "6")
+    live.press("keep")
+    live.turn(NODES, "9")
+    assert [row.partition(" | ")[0] for row in drawn(live).splitlines()] == [
+        "plan",
+        "tiny",
+        "tiny: h200 nodes 6",
+        "tiny: h200 nodes 9",
+    ]
+    assert "tiny (baseline)" in live.text("beside")
+
+
+def test_once_the_grid_is_drawn_the_answer_is_that_of_all_replications(
+    live: Page, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Two rows are more plans than the server keeps the runs of.
+    monkeypatch.setattr("planner.ui.workbench._CACHED_PLANS", 1)
+    live.turn(NODES, "10")
+    live.press("keep")
+    # Its grid is known already when it is shown again.
+    for nodes in ("11", "10"):
+        live.turn(NODES, nodes)
+        drawn(live)
+        assert "19/19 replications" in live.text("line")
+        for place in ("line", "results"):
+            assert "n = 1" not in live.text(place)
+            assert "-n 19" not in live.text(place)
 
 
 def test_another_scenario_of_the_list_keeps_the_plans_of_the_grid(live: Page) -> None:
@@ -300,6 +463,10 @@ def test_what_is_shared_opens_without_the_page_and_asks_nobody(live: Page, folde
         live.run('document.querySelector("#futures tbody th").textContent') == "tiny: h200 nodes 6"
     )
     assert live.run('document.querySelectorAll("figure.chart .marks path").length') > 3
+    words = live.run("document.body.innerText")
+    assert "3 months from 2026-01-01, seed 1. Shared from the live page." in words
+    for foreign in ("ledger.csv", "bridge_accounts.csv", "manifest.json", "files beside it", "-n "):
+        assert foreign not in words
     assert live.browser.errors() == []
     assert live.browser.requests() == [shared.absolute().as_uri()]
 
@@ -318,7 +485,7 @@ def test_what_is_saved_is_there(live: Page, folder: Path) -> None:
     live.turn(NODES, "6")
     live.run('document.getElementById("name").value = "six"')
     live.run('document.getElementById("save").click()')
-    live.wait('document.getElementById("written").textContent.startsWith("saved as ")')
+    live.wait('document.getElementById("written").textContent.startsWith("saved as six.yaml in ")')
     assert yaml.safe_load((folder / "six.yaml").read_text()) == {
         "name": "six",
         "extends": "tiny.yaml",
@@ -326,7 +493,7 @@ def test_what_is_saved_is_there(live: Page, folder: Path) -> None:
     }
     live.run('document.getElementById("save").click()')
     live.wait('!document.getElementById("failed").hidden')
-    assert "exists already" in live.text("failed")
+    assert live.text("failed").endswith("six.yaml exists already: give it another name")
 
 
 def test_folded_parts_and_hidden_names_stay_as_they_are_when_the_page_is_redrawn(
@@ -363,6 +530,23 @@ def test_a_phone_needs_no_sideways_scrolling_and_keeps_the_answer_in_sight(live:
     assert 0 <= live.run('document.getElementById("line").getBoundingClientRect().top') < 60
 
 
+def test_plans_side_by_side_fit_a_small_desktop(live: Page) -> None:
+    live.browser.resize(1280, 900)
+    live.turn(NODES, "1")
+    live.press("keep")
+    live.turn("workloads.chat.requests_per_s", "500")
+    drawn(live)
+    table = 'document.querySelector("#beside table")'
+    # The widest words and figures that a plan has.
+    live.run(
+        f"for (const row of {table}.tBodies[0].rows) {{"
+        " row.cells[1].querySelector('.badge').textContent = 'INCONCLUSIVE';"
+        " row.cells[3].textContent = '124.4% more'; row.cells[6].textContent = '−$123.3 million'; }"
+    )
+    assert live.run(f"{table}.scrollWidth <= {table}.parentElement.clientWidth")
+    assert live.run("document.documentElement.scrollWidth") <= 1280
+
+
 @pytest.mark.prove
 def test_axe_finds_no_fault(live: Page, axe: str) -> None:
     live.press("keep")
@@ -395,7 +579,7 @@ def test_every_control_of_the_page_makes_another_plan(live: Page) -> None:
             text = "2026-02-20"
         elif kind.startswith("select"):
             text = other.get(field, "fleet")
-        elif field == "attainment":
+        elif field in ("attainment", "confidence"):
             text = "0.95"
         else:
             text = (

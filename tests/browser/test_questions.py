@@ -158,7 +158,7 @@ def test_the_leads_job_without_yaml(page: Questions, planner: Planner) -> None:
     page.shown(2)
     page.answer("setting-clusters.b200-quote.nodes", "4")
     page.shown(3)
-    _, more, same = page.drawn()
+    _, same, more = page.drawn()
     assert more.startswith("lead: b200-quote nodes 4 | ")
     assert same == stated
     assert more != stated
@@ -205,7 +205,7 @@ def test_a_plan_from_files_is_sized(page: Questions, axe: str) -> None:
     page.press("size")
     page.wait('document.getElementById("size").dataset.done')
     # Nothing is delivered in the first months, and nothing is there.
-    assert "allow earlier dates" in page.text("failed")
+    assert "Nothing that may be bought is in service as 2026-02 begins" in page.text("failed")
     assert faults(page.browser, axe) == []
     page.browser.visit(f"{page.address}?start")
     page.said("2 quotes")
@@ -218,7 +218,7 @@ def test_a_plan_from_files_is_sized(page: Questions, axe: str) -> None:
     page.drawn()
     page.press("size")
     page.wait('document.getElementById("answer-sized").textContent')
-    assert "what is there is enough" in page.text("answer-sized")
+    assert "Buy nothing more: it meets the SLO target" in page.text("answer-sized")
     assert faults(page.browser, axe) == []
     page.browser.visit(page.run('document.querySelector("#answer-sized > a").href'))
     assert page.browser.errors() == []
@@ -266,6 +266,50 @@ def test_a_bad_file_and_a_bad_answer_are_told_in_their_places_and_nothing_is_los
     page.answer("a-slo_target.attainment", "0.99")
     page.said("offers.csv: 2 quotes")
     assert page.run('document.querySelectorAll("[aria-invalid]").length') == 0
+
+
+def test_an_answer_that_is_taken_back_leaves_what_stands_there_without_it(
+    page: Questions,
+) -> None:
+    cap = 'document.getElementById("a-site.facility_power_cap_kw").placeholder'
+    pue = 'document.getElementById("a-site.pue_ratio").placeholder'
+    page.wait(f"{pue}.endsWith(', assumed')")
+    assumed = page.run(pue)
+    assert page.run(cap) == "none"
+    for path, text in (("site.facility_power_cap_kw", "1200"), ("site.pue_ratio", "1.5")):
+        page.answer(f"a-{path}", text)
+        page.wait(f'document.getElementById("command").textContent.includes("{path}={text}")')
+        page.answer(f"a-{path}", "")
+        page.wait(f'!document.getElementById("command").textContent.includes("{path}")')
+    assert (page.run(cap), page.run(pue)) == ("none", assumed)
+
+
+def test_a_number_with_a_unit_is_refused(page: Questions, browser: Browser) -> None:
+    tab_to(page, "a-site.facility_power_cap_kw")
+    browser.type("1.2 MW")
+    browser.key("Tab")
+    assert "cannot be '1.2 MW' (it takes a number alone" in page.problem("p-power")
+    page.press("open")
+    page.wait('document.activeElement.id === "a-site.facility_power_cap_kw"')
+    page.answer("a-site.facility_power_cap_kw", "1.2")
+    page.said("Nothing is read yet")
+    # What is too little for one node is told when the plan is to be seen.
+    page.press("open")
+    assert "a single node draws" in page.problem("p-power")
+
+
+def test_typed_machines_are_added_to_those_of_a_file_which_says_so(page: Questions) -> None:
+    hidden = 'document.getElementById("read-quoted").hidden'
+    page.answer("quoted-0-accelerator", "B200")
+    page.answer("quoted-0-price_usd", "39500")
+    page.said("quotes-typed.csv: 1 quote")
+    assert page.run(hidden) is True
+    page.drop(offers=FILES["offers.csv"])
+    page.said("offers.csv: 2 quotes")
+    said = "Read: 2 quotes, from offers.csv. Rows here are added to them."
+    assert page.text("read-quoted") == said
+    assert page.run(hidden) is False
+    assert page.run('document.getElementById("read-owned").hidden') is True
 
 
 def tab_to(page: Questions, element: str) -> None:

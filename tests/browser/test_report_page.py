@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from planner.memo.memo_pages import memo_html
+from planner.output.blocks import Grid, Section
 from tests.browser.chromium import Browser
 
 CONTRAST = """
@@ -261,3 +263,18 @@ def test_landmarks_headings_and_labels(page: Browser) -> None:
       ["aria-labelledby", "aria-describedby"].some(a =>
         n.getAttribute(a) && !document.getElementById(n.getAttribute(a)))).length"""
     assert page.evaluate(dangling) == 0
+
+
+def test_the_tables_of_a_memo_scroll_on_a_phone(browser: Browser, tmp_path: Path) -> None:
+    header = ("workload", *(f"{number}. present value" for number in range(9)))
+    row = ("chat", *("$123.4 million" for _ in range(9)))
+    grid = Grid(caption="Cost of each workload", header=header, rows=[row])
+    path = tmp_path / "memo.html"
+    path.write_bytes(memo_html("memo", [Section(key="memo", title="Cost", blocks=[grid])]))
+    browser.resize(390, 844, mobile=True)
+    browser.open(path)
+    assert browser.evaluate("document.documentElement.scrollWidth") <= 390
+    wide = 'document.querySelector(".wide")'
+    assert browser.evaluate(f"{wide}.scrollWidth > {wide}.clientWidth")
+    browser.key("Tab")
+    assert browser.evaluate(f"document.activeElement === {wide}"), "scrolled by keys too"

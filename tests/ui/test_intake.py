@@ -116,7 +116,8 @@ def test_files_and_answers_come_to_what_the_command_writes(
     words = shlex.split(found["command"])
     assert planner(*words[1:]).code == 0
     (tmp_path / "lead.yaml").rename(tmp_path / "by-command.yaml")
-    assert page.post("save", plan=["lead"], name="lead").json() == {"said": "saved as lead.yaml"}
+    said = f"saved as lead.yaml in {tmp_path}, with scenario.schema.json for editors beside it"
+    assert page.post("save", plan=["lead"], name="lead").json() == {"said": said}
     text = (tmp_path / "lead.yaml").read_text()
     assert text == (tmp_path / "by-command.yaml").read_text()
     for line in (
@@ -129,7 +130,8 @@ def test_files_and_answers_come_to_what_the_command_writes(
         assert line in text
     assert planner("validate", "lead.yaml").code == 0
     again = page.post("save", plan=["lead"], name="lead")
-    assert (again.status_code, "will not be overwritten" in again.text) == (422, True)
+    assert again.status_code == 422
+    assert again.text == "lead.yaml: exists and will not be overwritten (give another name)"
 
 
 def test_what_is_changed_on_the_plan_is_saved_with_it_and_gives_the_same_figures(
@@ -164,6 +166,12 @@ def test_typed_rows_are_a_list_like_any_other(page: Page, tmp_path: Path) -> Non
     assert saved.clusters["h200-2025-03"].nodes == 10
     assert saved.clusters["b200-quote"].accelerator_price_usd == 39500
     assert (tmp_path / "quotes-typed.csv").read_text().splitlines()[1] == 'B200,"$39,500",20,Acme,'
+    # Another plan of the same machines is saved beside it; a list of other machines stays as it is.
+    assert page.post("save", plan=["lead"], name="lead-2").status_code == 200
+    (tmp_path / "quotes-typed.csv").write_text("accelerator\n")
+    refused = page.post("save", plan=["lead"], name="lead-3")
+    assert (refused.status_code, "quotes-typed.csv: exists already" in refused.text) == (422, True)
+    assert not (tmp_path / "lead-3.yaml").exists()
     bad = [{}, {"accelerator": "H20", "nodes": "10", "bought": "2025-03-01"}]
     ((question, path, text),) = problems(page, owned=bad)
     assert (question, path) == ("owned", "clusters.h20-2025-03.accelerator")
@@ -185,6 +193,7 @@ BAD_ANSWERS = {
     "clusters.*.host_memory_gb": ("-5", "owned", "must be greater than or equal to 0"),
     "catalog.overlay": ("a.yaml", "", "cannot be 'a.yaml'"),
     "site.electricity_usd_per_kwh": ("{a: 1}", "prices", "cannot be '{a: 1}'"),
+    "site.facility_power_cap_kw": ("1.2 MW", "power", "cannot be '1.2 MW' (it takes a number"),
 }
 
 
@@ -323,6 +332,22 @@ def test_five_hundred_spoiled_files_on_the_page(page: Page, tmp_path: Path) -> N
     assert _spoil(page, range(500), tmp_path) > 100
 
 
+def test_a_plan_that_cannot_run_is_told_beside_its_question(page: Page) -> None:
+    """A cap of megawatts in the place of kilowatts is under the power of one node."""
+    page.drop("chat.csv", HOURS)
+    ((question, path, text),) = problems(
+        page, settings={"site.facility_power_cap_kw": "1.2"}, open=True
+    )
+    assert (question, path) == ("power", "site.facility_power_cap_kw")
+    assert "a single node draws" in text
+
+
+def test_a_draft_says_that_it_is_drafted(page: Page) -> None:
+    page.draft(open=True)
+    shown = page.post("show", plan=["lead"]).json()["parts"]
+    assert "As drafted from the answers; nothing is changed." in dict(shown)["changes"]
+
+
 @pytest.mark.slow
 def test_a_memo_of_a_draft_is_that_of_the_command(
     page: Page, planner: Callable[..., Any], tmp_path: Path
@@ -338,3 +363,12 @@ def test_a_memo_of_a_draft_is_that_of_the_command(
         for folder in ("own", "outputs/memo-of-page")
     )
     assert own == other
+    # The memo of another plan does not take its place; that of the same plan does.
+    changed = page.post("memo", plan=["lead", "site.pue_ratio=1.3"], name="memo-of-page")
+    assert changed.status_code == 422
+    assert changed.text.endswith("memo-of-page exists already: give it another name")
+    assert (tmp_path / "outputs/memo-of-page/summary.json").read_text() == own
+    assert page.post("memo", plan=["lead"], name="memo-of-page").status_code == 200
+    assert (tmp_path / "outputs/memo-of-page/summary.json").read_text() == own
+    memo = (tmp_path / "outputs/memo-of-page/memo.md").read_text()
+    assert "of one plan alone" in memo

@@ -90,8 +90,9 @@ BAD: list[tuple[bytes, int, str]] = [
     (b'{"move": 1.5}', 400, "move must be a whole number"),
     (b'{"tab": 7}', 400, "tab must be a text"),
     (b'{"part": "all"}', 400, "part must be answer, rest or grid"),
-    (b'{"plan": ["tiny", "clusters.h200.nodes=-1"]}', 422, "clusters.h200.nodes"),
-    (b'{"plan": ["tiny", "clusters.h200.nodes=1e99"]}', 422, "clusters.h200.nodes"),
+    (b'{"plan": ["tiny", "clusters.h200.nodes=-1"]}', 422, "h200, nodes: must be greater than"),
+    (b'{"plan": ["tiny", "clusters.h200.nodes=1e99"]}', 422, "h200, nodes: must be a whole"),
+    (b'{"plan": ["tiny", "site.pue_ratio=0.5"]}', 422, "PUE: must be greater than or equal"),
     (b'{"plan": ["tiny", "clusters.h200.accelerator=Z80"]}', 422, "unknown accelerator 'Z80'"),
     (b'{"plan": ["tiny", "clusters.b200.nodes=3"]}', 422, "clusters.b200"),
     (b'{"plan": ["tiny", "nonsense"]}', 422, "no setting of this page"),
@@ -126,6 +127,7 @@ def test_a_bad_request_is_answered_by_a_sentence(
     assert found.status_code == status
     assert words in found.text
     assert "Traceback" not in found.text
+    assert "--set" not in found.text, "a word of a command line"
 
 
 def test_what_is_too_long_of_another_kind_or_not_there_is_refused(

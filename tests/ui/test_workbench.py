@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import itertools
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -183,7 +184,7 @@ def test_what_is_saved_extends_the_scenario_states_the_changes_alone_and_runs_to
     answered = post("save", set=changes, name="what-if-1")
     assert answered.status_code == 200, answered.text
     path = scenario_file.with_name("what-if-1.yaml")
-    assert answered.json() == {"said": f"saved as {path}"}
+    assert answered.json() == {"said": f"saved as what-if-1.yaml in {path.parent}"}
     assert yaml.safe_load(path.read_text()) == {
         "name": "what-if-1",
         "extends": "tiny.yaml",
@@ -340,6 +341,47 @@ def test_with_the_grid_the_answer_has_intervals_of_nineteen_replications(
     assert "SLO MET</span> in 19/19 replications" in answered.json()["line"]
 
 
+@pytest.mark.parametrize("is_forgotten", [False, True])
+def test_a_plan_whose_grid_is_known_has_intervals_in_whatever_order_it_was_set(
+    workbench: Workbench, post: Post, monkeypatch: pytest.MonkeyPatch, is_forgotten: bool
+) -> None:
+    """And so has a comparison of plans whose runs are forgotten."""
+    if is_forgotten:
+        monkeypatch.setattr(workbench_module, "_CACHED_PLANS", 1)
+    changes = ["future.traffic=1.5", "future.growth=1", "clusters.h200.nodes=12"]
+    for order in (changes, changes[::-1]):
+        left = 1
+        while left:
+            answered = post(set=order, plans=[["tiny", "clusters.h200.nodes=13"]], part="grid")
+            left = answered.json()["left"]
+        assert "SLO MET</span> in 19/19 replications" in answered.json()["line"]
+        assert "n = 1" not in text_of(answered)
+        assert answered.json()["grid"].count("traffic ×1.5") == 1
+
+
+def test_no_sentence_asks_for_an_option_of_a_command(workbench: Workbench, post: Post) -> None:
+    plans = [["tiny", "clusters.h200.nodes=15"]]
+    first = post(set=["clusters.h200.nodes=14"], plans=plans)
+    for text in (first.json()["line"], text_of(first)):
+        assert "further replications are being drawn" in text
+        assert "-n " not in text
+    rest = text_of(post(set=["clusters.h200.nodes=14"], part="rest"))
+    assert "of accrued cost: purchases" in rest
+    assert ".csv" not in rest
+
+
+def test_the_plan_as_it_was_opened_is_the_first_row_where_any_is_added(
+    workbench: Workbench, post: Post
+) -> None:
+    more = ["clusters.h200.nodes=5"]
+    rows = re.findall(r'<th scope="row">([^<]*)<', post(set=more, part="grid").json()["grid"])
+    assert rows == ["tiny: h200 nodes 5"]
+    shown = ["clusters.h200.nodes=6"]
+    added = post(set=shown, plans=[["tiny", *more]], part="grid").json()["grid"]
+    rows = re.findall(r'<th scope="row">([^<]*)<', added)
+    assert rows == ["tiny", "tiny: h200 nodes 5", "tiny: h200 nodes 6"]
+
+
 def test_what_is_shared_is_one_file_that_holds_the_grid_and_alone_is_handed_out(
     workbench: Workbench, post: Post, client: TestClient
 ) -> None:
@@ -362,7 +404,12 @@ def test_what_is_shared_is_one_file_that_holds_the_grid_and_alone_is_handed_out(
     assert b"src=" not in shared.replace(b"script-src", b"").replace(b"style-src", b"").replace(
         b"img-src", b""
     )
-    assert "exists already" in post("share", name="shared").text
+    lead = b"3 months from 2026-01-01, seed 1. Shared from the live page."
+    assert lead in shared
+    for foreign in (b"ledger.csv", b"bridge_accounts.csv", b"manifest.json", b"beside it"):
+        assert foreign not in shared
+    again = post("share", name="shared").text
+    assert again.endswith("shared.html exists already: give it another name")
     (workbench.outputs / "foreign.html").write_text("secret")
     for path in (
         "foreign/share.html",
