@@ -385,6 +385,7 @@ class Oracle(Money):
             "software": self.software(),
             "site": self.site(),
             "expansion": self.expansion(),
+            "throughput_factors": {},  # a study's alone
             "money": self.money(),
             "slo_target": {
                 "attainment": slo_target.get("attainment", 0.99),
