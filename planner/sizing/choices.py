@@ -177,7 +177,7 @@ class Choices:
         """The policy that is run to measure a node's figures: some nodes of every purchase."""
         few = []
         for place, most in enumerate(self.most_at_once):
-            few.append(int(most) if self.tiers(place) else min(int(most), _FEW_NODES))
+            few.append(int(most) if self.tiers[place] else min(int(most), _FEW_NODES))
         return dataclasses.replace(
             self.nothing(), purchases=tuple(few), rented_instances=self.most_instances
         )
@@ -221,12 +221,9 @@ class Choices:
         )
         return unit_usd * cluster.accelerators_per_node
 
-    def tiers(self, purchase: int) -> tuple[int, ...]:
-        """Return the numbers of nodes at which a purchase reaches another volume discount, rising."""
-        return self._tiers[purchase]
-
     @functools.cached_property
-    def _tiers(self) -> tuple[tuple[int, ...], ...]:
+    def tiers(self) -> tuple[tuple[int, ...], ...]:
+        """By purchase, the numbers of nodes at which it reaches another volume discount, rising."""
         return tuple(self._tiers_of(place) for place in range(len(self.purchases)))
 
     def _tiers_of(self, purchase: int) -> tuple[int, ...]:

@@ -53,8 +53,11 @@ _SAME_COST = 1e-7
 """Of the cost: what is no difference."""
 _START_LOADS = (60, 80, 100, 120)
 """Loads in percent up to which orders are first tried."""
-_ENLARGED_PERCENT = 2
-"""Points by which the load of a rule is lowered at a time, where a policy is to serve more."""
+_ENLARGED_PERCENTS = (2, 20)
+"""Points by which the load of a rule is lowered at a time, where a policy is to serve more.
+
+A few points are no node more in a small fleet, and gain nothing by themselves.
+"""
 _LEAST_FIRST_STEP = 4
 """Nodes of the first steps, at least: few nodes of one part are exchanged for fewer of another."""
 _COARSE_DESCENTS = 3
@@ -150,15 +153,8 @@ class Search:
         for turn in range(_ROUNDS if self.confidence else 2 * _ROUNDS):
             before = best
             # After the first turn the cheapest is near the one before.
-            best = self.at(self.confidence, before, levers) if turn and before else None
-            best = best or self.find(levers, before)
-            if best is None:
-                # The surrogate may be too strict before any run: the most that limits allow tells.
-                fullest = self.fullest(levers)
-                if not self.choices.within_limits(fullest):
-                    return None
-                is_enough = self._simulate(fullest)
-                best = self.find(levers, before or fullest) or (fullest if is_enough else None)
+            near = self.at(self.confidence, before, levers) if turn and before else None
+            best = near or self._found(levers, before)
             if best is None:
                 return None
             predicted = self.value(best)[1]
@@ -174,6 +170,18 @@ class Search:
             if best == before or (self.confidence and is_settled and self.is_likely(best)):
                 break
         return best
+
+    def _found(self, levers: Levers, start: Policy | None) -> Policy | None:
+        """Return the cheapest policy by the surrogate, or the most that limits allow where that is enough."""
+        found = self.find(levers, start)
+        if found is not None:
+            return found
+        # The surrogate may be too strict before any run: the most that limits allow tells.
+        fullest = self.fullest(levers)
+        if not self.choices.within_limits(fullest):
+            return None
+        is_enough = self._simulate(fullest)
+        return self.find(levers, start or fullest) or (fullest if is_enough else None)
 
     def _simulate(self, *policies: Policy) -> bool:
         """Run policies in the replications that tell most, those nearest to the threshold, and learn from them.
@@ -408,7 +416,8 @@ class Search:
                 yield policy.with_nodes({place: more})
         for place, rule in enumerate(policy.rules):
             if rule is not None:
-                yield from other_levels(policy, place, _ENLARGED_PERCENT)
+                for percent in _ENLARGED_PERCENTS:
+                    yield from other_levels(policy, place, percent)
                 yield from other_reviews(policy, place, len(choices.windows[place]))
         if policy.rented_instances:
             yield from other_rent(policy, step, choices.most_instances)
@@ -454,18 +463,22 @@ class Search:
         total = sum(policy.purchases)
         step = max(_LEAST_FIRST_STEP, 2 ** int(math.log2(max(1, total // 16))))
         while step >= least_step:
-            # Each kind of change is made as long as it saves; whoever has made none since the last that did ends.
             kinds = self._kinds(step, levers)
-            idle = 0
-            for kind in itertools.cycle(kinds):
-                cheaper = self._cheaper(policy, kind)
-                idle = idle + 1 if cheaper is None else 0
-                while cheaper is not None:
-                    policy = cheaper
-                    cheaper = self._cheaper(policy, kind)
-                if idle == len(kinds):
-                    break
+            before = None
+            # The kinds take turns until none saves any more.
+            while policy != before:
+                before = policy
+                for kind in kinds:
+                    policy = self._changed(policy, kind)
             step //= 2
+        return policy
+
+    def _changed(self, policy: Policy, kind: Kind) -> Policy:
+        """Return a policy with a kind of change made as long as it saves."""
+        cheaper: Policy | None = policy
+        while cheaper is not None:
+            policy = cheaper
+            cheaper = self._cheaper(policy, kind)
         return policy
 
     def _cheaper(self, policy: Policy, kind: Kind) -> Policy | None:
@@ -551,7 +564,7 @@ class Search:
     def _next_discounts(self, policy: Policy) -> Iterator[Policy]:
         """Yield policies in which one purchase reaches another volume discount."""
         for place, nodes in enumerate(policy.purchases):
-            for tier in self.choices.tiers(place) if nodes else ():
+            for tier in self.choices.tiers[place] if nodes else ():
                 if tier > nodes:
                     yield policy.with_nodes({place: tier - nodes})
 

@@ -73,6 +73,19 @@ class Confirmation:
     """On which it passes, at the error of its attempt."""
 
 
+class Prospect(NamedTuple):
+    """A policy that the next block may confirm."""
+
+    judged: Judged
+    """Over its runs of the selection."""
+    runs: int
+    """Of the block."""
+    passing: float
+    """Probability that it passes."""
+    worth: float
+    """What it is expected to save against a confirmed policy; where there is none, the probability."""
+
+
 def share_limits(met: int, runs: int, error: float) -> Interval:
     """Return the Clopper-Pearson limits of a probability, each with an error."""
     from scipy.special import betaincinv  # noqa: PLC0415 - as elsewhere, loaded by who asks
@@ -178,9 +191,13 @@ class Arena:
         confidence = self.confidence
         if not confidence:
             return 1.0
-        error = ERROR * SPENT[min(self.attempts, len(SPENT) - 1)]
         met, missed = self._seen(one)
-        return passing_probability(met, missed, runs, confidence, error)
+        return passing_probability(met, missed, runs, confidence, self._error)
+
+    @property
+    def _error(self) -> float:
+        """The error that the next attempt may spend."""
+        return ERROR * SPENT[min(self.attempts, len(SPENT) - 1)]
 
     def _seen(self, one: Judged) -> tuple[float, float]:
         """Return how many runs tell that a policy meets the target, and how many that it misses it.
@@ -209,8 +226,7 @@ class Arena:
         """
         from scipy.special import betaincinv  # noqa: PLC0415 - as above
 
-        error = ERROR * SPENT[min(self.attempts, len(SPENT) - 1)]
-        spare = allowed_misses(self.most_runs, self.confidence, error)
+        spare = allowed_misses(self.most_runs, self.confidence, self._error)
         if spare < 0:
             return 1.0
         return 1.0 - float(betaincinv(spare + 1, self.most_runs - spare, 1.0 - _PASSING))
@@ -231,47 +247,46 @@ class Arena:
             if not left:
                 return
             left.sort(key=lambda one: _cost_over(one, common))
-            one, runs = self._next(left, most, common)
-            passing = self._passing(one, runs)
-            if confirmed is None and passing < _HOPELESS and self.attempts > 1:
+            prospect = self._next(left, most, common)
+            one = prospect.judged
+            if confirmed is None and prospect.passing < _HOPELESS and self.attempts > 1:
                 return
-            if passing * (most - _cost_over(one, common)) < _LEAST_SAVED * most:
+            if confirmed is not None and prospect.worth < _LEAST_SAVED * most:
                 return
-            confirmation = self._confirm(one.policy, runs)
+            confirmation = self._confirm(one.policy, prospect.runs)
             if confirmation.passed:
                 confirmed = one
             else:
                 self.failed.append((one, confirmation.judged))
             yield confirmation
 
-    def _next(self, left: Sequence[Judged], most: float, common: int) -> tuple[Judged, int]:
-        """Return the policy whose confirmation is worth most, and its runs.
+    def _next(self, left: Sequence[Judged], most: float, common: int) -> Prospect:
+        """Return the prospect that is worth most beside a confirmed policy of cost ``most``.
 
-        Beside a confirmed policy that is what it is likely to save; before there is one, the cheapest that is likely to
-        pass, else the likeliest.
+        Before there is one, the cheapest that is likely to pass, else the likeliest.
         """
         ladder = [self.most_runs // 4, self.most_runs // 2, self.most_runs]
         # A mean over fewer has no error that one could state.
         ladder = [runs for runs in ladder if runs >= _FEWEST_RUNS] or [self.most_runs]
         if not self.confidence:
             ladder = [self.most_runs]
-        chosen = []
+        prospects = []
         for one in left:
-            likely = [runs for runs in ladder if self._passing(one, runs) >= _PASSING]
+            by_runs = [(runs, self._passing(one, runs)) for runs in ladder]
+            likely = [(runs, passing) for runs, passing in by_runs if passing >= _PASSING]
+            runs, passing = [*likely, by_runs[-1]][0]
+            saved = 1.0 if most == np.inf else most - _cost_over(one, common)
+            prospect = Prospect(judged=one, runs=runs, passing=passing, worth=passing * saved)
             if likely and most == np.inf:
-                return one, likely[0]
-            chosen.append((one, likely[0] if likely else self.most_runs))
-        if most == np.inf:
-            return max(chosen, key=lambda row: self._passing(*row))
-        return max(
-            chosen, key=lambda row: self._passing(*row) * (most - _cost_over(row[0], common))
-        )
+                return prospect
+            prospects.append(prospect)
+        return max(prospects, key=lambda prospect: prospect.worth)
 
     def _confirm(self, policy: Policy, runs: int) -> Confirmation:
         """Run a policy alone on a block of its own, as long as it can still pass."""
         trial = self.trial
         confidence = self.confidence
-        error = ERROR * SPENT[self.attempts]
+        error = self._error
         block = FIRST_CONFIRMATION + self.attempts
         self.attempts += 1
         duration = self.archive.duration_words(runs)

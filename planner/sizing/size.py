@@ -56,6 +56,8 @@ ASKED = (0.85, 0.9, 0.95)
 """Probabilities for which the curve names the cheapest policy."""
 _LEVELS = (-0.05, 0.0, 0.02, 0.04, 0.055, 0.07)
 """Added to the probability that is asked, where policies are shortlisted."""
+_WAY_LEVELS = (0.02, 0.055)
+"""The same, of the ways that are compared with the answer's."""
 _LEAST_MISSED = 0.3
 """Of what may be missed: as much is, at the highest of them."""
 _SAFE_ODDS = 8.0
@@ -387,7 +389,8 @@ def _shortlist(
         within = dict.fromkeys(filter(search.choices.within_limits, near))
         return sorted(within, key=search.cost)[: 2 * len(_LEVELS)][::-1]
     most = 1.0 - _LEAST_MISSED * (1.0 - confidence)
-    levels = sorted({*(min(confidence + added, most) for added in _LEVELS), min(needed, most)})
+    asked = [*(confidence + added for added in _LEVELS), needed]
+    asked_of_ways = [confidence + added for added in _WAY_LEVELS]
     ways = [levers]
     ways += [search.levers(rules=levers.rules)] if levers.rent else []
     ways += [search.levers()] if levers.rules else []
@@ -397,7 +400,8 @@ def _shortlist(
         start: Policy | None = best if way.rent else dataclasses.replace(best, rented_instances=0)
         if way.rules != levers.rules:
             start = search.find(way)
-        for level in levels if way == levers else (levels[2], levels[4]):
+        levels = {min(level, most) for level in (asked if way == levers else asked_of_ways)}
+        for level in sorted(levels):
             found = None if start is None else search.at(level, start, way)
             if found is not None:
                 start = found

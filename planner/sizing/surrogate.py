@@ -184,7 +184,7 @@ class Surrogate:
             np.array([one.cluster == name for one in purchases]) for name in choices.reactive
         ]
         """By rule, which purchases are of the cluster that it orders, shape (purchases,) each."""
-        self._tiered = [place for place in range(len(purchases)) if choices.tiers(place)]
+        self._tiered = [place for place in range(len(purchases)) if choices.tiers[place]]
         ceilings = np.array([s.ceilings for s in surveys])
         self.hopeless: Bools = self._past_mending(ceilings) & trial.includes_outages
         self.bounds = np.zeros((self.groups, 0, *self.hours.shape[:2]))

@@ -17,6 +17,7 @@ from planner.sizing.evaluate import SizingOutcome
 from planner.sizing.explain import sensitivity
 from planner.sizing.policy import Policy
 from planner.sizing.search import Search
+from planner.sizing.size import _shortlist
 from tests.sizing.toys import (
     bought,
     every_policy,
@@ -53,6 +54,36 @@ def test_the_surrogate_orders_what_the_run_orders(tmp_path: Path, limits: dict[s
         else:
             assert np.corrcoef(predicted, simulated)[0, 1] > 0.9
             assert predicted.max() == 5  # so that both limits bind above
+
+
+@pytest.mark.parametrize("confidence", [0.8, 0.95, 0.99])
+def test_ways_are_compared_at_whatever_probability_is_asked(
+    tmp_path: Path, confidence: float
+) -> None:
+    content = ordered(orders="reactive")
+    content["slo_target"] = {**content.get("slo_target", {}), "confidence": confidence}
+    with problem(content, study=written(content, tmp_path), replications=8) as search:
+        levers = search.levers(rules=True)
+        search.confidence = confidence
+        policy = bought(search, 4, 0, 0, 0, load=100)
+        listed = _shortlist(search, policy, policy, levers, needed=1.0)
+        # Fixed purchases stand beside what is ordered on a signal.
+        assert {one.orders for one in listed} == {True, False}
+
+
+def test_a_policy_that_is_to_serve_more_orders_at_a_lower_load(tmp_path: Path) -> None:
+    """Where nothing more may be bought by date, the rule alone can serve more."""
+    content = ordered(orders="reactive")
+    with problem(content, study=written(content, tmp_path), replications=8) as search:
+        late = bought(search, 3, 0, 0, 0, load=120)
+        search.confidence = search.value(late)[1] + 0.05
+        enlarged = search._enlarged(late, (False,) * len(late.purchases))
+        assert enlarged is not None
+        assert enlarged.purchases == late.purchases
+        rule = enlarged.rules[0]
+        assert rule is not None
+        assert rule.load_percent < 120
+        assert search.value(enlarged)[1] >= search.confidence
 
 
 def test_what_one_part_is_not_allotted_another_is_ordered_for(tmp_path: Path) -> None:

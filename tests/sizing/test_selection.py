@@ -86,9 +86,9 @@ def test_a_prediction_counts_as_runs_and_the_block_goes_where_it_is_likely_to_sa
         candidates = [at(10, 12), at(60, 12), at(80, 12), at(99, 12)]
         # Before any is confirmed, the cheapest that is likely to pass.
         likely = [one for one in candidates if arena.is_enough(one)]
-        assert arena._next(candidates, np.inf, 12)[0].cost == min(one.cost for one in likely)
+        assert arena._next(candidates, np.inf, 12).judged.cost == min(one.cost for one in likely)
         # The cheapest would save most and hardly pass; the dearest would pass and save nothing.
-        assert arena._next(candidates, 100.0, 12)[0].cost == 80.0
+        assert arena._next(candidates, 100.0, 12).judged.cost == 80.0
         assert not list(arena.confirmations([at(99, 12)], at(100, 12)))
         assert arena.attempts == 0  # no block for one percent
 
