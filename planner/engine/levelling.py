@@ -61,24 +61,26 @@ def place_replicas(site: Site, stages: Sequence[Stage]) -> None:
         which = short[alike]
         levelling = _Levelling(empty.moments(which), stages_there)
         placed = site.moments(which)
-        levelling.improve(placed)
+        levelling.divide(placed)
+        for moments in levelling.searched_together():
+            searched = placed.moments(moments)
+            levelling.moments(moments).search(searched)
+            placed.put(moments, searched)
         site.put(which, placed)
 
 
 def _alike(site: Site, stages: Sequence[Stage]) -> Iterator[Ints]:
-    """Yield some of the moments at a time, at which the same groups may be held in as many steps for the same needs."""
-    free = site.free[[group.cluster for group in site.groups]]
-    octaves = np.ceil(np.log2(np.floor(free / _replica_nodes(site)[:, None] + ROUNDING) + 1.0))
+    """Yield some of the moments at a time, at which the same groups may be held for the same needs."""
+    is_there = site.free[[group.cluster for group in site.groups]] > 0.0
     needs = [stage.requests.any(axis=1) for stage in stages]
-    is_small, is_exchanging = _is_searched(site)
-    octaves = np.where(is_small, octaves, 0.0)
-    traits = np.vstack([free > 0.0, octaves, is_small, is_exchanging, *needs])
-    patterns, pattern = np.unique(traits, axis=1, return_inverse=True)
-    for number in range(patterns.shape[1]):
-        moments = np.flatnonzero(pattern.ravel() == number)
-        size = _MOST_MOMENTS if is_exchanging[moments[0]] else moments.size
-        for begin in range(0, moments.size, size):
-            yield moments[begin : begin + size]
+    yield from _of_each_kind(np.vstack([is_there, *needs]))
+
+
+def _of_each_kind(traits: Floats | Bools) -> Iterator[Ints]:
+    """Yield the moments of each set of traits, of shape (traits, moments)."""
+    kinds, kind = np.unique(traits, axis=1, return_inverse=True)
+    for number in range(kinds.shape[1]):
+        yield np.flatnonzero(kind.ravel() == number)
 
 
 def _is_searched(site: Site) -> tuple[Bools, Bools]:
@@ -114,13 +116,35 @@ class _Levelling:
         self.replica_nodes = _replica_nodes(empty)
         self.shares = self._shares()
         self.own = self._own_groups()
-        self.searches = self._searches()
 
-    def improve(self, placed: Site) -> None:
-        """Put on a site whatever is better than what it has."""
+    def divide(self, placed: Site) -> None:
+        """Put on a site what a linear program makes of it, where that is better."""
+        placed.divide(np.arange(placed.free.shape[1]), self.empty, self.stages, self.own)
+
+    def searched_together(self) -> Iterator[Ints]:
+        """Yield some of the moments at a time, at which the same partitions are looked at."""
+        # A single share has all nodes.
+        if len(self.shares) < 2 or self._most_pools() > _MOST_POOLS:
+            return
+        free = self.empty.free[[group.cluster for group in self.empty.groups]]
+        octaves = np.ceil(np.log2(np.floor(free / self.replica_nodes[:, None] + ROUNDING) + 1.0))
+        is_small, is_exchanging = _is_searched(self.empty)
+        octaves = np.where(is_small, octaves, 0.0)
+        searched = np.flatnonzero(is_exchanging)
+        for moments in _of_each_kind(np.vstack([octaves, is_small])[:, searched]):
+            for begin in range(0, moments.size, _MOST_MOMENTS):
+                yield searched[moments[begin : begin + _MOST_MOMENTS]]
+
+    def moments(self, which: Ints) -> _Levelling:
+        """Return the search at some of the moments."""
+        return _Levelling(
+            self.empty.moments(which), [stage.moments(which) for stage in self.stages]
+        )
+
+    def search(self, placed: Site) -> None:
+        """Put on a site the best partition, where that is better; the same are looked at at all moments."""
         moments = np.arange(placed.free.shape[1])
-        placed.divide(moments, self.empty, self.stages, self.own)
-        for stride, width in self.searches:
+        for stride, width in self._searches():
             partition = self._best_partition(placed, stride, width)
             placed.take_better(moments, partition, self.stages)
 
@@ -130,10 +154,7 @@ class _Levelling:
         Each is given by the replicas in which groups are counted, and by how many of those a partition may differ from
         the best so far.
         """
-        is_small, is_exchanging = _is_searched(self.empty)
-        # A single share has all nodes.
-        if len(self.shares) < 2 or self._most_pools() > _MOST_POOLS or not is_exchanging[0]:
-            return []
+        is_small, _ = _is_searched(self.empty)
         if not is_small[0]:
             return [(np.ones(len(self.empty.groups)), _ROUNDED)]
         first, *finer = self._strides()
