@@ -31,6 +31,10 @@ def find_chromium() -> str | None:
     return next((found for name in NAMES if (found := shutil.which(name))), None)
 
 
+class PageLeftError(Exception):
+    """Raised where a page has gone to another address before it could answer."""
+
+
 class Browser:
     """One browser with one page."""
 
@@ -94,6 +98,8 @@ class Browser:
         while True:
             found = self._receive(until)
             if found.get("id") == number:
+                if "navigated or closed" in str(found.get("error")):
+                    raise PageLeftError(method)
                 assert "error" not in found, (method, found["error"])
                 result: dict[str, Any] = found["result"]
                 return result

@@ -15,7 +15,7 @@ import uvicorn
 from planner import api
 from planner.ui.server import build_app, listen
 from planner.ui.workbench import EXAMPLES, Workbench
-from tests.browser.chromium import Browser
+from tests.browser.chromium import Browser, PageLeftError
 from tests.browser.test_report_page import CONTRAST, faults
 from tests.cli.test_leads_job import WORKLOADS, year_of_counts
 from tests.conftest import Planner
@@ -42,9 +42,16 @@ class Questions:
 
     def wait(self, condition: str) -> None:
         until = time.monotonic() + PATIENCE_S
-        while not self.run(f"!!({condition})"):
+        while not self.is_now(condition):
             assert time.monotonic() < until, (condition, self.run("document.body.innerText")[:3000])
             time.sleep(0.05)
+
+    def is_now(self, condition: str) -> bool:
+        """Return whether a condition holds: none does while the page goes to another address."""
+        try:
+            return bool(self.run(f"!!({condition})"))
+        except PageLeftError:
+            return False
 
     def text(self, element: str) -> str:
         return str(self.run(f"document.getElementById({element!r}).textContent"))
