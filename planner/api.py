@@ -400,7 +400,7 @@ def replay(
     from planner.studies.replicate import Replicator
 
     overrides = _as_list(overrides)
-    prepared = prepare(Path(file), overrides, seed)
+    prepared = prepare(Path(file), overrides, seed, plans_stated=False)
     position = prepared.place_of(scenario)
     name = prepared.names[position]
     folder = output_folder(out, f"{prepared.study.name}-{name}-{replication}")

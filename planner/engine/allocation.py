@@ -158,8 +158,8 @@ def _rates(
 ) -> tuple[Floats, Ints]:
     """Return the rates by program, shape (programs, clusters, workloads), and each hour's program.
 
-    A program is a stretch of hours in which no rate changes. Clusters without nodes, by ``is_there`` of shape
-    (clusters, hours), serve nothing: what comes later must not round an hour before it otherwise.
+    Hours of one program have the same rates. Clusters without nodes, by ``is_there`` of shape (clusters, hours), serve
+    nothing: what comes later must not round an hour before it otherwise.
     """
     rates = np.zeros((clusters.size, len(demand.workloads), demand.hours.size))
     for place, w in enumerate(demand.workloads):
@@ -168,8 +168,12 @@ def _rates(
                 rates[row, place] = routes[w].rate(c, demand.hours) * is_there[row]
     is_new = np.ones(demand.hours.size, dtype=np.bool_)
     is_new[1:] = (rates[:, :, 1:] != rates[:, :, :-1]).any(axis=(0, 1))
-    program = np.cumsum(is_new) - 1
-    return rates[:, :, is_new].transpose(2, 0, 1), program
+    stretch = np.cumsum(is_new) - 1
+    by_stretch = np.ascontiguousarray(rates[:, :, is_new].transpose(2, 0, 1))
+    # Nights and days take turns, so that most stretches are like an earlier one.
+    bits = by_stretch.reshape(len(by_stretch), -1).view(f"V{by_stretch[0].nbytes}").ravel()
+    _, first, program = np.unique(bits, return_index=True, return_inverse=True)
+    return by_stretch[first], program[stretch]
 
 
 def _patterns(rates: Floats, ranks: Ints, steps: Steps) -> tuple[Ints, Ints]:

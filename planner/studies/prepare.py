@@ -109,8 +109,18 @@ class Prepared:
         return OneAtATime(inputs=len(self.inputs))
 
 
-def prepare(path: Path, overrides: Sequence[str] = (), seed: int | None = None) -> Prepared:
-    """Read and check a study; ``overrides`` apply to every scenario, ``seed`` replaces the study's."""
+def prepare(
+    path: Path,
+    overrides: Sequence[str] = (),
+    seed: int | None = None,
+    *,
+    plans_stated: bool = True,
+) -> Prepared:
+    """Read and check a study; ``overrides`` apply to every scenario, ``seed`` replaces the study's.
+
+    ``plans_stated`` plans every scenario as it is stated, and warns of what is implausible; a replay of one replication
+    plans what it runs.
+    """
     study, scenarios = load_study(path, tuple(overrides))
     _check_objective(study, scenarios)
     bases = {}
@@ -119,7 +129,7 @@ def prepare(path: Path, overrides: Sequence[str] = (), seed: int | None = None) 
     warnings: list[str] = []
     problems: list[Problem] = []
     # A scenario that cannot be planned as stated would fail in all its runs.
-    for name, base in bases.items():
+    for name, base in bases.items() if plans_stated else ():
         try:
             plan = build_plan(base.scenario)
             remarks = all_warnings(base.scenario, plan)

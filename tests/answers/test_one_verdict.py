@@ -37,7 +37,9 @@ def random_plan(seed: int) -> tuple[list[str], int]:
     ], draw.choice([1, 3, 19])
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2, 3, 4, 6, 7, 8])
+@pytest.mark.parametrize(
+    "seed", [1, 2, 3, 6, *(pytest.param(seed, marks=pytest.mark.prove) for seed in (0, 4, 7, 8))]
+)
 def test_a_random_plans_surfaces_agree_and_its_sums_add_up(
     planner: Planner, write: WriteScenario, tmp_path: Path, seed: int
 ) -> None:

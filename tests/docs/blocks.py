@@ -9,17 +9,20 @@ The convention, for README.md and everything under docs/:
 * ``yaml`` whose first line is ``# some-name.yaml`` is a file that the reader saves; it is written before what follows.
 * ``python``: run, with the names of the page's earlier python blocks; a ``text`` block right below is what it prints.
 * ``<!-- not run: reason -->`` on the line above a block leaves that block out, for a reason that whoever edits sees.
+* ``<!-- long: reason -->`` there leaves it, and figures taken from its folders, to ``make prove`` and the refresh.
 * ``<!-- figures: folder``: what the prose above takes from a run (:mod:`tests.docs.figures`).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 _FENCE = re.compile(r"^( *)```(\S*)\s*$")
 _NOT_RUN = re.compile(r"^\s*<!-- not run: \S.* -->\s*$")
+_LONG = re.compile(r"^\s*<!-- long: \S.* -->\s*$")
+_OUT = re.compile(r" --out (\S+)")
 _FILE_NAME = re.compile(r"^# ([\w./-]+\.ya?ml)$")
 _FIGURES = re.compile(r"^<!-- figures: (\S+)\n(.*?)^-->$", re.MULTILINE | re.DOTALL)
 
@@ -34,6 +37,7 @@ class Block:
     """Index, in the page, of the line below the opening fence."""
     indent: str
     is_run: bool
+    is_long: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +62,7 @@ class Step:
     name: str = ""
     """Name of the file, for a file; of the run's folder, for figures."""
     output: Output | None = None
+    is_long: bool = False
 
 
 def blocks(text: str) -> Iterator[Block]:
@@ -81,6 +86,7 @@ def blocks(text: str) -> Iterator[Block]:
             first_line=index + 1,
             indent=indent,
             is_run=not (index and _NOT_RUN.match(lines[index - 1])),
+            is_long=bool(index and _LONG.match(lines[index - 1])),
         )
         index = end + 1
 
@@ -111,11 +117,17 @@ def steps(text: str) -> list[Step]:
             if below is not None and adjacent and below.language == "text":
                 output = Output(first_line=below.first_line, lines=below.lines, indent=below.indent)
             found.append(Step(kind="python", content=content, line=line, output=output))
-    return sorted([*found, *_figures(text)], key=lambda step: step.line)
+    long_folders = {
+        folder for step in found if step.is_long for folder in _OUT.findall(step.content)
+    }
+    return sorted([*found, *_figures(text, long_folders)], key=lambda step: step.line)
 
 
-def _figures(text: str) -> Iterator[Step]:
-    """Yield what the comments on figures ask for: their commands, then the comparison with the prose above."""
+def _figures(text: str, long_folders: Collection[str]) -> Iterator[Step]:
+    """Yield what the comments on figures ask for: their commands, then the comparison with the prose above.
+
+    What a long step writes, ``long_folders``, is there only where that is carried out.
+    """
     for block in blocks(text):
         if "<!-- figures: " in "\n".join(block.lines):
             text = text.replace("\n".join(block.lines), "\n" * (len(block.lines) - 1))
@@ -123,7 +135,8 @@ def _figures(text: str) -> Iterator[Step]:
         line = text.count("\n", 0, comment.start()) + 1
         for content in re.findall(r"^\$ (.*)$", comment[2], re.MULTILINE):
             yield Step(kind="command", content=content, line=line)
-        yield Step(kind="figures", content=comment[2], line=line, name=comment[1])
+        is_long = comment[1] in long_folders
+        yield Step(kind="figures", content=comment[2], line=line, name=comment[1], is_long=is_long)
 
 
 def _commands(block: Block) -> Iterator[Step]:
@@ -148,5 +161,9 @@ def _commands(block: Block) -> Iterator[Step]:
             else None
         )
         yield Step(
-            kind="command", content=command, line=block.first_line + start + 1, output=output
+            kind="command",
+            content=command,
+            line=block.first_line + start + 1,
+            output=output,
+            is_long=block.is_long,
         )

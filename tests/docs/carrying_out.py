@@ -72,8 +72,10 @@ def copy_checkout(target: Path) -> None:
     (target / "outputs").mkdir()
 
 
-def carry_out(text: str, folder: Path, done: dict[str, Outcome] | None = None) -> Iterator[Outcome]:
-    """Carry out the steps of a page in a copy of the checkout, in order.
+def carry_out(
+    text: str, folder: Path, done: dict[str, Outcome] | None = None, *, is_whole: bool = True
+) -> Iterator[Outcome]:
+    """Carry out the steps of a page in a copy of the checkout, in order; long ones where it ``is_whole``.
 
     Python, and the planner where a shell need not call it, run in this process: it has read their code. A command that
     was the last to be carried out, which ``done`` tells from page to page, is not carried out again.
@@ -81,6 +83,8 @@ def carry_out(text: str, folder: Path, done: dict[str, Outcome] | None = None) -
     done = {} if done is None else done
     names: dict[str, Any] = {"__name__": "__main__"}
     for step in steps(text):
+        if step.is_long and not is_whole:
+            continue
         if step.content in done:
             yield replace(done[step.content], step=step)
             continue

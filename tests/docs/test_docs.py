@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,7 @@ LONG = (
     "docs/explanation/what-moves-the-answer.md",
     "docs/how-to/compare-scenarios.md",
     "docs/how-to/overlay-the-catalogue.md",
+    "docs/how-to/run-a-study.md",
     "docs/how-to/size-a-fleet-by-sweep.md",
 )
 """Pages of many runs, whose commands other pages show too."""
@@ -70,25 +72,27 @@ def _marks(course: list[Path]) -> list[pytest.MarkDecorator]:
     return [pytest.mark.slow] if len(course) > 1 else []
 
 
-def _followed() -> list[object]:
-    """Return what can be carried out."""
-    return [
-        pytest.param(course, id=_name(course[-1]), marks=_marks(course))
-        for course in courses()
-        if any(steps(_text(page)) for page in course)
-    ]
+def _followed() -> Iterator[object]:
+    """Yield what can be carried out, and what has long steps once more with these."""
+    for course in courses():
+        done = [step for page in course for step in steps(_text(page))]
+        name = _name(course[-1])
+        if done:
+            yield pytest.param(course, False, id=name, marks=_marks(course))
+        if any(step.is_long for step in done):
+            yield pytest.param(course, True, id=f"{name} whole", marks=pytest.mark.prove)
 
 
-@pytest.mark.parametrize("course", _followed())
+@pytest.mark.parametrize(("course", "is_whole"), [*_followed()])
 def test_what_a_page_shows_happens(
-    course: list[Path], checkout: Path, monkeypatch: pytest.MonkeyPatch
+    course: list[Path], is_whole: bool, checkout: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
         "planner.studies.engines.cores", lambda: 1
     )  # a study's rows are the same whoever runs them
     done: dict[str, Outcome] = {}
     for page in course:
-        for outcome in carry_out(_text(page), checkout, done):
+        for outcome in carry_out(_text(page), checkout, done, is_whole=is_whole):
             place = f"{_name(page)}:{outcome.step.line}: {outcome.step.content.strip()}"
             assert outcome.exit_code == 0, "\n".join([place, *outcome.printed])
             stale = [
