@@ -45,3 +45,5 @@ def test_the_changelog_is_short(root: Path) -> None:
     changelog = (root / "CHANGELOG.md").read_text(encoding="utf-8")
     entries = re.findall(r"^- .*(?:\n  .*)*", changelog, re.MULTILINE)
     assert not [entry for entry in entries if len(entry.splitlines()) > 2]
+    newest = re.split(r"^## \[(?!Unreleased)", changelog, flags=re.MULTILINE)[1]
+    assert len(re.findall(r"\S*\w\S*", newest)) <= 900
