@@ -28,8 +28,8 @@ FORMULAS = DEFINITIONS | {
 }
 VIEWS = {measure.name: measure.view for measure in (*MEASURES, *AGAINST_BASELINE)}
 VIEWS_EXPLAINED = (
-    "v is the discount factor of the month. Accrual is P&L and capital charge, cash is money that changes hands, "
-    "economic is cash and the value of what is still owned at the end."
+    "v is the discount factor of the month, or of the day of a purchase or sale. Accrual is P&L and capital charge, "
+    "cash is money that changes hands, economic is cash and the value of what is still owned at the end."
 )
 QUANTITIES = {
     "tpot_s": "time per output token",
@@ -39,6 +39,8 @@ QUANTITIES = {
 """What the model's error is of, in words."""
 ASSUMPTION_COLUMNS = ("path", "value", "unit", "source", "date", "grade")
 GRADE = ASSUMPTION_COLUMNS.index("grade")
+GRADED_BY = ASSUMPTION_COLUMNS.index("source")
+"""Columns before it say what has a grade."""
 REPRODUCED = (
     "The same command, files and version give the same bytes in every file; manifest.json has the hash of each. "
     "`planner report DIR` writes this page again from the files beside it."
@@ -114,7 +116,9 @@ def assumptions_section(contents: Contents) -> Section | None:
         rows = _shared_rows(assumed, scenarios)
         header = (*header, "in")
     owner = "scenarios" if len(scenarios) > 1 else "scenario"
-    grades = Counter(row[GRADE] for row in rows)
+    # A value with two sources is one value.
+    values = {(*row[:GRADED_BY], row[GRADE]) for row in rows}
+    grades = Counter(grade for *_, grade in values)
     # Grades of the catalogue are letters; "user" and "default" are of the scenario.
     by_grade = sorted(grades.items())
     letters = ", ".join(f"{number} graded {grade}" for grade, number in by_grade if len(grade) == 1)
@@ -265,7 +269,7 @@ def measures_section(by_plan: Mapping[str, Mapping[str, float | None]]) -> Secti
         Sentence(text=VIEWS_EXPLAINED, tone="note"),
     ]
     if without_meaning:
-        missing = f"Not defined for this plan: {', '.join(without_meaning)}."
+        missing = f"Not defined here: {', '.join(without_meaning)}."
         blocks.append(Sentence(text=missing, tone="note"))
     title = f"All {len(rows)} measures and how each is defined"
     folded = Folded(title=title, blocks=blocks, css="roomy")

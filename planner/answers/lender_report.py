@@ -111,7 +111,7 @@ def carrying_blocks(contents: Contents) -> list[Sentence | TimeChart]:
             chart,
         ]
     words = "; ".join(
-        f"{cluster} from {month} on, by up to {dollars(highest[cluster])}"
+        f"{cluster}, first in {month}, by up to {dollars(highest[cluster])}"
         for cluster, month in first.items()
     )
     text = f"Carrying value is above resale value, so test for impairment: {words}."

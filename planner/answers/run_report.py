@@ -320,7 +320,7 @@ def _account_grid(contents: Contents, ledger: Table, total: float) -> Grid:
 def resale_words(measures: Measures) -> str:
     """Say how much of net present cost is a resale forecast, and the levelised cost without it."""
     return (
-        f"Resale of used hardware is {dollars(measures['resale_pv_usd'])} of net present value. If it had no resale "
+        f"Resale of used hardware is worth {dollars(measures['resale_pv_usd'])} in present value. If it had no resale "
         f"value, a million tokens would cost {unit_price(measures[COST_WITHOUT_RESALE])} levelised instead of "
         f"{unit_price(measures[COST])}."
     )

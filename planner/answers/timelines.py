@@ -335,7 +335,8 @@ def hits_chart(contents: Contents) -> TimeChart | None:
     palette = colours(points)
     series = [Series(name, line, palette[name]) for name, line in points.items()]
     summary = (
-        "Share of prompt tokens found in the memory of accelerators or servers: it falls with load."
+        "Share of prompt tokens found in the memory of accelerators or servers. "
+        "On a given replica it falls with load."
     )
     key = f"{contents.anchor}cache-hits"
     return calendar.chart(key, "Prefix cache hits", summary, "percent", series)

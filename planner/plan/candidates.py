@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
 from itertools import product
 from typing import NamedTuple
@@ -88,9 +88,10 @@ def engine_options(cluster: Cluster, workload: Workload, catalog: Catalog) -> li
 
 def supported_options(cluster: Cluster, workload: Workload, catalog: Catalog) -> list[Cluster]:
     """Return a cluster with every engine and precision that is not known to fail there."""
-    options = _stated_options(cluster, workload, catalog)
-    narrowed = [_supported(option, workload, catalog) for option in options]
-    return [option for option in narrowed if isinstance(option, Cluster)]
+    pairs = _stated_pairs(cluster, workload, catalog)
+    found = [_supported(cluster, *pair, workload, catalog) for pair in pairs]
+    # A copy takes longer than to see what the engine supports.
+    return [cluster.model_copy(update=fields) for fields in found if isinstance(fields, dict)]
 
 
 def _status(option: Cluster, workload: Workload, catalog: Catalog) -> Status | None:
@@ -100,8 +101,10 @@ def _status(option: Cluster, workload: Workload, catalog: Catalog) -> Status | N
     return row.status if row is not None else None
 
 
-def _stated_options(cluster: Cluster, workload: Workload, catalog: Catalog) -> list[Cluster]:
-    """Return a cluster with every engine and precision that it and a workload state or leave open."""
+def _stated_pairs(
+    cluster: Cluster, workload: Workload, catalog: Catalog
+) -> Iterable[tuple[str, str]]:
+    """Return every engine and precision that a cluster and a workload state or leave open."""
     # A vendor's parts run the engines that have a stack for it.
     vendor = catalog.accelerator(cluster.accelerator).vendor.value
     engines = [cluster.engine]
@@ -111,26 +114,25 @@ def _stated_options(cluster: Cluster, workload: Workload, catalog: Catalog) -> l
     if cluster.precision in precisions or not precisions:
         precisions = (cluster.precision or catalog.precision_with("default"),)
     # A precision stated twice is one option; dict keys keep the order of preference, which a set would lose.
-    return [
-        cluster.model_copy(update={"engine": engine, "precision": precision})
-        for engine, precision in product(engines, dict.fromkeys(precisions))
-    ]
+    return product(engines, dict.fromkeys(precisions))
 
 
 def refused_options(cluster: Cluster, workload: Workload, catalog: Catalog) -> list[str]:
     """Return why engines and precisions with which a cluster might serve a workload are no options."""
-    options = _stated_options(cluster, workload, catalog)
-    narrowed = [_supported(option, workload, catalog) for option in options]
-    return [reason for reason in narrowed if isinstance(reason, str)]
+    pairs = _stated_pairs(cluster, workload, catalog)
+    found = [_supported(cluster, *pair, workload, catalog) for pair in pairs]
+    return [reason for reason in found if isinstance(reason, str)]
 
 
-def _supported(stated: Cluster, workload: Workload, catalog: Catalog) -> Cluster | str:
-    """Return a cluster of one engine and precision as far as the engine supports it, or why it does not.
+def _supported(
+    stated: Cluster, engine: str, precision: str, workload: Workload, catalog: Catalog
+) -> dict[str, object] | str:
+    """Return the fields of a cluster of one engine and precision that are not as stated, or why there is none.
 
     What is left to the planner (auto) is narrowed to what the engine is known to do there: nobody's plan should rest on
     pools, or on attention in groups, that nobody has run. What is stated is taken, unless it is known not to work.
     """
-    key = (stated.engine, workload.model, stated.accelerator, str(stated.precision))
+    key = (engine, workload.model, stated.accelerator, str(precision))
 
     def refusal(feature: Feature) -> str | None:
         return catalog.support.refusal(*key, feature, stated.engine_date)
@@ -141,23 +143,23 @@ def _supported(stated: Cluster, workload: Workload, catalog: Catalog) -> Cluster
     no_service = refusal("serving")
     if no_service:
         return no_service
-    narrowed: dict[str, object] = {}
+    fields: dict[str, object] = {"engine": engine, "precision": precision}
     no_pools = refusal("disaggregated") if stated.prefill_decode == "disaggregated" else None
     if no_pools:
         return no_pools
     if stated.prefill_decode == "auto" and not is_practised("disaggregated"):
-        narrowed["prefill_decode"] = "colocated"
+        fields["prefill_decode"] = "colocated"
     no_drafts = refusal("speculation") if stated.speculation is not None else None
     if no_drafts and stated.speculation is not None:
         if stated.speculation.use == "always":
             return no_drafts
-        narrowed["speculation"] = None
+        fields["speculation"] = None
     no_groups = refusal("data-parallel") if stated.attention == "data-parallel" else None
     if no_groups:
         return no_groups
     if stated.attention == "auto" and not is_practised("data-parallel"):
-        narrowed["attention"] = "tensor-parallel"
-    return stated.model_copy(update=narrowed) if narrowed else stated
+        fields["attention"] = "tensor-parallel"
+    return fields
 
 
 def maturity_factor(cluster: Cluster, workload: Workload, catalog: Catalog) -> float:

@@ -372,7 +372,7 @@ def test_measures_are_shown_with_their_definitions(
         answer = bodies(each)["answer"]
         assert "how each is defined" in answer
         assert "10⁶ · p at which Σ (p·tokens − cost − tax)·v = 0" in answer
-        assert "Not defined for this plan" in answer
+        assert "Not defined here" in answer
     found = contents.table("measures")
     assert found is not None
     known = sum(value is not None for value in found.numbers("value"))

@@ -13,8 +13,9 @@ with ``#`` in place of each figure, and an expression for each, with commas betw
 writes them into the prose as it has them: as a share or a number, in digits or words, to as many digits. A line with
 ``?`` has words that compare, and the condition under which they are true.
 
-Costs compare where plans do the same: a line that has costs of several plans, one of which is MISSED, is refused unless
-it ends with ``though MISSED``, where the prose says so.
+Costs compare where plans do the same: a line that has costs of several plans, one of which is MISSED or INCONCLUSIVE,
+is refused unless it ends with ``though MISSED`` or ``though INCONCLUSIVE``, where the prose says so. One replication
+gives no verdict.
 
 A name with a point is a value of the folder's ``summary.json``, whose first level may be left out, of one of its
 tables, or a key of a scenario in its ``assumptions.csv``. Values of a row lead to it:
@@ -39,7 +40,7 @@ nineteen"""
 _NUMBERS = _BELOW_TWENTY.split()
 _FIGURE = rf"[+−]?\$?\d+(?:,\d+)*(?:\.\d+)?%?|\b(?:{'|'.join(_NUMBERS)})\b"
 _CLAIM = re.compile(
-    r"^(?P<words>.+?) (?P<kind>[=?]) (?P<expression>.+?)(?P<says_missed> though MISSED)?$"
+    r"^(?P<words>.+?) (?P<kind>[=?]) (?P<expression>.+?)(?: though (?P<said>MISSED|INCONCLUSIVE))?$"
 )
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _NAME = re.compile(r"(?<![\w.])[A-Za-z][\w-]*(?:\.[\w*-]+)+")
@@ -69,12 +70,12 @@ def judge(step: Step, text: str, folder: Path) -> tuple[list[Correction], list[s
             problems.append(f'"{claim["words"]}" stands {len(found)} times in the prose above')
             continue
         line = first + prose.count("\n", 0, found[0].start()) + 1
-        if not claim["says_missed"]:
-            missed = _missed_at_a_cost(claim["expression"], folder / step.name)
-            problems += [
-                f'line {line}: "{claim["words"]}" has the cost of {plan}, which is MISSED'
-                for plan in missed
-            ]
+        doubtful = _not_met_at_a_cost(claim["expression"], folder / step.name)
+        problems += [
+            f'line {line}: "{claim["words"]}" has the cost of {plan}, which is {status}'
+            for plan, status in doubtful.items()
+            if status != claim["said"]
+        ]
         values = _evaluated(claim["expression"], folder / step.name)
         if claim["kind"] == "?":
             if not all(values):
@@ -152,14 +153,18 @@ def _evaluated(expression: str, folder: Path) -> list[Any]:
     return list(eval(compile(tree, "figures", "eval"), {"__builtins__": {}}, values))
 
 
-def _missed_at_a_cost(expression: str, folder: Path) -> list[str]:
-    """Return the plans that miss their SLO target and whose cost an expression compares with that of others."""
+def _not_met_at_a_cost(expression: str, folder: Path) -> dict[str, str]:
+    """Return the status of plans not known to meet their SLO target, whose cost an expression compares with others."""
     names = [name.split(".") for name in _NAME.findall(expression)]
     verdicts = _summary(folder).get("verdicts", {})
     plans = {path[0] for path in names if path[0] in verdicts and path[-1].endswith("_usd")}
     if len(plans) < 2:
-        return []
-    return sorted(plan for plan in plans if verdicts[plan]["status"] == "MISSED")
+        return {}
+    return {
+        plan: verdicts[plan]["status"]
+        for plan in sorted(plans)
+        if verdicts[plan]["status"] != "MET" and verdicts[plan]["replications"] > 1
+    }
 
 
 def _summary(folder: Path) -> dict[str, Any]:

@@ -62,7 +62,8 @@ def test_costs_compare_where_no_plan_is_missed_unless_the_line_says_so(tmp_path:
     plan(tmp_path, later_npv_usd=80.0)
     file = tmp_path / "outputs" / "plan" / "summary.json"
     summary = json.loads(file.read_text(encoding="utf-8"))
-    summary["verdicts"] = {"now": {"status": "MET"}, "later": {"status": "MISSED"}}
+    later: dict[str, object] = {"status": "MISSED", "replications": 19}
+    summary["verdicts"] = {"now": {"status": "MET", "replications": 19}, "later": later}
     file.write_text(json.dumps(summary), encoding="utf-8")
     (outcome,) = carry_out(PAGE, tmp_path)
     assert outcome.exit_code == 1
@@ -73,7 +74,12 @@ def test_costs_compare_where_no_plan_is_missed_unless_the_line_says_so(tmp_path:
     page = PAGE.replace("now.npv_usd\n", "now.npv_usd though MISSED\n")
     (outcome,) = carry_out(page, tmp_path)
     assert not outcome.printed
-    summary["verdicts"]["later"]["status"] = "INCONCLUSIVE"
+    later["status"] = "INCONCLUSIVE"
+    file.write_text(json.dumps(summary), encoding="utf-8")
+    (outcome,) = carry_out(page, tmp_path)
+    assert "the cost of later, which is INCONCLUSIVE" in outcome.printed[0]
+    # One replication gives no verdict on any plan.
+    later["replications"] = 1
     file.write_text(json.dumps(summary), encoding="utf-8")
     (outcome,) = carry_out(PAGE, tmp_path)
     assert not outcome.printed
