@@ -240,12 +240,12 @@ def _numbers(chart: TimeChart) -> Folded:
     """Return the numbers behind a chart, folded."""
     rows = []
     names = [series.name for series in chart.series]
-    by_series = [series.points for series in chart.series]
-    # Series of one chart have their months in common.
-    for points in zip(*by_series, strict=False):
-        day, _ = points[0]
+    by_series = [dict(series.points) for series in chart.series]
+    # A cluster that is delivered late, or a plan of a shorter horizon, has points in some of the months.
+    days = sorted({day for points in by_series for day in points})
+    for day in days:
         month = chart.start + timedelta(days=day)
-        values = [value for _, value in points]
+        values = [points.get(day) for points in by_series]
         cells = ["" if value is None else axis_label(value, chart.unit) for value in values]
         rows.append((month.strftime("%Y-%m"), *cells))
     header = ("month", *names)

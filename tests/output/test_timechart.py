@@ -61,6 +61,15 @@ def test_layers_lie_on_one_another() -> None:
     assert edges[0][:2] == edges[1][2:][::-1]  # the top of one is the bottom of the next
 
 
+def test_each_number_stands_in_its_month() -> None:
+    owned = Series(name="owned", points=[(15, 1.0), (45, 2.0), (75, 3.0)], colour=0)
+    delivered = Series(name="delivered in March", points=[(75, 9.0)], colour=1)
+    markup = drawn(chart(series=[delivered, owned], unit="nodes"))
+    (body,) = re.findall(r"<tbody>(.*?)</tbody>", markup, re.DOTALL)
+    rows = [re.findall(r">([^<>\n]*)</t[hd]>", row) for row in body.split("<tr>")[1:]]
+    assert rows == [["2026-01", "", "1"], ["2026-02", "", "2"], ["2026-03", "9", "3"]]
+
+
 def test_a_band_lies_around_its_line() -> None:
     line = Series(
         name="a",
