@@ -36,7 +36,7 @@ _PASSING = 0.8
 """Probability of passing at which a policy is worth a confirmation block."""
 _HOPELESS = 0.25
 """Probability of passing below which no further block is spent."""
-_LEAST_SAVED = 0.01
+LEAST_SAVED = 0.01
 """Of the cost of a confirmed policy: what another must be expected to save to be worth a block."""
 _PREDICTED_RUNS = 32
 """Runs that a prediction is worth: it is off by four points or so, as so many runs are."""
@@ -138,8 +138,8 @@ class Arena:
         self.archive = archive
         self.most_runs = most_runs
         self.attempts = 0
-        self.failed: list[tuple[Judged, Judged]] = []
-        """Policies that were not confirmed: over the selection, and over the block that each failed."""
+        self.failed: list[Judged] = []
+        """Policies that were not confirmed, over the selection."""
 
     def selected(self, policy: Policy, replications: int) -> Judged:
         """Return a policy's figures over the first replications of the selection block."""
@@ -236,12 +236,12 @@ class Arena:
     ) -> Iterator[Confirmation]:
         """Yield confirmations of cheaper policies than one that is confirmed, as long as one is worth its block.
 
-        After one that failed the caller may add candidates.
+        After each the caller may add candidates.
         """
         while self.attempts < len(SPENT) and candidates:
             common = min(one.costs.size for one in candidates)
             # What costs less than one that failed serves less, as far as the selection can tell.
-            least = max((_cost_over(before, common) for before, _ in self.failed), default=-np.inf)
+            least = max((_cost_over(one, common) for one in self.failed), default=-np.inf)
             most = np.inf if confirmed is None else _cost_over(confirmed, common)
             left = [one for one in candidates if least < _cost_over(one, common) < most]
             if not left:
@@ -251,13 +251,13 @@ class Arena:
             one = prospect.judged
             if confirmed is None and prospect.passing < _HOPELESS and self.attempts > 1:
                 return
-            if confirmed is not None and prospect.worth < _LEAST_SAVED * most:
+            if confirmed is not None and prospect.worth < LEAST_SAVED * most:
                 return
             confirmation = self._confirm(one.policy, prospect.runs)
             if confirmation.passed:
                 confirmed = one
             else:
-                self.failed.append((one, confirmation.judged))
+                self.failed.append(one)
             yield confirmation
 
     def _next(self, left: Sequence[Judged], most: float, common: int) -> Prospect:

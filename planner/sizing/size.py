@@ -38,7 +38,14 @@ from planner.sizing.explain import Explanation, explain
 from planner.sizing.policy import Policy
 from planner.sizing.refusal import nothing, nothing_mends
 from planner.sizing.search import Levers, Search
-from planner.sizing.selection import Arena, Confirmation, Interval, mean_interval, share_limits
+from planner.sizing.selection import (
+    LEAST_SAVED,
+    Arena,
+    Confirmation,
+    Interval,
+    mean_interval,
+    share_limits,
+)
 from planner.sizing.surrogate import surveyed
 from planner.studies.designs import MonteCarlo, PointSet
 from planner.studies.futures import Plans, plans_under
@@ -66,7 +73,7 @@ _CLIMBS = 6
 """Most races of neighbours, where misses have a price."""
 _MOST_BESIDE = 5
 """Neighbours of one race."""
-_IN_FUTURE = 32
+_IN_FUTURE = 19
 """Fresh replications in which policies are run in each named future."""
 
 
@@ -339,11 +346,14 @@ def _sized(
         # One that failed stands only as long as none has passed.
         if confirmation.passed or sized is None or not sized.confirmation.passed:
             sized = latest
-        if not confirmation.passed:
-            known = {one.policy for one in raced}
-            more = [one for one in _dearer(search, arena, levers) if one.policy not in known]
-            raced += more
-            candidates += more
+        known = {one.policy for one in raced}
+        more = [
+            one
+            for one in _as_seen(search, arena, confirmation, raced, levers)
+            if one.policy not in known
+        ]
+        raced += more
+        candidates += more
     assert sized is not None  # nothing else ends without a confirmation, passed or not
     sized = dataclasses.replace(
         sized,
@@ -418,18 +428,36 @@ def _beside(search: Search, raced: Sequence[Judged], levers: Levers) -> list[Pol
     return near[:_MOST_BESIDE]
 
 
-def _dearer(search: Search, arena: Arena, levers: Levers) -> list[Judged]:
-    """Return the cheapest policy that is likely to pass, where predictions are as the last one that failed was seen."""
-    before, fresh = arena.failed[-1]
+def _as_seen(
+    search: Search,
+    arena: Arena,
+    confirmation: Confirmation,
+    raced: Sequence[Judged],
+    levers: Levers,
+) -> list[Judged]:
+    """Return the cheapest policy that is likely to pass, where predictions are as a policy was seen in its block.
+
+    After one that failed it is dearer; after one that passed with room to spare it is cheaper.
+    """
+    if not arena.confidence:
+        return []
+    fresh = confirmation.judged
+    before = next(one for one in raced if one.policy == fresh.policy)
     # A block that was left early is one of many misses, and the selection one of few: together they are fair.
     met = before.verdict.met + fresh.verdict.met
-    search.expect(before.policy, met / (before.worst.size + fresh.worst.size))
+    search.expect(fresh.policy, met / (before.worst.size + fresh.worst.size))
     needed = arena.needed()
     if needed >= 1.0:
         return []
-    search.clock.say("looking for a plan that meets the target more often")
-    found = search.at(needed, before.policy, levers)
-    return [] if found is None else [arena.selected(found, before.worst.size)]
+    aim = "costs less" if confirmation.passed else "meets the target more often"
+    search.clock.say(f"looking for a plan that {aim}")
+    found = search.at(needed, fresh.policy, levers)
+    if found is None:
+        return []
+    saved = 1.0 - search.cost(found) / search.cost(fresh.policy)
+    if confirmation.passed and saved < LEAST_SAVED:
+        return []
+    return [arena.selected(found, before.worst.size)]
 
 
 def curve_of(
