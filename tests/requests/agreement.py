@@ -533,8 +533,9 @@ def tables(rows: list[Compared]) -> str:
     first = [r.first_token_ratio for r in rows if np.isfinite(r.hourly_ttft_p99_s)]
     near = sum(abs(ratio - 1.0) <= 0.2 for ratio in first)
     lines = [
-        f"{sum(r.agrees for r in rows)} of {len(rows)} cells agree; the P99 of the time to the first token is within "
-        f"20% in {near} of the {len(first)} cells up to capacity without bursts.",
+        f"{sum(r.agrees for r in rows)} of {len(rows)} cells agree. Up to capacity and without bursts, the P99 of the "
+        "time to the first token is within 20% of the",
+        f"zoom's in {near} of {len(first)} cells.",
         "",
         "| workload | part | layout | load | bursts | overload | requests | zoom | hour | agrees | P99 zoom, s "
         "| hour, s |",
@@ -551,8 +552,11 @@ def tables(rows: list[Compared]) -> str:
         )
     lines += [
         "",
-        "Capacity is where the zoom, queueing and without bursts, misses 1%, or as many as the hourly model at its own",
-        "if that is more, interpolated between the loads above:",
+        "The capacity by the zoom is the load at which it misses 1% of requests, where late requests wait and without "
+        "bursts. If",
+        "the hourly model misses more at its own capacity, that share counts in place of 1%. Loads are interpolated "
+        "between those",
+        "above:",
         "",
         "| workload | part | layout | capacity, requests/s and node | by the zoom | ratio |",
         "|---|---|---|---|---|---|",
