@@ -52,6 +52,10 @@ _BEATEN = 2.0
 """Standard errors of a paired difference beyond which it counts."""
 
 
+Likelihood = Callable[[Judged], float]
+"""Returns the probability that a policy meets the target."""
+
+
 class Interval(NamedTuple):
     """A 95% interval."""
 
@@ -198,6 +202,11 @@ class Arena:
     def _error(self) -> float:
         """The error that the next attempt may spend."""
         return ERROR * SPENT[min(self.attempts, len(SPENT) - 1)]
+
+    def likelihood(self, one: Judged) -> float:
+        """Return the probability that a policy meets the target, by all that is known of it."""
+        met, missed = self._seen(one)
+        return met / (met + missed)
 
     def _seen(self, one: Judged) -> tuple[float, float]:
         """Return how many runs tell that a policy meets the target, and how many that it misses it.

@@ -43,6 +43,7 @@ from planner.sizing.selection import (
     Arena,
     Confirmation,
     Interval,
+    Likelihood,
     mean_interval,
     share_limits,
 )
@@ -159,7 +160,9 @@ class Way:
     judged: Judged
     """Of its policies, that whose probability is nearest to the answer's."""
     probability: float
-    """At which its cost stands: the answer's, or the highest or lowest that was simulated of it."""
+    """At which its cost stands: the answer's, or the highest or lowest of its simulated policies.
+
+    What is known of a policy counts: its runs of the selection, and what is predicted of it."""
     cost: float
     """Interpolated between its simulated policies on either side of that probability."""
     saved: float
@@ -506,7 +509,7 @@ def curve_of(
 def _ways(
     search: Search, arena: Arena, answer: Policy, raced: Sequence[Judged], race_runs: int
 ) -> tuple[Way, ...]:
-    """Return every way to decide, brought to the answer's probability on the selection block."""
+    """Return every way to decide, brought to the probability of the answer by what is known of each policy."""
     choices = search.choices
     by_name: dict[str, list[Judged]] = {}
     for one in raced:
@@ -516,16 +519,19 @@ def _ways(
     if own is None:
         own = arena.selected(answer, race_runs)
         by_name.setdefault(own_name, []).append(own)
+    answered = arena.likelihood(own)
     own_policies = by_name[own_name]
     ways = []
     for name, raced_policies in by_name.items():
         # Those that a race left early are run on as many replications as the answer.
-        around = _around(raced_policies, own.verdict.share)
+        around = _around(raced_policies, answered, arena.likelihood)
         policies = [arena.selected(one.policy, own.verdict.replications) for one in around]
-        probability, cost = cost_at(policies, own.verdict.share)
+        probability, cost = cost_at(policies, answered, arena.likelihood)
         # Where a way does not reach the answer's probability, the answer's way is taken to that of the other.
-        _, own_cost = cost_at(own_policies, probability)
-        nearest = min(policies, key=lambda one: (abs(one.verdict.share - probability), one.cost))
+        _, own_cost = cost_at(own_policies, probability, arena.likelihood)
+        nearest = min(
+            policies, key=lambda one: (abs(arena.likelihood(one) - probability), one.cost)
+        )
         is_answer = name == own_name
         ways.append(
             Way(
@@ -540,30 +546,34 @@ def _ways(
     return tuple(sorted(ways, key=lambda way: way.is_answer))
 
 
-def _efficient(policies: Sequence[Judged]) -> list[Judged]:
+def _efficient(policies: Sequence[Judged], probability_of: Likelihood) -> list[Judged]:
     """Return the policies that no cheaper one serves at least as often as, the least likely first."""
     efficient: list[Judged] = []
-    for one in sorted(policies, key=lambda one: (-one.verdict.share, one.cost)):
+    for one in sorted(policies, key=lambda one: (-probability_of(one), one.cost)):
         if not efficient or one.cost < efficient[-1].cost:
             efficient.append(one)
     return efficient[::-1]
 
 
-def _around(policies: Sequence[Judged], probability: float) -> list[Judged]:
+def _around(
+    policies: Sequence[Judged], probability: float, probability_of: Likelihood
+) -> list[Judged]:
     """Return the efficient policies on either side of a probability: one where none is beyond it."""
-    efficient = _efficient(policies)
-    below = [one for one in efficient if one.verdict.share <= probability]
-    above = [one for one in efficient if one.verdict.share >= probability]
+    efficient = _efficient(policies, probability_of)
+    below = [one for one in efficient if probability_of(one) <= probability]
+    above = [one for one in efficient if probability_of(one) >= probability]
     return [*below[-1:], *above[:1]]
 
 
-def cost_at(policies: Sequence[Judged], probability: float) -> tuple[float, float]:
+def cost_at(
+    policies: Sequence[Judged], probability: float, probability_of: Likelihood
+) -> tuple[float, float]:
     """Return the cost of a way at a probability, between its simulated policies; and the probability it stands at."""
-    efficient = _efficient(policies)
-    shares = np.array([one.verdict.share for one in efficient])
+    efficient = _efficient(policies, probability_of)
+    probabilities = np.array([probability_of(one) for one in efficient])
     costs = np.array([one.cost for one in efficient])
-    within = float(np.clip(probability, shares[0], shares[-1]))
-    return within, float(np.interp(within, shares, costs))
+    within = float(np.clip(probability, probabilities[0], probabilities[-1]))
+    return within, float(np.interp(within, probabilities, costs))
 
 
 def _futures(sized: Sized, plans: Plans, effort: Effort, clock: Clock) -> tuple[WayInFuture, ...]:

@@ -122,5 +122,9 @@ def test_the_curve_names_the_cheapest_at_each_probability_and_ways_are_brought_t
         assert [point.answers for point in curve] == [(), (0.85,), (0.9,), (), (0.95,)]
         assert [point.is_cliff for point in curve] == [False, True, False, False, False]
         assert [point.is_knee for point in curve] == [False, False, True, False, False]
-        assert cost_at(raced, 0.9) == pytest.approx((0.9, 11 + 4 / 7))
-        assert cost_at(raced, 0.99) == (0.97, 20.0)
+        seen = Arena(search.trial, search.archive, 128).likelihood
+        assert cost_at(raced, 0.9, seen) == pytest.approx((0.9, 11 + 4 / 7))
+        assert cost_at(raced, 0.99, seen) == (0.97, 20.0)
+        # What is predicted counts as 32 runs beside the hundred that were seen.
+        known = Arena(search.trial, search.archive, 128, lambda policy: 0.5).likelihood
+        assert known(raced[2]) == pytest.approx((93 + 16) / 132)
