@@ -304,8 +304,8 @@ def study(
 ) -> Answer[Finished]:
     """Run a study and write its folder, as ``planner montecarlo`` and ``planner sensitivity`` do.
 
-    ``size`` is the number of replications (montecarlo), or of replications for each input (tornado, 16 by default). Rows
-    that differ only in money share a simulation. ``until`` ends a montecarlo when the 95% interval of the headline's
+    ``size`` is the number of replications (montecarlo), or of those for each input (tornado, 16 by default). Rows that
+    differ only in money share a simulation. ``until`` ends a montecarlo when the 95% interval of the headline's
     mean is narrower than this share of the mean. ``"p90=2%"``, ``"best=1%"`` and ``"slo=4%"`` instead watch a
     percentile, P(best), or P(SLO met) while its verdict is open; separate several rules by commas. Without ``size`` and
     ``until``, the study ends by ``PRECISION`` of ``planner.studies.runner``, or after 4,096 replications. ``samples``

@@ -517,7 +517,7 @@ def _metrics() -> dict[str, Any]:
 _EXIT_CODES = {
     0: "Done.",
     1: "The plan or the model failed, or the program that read the output closed it.",
-    2: "Bad input: a file, a key, a number or an option that cannot be used. Each message names the place of the problem.",
+    2: "Bad input: a file, a key, a number or an option that cannot be used. Each message names its place.",
     3: "With `--fail-on-miss`: no plan in the answer is known to meet its SLO target.",
     130: "Stopped before it was finished, from the keyboard or by `--minutes`; continue with `--resume`.",
 }

@@ -27,8 +27,8 @@ class Answer(Generic[Found]):
     folder: Path
     """Folder with its files."""
     result: Found
-    """The object from which it is made: a run, a comparison, the points of a sweep, a finished study, a sizing, or actual
-    months compared with their plan."""
+    """The object from which it is made: a run, a comparison, the points of a sweep, a finished study, a sizing, or
+    actual months compared with their plan."""
     warnings: Sequence[str]
     """Values of the plans that are probably mistakes; ``strict`` refuses them."""
     notes: Sequence[str] = ()
