@@ -301,8 +301,8 @@ class Software(Strict):
     """Factor on the speed that software has still to gain, and on the differences between releases; 0 freezes
     throughput. Default 1: the catalogue's ceilings."""
     vendor_software_speedup_multiplier: dict[str, Speedup] = Field(default_factory=dict)
-    """Further factor on that gain and on those differences by vendor, e.g. {amd: 2}. Default: what the catalogue's
-    vendors say."""
+    """Further factor by vendor, e.g. {amd: 2}, on the speed still to gain and on the differences between releases.
+    Default: what the catalogue's vendors say."""
     steps: tuple[SoftwareStep, ...] = ()
     """Gains or losses on dates, in addition to the catalogue's course. Default: none."""
     upgrade_policy: Literal["latest", "staged", "pinned"] = "staged"
