@@ -1,4 +1,4 @@
-"""What a command does, a function of the same name does, with the same bytes in its folder.
+"""Each command has a function of the same name, which writes the same bytes into its folder.
 
 Each function takes what its command takes, writes the same folder and returns an answer (``planner.answers``). Nothing
 is printed; ``progress`` is called with a line about each step. ``strict`` takes every warning as an error, before
@@ -59,10 +59,10 @@ class Stopped(KeyboardInterrupt):
 
 
 def load(source: Source, overrides: Sequence[str] = ()) -> Scenario:
-    """Read and check a scenario: a path, a dict, or a scenario to lay more over.
+    """Read and check a scenario: a path, a dict, or a loaded scenario to which overrides are added.
 
-    ``overrides`` are ``dotted.path=value`` strings as ``--set`` takes them. Files that a dict names are relative to the
-    current folder; overrides of a loaded scenario come after those it was loaded with.
+    ``overrides`` are ``dotted.path=value`` strings as for ``--set``. Files named in a dict are relative to the current
+    folder. Overrides of a loaded scenario apply after those with which it was loaded.
     """
     from planner.scenario.loading import load_scenario
 
@@ -77,7 +77,8 @@ def simulate(
 ) -> RunResult:
     """Run a scenario once and return its checked result, without writing anything.
 
-    ``processes`` are generator functions of a ``planner.engine.processes.SimulationContext`` that run with it.
+    ``processes`` are generator functions that run with the simulation; each takes a
+    ``planner.engine.processes.SimulationContext``.
     """
     from planner.run.simulate import simulate
 
@@ -100,10 +101,10 @@ def run(
 ) -> Answer[RunResult]:
     """Simulate a scenario and write its timelines, ledger, measures, events, assumptions and workbook.
 
-    ``first`` is called with the base replication as soon as it is there. More than 19 replications
-    are an upper limit: they are drawn 19 at a time, until the SLO verdict is given and mean net
-    present cost is known to 0.5%. ``processes`` are functions that run with the simulation.
-    ``advise`` looks by simulation for what meets an SLO target that is missed.
+    ``first`` is called with the base replication as soon as it is finished. A number of ``replications``
+    above 19 is an upper limit: they are drawn 19 at a time, until the SLO verdict is clear and mean net
+    present cost is known to 0.5%. ``processes`` are functions that run with the simulation. If the SLO
+    target is missed, ``advise`` searches by simulation for more nodes that meet it.
     """
     from planner.plan.build import build_plan
     from planner.run.replications import Replications, drawing
@@ -178,9 +179,9 @@ def compare(
 ) -> Answer[Comparison]:
     """Run scenarios side by side: measures, savings, and why a token costs more or less.
 
-    They meet the same traffic and chance. ``baseline`` is the name or the file of the scenario that the others are held
-    against, the first unless given. Each is run in every one of the ``futures`` that a file names, or else the
-    scenarios; one scenario is enough where there are any.
+    All scenarios are run with the same traffic and the same random numbers. ``baseline`` is the name or the file of the
+    scenario with which the others are compared; by default it is the first. Each scenario is also run in every future:
+    those of the file ``futures``, or else those that the scenarios name. If there are futures, one scenario is enough.
     """
     from planner.answers.comparison import comparison_answer, write_comparison
     from planner.answers.identity import scenario_file
@@ -234,7 +235,7 @@ def sweep(
 ) -> Answer[Sweep]:
     """Run every combination of some values and write one tidy CSV.
 
-    ``vary`` is what ``--vary`` takes, or a mapping such as ``{"clusters.h200.nodes": range(40, 81, 20)}``.
+    ``vary`` is text as for ``--vary``, or a mapping such as ``{"clusters.h200.nodes": range(40, 81, 20)}``.
     """
     from planner.answers.identity import command_again, scenario_file
     from planner.answers.sweep import Sweep, sweep_answer, write_sweep
@@ -303,12 +304,13 @@ def study(
 ) -> Answer[Finished]:
     """Run a study and write its folder, as ``planner montecarlo`` and ``planner sensitivity`` do.
 
-    ``size`` is the number of replications (montecarlo), or of those of an input (tornado, 16). Rows that differ in
-    money alone share a simulation. ``until`` ends a montecarlo when the 95% interval of the headline's mean is narrower
-    than that share of it; ``"p90=2%"``, ``"best=1%"`` and ``"slo=4%"`` look at a percentile, at P(best) and at
-    P(SLO met) where its verdict is not given; several stand with commas between. With neither it ends by ``PRECISION``
-    of ``planner.studies.runner``, or with 4,096 replications. ``samples`` says whether samples.csv is written; unless
-    given, up to 100,000 rows, and replications.parquet has them all.
+    ``size`` is the number of replications (montecarlo), or of those for each input (tornado, 16 by default). Rows that
+    differ only in money share a simulation. ``until`` ends a montecarlo when the 95% interval of the headline's
+    mean is narrower than this share of the mean. ``"p90=2%"``, ``"best=1%"`` and ``"slo=4%"`` instead watch a
+    percentile, P(best), or P(SLO met) while its verdict is open; separate several rules by commas. Without ``size`` and
+    ``until``, the study ends by ``PRECISION`` of ``planner.studies.runner``, or after 4,096 replications. ``samples``
+    says whether samples.csv is written; by default it is written for up to 100,000 rows. replications.parquet always
+    has all rows.
     """
     from planner.answers import study as answers
     from planner.answers.study_screen import study_remarks
@@ -392,7 +394,7 @@ def replay(
 ) -> Answer[RunResult]:
     """Run one replication of a Monte Carlo study again and write its full timeline, ledger, events and assumptions.
 
-    ``draws`` is how many draws of money each simulation of the study carries, where it says that they are several.
+    ``draws`` is the number of draws of money for each simulation of the study, if the study reports several.
     """
     from planner.answers.run import run_answer, write_run
     from planner.answers.study import study_command
@@ -556,7 +558,7 @@ REPORTS = {
 
 
 def report(folder: Place) -> Path:
-    """Write report.html of any output folder anew from the files in it, as ``planner report`` does; return its path."""
+    """Write report.html of an output folder again from its files, as ``planner report`` does; return its path."""
     from planner.answers.report import rebuild_report
 
     return rebuild_report(Path(folder), REPORTS)

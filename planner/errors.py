@@ -30,7 +30,7 @@ def printable(text: str) -> str:
 
 
 class PlannerError(Exception):
-    """Root of everything the planner raises on purpose."""
+    """Base class of all exceptions that the planner raises on purpose."""
 
     exit_code = 1
 

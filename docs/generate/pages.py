@@ -307,9 +307,9 @@ def _documentation(node: ast.FunctionDef | ast.ClassDef) -> str:
 # The page of what the catalogue holds.
 
 GRADES: dict[Grade, str] = {
-    "A": "primary: a datasheet, a filing, a paper, a benchmark log",
-    "B": "credible secondary",
-    "C": "derived from A or B",
+    "A": "primary source: a datasheet, a filing, a paper, a benchmark log",
+    "B": "credible secondary source",
+    "C": "derived from sources of grade A or B",
     "D": "assumption",
 }
 SECTIONS: dict[str, type[Entry]] = {
@@ -516,10 +516,10 @@ def _metrics() -> dict[str, Any]:
 
 _EXIT_CODES = {
     0: "Done.",
-    1: "The plan or the model failed, or the reader of the output went away.",
-    2: "Bad input: a file, a key, a number or an option that cannot be used. Each problem names its place.",
-    3: "With `--fail-on-miss`: no plan of the answer is known to meet its SLO target.",
-    130: "Stopped before it was finished, from the keyboard or by `--minutes`; `--resume` goes on.",
+    1: "The plan or the model failed, or the program that read the output closed it.",
+    2: "Bad input: a file, a key, a number or an option that cannot be used. Each message names its place.",
+    3: "With `--fail-on-miss`: no plan in the answer is known to meet its SLO target.",
+    130: "Stopped before it was finished, from the keyboard or by `--minutes`; continue with `--resume`.",
 }
 
 

@@ -25,40 +25,40 @@ class Answer(Generic[Found]):
     """The answer of a command."""
 
     folder: Path
-    """Where its files are."""
+    """Folder with its files."""
     result: Found
-    """The object behind it: a run, a comparison, the points of a sweep, a finished study, a sizing, months held against
-    their plan."""
+    """The object from which it is made: a run, a comparison, the points of a sweep, a finished study, a sizing, or
+    actual months compared with their plan."""
     warnings: Sequence[str]
-    """What is hardly meant about the plans; ``strict`` refuses it."""
+    """Values of the plans that are probably mistakes; ``strict`` refuses them."""
     notes: Sequence[str] = ()
-    """What follows from the plans and may well be meant."""
+    """Consequences of the plans that may be intended."""
     summarise: Callable[[], Any]
-    """Makes what ``--json`` prints."""
+    """Function that returns what ``--json`` prints."""
     say: Callable[[bool], str]
-    """Makes what a terminal shows: the first screen, or with all details."""
+    """Function that returns what a terminal shows: the first screen, or all details."""
     rows: Callable[[], Table]
-    """Makes the table that a program asks for first."""
+    """Function that returns the table of figures, which ``table()`` returns by default."""
     is_met: Callable[[], bool] = lambda: True
-    """Says whether some plan of it is known to meet its SLO target."""
+    """Function that says whether at least one of its plans is known to meet its SLO target."""
     is_written: bool = True
-    """Whether its folder is there; False of a first screen."""
+    """Whether its folder is written; False for a first screen."""
 
     def summary(self) -> Any:
         """Return what ``--json`` prints, as plain data."""
         return self.summarise()
 
     def text(self, *, verbose: bool = False) -> str:
-        """Return what the terminal shows, with ``verbose`` all of it."""
+        """Return what the terminal shows; with ``verbose``, all details."""
         return self.say(verbose)
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """Names of the folder's tables, which ``table`` takes."""
+        """Names of the folder's tables, for use with ``table``."""
         return tuple(read_contents(self.folder).tables)
 
     def table(self, name: str | None = None) -> pd.DataFrame:
-        """Return a table of the folder as a pandas frame that knows its units; the figures where none is named."""
+        """Return a table of the folder as a pandas frame with its units; without a name, the table of figures."""
         import pandas as pd  # noqa: PLC0415 - half a second, for those who ask for a frame
 
         if name is None:

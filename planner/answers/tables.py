@@ -90,7 +90,7 @@ def _column(row: Mapping[str, str]) -> Column:
     return Column(name=name, kind=ColumnKind(kind), description=text)
 
 
-_TO_DATE = "From the start to the month, what is owned then counted as if sold."
+_TO_DATE = "Counted from the start to this month, as if what is owned then were sold."
 _NOTES = {
     f"levelised_cost_per_million_{kind}_usd": _TO_DATE for kind in ("tokens", "output_tokens")
 }

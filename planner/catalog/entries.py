@@ -56,22 +56,22 @@ class Range(Strict):
     note: str | None = None
     """What a reader should know about it."""
     drawn_for: str | None = None
-    """Field of a scenario, as a dotted path, that is drawn from this prior where no study says otherwise; of clusters,
-    ``*`` stands for those of the accelerator or the vendor below. Default: none."""
+    """Field of a scenario, as a dotted path, that is drawn from this prior unless a study says otherwise. In a path of
+    clusters, ``*`` means those of the accelerator or vendor below. Default: none."""
     accelerator: str | None = None
-    """Accelerator whose clusters are meant. Default: any."""
+    """Accelerator to whose clusters the prior applies. Default: any."""
     vendor: str | None = None
-    """Vendor whose clusters are meant. Default: any."""
+    """Vendor to whose clusters the prior applies. Default: any."""
     unless: str | None = None
-    """Field that takes the place of the other where a scenario states it. Default: none."""
+    """Field that replaces the other one if a scenario states it. Default: none."""
     highest: float | None = None
-    """Highest that is drawn, where a study states no other end. Default: the field's own limit."""
+    """Highest value that is drawn, unless a study states another end. Default: the field's own limit."""
     used_by: tuple[str, ...] = ()
-    """Fields of which a scenario states one where the prior is of use, ``*`` being any name. Default: it is of use
-    where its own field is not zero."""
+    """Fields of a scenario that use the prior: it applies if one of them is stated; ``*`` means any name. Default: it
+    applies if its own field is not zero."""
     times_stated: bool = False
-    """Whether the prior is a factor, over its base, on whatever is stated. Default false: it stands for what is left to
-    the default, and what is stated is known."""
+    """Whether the prior, divided by its base, is a factor on any stated value. Default false: it is drawn only where a
+    scenario leaves the default, and a stated value is taken as known."""
 
     @model_validator(mode="after")
     def _ordered(self) -> "Range":
@@ -145,7 +145,7 @@ class Accelerator(Entry):
     """One accelerator: datasheet figures and price."""
 
     vendor: Sourced[str]
-    """Who makes it, by its name under vendors; decides which stacks run on it."""
+    """Vendor, by its name under vendors; it decides which stacks run on the accelerator."""
     architecture: Sourced[str]
     """Architecture name, for the reader."""
     hbm_gb: Sourced[PositiveFloat]
@@ -153,33 +153,34 @@ class Accelerator(Entry):
     hbm_tb_per_s: Sourced[PositiveFloat]
     """Peak memory bandwidth."""
     dense_tflops: dict[str, Sourced[PositiveFloat]]
-    """Peak dense rate, without sparsity, by precision; one that the part cannot compute in is absent."""
+    """Peak dense rate, without sparsity, by precision; precisions in which the accelerator cannot compute are
+    absent."""
     fp8_format: Sourced[Literal["ocp", "fnuz"]] | None = None
-    """Encoding of eight-bit floats that it computes in; absent where it has none."""
+    """Encoding of eight-bit floats in which it computes; absent if it has none."""
     tdp_w: Sourced[PositiveFloat]
     """Board power limit."""
     idle_w: Sourced[PositiveFloat]
-    """Board power with a model loaded and nothing to do."""
+    """Board power with a model loaded but without work."""
     scaleup_gb_per_s: Sourced[PositiveFloat]
     """Scale-up link bandwidth of one accelerator, one direction."""
     scaleout_gb_per_s: Sourced[PositiveFloat] | None = None
-    """Network bandwidth of one accelerator, one direction; absent: the scale-up link reaches as far."""
+    """Network bandwidth of one accelerator, one direction; absent: all traffic uses the scale-up link."""
     scaleup_accelerators: Sourced[PositiveInt]
     """Accelerators within one scale-up domain."""
     scaleup_switched: Sourced[bool]
-    """True where links go through a switch, false where they form a mesh."""
+    """True if links go through a switch, false if they form a mesh."""
     accelerators_per_node: Sourced[PositiveInt]
     """Accelerators in one server: the unit that is bought, fails and is repaired."""
     host_memory_gb: Sourced[PositiveFloat] | None = None
-    """Memory of one server, which may hold prompts that its accelerators let go; absent: none is counted."""
+    """Host memory of one server, which may keep prompts evicted from accelerators; absent: none is counted."""
     host_link_gb_per_s: Sourced[PositiveFloat] | None = None
-    """Bandwidth of one accelerator to the memory of its server, one direction; absent: nothing is held there."""
+    """Bandwidth of one accelerator to host memory, one direction; absent: host memory holds no prompts."""
     node_max_kw: Sourced[PositiveFloat]
     """Nameplate power of one server."""
     available: Sourced[datetime.date]
-    """First volume systems."""
+    """Date of the first volume systems."""
     accelerator_price_usd: Sourced[NonNegative] | None = None
-    """Purchase price of one accelerator; absent where no source names one."""
+    """Purchase price of one accelerator; absent if no source names one."""
     host_usd_per_accelerator: Sourced[NonNegative] | None = None
     """Server around it (chassis, CPUs, memory, NICs), per accelerator."""
     network_usd_per_accelerator: Sourced[NonNegative] | None = None
@@ -187,14 +188,14 @@ class Accelerator(Entry):
     storage_usd_per_accelerator: Sourced[NonNegative] | None = None
     """Storage, per accelerator."""
     embodied_kg_per_node: Sourced[NonNegative] | None = None
-    """Emissions of making one server, kgCO2e; absent where no source names any."""
+    """Emissions from making one server, kgCO2e; absent if no source names any."""
 
 
 class Model(Entry):
     """One served model: the architecture numbers that memory fit and throughput need."""
 
     architecture_class: Sourced[ArchitectureClass]
-    """How far it departs from a plain dense transformer, which decides how mature its kernels are."""
+    """Difference from a plain dense transformer, which decides how mature the model's kernels are."""
     attention: Sourced[Literal["grouped-query", "multi-query", "latent"]]
     """Grouped-query (incl. multi-head), one shared key-value head, or latent attention."""
     layers: Sourced[PositiveInt]
@@ -214,15 +215,15 @@ class Model(Entry):
     max_context_tokens: Sourced[PositiveInt]
     """Longest context it accepts."""
     tied_embeddings: Sourced[bool] | None = None
-    """True where input and output embeddings are one matrix."""
+    """True if input and output embeddings are one matrix."""
     experts: Sourced[PositiveInt] | None = None
     """Routed experts per layer; absent for a dense model."""
     experts_per_token: Sourced[PositiveInt] | None = None
-    """Routed experts that each token visits."""
+    """Routed experts that each token uses."""
     expert_intermediate_size: Sourced[PositiveInt] | None = None
     """Width of one expert."""
     shared_experts: Sourced[NonNegativeInt] | None = None
-    """Experts that every token visits."""
+    """Experts that every token uses."""
     dense_layers: Sourced[NonNegativeInt] | None = None
     """Leading layers with a dense feed-forward block in a mixture-of-experts model."""
     q_lora_rank: Sourced[PositiveInt] | None = None
@@ -242,77 +243,77 @@ class Model(Entry):
     native_precision: Sourced[str] | None = None
     """Precision the weights were published in; absent: that of activations. FP4 also runs on parts without FP4."""
     shared_precision: Sourced[str] | None = None
-    """Precision of what is not a routed expert in four-bit form; absent: what the precision's own entry says."""
+    """Precision of all parts except routed experts in four-bit form; absent: that of the precision's own entry."""
     family: Sourced[str] | None = None
-    """Model of the same shape, whose measurements speak for this one too; absent: none."""
+    """Model of the same shape, whose measurements are used for this one too; absent: none."""
     qk_norm: Sourced[bool] | None = None
-    """True where queries and keys are normalised in every layer."""
+    """True if queries and keys are normalised in every layer."""
     attention_parameters_per_layer: Sourced[PositiveInt] | None = None
-    """Projection weights of a mean attention layer, where heads and widths do not give them."""
+    """Projection weights of a mean attention layer, if heads and widths do not determine them."""
     attended_tokens: Sourced[PositiveInt] | None = None
     """Cached tokens that sparse attention reads for one query; absent: all of them."""
     index_heads: Sourced[PositiveInt] | None = None
-    """Heads of the indexer by which sparse attention chooses what it reads; absent: attention is not sparse."""
+    """Heads of the indexer with which sparse attention chooses tokens; absent: attention is not sparse."""
     index_head_dim: Sourced[PositiveInt] | None = None
-    """Width of the key that the indexer keeps of every cached token; absent: none."""
+    """Width of the key that the indexer keeps for every cached token; absent: none."""
     released: Sourced[datetime.date] | None = None
-    """When its weights were published; absent: before 2025-12, longer ago than any engine takes to run it well."""
+    """Date of its weights; absent: before 2025-12, long enough ago for every engine to run it well."""
     cache_fraction: Sourced[Annotated[float, Field(gt=0, le=1)]] | None = None
-    """Cache entries kept per token, where attention compresses several tokens into one; absent: 1."""
+    """Cache entries kept per token, if attention compresses several tokens into one; absent: 1."""
     api_input_usd_per_million_tokens: Sourced[NonNegative] | None = None
-    """What an API asks for a million prompt tokens; absent: no price is known."""
+    """API price of a million prompt tokens; absent: no price is known."""
     api_cached_input_usd_per_million_tokens: Sourced[NonNegative] | None = None
-    """What it asks for those that it has cached; absent: none listed; the prior cached_input_price_ratio counts."""
+    """API price of a million cached prompt tokens; absent: not listed; the prior cached_input_price_ratio is used."""
     api_output_usd_per_million_tokens: Sourced[NonNegative] | None = None
-    """What it asks for a million generated tokens."""
+    """API price of a million generated tokens."""
 
 
 class Precision(Entry):
-    """One number format that weights may be served in."""
+    """One number format in which weights may be served."""
 
     weight_bytes: Sourced[PositiveFloat]
     """Bytes of one weight with its scales."""
     published_weight_bytes: Sourced[PositiveFloat] | None = None
-    """The same for the routed experts of a model published in this precision; absent: no different."""
+    """Bytes of a routed expert's weight in models published in this precision; absent: as weight_bytes."""
     cache_bytes: Sourced[PositiveFloat]
     """Bytes of one cached number when weights are served in this precision."""
     cache_stream_bytes: Sourced[PositiveFloat]
-    """What reading one cached number costs, in bytes of the 8-bit cache that the calibration prices."""
+    """Cost of reading one cached number, in bytes of the 8-bit cache that the calibration prices."""
     packed: Sourced[bool] | None = None
-    """True where reading weights is priced by the coefficients of four-bit weights; absent: false."""
+    """True if reading weights is priced with the coefficients of four-bit weights; absent: false."""
     shared_precision: Sourced[str] | None = None
     """In a mixture of experts, the precision of all but the routed experts; absent: this one."""
     published_shared_precision: Sourced[str] | None = None
-    """The same in models published in this precision, unless the model says otherwise."""
+    """Precision of all but the routed experts in models published in this one, unless the model says otherwise."""
     published_computes_in: Sourced[tuple[str, ...]] | None = None
-    """Arithmetic of models published in it on parts that have it: the first that the part has; absent: this one."""
+    """Arithmetic for models published in it: the first in the list that the accelerator has; absent: this one."""
     falls_back_to: Sourced[tuple[str, ...]] | None = None
-    """Arithmetic on parts that cannot compute in it: the first that the part has; absent: it does not run there."""
+    """Arithmetic on accelerators that cannot compute in it: the first that they have; absent: it does not run there."""
     falls_back_for: Sourced[Literal["all", "published"]] | None = None
     """Whether all models fall back or only those published in this precision; absent: published."""
     wider: Sourced[str] | None = None
-    """The next wider precision, which an answer to wrong numerics serves in; absent for the widest."""
+    """The next wider precision, used in response to wrong output; absent for the widest."""
     aliases: Sourced[tuple[str, ...]] | None = None
     """Other spellings in tables of measurements, in lower case without hyphens."""
     role: Sourced[Literal["activations", "default"]] | None = None
-    """What activations and attention are kept in, or what is served where nobody states a precision; one of each."""
+    """Role: precision of activations and attention, or default precision for serving; one entry for each role."""
 
 
 class Vendor(Entry):
     """One accelerator vendor: figures common to all its accelerators."""
 
     lost_with_accelerator: Sourced[Literal["replica", "node"]]
-    """What one failing accelerator takes down: its tensor-parallel group, or the whole node."""
+    """Capacity lost with one failing accelerator: its tensor-parallel group, or the whole node."""
     failure_multiplier: Sourced[NonNegative]
-    """Failures of its nodes against the rates of the failure causes."""
+    """Failure rate of its nodes over the rates of the failure causes."""
     engineers_per_800: Sourced[NonNegative]
     """Software engineers paid for per 800 of its accelerators."""
     incident_multiplier: Sourced[NonNegative] | None = None
-    """Software incidents on its parts against the rates of their stacks; absent: 1."""
+    """Rate of software incidents on its accelerators over the rates of their stacks; absent: 1."""
     maturing_multiplier: Sourced[NonNegative] | None = None
-    """What software has still to gain on its parts against what their stacks say; absent: 1."""
+    """Speed that software has still to gain on its accelerators over the figures of their stacks; absent: 1."""
     rollback_impossible_fraction: Range | None = None
-    """Share of incidents of a release after which no older release serves the model; absent: 0."""
+    """Share of a release's incidents for which no older release serves the model; absent: 0."""
 
     def ratio(self, name: Literal["incident_multiplier", "maturing_multiplier"]) -> float:
         """Return one of the optional multipliers, 1 where absent."""
@@ -327,75 +328,75 @@ class StackIncident(Entry):
     """Rate and effect of one kind of incident on one stack."""
 
     per_year: Range | None = None
-    """Incidents per served model and year, at any time; absent: the kind's own, or none come."""
+    """Incidents per served model and year, at any time; absent: the figure of the kind, or none occur."""
     per_upgrade: Range | None = None
-    """Probability that an upgrade brings one to a served model; absent: the kind's own, or none come."""
+    """Probability that an upgrade brings one to a served model; absent: the figure of the kind, or none occur."""
     loss_fraction: Range | None = None
-    """Throughput lost while one lasts."""
+    """Throughput lost while an incident lasts."""
     most_loss_fraction: Sourced[Annotated[float, Field(ge=0, lt=1)]] | None = None
-    """Most throughput that one takes: a larger draw of loss_fraction is this."""
+    """Highest throughput loss of an incident: a larger draw of loss_fraction is cut to it."""
     fix_days: Range | None = None
-    """Days until its vendor has fixed it; absent: the kind's own, or the stack's."""
+    """Days until the vendor has fixed it; absent: the figure of the kind, or of the stack."""
 
 
 class IncidentKind(StackIncident):
     """One kind of software incident: its effect, and its default figures."""
 
     effect: Sourced[Literal["slows", "resets", "falsifies"]]
-    """slows: throughput falls by loss_fraction; resets: the same, by software.hang_loss_fraction where no loss is
-    stated; falsifies: outputs are wrong, so the stack is rolled back or serves in a wider precision."""
+    """slows: throughput falls by loss_fraction. resets: the same, or by software.hang_loss_fraction if no loss is
+    stated. falsifies: outputs are wrong, so the stack is rolled back or serves in a wider precision."""
     detection_h: Range | None = None
-    """Hours from an upgrade until somebody notices what came with it."""
+    """Hours from an upgrade until somebody notices its incident."""
     subtle_detection_h: Range | None = None
-    """The same of a subtle one; absent: as any other."""
+    """The same hours for a subtle incident; absent: as for any other."""
     subtle_fraction: Sourced[Fraction] | None = None
-    """Share that is subtle whatever its loss; absent: 0."""
+    """Share of incidents that are subtle whatever their loss; absent: 0."""
     subtle_below_loss_fraction: Sourced[Fraction] | None = None
-    """Loss below which one is subtle; absent: 0."""
+    """Loss below which an incident is subtle; absent: 0."""
 
 
 class Maturity(Entry):
     """Speed still to be gained by a stack's software on one class of models."""
 
     ceiling_gain_fraction: Range
-    """Throughput to be gained in the end over what the calibration measured; never past the part's roofline."""
+    """Final gain of throughput over the calibration's measurements; never beyond the accelerator's roofline."""
     closing_months: Range
-    """Time constant with which the gap to that ceiling closes, and with which a new model's further incidents cease."""
+    """Time constant with which the gap to that ceiling closes, and with which a new model's extra incidents cease."""
 
 
 class Stack(Entry):
     """One platform and serving engine: its maturity and its incidents."""
 
     platform: Sourced[str]
-    """What lies beneath the engine: CUDA, ROCm and the like."""
+    """Software platform under the engine: CUDA, ROCm and the like."""
     vendor: Sourced[str]
-    """Whose accelerators it runs on."""
+    """Vendor of the accelerators on which it runs."""
     engine: Sourced[str]
     """Serving engine, as a cluster names it."""
     support: Sourced[Literal["first-class", "community"]]
     """Whether the engine's own project maintains it."""
     dense_multiplier: Sourced[PositiveFloat]
-    """Throughput against the calibrated model, dense models."""
+    """Throughput over the calibrated model's, for dense models."""
     mixture_of_experts_multiplier: Sourced[PositiveFloat]
-    """Throughput against the calibrated model, mixture-of-experts models."""
+    """Throughput over the calibrated model's, for mixture-of-experts models."""
     custom_attention_multiplier: Sourced[PositiveFloat]
-    """Throughput against the calibrated model, models with an attention of their own."""
+    """Throughput over the calibrated model's, for models with custom attention."""
     fix_days: Range
-    """Days until its vendor has fixed an incident, for every kind that states none of its own."""
+    """Days until the vendor has fixed an incident, for every kind without its own figure."""
     incidents: dict[str, StackIncident] = Field(default_factory=dict)
-    """How often incidents of each kind come on this stack and what they cost; kinds are those under incidents."""
+    """Rate and cost of incidents on this stack, by the kinds listed under incidents."""
     releases_per_year: Range
     """Releases of the platform."""
     release_spread_fraction: Sourced[NonNegative] | None = None
-    """How far releases lie about the course of maturing: standard deviation of the logarithm of speed; absent: 0."""
+    """Spread of releases around the course of maturing: standard deviation of the logarithm of speed; absent: 0."""
     maturity: dict[ArchitectureClass, Maturity] = Field(default_factory=dict)
-    """What is left to gain, by class of models; nothing on a class that is not there."""
+    """Speed still to be gained, by class of models; nothing for a class that is not listed."""
     bring_up_weeks: Range
     """Weeks until a newly launched model runs at full speed: three time constants of the gap that closes."""
     bring_up_throughput_fraction: Range
-    """Share of full speed with which a new model begins."""
+    """Share of full speed at which a new model begins."""
     new_model_incident_multiplier: Sourced[Annotated[float, Field(ge=1)]] | None = None
-    """Incidents of a model just launched against those of one long served; absent: 1."""
+    """Incidents of a newly launched model over those of a model long served; absent: 1."""
 
 
 class EngineSupport(Entry):
@@ -406,18 +407,18 @@ class EngineSupport(Entry):
     model: Sourced[str]
     """Models, separated by spaces, or classes of models (dense, mixture-of-experts, custom-attention), or any."""
     accelerator: Sourced[str]
-    """Accelerators, separated by spaces, or a vendor for all of his, or any."""
+    """Accelerators, separated by spaces, or a vendor for all its accelerators, or any."""
     precision: Sourced[str] | None = None
     """Precisions, separated by spaces; absent: any."""
     feature: Sourced[Feature] | None = None
-    """What of serving: disaggregated prefill, speculation, data-parallel attention; absent: serving at all."""
+    """Feature: disaggregated prefill, speculation, data-parallel attention; absent: serving as such."""
     status: Sourced[Status]
-    """public-sweep: it runs in public runs or one's own; documented; experimental; with not-supported and broken the
-    engine is no candidate."""
+    """public-sweep: it runs in public or own runs; documented; experimental; not-supported or broken: the engine is not
+    considered."""
     since: Sourced[datetime.date] | None = None
-    """From which day of an engine's image on; absent: unknown, and so for all images."""
+    """First image date of the engine for which it holds; absent: unknown, so it holds for all images."""
     until: Sourced[datetime.date] | None = None
-    """From which day on no more; absent: it still holds."""
+    """Day from which it no longer holds; absent: it still holds."""
 
 
 class FailureCause(Entry):
@@ -426,11 +427,11 @@ class FailureCause(Entry):
     per_1000_node_days: Sourced[NonNegative]
     """Failures of a node for this reason, before its vendor's multiplier."""
     scope: Sourced[Literal["accelerator", "node"]]
-    """What is lost: one accelerator, and with it its tensor-parallel group, or the whole node."""
+    """Capacity lost: one accelerator with its tensor-parallel group, or the whole node."""
     soft_fraction: Sourced[Fraction]
-    """Share that a reset heals, without a technician."""
+    """Share of failures that a reset clears, without a technician."""
     medium_fraction: Sourced[Fraction]
-    """Share that a technician heals on site without a new part."""
+    """Share of failures that a technician repairs on site without a new part."""
 
 
 class Tariff(Entry):
@@ -441,7 +442,7 @@ class Tariff(Entry):
     grid_carbon_g_per_kwh: Sourced[NonNegative]
     """Carbon intensity of the grid."""
     timezone: Sourced[str] | None = None
-    """Clock of the place, by which time-of-use windows are read; absent where the price is of no one place."""
+    """Time zone of the place, for time-of-use windows; absent if the price is not that of a single place."""
 
 
 class Source(Strict):

@@ -47,7 +47,7 @@ _APIS = "assumption: below the cheapest and above the most expensive API"
 
 
 class TokenPrice(Strict):
-    """Prices per million tokens that may change from year to year; the word api stands for the catalogue's."""
+    """Prices per million tokens that may change from year to year; the word api means the catalogue's prices."""
 
     # An editor must offer the word as well as the mapping: the model itself only knows the latter.
     model_config = ConfigDict(
@@ -64,9 +64,11 @@ class TokenPrice(Strict):
         None
     )
     """Price of a million prompt tokens found in the prefix cache (a workload's prefix_cache_hit_fraction) on the first
-    day. Default: the catalogue's with its input price, or else 0.2 of the input price: the median of hosts' lists."""
+    day. Default: the catalogue's if its input price is used, or else 0.2 of the input price: the median of hosts'
+    lists."""
     change_per_year: TokenPriceChange | None = None
-    """Yearly change of all; -0.5 is half as much a year later. Default: finance.token_price_change_per_year."""
+    """Yearly change of all these prices; -0.5 means half as much a year later.
+    Default: finance.token_price_change_per_year."""
 
     @model_validator(mode="before")
     @classmethod
@@ -89,41 +91,43 @@ class TokenPrice(Strict):
 
 
 class Reserved(Strict):
-    """Machines at a provider, reserved for a term and paid used or not; it pays power, space and repairs."""
+    """Machines reserved at a provider, paid whether used or not; the provider pays power, space and repairs."""
 
     kind: Literal["reserved"]
     """Reserved capacity, take or pay."""
     usd_per_accelerator_h: Rent | None = None
-    """Rent of one accelerator for an hour if signed on the first day. Default: the catalogue's for the part and a
-    term of 12 or 36 months, where it has one (priors rent_1yr_h200, rent_3yr_h200 and so on)."""
+    """Rent of one accelerator for an hour, for a contract signed on the first day. Default: the catalogue's for the
+    accelerator and a term of 12 or 36 months, if it has one (priors rent_1yr_h200, rent_3yr_h200 and so on)."""
     term_months: TermMonths = 36
-    """Months it is fixed for; then it is renewed at the rent of that day. Default 36: the longest usual."""
+    """Months of the contract; it is then renewed at the rent of that day. Default 36: the longest usual term."""
     change_per_year: RentChange = 0.0
-    """Yearly change of the rent that is asked: it counts when signing and renewing. Default 0: today's."""
+    """Yearly change of market rent; it counts when the contract is signed or renewed. Default 0: today's."""
     exit_fee_fraction: Annotated[Fraction, Plausible(0, 1, "a share")] = 1.0
-    """Share of the rent to the term's end that is due when the cluster is retired before. Default 1: take or pay."""
+    """Share of the rent for the rest of the term that is due if the cluster is retired earlier. Default 1: take or
+    pay."""
     identified_machines: bool = False
-    """Whether the contract names machines that the provider may not swap: then it is a lease, on the balance sheet
-    where its term exceeds a year. Default false: a service, as capacity from a pool is."""
+    """Whether the contract names machines that the provider may not replace. It is then a lease, and on the balance
+    sheet if its term exceeds a year. Default false: a service, like capacity from a pool."""
 
 
 class OperatingLease(Strict):
-    """Machines leased for a term and run on the own site: rent instead of capital, with own running costs."""
+    """Machines leased for a term and run on your own site: rent replaces capital, and you pay the running costs."""
 
     kind: Literal["operating-lease"]
     """Operating lease, in which the lessee pays all running costs."""
     usd_per_accelerator_h: Rent
-    """Lease rate of one accelerator, host and network included, for an hour if signed on the first day."""
+    """Lease rate of one accelerator for an hour, including host and network, for a lease signed on the first day."""
     term_months: TermMonths = 36
-    """Months it is fixed for; then it is renewed at the rate of that day. Default 36: 36 to 60 are offered."""
+    """Months of the lease; it is then renewed at the rate of that day. Default 36: 36 to 60 are offered."""
     change_per_year: RentChange = 0.0
-    """Yearly change of the rate that is asked: it counts when signing and renewing. Default 0: today's."""
+    """Yearly change of the market rate; it counts when the lease is signed or renewed. Default 0: today's."""
     exit_fee_fraction: Annotated[Fraction, Plausible(0, 1, "a share")] = 1.0
-    """Share of the rate to the term's end that is due when the cluster is retired before. Default 1: no way out."""
+    """Share of the payments for the rest of the term that is due if the cluster is retired earlier. Default 1: no way
+    out."""
 
 
 class FinanceLease(Strict):
-    """Machines leased like a loan on their price: an asset and a debt on the balance sheet, own running costs.
+    """Machines leased as if bought with a loan: an asset and a debt on the balance sheet; you pay the running costs.
 
     The monthly payment follows from the cluster's prices, the rate and the buy-out.
     """
@@ -131,43 +135,44 @@ class FinanceLease(Strict):
     kind: Literal["finance-lease"]
     """Finance lease, paid at the end of each of its months from the day the cluster comes online."""
     rate_per_year: Annotated[Fraction, Plausible.prior("lease_rate")]
-    """Nominal yearly rate implicit in the payments, a twelfth of it charged a month."""
+    """Nominal yearly rate implicit in the payments; one twelfth of it is charged each month."""
     term_months: TermMonths = 36
     """Months of the lease. Default 36: 36 to 60 are offered."""
     at_end: Literal["buy", "return"] = "buy"
-    """Whether the machines are bought out when the term ends and serve on, or go back and serve no longer. Default
-    buy: a bargain price makes it sure."""
+    """What happens when the term ends: the machines are bought out and stay in service, or they go back. Default buy: a
+    bargain price makes the purchase certain."""
     buy_out_fraction: Annotated[BelowOne, Plausible(0, 0.5)] = 0.1
-    """Price of the buy-out as a share of what the machines cost; the payments cover the rest. Where they go back it is
-    what the lessor counts on. Default 0.1: one dollar or 10% are offered."""
+    """Price of the buy-out as a share of the machines' cost; the payments cover the rest. If the machines go back, it
+    is the value that the lessor expects. Default 0.1: one dollar or 10% are offered."""
     exit_fee_fraction: Annotated[Fraction, Plausible(0, 0.2)] = 0.0
-    """Share of what is still owed that leaving before the term's end (retire) costs besides paying it off; machines
-    that would be bought out are sold then, others go back. Default 0: no public figure was found."""
+    """Fee for ending the lease early (retire), as a share of the remaining debt and in addition to repaying it.
+    Machines that would be bought out are then sold; others go back. Default 0: no public figure was found."""
 
 
 class HourlyRental(Strict):
-    """Terms of machines rented by the hour: whole ones, started with a delay, billed while held, at times sold out."""
+    """Terms of machines rented by the hour: they start with a delay, are billed while held, and sell out at times."""
 
     usd_per_accelerator_h: Rent | None = None
-    """Rent of one accelerator for an hour on the first day. Default: the catalogue's for the part (priors
+    """Rent of one accelerator for an hour on the first day. Default: the catalogue's for the accelerator (priors
     rent_ondemand_h200, rent_spot_h200 and so on)."""
     change_per_year: RentChange = 0.0
-    """Yearly change of the rent, month by month. Default 0: today's."""
+    """Yearly change of the rent, applied month by month. Default 0: today's."""
     startup_h: (
         Annotated[float, Field(ge=0, le=168), Plausible(0, 2, "6 to 60 minutes, published")] | None
     ) = None
-    """Hours from asking for a machine to its first request: start, image, weights and engine. They are billed.
-    Default: the catalogue's for the vendor, 0.5 of NVIDIA's and 1 of AMD's (priors rental_startup_nvidia and so on)."""
+    """Hours from ordering a machine to its first request: start, image, weights and engine. They are billed.
+    Default: the catalogue's for the vendor, 0.5 for NVIDIA and 1 for AMD (priors rental_startup_nvidia and so on)."""
     hold_h: Annotated[int, Field(ge=1, le=8784), Plausible(1, 336, "an hour to two weeks")] = 24
     """Hours after which a machine that is not needed is given back. Default 24: the shortest AWS Capacity Block."""
     minimum_h: Annotated[int, Field(ge=1, le=8784), Plausible(1, 168, "an hour to a week")] = 1
-    """Hours that are billed at least from each start; a machine is held for them. Default 1: NVIDIA clouds state no
+    """Shortest time billed for each start; a machine is held at least this long. Default 1: NVIDIA clouds state no
     minimum, and the hour is the step of a run."""
     available_fraction: (
         Annotated[Fraction, Plausible(0.02, 1, "B200 in 2026 to all in 2025")] | None
     ) = None
-    """Share of days on which machines can be had; at other times none starts, and those held stay. Default: the
-    catalogue's for the part: H100 0.70, H200 0.21, B200 0.04, MI325X 0 (priors rental_available_h200 and so on)."""
+    """Share of days on which machines are available. On other days no machine starts, and those already held stay.
+    Default: the catalogue's for the accelerator: H100 0.70, H200 0.21, B200 0.04, MI325X 0 (priors
+    rental_available_h200 and so on)."""
     gap_days: (
         Annotated[
             float,
@@ -176,18 +181,19 @@ class HourlyRental(Strict):
         ]
         | None
     ) = None
-    """Mean days for which none can be had; whoever rents the same part is sold out together. Default: the catalogue's
-    for the part: H100 1.5, H200 6.5, B200 24 (priors rental_gap_h200 and so on)."""
+    """Mean number of days for which none is available; all clusters that rent the same accelerator are sold out
+    together. Default: the catalogue's for the accelerator: H100 1.5, H200 6.5, B200 24 (priors rental_gap_h200 and so
+    on)."""
 
 
 class RentedNodes(HourlyRental):
-    """Nodes at a provider, held and paid while the load needs them; the provider pays power, space and repairs."""
+    """Nodes at a provider, paid while the load needs them; the provider pays power, space and repairs."""
 
     warm_nodes: (
         Annotated[int, Field(ge=0, le=1_000_000), Plausible(0, 25000, "as nodes")] | Literal["all"]
     ) = 0
-    """Nodes that are held at all times, from when they can be had; all holds every node. Default 0: as many are held
-    as the load needs within the SLO target, whole replicas counted, up to the cluster's nodes."""
+    """Nodes that are held at all times once they are available; all holds every node. Default 0: as many are held as
+    the load needs to meet the SLO target, in whole replicas, up to the cluster's nodes."""
 
 
 class OnDemand(RentedNodes):
@@ -198,7 +204,7 @@ class OnDemand(RentedNodes):
 
 
 class Spot(RentedNodes):
-    """On-demand nodes that the provider may reclaim, for a lower rent; a node that is taken back is not billed."""
+    """On-demand nodes at a lower rent that the provider may take back; a node that is taken back is not billed."""
 
     kind: Literal["spot"]
     """Rented by the hour until someone pays more."""
@@ -206,13 +212,13 @@ class Spot(RentedNodes):
         Annotated[float, Field(ge=0, le=8760), Plausible(0.5, 2000, "twice a year to five a day")]
         | None
     ) = None
-    """Times a year that a node is taken back. Default: the catalogue's, 2.3 (prior spot_interruptions)."""
+    """How often a year a node is taken back. Default: the catalogue's, 2.3 (prior spot_interruptions)."""
     interruption_h: Annotated[Positive, Plausible(0.05, 720, "assumption: minutes to a month")] = (
         4.0
     )
-    """Mean hours until another takes its place. Default 4: assumption."""
+    """Mean hours until another node replaces it. Default 4: assumption."""
     together_fraction: Annotated[Fraction, Plausible(0, 1, "a share")] | None = None
-    """Share of interruptions that take all nodes of the part at once. Default: the catalogue's, 0.92 (prior
+    """Share of interruptions that take back all nodes of the accelerator at once. Default: the catalogue's, 0.92 (prior
     spot_co_interruption)."""
 
 
@@ -220,16 +226,16 @@ class Api(Strict):
     """Tokens bought from an API: no machines, power, failures or engineers, and a price per token."""
 
     kind: Literal["api"]
-    """An API of somebody else's machines, taken to serve what it is sent within the SLO."""
+    """An API that runs on somebody else's machines; all requests sent to it are assumed to meet their SLO."""
     serves: Literal["overflow", "all"] = "overflow"
-    """Whether it serves what the clusters would shed, or all requests of the workloads that allow_api, before them.
-    Default overflow: what is owned or rented works first."""
+    """Whether the API serves only requests that the clusters would shed, or all requests of the workloads with
+    allow_api, before the clusters do. Default overflow: owned and rented machines work first."""
     token_prices: Annotated[dict[str, TokenPrice], Field(max_length=64, default_factory=dict)]
-    """Prices by model. Default: the catalogue's for the model, where it has one (planner catalog show MODEL)."""
+    """Prices by model. Default: the catalogue's for the model, if it has one (planner catalog show MODEL)."""
     max_tokens_per_s: (
         Annotated[Positive, Plausible(100, 1e9, "a small quota to more than anyone has")] | None
     ) = None
-    """Prompt and generated tokens that it takes at most. Default: as many as come."""
+    """Highest number of prompt and generated tokens a second that it takes. Default: no limit."""
 
 
 # The tag decides which fields are allowed, so that an error names those of one kind alone.
@@ -244,19 +250,19 @@ class OrderPayment(Strict):
     """A deposit or milestone of an order: a share of its price paid on another day than delivery."""
 
     fraction: Annotated[PositiveFraction, Plausible(0.01, 1, "a share")]
-    """Share of the price, of each shipment alike."""
+    """Share of the price, the same for each shipment."""
     when: Literal["order", "delivery"] = "order"
-    """What it is counted from: the day of the order, or that of each delivery, slips included. Default order: a
-    deposit."""
+    """Day from which it is counted: the day of the order, or the day of each delivery, including slips. Default
+    order: a deposit."""
     weeks: Annotated[Weeks, Plausible(0, 52)] = 0.0
-    """Weeks after it. Default 0: on the day."""
+    """Weeks after that day. Default 0: on the day."""
 
 
 class Order(Strict):
     """A purchase order: its lead time, late or split deliveries, and nodes that fail acceptance."""
 
     placed: datetime.date
-    """Day the order is placed; may lie before the start."""
+    """Day on which the order is placed; it may be before the start."""
     lead_weeks: Annotated[Weeks, Plausible(0.5, 104)] = 16.0
     """Quoted weeks from order to the first delivery. Default 16: four months (assumption)."""
     slip_weeks: Spread = Spread(low=0, base=2, high=12)
@@ -268,8 +274,9 @@ class Order(Strict):
     acceptance_failure_fraction: Annotated[Fraction, Plausible.prior("deployment_doa_rate")] = 0.07
     """Share of nodes that fail acceptance and go through a hard repair first. Default 0.07: 9 of 128 H100 servers."""
     payments: Annotated[tuple[OrderPayment, ...], Field(max_length=24)] = ()
-    """Deposits, milestones and terms; the rest is paid on delivery. What is paid on nodes that never come, since their
-    cluster is retired before, is lost. Default: all on delivery (assumption; no public terms were found)."""
+    """Deposits, milestones and terms; the rest is paid on delivery. Payments are lost for nodes that are never
+    delivered because their cluster is retired earlier. Default: all on delivery (assumption; no public terms were
+    found)."""
 
     @model_validator(mode="after")
     def _paid_once(self) -> "Order":
@@ -286,19 +293,20 @@ class Owned(Strict):
     """Machines owned before the start, with their original cost and book value."""
 
     bought: datetime.date
-    """Day they were delivered and paid, before the start: age, warranty, resale and tax depreciation count from it."""
+    """Day before the start on which they were delivered and paid. Age, warranty, resale and tax depreciation count from
+    that day."""
     cost_usd: (
         Annotated[NonNegative, Plausible(1000, 5e10, "one used accelerator to the largest sites")]
         | None
     ) = None
-    """What all of them cost. Default: the cluster's prices, as quoted on the day they were bought."""
+    """Original cost of all of them. Default: the cluster's prices, as quoted on the day they were bought."""
     book_value_usd: Annotated[NonNegative, Plausible(0, 5e10, "as what they cost")] | None = None
-    """What they stand at in the books on the first day. Default: cost less depreciation since that day."""
+    """Their book value on the first day. Default: cost less depreciation since that day."""
     remaining_months: (
         Annotated[int, Field(ge=0, le=240), Plausible(0, 96, "as depreciation_months")] | None
     ) = None
-    """Months over which that book value is written off to the residual. Default: what is left of the book life, up to
-    the next whole month."""
+    """Months over which the book value is written off to the residual. Default: the rest of the book life, rounded up
+    to whole months."""
 
     @model_validator(mode="after")
     def _book_within_cost(self) -> "Owned":
@@ -311,12 +319,12 @@ class Owned(Strict):
 
 
 class VolumeDiscount(Strict):
-    """A volume discount from a number of accelerators on."""
+    """A volume discount from a given number of accelerators."""
 
     from_accelerators: Annotated[
         int, Field(ge=1, le=10_000_000), Plausible(1, 200000, "the largest clusters announced")
     ]
-    """Accelerators in one order from which it holds."""
+    """Number of accelerators in one order from which the discount applies."""
     discount_fraction: Annotated[BelowOne, Plausible(0.002, 0.6)]
     """Share taken off the price."""
 
@@ -325,17 +333,18 @@ class PriceQuote(Strict):
     """A vendor's quote: a price, volume discounts, and the order dates for which it is valid."""
 
     name: Annotated[str, Field(min_length=1, max_length=64)]
-    """Whose offer it is."""
+    """Name of the quote, such as the vendor's."""
     accelerator_price_usd: AcceleratorPrice
     """Price of one accelerator before volume discount."""
     valid_from: datetime.date | None = None
     """First order date. Default: any time before."""
     valid_until: datetime.date | None = None
-    """Last order date, included; later orders pay the cluster's unit price. Default: it does not expire."""
+    """Last order date for which it is valid; later orders pay the cluster's unit price. Default: it does not expire."""
     volume_discounts: Annotated[tuple[VolumeDiscount, ...], Field(max_length=100)] = ()
-    """Discounts by rising number of accelerators. Default: none."""
+    """Discounts by number of accelerators, in rising order. Default: none."""
     volume_rule: Literal["whole-order", "marginal"] = "whole-order"
-    """Whether the tier reached prices every accelerator, or each tier those inside it. Default whole-order: usual."""
+    """Whether the highest tier reached sets the price of every accelerator, or each tier only that of the accelerators
+    inside it. Default whole-order: usual."""
 
 
 class ResalePoint(Strict):
@@ -344,7 +353,7 @@ class ResalePoint(Strict):
     age_months: Annotated[float, Field(gt=0, le=600), Plausible(1, 120)]
     """Months since it was delivered."""
     fraction_of_new: Annotated[PositiveFraction, Plausible(0.01, 1, "used costs no more than new")]
-    """Price as a share of what it cost."""
+    """Price as a share of the original cost."""
 
 
 class ComponentBooks(Strict):
@@ -364,16 +373,16 @@ class ComponentBooks(Strict):
 
 
 class Components(Strict):
-    """Depreciation by kind of component, each a purchase cohort of its own."""
+    """Depreciation by kind of component, each recorded as a separate purchase."""
 
     accelerators: ComponentBooks = ComponentBooks()
-    """Of the accelerators. Default: as the cluster, of which they are most."""
+    """Depreciation of the accelerators. Default: that of the cluster, of which they are the largest part."""
     hosts: ComponentBooks = ComponentBooks()
-    """Of the servers around them. Default: as the cluster, with which they are replaced."""
+    """Depreciation of the servers around them. Default: that of the cluster, with which they are replaced."""
     network: ComponentBooks = ComponentBooks()
-    """Of switches, cables and adapters. Default: as the cluster, with which they are replaced."""
+    """Depreciation of switches, cables and adapters. Default: that of the cluster, with which they are replaced."""
     storage: ComponentBooks = ComponentBooks()
-    """Of storage. Default: as the cluster, with which it is replaced."""
+    """Depreciation of storage. Default: that of the cluster, with which it is replaced."""
 
 
 class MeasuredAt(Strict):
@@ -390,15 +399,16 @@ class MeasuredAt(Strict):
 
 
 class Speculation(Strict):
-    """Speculative decoding: a draft proposes tokens, one step of the model checks them all."""
+    """Speculative decoding: a draft model proposes tokens, and one step of the served model checks all of them."""
 
     drafted_tokens: Annotated[int, Field(ge=1, le=32), Plausible(1, 16)]
     """Tokens proposed per step."""
     mean_acceptance_length: Annotated[float, Field(ge=1, le=33), Plausible(1, 8)]
-    """Mean tokens a step yields, the certain one included; measure it on your own text (random tokens give half)."""
+    """Mean number of tokens that a step yields, including the one that is always certain. Measure it on your own text
+    (random tokens give half)."""
     use: Literal["always", "auto"] = "always"
-    """Whether every workload decodes so, with a warning where that serves less, or those alone of which a node then
-    serves more. Default: always."""
+    """Whether every workload uses it, with a warning where a node then serves less, or only the workloads of which a
+    node then serves more. Default: always."""
 
     @model_validator(mode="after")
     def _not_more_than_checked(self) -> "Speculation":
@@ -421,32 +431,35 @@ class Cluster(Strict):
     ]
     """Servers bought."""
     engine: str = "auto"
-    """Serving engine. Default auto: of those that support the models on the accelerator the one with which the cluster
-    needs fewest nodes for all workloads; a second one where it saves more than 5%. layouts.csv says which."""
+    """Serving engine. Default auto: among the engines that support the models on the accelerator, the one with which
+    the cluster needs fewest nodes for all workloads; a second engine is used if it saves more than 5%. layouts.csv
+    names them."""
     engine_date: (
         Annotated[
             datetime.date, Field(ge=datetime.date(2024, 1, 1), le=datetime.date(2100, 12, 31))
         ]
         | None
     ) = None
-    """Release date of the image that the cluster runs on the first day; speed is moved along the stack's course of
-    maturing from the date of the calibration's measurements to it. Default: as those were measured."""
+    """Release date of the image that the cluster runs on the first day. Speed is adjusted from the date of the
+    calibration's measurements to this date, by the rate at which the stack matures. Default: the date of those
+    measurements."""
     precision: str | None = None
-    """Arithmetic this cluster serves in, but for workloads that do not allow it. Default: of what each workload allows
-    that in which a node serves most."""
+    """Precision in which this cluster serves, except for workloads that do not allow it. Default: among the precisions
+    that a workload allows, the one in which a node serves most."""
     tensor_parallel: (
         Annotated[int, Field(ge=1, le=1024), Plausible(1, 72, "one accelerator to a rack of 72")]
         | None
     ) = None
-    """Accelerators per replica; of those that decode where prompts are prefilled apart. Default: the number that serves
-    most per accelerator within the objective."""
+    """Accelerators per replica; if prompts are prefilled on separate accelerators, per replica that decodes.
+    Default: the number that serves most per accelerator within the objective."""
     attention: Literal["auto", "tensor-parallel", "data-parallel"] = "auto"
-    """How mixtures of experts spread attention: each layer over all accelerators of a replica, or sequences over them
-    while the experts stay spread. Default auto: what serves most, of what somebody runs for such models; layouts.csv
-    says which."""
+    """How attention of mixture-of-experts models is spread: each layer over all accelerators of a replica, or whole
+    sequences over them while the experts stay spread. Default auto: what serves most, among the ways in which such
+    models are run in practice; layouts.csv says which."""
     prefill_decode: Literal["colocated", "disaggregated", "auto"] = "auto"
-    """Whether prompts are prefilled by accelerators of their own, or by every replica beside its replies.
-    Default auto: what serves most, by workload, of what somebody runs for such models; layouts.csv says which."""
+    """Whether prompts are prefilled on separate accelerators, or by every replica next to its replies. Default
+    auto: for each workload what serves most, among the ways in which such models are run in practice; layouts.csv
+    says which."""
     max_sequences: (
         Annotated[
             int,
@@ -455,42 +468,44 @@ class Cluster(Strict):
         ]
         | None
     ) = None
-    """Sequences the engine admits at once, per attention group. Default: 2,048, the engines' own."""
+    """Sequences that the engine admits at the same time, per attention group. Default: 2,048, the default of the
+    engines."""
     layouts: Literal["any", "measured"] = "any"
-    """Which layouts are tried: any, or of a model that was measured on the accelerator only those that were, under the
-    engines under which they were. Default any: what nobody measured counts by how well it is known."""
+    """Which layouts are considered: any, or, for a model that was measured on the accelerator, only the layouts and
+    engines that were measured. Default any: layouts that nobody measured count by how well they are known."""
     chunk_tokens: (
         Annotated[int, Field(ge=16, le=1_000_000), Plausible(128, 65_536, "engines' range")] | None
     ) = None
-    """Prompt tokens that one step computes at most, beside the sequences that decode; workers that only prefill take
-    16,384. Default: what serves most within the objective, of 1,024, 2,048 and so on to 32,768 as engines are run in
-    public, by workload; layouts.csv says which."""
+    """Highest number of prompt tokens that one step computes in addition to the sequences that decode; workers that
+    only prefill use 16,384. Default: for each workload what serves most within the objective, among 1,024, 2,048 and so
+    on to 32,768, as in public runs; layouts.csv says which."""
     host_memory_usd_per_gb: Annotated[Price, Plausible.prior("host_memory_price")] | None = None
-    """Price of a GB by which host_memory_gb differs from the catalogue's; it is part of the server, and not counted
-    where host_usd_per_node is stated. Default: the catalogue's prior host_memory_price, 11."""
+    """Price of each GB by which host_memory_gb differs from the catalogue's. It is part of the server's price, and is
+    not counted if host_usd_per_node is stated. Default: the catalogue's prior host_memory_price, 11."""
     speculation: Speculation | None = None
     """Speculative decoding on this cluster. Default: none."""
     kv_offload: Literal["auto", "none", "host"] = "auto"
-    """Whether the memory of the server holds prompts that its accelerators let go, for workloads that state their
-    reuse: always (host), never, or where a node then serves more. Default auto: what serves most; layouts.csv says
-    which."""
+    """Whether host memory keeps prompts that are evicted from accelerator memory, for workloads that state their reuse:
+    always (host), never, or if a node then serves more. Default auto: what serves most; layouts.csv says which."""
     host_memory_gb: (
         Annotated[float, Field(ge=0, le=1e6), Plausible(100, 12_000, "256 GB to 12 TB a server")]
         | None
     ) = None
-    """Memory of one server's processors for such prompts. Default: the catalogue's for the accelerator, 1,500 of an
-    H200 server, 3,200 of an MI325X server."""
+    """Host memory of one server for such prompts. Default: the catalogue's for the accelerator, 1,500 for an H200
+    server, 3,200 for an MI325X server."""
     online: datetime.date | None = None
-    """Day all nodes are paid, and serve if there is power. Default: the first day, unless an order is given."""
+    """Day on which all nodes are paid and, if there is power, begin to serve. Default: the first day, unless an order
+    is given."""
     order: Order | None = None
     """A purchase order in place of a fixed date: lead time, slip, shipments, acceptance. Default: none."""
     contract: Contract | None = None
-    """How its machines are had without buying them: reserved, operating-lease, finance-lease, on-demand or spot; or, in
-    place of machines, an api, which has no accelerator and no nodes. Default: bought."""
+    """Contract for machines that are not bought: reserved, operating-lease, finance-lease, on-demand or spot. Or api in
+    place of machines, which has no accelerator and no nodes. Default: bought."""
     owned: Owned | None = None
-    """Machines owned already, which serve from the first day: no new capital, depreciation goes on. Default: none."""
+    """Machines already owned, which serve from the first day: no new capital is paid, and depreciation continues.
+    Default: none."""
     retire: datetime.date | None = None
-    """Day the cluster leaves service, sold by its age. Default: it stays to the end."""
+    """Day on which the cluster leaves service and is sold at the price for its age. Default: it stays to the end."""
     depreciation_months: BookLife | None = None
     """Its book life. Default: that of finance."""
     residual_fraction: Residual | None = None
@@ -500,17 +515,18 @@ class Cluster(Strict):
     throughput_tokens_per_s_per_accelerator: (
         Annotated[Positive, Plausible(1, 50000, "public benchmarks: up to 28,312")] | None
     ) = None
-    """Output tokens per second of one accelerator, measured or claimed, in place of the model; scaled from the lengths
-    in throughput_measured_at to each workload's. More is never served: what exceeds it is shed or waits. Default: the
-    model's."""
+    """Output tokens per second of one accelerator, measured or claimed, in place of the throughput model. It is scaled
+    from the lengths in throughput_measured_at to those of each workload. No more than this is served: excess requests
+    are shed or wait. Default: that of the model."""
     throughput_measured_at: MeasuredAt | None = None
-    """Request lengths at which that throughput was measured. Default none: needed wherever a throughput is stated."""
+    """Request lengths at which that throughput was measured. Default none: required if a throughput is stated."""
     throughput_multiplier: Annotated[
         float,
         Field(gt=0, le=100),
         Plausible(0.1, 10, "public measurements differ from the model by a factor of two"),
     ] = 1.0
-    """Factor on what an accelerator sustains, e.g. your measurement over ours. Default 1: the calibrated model."""
+    """Factor on the throughput of an accelerator, e.g. your measurement over the planner's figure. Default 1: the
+    calibrated model."""
     accelerator_price_usd: AcceleratorPrice | None = None
     """Price of one accelerator before discount. Default: the catalogue's, which must have one."""
     price_source: str = "stated in the scenario"
@@ -518,24 +534,25 @@ class Cluster(Strict):
     discount_fraction: Annotated[BelowOne, Plausible(0, 0.6)] = 0.0
     """Discount on the accelerators. Default 0: list price until a quote says otherwise."""
     volume_discounts: Annotated[tuple[VolumeDiscount, ...], Field(max_length=100)] = ()
-    """Further discounts by rising number of accelerators in one order. Default: none."""
+    """Further discounts by number of accelerators in one order, in rising order. Default: none."""
     quotes: Annotated[tuple[PriceQuote, ...], Field(max_length=100)] = ()
-    """Offers in place of unit price and discount for orders placed while they hold. Default: none."""
+    """Quotes that replace unit price and discount for orders placed while they are valid. Default: none."""
     host_usd_per_node: Annotated[Price, Plausible.prior("host_price_per_node")] | None = None
-    """Price of one server without its accelerators: chassis, CPUs, memory, NICs, disks. From a quote for a whole server
-    take off its accelerators at accelerator_price_usd; no discount is taken off it. Default: the catalogue's."""
+    """Price of one server without its accelerators: chassis, CPUs, memory, NICs, disks. From a quote for a whole
+    server, subtract its accelerators at accelerator_price_usd. No discount applies to this price. Default: the
+    catalogue's."""
     resale_curve: Annotated[tuple[ResalePoint, ...], Field(max_length=60)] = ()
-    """What its used servers fetch by age, for what retires and for the end value. Default: its part's curve in the
-    catalogue where it has one (priors resale_12m_h200 and so on), else its vendor's (resale_12m_nvidia)."""
+    """Resale value of its used servers by age, for retired nodes and for the end value. Default: the accelerator's
+    curve in the catalogue if there is one (priors resale_12m_h200 and so on), else its vendor's (resale_12m_nvidia)."""
     resale_multiplier: Annotated[
         NonNegative, Plausible.prior("resale_multiplier_amd", "resale_multiplier")
     ] = 1.0
-    """Factor on its resale curve, beside that of finance. Default 1: the curve as it is."""
+    """Factor on its resale curve, in addition to the one in finance. Default 1: the curve as it is."""
     embodied_kg_per_node: (
         Annotated[NonNegative, Plausible.prior("embodied_server_h200", "embodied_server_mi325x")]
         | None
     ) = None
-    """Emissions of making one node, kgCO2e. Default: the catalogue's, where it has one."""
+    """Emissions from making one node, kgCO2e. Default: the catalogue's, if it has one."""
 
     @model_validator(mode="before")
     @classmethod

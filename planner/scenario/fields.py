@@ -116,7 +116,7 @@ class PerThousand(Strict):
     per_1000_accelerators: Annotated[NonNegative, Plausible(0.02, 50)]
     """Engineers, crews or spares for every thousand accelerators."""
     rounding: Literal["nearest", "up", "down"] = "nearest"
-    """How a part of one counts. Default nearest: a half is one."""
+    """How a fraction of one is rounded. Default nearest: a half counts as one."""
 
 
 def _shape(stated: object) -> str:

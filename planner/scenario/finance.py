@@ -26,15 +26,15 @@ from planner.validation import Strict
 
 
 class BurstRental(HourlyRental):
-    """Instances rented on demand for work that would otherwise be shed, on the terms of every rental by the hour."""
+    """Instances rented on demand for work that would otherwise be shed, on the same terms as any rental by the hour."""
 
     accelerator: str = "H200"
-    """Accelerator whose terms the catalogue is read for; an instance serves like the plan's best. Default H200: the one
-    of which most offers are known."""
+    """Accelerator whose catalogue terms are used. An instance serves as much as the plan's best accelerator. Default
+    H200: most offers are known for it."""
     most_accelerators: Annotated[Count, Plausible(1, 1000000, "as many as are needed")] = 1_000_000
-    """Most accelerators to be had at once. Default 1,000,000: as many as are needed."""
+    """Highest number of accelerators rented at once. Default 1,000,000: as many as are needed."""
     accelerators_per_instance: Annotated[Count, Plausible(1, 72, "one to a rack")] = 8
-    """Accelerators of the smallest unit to be had. Default 8: an HGX node, as CoreWeave and AWS rent them (2026-09)."""
+    """Accelerators in the smallest unit for rent. Default 8: an HGX node, as rented by CoreWeave and AWS (2026-09)."""
 
     @model_validator(mode="after")
     def _one_is_to_be_had(self) -> "BurstRental":
@@ -55,13 +55,14 @@ class Tax(Strict):
     ]
     """Combined income tax rate; 0.25 is the US federal 21% and a state's."""
     bonus_fraction: Annotated[Fraction, Plausible(0, 1, "a share")] = 1.0
-    """Share of a purchase deducted at once. Default 1: US law for what was bought after 19 January 2025."""
+    """Share of a purchase deducted at once. Default 1: US law for purchases after 19 January 2025."""
     losses: Literal["offset", "carry-forward"] = "offset"
-    """What a loss is worth: less tax on the owner's other income at once, or on this plan's later profits. Default
-    offset: the plan is one of a large firm's (assumption)."""
+    """How a loss reduces tax: at once on the owner's other income, or later on this plan's profits. Default offset: the
+    plan belongs to a large firm (assumption)."""
     future_profit: Literal["uncertain", "probable"] = "uncertain"
-    """Whether profits to use losses carried forward are probable; only then are they an asset in the balance sheet,
-    beyond what offsets deferred tax owed. Default uncertain: a new plan has no history of profit."""
+    """Whether future profits that can use losses carried forward are probable. Only then are these losses an asset in
+    the balance sheet, beyond the part that offsets deferred tax owed. Default uncertain: a new plan has no history of
+    profit."""
 
 
 class Loan(Strict):
@@ -70,28 +71,31 @@ class Loan(Strict):
     share_of_purchases_fraction: Annotated[Fraction, Plausible.prior("loan_to_value")]
     """Share of each purchase that is lent; 0.5 to 0.8 is offered on new accelerators."""
     rate_per_year: Annotated[Fraction, Plausible.prior("loan_rate")]
-    """Nominal yearly rate, a twelfth of it charged a month."""
+    """Nominal yearly rate; one twelfth of it is charged each month."""
     term_months: Annotated[LifeMonths, Plausible(12, 84, "five years a draw are usual")] = 60
-    """Months from a draw to its last payment, grace included. Default 60: five years, as filings have it."""
+    """Months from a draw to its last payment, including grace. Default 60: five years, as in filings."""
     grace_months: Annotated[int, Field(ge=0, le=239), Plausible(0, 24)] = 0
     """Months in which only interest is paid. Default 0: repayment begins at once."""
     amortisation: Literal["annuity", "straight", "bullet"] = "annuity"
-    """Equal payments, equal repayments, or all at the end. Default annuity: the usual equipment loan (assumption)."""
+    """Equal payments (annuity), equal repayments, or full repayment at the end. Default annuity: the usual equipment
+    loan (assumption)."""
     balloon_fraction: Annotated[BelowOne, Plausible(0, 0.5)] = 0.0
-    """Share of what is drawn that is left to the last payment. Default 0: none."""
+    """Share of the amount drawn that is due with the last payment. Default 0: none."""
     fee_fraction: Annotated[BelowOne, Plausible(0, 0.05)] = 0.0
-    """Share of what is drawn that the lender takes at once, an expense over the loan's life. Default 0: none is stated
-    in public terms."""
+    """Share of the amount drawn that the lender deducts at once; it is an expense spread over the loan's life. Default
+    0: public terms state none."""
     undrawn_fee_per_year: Annotated[BelowOne, Plausible.prior("loan_undrawn_fee")] = 0.0
-    """Yearly fee on what the plan has yet to draw, from the first day. Default 0: none; IREN pays 0.004."""
+    """Yearly fee, from the first day, on the amount that the plan has not yet drawn. Default 0: none; IREN pays
+    0.004."""
     least_cover_ratio: Annotated[Positive, Plausible(1, 2)] | None = None
-    """Covenant: least operating cash flow before interest over debt service in a fiscal quarter; less is a warning.
-    Default: none; IREN agreed 1.05, on take-or-pay with an investment-grade buyer."""
+    """Covenant: lowest ratio of operating cash flow before interest to debt service in a fiscal quarter; a lower ratio
+    causes a warning. Default: none; IREN agreed 1.05, on take-or-pay with an investment-grade buyer."""
     ltv_cap_fraction: Annotated[Positive, Plausible(0.3, 1.2)] | None = None
-    """Covenant: most that may be owed, as a share of what the machines bought would fetch in an orderly sale (the
-    borrowing base); more is a warning. Default: none; lenders' caps in year two are 0.4 to 0.7."""
+    """Covenant: highest debt (the borrowing base), as a share of what the machines bought would fetch in an orderly
+    sale; a higher debt causes a warning. Default: none; lenders' caps in year two are 0.4 to 0.7."""
     auction_fraction: Annotated[Fraction, Plausible.prior("liquidation_auction")] = 0.65
-    """What an auction within 30 days fetches, as a share of an orderly sale. Default 0.65: appraisers' factor."""
+    """Proceeds of an auction within 30 days, as a share of those of an orderly sale. Default 0.65: appraisers'
+    factor."""
 
     @model_validator(mode="after")
     def _repaid_within_its_term(self) -> "Loan":
@@ -115,68 +119,73 @@ class Finance(Strict):
     opening_cash_usd: Annotated[NonNegative, Plausible(1000, 1e11)] = 0.0
     """Cash on the first day, in the balance sheet. Default 0: the owner pays as bills come."""
     books: Literal["us-gaap", "ifrs"] = "us-gaap"
-    """Accounting standard of the statements; no measure but P&L cost moves with it. Default us-gaap: rent stays one
-    even cost, and tax is US law."""
+    """Accounting standard of the statements; of all measures it changes only P&L cost. Default us-gaap: rent stays one
+    even cost, and tax follows US law."""
     borrowing_rate_per_year: Annotated[Fraction, Plausible.prior("loan_rate")] | None = None
     """Nominal rate at which leases of rented machines are put on the balance sheet. Default: the loan's rate, or else
     discount_rate_per_year."""
     receivable_days: Annotated[float, Field(ge=0, le=365), Plausible(0, 120)] = 0.0
     """Days from sale to payment by customers. Default 0: paid as sold (cards, credits)."""
     payable_days: Annotated[float, Field(ge=0, le=365), Plausible(0, 120)] = 0.0
-    """Days from running costs to their payment, but for people and rent of machines. Default 0: paid at once."""
+    """Days from running costs to their payment, except for people and rent of machines. Default 0: paid at once."""
     depreciation_months: BookLife = 36
-    """Book life; 48, 60 and 72 are common. Default 36: the horizon of the decision."""
+    """Book life (depreciation period) in months; 48, 60 and 72 are common. Default 36: the horizon of the decision."""
     depreciation_method: Literal["straight-line", "declining-balance"] = "straight-line"
     """How the books write a purchase off. Default straight-line: what published accounts use."""
     declining_balance_ratio: Annotated[
         float, Field(gt=0, le=10), Plausible(1, 3, "tax codes: 1.25 to 2.5")
     ] = 2.0
-    """Declining balance against straight line in the first month. Default 2: double declining balance."""
+    """Depreciation in the first month with declining balance over that with straight line. Default 2: double declining
+    balance."""
     residual_fraction: Residual = 0.2
-    """Book value left at the end of book life, as a share of capital. It moves the books alone: NPV, TCO and levelised
-    cost count resale value. Default 0.2: middle of public resale figures."""
+    """Book value left at the end of book life, as a share of capital. It changes only the books: NPV, TCO and levelised
+    cost use resale value. Default 0.2: middle of public resale figures."""
     residual_basis: Literal["stated", "vendor-prior"] = "stated"
-    """Where the residual comes from: residual_fraction, or what the cluster's resale curve gives at the end of book
-    life. Default stated: one figure for all."""
+    """Source of the residual: residual_fraction, or the value on the cluster's resale curve at the end of book life.
+    Default stated: one figure for all."""
     end_value: Literal["market", "none"] = "market"
-    """What is still owned on the last day counts at resale value, or at nothing, as if scrapped. Default market: what
-    a buyer would pay, which no choice of the books moves."""
+    """How machines still owned on the last day are valued: at resale value, or at nothing, as if scrapped. Default
+    market: what a buyer would pay, which does not depend on accounting choices."""
     resale_multiplier: Annotated[
         NonNegative, Plausible.prior("resale_multiplier_amd", "resale_multiplier")
     ] = 1.0
-    """Factor on every resale curve, for what retires and for the end value. Default 1: the catalogue's curves (a study
-    may draw it from the prior of the same name)."""
+    """Factor on every resale curve, for retired machines and for the end value. Default 1: the catalogue's curves (a
+    study may draw it from the prior of the same name)."""
     selling_cost_fraction: Annotated[BelowOne, Plausible(0, 0.3)] = 0.0
-    """Share of what used hardware fetches that selling it costs: broker, wiping, freight. Default 0: no figure is
-    public; resale curves are what buyers paid, so state a broker's quote."""
+    """Cost of selling used hardware (broker, wiping, freight), as a share of its price. Default 0: no figure is public.
+    Resale curves are the prices that buyers paid, so state a broker's quote."""
     discount_rate_per_year: Annotated[YearlyChange, Plausible.prior("discount_rate")] = 0.1
-    """Price of capital. Default 0.1: borrowing rates in GPU cloud filings, 7 to 15%."""
+    """Yearly rate at which cash flows are discounted: the cost of capital. Default 0.1: borrowing rates in GPU cloud
+    filings, 7 to 15%."""
     discount_rate_basis: Literal["nominal", "real"] = "nominal"
-    """Whether that rate has inflation in it; a real one, r, counts as (1 + r)·(1 + inflation) − 1. Default nominal: as
-    lenders quote it."""
+    """Whether that rate includes inflation (nominal) or not (real); a real rate r is used as (1 + r)·(1 + inflation) −
+    1. Default nominal: as lenders quote it."""
     inflation_per_year: Annotated[
         YearlyChange, Plausible(-0.02, 0.15, "assumption: above most years since 1950")
     ] = 0.0
-    """General rise of prices: what wages, space, power and carbon rise by where nothing else is stated, and by which
-    nominal dollars are turned into real ones, those of the first day. Prices of machines, rents and tokens have paths
-    of their own. Default 0: all in dollars of the first day."""
+    """General inflation. Wages, space, power and carbon rise at this rate unless another is stated, and nominal dollars
+    are converted at it to real dollars of the first day. Prices of machines, rents and tokens have their own paths.
+    Default 0: all amounts are in dollars of the first day."""
     cash_flow_timing: Literal["mid_month", "month_end"] = "mid_month"
-    """When what runs through a month counts in NPV, IRR, payback, levelised cost and break-evens; purchases and sales
-    count on their day, the end value on the last. Default mid_month: energy, pay and income flow all month long."""
+    """Point in the month at which amounts that accrue over the month count in NPV, IRR, payback, levelised cost and
+    break-evens. Purchases and sales count on their day, the end value on the last day. Default mid_month: energy, pay
+    and income flow all month long."""
     operations_fraction_per_year: Annotated[NonNegative, Plausible.prior("om_pct_of_capex")] = 0.05
     """Maintenance and operations a year, as a share of capital. Default 0.05: published TCO models."""
     insurance_fraction_per_year: Annotated[NonNegative, Plausible.prior("insurance_pct")] = 0.0
-    """Insurance a year, as a share of capital. Default 0: inside operations; apart, 0.005 to 0.03 is usual."""
+    """Insurance a year, as a share of capital. Default 0: part of operations; stated separately, 0.005 to 0.03 is
+    usual."""
     property_tax_fraction_per_year: Annotated[NonNegative, Plausible.prior("property_tax_rate")] = (
         0.0
     )
     """Property tax a year on hardware, as a share of its book value. Default 0: exempt, as many states grant."""
     operations_staff_per_1000_accelerators: Annotated[NonNegative, Plausible(0.1, 100)] = 1.0
-    """Times 1,000 accelerators, people who run the site. Default 1: about that of a published campus of 300 people."""
+    """Number of people who run the site, per 1,000 accelerators. Default 1: about the ratio of a published campus with
+    300 people."""
     operations_staff_usd_per_year: Annotated[Price, Plausible(20000, 600000)] = 150_000.0
     """Fully loaded cost of one of them. Default 150,000: assumption."""
     repair_crew_usd_per_year: Annotated[Price, Plausible(20000, 2000000)] = 0.0
-    """Cost of one of reliability.repair_crews, as many as there are. Default 0: inside operations_fraction_per_year."""
+    """Cost of each of reliability.repair_crews. Default 0: part of operations_fraction_per_year."""
     licence_usd_per_accelerator_year: Annotated[
         Price, Plausible(10, 10000, "vendor suites list about 4,500")
     ] = 0.0
@@ -184,23 +193,24 @@ class Finance(Strict):
     people_escalator_per_year: Annotated[YearlyChange, Plausible(-0.05, 0.2)] | None = None
     """Yearly rise of salaries, support and licences. Default: inflation_per_year."""
     spare_part_price_fraction: Annotated[NonNegative, Plausible(0.05, 2)] = 0.0
-    """Price of a spare part for the stock, as a share of an accelerator's. Default 0: inside operations."""
+    """Price of a spare part for the stock, as a share of an accelerator's price. Default 0: part of operations."""
     rma_usd_per_repair: Annotated[Price, Plausible(10, 20000)] = 0.0
-    """Freight and handling of each hard failure's part. Default 0: inside operations."""
+    """Freight and handling of the spare part for each hard failure. Default 0: part of operations."""
     warranty_months: Annotated[int, Field(ge=0, le=240), Plausible(6, 96)] = 36
     """Months in which the vendor replaces parts. Default 36: the usual server warranty (assumption)."""
     replacement_price_fraction: Annotated[NonNegative, Plausible(0.05, 2)] = 0.0
-    """Price of a part after the warranty, as a share of an accelerator's. Default 0: inside operations."""
+    """Price of a part after the warranty, as a share of an accelerator's price. Default 0: part of operations."""
     sla_objective_fraction: Annotated[Fraction, Plausible(0.5, 1)] = 0.99
-    """Share of a month's tokens that must be in time. Default 0.99: two nines, as API contracts have (assumption)."""
+    """Share of a month's tokens that must be in time. Default 0.99: two nines, as in API contracts (assumption)."""
     sla_credit_usd_per_million_tokens: Annotated[
         Price, Plausible(0.0005, 1000, "assumption: as token prices")
     ] = 0.0
-    """Credit for tokens late or shed beyond that share, by workload. Default 0: no contract promises any."""
+    """Credit for tokens that are late or shed beyond the allowed share (1 − sla_objective_fraction), by workload.
+    Default 0: no contract promises any."""
     carbon_usd_per_tonne: Annotated[
         Price, Plausible(1, 500, "assumption: above every carbon market")
     ] = 0.0
-    """Price of operational emissions. Default 0: no price on them in most US states."""
+    """Price of operational emissions. Default 0: most US states have no carbon price."""
     carbon_change_per_year: Annotated[YearlyChange, Plausible(-0.5, 0.5)] | None = None
     """Yearly change of that price. Default: inflation_per_year."""
     service_life_months: Annotated[
@@ -210,21 +220,22 @@ class Finance(Strict):
     ] = 60
     """Life over which embodied emissions are spread. Default 60: book lives of large operators, 5 to 6 years."""
     allocation: Literal["peak-responsibility", "by-use"] = "peak-responsibility"
-    """Who pays for capacity in unit costs: those at work in the hours that size the fleet, or all by use; what no
-    workload uses is unallocated idle capacity. Default peak-responsibility: work that fills idle hours sizes no
-    fleet."""
+    """Which workloads bear the cost of capacity in unit costs: those that run in the hours that size the fleet, or all
+    workloads by use. Capacity that no workload uses is unallocated idle capacity. Default peak-responsibility: work
+    that fills idle hours does not make the fleet larger."""
     api_price: TokenPrice | None = None
-    """What the tokens would cost from an API, for the break-even: prices, or api for the catalogue's price of each
-    model. Default: no such offer."""
+    """Price of the same tokens from an API, for the break-even: prices, or api for the catalogue's price of each model.
+    Default: no such offer."""
     token_price_change_per_year: TokenPriceChange = 0.0
-    """Yearly change of the listed price of a model's tokens, sold or bought, where a price states none of its own.
-    Default 0: lists of open models mostly stay; studies draw it from the prior token_price_change, -0.58 to 0.17."""
+    """Yearly change of the listed price of a model's tokens, sold or bought, for prices that state no change of their
+    own. Default 0: listed prices of open models mostly stay the same; studies draw the change from the prior
+    token_price_change, -0.58 to 0.17."""
     burst_rental: BurstRental | None = None
-    """Rent accelerators for what would be shed. Default: it is shed."""
+    """Terms on which accelerators are rented for work that would be shed. Default: such work is shed."""
     tax: Tax | None = None
     """Income tax. Default: before tax, as published cost figures are."""
     loan: Loan | None = None
-    """A loan on purchases, for the statements; of all measures only P&L cost moves with it. Default: none."""
+    """A loan on purchases, for the statements; of all measures it changes only P&L cost. Default: none."""
 
     @field_validator("end_value", mode="before")
     @classmethod

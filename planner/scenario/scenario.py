@@ -40,18 +40,20 @@ class FailureDomain(Strict):
     """A unit that fails as a whole and takes all its nodes down: a rack, a switch, a power feed, a cooling loop."""
 
     nodes: Annotated[Count, Plausible(1, 256)] | None = None
-    """Nodes behind each, neighbours by number within their cluster. Default: the catalogue's (rack_nodes and so on)."""
+    """Nodes that each unit takes down; their numbers within the cluster follow one another. Default: the catalogue's
+    (rack_nodes and so on)."""
     failures_per_year: (
         Annotated[
             NonNegative, Plausible.prior("power_feed_failure_rate", "cooling_loop_failure_rate")
         ]
         | None
     ) = None
-    """Failures of each a year. Default: the catalogue's (rack_failure_rate and so on)."""
+    """Failures of each unit a year. Default: the catalogue's (rack_failure_rate and so on)."""
     repair_h: (
         Annotated[Positive, Plausible.prior("switch_repair", "cooling_loop_repair")] | None
     ) = None
-    """Hours a crew takes to mend it, once it is there. Default: the catalogue's (rack_repair and so on)."""
+    """Hours that a crew needs to repair it, once the crew is there. Default: the catalogue's (rack_repair and so
+    on)."""
 
 
 class Maintenance(Strict):
@@ -60,13 +62,13 @@ class Maintenance(Strict):
     per_1000_node_days: (
         Annotated[NonNegative, Plausible.prior("planned_interruption_rate")] | None
     ) = None
-    """Nodes that come up for work, per thousand and day. Default: the catalogue's planned_interruption_rate."""
+    """Nodes that need planned work, per thousand nodes and day. Default: the catalogue's planned_interruption_rate."""
     length_h: Annotated[Positive, Plausible.prior("planned_interruption_length")] | None = None
-    """Hours for which such a node is drained. Default: the catalogue's planned_interruption_length."""
+    """Hours for which a node is drained for this work. Default: the catalogue's planned_interruption_length."""
     every_weeks: Annotated[
         float, Field(gt=0, le=520), Plausible(0.14, 13, "a day to a quarter")
     ] = 1.0
-    """Weeks from one window to the next. Default 1: assumption."""
+    """Weeks between two windows. Default 1: assumption."""
 
 
 class Firmware(Strict):
@@ -90,7 +92,8 @@ class Reliability(Strict):
         NonNegative,
         Plausible(0.1, 10, "prior node_failure_rate_nvidia, 0.6 to 2.2 times its base, and more"),
     ] = 1.0
-    """Factor on every cause's rate; 0 switches failures off. Default 1: 3.79 failures per 1,000 node-days, H100."""
+    """Factor on the failure rate of every cause; 0 switches failures off. Default 1: 3.79 failures per 1,000 node-days
+    on H100."""
     vendor_failure_multiplier: dict[
         str, Annotated[NonNegative, Plausible.prior("node_failure_multiplier_amd")]
     ] = Field(default_factory=dict)
@@ -98,48 +101,50 @@ class Reliability(Strict):
     lemon_fraction: Annotated[BelowOne, Plausible(0.001, 0.1)] = 0.012
     """Share of nodes that fail chronically. Default 0.012: research clusters of 16,000 A100."""
     lemon_multiplier: Annotated[float, Field(ge=1, le=1000), Plausible(1, 50)] = 8.0
-    """Their failure rate against a plain node's. Default 8: assumption; the fleet's mean rate is kept."""
+    """Failure rate of these nodes over that of a plain node. Default 8: assumption; the fleet's mean rate is kept."""
     early_life_multiplier: Annotated[float, Field(ge=1, le=100), Plausible(1, 10)] = 2.0
-    """Failure rate on the first day against later life. Default 2: assumption."""
+    """Failure rate on the first day over the rate in later life. Default 2: assumption."""
     early_life_months: Annotated[Positive, Plausible(0.1, 24)] = 2.0
-    """Months in which that excess falls to 1/e. Default 2: assumption."""
+    """Months in which the excess of early failures falls to 1/e. Default 2: assumption."""
     soft_repair_h: Annotated[Positive, Plausible.prior("mttr_soft")] = 2.2
-    """Mean time of a fault that a reset heals, without a technician. Default 2.2: Delta, H100."""
+    """Mean time to repair a fault that a reset clears without a technician. Default 2.2: Delta, H100."""
     medium_repair_h: Annotated[Positive, Plausible.prior("mttr_medium")] = 12.0
-    """Mean hands-on time of a fault healed on site without a part. Default 12: 4 to 24 h."""
+    """Mean hands-on time of a fault repaired on site without a spare part. Default 12: 4 to 24 h."""
     hard_repair_h: Annotated[Positive, Plausible.prior("mttr_hard")] = 60.0
-    """Mean time of a fault that needs a part, once part and crew are there. Default 60: 24 to 120 h."""
+    """Mean time to repair a fault that needs a spare part, once part and crew are there. Default 60: 24 to 120 h."""
     repair_cv_ratio: Annotated[float, Field(ge=0, le=10), Plausible(0, 3)] = 0.6
     """Standard deviation over mean of repair times (lognormal). Default 0.6: the published ranges as P10 to P90."""
     repair_crews: Annotated[Crews | fields.Rate, fields.NumberOrRate] = fields.PerThousand(
         per_1000_accelerators=2.0
     )
-    """Technicians who can work at once: a number, or {per_1000_accelerators: 2}, at least one, which grows with the
-    accelerators on site. Default 2 per 1,000: one shift of a 2,000-accelerator site has four (assumption)."""
+    """Technicians who can work at the same time: a number, or a rate such as {per_1000_accelerators: 2}, which grows
+    with the accelerators on site and gives at least one. Default 2 per 1,000: one shift of a 2,000-accelerator site has
+    four (assumption)."""
     spares: Annotated[Spares | fields.Rate, fields.NumberOrRate] = fields.PerThousand(
         per_1000_accelerators=6.25
     )
-    """Spare parts in stock for each cluster: a number, or a rate for its own accelerators, at least one unless 0.
-    Default 6.25 per 1,000: a published pool of 5% of nodes of eight."""
+    """Spare parts in stock for each cluster: a number, or a rate per accelerator of the cluster, which gives at least
+    one unless it is 0. Default 6.25 per 1,000: a published pool of 5% of nodes of eight."""
     spare_fraction: Annotated[Fraction, Plausible.prior("spare_pool")] | None = None
-    """The same as a share of a cluster's nodes, as older scenarios state it, in place of spares. Default: spares."""
+    """Spare parts as a share of a cluster's nodes, in place of spares; older scenarios use this key.
+    Default: spares."""
     rma_weeks: Annotated[Positive, Plausible(0.2, 52)] = 4.0
     """Weeks until a used spare is replaced. Default 4: assumption."""
     failure_domains: Annotated[dict[EntryName, FailureDomain], Field(max_length=32)] = Field(
         default_factory=dict
     )
-    """What takes several nodes at once when it fails, by name. The catalogue knows rack, switch, power_feed and
-    cooling_loop, so that {rack: {}} is enough; others state all three figures. Default: none."""
+    """Units whose failure takes down several nodes at once, by name. The catalogue has figures for rack, switch,
+    power_feed and cooling_loop, so {rack: {}} is enough; for other names state all three figures. Default: none."""
     maintenance: Maintenance | None = None
-    """Windows in which nodes are drained for planned work; {} takes the catalogue's figures. Default: none."""
+    """Windows in which nodes are drained for planned work; {} uses the catalogue's figures. Default: none."""
     firmware: Firmware | None = None
-    """Rollouts that drain every node in turn; {} takes the catalogue's figures. Default: none."""
+    """Rollouts that drain every node in turn; {} uses the catalogue's figures. Default: none."""
     reserve_nodes: Annotated[Count, Plausible(1, 1000)] | None = None
-    """The reserve for which the plan is made, 1 for N + 1: while so many nodes of a cluster are down, for whatever
-    reason, planned work waits. Default: one, or reserve_fraction of the nodes if that is more."""
+    """Reserve of nodes in each cluster, 1 for N + 1. While this many nodes of a cluster are down, for any reason,
+    planned work waits. Default: one, or reserve_fraction of the nodes if that is more."""
     reserve_fraction: Annotated[Fraction, Plausible.prior("spare_pool")] | None = None
-    """The same as a share of a cluster's nodes on site, rounded up; the larger of the two holds. Default: the
-    catalogue's spare_pool where neither is stated."""
+    """Reserve as a share of a cluster's nodes on site, rounded up. If reserve_nodes is stated too, the larger of the
+    two holds. Default: the catalogue's spare_pool if neither is stated."""
 
     def left_open(self) -> dict[KeyPath, str]:
         """Return the catalogue prior used for each figure of failure domains or planned work not stated."""
@@ -173,24 +178,26 @@ _FIRMWARE_PRIORS = {"rollouts_per_year": "firmware_rollouts", "length_h": "firmw
 
 
 class ClusterChoice(Strict):
-    """A cluster whose nodes and dates are to be sized; everything else is as the cluster states.
+    """A cluster whose number of nodes and dates are chosen; everything else is as stated for the cluster.
 
     To choose between buying, leasing and reserving a part, name a cluster for each contract.
     """
 
     dates: Annotated[tuple[datetime.date, ...], Field(max_length=60)] = ()
-    """Days on which nodes may come online, or, of a cluster with an order, on which orders may be placed: any number of
-    them may be used, each with nodes of its own. Default: sizing.windows, else the day that the cluster states."""
+    """Days on which nodes may come online, or on which orders may be placed if the cluster has an order. Several days
+    may be used, each with its own number of nodes. Default: sizing.windows, else the day that the cluster states."""
     min_nodes: Annotated[
         int, Field(ge=0, le=100_000), Plausible(0, 25000, "the largest clusters announced")
     ] = 0
-    """Fewest nodes over all dates. Default 0: it need not be bought."""
+    """Lowest number of nodes over all dates. Default 0: it need not be bought."""
     max_nodes: Annotated[NodeCount, Plausible(1, 25000, "the largest clusters announced")] = 1000
-    """Most nodes over all dates. Default 1,000: 8,000 accelerators, more than most sites have (assumption)."""
+    """Highest number of nodes over all dates. Default 1,000: 8,000 accelerators, more than most sites have
+    (assumption)."""
     max_nodes_per_date: Annotated[NodeCount, Plausible(1, 25000, "as max_nodes")] | None = None
-    """Most nodes on one date: a vendor's allotment. Default: max_nodes."""
+    """Highest number of nodes on one date, such as a vendor's allotment. Default: max_nodes."""
     step_nodes: Annotated[int, Field(ge=1, le=10_000), Plausible(1, 256)] | None = None
-    """Nodes that an order on a signal is a multiple of, such as a rack of them. Default: chosen, from one on."""
+    """Step of orders on a signal: each order is a multiple of this number of nodes, such as those of a rack.
+    Default: the step is chosen, one or more."""
 
     @model_validator(mode="after")
     def _ordered(self) -> "ClusterChoice":
@@ -215,23 +222,23 @@ class Sizing(Strict):
     """What ``planner size`` may buy, order on a signal, rent and retire, and its limits; no other command reads it."""
 
     clusters: Annotated[dict[EntryName, ClusterChoice], Field(max_length=32, default_factory=dict)]
-    """Clusters of the scenario whose nodes and dates are open. What the scenario states of them is one plan among
-    others. Default: none."""
+    """Clusters of the scenario whose number of nodes and dates are chosen. What the scenario states for them is one of
+    the plans considered. Default: none."""
     windows: Literal["monthly", "quarterly"] | OneOfDays | None = None
-    """Days on which clusters without dates of their own may be bought or ordered: the first day of every month or
-    quarter from the start, as long as a delivery would come within the horizon, or days. Default: none."""
+    """Days on which clusters without their own dates may be bought or ordered: the first day of every month or quarter,
+    if delivery falls within the horizon, or a list of days. Default: none."""
     orders: Literal["fixed", "reactive"] = "fixed"
-    """Whether all purchases are fixed on the first day, or clusters with an order may also be ordered on a signal: at
-    each of their dates, up to the load that the forecast peak should be of what is installed and on order. That load
-    is chosen. Default fixed: nothing is decided later."""
+    """Whether all purchases are fixed on the first day (fixed), or clusters with an order may also be ordered on a
+    signal (reactive). Then, on each of its dates, so many nodes are ordered that the forecast peak is at most a certain
+    load of the nodes installed and on order. That load is chosen. Default fixed: nothing is decided later."""
     retire: Annotated[dict[EntryName, OneOfDays], Field(max_length=32, default_factory=dict)]
-    """Clusters that may leave service and be sold, each on one of some days or not at all; of a cluster that is open,
-    all that is bought of it. Default: none."""
+    """Clusters that may leave service and be sold, each on one of the days listed or not at all. If the cluster's nodes
+    are chosen too, all nodes bought leave together. Default: none."""
     max_rented_accelerators: (
         Annotated[int, Field(ge=8, le=1_000_000), Plausible(8, 100_000)] | None
     ) = None
-    """Most accelerators that overflow rent may take, on the terms of finance.burst_rental; the ceiling is chosen, and
-    none is a choice. Default: rent is as the scenario states it."""
+    """Highest number of accelerators that overflow rent may use, on the terms of finance.burst_rental. The ceiling is
+    chosen up to this number, and may be zero. Default: rent is as the scenario states it."""
     budget_usd: (
         Annotated[
             float,
@@ -240,14 +247,16 @@ class Sizing(Strict):
         ]
         | None
     ) = None
-    """Most that may be paid for the nodes chosen, over all dates, at the prices stated; what is leased or rented takes
-    none of it. Default: no limit."""
+    """Limit on the price of all nodes chosen, over all dates, at the prices stated; leased and rented nodes do not
+    count. Default: no limit."""
     it_power_cap_kw: SitePower | None = None
-    """Most nameplate IT power of all nodes on site at once. Default: no limit beyond the site's own power."""
+    """Limit on the nameplate IT power of all nodes on site at the same time. Default: no limit beyond the site's own
+    power."""
     miss_cost_usd: MissCost | dict[EntryName, MissCost] | None = None
-    """What a request that misses its SLO costs, in today's money, of all workloads or by workload. Net present cost is
-    then minimised with it, so that to own, to rent and to miss are one trade-off, and no confidence is held.
-    Default: none: few know what a miss costs, and the SLO target is held."""
+    """What a request that misses its SLO costs, in today's money, for all workloads or by workload. Net present cost is
+    then minimised with this cost included, so owning, renting and missing are traded off against each other, and no
+    confidence in the SLO target is required. Default: none: few know what a miss costs, so the SLO target is held
+    instead."""
 
     def miss_usd(self, workload: str) -> float:
         """Return what a request of a workload that misses its SLO costs; 0 where it has no price."""
@@ -270,77 +279,79 @@ class SoftwareStep(Strict):
     """A technique, kernel or policy that changes speed from a release on."""
 
     date: datetime.date
-    """Day of the release; a stack has it from its next upgrade on."""
+    """Day of the release; a stack gets it at its next upgrade."""
     gain_fraction: Annotated[float, Field(gt=-1, le=100), Plausible(-0.6, 3)]
-    """Throughput gained; negative is a loss. Never past the part's roofline."""
+    """Throughput gained; negative for a loss. Throughput never exceeds the accelerator's roofline."""
     vendor: str | None = None
-    """Whose accelerators it concerns. Default: all."""
+    """Vendor whose accelerators it applies to. Default: all."""
     engine: str | None = None
-    """Under which engine. Default: all."""
+    """Engine that it applies to. Default: all."""
     model: str | None = None
-    """On which model. Default: all."""
+    """Model that it applies to. Default: all."""
 
 
 class Software(Strict):
     """How software is upgraded and its incidents are fixed."""
 
     incident_multiplier: Incidents = 1.0
-    """Factor on the rate of every incident; 0 switches them off. Default 1: the catalogue's rates."""
+    """Factor on the rate of every incident; 0 switches incidents off. Default 1: the catalogue's rates."""
     vendor_incident_multiplier: dict[str, Incidents] = Field(default_factory=dict)
     """Further factor on incidents by vendor, e.g. {amd: 0.5}. Default: what the catalogue's vendors say."""
     software_speedup_multiplier: Speedup = 1.0
-    """Factor on what software has still to gain and on how releases differ; 0 freezes throughput. Default 1: the
-    catalogue's ceilings."""
+    """Factor on the speed that software has still to gain, and on the differences between releases; 0 freezes
+    throughput. Default 1: the catalogue's ceilings."""
     vendor_software_speedup_multiplier: dict[str, Speedup] = Field(default_factory=dict)
-    """Further factor on the same by vendor, e.g. {amd: 2}. Default: what the catalogue's vendors say."""
+    """Further factor by vendor, e.g. {amd: 2}, on the speed still to gain and on the differences between releases.
+    Default: what the catalogue's vendors say."""
     steps: tuple[SoftwareStep, ...] = ()
-    """Gains or losses that come on a day, beside the catalogue's course. Default: none."""
+    """Gains or losses on dates, in addition to the catalogue's course. Default: none."""
     upgrade_policy: Literal["latest", "staged", "pinned"] = "staged"
     """How often a stack is upgraded to the newest release: latest every 30 days, staged every 75, pinned every 200.
     Regressions come with upgrades, and so do speed-ups. Default staged: prior upgrade_interval_production."""
     upgrade_days: Annotated[Positive, Plausible.prior("upgrade_interval_production")] | None = None
-    """Mean days from one upgrade to the next; half to one and a half times as many pass. Default: as upgrade_policy
-    says."""
+    """Mean days from one upgrade to the next; each interval is between 0.5 and 1.5 times the mean. Default: as
+    upgrade_policy says."""
     canary_fraction: Annotated[PositiveFraction, Plausible.prior("canary_share")] = 0.1
-    """Share of a stack's capacity that runs a release first; 1 upgrades all at once. What is noticed while it bakes
-    never reaches the rest. Default 0.1: prior canary_share."""
+    """Share of a stack's capacity that runs a release first; 1 upgrades everything at once. A fault that is noticed
+    while the release bakes never reaches the rest. Default 0.1: prior canary_share."""
     bake_h: Annotated[NonNegative, Plausible.prior("canary_bake")] = 2.0
-    """Hours for which the canary alone runs a release; 0 upgrades all at once. Default 2: prior canary_bake."""
+    """Hours for which only the canary runs a release; 0 upgrades everything at once. Default 2: prior canary_bake."""
     rollback_impossible_fraction: dict[str, Share] = Field(default_factory=dict)
-    """Share of a release's incidents that no roll-back ends, since no older release serves the model, by vendor, e.g.
-    {amd: 0.1}; they last until fixed. Default: what the catalogue's vendors say."""
+    """Share of a release's incidents that a roll-back cannot end because no older release serves the model, by vendor,
+    e.g. {amd: 0.1}. Such incidents last until they are fixed. Default: what the catalogue's vendors say."""
     accuracy_regression_response: Literal["roll-back", "higher_precision"] = "roll-back"
-    """Answer to wrong output once it is noticed: serve the release before, or in the next wider precision, until it is
-    fixed. Default roll-back: it is faster."""
+    """Response once wrong output is noticed: serve the previous release, or the next wider precision, until the fault
+    is fixed. Default roll-back: it is faster."""
     engineers: (
         Annotated[OneTeam | Annotated[dict[str, Engineers], Tag("rate")], fields.NumberOrRate]
         | None
     ) = None
-    """Engineers who mend incidents and bring models up, all paid for. A number is one team for every stack, in whole
-    people; by vendor each has its own: {amd: 3, nvidia: {per_1000_accelerators: 0.5}}. No more than three work on one
-    thing; more of them mend more at once. Default: by vendor, as engineers_per_800 says."""
+    """Engineers who fix incidents and bring models up; all of them are paid. A number is one team for all stacks, in
+    whole people. By vendor, each vendor has its own team: {amd: 3, nvidia: {per_1000_accelerators: 0.5}}. At most three
+    work on one task; a larger team handles more tasks at once. Default: by vendor, as engineers_per_800 says."""
     engineers_per_800: dict[str, Annotated[NonNegative, Plausible(0.02, 40)]] = Field(
         default_factory=dict
     )
-    """Engineers per 800 accelerators on site, rounded up, so one from the first machine on, by vendor, e.g. {amd: 2};
-    engineers goes before it. Default: what the catalogue's vendors say."""
+    """Engineers per 800 accelerators on site, by vendor, e.g. {amd: 2}. The number is rounded up, so the first machine
+    needs one. If engineers is stated, it is used instead. Default: what the catalogue's vendors say."""
     engineer_usd_per_year: Annotated[Price, Plausible(30000, 1500000)] = 280_000.0
     """Fully loaded cost of one engineer. Default 280,000: the source articles' figure."""
     support_contract: Literal["none", "standard", "premium"] = "standard"
-    """Vendor support; a fix takes none 1.5, standard 1, premium 0.6 of the usual time. Default standard: assumption."""
+    """Vendor support. A fix takes 1.5 times the usual time with none, 1 with standard, 0.6 with premium. Default
+    standard: assumption."""
     support_usd_per_accelerator_year: Annotated[Price, Plausible(10, 10000)] | None = None
-    """What the contract costs. Default: none 0, standard 300, premium 900 (assumption)."""
+    """Cost of the support contract. Default: none 0, standard 300, premium 900 (assumption)."""
     fix_engineer_h: Annotated[Positive, Plausible(0.5, 2000)] = 40.0
-    """Engineer's hours that an incident of middling difficulty takes, at 40 a week; a harder one takes as many times
-    more as the vendor's fix does. Whoever is done first, they or the vendor, ends it. Default 40: a working week
-    (assumption)."""
+    """Engineer's hours that an incident of median difficulty takes, at 40 a week. The time scales with difficulty as
+    the time of the vendor's fix does. The incident ends when either the engineers or the vendor have fixed it. Default
+    40: a working week (assumption)."""
     hang_loss_fraction: Annotated[Fraction, Plausible(0, 0.6)] = 0.05
-    """Throughput lost to resets while a hang, or another incident that resets nodes, is unfixed, where the catalogue
-    states no loss of its own. Default 0.05: assumption."""
+    """Throughput lost to resets while a hang, or another incident that resets nodes, is not fixed. It is used where the
+    catalogue states no loss for the incident. Default 0.05: assumption."""
 
 
 class Rule(Strict):
-    """A rule that buys, rents or retires nodes once a condition has lasted some months.
+    """A rule that buys, rents or retires nodes once a condition has held for some months.
 
     Nodes of a cluster on demand or spot are rented: a rule on one lets work overflow to rented capacity, after a lead
     time and up to a ceiling.
@@ -353,52 +364,54 @@ class Rule(Strict):
         "utilisation_below",
         "forecast_load_above",
     ]
-    """What is watched of each month, as the timeline shows it: the cluster's utilisation, the share of tokens shed
-    (what burst rental served is not), or the share of requests late or shed. Or forecast_load_above: the forecast peak
-    of requests that cannot wait, in nodes of the cluster, over the nodes installed and on order."""
+    """The condition. For each month, the rule watches the cluster's utilisation, the share of tokens shed (without
+    tokens that burst rental served), or the share of requests late or shed, as in the timeline. With
+    forecast_load_above, it watches the forecast peak of requests that cannot wait, in nodes of the cluster, over the
+    nodes installed and on order."""
     threshold_fraction: Annotated[float, Field(ge=0, le=1.5), Plausible(0.0001, 1.5)]
-    """Where the rule bites: at most 1, but for forecast_load_above. A forecast of more than what is installed may wait
-    for the next review, where the forecast peak is seldom reached."""
+    """Value at which the rule acts: at most 1, except for forecast_load_above. There it may exceed 1: if the forecast
+    peak is seldom reached, an order may wait for the next review although the forecast exceeds what is installed."""
     target_fraction: Annotated[float, Field(gt=0, le=1.5), Plausible(0.1, 1.5)] | None = None
-    """Of forecast_load_above: an order brings the forecast load down to it. Default: threshold_fraction."""
+    """For forecast_load_above: the load to which an order brings the forecast load down.
+    Default: threshold_fraction."""
     months: Annotated[int, Field(ge=1, le=60), Plausible(1, 24)] | None = None
-    """Months in a row that it must hold. Default: 2, one month may be chance; 1 of forecast_load_above, whose forecast
-    has weighed them."""
+    """Consecutive months for which the condition must hold. Default: 2, since one month may be chance; 1 for
+    forecast_load_above, whose forecast already weighs several months."""
     cluster: EntryName
     """Cluster that is enlarged or reduced: bought, or rented on demand or spot."""
     watch: EntryName | None = None
-    """Cluster whose utilisation is watched. Default: the same, for what is enlarged is what is full."""
+    """Cluster whose utilisation is watched. Default: the cluster that is enlarged or reduced."""
     nodes: Annotated[
         int,
         Field(ge=1, le=100_000),
         Plausible(1, 25000, "the largest clusters announced, 200,000 accelerators"),
     ]
-    """Nodes bought or rented (or, under utilisation_below, retired or given back) each time; under forecast_load_above
-    the step: an order is as many steps as the forecast needs."""
+    """Nodes bought or rented each time; under utilisation_below, nodes retired or given back. Under forecast_load_above
+    this is the step: an order is as many steps as the forecast needs."""
     max_nodes: Annotated[NodeCount, Plausible(1, 25000, "as nodes")] | None = None
-    """Ceiling: most nodes of the cluster at once, ordered ones included. Default: none, for budget and power have
-    theirs."""
+    """Ceiling: highest number of nodes of the cluster at once, including ordered ones. Default: none; budget and power
+    have their own limits."""
     max_nodes_per_order: Annotated[NodeCount, Plausible(1, 25000, "as nodes")] | None = None
-    """Of forecast_load_above: most nodes of one order, such as a vendor's allotment. An order is cut to it and to what
-    ceiling, budget and power allow, in whole steps. Default: no limit."""
+    """For forecast_load_above: highest number of nodes in one order, such as a vendor's allotment. An order is cut, in
+    whole steps, to this number and to what ceiling, budget and power allow. Default: no limit."""
     windows: (
         Literal["monthly", "quarterly"] | Annotated[tuple[datetime.date, ...], Field(min_length=1)]
     ) = "monthly"
-    """When it may act: at every review, at that of every third month, or at the first review from each of some days on.
-    Default monthly: at every review."""
+    """When the rule may act: at every review, at the review of every third month, or at the first review on or after
+    each of the days listed. Default monthly: at every review."""
     lead_weeks: Annotated[Weeks, Plausible(0.5, 104)] = 16.0
     """Weeks from the decision to service. Default 16: four months (assumption)."""
     slip_weeks: fields.Spread | None = None
     """Weeks by which a delivery may slip, drawn for each order. Default: none."""
     cooldown_months: Annotated[int, Field(ge=0, le=60), Plausible(1, 24)] | None = None
-    """Months before the same rule may act again. Default: 3, what was bought should arrive first; 0 of
-    forecast_load_above, which counts what is on order."""
+    """Months before the same rule may act again. Default: 3, so that purchases arrive first; 0 for forecast_load_above,
+    which counts nodes on order."""
     forecast_months: Annotated[int, Field(ge=1, le=120), Plausible(1, 36)] | None = None
-    """Of forecast_load_above: months after the review for which it forecasts. Default: lead_weeks in whole months, and
-    3 more until an order of the next quarter comes (assumption)."""
+    """For forecast_load_above: months after the review that the forecast covers. Default: lead_weeks in whole months,
+    and 3 more until an order of the next quarter would arrive (assumption)."""
     growth_per_year: Annotated[fields.YearlyChange, Plausible(-0.5, 5)] = 0.0
-    """Of forecast_load_above: growth expected before any is seen; weighs as six months of observations. Default 0: only
-    what is seen counts."""
+    """For forecast_load_above: growth expected before any is observed; it weighs as much as six months of observations.
+    Default 0: only observed growth counts."""
 
     @model_validator(mode="after")
     def _can_be_met(self) -> "Rule":
@@ -442,20 +455,21 @@ class Rule(Strict):
 class Expansion(Strict):
     """The monthly review of expansion rules.
 
-    It buys only what the site can power: all nodes at full load within site.facility_power_cap_kw in the hottest hour,
-    and their nameplate within the last of site.power_blocks.
+    It buys only nodes that the site can power: the full load of all nodes must stay within site.facility_power_cap_kw
+    in the hottest hour, and their nameplate power within the last of site.power_blocks.
     """
 
     rules: Annotated[tuple[Rule, ...], Field(max_length=100)] = ()
-    """Rules, tried in order. Default: none."""
+    """Rules, applied in order. Default: none."""
     budget_usd: (
         Annotated[Price, Plausible(10000, 1000000000.0, "a server to what the field allows")] | None
     ) = None
-    """Most that may be spent on expansion. Default: no limit."""
+    """Limit on the money spent on expansion. Default: no limit."""
     it_power_cap_kw: SitePower | None = None
-    """Most provisioned IT power after expansion. Default: no limit beyond the site's own power."""
+    """Limit on provisioned IT power after expansion. Default: no limit beyond the site's own power."""
     price_change_per_year: Annotated[float, Field(gt=-1, le=1), Plausible(-0.7, 0.5)] = 0.0
-    """Change of unit prices per year for later purchases, by the day of the order. Default 0: no trend is assumed."""
+    """Yearly change of unit prices for later purchases, counted to the day of the order. Default 0: no trend is
+    assumed."""
 
     def enlarging(self, cluster: str) -> list[Rule]:
         """Return the rules that enlarge a cluster."""
@@ -468,34 +482,35 @@ class CatalogChoice(Strict):
     assumptions: Literal["measured", "articles-2024"] = "measured"
     """Named assumption set. Default measured: datasheets and public measurements."""
     overlay: str | None = None
-    """A catalogue file of your own, laid over the set; relative to the scenario file. Default: none."""
+    """Your own catalogue file, whose values replace those of the set; relative to the scenario file. Default: none."""
 
 
 class SloTarget(Strict):
     """The SLO attainment that a plan must reach, over which period and scope, and with what confidence.
 
-    Tables, rankings and advice put what keeps it first, by cost; then what does not, by how far it falls short.
+    Tables, rankings and advice first list plans that meet it, by cost, then the others, by how far they fall short.
     """
 
     attainment: Annotated[PositiveFraction, Plausible(0.5, 1)] = 0.99
-    """Least share of requests in time, above 0 and at most 1. Default 0.99: two nines, as API providers state
-    (assumption)."""
+    """Lowest share of requests that must be in time, above 0 and at most 1. Default 0.99: two nines, as API providers
+    state (assumption)."""
     per: Literal["month", "horizon"] = "month"
-    """Over what it is kept: in every month, or over all months together, where a good month makes up for a bad one.
-    Default month: who cannot be served in March is not helped in May."""
+    """Period over which the target must be met: every month, or all months together, so that a good month makes up for
+    a bad one. Default month: a user who is not served in March is not helped in May."""
     scope: Literal["workload", "fleet"] = "workload"
-    """Whose requests are counted: each workload's, or all together. Default workload: a large one must not hide a
-    small one."""
+    """Whose requests are counted: each workload's, or those of all workloads together. Default workload: a large
+    workload must not hide a small one."""
     workloads: dict[EntryName, PositiveFraction] = Field(default_factory=dict)
-    """Attainment of workloads that are held to another share, above 0 and at most 1. Default: none is."""
+    """Attainment by workload, for workloads with another target, above 0 and at most 1. Default: none has another
+    one."""
     confidence: Annotated[float, Field(gt=0, lt=1), Plausible(0.5, 0.999)] = 0.9
-    """Least share of replications that meet it, above 0 and below 1: no number of replications proves certainty.
-    Default 0.9: nine in ten (assumption)."""
+    """Lowest share of replications that must meet the target, above 0 and below 1, since no number of replications
+    proves certainty. Default 0.9: nine in ten (assumption)."""
 
     include: Literal["site-outages"] | None = None
-    """What no purchase mends counts in the verdict of ``planner size`` too: outages of the whole site, and prompts that
-    take longer than their objective on an idle replica. Default: they have a figure of their own there, and the verdict
-    is of capacity alone."""
+    """Misses that no purchase can prevent and that the verdict of ``planner size`` counts too: outages of the whole
+    site, and prompts that take longer than their objective on an idle replica. Default: they are reported separately
+    there, and the verdict covers capacity only."""
 
     def attainment_of(self, workload: str) -> float:
         """Return the attainment that a workload is held to."""
@@ -506,31 +521,32 @@ class OwnProcess(Strict):
     """A SimPy process of your own that runs with the simulation."""
 
     file: str | None = None
-    """Python file with its code, which runs only with --allow-code. Default: an installed package has it."""
+    """Python file with its code, which runs only with --allow-code. Default: the code is in an installed package."""
     function: Annotated[str, Field(pattern=r"^[A-Za-z_][\w.-]*$")]
     """Generator function in that file, or a package's entry point in the group planner.processes."""
 
 
 class Future(Strict):
-    """What may turn out otherwise than a plan states, and that no one decides."""
+    """Circumstances that may differ from those a plan states, and that nobody decides."""
 
     set: Annotated[dict[str, Any], Field(min_length=1, max_length=64)]
-    """What is then otherwise, by dotted path, as ``--set`` takes it: ``"workloads.*.growth.per_year": ×2``. A plan that
-    has no such cluster or workload is as stated."""
+    """Changes in that future, by dotted path as for ``--set``: ``"workloads.*.growth.per_year": ×2``. A plan without
+    such a cluster or workload stays as stated."""
     weight: Annotated[float, Field(gt=0, le=1e6)] | None = None
-    """How likely it is beside the others, a weight in any unit. Default: none; nothing is averaged over futures."""
+    """Likelihood relative to the other futures, a weight in any unit. Default: none; nothing is averaged over
+    futures."""
 
 
 class Scenario(Strict):
     """One future: traffic, machines, site and money over a horizon of months."""
 
     name: Name
-    """Name of the scenario; also of its output folder."""
+    """Name of the scenario and of its output folder."""
     description: str = ""
-    """What question it answers. Default empty: the name may say enough."""
+    """Question that the scenario answers. Default empty: the name may say enough."""
     extends: str | Annotated[tuple[str, ...], Field(min_length=1, max_length=16)] | None = None
-    """Another scenario file that this one changes, or a list of them, later ones over earlier; relative to this
-    file. Default: none."""
+    """Another scenario file that this one changes, or a list of files, in which a later one overrides the earlier;
+    relative to this file. Default: none."""
     start: Annotated[
         datetime.date, Field(ge=datetime.date(2000, 1, 1), le=datetime.date(2100, 12, 31))
     ]
@@ -544,14 +560,14 @@ class Scenario(Strict):
     catalog: CatalogChoice = CatalogChoice()
     """Assumption set and overlay. Default: measured."""
     calibration: str | None = None
-    """A calibration of the throughput model, updated by your own measurements with ``planner calibrate``; relative to
+    """A calibration of the throughput model, refitted to your own measurements with ``planner calibrate``; relative to
     the scenario file. Default: the one that comes with the planner."""
     workloads: Annotated[dict[EntryName, Workload], Field(min_length=1, max_length=64)]
     """Traffic by name."""
     clusters: Annotated[dict[EntryName, Cluster], Field(min_length=1, max_length=64)]
     """Machines by name."""
     slo_target: SloTarget = SloTarget()
-    """Share of requests in time that the plan is to keep. Default: 0.99 in each month and of each workload, in 0.9 of
+    """Share of requests in time that the plan must reach. Default: 0.99 in each month for each workload, in 0.9 of
     replications."""
     site: Site = Site()
     """Electricity, cooling, space. Default: a new colocation site at the average US price."""
@@ -560,23 +576,23 @@ class Scenario(Strict):
     software: Software = Software()
     """Releases, incidents, engineers. Default: the catalogue's rates under a staged upgrade policy."""
     routing: Literal["cheapest-marginal", "preference", "proportional"] = "cheapest-marginal"
-    """How work is spread over clusters while there is room for all of it; beyond that, priority by priority, the lowest
-    share of requests served is raised as far as it goes, whatever the policy. Default cheapest-marginal: where another
-    request costs least, so machines that are paid anyway before those paid by the hour, the former by the energy that a
-    request takes."""
+    """How work is spread over clusters while there is room for all of it. If there is not, every policy does the same:
+    priority by priority, it raises the lowest share of requests served as far as possible. Default cheapest-marginal: a
+    request goes where it costs least. Machines that are paid anyway come before those paid by the hour, in the order of
+    the energy that a request takes."""
     router_pool: Literal["cluster", "node", "replica"] = "cluster"
-    """What one router chooses between: all replicas of a cluster that serve a model, those of one node, or one alone,
-    among which requests then fall by lot. Default cluster: one router before each cluster."""
+    """Replicas among which one router chooses: all of a cluster that serve a model, those of one node, or a single one.
+    Requests reach the routers at random. Default cluster: one router before each cluster."""
     expansion: Expansion = Expansion()
     """Monthly review that buys or retires nodes. Default: no rules."""
     sizing: Sizing | None = None
-    """What ``planner size`` may buy and retire. Default: nothing; no other command reads it."""
+    """What ``planner size`` may buy and retire; no other command reads it. Default: nothing."""
     finance: Finance = Finance()
     """Depreciation, capital, people. Default: three years straight-line."""
     processes: Annotated[tuple[OwnProcess, ...], Field(max_length=32)] = ()
     """SimPy processes of your own that run with the simulation. Default: none."""
     futures: Annotated[dict[EntryName, Future], Field(max_length=32)] = Field(default_factory=dict)
-    """Futures by name, in each of which ``planner compare`` and ``planner size`` run their plans. Default: none."""
+    """Futures by name. ``planner compare`` and ``planner size`` run their plans in each of them. Default: none."""
 
     # Not fields: what the user wrote stays out of dumps, hashes and comparisons.
     _document: Document = PrivateAttr(default_factory=lambda: Document({}))

@@ -46,7 +46,7 @@ class PriceWindow(Strict):
     """One energy price over part of the local calendar."""
 
     name: Annotated[str, Field(min_length=1, max_length=64)]
-    """What the bill calls it: peak, off-peak, summer."""
+    """Name of the window on the bill: peak, off-peak, summer."""
     usd_per_kwh: Annotated[
         EnergyPrice,
         Plausible(
@@ -63,7 +63,8 @@ class PriceWindow(Strict):
     start_hour: Annotated[int, Field(ge=0, le=23)] = 0
     """First local hour. Default 0: from midnight."""
     end_hour: Annotated[int, Field(ge=1, le=24)] = 24
-    """First local hour after it; below start_hour the window wraps within each day. Default 24: to midnight."""
+    """First local hour after the window. If it is below start_hour, the window wraps around within each day. Default
+    24: to midnight."""
 
 
 class Electricity(Strict):
@@ -72,7 +73,7 @@ class Electricity(Strict):
     windows: Annotated[tuple[PriceWindow, ...], Field(max_length=100)] = ()
     """Prices by month, weekday and hour; together they cover every hour once. Default: the flat price."""
     timezone: str | None = None
-    """Clock by which the windows are read, e.g. America/New_York. Default: that of the tariff, or UTC."""
+    """Time zone of the windows, e.g. America/New_York. Default: that of the tariff, or UTC."""
     escalator_per_year: PowerRise | None = None
     """Yearly rise of energy price and demand charge, on the anniversary of the start. Default: as
     finance.inflation_per_year says."""
@@ -85,11 +86,12 @@ class Electricity(Strict):
     demand_ratchet_fraction: Annotated[
         Fraction, Plausible(0.1, 1, "assumption; US utilities take 0.5 to 1")
     ] = 0.0
-    """Bill at least this share of the highest peak of the eleven months before. Default 0: no ratchet."""
+    """At least this share of the highest peak of the previous eleven months is billed. Default 0: no ratchet."""
     contracted_kw: Annotated[NonNegative, Plausible(10, 2_000_000)] = 0.0
     """Power contracted with the utility, take or pay from the first day. Default 0: none."""
     minimum_take_fraction: Annotated[Fraction, Plausible.prior("minimum_take")] = 0.85
-    """Share of it on which the demand charge is due, used or not. Default 0.85: AEP Ohio's tariff of 2025."""
+    """Share of the contracted power on which the demand charge is due, whether used or not. Default 0.85: AEP Ohio's
+    tariff of 2025."""
 
 
 class PowerBlock(Strict):
@@ -98,7 +100,7 @@ class PowerBlock(Strict):
     date: datetime.date
     """Day it is energised."""
     it_kw: SitePower
-    """IT load it can carry."""
+    """IT load that it can supply."""
 
 
 class Curtailment(Strict):
@@ -111,9 +113,9 @@ class Curtailment(Strict):
     hours_per_day: Annotated[
         float, Field(gt=0, le=24), Plausible(0.25, 24, "the hours of a day")
     ] = 24.0
-    """Hours of each day, from 16:00 UTC on when fewer than 24. Default 24: all day."""
+    """Hours of each day; if fewer than 24, they begin at 16:00 UTC. Default 24: all day."""
     cut_fraction: Annotated[Fraction, Plausible(0.01, 1)]
-    """Share of the site's power cap, or of its provisioned power, that must not be drawn."""
+    """Share of the site's power cap, or else of its provisioned power, that must not be drawn."""
 
 
 class Site(Strict):
@@ -147,26 +149,28 @@ class Site(Strict):
     ] = 1.3
     """Facility power over IT power at rated load. Default 1.3: new large colocation sites (Uptime)."""
     pue_fixed_fraction: Annotated[Fraction, Plausible(0.02, 0.9)] = 0.3
-    """Share of the cooling and distribution load that does not fall with IT load. Default 0.3: assumption."""
+    """Share of the cooling and distribution load that stays when IT load falls. Default 0.3: assumption."""
     pue_season_fraction: Annotated[Fraction, Plausible(0, 0.6)] = 0.1
-    """Swing of that load between summer and winter. Default 0.1: assumption, temperate climate."""
+    """Swing of the cooling and distribution load between summer and winter. Default 0.1: assumption, temperate
+    climate."""
     facility_power_cap_kw: SitePower | None = None
-    """Most facility power the site may draw. At the cap, nodes are parked or clocked down, whichever serves more, and
-    lower priorities give way. Default: no cap."""
+    """Limit on the facility power that the site may draw. At the cap, nodes are parked or clocked down, whichever
+    serves more, and lower priorities give way. Default: no cap."""
     power_blocks: Annotated[tuple[PowerBlock, ...], Field(max_length=100)] = ()
-    """IT power energised on dates; nodes, paid on delivery, wait for it. Default: all the power from the start."""
+    """IT power that becomes available on dates. Nodes are paid on delivery and wait for power. Default: all the power
+    from the start."""
     curtailments: Annotated[tuple[Curtailment, ...], Field(max_length=1000)] = ()
     """Planned curtailments. Default: none."""
     weight_load_gb_per_s_per_node: Annotated[Positive, Plausible.prior("weight_load_bandwidth")] = (
         4.3
     )
-    """Weights that a node reads from storage into its accelerators when another model takes its place. Default 4.3: the
-    usual loader on a node of eight H200 (prior weight_load_bandwidth)."""
+    """Speed at which a node reads weights from storage into its accelerators when it changes to another model. Default
+    4.3: the usual loader on a node of eight H200 (prior weight_load_bandwidth)."""
     outages_per_year: Annotated[
         NonNegative, Plausible(0.01, 12, "one in a hundred years to one a month: assumption")
     ] = 0.2
-    """Outages of the whole site, which spare machines at a provider's. Default 0.2: one in five years (assumption;
-    Uptime reports one in three operators)."""
+    """Outages of the whole site a year; machines at a provider are not affected. Default 0.2: one in five years
+    (assumption; Uptime reports one in three operators)."""
     outage_h: Annotated[Positive, Plausible(0.05, 168, "minutes to a week: assumption")] = 4.0
     """Mean length of an outage. Default 4: assumption."""
     colocation_usd_per_kw_month: Annotated[Price, Plausible.prior("colo_rent")] = 180.0
@@ -178,12 +182,12 @@ class Site(Strict):
         ]
         | None
     ) = None
-    """Yearly rise of that rent. Default: finance.inflation_per_year (CBRE saw +2 to +7% a year)."""
+    """Yearly rise of the rent. Default: finance.inflation_per_year (CBRE saw +2 to +7% a year)."""
     colocation_term_months: Annotated[
         LifeMonths, Plausible(1, 180, "month to month to 15 years")
     ] = 1
-    """Months for which space is contracted when machines take it; it is paid to their end, used or not, and then from
-    month to month. Default 1: as long as machines are there."""
+    """Months for which space is contracted when machines need it. It is paid to the end of that term, whether used or
+    not, and from month to month afterwards. Default 1: paid only while machines are there."""
     commissioning_crews: Annotated[CrewCount, Plausible(1, 200)] = 4
     """Crews that install and accept ordered nodes. Default 4: assumption."""
     commissioning_h_per_node: Annotated[NonNegative, Plausible(0.25, 200)] = 6.0

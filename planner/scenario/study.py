@@ -33,7 +33,7 @@ class _Draw(Strict):
     """Options that every distribution has."""
 
     times_stated: bool = False
-    """Whether the draw multiplies what the scenario states, instead of standing in its place. Default false: a draw is
+    """Whether the draw multiplies the value stated in the scenario instead of replacing it. Default false: the draw is
     the value."""
 
 
@@ -59,19 +59,19 @@ class _ThreePoint(_Draw):
 
 
 class Triangular(_ThreePoint):
-    """Rises straight to the most likely value and falls straight from it."""
+    """A density that rises linearly to the most likely value and falls linearly from it."""
 
     kind: Literal["triangular"]
     """Triangular."""
 
 
 class Pert(_ThreePoint):
-    """A smooth peak between a lowest and a highest value: a beta distribution (Malcolm and others 1959)."""
+    """A smooth peak between a lowest and a highest value (a beta distribution, Malcolm and others 1959)."""
 
     kind: Literal["pert"]
     """PERT."""
     weight: Annotated[float, Field(gt=0, le=1000)] = 4.0
-    """How much the most likely value counts against the ends. Default 4: the classic PERT."""
+    """Weight of the most likely value relative to the ends. Default 4: the classic PERT."""
 
 
 class _Truncated(_Draw):
@@ -131,11 +131,11 @@ class Percentiles(_Truncated):
     kind: Literal["percentiles"]
     """Three percentiles."""
     p10: Number
-    """One in ten lies below, in the unit of the field."""
+    """10th percentile: one draw in ten lies below, in the unit of the field."""
     p50: Number
     """The median, in the unit of the field."""
     p90: Number
-    """One in ten lies above, in the unit of the field."""
+    """90th percentile: one draw in ten lies above, in the unit of the field."""
 
     @model_validator(mode="after")
     def _ordered(self) -> Percentiles:
@@ -148,12 +148,13 @@ class Percentiles(_Truncated):
 
 
 class Prior(_Truncated):
-    """The catalogue's low, base and high figure, taken as P10, P50 and P90."""
+    """The catalogue's low, base and high figures, used as P10, P50 and P90."""
 
     kind: Literal["prior"] = "prior"
-    """A prior; need not be written."""
+    """A prior; this key may be left out."""
     prior: str
-    """Name of the prior, as ``planner catalog priors`` lists it; under times_stated its figures are over its base."""
+    """Name of the prior, as listed by ``planner catalog priors``. With times_stated its figures are divided by its
+    base."""
 
 
 class Discrete(_Draw):
@@ -165,9 +166,9 @@ class Discrete(_Draw):
         tuple[float | int | bool | datetime.date | str, ...],
         Field(min_length=2, max_length=MOST_VALUES),
     ]
-    """What may happen."""
+    """The possible values."""
     weights: Annotated[tuple[NonNegative, ...], Field(max_length=MOST_VALUES)] | None = None
-    """How likely each is, in any unit. Default: all the same."""
+    """Likelihood of each value, in any unit. Default: all the same."""
 
     @model_validator(mode="after")
     def _weighed(self) -> Discrete:
@@ -201,38 +202,41 @@ class StudyScenario(Strict):
     extends: str
     """Scenario file; relative to the study file."""
     set: dict[str, Any] = Field(default_factory=dict)
-    """What changes, written as in a scenario; null takes a key away. Default: nothing."""
+    """Changes, written as in a scenario; null removes a key. Default: nothing."""
 
 
 class Study(Strict):
     """Scenarios to compare, and their uncertain inputs."""
 
     name: Name
-    """Name of the study; also of its output folder."""
+    """Name of the study and of its output folder."""
     description: str = ""
-    """What question it answers. Default empty: the name may say enough."""
+    """Question that the study answers. Default empty: the name may say enough."""
     seed: Annotated[int, Field(ge=0, le=2**63 - 1)] = 1
-    """Root of all random numbers, in place of the scenarios' own. Default 1: any number is as good."""
+    """Root of all random numbers, in place of the seeds of the scenarios. Default 1: any number is as good."""
     scenarios: Annotated[dict[EntryName, StudyScenario], Field(min_length=1, max_length=32)]
-    """Scenarios by name; the first is the one others are held against."""
+    """Scenarios by name; the others are compared with the first one."""
     uncertain: Annotated[dict[str, Distribution], Field(max_length=96)] = Field(
         default_factory=dict
     )
-    """Distributions by dotted path. Default none: replications differ by their random events alone."""
+    """Distributions by dotted path. Default none: replications differ only in their random events."""
     correlations: Annotated[tuple[Correlation, ...], Field(max_length=1000)] = ()
     """Rank correlations between inputs. Default none: inputs are independent unless stated."""
     throughput_error: bool = True
-    """Whether the throughput model's own error is drawn, by accelerator, engine and model, as cross-validation has it
-    at that pair's distance from the measurements. Default true: the model is calibrated, not exact."""
+    """Whether the throughput model's own error is drawn too, by accelerator, engine and model. Its size comes from
+    cross-validation, for pairs at the same distance from the measurements. Default true: the model is calibrated, not
+    exact."""
     scramblings: Annotated[int, Field(ge=4, le=64)] = 8
-    """Independent randomisations, from whose spread the intervals come. Default 8: a t-interval needs some."""
+    """Number of independent randomisations; the intervals are computed from their spread. Default 8: a t-interval needs
+    several."""
     detailed_replications: Annotated[int, Field(ge=16, le=1_000_000_000)] = 65_536
-    """Replications kept in detail, the first ones: their figures by month make the fans, and what drives the objective
-    is measured on them. Of those beyond, inputs and figures over the whole horizon are kept, a twelfth of the room.
-    Default 65,536: 19 times in 20, no percentile of so many is off by more than half a point."""
+    """Number of replications kept in detail, counted from the first. Their monthly figures give the fans, and the
+    drivers of the objective are measured on them. For later replications only inputs and figures over the whole horizon
+    are kept, which takes a twelfth of the space. Default 65,536: 19 times in 20, no percentile of this many is off by
+    more than half a point."""
     objective: str = "levelised_cost_per_million_tokens_usd"
-    """Output that decides which scenario is better: any measure of a run, such as irr_per_year or revenue_usd, or how
-    it serves. Default: what the question is about."""
+    """Output that decides which scenario is better: any measure of a run, such as irr_per_year or revenue_usd, or a
+    measure of its service. Default: what the question is about."""
 
     _document: Document = PrivateAttr(default_factory=lambda: Document({}))
     _notes: tuple[str, ...] = PrivateAttr(default=())

@@ -66,7 +66,7 @@ def _check_year(year: str) -> str:
 
 
 class GrowthByYear(Strict):
-    """Compound growth at a rate of its own in each calendar year."""
+    """Compound growth at a different rate in each calendar year."""
 
     kind: Literal["by-year"]
     """Growth by calendar year."""
@@ -74,8 +74,8 @@ class GrowthByYear(Strict):
         dict[Annotated[str, AfterValidator(_check_year)], GrowthRate],
         Field(min_length=1, max_length=120),
     ]
-    """Growth in requests per year, by calendar year: {2026: 0.6, 2027: 0.4}. A year that is not stated grows like the
-    last stated before it, or else like the first after it."""
+    """Growth in requests per year, by calendar year: {2026: 0.6, 2027: 0.4}. A year that is not stated has the rate of
+    the last stated year before it, or else of the first one after it."""
 
     def rate(self, year: int) -> float:
         """Return the growth per year of a calendar year."""
@@ -94,24 +94,24 @@ class Flat(Strict):
 
 
 class SCurve(Strict):
-    """Growth that starts slowly, runs fast and saturates (logistic)."""
+    """Growth that starts slowly, accelerates and saturates (logistic)."""
 
     kind: Literal["s-curve"]
     """Logistic growth."""
     ceiling_multiplier: Annotated[float, Field(gt=1, le=1e6), Plausible(1, 1000)]
-    """Where it saturates, as a multiple of day one."""
+    """Traffic at saturation, as a multiple of day one."""
     midpoint_years: Annotated[float, Field(gt=0, le=50), Plausible(0.1, 15)]
-    """Years until half the rise is behind, counted from the start."""
+    """Years from the start until half of the rise has happened."""
     steepness_per_year: Annotated[float, Field(gt=0, le=100), Plausible(0.1, 30)] = 3.0
-    """How sharp the rise is; an early midpoint that needs a sharper one gets ln 2 / midpoint_years.
-    Default 3: most of it within two years."""
+    """How steep the rise is. If an early midpoint needs a steeper rise, ln 2 / midpoint_years is used. Default 3: most
+    of it within two years."""
 
 
 class Step(Strict):
     """A jump of traffic on a date."""
 
     date: datetime.date
-    """When it takes hold."""
+    """Day from which the new level applies."""
     multiplier: Annotated[float, Field(ge=0, le=1e6), Plausible(0.01, 1000)]
     """Traffic from then on, as a multiple of day one."""
 
@@ -131,7 +131,8 @@ class GrowthTable(Strict):
     kind: Literal["csv"]
     """Growth from a file."""
     file: str
-    """CSV with columns date, multiplier; relative to the scenario file; straight lines between dates."""
+    """CSV file with the columns date and multiplier, relative to the scenario file; between dates the multiplier
+    changes linearly."""
 
 
 Growth = Annotated[
@@ -143,7 +144,7 @@ class Season(Strict):
     """A yearly seasonal wave."""
 
     amplitude_fraction: Annotated[Fraction, Plausible(0, 0.9)]
-    """Height of the peak over the yearly mean."""
+    """Height of the peak above the yearly mean."""
     peak_day: Annotated[float, Field(ge=1, le=366), Plausible(1, 366, "the days of a year")] = 335.0
     """Day of the year of the peak. Default 335: 1 December."""
 
@@ -154,22 +155,23 @@ class Holiday(Strict):
     date: datetime.date
     """Local date."""
     multiplier: Annotated[float, Field(ge=0, le=100), Plausible(0.05, 10)] = 0.6
-    """Traffic of that day over a plain one. Default 0.6: a weekend's level."""
+    """Traffic of that day over that of a normal day. Default 0.6: a weekend's level."""
 
 
 class LoadProfile(Strict):
     """Traffic by hour of day, day of week and season."""
 
     timezone: str = "UTC"
-    """IANA time zone of the users. Default UTC: where no zone is named, none is assumed."""
+    """IANA time zone of the users. Default UTC: no zone is assumed."""
     peak_to_mean: Annotated[
         float,
         Field(ge=1, le=24),
         Plausible(1, 12, "the workload classes have 1.17 to 2.99; beyond, assumption"),
     ] = 1.67
-    """Busiest hour of the week over the week's mean. Default 1.67: chat traffic of a large cloud, one week of 2024."""
+    """Traffic of the busiest hour of the week over the week's mean. Default 1.67: chat traffic of a large cloud, one
+    week of 2024."""
     trough_to_mean: Annotated[Fraction, Plausible(0, 1, "a trough is no peak")] | None = None
-    """Quietest hour of the week over the week's mean. Default: what a smooth day implies."""
+    """Traffic of the quietest hour of the week over the week's mean. Default: the value of a smooth daily curve."""
     weekend_fraction: Annotated[
         float,
         Field(gt=0, le=3),
@@ -183,11 +185,11 @@ class LoadProfile(Strict):
     season: Season | None = None
     """Yearly wave. Default: none."""
     holidays: Annotated[tuple[Holiday, ...], Field(max_length=1000)] = ()
-    """Days unlike others. Default: none."""
+    """Days with different traffic. Default: none."""
 
 
 class Length(Strict):
-    """A distribution of request lengths in tokens: a lognormal by mean and p95, or any by quantiles."""
+    """A distribution of request lengths in tokens: a lognormal by mean and p95, or any shape by quantiles."""
 
     stated_mean: (
         Annotated[
@@ -197,7 +199,7 @@ class Length(Strict):
         ]
         | None
     ) = Field(default=None, alias="mean")
-    """Mean number of tokens. Default: that of the quantiles; one of the two must be stated."""
+    """Mean number of tokens. Default: the mean of the quantiles; mean or quantiles must be stated."""
     p95: (
         Annotated[float, Field(gt=0, le=1e9), Plausible(1, 8000000, "3.86 times the longest mean")]
         | None
@@ -208,10 +210,10 @@ class Length(Strict):
         Field(max_length=200),
         Plausible(1, 8000000, "one token to four times the longest contexts sold"),
     ] = Field(default_factory=dict)
-    """In place of mean and p95: lengths in tokens by the share of requests that are not longer, as ``{0.5: 1020, 0.9:
-    3000, 0.99: 7400}``. Between two of them the logarithm of length is a straight line against the normal score, a
-    lognormal; beyond the first and last the lines go on. 0 and 1 state the shortest and the longest. Default: mean and
-    p95; of quantiles, the longest is the model's context."""
+    """Lengths in tokens, in place of mean and p95, by the share of requests that are not longer: ``{0.5: 1020, 0.9:
+    3000, 0.99: 7400}``. Between two quantiles the logarithm of length is linear in the normal score (a lognormal), and
+    beyond the first and last the lines continue. 0 and 1 state the shortest and the longest length. Default: mean and
+    p95; if quantiles state no longest length, it is the model's context."""
 
     @model_validator(mode="after")
     def _reachable(self) -> Length:
@@ -285,11 +287,12 @@ class TokenLengths(Strict):
     """Prompt and output lengths of a request."""
 
     input: Length
-    """Prompt length, cached part included."""
+    """Prompt length, including the cached part."""
     output: Length
     """Generated length."""
     growth_per_year: Annotated[YearlyChange, Plausible(-0.7, 3)] = 0.0
-    """Growth of both lengths per year. Default 0: the mean prompt has grown, but by a change of workloads."""
+    """Growth of both lengths per year. Default 0: the mean prompt has grown, but because the mix of workloads
+    changed."""
 
 
 class Noise(Strict):
@@ -304,7 +307,7 @@ class Noise(Strict):
     correlation_h: Annotated[
         float, Field(ge=0, le=1000), Plausible(0.25, 336, "minutes to two weeks: assumption")
     ] = 6.0
-    """Hours over which it forgets. Default 6: a quarter of a day."""
+    """Hours over which the deviation decays to 1/e. Default 6: a quarter of a day."""
 
 
 class Spike(Strict):
@@ -313,24 +316,24 @@ class Spike(Strict):
     date: datetime.date
     """Day it begins."""
     multiplier: Annotated[float, Field(ge=1, le=1000), Plausible(1, 50)]
-    """Traffic at its height over plain traffic."""
+    """Traffic at the height of the spike over normal traffic."""
     decay_days: Annotated[float, Field(gt=0, le=1000), Plausible(0.1, 180)] = 7.0
-    """Days in which it falls to 1/e. Default 7: a week of attention."""
+    """Days in which the spike falls to 1/e. Default 7: a week of attention."""
 
 
 class Tenant(Strict):
     """A large customer whose traffic is on or off."""
 
     name: EntryName
-    """Name of the customer; names its random stream."""
+    """Name of the customer; it also identifies its random numbers."""
     share_fraction: Annotated[PositiveFraction, Plausible(0.001, 1)]
     """Share of the workload's mean traffic."""
     mean_on_h: Annotated[Positive, Plausible(0.1, 17532, "minutes to two years: assumption")] = 72.0
-    """Mean hours it stays on. Default 72: a working stretch (assumption)."""
+    """Mean hours for which its traffic stays on. Default 72: a working stretch (assumption)."""
     mean_off_h: Annotated[Positive, Plausible(0.1, 17532, "minutes to two years: assumption")] = (
         24.0
     )
-    """Mean hours it stays off. Default 24: assumption."""
+    """Mean hours for which its traffic stays off. Default 24: assumption."""
 
 
 class Objective(Strict):
@@ -341,11 +344,11 @@ class Objective(Strict):
     tpot_s: Annotated[
         Positive, Plausible(0.002, 2, "500 tokens a second to one in two seconds")
     ] = 0.1
-    """Mean time per output token of a reply, after its first. Default 0.1: ten tokens a second, faster than most people
-    read."""
+    """Mean time per output token of a reply, after the first token. Default 0.1: ten tokens a second, faster than most
+    people read."""
     percentile: Annotated[float, Field(ge=0.5, le=0.9999), Plausible(0.8, 0.9999)] | None = None
-    """Share of requests that must keep both: a node's capacity is the largest rate at which they do.
-    Default: slo_target.attainment, the share that the plan is held to."""
+    """Share of requests that must meet both objectives; a node's capacity is the highest rate at which this share does.
+    Default: slo_target.attainment, the share required of the plan."""
 
     @property
     def share(self) -> float:
@@ -382,10 +385,10 @@ Preset = Annotated[
 
 
 class Sessions(Strict):
-    """Sessions of equal length, whose prompts grow by as many tokens each turn around the workload's mean prompt."""
+    """Sessions of equal length, whose prompts grow by equal steps around the workload's mean prompt."""
 
     turns: Annotated[int, Field(ge=2, le=10_000), Plausible(2, 500, "the agentic log: up to 561")]
-    """Requests of a session."""
+    """Number of requests in a session."""
     median_gap_s: Annotated[
         float, Field(gt=0, le=1e6), Plausible(0.5, 3600, "agents 10 s, people minutes")
     ]
@@ -393,11 +396,11 @@ class Sessions(Strict):
     p90_gap_s: Annotated[
         float, Field(gt=0, le=1e7), Plausible(1, 36_000, "agents a minute, people an hour")
     ]
-    """90th percentile of that time; between them it is lognormal."""
+    """90th percentile of that time; the two define a lognormal distribution."""
     growth_tokens: Annotated[
         float, Field(ge=0, le=1e7), Plausible(0, 50_000, "agents 4,500 a turn: the agentic log")
     ]
-    """Tokens by which a prompt is longer than that of the turn before."""
+    """Tokens by which a prompt is longer than the prompt of the turn before."""
     shared_tokens: Annotated[
         float, Field(ge=0, le=1e7), Plausible(0, 100_000, "a system prompt to a document")
     ] = 0.0
@@ -405,7 +408,7 @@ class Sessions(Strict):
     prefixes: Annotated[
         int, Field(ge=1, le=10_000_000), Plausible(1, 1_000_000, "one to each customer's own")
     ] = 1
-    """Different beginnings, which as many groups of sessions have in common. Default 1: a system prompt."""
+    """Number of different beginnings; each is shared by one group of sessions. Default 1: a system prompt."""
 
     @model_validator(mode="after")
     def _gaps_rise(self) -> Sessions:
@@ -417,7 +420,7 @@ class Sessions(Strict):
 
 
 class Reuse(Strict):
-    """When input tokens are used again, by points or by sessions; the name of a curve stands for the catalogue's."""
+    """When input tokens are used again: by points, by sessions, or by the name of a curve of the catalogue."""
 
     # An editor must offer the names as well as the mapping: the model itself only knows the latter.
     model_config = ConfigDict(
@@ -433,8 +436,8 @@ class Reuse(Strict):
         Field(max_length=200),
         Plausible(0, 0.98, "agentic logs reach 0.96"),
     ] = Field(default_factory=dict)
-    """Share of input tokens last used at most so many seconds before, by those seconds: ``{10: 0.4, 60: 0.8, 3600:
-    0.95}``; from the end of a request to the next arrival. Default: none."""
+    """Share of input tokens that were last used at most a number of seconds before, by that number: ``{10: 0.4, 60:
+    0.8, 3600: 0.95}``. Time is counted from the end of a request to the next arrival. Default: none."""
     sessions: Sessions | None = None
     """Turns, gaps and growth of sessions, from which the curve follows. Default: none."""
 
@@ -493,40 +496,41 @@ def _reuse_curve(reuse: Reuse, shared_gap_s: float, mean_tokens: float) -> Reuse
 
 
 class ModelChange(Strict):
-    """Another model that a workload's customers are moved to on a date."""
+    """Another model to which a workload's customers are moved on a date."""
 
     begins: Annotated[datetime.date, Field(alias="from")]
     """First day on which the requests are for this model."""
     model: str
     """Served model from then on, by its catalogue name."""
     token_price: TokenPrice | None = None
-    """What its tokens are sold for from then on. Default: the workload's, of which api stands for this model's list."""
+    """What its tokens are sold for from then on. Default: the workload's price; there, api means the listed price of
+    this model."""
 
 
 class Workload(Strict):
     """One stream of requests for one model."""
 
     preset: Preset | None = None
-    """Entry of the catalogue's workload presets that stands in for what is not stated. Default: none, so lengths must
-    be stated."""
+    """Workload preset of the catalogue whose values are used for keys that are not stated. Default: none, so lengths
+    must be stated."""
     model: str
     """Served model, by its catalogue name."""
     models: Annotated[tuple[ModelChange, ...], Field(max_length=100)] = ()
-    """Models that it changes to, by date: ``[{from: 2027-01-01, model: gpt-oss-120b}]``. Each is planned and reported
-    as a workload of its own, NAME-DATE, with the same traffic. Default: one model throughout."""
+    """Later models of the workload, by date: ``[{from: 2027-01-01, model: gpt-oss-120b}]``. Each is planned and
+    reported as a separate workload, NAME-DATE, with the same traffic. Default: one model throughout."""
     begins: datetime.date | None = None
-    """First day of its requests; growth counts from the scenario's start all the same. Default: from the start."""
+    """First day of its requests. Growth still counts from the start of the scenario. Default: from the start."""
     ends: datetime.date | None = None
     """First day without its requests. Default: to the end."""
     fine_tunes: Annotated[
         int, Field(ge=1, le=100_000), Plausible(1, 2000, "one model to a catalogue of tenants")
     ] = 1
-    """Models of this shape among which the requests fall evenly, each with weights of its own that must be resident.
-    Default 1: one model."""
+    """Number of models of this shape, among which the requests are spread evenly. Each has its own weights, which must
+    be resident. Default 1: one model."""
     precisions: Annotated[tuple[str, ...], Field(max_length=8)] = ()
-    """Arithmetic in which its answers are good enough, e.g. [fp8, fp4]: of these each cluster serves it in the one that
-    serves most, or in its own where that is among them. The catalogue's notes on accuracy are in assumptions.csv.
-    Default: the cluster's, and where that states none the catalogue's default, fp8: what public serving runs use."""
+    """Precisions in which its answers are good enough, e.g. [fp8, fp4]. Each cluster uses its own precision if it is in
+    the list, otherwise the one in the list that serves most. The catalogue's notes on accuracy are in assumptions.csv.
+    Default: the cluster's precision, or else the catalogue's default, fp8, which public serving runs use."""
     requests_per_s: Annotated[
         float,
         Field(ge=0, le=1e9),
@@ -544,15 +548,15 @@ class Workload(Strict):
     prefix_cache_hit_fraction: Annotated[
         BelowOne, Plausible(0, 0.98, "agentic logs reach 0.96")
     ] = 0.0
-    """Share of prompt tokens found in the prefix cache, as measured at one's own load: it stays the same whatever the
+    """Share of prompt tokens found in the prefix cache, as you measured it at your own load. It does not change with
     memory. Default 0: no saving unless stated."""
     reuse: Reuse | None = None
-    """When its input tokens are used again: agentic, long-context, chat, points or sessions. Then the share found in
-    the prefix cache follows from memory, load and routing. Default: prefix_cache_hit_fraction, as stated."""
+    """When its input tokens are used again: agentic, long-context, chat, points or sessions. If stated, the share found
+    in the prefix cache is computed from memory, load and routing. Default: prefix_cache_hit_fraction, as stated."""
     prefix_routing: Literal["session", "prefix", "random"] = "session"
-    """Where a router sends its requests if it states its reuse: to the replica of the session, to that which holds the
-    same beginning, or to any. At random a request finds what its session left on that replica, long before. Default
-    session: affinity by session is what gateways offer."""
+    """Where a router sends the requests of a workload that states its reuse: to the replica of the session, to the
+    replica that holds the same beginning, or to any. With random routing, a request finds only what its session left on
+    that replica, long before. Default session: affinity by session is what gateways offer."""
     noise: Noise = Noise()
     """Hour-to-hour noise. Default: API traffic."""
     burst_index_of_dispersion: Annotated[
@@ -566,29 +570,30 @@ class Workload(Strict):
         Field(gt=0, le=1e9),
         Plausible(0.0005, 100000, "as requests_per_s"),
     ] = LOWEST_MEASURED_REQUESTS_PER_S
-    """Lowest rate at which the index was measured. At lower rates pooled bursts stay as large beside the mean as at it,
-    and the index falls towards 1. Default 6: public chat. For an index of one's own it is requests_per_s, where that is
-    lower."""
+    """Lowest rate at which the index was measured. At lower rates, pooled bursts keep the size relative to the mean
+    that they have at this rate, so the index falls towards 1. Default 6: public chat. If you state your own index, it
+    is requests_per_s if that is lower."""
     burst_scaling: Literal["pooled", "proportional"] = "pooled"
-    """How bursts scale with the rate: pooled are those of many users, whose variance over mean is the same at any rate
-    from burst_index_requests_per_s on, so that they even out as traffic grows; proportional are one client's, as large
-    beside the hour's mean as at requests_per_s. Default pooled: chat has 7 to 16 at 6 requests/s, 11 to 13 at 28 to
-    45."""
+    """How bursts scale with the rate. Pooled: bursts of many users, whose variance over mean is the same at any rate
+    from burst_index_requests_per_s on, so they even out as traffic grows. Proportional: bursts of one client, which
+    keep the size relative to the hour's mean that they have at requests_per_s. Default pooled: chat has 7 to 16 at 6
+    requests/s, 11 to 13 at 28 to 45."""
     spikes: Annotated[tuple[Spike, ...], Field(max_length=1000)] = ()
-    """Launches and news on dates. Default: none."""
+    """Traffic spikes from launches and news, by date. Default: none."""
     tenants: Annotated[tuple[Tenant, ...], Field(max_length=100)] = ()
-    """Large customers as on/off streams. Default: none."""
+    """Large customers whose traffic is on or off. Default: none."""
     model_launch: datetime.date | None = None
-    """Day the model is new to the world: nothing is asked of it before, and from then on each stack has to bring it up
-    on each part once machines of it are there. Default: it has long been served."""
+    """Day on which the model is released. It has no requests before. From that day on, each stack has to bring it up on
+    each accelerator type that is on site. Default: the model has long been served."""
     slo: Objective = Objective()
     """Latency objective. Default: MLPerf's server scenario."""
     admission: Literal["reject", "queue"] = "reject"
-    """Admission control of a request that cannot meet its SLO: reject it, which counts as shed, or queue it, and make
-    others late. A workload whose requests outgrow what any batch serves within the SLO is rejected too, or served late
-    within the share of all tokens that it had until then. Default reject: admitted requests meet their SLO."""
+    """What admission control does with a request that cannot meet its SLO: reject it, which counts as shed, or queue
+    it, which makes others late. If a workload's requests become longer than any batch can serve within the SLO, they
+    are rejected too; or, if queued, they are served late within the share of all tokens that the workload had until
+    then. Default reject: admitted requests meet their SLO."""
     priority: Literal["interactive", "standard", "deferrable"] = "interactive"
-    """Who is served first. Default interactive: nobody waits unless stated."""
+    """Which workloads are served first. Default interactive: requests do not wait unless stated."""
     completion_window_h: (
         Annotated[
             float, Field(ge=1, le=2000), Plausible(1, 336, "an hour to two weeks: assumption")
@@ -597,13 +602,14 @@ class Workload(Strict):
     ) = None
     """Hours that deferrable work may wait before it counts as shed. Default 24 for deferrable work."""
     allow_api: bool = True
-    """Whether its requests may go to an API (a cluster with contract: {kind: api}); false for data that must not leave.
-    Default true: where a plan has no API, none does."""
+    """Whether its requests may go to an API (a cluster with contract: {kind: api}); false for data that must not leave
+    the site. Default true: it has no effect in a plan without an API."""
     token_price: TokenPrice | None = None
-    """What its tokens are sold for: prices, or api for the catalogue's API price of its model. Gives revenue, margin
-    and break-even. Default: not sold, cost alone."""
+    """Price at which its tokens are sold: prices, or api for the catalogue's API price of its model. Needed for
+    revenue, margin and break-even. Default: not sold; only cost is reported."""
     cluster_preference: tuple[EntryName, ...] = ()
-    """Clusters to offer it to, in order, under routing: preference. Default: all, cheapest first."""
+    """Order in which clusters are offered its requests, under routing: preference; clusters that are not listed come
+    last. Default: all, cheapest first."""
 
     _follows: str | None = PrivateAttr(None)
 

@@ -22,7 +22,7 @@ from tests.contracts.source import trees
 # How a number whose name carries no unit may say what it counts, in its documentation.
 UNIT_IN_WORDS = re.compile(
     r"tokens|in the unit of|standard deviation|variance over mean|engineers|probability|weight|share|times"
-    r"|day of the year",
+    r"|day of the year|people",
     re.IGNORECASE,
 )
 REASON = re.compile(r"Default[^:]*(: *\S| for | \(assum)")

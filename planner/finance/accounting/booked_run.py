@@ -58,10 +58,10 @@ class BookedRun:
     monthly: Monthly
     cohorts: AllCohorts
     rented: Rented
-    """What rented accelerators served of what would have been shed."""
+    """Work that rented accelerators served and that would otherwise have been shed."""
     ledger: Ledger
     processes: tuple[Process, ...] = ()
-    """The user's own, that ran with it."""
+    """The user's own processes that ran with the simulation."""
 
     def cost_cents(self, view: View = View.ACCRUAL) -> Cents:
         """Cost in a view, without income and tax, shape (months, clusters + 1); the last column is the whole site's."""
@@ -85,7 +85,7 @@ class BookedRun:
         return quantities.settled_requests(served, self.monthly.shed_requests)
 
     def slo_result(self) -> SloResult:
-        """Return how this replication stands to the scenario's SLO target."""
+        """Return how this replication compares with the scenario's SLO target."""
         missed = self.missed_requests()
         settled = self.settled_requests()
         return judge(self.plan, missed, settled)
