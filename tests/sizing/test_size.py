@@ -298,10 +298,10 @@ def test_a_cheaper_plan_for_more_says_that_it_was_not_confirmed(sized: Answer[Si
         result = dataclasses.replace(answer, confirmation=confirmation, curve=(*points,))
         said = [*_other_levels(result)]
         assert len(said) == (1 if passed else 2)
-        reason = "Not confirmed, so not recommended though it costs less: the cheapest policy"
-        assert said[0].startswith(reason) == passed
-        assert "simulated for 95% costs" in said[0]
-        assert all(line.startswith("Not confirmed") for line in said)
+        reason = "It is not confirmed at 95%, so it is not recommended although it costs less."
+        assert said[0].endswith(reason) == passed
+        assert "simulated for P(SLO met) 95% costs" in said[0]
+        assert all("It is not confirmed at" in line for line in said)
 
 
 def test_a_cluster_that_is_not_needed_is_retired() -> None:
