@@ -248,7 +248,7 @@ def test_a_broken_workbook_is_refused(planner: Planner, tmp_path: Path) -> None:
     planner("init", "x", "--quotes", "quotes.xlsx").refused("quotes.xlsx:2")
     whole = (tmp_path / "quotes.xlsx").read_bytes()
     (tmp_path / "quotes.xlsx").write_bytes(whole[: len(whole) // 2])
-    planner("init", "x", "--quotes", "quotes.xlsx").refused("quotes.xlsx: is no workbook")
+    planner("init", "x", "--quotes", "quotes.xlsx").refused("quotes.xlsx: is not a workbook")
 
 
 def test_a_password_of_an_address_is_not_printed(planner: Planner) -> None:

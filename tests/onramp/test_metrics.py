@@ -199,16 +199,16 @@ def test_an_empty_bucket_parts_the_lengths() -> None:
             '{"status": "error", "error": "bad query", "data": {"resultType": ""}}',
             "Prometheus says bad query",
         ),
-        ('{"status": "success", "data": {"resultType": "matrix"}}', "is no export of metrics"),
+        ('{"status": "success", "data": {"resultType": "matrix"}}', "is not an export of metrics"),
         (
             '{"status": "success", "data": {"resultType": "matrix", "result": []}}',
             "has no vllm:request_success_total",
         ),
         (
             '{"data": {"resultType": "matrix", "result": [{"metric": {}, "values": [[1, "x"]]}]}}',
-            "is no export",
+            "is not an export",
         ),
-        ("# HELP vllm:x\nvllm:x{a=\n", "line 2 is no sample"),
+        ("# HELP vllm:x\nvllm:x{a=\n", "line 2 is not a sample"),
         (
             "vllm:request_success_total 5\nprocess_start_time_seconds 3\n",
             "times span more than 30 years",

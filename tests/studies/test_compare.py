@@ -64,7 +64,7 @@ def test_plans_that_keep_other_books_are_warned_about(
     )
     (warning,) = check_comparable([pair[0], other], 0)
     assert "long keeps other books than tiny (depreciation_months 60 against 36, " in warning
-    assert "residual_fraction 0.1 against 0.2): accrued cost is not comparable; NPV" in warning
+    assert "residual_fraction 0.1 against 0.2): accrued cost cannot be compared, but NPV" in warning
     taxed = load_scenario(
         write(), ["name=taxed", "finance.tax={rate_fraction: 0.2}", "finance.end_value=none"]
     )
@@ -73,7 +73,7 @@ def test_plans_that_keep_other_books_are_warned_about(
         "taxed is valued otherwise than tiny (end_value none against market, tax {rate_fraction: 0.2"
         in warning
     )
-    assert "NPV, TCO and levelised cost are not comparable" in warning
+    assert "NPV, TCO and levelised cost cannot be compared" in warning
 
 
 def test_a_longer_book_life_saves_nothing(write: WriteScenario) -> None:

@@ -76,7 +76,7 @@ def test_a_price_left_to_the_catalogue_is_multiplied_and_years_are_each() -> Non
 
 
 def test_what_is_no_number_cannot_be_multiplied() -> None:
-    with pytest.raises(ScenarioError, match="needs a number to go by"):
+    with pytest.raises(ScenarioError, match="needs a number to change"):
         scenario().laid_over(["clusters.b200.accelerator=×2"])
 
 
@@ -179,7 +179,7 @@ def test_futures_of_the_plans_themselves_are_taken_and_one_name_is_one_future() 
     other = load_scenario(SHORT | {"name": "other"})
     assert set(stated_futures([one, other])) == {"busier"}
     unlike = {"busier": {"set": {"workloads.chat.requests_per_s": "×3"}}}
-    with pytest.raises(ScenarioError, match="means another future in another of these plans"):
+    with pytest.raises(ScenarioError, match="names different futures in two of these plans"):
         stated_futures([one, load_scenario(SHORT | {"name": "other", "futures": unlike})])
 
 

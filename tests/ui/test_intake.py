@@ -193,7 +193,7 @@ BAD_ANSWERS = {
     "clusters.*.host_memory_gb": ("-5", "owned", "must be greater than or equal to 0"),
     "catalog.overlay": ("a.yaml", "", "cannot be 'a.yaml'"),
     "site.electricity_usd_per_kwh": ("{a: 1}", "prices", "cannot be '{a: 1}'"),
-    "site.facility_power_cap_kw": ("1.2 MW", "power", "cannot be '1.2 MW' (it takes a number"),
+    "site.facility_power_cap_kw": ("1.2 MW", "power", "cannot be '1.2 MW' (it takes only a number"),
 }
 
 
@@ -371,4 +371,4 @@ def test_a_memo_of_a_draft_is_that_of_the_command(
     assert page.post("memo", plan=["lead"], name="memo-of-page").status_code == 200
     assert (tmp_path / "outputs/memo-of-page/summary.json").read_text() == own
     memo = (tmp_path / "outputs/memo-of-page/memo.md").read_text()
-    assert "of one plan alone" in memo
+    assert "This memo covers one plan." in memo

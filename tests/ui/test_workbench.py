@@ -229,7 +229,7 @@ def test_nothing_is_written_over_and_no_name_leads_elsewhere(
         for what in ("save", "share", *(("size",) if name else ())):
             found = post(what, name=name)
             assert found.status_code == 422, (what, name)
-            assert "is no name" in found.text
+            assert "is not a name" in found.text
     assert [entry.name for entry in scenario_file.parent.glob("*.yaml")] == ["tiny.yaml"]
 
 
