@@ -119,7 +119,7 @@ def test_pages_of_the_openai_usage_api(
     assert chat.prefix_cache_hit_fraction == pytest.approx(0.25, rel=1e-3)
     assert loads["gpt-5"].requests_per_s == pytest.approx(9_000 / 86_400, rel=0.01)
     text = (tmp_path / "fleet.yaml").read_text()
-    assert "counts by the day show no hours" in text
+    assert "daily counts do not show hours" in text
 
 
 def test_days_of_litellm(planner: Planner, write: WriteScenario, tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def test_a_range_query_gives_back_what_generated_it(
     assert chat.noise.sigma < 0.02  # the outage is no noise
     assert "6 hours without a request (6 from 2026-01-17 12:00 UTC on) left out: an outage" in text
     assert (
-        "# assumed: preset chat, your SLO is in no file; 97.5" in text
+        "# assumed: preset chat, no file contains your SLO; 97.5" in text
     )  # ln 2 s lies 2.37 spreads above ln 0.3
     assert planner("validate", "fleet.yaml").code == 0
 

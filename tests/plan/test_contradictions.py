@@ -246,7 +246,7 @@ def test_power_is_held_against_the_machines_that_are_there_together(
         (
             "latest",
             "2026-01-30",
-            "upgrades come every 30 days: a release of 2026-01-30 may be taken only beyond",
+            "upgrades come every 30 days: a release of 2026-01-30 may take effect only after",
         ),
         ("staged", "2026-01-04", "upgrades come every 75 days"),
         ("pinned", "2026-01-02", "upgrades come every 200 days"),

@@ -243,7 +243,7 @@ def test_what_serves_by_rent_alone_is_not_refused() -> None:
         ({"sizing": {"clusters": {"h200": {"min_nodes": 5, "max_nodes": 4}}}}, "min_nodes, 5, is more than"),
         ({"sizing": {"retire": {"h200": ["2026-09-01"]}}}, "not within the horizon"),
         ({"sizing": {"clusters": {"h200": {}}, "orders": "reactive"}}, "needs a cluster with an order"),
-        ({"sizing": {"clusters": {"old": {}}}, "clusters": {"old": OLD}}, "is owned already"),
+        ({"sizing": {"clusters": {"old": {}}}, "clusters": {"old": OLD}}, "is already owned"),
         ({"sizing": {"clusters": {"h200": {}}, "max_rented_accelerators": 64}}, "needs terms for renting"),
         ({"slo_target": {"attainment": 1.5}}, "less than or equal to 1"),
         ({"expansion": {"rules": [{"when": "shed_above", "threshold_fraction": 0.1, "cluster": "h200", "nodes": 1}]}},

@@ -123,7 +123,7 @@ def test_files_and_answers_come_to_what_the_command_writes(
     for line in (
         "model: qwen3-32b  # as given",
         "ttft_s: 1.5  # as given",
-        "tpot_s: 0.1  # assumed: preset chat, your SLO is in no file",
+        "tpot_s: 0.1  # assumed: preset chat, no file contains your SLO",
         "facility_power_cap_kw: 1200  # as given",
         "# owned, line 2 of have.csv",
     ):
@@ -252,7 +252,7 @@ def test_no_name_of_a_file_leads_anywhere(page: Page, workbench: Workbench, name
     assert written == []
     if len(name) < 200:
         page.files.append({"name": name})
-        assert "no name of a file" in page.draft()["problems"][0]["text"]
+        assert "not a name of a file" in page.draft()["problems"][0]["text"]
 
 
 def test_who_sends_anything_else_is_refused(page: Page) -> None:
