@@ -150,7 +150,7 @@ def test_spend_logs_of_litellm(planner: Planner, write: WriteScenario, tmp_path:
         ('{"data": [{"object": "bucket", "start_time": 1767571200}]}', ["data[0].results: must"]),
         ('{"results": [{"date": 5, "metrics": {}}]}', ["results[0].date: must be a date"]),
         ('{"results": [{"date": "x", "metrics": []}]}', ["results[0]"]),
-        ('[{"startTime": "x"}, 5]', ["f.json", "no JSON object"]),
+        ('[{"startTime": "x"}, 5]', ["f.json", "not a JSON object"]),
     ],
 )
 def test_what_does_not_fit_is_named(

@@ -142,7 +142,7 @@ def test_the_grid_is_written_and_a_future_is_no_rival(
     cost = grid[grid.scenario == "many"].set_index("future")["net_present_cost_usd"].to_dict()
     weighted = (cost["twice-the-traffic"] + 3 * cost["b200-late"]) / 4
     assert (
-        f"Weighted over the futures, many: net present cost {dollars(weighted)}"
+        f"Weighted over the futures, many has a net present cost of {dollars(weighted)}"
         in out.out.replace("\n  ", " ")
     )
     report = (Path("grid") / "report.html").read_text(encoding="utf-8")
