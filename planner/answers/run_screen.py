@@ -104,10 +104,13 @@ def _cache_lines(summary: RunSummary) -> list[str]:
         return []
     workload = caches[0].workload
     own_caches = [cache for cache in caches if cache.workload == workload]
-    shown = [
-        f"{cache.cluster} {cache.cached_contexts:,.0f} contexts, {percent(cache.hit_fraction, 0)} hits"
-        for cache in own_caches[:MAX_CACHES]
-    ]
+    # The units once: of a second cluster they are the same.
+    units = (" contexts", " hits")
+    shown = []
+    for cache in own_caches[:MAX_CACHES]:
+        contexts, hits = ("", "") if shown else units
+        figures = f"{cache.cached_contexts:,.0f}{contexts}, {percent(cache.hit_fraction, 0)}{hits}"
+        shown.append(f"{cache.cluster} {figures}")
     return wrapped([f"CACHE  {workload}: {'; '.join(shown)}"])
 
 

@@ -225,6 +225,22 @@ def test_the_screen_names_the_next_dates_and_sums_up_the_rest(
     assert max(map(len, lines)) <= 80
 
 
+@pytest.mark.parametrize(
+    ("fraction", "said"),
+    [
+        (0.16, "peak-hour headroom 16% (2026-02)"),
+        (-0.001, "peak-hour headroom <1% (2026-02)"),
+        (-0.11, "peak hour 11% over capacity (2026-02)"),
+    ],
+)
+def test_a_peak_hour_without_headroom_is_over_capacity(fraction: float, said: str) -> None:
+    summary = key_figures(simulate(load_scenario(growing())))
+    fleet = dataclasses.replace(
+        summary.fleet, peak_headroom_fraction=fraction, peak_headroom_month="2026-02"
+    )
+    assert said in first_screen(dataclasses.replace(summary, fleet=fleet))
+
+
 def test_without_orders_it_says_by_when_more_is_needed(tmp_path: Path) -> None:
     answer = api.run(growing(), tmp_path / "o", replications=1)
     first = answer.summary()["verdict"]["first_missed_month"]
