@@ -310,7 +310,7 @@ def measured_layouts_lines(summary: ComparisonSummary) -> list[str]:
         cheapest = min(met, key=lambda name: met[name])
         order = f" {cheapest} is then the cheapest plan that meets its target."
     return [
-        f"{_MEASURED_ALONE} the base case's cost per million tokens, and its change from the cost above, is: "
+        f"{_MEASURED_ALONE} base-case cost per million tokens (and its change from the cost above) would be: "
         f"{', '.join(parts)}.{order}"
     ]
 

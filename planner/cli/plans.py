@@ -206,7 +206,10 @@ def size(
     ] = True,
     minutes: Annotated[
         float | None,
-        Option(min=0.0, help="Stop the search after this time and answer with the best so far."),
+        Option(
+            min=0.0,
+            help="Stop the search after so many minutes and answer with the best plan so far.",
+        ),
     ] = None,
     overrides: Overrides = None,
     seed: Seed = None,

@@ -203,7 +203,7 @@ def compare(
         results.append(simulate(scenario, seed=common_seed))
     drawn_again = [draw_again(result, replications) for result in results]
     comparison = side_by_side(results, drawn_again, baseline)
-    progress("with measured layouts alone")
+    progress("with measured layouts only")
     measured = []
     for scenario in scenarios:
         run = simulate(scenario.laid_over([_MEASURED_LAYOUTS]), seed=common_seed)
