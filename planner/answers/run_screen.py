@@ -106,7 +106,7 @@ def _cache_lines(summary: RunSummary) -> list[str]:
     own_caches = [cache for cache in caches if cache.workload == workload]
     # The units once: of a second cluster they are the same.
     units = (" contexts", " hits")
-    shown = []
+    shown: list[str] = []
     for cache in own_caches[:MAX_CACHES]:
         contexts, hits = ("", "") if shown else units
         figures = f"{cache.cached_contexts:,.0f}{contexts}, {percent(cache.hit_fraction, 0)}{hits}"
