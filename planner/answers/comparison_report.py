@@ -43,7 +43,7 @@ BRIDGE_PER_TOKEN = (
     "Why a token costs more or less than in the baseline: the difference is divided among its causes (Shapley "
     "values), and the parts add up to it."
 )
-BRIDGE_ACCOUNTS = "Net present cost less the baseline's, by account; the parts add up to the cent"
+BRIDGE_ACCOUNTS = "Net present cost less the baseline's, by account; the amounts add up to the whole difference, to the cent."
 MONTHLY_CHARTS = {
     ACCRUED_COST: (
         "Accrued cost per million tokens by scenario",
@@ -200,8 +200,8 @@ def bridge_section(contents: Contents) -> Section | None:
         sums = per_token.sums("scenario", "cause", "difference_per_million_tokens_usd")
         blocks += [_token_bridge(scenario, parts) for scenario, parts in sums.items()]
     if by_account:
-        by_cluster = "" if contents.on_page else "; by cluster too in bridge_accounts.csv"
-        blocks.append(Sentence(text=f"{BRIDGE_ACCOUNTS}{by_cluster}."))
+        by_cluster = "" if contents.on_page else " By cluster: bridge_accounts.csv."
+        blocks.append(Sentence(text=f"{BRIDGE_ACCOUNTS}{by_cluster}"))
         sums = by_account.sums("scenario", "account", "difference_usd")
         blocks += [_account_bridge(scenario, parts) for scenario, parts in sums.items()]
     if blocks:
