@@ -43,7 +43,9 @@ BRIDGE_PER_TOKEN = (
     "Why a token costs more or less than in the baseline: the difference is divided among its causes (Shapley "
     "values), and the parts add up to it."
 )
-BRIDGE_ACCOUNTS = "Net present cost less the baseline's, by account; the amounts add up to the whole difference, to the cent."
+BRIDGE_ACCOUNTS = (
+    "Net present cost less the baseline's, by account; the amounts add up to the whole difference."
+)
 MONTHLY_CHARTS = {
     ACCRUED_COST: (
         "Accrued cost per million tokens by scenario",
