@@ -148,7 +148,10 @@ def test_a_dict_has_no_command_that_runs_it_again(
     assert answer.folder == Path("outputs/tiny")
     manifest = yaml.safe_load((answer.folder / "manifest.json").read_text())
     assert (manifest["scenario_file"], manifest["command"]) == ("", [])
-    assert "Run it in the same folder as before" not in (answer.folder / "report.html").read_text()
+    assert (
+        "Run this command in the same folder as before"
+        not in (answer.folder / "report.html").read_text()
+    )
     assert "start,2026-01-01,,dict,,user" in (answer.folder / "assumptions.csv").read_text()
 
 

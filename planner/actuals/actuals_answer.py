@@ -37,7 +37,7 @@ def actuals_text(review: ActualsReview) -> str:
         *wrapped(actuals_summary(review).sentences),
     ]
     if review.accounts:
-        title = "USD, actual less budget by cause; cost positive, income negative:"
+        title = "Actual less budget by cause, USD (costs positive, income negative):"
         lines += ["", title, _variance_text(review)]
     rows = side_by_side(forecast_table(review))
     # A terminal has room for the months around now.
@@ -45,7 +45,7 @@ def actuals_text(review: ActualsReview) -> str:
     rows = rows[max(0, now - _MONTHS_SHOWN) : now + _MONTHS_SHOWN]
     lines += [
         "",
-        "Cost in USD (accounts not reported as budgeted) and SLO attainment:",
+        "Cost in USD (accounts not reported count as budgeted) and SLO attainment:",
         text_table(SIDE_BY_SIDE, rows),
     ]
     figures = _figure_rows(review)
@@ -53,7 +53,7 @@ def actuals_text(review: ActualsReview) -> str:
         header = ("of", "figure", "plan", "actual", "change", "outside")
         lines += [
             "",
-            "Figures over the months, and those outside nine of ten replications:",
+            "Figures over the months; 'outside': outside nine of ten replications:",
             text_table(header, figures),
         ]
     return "\n".join(lines)

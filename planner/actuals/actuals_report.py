@@ -91,7 +91,7 @@ def _forecast_chart(name: str, months: Table) -> TimeChart:
     elif name.endswith("_fraction"):
         unit = "percent"
     key = f"forecast-{name.replace('_', '-')}"
-    note = "The bands hold nine of ten replications."
+    note = "The bands contain nine of ten replications."
     title_words = spoken(name).capitalize()
     return calendar.chart(key, title_words, note, unit, series)
 
@@ -116,7 +116,7 @@ def _forecast_section(contents: Contents, charts: list[TimeChart]) -> Section:
         for name, *cells, usd in by_size
     ]
     deciles = ("P10 before", "P50", "P90", "P10 now", "P50", "P90")
-    header = ("input", *deciles, "moves the months to come by")
+    header = ("input", *deciles, "changes the cost of the months to come by")
     # Every column but the name is a number.
     by_input = Grid(caption="Why the forecast moved", header=header, rows=rows, numeric=range(1, 8))
     return section("time", [*charts, by_month, by_input], "Forecast")
@@ -154,8 +154,8 @@ def _outside_section(actuals: Table) -> Section:
             label = f"{entity} {name.replace('_', ' ')}"
             rows.append((label, month[:7], *cells, use))
     explanation = (
-        "Months in which a figure lay outside what nine of ten replications of the plan hold. One in ten does so by "
-        "chance; several of one figure in a row do not."
+        "Months in which a figure lay outside the range of nine of ten replications of the plan. By chance this "
+        "happens in one month of ten, but not to the same figure several months in a row."
     )
     grid = Grid(
         caption=f"{len(rows)} of {len(actuals)} lay outside",

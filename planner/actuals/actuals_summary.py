@@ -262,8 +262,8 @@ def _sentences(review: ActualsReview, summary: ActualsSummary) -> list[str]:
     replications = effective(review.forecast.weights)
     if replications < FEW_EFFECTIVE:
         sentences.append(
-            f"The forecast rests on {replications:.0f} effective replications, so its bands are rough; "
-            "for finer ones raise --replications."
+            f"The forecast rests on only {replications:.0f} effective replications, so its bands are rough. "
+            "For finer bands raise --replications."
         )
     return sentences
 
@@ -271,7 +271,7 @@ def _sentences(review: ActualsReview, summary: ActualsSummary) -> list[str]:
 def _income_sentence(summary: ActualsSummary) -> str:
     """Say by how much operating income is above or below budget, and why."""
     difference = summary.actual_operating_income_usd - summary.budget_operating_income_usd
-    months = f"After {len(summary.months)} months operating income"
+    months = f"After {len(summary.months)} months, operating income"
     noise = f"two standard deviations of the plan's own replications are {summary.noise_two_sd_usd:,.0f} USD"
     if not round(difference):
         return f"{months} is on budget in the accounts reported."
@@ -286,9 +286,9 @@ def _income_sentence(summary: ActualsSummary) -> str:
         if cause != NOISE
     ]
     if not named:
-        return f"{lead}, which is noise: {noise}."
+        return f"{lead}. That is within noise: {noise}."
     if NOISE in parts:
-        named.append(f"noise {parts[NOISE]:+,} USD, where {noise}")
+        named.append(f"noise {parts[NOISE]:+,} USD ({noise})")
     return f"{lead}: {'; '.join(named)}."
 
 
@@ -306,7 +306,7 @@ def _account_sentence(review: ActualsReview, summary: ActualsSummary) -> str:
         f"{account.replace('_', ' ')}: {cause}, {part / 100:+,.0f} USD of cost"
         for account, cause, part in parts[:_LARGEST_PARTS]
     ]
-    return f"More than noise in their own account, but not in operating income: {'; '.join(words)}."
+    return f"These exceed the noise of their own account, but not that of operating income: {'; '.join(words)}."
 
 
 def _account_causes(review: ActualsReview) -> list[tuple[Account, str, int]]:
@@ -330,7 +330,7 @@ def _capacity_sentence(review: ActualsReview, capacity: CapacityForecast) -> str
         month or beyond for month in (capacity.p5, capacity.p50, capacity.p95, capacity.prior_p50)
     )
     return (
-        f"Capacity runs out in {p50} (P5 {p5}, P95 {p95}; {prior} was forecast before): {share} "
+        f"Capacity runs out in {p50} (P5 {p5}, P95 {p95}; the forecast before was {prior}): {share} "
         f"({capacity.status})."
     ).replace("in after", "after")
 
@@ -344,8 +344,8 @@ def _remaining_cost_sentence(summary: ActualsSummary) -> str:
     parts = _largest_parts(moved_by, change)
     now_words = _band_words(posterior)
     return (
-        f"The months to come are expected to cost {now_words} million USD, in brackets nine of ten "
-        f"replications; {_band_words(prior)} was forecast before, {change:+,.0f} USD"
+        f"The months to come are expected to cost {now_words} million USD (in brackets: nine of ten "
+        f"replications). The forecast before was {_band_words(prior)}; the change is {change:+,.0f} USD"
         f"{parts}."
     )
 
@@ -366,8 +366,8 @@ def _slo_sentence(review: ActualsReview) -> str:
     label = review.result.plan.months.labels[months + lowest]
     budget = review.budget_of(SLO)[months + lowest]
     return (
-        f"SLO attainment is forecast at {middle[lowest]:.2%} (P5 {low[lowest]:.2%}) in its lowest month to come, "
-        f"{label}; the budget has {budget:.2%}."
+        f"In its lowest month to come, {label}, SLO attainment is forecast at {middle[lowest]:.2%} "
+        f"(P5 {low[lowest]:.2%}); the budget has {budget:.2%}."
     )
 
 

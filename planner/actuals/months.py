@@ -197,14 +197,14 @@ class _Reader:
             return number
         # "nan" and "inf" are numbers to Python, not to the books.
         hint = None if comma else "decimal_comma: true reads 1.234,5"
-        self.wrong(name, line, f"{text!r} is no number", hint)
+        self.wrong(name, line, f"{text!r} is not a number", hint)
         return None
 
     def month(self, name: str, line: int, text: str) -> str | None:
         """Return a cell as a month of the horizon; None, with a problem recorded, where it is not one."""
         parts = _MONTH_TEXT.match(text)
         if parts is None:
-            self.wrong(name, line, f"{text!r} is no month", "write 2026-03, or a day of it")
+            self.wrong(name, line, f"{text!r} is not a month", "write 2026-03, or a day of it")
             return None
         month = f"{parts[1]}-{parts[2]}"
         labels = self.grid.labels

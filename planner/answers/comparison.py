@@ -52,7 +52,7 @@ COMPARISON_TABLES = tables_of("compare", causes=", ".join(CAUSES))
 """The files in which plans are compared with a baseline, by their names."""
 
 
-_MEASURED_ALONE = "With measured layouts alone, where a model has any,"
+_MEASURED_ALONE = "If only measured layouts are used (for models that have one),"
 _SHOWN = 0.01
 """Of a cost: a smaller move is not worth a line of figures."""
 
@@ -231,7 +231,7 @@ def comparison_text(comparison: Comparison, *, verbose: bool = False) -> str:
         lines += ["", *futures_lines(futures)]
     lines += wrapped(
         [
-            "! Inputs are as stated. To see whether the order holds when they vary: planner montecarlo STUDY"
+            "! Inputs are as stated. To see whether the ranking holds when they vary: planner montecarlo STUDY"
         ]
     )
     if verbose:
@@ -281,7 +281,7 @@ def _saving_lines(
         return []
     replications = summary.replications[plans[0].name].words
     return [
-        f"Cost per token against {baseline.name} in {replications}, inputs as stated: {', '.join(spans)}."
+        f"Cost per token compared with {baseline.name}, in {replications} with inputs as stated: {', '.join(spans)}."
     ]
 
 
@@ -303,13 +303,16 @@ def measured_layouts_lines(summary: ComparisonSummary) -> list[str]:
         misses = ", SLO missed" if figures[SHORTFALL] else ""
         parts.append(f"{name} ${cost:.3g} ({moves[name]:+.0%}{misses})")
     if not any(abs(move) >= _SHOWN for move in moves.values()):
-        return [f"{_MEASURED_ALONE} no plan's cost moves by 1%."]
+        return [f"{_MEASURED_ALONE} no plan's cost changes by as much as 1%."]
     met = {name: measured[name][COST] or 0.0 for name in moves if not measured[name][SHORTFALL]}
     order = ""
     if met:
         cheapest = min(met, key=lambda name: met[name])
-        order = f" {cheapest} is then the cheapest that meets its target there."
-    return [f"{_MEASURED_ALONE} the base case costs: {', '.join(parts)}.{order}"]
+        order = f" {cheapest} is then the cheapest plan that meets its target."
+    return [
+        f"{_MEASURED_ALONE} base-case cost per million tokens (and its change from the cost above) would be: "
+        f"{', '.join(parts)}.{order}"
+    ]
 
 
 def _bridge_lines(comparison: Comparison) -> list[str]:
@@ -326,7 +329,7 @@ def _bridge_lines(comparison: Comparison) -> list[str]:
     cause_words = (cause.replace("_", " ") for cause in CAUSES)
     return [
         "",
-        f"USD per million tokens against {baseline}, by cause:",
+        f"Difference from {baseline} in USD per million tokens, by cause:",
         text_table(("scenario", *cause_words), per_token),
     ]
 

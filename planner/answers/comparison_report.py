@@ -36,14 +36,16 @@ from planner.units import MILLION
 ACCRUED_COST = "cost_per_million_tokens_usd"
 SHOWN_MEASURES = (COST, ACCRUED_COST, "cost_usd", "npv_usd", ATTAINMENT, SHED)
 SAME_RANDOM_NUMBERS = (
-    "All scenarios had the same random numbers, so differences follow from what they state. `planner montecarlo` "
-    "says how often the order holds when prices, growth and throughput vary."
+    "All scenarios were run with the same random numbers, so they differ only by what they state. To see how often the "
+    "ranking holds when prices, growth and throughput vary, run `planner montecarlo`."
 )
 BRIDGE_PER_TOKEN = (
-    "Why a token costs more or less than in the baseline: the difference, shared among its causes. The parts "
-    "sum to the whole (Shapley values)."
+    "Why a token costs more or less than in the baseline: the difference is divided among its causes (Shapley "
+    "values), and the parts add up to it."
 )
-BRIDGE_ACCOUNTS = "Net present cost less the baseline's by account, which sums to the cent"
+BRIDGE_ACCOUNTS = (
+    "Net present cost less the baseline's, by account; the amounts add up to the whole difference."
+)
 MONTHLY_CHARTS = {
     ACCRUED_COST: (
         "Accrued cost per million tokens by scenario",
@@ -53,7 +55,10 @@ MONTHLY_CHARTS = {
         "Cumulative, from the start",
         "Accrued cost to date divided by tokens to date.",
     ),
-    "cash_saving_usd": ("Cash against the baseline", "Cash flow less the baseline's, by month."),
+    "cash_saving_usd": (
+        "Cash compared with the baseline",
+        "Cash flow less the baseline's, by month.",
+    ),
 }
 """Title, and what is to be seen, of each chart by month, by the column that it draws."""
 HEADINGS = {
@@ -73,7 +78,7 @@ def heading(measure: str) -> str:
 def compared_plans(summary: ComparisonSummary) -> list[RankedPlan]:
     """Return the plans of a comparison with their verdicts."""
     if summary.baseline not in summary.scenarios:
-        message = f"names {summary.baseline!r} as the baseline, which is none of its scenarios"
+        message = f"names {summary.baseline!r} as the baseline, which is not one of its scenarios"
         raise ScenarioError(Problem(file=SUMMARY, message=message))
     return ranked_plans(summary.scenarios, summary.verdicts)
 
@@ -197,8 +202,8 @@ def bridge_section(contents: Contents) -> Section | None:
         sums = per_token.sums("scenario", "cause", "difference_per_million_tokens_usd")
         blocks += [_token_bridge(scenario, parts) for scenario, parts in sums.items()]
     if by_account:
-        by_cluster = "" if contents.on_page else "; by cluster too in bridge_accounts.csv"
-        blocks.append(Sentence(text=f"{BRIDGE_ACCOUNTS}{by_cluster}."))
+        by_cluster = "" if contents.on_page else " By cluster: bridge_accounts.csv."
+        blocks.append(Sentence(text=f"{BRIDGE_ACCOUNTS}{by_cluster}"))
         sums = by_account.sums("scenario", "account", "difference_usd")
         blocks += [_account_bridge(scenario, parts) for scenario, parts in sums.items()]
     if blocks:

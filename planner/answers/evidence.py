@@ -28,8 +28,9 @@ FORMULAS = DEFINITIONS | {
 }
 VIEWS = {measure.name: measure.view for measure in (*MEASURES, *AGAINST_BASELINE)}
 VIEWS_EXPLAINED = (
-    "v is the discount factor of the month, or of the day of a purchase or sale. Accrual is P&L and capital charge, "
-    "cash is money that changes hands, economic is cash and the value of what is still owned at the end."
+    "v is the discount factor of the month, or of the day of a purchase or sale. The accrual view counts P&L and the "
+    "capital charge. The cash view counts money that changes hands. The economic view counts cash and the value of "
+    "what is still owned at the end."
 )
 QUANTITIES = {
     "tpot_s": "time per output token",
@@ -42,8 +43,8 @@ GRADE = ASSUMPTION_COLUMNS.index("grade")
 GRADED_BY = ASSUMPTION_COLUMNS.index("source")
 """Columns before it say what has a grade."""
 REPRODUCED = (
-    "The same command, files and version give the same bytes in every file; manifest.json has the hash of each. "
-    "`planner report DIR` writes this page again from the files beside it."
+    "The same command, files and version give the same bytes in every file; manifest.json has the hash of each file. "
+    "`planner report DIR` writes this page again from the files in its folder."
 )
 
 
@@ -99,7 +100,9 @@ def uncertain_section(contents: Contents) -> Section | None:
         numeric=(1, 2, 3),
         unbroken=(4, 5, 7, 8),
     )
-    lead = "The uncertain inputs, with the source of their spread. All other inputs are as stated."
+    lead = (
+        "The uncertain inputs, each with the source of its range. All other inputs are as stated."
+    )
     return section("assumptions", [Sentence(text=lead), grid])
 
 
@@ -123,8 +126,8 @@ def assumptions_section(contents: Contents) -> Section | None:
     by_grade = sorted(grades.items())
     letters = ", ".join(f"{number} graded {grade}" for grade, number in by_grade if len(grade) == 1)
     lead = (
-        f"{grades['user']} values come from the {owner}, {grades['default']} are defaults; "
-        f"of the catalogue's, {letters}."
+        f"{grades['user']} values come from the {owner} and {grades['default']} are defaults; "
+        f"of those from the catalogue, {letters}."
     )
     explained = "A is a datasheet or a log, B a credible report, C derived, D assumed."
     note = Sentence(text=explained, tone="note")
@@ -173,8 +176,8 @@ def error_section(contents: Contents) -> Section | None:
         shares = (percent(fitted), percent(holdout))
         rows.append((name, f"{number or 0:,.0f}", *shares))
     lead = (
-        "Median distance between the throughput formula and public measurements. The last figure is for a model whose "
-        "measurements the fit had never seen, as a new model of yours will be."
+        "Median error of the throughput formula against public measurements. The last column is the error for a model "
+        "whose measurements were left out of the fit, as a new model of yours would be."
     )
     grid = Grid(
         caption="The model's own measured error",
@@ -208,11 +211,11 @@ def reproduce_section(contents: Contents) -> Section:
     }
     blocks: list[Block] = []
     if manifest.command:
-        lead = "Run it in the same folder as before, so that the files it names are found:"
+        lead = "Run this command in the same folder as before, so that it finds the files that it names:"
         command = shlex.join(manifest.command)
         blocks += [Sentence(text=lead), Command(text=command)]
     if contents.beside:
-        lead = "The files behind this page, if it is still in its folder:"
+        lead = "The files behind this page (the links work while the page is in its folder):"
         blocks += [Sentence(text=lead), Links(names=contents.beside)]
     rows = [(name, str(fact)) for name, fact in facts.items() if fact is not None]
     identified = Grid(

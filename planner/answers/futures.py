@@ -132,7 +132,7 @@ def weighted_lines(futures: Table) -> list[str]:
         cost_usd = sum(weight * cost for weight, cost in costs) / total
         met_fraction = sum(weight * share for weight, share in shares) / total
         lines.append(
-            f"Weighted over the futures, {name}: net present cost {dollars(cost_usd)}, P(SLO met) "
+            f"Weighted over the futures, {name} has a net present cost of {dollars(cost_usd)} and P(SLO met) "
             f"{percent(met_fraction, 0)}."
         )
     return lines

@@ -31,7 +31,10 @@ def loan_section(contents: Contents) -> Section | None:
     last_balance = months.numbers("loan_balance_usd")[-1] or 0.0
     final = "Nothing is owed on the last day."
     if last_balance:
-        final = f"{dollars(last_balance)} is owed on the last day; LLCR runs to the last payment after it."
+        final = (
+            f"{dollars(last_balance)} is owed on the last day; the LLCR also counts the months after it, up to the "
+            "last payment."
+        )
     rows = []
     for stress, *cells in stresses.rows(
         "stress",
@@ -57,7 +60,7 @@ def loan_section(contents: Contents) -> Section | None:
             )
         )
     grid = Grid(
-        caption="The loan as planned and under stress; late deliveries are a run of their own",
+        caption="The loan as planned and under stress; late deliveries are simulated in a run of their own",
         header=(
             "stress",
             "least DSCR",
@@ -72,15 +75,13 @@ def loan_section(contents: Contents) -> Section | None:
     )
     unused = sum(months.totals("unused_take_or_pay_usd"))
     take = sum(months.totals("take_or_pay_usd"))
-    obligations = (
-        f"Take-or-pay of space and power comes to {dollars(take)}, {dollars(unused)} of it unused."
-    )
+    obligations = f"Take-or-pay for space and power comes to {dollars(take)}, of which {dollars(unused)} is unused."
     chart = _lines(
         contents,
         months,
         LOAN_LINES,
         "loan-months",
-        "Debt against the security behind it",
+        "Debt and the security behind it",
         "Balance of the loan, and resale value of the machines, at the end of each month.",
     )
     return section("loan", [Sentence(text=f"{final} {obligations}"), chart, grid])
@@ -102,7 +103,7 @@ def carrying_blocks(contents: Contents) -> list[Sentence | TimeChart]:
         table,
         CARRYING_LINES,
         "carrying-months",
-        "Carrying value against resale value of servers",
+        "Carrying value and resale value of servers",
         "Carrying value and resale value of owned servers at the end of each month.",
     )
     if not first:

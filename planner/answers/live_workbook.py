@@ -88,8 +88,8 @@ _OPEN_ENDS = {
     Account.PAYABLES: Account.ORDER_BALANCE,
 }
 """Accounts of what is open, and in which account it counts as settled on the last day."""
-_RECORD = "A record of the run: this sheet does not follow the cells of the sheet Inputs."
-_FOLLOWS = "Follows the yellow cells of the sheet Inputs."
+_RECORD = "A record of the run: changes on the sheet Inputs do not change this sheet."
+_FOLLOWS = "Recalculated from the yellow cells of the sheet Inputs."
 _FIRST = 2
 """Row of a page's first record, below its note and its headings, counting from zero."""
 _NEVER_MONTHS = 1e6
@@ -286,7 +286,7 @@ def run_pages(result: RunResult, tables: Mapping[str, Columns]) -> dict[str, Pag
     statement_pages = statements_page({result.scenario.name: result}, tuple(Frequency))
     statements = statement_pages["Statements"]
     used = ("cluster", "account", "paid_for", "price_per_unit_usd", *live.labels)
-    note = f"Quantities of the run, added up from its start, at the prices of now. {_FOLLOWS}"
+    note = f"Quantities of the run, summed from its start, at the current prices of the sheet Inputs. {_FOLLOWS}"
     return {
         SUMMARY: live.summary(),
         INPUTS: live.inputs_page(),
@@ -686,8 +686,8 @@ class _Live:
             # Turned and simulated begin alike; the second has no limits, as nobody turns it.
             rows.append((entry.label, turned, simulated, entry.unit, entry.key))
         note = (
-            "Change a yellow cell: Summary to Depreciation follow, as a new run with that key of the scenario would. "
-            "What has no cell here is as the run found it: change the scenario and run again."
+            "Change a yellow cell, and the sheets from Summary to Depreciation change as in a new run with that value "
+            "in the scenario. To change anything that has no cell here, change the scenario and run again."
         )
         return Page(
             headings=("input", "now", "as_simulated", "unit", "key_of_the_scenario"),
@@ -1493,6 +1493,8 @@ class _Live:
             change = Cell(0.0, f'IF({address}="","",{address}-{simulated})', measure.style)
             as_simulated = Cell(measure.value, "", measure.style)
             rows.append((label, measure, as_simulated, change))
-        note = f"{self.result.scenario.name}. {self.note} What was simulated stands beside each figure."
+        note = (
+            f"{self.result.scenario.name}. {self.note} The simulated value is next to each figure."
+        )
         headings = ("measure", "now", "as_simulated", "change")
         return Page(headings=headings, rows=rows, note=note)

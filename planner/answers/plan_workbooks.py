@@ -22,8 +22,8 @@ STATISTICS = ("mean", *BANDS)
 """What is said of a figure over replications."""
 _BAND_COLUMNS = ("scenario", "output", "month", *STATISTICS)
 _BANDS_NOTE = (
-    "P10, P50 and P90: a tenth, half and nine tenths of the replications lie below. "
-    "These are values, not formulas."
+    "A tenth of the replications lie below P10, half below P50 and nine tenths below P90. "
+    "The cells are values, not formulas."
 )
 
 
@@ -48,7 +48,7 @@ def statements_page(
                 rows.setdefault(line, []).extend(in_usd)
     if not rows:
         return {}
-    note = "Costs are positive in the income statement; in the cash flow, money that comes in is."
+    note = "Costs are positive in the income statement; in the cash flow, money that comes in is positive."
     return {"Statements": Page.of(rows, note=note)}
 
 

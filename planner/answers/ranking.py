@@ -69,13 +69,16 @@ class RankedPlan:
         if attainment is None:
             return "had no requests to serve"
         # The rest of a sum that should be zero is nothing, not "<0.01%".
-        words = f"attains {percent(attainment if attainment > ROUNDING_ERROR else 0.0, 2)}"
+        share = percent(attainment if attainment > ROUNDING_ERROR else 0.0, 2)
+        words = f"serves {share} of requests within the SLO over the horizon"
         if round(self.shed_fraction or 0.0, 4):
             words += f", sheds {percent(self.shed_fraction, 2)} of tokens"
         if self.meets_slo or self.is_inconclusive:
             return words
         points = percent(self.shortfall_fraction, 2).replace("%", " points")
-        return f"{words} and misses its SLO target by {points}"
+        is_monthly = self.verdict is not None and self.verdict.per == "month"
+        where = " in its worst month" if is_monthly else ""
+        return f"{words} and misses its SLO target by {points}{where}"
 
     @property
     def standing(self) -> str:

@@ -86,18 +86,19 @@ WORKLOAD_COSTS = (
 _COST_PARTS = ("marginal_usd", "own_capacity_usd", "idle_capacity_usd", "absorbed_usd")
 ROUTED = "Routing fills clusters in a fixed order, so an idle cluster need not be expensive, nor a busy one cheap."
 NEXT_COMMANDS = (
-    "`planner compare` puts it beside another plan under the same random numbers; `planner montecarlo` varies prices, "
-    "growth and throughput."
+    "To compare it with another plan under the same random numbers, run `planner compare`; to vary prices, growth and "
+    "throughput, run `planner montecarlo`."
 )
 
 
 def answer_section(contents: Contents, summary: RunSummary) -> Section:
     """Return the headline of one run: what it costs, what to look at, and what it cannot say."""
-    scope = "This is one replication of one plan: no interval, and no baseline to compare with."
+    scope = "This report covers one replication of one plan, so it has no interval and no baseline."
     if summary.replications is not None:
         scope = (
-            f"The small figures are the range of {summary.replications.words} ({summary.replications.number} in all, "
-            "with other noise, failures, incidents and slips; every input as stated). No baseline is compared here."
+            f"The small figures are the range of {summary.replications.words} ({summary.replications.number} in all). "
+            "Traffic noise, failures, incidents and slips differ between replications; every input is as stated. This "
+            "report covers one plan."
         )
     verdict, *remedy = verdict_lines(summary, on_page=contents.on_page)
     shed_fractions = {"This plan": summary.fleet.shed_fraction}
@@ -207,9 +208,9 @@ def objective(summary: RunSummary) -> str:
         worth = f"net present cost {dollars(-(money['npv_usd'] or 0.0))}"
     return (
         f"This plan serves {count(fleet.served_tokens)} tokens in {summary.horizon_months} months for "
-        f"{unit_price(money[COST])} per million tokens levelised: {worth}, "
+        f"{unit_price(money[COST])} per million tokens levelised{share}: {worth}, "
         f"P&L cost {dollars(money['pl_cost_usd'])}, "
-        f"{dollars(fleet.cost_usd)} incl. capital charge{share}."
+        f"{dollars(fleet.cost_usd)} incl. capital charge."
     )
 
 
@@ -246,12 +247,14 @@ def money_section(contents: Contents, summary: RunSummary | None = None) -> Sect
     capex = (amount for account, amount in ledger_sums if account.startswith("capex_"))
     purchases = sum(capex)
     lead = (
-        f"{dollars(total)} of accrued cost: purchases of {dollars(purchases)} are spread over their life as "
+        f"Accrued cost is {dollars(total)}: purchases of {dollars(purchases)} are spread over their life as "
         "depreciation."
     )
     blocks: list[Block | None] = [
         Sentence(
-            text=lead if contents.on_page else f"{lead} Every dollar is one row of ledger.csv."
+            text=lead
+            if contents.on_page
+            else f"{lead} Every dollar is in exactly one row of ledger.csv."
         ),
         _account_grid(contents, ledger, total),
     ]
@@ -267,7 +270,7 @@ def money_section(contents: Contents, summary: RunSummary | None = None) -> Sect
     if costs := workload_rows(contents):
         blocks.append(
             Grid(
-                caption="What each workload costs in present value; with tax, less revenue, absorbed costs are net "
+                caption="What each workload costs in present value; absorbed costs and tax less revenue add up to net "
                 "present cost",
                 header=WORKLOAD_COSTS,
                 rows=costs,
@@ -277,7 +280,7 @@ def money_section(contents: Contents, summary: RunSummary | None = None) -> Sect
     if units := unit_rows(contents):
         blocks.append(
             Grid(
-                caption="Unit economics, accrued; hours of unallocated idle capacity are those not at work",
+                caption="Unit economics, accrued; unallocated idle capacity is on-site hours that were not at work",
                 header=UNIT_ECONOMICS,
                 rows=units,
                 numeric=range(1, len(UNIT_ECONOMICS)),
@@ -635,7 +638,7 @@ def layout_grid(layouts: Table) -> Grid:
         span = NOTHING if low is None else f"{low:.4g} to {high:.4g}"
         rows.append((*cells, f"{rate:.4g}", span, lead))
     return Grid(
-        caption="How each workload is served on day one, and by how much better than the next best",
+        caption="How each workload is served on day one, and the lead over the next best layout",
         header=(*headings.values(), "requests/s a node", "90% interval", "next best"),
         rows=rows,
         numeric=(5, 6, 8, 9, 10, 11),
@@ -686,7 +689,7 @@ def routing_section(contents: Contents) -> Section | None:
                 numeric=numeric,
             ),
             Grid(
-                caption="Share of the machines that may serve the workload that it kept busy, by month",
+                caption="Of the machines that may serve each workload, the share that it kept busy (mean of months)",
                 header=header,
                 rows=busy_rows,
                 numeric=numeric,

@@ -16,7 +16,7 @@ from planner.answers.sentences import (
     value_line,
     verdict_line,
 )
-from planner.answers.summaries import RunSummary
+from planner.answers.summaries import OrderFigures, RunSummary
 from planner.output.terminal import cell, text_table, wrapped
 from planner.output.words import percent, short_dollars, unit_price
 from planner.run.replications import Replications
@@ -27,6 +27,8 @@ INPUTS_FIXED = "Inputs are as stated. For P(SLO met) when they vary: planner mon
 MAX_ROWS = 8
 """Clusters and workloads together that the first screen has: all of it fits a terminal of 24 lines."""
 MAX_WORKLOADS = 4
+MAX_LATER_DATES = 2
+"""Dates after the next one that the first screen has one by one; of more it sums up all but the first."""
 MAX_CACHES = 2
 """Clusters whose caches the first screen has."""
 
@@ -82,11 +84,17 @@ def _fleet_line(summary: RunSummary) -> str:
     fleet = summary.fleet
     use = [f"{percent(fleet.utilisation_fraction, 0)} utilised"]
     if fleet.peak_headroom_fraction is not None:
-        headroom = percent(fleet.peak_headroom_fraction, 0)
-        use.append(f"peak-hour headroom {headroom} ({fleet.peak_headroom_month})")
+        use.append(f"{_headroom_words(fleet.peak_headroom_fraction)} ({fleet.peak_headroom_month})")
     peak_kw = fleet.peak_facility_kw
     use.append(f"{peak_kw / 1e3:,.1f} MW peak" if peak_kw >= 1e3 else f"{peak_kw:,.0f} kW peak")
     return "FLEET  " + "   ".join(use)
+
+
+def _headroom_words(fraction: float) -> str:
+    """Return the headroom of the tightest hour, as peak-hour headroom 12% or peak hour 11% over capacity."""
+    if round(fraction, 2) < 0.0:
+        return f"peak hour {percent(-fraction, 0)} over capacity"
+    return f"peak-hour headroom {percent(abs(fraction), 0)}"
 
 
 def _cache_lines(summary: RunSummary) -> list[str]:
@@ -96,15 +104,18 @@ def _cache_lines(summary: RunSummary) -> list[str]:
         return []
     workload = caches[0].workload
     own_caches = [cache for cache in caches if cache.workload == workload]
-    shown = [
-        f"{cache.cluster} {cache.cached_contexts:,.0f}, hits {percent(cache.hit_fraction, 0)}"
-        for cache in own_caches[:MAX_CACHES]
-    ]
-    return wrapped([f"CACHE  contexts of {workload}: {'; '.join(shown)}"])
+    # The units once: of a second cluster they are the same.
+    units = (" contexts", " hits")
+    shown: list[str] = []
+    for cache in own_caches[:MAX_CACHES]:
+        contexts, hits = ("", "") if shown else units
+        figures = f"{cache.cached_contexts:,.0f}{contexts}, {percent(cache.hit_fraction, 0)}{hits}"
+        shown.append(f"{cache.cluster} {figures}")
+    return wrapped([f"CACHE  {workload}: {'; '.join(shown)}"])
 
 
 def _next_line(summary: RunSummary) -> str:
-    """Return what is bought next and by when; without orders, by when more capacity is needed."""
+    """Return what is bought next and by when, then the later dates; without orders, by when more capacity is needed."""
     orders = summary.orders
     missed_month = summary.verdict.first_missed_month
     if not orders:
@@ -117,19 +128,41 @@ def _next_line(summary: RunSummary) -> str:
             words += f", more capacity needed by {missed_month}"
         needs = (f"{prompts.workload} needs {objective_words(prompts)}" for prompts in too_long)
         return "; ".join([words, *needs])
-    first = orders[0]
-    by = first.placed or first.on_site
-    of_that_day = [order for order in orders if (order.placed or order.on_site) == by]
-    nodes = " and ".join(f"{order.nodes} {order.cluster}" for order in of_that_day)
-    words = f"NEXT   {nodes} on site by {by}"
-    if first.placed is not None:
-        words = f"NEXT   order {nodes} by {by}"
-    later = orders[len(of_that_day) :]
+    # What is ordered on a day and what is on site that day are two things to plan for.
+    days: dict[tuple[str, bool], list[OrderFigures]] = {}
+    for order in orders:
+        is_ordered = order.placed is not None
+        days.setdefault((order.placed or order.on_site, is_ordered), []).append(order)
+    steps = [
+        (by, is_ordered, sum(order.nodes for order in same_day))
+        for (by, is_ordered), same_day in days.items()
+    ]
+    (by, is_ordered, _), *later = steps
+    nodes = " and ".join(f"{order.nodes} {order.cluster}" for order in days[by, is_ordered])
+    words = f"NEXT   {_step_words(nodes, by, is_ordered=is_ordered)}"
     if not later:
         return words
-    more = sum(order.nodes for order in later)
-    last = later[-1].placed or later[-1].on_site
-    return f"{words}, {more} more nodes by {last}"
+    shown = []
+    before = is_ordered
+    for by, is_ordered, number in later[:MAX_LATER_DATES]:
+        # The verb of the step before goes for the next one too.
+        same = is_ordered == before
+        shown.append(
+            f"{number} by {by}" if same else _step_words(str(number), by, is_ordered=is_ordered)
+        )
+        before = is_ordered
+    if len(later) > MAX_LATER_DATES:
+        rest = later[1:]
+        more = f"{sum(number for *_, number in rest)} more"
+        if any(is_ordered != later[0][1] for _, is_ordered, _ in rest):
+            more += " ordered or on site"
+        shown[1:] = [f"{more} on {len(rest)} dates by {rest[-1][0]}"]
+    return f"{words}, then {' and '.join(shown)}"
+
+
+def _step_words(nodes: str, by: str, *, is_ordered: bool) -> str:
+    """Return what is ordered by a day, or on site by it."""
+    return f"order {nodes} by {by}" if is_ordered else f"{nodes} on site by {by}"
 
 
 def _cluster_lines(summary: RunSummary) -> list[str]:

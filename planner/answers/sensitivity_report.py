@@ -220,7 +220,7 @@ def sensitivities_section(contents: Contents, study: StudyResults) -> Section | 
     ]
     detailed = study.manifest.detailed
     rows = "" if detailed is None else f" Measured on the first {detailed:,} replications."
-    note = f"Bars within sampling noise are left out.{rows}"
+    note = f"Bars no longer than sampling noise are left out.{rows}"
     lead = _driver_words(study, scenario)
     # Without a distribution the tornado is the picture of the answer, and is not drawn twice.
     picture = None
@@ -299,12 +299,13 @@ def _changes_within_range(drivers: Drivers) -> Iterator[str]:
         ]
         if crossing:
             yield (
-                f"{tornado.scenario} and {tornado.against} change places within the range of "
+                f"Which of {tornado.scenario} and {tornado.against} is better changes within the range of "
                 f"{', '.join(crossing)}."
             )
         else:
             yield (
-                f"No single input, from P10 to P90, makes {tornado.scenario} and {tornado.against} change places."
+                f"No single input, moved from P10 to P90, changes which of {tornado.scenario} and {tornado.against} is "
+                "better."
             )
 
 
@@ -318,7 +319,8 @@ def _flips(drivers: Drivers) -> Iterator[str]:
             for threshold in thresholds:
                 if threshold is not None:
                     yield (
-                        f"{scenario} and {against} change places where {input_words(name)} passes {threshold:.4g}."
+                        f"{scenario} and {against} are equal where {input_words(name)} is {threshold:.4g}; beyond it "
+                        "the other one is better."
                     )
 
 
@@ -333,7 +335,7 @@ def _variance_words(drivers: Drivers, scenario: str) -> Iterator[str]:
     rest = ""
     if len(clear) < len(shares):
         rest = " The bars of other inputs may be noise."
-    yield f"Share of the variance of {scenario}: {words}.{rest}"
+    yield f"Inputs explain these shares of the variance of {scenario}: {words}.{rest}"
 
 
 def _tornado_grid(tornado: Tornado, objective: str, spans: Mapping[str, str]) -> Grid:

@@ -33,7 +33,7 @@ IDLE_FRACTION = 0.5
 def much_shed(shed_fractions: Mapping[str, float | None]) -> list[str]:
     """Say which plans shed more than a tenth of their demand: a warning before every other figure."""
     return [
-        f"{name} sheds {percent(share)} of its tokens; all other figures count the rest alone."
+        f"{name} sheds {percent(share)} of its tokens; all other figures cover only the tokens that it serves."
         for name, share in shed_fractions.items()
         if (share or 0.0) > MUCH_SHED_FRACTION
     ]
@@ -93,9 +93,9 @@ def none_met(ranking: Ranking, plural: str = "plans") -> str:
 
 
 def too_long_words(prompts: LongPrompts) -> str:
-    """Return how many prompts are too long, as 1.6% of docs prompts alone take longer than their TTFT objective."""
+    """Return how many prompts are too long, as 1.6% of docs prompts take longer than their TTFT objective."""
     share = percent(prompts.missed_fraction)
-    return f"{share} of {prompts.workload} prompts alone take longer than their TTFT objective"
+    return f"{share} of {prompts.workload} prompts take longer than their TTFT objective even on an idle replica"
 
 
 def objective_words(prompts: LongPrompts) -> str:
@@ -114,8 +114,9 @@ def long_prompt_advice(prompts: LongPrompts) -> str:
     """Say of a workload whose prompts alone miss the SLO target why nodes do not mend that, and what does."""
     share = percent(prompts.missed_fraction)
     return (
-        f"More nodes of {prompts.cluster} do not help {prompts.workload}: {share} of its prompts alone take longer "
-        f"than its TTFT objective ({prompts.ttft_s:g} s) on an idle replica. It needs {objective_words(prompts)}."
+        f"More nodes of {prompts.cluster} do not help {prompts.workload}: {share} of its prompts take longer than its "
+        f"TTFT objective ({prompts.ttft_s:g} s) even on an idle replica. {prompts.workload} needs "
+        f"{objective_words(prompts)}."
     )
 
 
@@ -123,14 +124,16 @@ def _long_prompts_remedy(verdict: PlanVerdict, too_long: Sequence[LongPrompts]) 
     """Say what would mend workloads whose prompts alone miss the SLO target, and when all else misses it."""
     lines = [*map(long_prompt_advice, too_long)]
     if verdict.otherwise_missed_month is not None:
-        lines.append(f"{otherwise_words(verdict)} Once those are mended: planner run --advise.")
+        lines.append(
+            f"{otherwise_words(verdict)} After that change, to see how many more nodes meet it: planner run --advise."
+        )
     return " ".join(lines)
 
 
 def otherwise_words(verdict: PlanVerdict) -> str:
     """Say when the base case misses its SLO target, with workloads set aside whose prompts no node serves in time."""
     names = " and ".join(prompts.workload for prompts in verdict.long_prompts or ())
-    lead = f"With late requests of {names} set aside the base case"
+    lead = f"If late requests of {names} are not counted, the base case"
     month = verdict.otherwise_missed_month
     if month is None:
         return f"{lead} meets the target to the end of the horizon."
@@ -207,15 +210,15 @@ def _best_against_baseline(
         )
         if best is baseline:
             return lead
-        return f"{lead} The baseline {baseline.name} {baseline.service}."
+        return f"{lead} The baseline, {baseline.name}, {baseline.service}."
     lead = f"{best.name} costs least of the plans that are MET, with {probability}: {price}"
     if best is baseline:
         rival = ranking.met_plans[1]
         change = cost_change_words(rival.cost, best.cost)
-        return f"{lead}. It is the baseline; the next, {rival.name}, costs {change}."
+        return f"{lead}. It is the baseline; the next cheapest, {rival.name}, costs {change}."
     if not baseline.meets_slo:
         return (
-            f"{lead}. The baseline {baseline.name} {baseline.service}; a saving against a plan that serves worse "
+            f"{lead}. The baseline, {baseline.name}, {baseline.service}; a saving against a plan that serves worse "
             "means nothing."
         )
     change = cost_change_words(best.cost, baseline.cost)
@@ -228,7 +231,7 @@ def _best_against_baseline(
     low, high = saving
     # An interval on both sides of zero is no difference.
     if low <= 0 <= high:
-        return f"{lead}; in {replications} it is {saving_words(saving)}, so there is no clear difference."
+        return f"{lead}; in {replications} it costs {saving_words(saving)}, so there is no clear difference."
     return f"{lead} ({saving_words(saving)} in {replications})."
 
 
@@ -240,8 +243,8 @@ def sweep_advice(ranking: Ranking) -> str:
     met = len(ranking.met_plans)
     return (
         f"In one replication of each, {met:,} of {len(ranking.plans):,} combinations meet{'s' if met == 1 else ''} the "
-        f"SLO target. The cheapest there is {best.name}, {unit_price(best.cost)} per million tokens, levelised. One "
-        "replication gives no verdict: confirm it with planner run."
+        f"SLO target. The cheapest of them is {best.name}, at a levelised {unit_price(best.cost)} per million tokens. "
+        "One replication is not enough for a verdict. Confirm this plan with planner run."
     )
 
 
@@ -304,7 +307,7 @@ def price_change_lines(measures: Measures) -> list[str]:
     """Say at which yearly change of listed token prices a plan's worth, or that of owning against an API, turns."""
     sentences = {
         "break_even_price_change_per_year": "NPV is zero if listed token prices",
-        "break_even_api_price_change_per_year": "Owning and the API cost the same if its listed prices",
+        "break_even_api_price_change_per_year": "Owning and the API cost the same if the API's listed prices",
     }
     lines = []
     for name, lead in sentences.items():
@@ -372,7 +375,7 @@ def _inconclusive(verdict: PlanVerdict, *, on_page: bool) -> str:
     if on_page and counts.replications == 1:
         return f"{known}; {BEING_DRAWN}"
     if number is None:
-        return f"{known}; more replications would not settle it, P is too close"
+        return f"{known}; more replications would not settle it, P is too close to what is required"
     return known if on_page else f"{known}; re-run with -n {number}"
 
 
@@ -468,18 +471,17 @@ def fleet_size_advice(summary: RunSummary) -> str:
         return ""
     if verdict.long_prompts:
         return _long_prompts_remedy(verdict, verdict.long_prompts)
-    cheapest = "The cheapest plan that meets it: planner size."
+    cheapest = "To find the cheapest plan that meets it: planner size."
     remedy = summary.remedy
     if remedy is None:
-        return (
-            f"To see how many more nodes of one cluster meet it: planner run --advise. {cheapest}"
-        )
+        return f"To see how many more nodes of one cluster meet the target: planner run --advise. {cheapest}"
     if isinstance(remedy, NoRemedy):
         return f"No remedy found: {remedy.reason}. {cheapest}"
     return (
-        f"With {remedy_words(remedy)} it meets the target in {remedy.slo_met_replications}/{remedy.replications} "
-        f"further replications; net present cost rises by {dollars(remedy.net_present_cost_usd)}. "
-        f"To run it: --set clusters.{remedy.cluster}.nodes={remedy.nodes_in_all}. {cheapest}"
+        f"With {remedy_words(remedy)} the plan meets the target in {remedy.slo_met_replications}/"
+        f"{remedy.replications} further replications; net present cost rises by "
+        f"{dollars(remedy.net_present_cost_usd)}. To run that plan: --set "
+        f"clusters.{remedy.cluster}.nodes={remedy.nodes_in_all}. {cheapest}"
     )
 
 

@@ -15,9 +15,7 @@ MONTHLY_SHARES = {"slo_attainment_fraction": "SLO lowest", "utilisation_fraction
 """What is drawn and tabled by month, by column."""
 WORST_TENTH = ("worst_tenth_attainment_fraction", "objective_worst_tenth_usd")
 """What the worst tenth of replications come to, by column."""
-RUNS_AS_IT_IS = (
-    "policy.yaml beside this report is the plan as a scenario: `planner run policy.yaml`."
-)
+RUNS_AS_IT_IS = "The plan as a scenario is policy.yaml, next to this report. To run it: `planner run policy.yaml`."
 
 
 def _money(summary: SizingSummary, cost: float) -> str:
@@ -87,7 +85,7 @@ def _frontier_grid(contents: Contents, summary: SizingSummary) -> Grid | None:
             )
         )
     return Grid(
-        caption="Cost against service, all simulated",
+        caption="Cost against service, for every plan simulated",
         header=(
             "plan",
             "which is",
@@ -174,7 +172,7 @@ def _sensitivity_grid(contents: Contents, summary: SizingSummary) -> Grid | None
             "at P90",
             "P(SLO met) at P10",
             "at P90",
-            "to know it saves",
+            "knowing it saves",
         ),
         rows=rows,
         numeric=tuple(range(1, 10)),
@@ -226,7 +224,7 @@ def months_chart(contents: Contents) -> TimeChart:
     return calendar.chart(
         "size-months",
         "SLO attainment and utilisation by month",
-        "SLO attainment that the required share of replications reaches, and utilisation in the mean.",
+        "The SLO attainment that the required share of replications reaches, and mean utilisation.",
         "percent",
         series,
     )

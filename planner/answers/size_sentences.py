@@ -61,7 +61,7 @@ def _answer(sized: Sized, verdict: PlanVerdict) -> Iterator[str]:
     if is_priced:
         misses = _money(sized, plan.cost - plan.net_present_cost_usd)
         yield (
-            f"Buy {words}: of the plans that were simulated it costs least, with a {cost}. That includes {misses} for "
+            f"Buy {words}: it costs least of the plans that were simulated, with a {cost}. That includes {misses} for "
             f"requests that miss their SLO, at the price stated for a miss. No confidence is required; {probability}."
         )
     elif sized.confirmation.passed:
@@ -78,7 +78,7 @@ def _answer(sized: Sized, verdict: PlanVerdict) -> Iterator[str]:
         for prompts in long_prompts(sized.as_stated()):
             yield long_prompt_advice(prompts)
         if verdict.settled_by_replications:
-            yield f"To settle it: --confirmations {verdict.settled_by_replications}."
+            yield f"To settle the verdict: --confirmations {verdict.settled_by_replications}."
     if sized.stopped:
         yield f"The search was not finished ({sized.stopped}): a cheaper plan may exist."
 
@@ -90,8 +90,9 @@ def _as_run(sized: Sized) -> Iterator[str]:
     if as_run.status == "MET" or as_run.met == plan.verdict.met:
         return
     yield (
-        f"That is of capacity alone. With prompts too long and site outages counted, as planner run does, the SLO "
-        f"verdict is {as_run.status}: {as_run.met} of {as_run.replications} replications meet the target."
+        f"This verdict covers capacity only. If prompts that are too long and site outages are counted too, as planner "
+        f"run does, the SLO verdict is {as_run.status}: {as_run.met} of {as_run.replications} replications meet the "
+        "target."
     )
     for prompts in long_prompts(sized.as_stated()):
         yield long_prompt_advice(prompts)
@@ -106,7 +107,9 @@ def _certainty(sized: Sized, verdict: PlanVerdict) -> Iterator[str]:
         causes = ", ".join(
             f"{cause.replace('_', ' ')} {number}" for cause, number in counted_causes.items()
         )
-        treatment = "they count as missed" if sized.trial.includes_outages else "left out above"
+        treatment = (
+            "they count as missed" if sized.trial.includes_outages else "they are left out above"
+        )
         yield (
             f"{sized.unfixable:.1%} of replications miss the SLO target whatever is bought ({causes} of "
             f"{plan.worst.size}; {treatment}). A second site or a looser target would help; more nodes would not."
@@ -140,13 +143,14 @@ def _other_levels(sized: Sized) -> Iterator[str]:
         if not levels:
             continue
         is_better = 0.0 < asked < max(levels) and one.cost < sized.plan.cost
-        though = ", so not recommended though it costs less" if is_better and not is_answer else ""
+        though = ", so it is not recommended although it costs less"
         words = " and ".join(f"{level:.0%}" for level in levels)
-        words += ", the recommended one," if asked and is_answer else ""
+        which = ", the recommended one," if asked and is_answer else ""
         yield (
-            f"Not confirmed{though}: the cheapest policy simulated for {words} costs {_money(sized, one.cost)}; "
+            f"The cheapest policy simulated for P(SLO met) {words}{which} costs {_money(sized, one.cost)}; "
             f"{one.verdict.share:.0%} of {one.worst.size} replications meet the target "
-            f"({point.interval.low:.0%} to {point.interval.high:.0%})."
+            f"({point.interval.low:.0%} to {point.interval.high:.0%}). It is not confirmed at {words}"
+            f"{though if is_better and not is_answer else ''}."
         )
 
 
@@ -161,8 +165,8 @@ def _orders(sized: Sized) -> Iterator[str]:
         assert rule is not None
         yield (
             f"Order {counted(rule.step_nodes, 'node')} of {name} when the {earliest.forecast_months}-month forecast of "
-            f"peak load passes {earliest.load:.0%} of what is installed and on order. "
-            f"{counted(len(reviews), 'review')}, the first on {earliest.date}."
+            f"peak load passes {earliest.load:.0%} of what is installed and on order. The forecast is reviewed "
+            f"{counted(len(reviews), 'time')}, first on {earliest.date}."
         )
     last_safe = sized.explanation.last_safe
     if last_safe is not None:
@@ -178,12 +182,12 @@ def _single_accelerator_plans(sized: Sized) -> Iterator[str]:
     cost = sized.predicted_cost
     for rival in sized.rivals:
         if rival.policy is None:
-            yield f"No plan of {rival.name} alone meets the SLO target within the limits."
+            yield f"Within the limits, no plan that buys only {rival.name} meets the SLO target."
         elif rival.policy != sized.plan.policy:
             direction = "more" if rival.cost > cost else "less"
             change = f"{abs(rival.cost / cost - 1.0):.0%} {direction}"
             cost_words = _money(sized, rival.cost)
-            yield f"Estimated, not simulated: a plan of {rival.name} alone costs {change} ({cost_words})."
+            yield f"Estimated, not simulated: a plan that buys only {rival.name} costs {change} ({cost_words})."
 
 
 def _what_would_change(sized: Sized) -> Iterator[str]:
@@ -191,12 +195,12 @@ def _what_would_change(sized: Sized) -> Iterator[str]:
     explanation = sized.explanation
     for limit in explanation.limits:
         saving = _money(sized, limit.saved)
-        yield f"Estimated: a tenth more than {limit.value:,.0f} of {limit.limit} saves {saving}."
+        yield f"Estimated: raising {limit.limit} from {limit.value:,.0f} by 10% would save {saving}."
     if explanation.regrets:
         middle = explanation.regrets[len(explanation.regrets) // 2]
         yield (
-            f"Estimated: at median demand {middle.needed:,.0f} of {middle.nodes:,.0f} nodes are enough; in "
-            f"{explanation.idle:.0%} of replications a quarter or more of the nodes is never needed."
+            f"Estimated: at median demand, {middle.needed:,.0f} of the {middle.nodes:,.0f} nodes are enough. In "
+            f"{explanation.idle:.0%} of replications, at least a quarter of the nodes is never needed."
         )
     if explanation.perfect_information_saves is not None:
         saving = _money(sized, explanation.perfect_information_saves)
@@ -211,9 +215,8 @@ def _inputs(sized: Sized) -> Iterator[str]:
         low, high = ("no plan" if cost is None else _money(sized, cost) for cost in swing.sized)
         met_low, met_high = swing.probabilities
         yield (
-            f"Estimated: {swing.name} between {swing.values[0]:.3g} and {swing.values[1]:.3g} moves the cost of "
-            f"meeting the target from {low} to {high}, and P(SLO met) of this policy from {met_low:.0%} to "
-            f"{met_high:.0%}."
+            f"Estimated: as {swing.name} goes from {swing.values[0]:.3g} to {swing.values[1]:.3g}, the cost of meeting "
+            f"the target goes from {low} to {high}, and P(SLO met) of this policy from {met_low:.0%} to {met_high:.0%}."
         )
     dearest = max(swings, key=lambda one: one.known_saves, default=None)
     if dearest is not None and dearest.known_saves > 0.0:

@@ -173,7 +173,7 @@ def _uncertain_rows(prepared: Prepared) -> Table:
 def _source(prepared: Prepared, entry: UncertainInput) -> tuple[str, str, str]:
     """Return source, date and grade of an input: the catalogue's of a prior, file and line of what a study states."""
     if entry.throughput_of is not None:
-        return "the throughput model's own error, from its calibration", "", "C"
+        return "error of the throughput model, from its calibration", "", "C"
     study = prepared.study
     stated = study.uncertain[entry.name]
     if isinstance(stated, Prior):

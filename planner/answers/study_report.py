@@ -38,7 +38,7 @@ FAN_OUTPUTS = {
 }
 """Title and unit of each fan chart, by output."""
 DESIGN_NOTES = {
-    "tornado": "Every input at its median; only chance varies. Below: how far each input moves the answer.",
+    "tornado": "Here every input is at its median and only chance varies. Below: how far each input moves the answer.",
 }
 """What the rows behind a designed study's headline are."""
 MARK_ROOM = 1.3
@@ -76,7 +76,7 @@ def advice(contents: Contents, study: StudyResults) -> str:
     """Say which scenario of a study to take, with its interval, and how it stands against the baseline."""
     means = [statistics["mean"].value for statistics in study.statistics.values()]
     if all(mean is None for mean in means):
-        return "No replication of any scenario could be run; replications.parquet says why."
+        return "No replication of any scenario could be run; replications.parquet has the reasons."
     ranking = study.ranking
     is_choice = len(study.statistics) > 1
     if ranking.best is None and is_choice:
@@ -98,11 +98,11 @@ def advice(contents: Contents, study: StudyResults) -> str:
     lead = f"{chosen.name} does best{among}, with {probability}: {figures}."
     baseline = next(iter(study.statistics))
     rival = baseline
-    rival_words = f"the baseline {baseline}"
+    rival_words = f"the baseline, {baseline},"
     # Not against itself, nor against a baseline that fails its users.
     if chosen.name == baseline or baseline not in met:
         rival = met[1]
-        rival_words = f"the next best, {rival}"
+        rival_words = f"the next best, {rival},"
     if chosen.name == baseline:
         lead += f" It is the baseline, {baseline}."
     decision = contents.table("decision")
@@ -143,7 +143,7 @@ def _against(
         return measured(amount, study.objective)
 
     better = percent(pair.numbers("probability_better")[0], 0)
-    lead = f" Against {rival_words}, it is better in {better} of replications"
+    lead = f" It is better than {rival_words} in {better} of replications"
     low = pair.numbers("difference_low")[0]
     high = pair.numbers("difference_high")[0]
     interval = ""
@@ -158,7 +158,7 @@ def _against(
     # Without a mean there is nothing to be a share of.
     share = f" ({percent(abs(mean / reference))})" if reference else ""
     direction = "less" if mean < 0 else "more"
-    return f"{lead}, and comes to {words(abs(mean))}{share} {direction} on average{interval}."
+    return f"{lead}, and its mean is {words(abs(mean))}{share} {direction}{interval}."
 
 
 def _verdict_grid(study: StudyResults) -> Grid:
@@ -260,7 +260,8 @@ def _decision_grid(decision: Table | None, objective: str) -> Grid | None:
             )
         )
     return Grid(
-        caption="How often each plan has the better objective, SLO target met or not, and what a wrong choice costs",
+        caption="How often each plan has the better objective, whether or not it meets its SLO target, and what a "
+        "wrong choice costs",
         header=(
             "scenario",
             "against",

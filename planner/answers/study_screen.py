@@ -71,7 +71,7 @@ def study_text(summary: StudySummary, *, verbose: bool = False) -> str:
         first_plan = next(iter(summary.scenarios))
         findings += [
             f"{first_plan} and {flip.against} cost the same where {input_words(flip.input)} is {flip.threshold:.4g}; "
-            "beyond it the other is better."
+            "beyond it the other one is better."
             for flip in summary.flips[:MAX_DRIVERS]
         ]
     lines += ["", *wrapped(findings)]
@@ -83,7 +83,7 @@ def _replications_words(summary: StudySummary) -> str:
     words = f"{summary.replications:,} replications, inputs drawn"
     # Nested rows share a simulation and differ in prices.
     if summary.simulated < summary.replications:
-        words += f", {summary.simulated:,} of them simulated and the others reuse their machines at other prices"
+        words += f", {summary.simulated:,} of them simulated; the others reuse a simulation at other prices"
     if summary.completed < summary.replications:
         words += f"; {summary.completed:,} could be run in every scenario"
     return words
@@ -127,12 +127,14 @@ def driver_lines(summary: StudySummary) -> list[str]:
     noise = max(driver.noise_share for driver in summary.drivers)
     if not clear:
         return [
-            f"No single input stands out. With so few replications only one that explains {noise:.0%} of the variance "
-            "would."
+            f"No single input stands out. At this number of replications, an input stands out only if it explains more "
+            f"than {noise:.0%} of the variance."
         ]
     shares = ", ".join(f"{driver.input} {driver.variance_share:.0%}" for driver in clear)
     first_plan = next(iter(summary.scenarios))
-    return [f"Variance of {first_plan}: {shares}; sampling noise {noise:.0%}."]
+    return [
+        f"Inputs explain these shares of the variance of {first_plan}: {shares} (sampling noise {noise:.0%})."
+    ]
 
 
 def driver_text(prepared: Prepared, drivers: Sequence[Driver]) -> str:
@@ -192,7 +194,7 @@ def _drivers_sentence(
     ]
     if turning:
         return f"{words} Which plan is better depends on {', '.join(turning[:MAX_DRIVERS])}."
-    return f"{words} No input alone changes which plan is better."
+    return f"{words} No single input changes which plan is better."
 
 
 def number_words(value: float | None) -> str:

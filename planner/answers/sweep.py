@@ -79,8 +79,8 @@ def sweep_description(axes: Sequence[SweepAxis]) -> TableDescription:
     )
     return TableDescription(
         name="sweep",
-        description="One row per combination, under the same random numbers. Measures are defined in "
-        "docs/explanation/finance.md; they are empty where a combination is not a scenario, and `problem` says why.",
+        description="One row per combination, all under the same random numbers. docs/explanation/finance.md defines "
+        "the measures. They are empty if a combination could not be run; `problem` then has the reason.",
         key=tuple(axis.path for axis in axes),
         columns=(*map(axis_column, axes), *figures, problem),
     )
@@ -179,7 +179,7 @@ def write_sweep(
         )
         for name in (COST, ATTAINMENT)
     )
-    note = "One run of each point under the same random numbers; run planner montecarlo for percentiles."
+    note = "Each point was run once, all under the same random numbers. For percentiles: planner montecarlo."
     sheet = Page.of(tables["sweep"].columns, most=MAX_SHEET_ROWS, charts=charts, note=note)
     assumptions = plain_pages({"Assumptions": tables["assumptions"].columns})
     pages = {"Sweep": sheet, **assumptions}

@@ -132,7 +132,9 @@ def frontier_picture(contents: Contents, manifest: Manifest) -> Picture | None:
     groups = {
         "meets its SLO target": Dots(points=places(met), colour=2),
         "misses it": Dots(points=places(missed), colour=1),
-        "the one to take": Dots(points=places([best] if best else []), colour=0, radius=9.0),
+        "the cheapest that meets it": Dots(
+            points=places([best] if best else []), colour=0, radius=9.0
+        ),
     }
     # Where the target itself is varied, no one line is the target.
     is_varied = any(path.startswith("slo_t") for path in manifest.vary)
@@ -162,8 +164,8 @@ def sweep_section(contents: Contents, manifest: Manifest) -> Section:
     options = {"--seed": manifest.seed}
     command = command_line("run", [file], options, overrides)
     note = (
-        f"SLO target: {target_words(manifest.slo_target)}. Combinations that miss it come last, by how far: a fleet "
-        "too small is cheap too."
+        f"SLO target: {target_words(manifest.slo_target)}. Combinations that miss it come last, the smallest shortfall "
+        "first, because a fleet that is too small is also cheap."
     )
     picture = frontier_picture(contents, manifest)
     if picture is not None:

@@ -263,7 +263,7 @@ def demand_chart(contents: Contents, verdict: PlanVerdict | None = None) -> Time
     return calendar.chart(
         f"{contents.anchor}demand",
         "Demand against capacity",
-        "Accelerators in service, and accelerators that all demand would keep busy.",
+        "Accelerators in service, and accelerators that would be busy if all demand were served.",
         "accelerators",
         series,
         # Missed months first: their lane is the one that a reader looks for.
@@ -310,7 +310,7 @@ def run_out_chart(
         series.append(Series(name, points, palette[name]))
     summary = "Share of replications that have missed their SLO target by the end of each month."
     return calendar.chart(
-        f"{contents.kind}-run-out", "When it runs out", summary, "percent", series
+        f"{contents.kind}-run-out", "When capacity runs out", summary, "percent", series
     )
 
 
@@ -336,7 +336,7 @@ def hits_chart(contents: Contents) -> TimeChart | None:
     series = [Series(name, line, palette[name]) for name, line in points.items()]
     summary = (
         "Share of prompt tokens found in the memory of accelerators or servers. "
-        "On a given replica it falls with load."
+        "On a given replica the share falls as load rises."
     )
     key = f"{contents.anchor}cache-hits"
     return calendar.chart(key, "Prefix cache hits", summary, "percent", series)
@@ -350,7 +350,7 @@ def power_chart(contents: Contents) -> TimeChart | None:
     calendar = Calendar(monthly.texts("month"))
     lines = {"highest hour": ("peak_facility_kw", 0), "limit": ("facility_power_cap_kw", TOTAL)}
     series = _fleet_lines(monthly, calendar, lines)
-    summary = "Highest hour of each month at the meter, cooling and distribution included, in kW."
+    summary = "Highest hour of each month at the meter in kW, including cooling and distribution."
     # A column without figures has no line: then no limit is stated.
     if len(series) < len(lines):
         summary += " No limit is stated."

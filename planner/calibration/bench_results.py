@@ -65,7 +65,7 @@ def read_results(path: Path, stated: Mapping[str, str]) -> pd.DataFrame:
         except (LookupError, TypeError, ValueError, AttributeError, ZeroDivisionError) as error:
             reason = str(error).strip("'\"") or type(error).__name__
             message = (
-                f"is no result of vllm bench serve, SGLang, GenAI-Perf or AIPerf: {reason:.100}"
+                f"is not a result of vllm bench serve, SGLang, GenAI-Perf or AIPerf: {reason:.100}"
             )
             problems.append(Problem(file=str(path), line=line, message=message))
             continue
@@ -118,7 +118,7 @@ def _results(path: Path) -> Iterator[tuple[int, Any]]:
             node, end = decoder.raw_decode(text, position)
         except json.JSONDecodeError as error:
             raise ScenarioError(
-                Problem(file=str(path), line=error.lineno, message=f"is no JSON: {error.msg}")
+                Problem(file=str(path), line=error.lineno, message=f"is not JSON: {error.msg}")
             ) from None
         except RecursionError:
             message = "is nested too deeply"

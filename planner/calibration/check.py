@@ -31,7 +31,7 @@ QUANTITY_TITLES = {
 _MAX_REASONS = 20
 _WHY_NOT = {
     "": "nothing was measured",
-    "ttft_ms": "an offline run has no time to first token: its queue has no bottom",
+    "ttft_ms": "an offline run has no time to first token: its queue is never empty",
 }
 _NO_ROOM = "the weights and one sequence do not fit in memory"
 
@@ -282,13 +282,13 @@ def update_table(own_rows: OwnRows, prior: Calibration, updated: Calibration) ->
     mean = f"mean {old.mean_fraction:.1%} before, {new.mean_fraction:.1%} after"
     median = f"median {old.median_fraction:.1%} before, {new.median_fraction:.1%} after"
     lines = [
-        "time per token over the formula's, before and after; no coefficient of the formula moves"
+        "Time per token divided by the formula's, before and after. The formula's own coefficients stay the same."
     ]
     errors = f"error on these {own_rows.rows} rows: {mean}; {median}"
     lines += [plain_table(header, rows), errors]
     idle = sum(label.endswith(coefficients.SATURATED) for label in campaigns)
     if idle:
         lines.append(
-            f"runs serve requests as they come: rows of saturation, {idle} of these pairs, do not reach them"
+            f"Plans serve requests as they come, so {idle} of these pairs, measured at saturation, do not affect plans."
         )
     return "\n\n".join(lines)

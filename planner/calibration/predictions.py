@@ -208,7 +208,7 @@ def prepare(frame: pd.DataFrame, catalog: Catalog) -> BenchmarkRows:
             np.isnan(rows.input_tokens) | np.isnan(rows.output_tokens),
             "input_tokens and output_tokens are needed",
         ),
-        (no_load, "a concurrency or an objective (slo_ttft_ms, slo_tpot_ms) is needed"),
+        (no_load, "either a concurrency or an objective (slo_ttft_ms, slo_tpot_ms) is needed"),
     ):
         for index in np.flatnonzero(missing).tolist():
             # The first reason stays: a row whose model is unknown needs no second one.

@@ -203,8 +203,8 @@ class CalibrationFile(Strict):
                 if cell.startswith(prefix) and is_large:
                     side = "slow" if error > 0.0 else "fast"
                     yield (
-                        f"{cell}: the throughput model is {abs(error):.0%} too {side} per token, "
-                        f"in the median of {bias.rows} measured runs that it was not fitted to"
+                        f"{cell}: the throughput model is {abs(error):.0%} too {side} per token "
+                        f"(median of {bias.rows} measured runs that it was not fitted to)"
                     )
 
 

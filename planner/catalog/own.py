@@ -61,7 +61,7 @@ def _read_config(path: Path) -> dict[str, Any]:
         language_config = config.get("text_config", {})
         return {**config, **language_config}
     except (ValueError, AttributeError, TypeError, RecursionError) as error:
-        message = f"is no configuration of a model: {type(error).__name__}"
+        message = f"is not a configuration of a model: {type(error).__name__}"
         hint = "give the model's config.json"
         raise ScenarioError(message, file=str(path), hint=hint) from None
 

@@ -25,7 +25,7 @@ from planner.cli.options import (
 )
 
 # Help that is too long for the line of its option.
-_MONTHS = "Folder with mapping.yaml and the CSV files it names."
+_MONTHS = "Folder with mapping.yaml and the CSV files that it names."
 
 
 def actuals(
@@ -38,7 +38,7 @@ def actuals(
         str | None, Option(help="Scenario of a study [default: the first].")
     ] = None,
     replications: Annotated[
-        int, Option("--replications", "-n", min=32, max=100_000, help="Replications a forecast.")
+        int, Option("--replications", "-n", min=32, max=100_000, help="Replications per forecast.")
     ] = 256,
     overrides: Overrides = None,
     seed: Seed = None,
@@ -52,7 +52,7 @@ def actuals(
     verbose: Verbose = False,
     fail_on_miss: FailOnMiss = False,
 ) -> None:
-    """Compare months that happened with the plan: what moved operating income, and when capacity runs out now."""
+    """Compare actual months with the plan: what moved operating income, and when capacity will now run out."""
     screen = terminal.Screen(as_json=as_json, quiet=quiet, verbose=verbose)
     answer = api.actuals(
         plan,

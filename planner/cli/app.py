@@ -42,8 +42,8 @@ GROUPS: dict[str, dict[Callable[..., None] | typer.Typer, str]] = {
         plans.run: "Simulate a scenario and write its report, timelines and ledger.",
         ui.ui: "Change a scenario's settings on a page, and see it run again.",
         plans.compare: "Compare scenarios, and say why they differ.",
-        plans.sweep: "Run every combination of some values.",
-        studies.montecarlo: "Say how sure the answer is, with uncertain inputs drawn.",
+        plans.sweep: "Run every combination of the values you give.",
+        studies.montecarlo: "Say how sure the answer is when inputs are uncertain.",
         studies.sensitivity: "Rank the inputs that move the answer.",
         actuals.actuals: "Compare actual months with the plan; forecast the rest.",
         zoom.zoom: "Simulate one hour request by request.",
@@ -51,11 +51,11 @@ GROUPS: dict[str, dict[Callable[..., None] | typer.Typer, str]] = {
     "From what you have to a plan": {
         init.init: "Write a commented scenario from your traffic, machines and quotes.",
         input_files.validate: "Check files without running them.",
-        input_files.schema: "Print the JSON schema by which editors complete files.",
+        input_files.schema: "Print the JSON schema that lets editors complete files.",
     },
     "What was written": {
-        explain.explain: "Say what a figure means, what it is made of, and from which inputs.",
-        memo.memo: "Write the two-page memo of a folder.",
+        explain.explain: "Say what a figure means, its parts, and the inputs behind it.",
+        memo.memo: "Write a two-page memo on the results in a folder.",
         output_folders.report: "Rewrite a folder's report.html.",
         output_folders.charts: "Draw a folder's charts for slides.",
         studies.replay: "Run one replication of a study again, in full.",
@@ -121,7 +121,7 @@ def _root(
         ),
     ] = False,
 ) -> None:
-    """Plan which accelerators to buy, when, and what a token will cost over their depreciation."""
+    """Plan which accelerators to buy, when, and what a token will cost over their depreciation period."""
 
 
 def main() -> None:

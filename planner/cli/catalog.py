@@ -71,7 +71,9 @@ def catalog(
         # Names of a user's overlay may hold what a terminal would obey.
         typer.echo(wrapper.fill(printable(names)))
     typer.echo("\nplanner catalog show NAME prints one entry with its sources.")
-    typer.echo("planner catalog support MODEL ACCELERATOR says which engines serve it there.")
+    typer.echo(
+        "planner catalog support MODEL ACCELERATOR says which engines serve that model there."
+    )
 
 
 @app.command("show")
@@ -126,7 +128,7 @@ def support(
     overlay: Overlay = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say which engines serve a model on an accelerator: in public runs, by their pages, or not."""
+    """Say which engines serve a model on an accelerator, and whether public runs or the engine's own pages show it."""
     from planner.catalog.entries import Feature
     from planner.catalog.load import load_catalog
     from planner.output.terminal import text_table
@@ -157,15 +159,14 @@ def support(
         return
     typer.echo(text_table(header, records))
     typer.echo(
-        "\nEngines that are unsupported or broken are not considered. Those not listed are, by extrapolation."
+        "\nPlans do not consider engines that are unsupported or broken. Engines not listed are considered, with "
+        "extrapolated throughput."
     )
 
 
-_STATED = (
-    "A key of the entry and its value, e.g. tdp_w=1000 or source='Datasheet of May'; repeatable."
-)
+_STATED = "A key of the entry and its value, e.g. tdp_w=1000 or source='Datasheet of May'. Can be repeated."
 Own = Annotated[
-    Path, Option("--overlay", metavar="FILE", help="Catalogue file of your own to write or extend.")
+    Path, Option("--overlay", metavar="FILE", help="Your own catalogue file, to write or extend.")
 ]
 Keys = Annotated[list[str] | None, Option("--set", metavar="KEY=VALUE", help=_STATED)]
 
@@ -177,7 +178,7 @@ def add_model(
     ],
     overlay: Own,
     name: Annotated[
-        str | None, Option(help="Name of the model [default: its own, or its folder's].")
+        str | None, Option(help="Name of the model [default: from the file, else from its folder].")
     ] = None,
     stated: Keys = None,
 ) -> None:
@@ -187,7 +188,7 @@ def add_model(
     usual, entry = model_entry(config)
     add_entry(overlay, "models", name or usual, entry, stated or ())
     typer.echo(
-        f"wrote {printable(name or usual)} to {overlay}; every command takes it with --overlay {overlay}"
+        f"wrote {printable(name or usual)} to {overlay}; to use it in any command: --overlay {overlay}"
     )
 
 
@@ -197,17 +198,18 @@ def add_accelerator(
     overlay: Own,
     stated: Keys = None,
     like: Annotated[
-        str | None, Option(metavar="NAME", help="Accelerator whose values fill what is not stated.")
+        str | None,
+        Option(metavar="NAME", help="Accelerator whose values are used where none is stated."),
     ] = None,
 ) -> None:
-    """Add an accelerator of your own to a catalogue file; what it needs and is not stated is named."""
+    """Add an accelerator of your own to a catalogue file; an error names required values that are missing."""
     from planner.catalog.own import accelerator_like, add_entry
 
     # Without a likeness every value has to be stated: the error names those that are not.
     entry = accelerator_like(like) if like else {}
     add_entry(overlay, "accelerators", name, entry, stated or ())
     typer.echo(
-        f"wrote {printable(name)} to {overlay}; every command takes it with --overlay {overlay}"
+        f"wrote {printable(name)} to {overlay}; to use it in any command: --overlay {overlay}"
     )
 
 

@@ -16,28 +16,36 @@ from planner.onramp.command import TimeUnit
 
 _FROM = (
     "Traffic of a workload: a request log or hourly rates (CSV, JSON lines, .gz), a Prometheus range query (JSON), "
-    "vLLM's metrics as text, or http(s)://SERVER; repeatable. Sources of one NAME are one workload's. "
-    "An inventory or a list of quotes is told by its columns."
+    "vLLM's metrics as text, or http(s)://SERVER. Can be repeated; sources with the same NAME describe one workload. "
+    "An inventory or a list of quotes can be given too: its columns identify it."
 )
-_MODEL = "Served model, by its catalogue name [default: the files'], of a workload or of all; repeatable."
+_MODEL = (
+    "Catalogue name of the model, for one workload or for all [default: the one in the files]. Can "
+    "be repeated."
+)
 _PRESET = (
-    "For what no file shows, of a workload or of all: chat, code-completion, long-context, reasoning, agentic, batch "
-    "or bulk-api [default: chat]; repeatable."
+    "Kind of traffic, which fills in what no file shows, for one workload or for all: chat, code-completion, "
+    "long-context, reasoning, agentic, batch or bulk-api [default: chat]. Can be repeated."
 )
-_RATE = "State the rate instead of fitting it, of a workload or of all; repeatable."
-_GROWTH = "Growth a year, in place of the fitted: 0.4, of a workload or of all; repeatable."
-_SET = "Write a value into the scenario, e.g. workloads.*.slo.ttft_s=1; repeatable."
-_START = "First day [default: after the series]."
+_RATE = (
+    "Request rate to use instead of the fitted one, for one workload or for all. Can be repeated."
+)
+_GROWTH = (
+    "Yearly growth to use instead of the fitted one, e.g. 0.4; for one workload or for all. Can be "
+    "repeated."
+)
+_SET = "Write a value into the scenario, e.g. workloads.*.slo.ttft_s=1. Can be repeated."
+_START = "First day of the plan [default: after the series]."
 
 
 def init(
-    name: Annotated[str, Argument(help="Name of the scenario; NAME.yaml is written.")],
+    name: Annotated[str, Argument(help="Name of the scenario, written as NAME.yaml.")],
     sources: Annotated[
         list[str] | None, Option("--from", metavar="[NAME=]FILE", help=_FROM)
     ] = None,
     fleet: Annotated[
         Path | None,
-        Option(metavar="FILE.csv", help="Machines owned: accelerator, nodes, bought, ..."),
+        Option(metavar="FILE.csv", help="Machines you own: accelerator, nodes, bought, ..."),
     ] = None,
     quotes: Annotated[
         Path | None, Option(metavar="FILE.csv", help="Vendors' quotes: accelerator, price_usd, ...")
@@ -45,14 +53,16 @@ def init(
     overlay: Overlay = None,
     model: Annotated[list[str] | None, Option(metavar="[NAME=]MODEL", help=_MODEL)] = None,
     preset: Annotated[list[str] | None, Option(metavar="[NAME=]PRESET", help=_PRESET)] = None,
-    timezone: Annotated[str, Option(help="IANA zone of the users, for class shapes.")] = "UTC",
+    timezone: Annotated[
+        str, Option(help="IANA time zone of the users, for daily patterns that are assumed.")
+    ] = "UTC",
     columns: Annotated[
-        str | None, Option(metavar="ROLE=COLUMN,...", help="Of logs, e.g. input=prompt.")
+        str | None, Option(metavar="ROLE=COLUMN,...", help="Columns of logs, e.g. input=prompt.")
     ] = None,
     rate: Annotated[
-        str | None, Option(metavar="COLUMN", help="Rate column of hourly rates.")
+        str | None, Option(metavar="COLUMN", help="Which column of hourly rates to use.")
     ] = None,
-    time_unit: Annotated[TimeUnit, Option(help="Of numeric timestamps.")] = "auto",
+    time_unit: Annotated[TimeUnit, Option(help="Unit of numeric timestamps.")] = "auto",
     requests_per_s: Annotated[list[str] | None, Option(metavar="[NAME=]RATE", help=_RATE)] = None,
     growth: Annotated[list[str] | None, Option(metavar="[NAME=]SHARE", help=_GROWTH)] = None,
     start: Annotated[
@@ -62,10 +72,10 @@ def init(
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Write a commented scenario that runs, from the files you have, and beside it the schema for your editor.
+    """Write a commented scenario, ready to run, from the files you have, and the schema for your editor next to it.
 
-    Without files it is a small one to start from, with what is stated of its workload. With quotes, ``planner size``
-    finds what to buy of them, and when. A server is read only where you name one.
+    Without files it writes a small scenario to start from, with the values that you state. If you give quotes,
+    ``planner size`` finds what to buy from them, and when. No server is contacted unless you name one.
     """
     from planner.output.terminal import text_table
     from planner.scenario.schema import SCHEMA_FILE

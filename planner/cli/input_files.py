@@ -95,7 +95,7 @@ def validate(
 
 
 def schema(
-    kind: Annotated[Literal["scenario", "study"], Option(help="What the files are.")] = "scenario",
+    kind: Annotated[Literal["scenario", "study"], Option(help="Kind of the files.")] = "scenario",
 ) -> None:
     """Print the JSON schema of a scenario or a study, for editors that complete and check YAML."""
     from planner.scenario.schema import scenario_schema, study_schema

@@ -19,7 +19,7 @@ def mcp(
         Option("--folder", metavar="DIR", help="The folder whose files are read and written."),
     ],
 ) -> None:
-    """Offer validate, run, compare, size, catalogue and explain to an assistant by the Model Context Protocol.
+    """Offer validate, run, compare, size, catalogue and explain to an assistant, over the Model Context Protocol.
 
     It speaks on standard input and output, and ends with them. Files outside the folder are refused, and Python files
     that scenarios name are never run.

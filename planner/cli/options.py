@@ -40,17 +40,19 @@ def with_overlay(overrides: list[str] | None, overlay: Path | None) -> list[str]
 # Help that is too long for the line of its option.
 _SET = (
     "Change one value of the scenario, e.g. clusters.h200.nodes=80 or clusters.*.nodes=80; "
-    "repeatable, last wins."
+    "can be repeated, and the last one wins."
 )
 _REPLICATIONS = (
-    "Replications behind each interval; 19 hold nine in ten of further ones, "
-    "1 leaves intervals out."
+    "Replications behind each interval. The range of 19 holds nine in ten further ones; "
+    "with 1 there are no intervals."
 )
-_STUDY = "Study file (YAML), or a scenario: then the catalogue's priors are drawn."
+_STUDY = (
+    "Study file (YAML), or a scenario: inputs it leaves open are drawn from the catalogue's priors."
+)
 _STRICT = "Refuse plans with warnings: implausible figures, dates without effect."
-_CODE = "Run the Python files that scenarios name: read them first."
+_CODE = "Allow Python files named in scenarios to run. Review them before you do."
 _DASK = "Run on the Dask cluster at tcp://HOST:PORT, or local-dask to start one here."
-_RESUME = "Continue what was interrupted; extend a finished study."
+_RESUME = "Continue work that was interrupted, or extend a finished study."
 
 # Options that several commands take, so that each means the same everywhere.
 ScenarioFile = Annotated[Path, Argument(metavar="SCENARIO", help="Scenario file (YAML).")]

@@ -36,12 +36,10 @@ if TYPE_CHECKING:
     from planner.answers.answer import Answer
 
 # Help that is too long for the line of its option.
-_ADVISE = (
-    "Where the SLO target is missed: find by simulation how many more nodes of one cluster meet it."
-)
+_ADVISE = "If the SLO target is missed, find by simulation how many more nodes of one cluster would meet it."
 _VARY = (
-    "Key and its values, start:stop:step (stop included) or a,b,c; "
-    "repeatable, all combinations are run."
+    "Key and its values: start:stop:step (stop included) or a,b,c. "
+    "Can be repeated; all combinations are run."
 )
 
 
@@ -104,10 +102,11 @@ def compare(
         list[Path], Argument(metavar="SCENARIO...", help="Two or more scenario files.")
     ],
     baseline: Annotated[
-        str | None, Option(metavar="NAME", help="Baseline of the others [default: the first].")
+        str | None, Option(metavar="NAME", help="Scenario to compare with [default: the first].")
     ] = None,
     futures: Annotated[
-        Path | None, Option(metavar="FILE", help="File of futures in which each plan is run too.")
+        Path | None,
+        Option(metavar="FILE", help="File of futures; each plan is also run in each of them."),
     ] = None,
     replications: Replications = 19,
     overrides: Overrides = None,
@@ -181,32 +180,36 @@ def size(
         Option(metavar="STUDY", help="Study whose uncertain inputs the plan must withstand."),
     ] = None,
     budget: Annotated[
-        float | None, Option(metavar="USD", help="Most that may be paid for nodes.")
+        float | None, Option(metavar="USD", help="Limit on what is paid for nodes, in USD.")
     ] = None,
     power: Annotated[
-        float | None, Option(metavar="KW", help="Most nameplate IT power on site.")
+        float | None, Option(metavar="KW", help="Limit on nameplate IT power on site, in kW.")
     ] = None,
     accelerators: Annotated[
-        str | None, Option(metavar="A,B", help="What may be bought, e.g. H200,B200.")
+        str | None, Option(metavar="A,B", help="Accelerators that may be bought, e.g. H200,B200.")
     ] = None,
     slo_target: Annotated[
         float | None, Option(metavar="SHARE", help="SLO attainment to size for, e.g. 0.999.")
     ] = None,
     objective: Annotated[
-        str, Option(metavar="WHAT", help="net-present-cost or levelised.")
+        str, Option(metavar="WHAT", help="Cost to minimise: net-present-cost or levelised.")
     ] = "net-present-cost",
     replications: Annotated[
-        int, Option("--replications", "-n", min=1, max=1_000, help="Replications surveyed.")
+        int, Option("--replications", "-n", min=1, max=1_000, help="Replications in the search.")
     ] = 48,
     confirmations: Annotated[
         int | None,
-        Option(min=1, max=10_000, help="Most fresh replications that confirm a policy."),
+        Option(min=1, max=10_000, help="Limit on the new replications that confirm a policy."),
     ] = None,
     rivals: Annotated[
-        bool, Option(help="Work out rivals, limits and prices after the answer.")
+        bool, Option(help="After the answer, also estimate rivals, limits and prices.")
     ] = True,
     minutes: Annotated[
-        float | None, Option(min=0.0, help="Stop the search after so long, with the best so far.")
+        float | None,
+        Option(
+            min=0.0,
+            help="Stop the search after so many minutes and answer with the best plan so far.",
+        ),
     ] = None,
     overrides: Overrides = None,
     seed: Seed = None,
@@ -251,5 +254,5 @@ def size(
             progress=screen.progress,
         )
     # The policy is a scenario of its own: the next step is to run it.
-    hint = "/report.html; run policy.yaml beside it; more: -v"
+    hint = "/report.html; to run the plan: policy.yaml next to it; more: -v"
     screen.print_answer(answer, hint=hint, fail_on_miss=fail_on_miss)

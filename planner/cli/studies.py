@@ -31,17 +31,17 @@ from planner.cli.options import (
 
 # Help that is too long for the line of its option.
 _AT_MOST = (
-    "Replications, with --until at most [default: as many as --until takes, 4,096 at most]; "
-    "draws of money after the 256th may share a simulation."
+    "Number of replications; with --until, the limit [default: as many as --until needs, at most 4,096]. "
+    "After the 256th, draws that differ only in prices may share a simulation."
 )
 _UNTIL = (
-    "Stop when 95% intervals are this narrow: of the headline's mean (0.5%), a percentile (p90=2%), "
-    "P(best) (best=1%), P(SLO met) without a verdict (slo=4%) "
+    "Stop when 95% intervals are this narrow: for the headline's mean (0.5%), a percentile (p90=2%), "
+    "P(best) (best=1%), or P(SLO met) of plans without a verdict (slo=4%) "
     "[default without -n: mean=0.5%, p10=2%, p90=2%, slo=4%]."
 )
 _SAMPLES = (
     "Write every replication to samples.csv "
-    "[default: up to 100,000 rows; replications.parquet has all]."
+    "[default: if there are at most 100,000 rows; replications.parquet has all of them]."
 )
 
 
@@ -68,7 +68,7 @@ def montecarlo(
     verbose: Verbose = False,
     fail_on_miss: FailOnMiss = False,
 ) -> None:
-    """Simulate scenarios with uncertain inputs drawn; write percentiles, monthly bands, decisions and drivers."""
+    """Simulate scenarios with uncertain inputs drawn, and write percentiles, monthly bands, decisions and drivers."""
     screen = terminal.Screen(as_json=as_json, quiet=quiet, verbose=verbose)
     # Outermost, so that the bar is gone before the line that says how to go on.
     with terminal.stoppable(), screen.bar() as watch:
@@ -112,7 +112,7 @@ def sensitivity(
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """Move each input alone from P10 to P90: which input moves the objective most, and which changes the best plan."""
+    """Move one input at a time from P10 to P90: which moves the objective most, and which changes the best plan."""
     screen = terminal.Screen(as_json=as_json, quiet=quiet, verbose=verbose)
     with terminal.stoppable(), screen.bar() as watch:
         answer = api.study(
@@ -136,7 +136,9 @@ def sensitivity(
 def replay(
     *,
     file: StudyFile,
-    replication: Annotated[int, Option(min=0, help="Number, as in samples.csv.")],
+    replication: Annotated[
+        int, Option(min=0, help="Number of the replication, as in samples.csv.")
+    ],
     draws: Annotated[
         int, Option(min=1, max=16, help="Price draws per simulation, as the study reports them.")
     ] = 1,

@@ -24,20 +24,20 @@ RunOptions = Annotated[
     list[str] | None,
     Option(
         metavar="COLUMN=VALUE,...",
-        help="What a JSON result does not say of its run: accelerator=H200,tp=8,precision=fp8.",
+        help="Facts that a JSON result leaves out, e.g. accelerator=H200,tp=8,precision=fp8.",
     ),
 ]
 
 
 def throughput(
     scenario: Annotated[
-        Path | None, Argument(help="Scenario whose layouts are printed, and the next best.")
+        Path | None, Argument(help="Scenario: print its layouts and their lead over the next best.")
     ] = None,
     *,
     overrides: Overrides = None,
-    model: Annotated[str, Option(help="Model, or several by comma.")] = "",
-    accelerator: Annotated[str, Option(help="Accelerator, or several by comma.")] = "",
-    engine: Annotated[str, Option(help="Serving engine, or several by comma.")] = "vllm",
+    model: Annotated[str, Option(help="Model, or several separated by commas.")] = "",
+    accelerator: Annotated[str, Option(help="Accelerator, or several separated by commas.")] = "",
+    engine: Annotated[str, Option(help="Serving engine, or several separated by commas.")] = "vllm",
     precision: Annotated[
         str, Option(help="Precision, or several [default: as published, else fp8].")
     ] = "",
@@ -45,27 +45,29 @@ def throughput(
         str, Option(help="Accelerators per replica, or several [default: fewest that fit].")
     ] = "",
     input_tokens: Annotated[
-        str, Option("--input", help="Prompt tokens, or several by comma.")
+        str, Option("--input", help="Prompt tokens, or several numbers separated by commas.")
     ] = "1024",
     output_tokens: Annotated[
-        str, Option("--output", help="Output tokens, or several by comma.")
+        str, Option("--output", help="Output tokens, or several numbers separated by commas.")
     ] = "1024",
     concurrency: Annotated[
-        str, Option(help="Requests in the replica, or several [default: 1 to 256].")
+        str, Option(help="Requests at once in the replica, or several [default: 1 to 256].")
     ] = "",
     slo_ttft_ms: Annotated[
-        float | None, Option(help="Find the largest load within this time to first token.")
+        float | None, Option(help="Find the largest load that keeps this time to first token.")
     ] = None,
-    slo_tpot_ms: Annotated[float | None, Option(help="The same for time per output token.")] = None,
+    slo_tpot_ms: Annotated[
+        float | None, Option(help="The same, for time per output token.")
+    ] = None,
     offline: Annotated[
-        bool, Option("--offline", help="Saturation: a queue without bottom.")
+        bool, Option("--offline", help="Saturated: the queue is never empty.")
     ] = False,
     cached: Annotated[float, Option(help="Share of the prompt in the prefix cache.")] = 0.0,
     calibration: Coefficients = None,
     overlay: Overlay = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print time to first token, time per output token and tokens/s of one case or a grid; or a scenario's layouts."""
+    """Print time to first token, time per output token and tokens/s for one case or a grid, or a scenario's layouts."""
     from planner.calibration.throughput import OperatingPoints, evaluate_grid, throughput_table
     from planner.catalog.calibration import SHIPPED_CALIBRATION, read_calibration
     from planner.catalog.load import load_catalog
@@ -136,7 +138,7 @@ def _numbers(option: str, text: str, *, integral: bool = False) -> list[float]:
         except ValueError:
             kind = "whole numbers" if integral else "numbers"
             raise ScenarioError(
-                Problem(path=option, message=f"takes {kind} by comma, not {word!r}")
+                Problem(path=option, message=f"takes {kind} separated by commas, not {word!r}")
             ) from None
         # float reads "nan" and "inf" too.
         if not math.isfinite(numbers[-1]):
@@ -152,7 +154,7 @@ def check_benchmarks(
     overlay: Overlay = None,
     as_json: AsJson = False,
 ) -> None:
-    """Predict each measured run and print the errors, in all and by kind of model, and the worst rows."""
+    """Predict each measured run; print the errors overall and by kind of model, and the worst rows."""
     checked = api.check_benchmarks(table, run or (), calibration, overlay)
     if as_json:
         # All rows, not the worst alone: a program picks its own.
@@ -173,7 +175,7 @@ def calibrate(
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Update the throughput model by measurements of your own; a scenario's key calibration brings it into runs."""
+    """Refit the throughput model with your own measurements. To use it, name the file as the scenario's calibration."""
     from planner.calibration.bench_results import parse_run
     from planner.calibration.calibrate import update_calibration
     from planner.calibration.check import update_table

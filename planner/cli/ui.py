@@ -24,18 +24,18 @@ def ui(
     ] = None,
     overrides: Overrides = None,
     port: Annotated[
-        int, Option(min=0, max=65535, metavar="N", help="Port to listen on; 0: any free one.")
+        int, Option(min=0, max=65535, metavar="N", help="Port to listen on; 0 takes any free one.")
     ] = 0,
     no_browser: Annotated[
-        bool, Option("--no-browser", help="Print the address, and open nothing.")
+        bool, Option("--no-browser", help="Print the address without opening a browser.")
     ] = False,
     _allow_code: AllowCode = False,
 ) -> None:
     """Plan on a page, from your own files or from scenarios, and see plans in several futures. Ctrl-C ends it.
 
-    Without a scenario the page asks ten questions and takes the files you have. It is served to this machine alone
-    (127.0.0.1), under an address that nobody can guess, and loads nothing from anywhere. What it writes, it writes when
-    asked: a scenario into the current folder or a what-if beside its scenario, and a run with its memo, a sizing or one
+    Without a scenario the page asks ten questions and takes the files you have. Only this machine can open it
+    (127.0.0.1), under an address that nobody can guess, and it loads nothing from anywhere. It writes files only when
+    asked: a scenario into the current folder, a what-if next to its scenario, and a run with its memo, a sizing or one
     HTML file under outputs.
     """
     from planner.ui.workbench import EXAMPLES, Workbench

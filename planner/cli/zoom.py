@@ -23,14 +23,16 @@ from planner.cli.options import (
 )
 
 # Help that is too long for the line of its option.
-_AT = "Moment to begin at, UTC, e.g. 2027-03-04T15:00."
-_REQUESTS = "About how many requests, deferrable ones too; a larger fleet is sampled."
+_AT = "Time (UTC) at which to begin, e.g. 2027-03-04T15:00."
+_REQUESTS = (
+    "About how many requests to simulate, deferrable ones included; a larger fleet is sampled."
+)
 _TRACE = "Replay this log (CSV, JSON lines, .gz) for one workload."
 
 
 def zoom(
     *,
-    replication: Annotated[int, Option(min=0, help="Which replication's hour.")] = 0,
+    replication: Annotated[int, Option(min=0, help="Number of the replication.")] = 0,
     scenario: ScenarioFile,
     minutes: Annotated[int, Option(min=1, max=60, help="Minutes to simulate.")] = 60,
     overrides: Overrides = None,
@@ -40,7 +42,7 @@ def zoom(
     requests: Annotated[int, Option(min=100, max=10_000_000, help=_REQUESTS)] = 100_000,
     trace: Annotated[Path | None, Option(metavar="FILE", help=_TRACE)] = None,
     workload: Annotated[
-        str | None, Option(help="Workload that --trace stands for [default: the first].")
+        str | None, Option(help="Workload that --trace replaces [default: the first].")
     ] = None,
     overlay: Overlay = None,
     _allow_code: AllowCode = False,
@@ -48,7 +50,7 @@ def zoom(
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """Simulate one hour request by request on the fleet as it stands then: who is late, why, and every percentile."""
+    """Simulate one hour request by request on the fleet of that hour: which requests are late, why, and percentiles."""
     screen = terminal.Screen(as_json=as_json, quiet=quiet, verbose=verbose)
     answer = api.zoom(
         scenario,

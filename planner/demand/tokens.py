@@ -52,7 +52,7 @@ class LengthDistribution:
         outside = [share for share in shares if not 0.0 <= share <= 1.0]
         if outside:
             raise ScenarioError(
-                f"a quantile is that of a share of requests between 0 and 1, not {outside[0]:g}"
+                f"the key of a quantile must be a share of requests between 0 and 1, not {outside[0]:g}"
             )
         bad = [length for length in lengths if not 0.0 < length <= MOST_TOKENS]
         if bad:

@@ -184,7 +184,7 @@ class SimulationContext:
 
     def curtail(self, cap_kw: float, hours: float) -> None:
         """Limit what the site draws for some hours; those it begins and ends in count as a whole."""
-        message = f"{cap_kw!r} kW is no limit"
+        message = f"{cap_kw!r} kW is not a limit"
         self._check(0.0 <= cap_kw < math.inf, hours, message)
         self._affect("curtailment", "", cap_kw, hours)
         self.note(f"site limited to {cap_kw:,.0f} kW for {hours:g} h")
@@ -203,7 +203,7 @@ class SimulationContext:
             raise ScenarioError(
                 f"no price is of the account {account!r}; {nearest(account, PRICED) or PRICED}"
             )
-        message = f"{factor!r} is no factor of a price"
+        message = f"{factor!r} is not a factor of a price"
         self._check(0.0 <= factor < math.inf, hours, message)
         self._affect("price", account, factor, hours)
         duration = f" for {hours:g} h" if hours < math.inf else ""
@@ -321,7 +321,7 @@ def load_process(named: ProcessPlan) -> Process:
             exec(code, names)
             loaded = names[named.function]
         if not callable(loaded):
-            raise TypeError(f"{named.function} is no function")
+            raise TypeError(f"{named.function} is not a function")
     # A file that calls exit() when it is imported must not end the program.
     except (Exception, SystemExit) as error:
         name = f"{Path(named.file).stem}:{named.function}".lstrip(":")

@@ -27,9 +27,9 @@ from planner.files import ALLOW_CODE, ONLY_UNDER
 from planner.version import __version__
 
 _INSTRUCTIONS = (
-    "Plans are YAML files in the folder; paths are relative to it. A what-if is run or compare with overrides, each "
-    "dotted.path=value, e.g. workloads.chat.growth.per_year=0.6 or clusters.*.nodes=×2. Give each what-if an out of "
-    "its own, e.g. outputs/growth. explain says what a figure means, and in a run's folder its parts and inputs."
+    "Plans are YAML files in the folder; paths are relative to it. For a what-if, call run or compare with overrides. "
+    "Each is dotted.path=value, e.g. workloads.chat.growth.per_year=0.6 or clusters.*.nodes=×2. Give each what-if its "
+    "own out, e.g. outputs/growth. explain says what a figure means, and in a run's folder also its parts and inputs."
 )
 _STOP_S = 10.0
 """How long a command may take to clean up after itself once it is to stop."""

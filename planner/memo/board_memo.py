@@ -70,15 +70,15 @@ BOARD_FIGURES = {
 MAX_ROWS = 6
 """Rows of a table, and sentences of a list, that leave the memo on two pages."""
 NOT_MEASURED = (
-    "No input was varied here: planner sensitivity ranks the uncertain inputs of a study."
+    "No input was varied here. To rank the uncertain inputs of a study: planner sensitivity."
 )
-NO_EXPOSURES = "Risks were not simulated: that needs the scenario as it was run, and a run, comparison or sizing."
+NO_EXPOSURES = "Risks were not simulated. That needs a run, comparison or sizing, and its scenario unchanged since."
 MAX_RISKS = 3
 """Stresses that a board is shown: those that hurt most."""
 SMALLEST_SWING_USD = 1000.0
 """Of net present cost, below which an assumed value is not worth a board's question; assumption."""
 NO_ASSUMED_VALUE_MATTERS = (
-    "No assumed value of the catalogue moves net present cost by $1,000 or more when changed alone."
+    "Changed one at a time, no assumed value moves net present cost by $1,000 or more."
 )
 RUN_LEADS = {"MET": "Yes: the SLO target is met.", "MISSED": "No: the SLO target is missed."}
 """How the memo of a run begins, by its verdict."""
@@ -127,7 +127,7 @@ def _run_decision(contents: Contents) -> Decision:
     lead = RUN_LEADS.get(verdict.status, "Not known: the SLO verdict is INCONCLUSIVE.")
     # The verdict itself stands under the SLO target: the answer takes what mends it.
     _, *remedy = run_report.verdict_lines(summary)
-    comparison_hint = "This memo is of one plan alone: `planner compare` runs several under the same random numbers."
+    comparison_hint = "This memo covers one plan. To run several under the same random numbers: `planner compare`."
     return Decision(
         question=f"Does the plan {contents.name} meet its SLO target {span}, and what does it cost?",
         answer=[f"{lead} {run_report.objective(summary)}", *remedy],
@@ -166,7 +166,9 @@ def _sweep_decision(contents: Contents) -> Decision:
         for name in BOARD_FIGURES
         if name in sweep
     }
-    target = f"Target: {target_words(manifest.slo_target)}. One replication: no verdict."
+    target = (
+        f"Target: {target_words(manifest.slo_target)}. One replication is not enough for a verdict."
+    )
     return Decision(
         question=f"Which values of {varied} are best for {contents.name}?",
         answer=[sweep_advice(ranking)],
@@ -188,10 +190,10 @@ def _size_decision(contents: Contents) -> Decision:
     cost = (
         f"Net present cost {dollars(summary.net_present_cost_usd)}, of which {dollars(summary.capital_usd)} "
         f"{purchases}. "
-        f"Utilisation {percent(summary.utilisation_fraction, 0)} in the mean."
+        f"Mean utilisation {percent(summary.utilisation_fraction, 0)}."
     )
     return Decision(
-        question=f"What to buy for {contents.name}, and when, to attain {target} at least cost?",
+        question=f"What should be bought for {contents.name}, and when, to attain {target} at least cost?",
         answer=said.answer,
         chart=size_report.frontier_picture(contents, summary),
         target=[
@@ -220,7 +222,7 @@ def _comparison_decision(contents: Contents) -> Decision:
         *break_even_lines(summary.scenarios, summary.baseline),
     ]
     return Decision(
-        question=f"Which of these plans to take: {', '.join(summary.scenarios)}?",
+        question=f"Which of these plans should be taken: {', '.join(summary.scenarios)}?",
         answer=[recommendation(plans, summary)],
         chart=comparison_report.costs_picture(contents),
         target=[f"{plan}: {verdict_line(verdict)}", _runs_out(verdict)],
@@ -237,9 +239,9 @@ def _study_decision(contents: Contents) -> Decision:
     study = StudyResults.read(contents)
     plan = study.ranking.plans[0].name
     inputs = contents.tables["uncertain"]
-    choice = f"what {plan} comes to"
+    choice = f"what result does {plan} give"
     if len(study.statistics) > 1:
-        choice = f"which of {', '.join(study.statistics)} to take"
+        choice = f"which of {', '.join(study.statistics)} should be taken"
     percentiles = contents.tables["percentiles"]
     figures = {}
     for name in BOARD_FIGURES:
@@ -258,7 +260,7 @@ def _study_decision(contents: Contents) -> Decision:
     if plan_warnings is not None:
         warnings += plan_warnings.texts("text")
     return Decision(
-        question=f"Not knowing {len(inputs)} inputs for certain, {choice}?",
+        question=f"With {len(inputs)} uncertain inputs, {choice}?",
         answer=[study_report.advice(contents, study)],
         chart=study_report.spread_picture(contents, study),
         target=[
@@ -314,14 +316,17 @@ def _actuals_decision(contents: Contents) -> Decision:
     target = []
     if capacity is not None:
         target = [
-            f"SLO {capacity.status} in the months to come: {percent(capacity.met_fraction, 0)} of replications meet it."
+            f"SLO {capacity.status} in the months to come: {percent(capacity.met_fraction, 0)} of replications meet "
+            "the target."
         ]
     inputs = contents.tables["forecast_inputs"].rows("input", totals=["moved_usd"])
     by_size = sorted(inputs, key=lambda row: -abs(row[1]))
     moved = [f"{input_words(name)} {dollars(usd)}" for name, usd in by_size[:MAX_ROWS] if usd]
     sensitivities = []
     if moved:
-        sensitivities = [f"What moved the cost of the months to come: {'; '.join(moved)}."]
+        sensitivities = [
+            f"These inputs changed the expected cost of the months to come: {'; '.join(moved)}."
+        ]
     risks = [*findings.notes]
     if findings.not_explained:
         accounts = ", ".join(name.replace("_", " ") for name in findings.not_explained)
@@ -357,7 +362,7 @@ def memo_sections(contents: Contents, folder: Path | None = None) -> list[Sectio
     """
     if contents.kind not in DECISIONS:
         message = f"a folder of {contents.kind} has no decision to write a memo about"
-        hint = "give that of a run, comparison, sweep, study, sizing or actual months"
+        hint = "give the folder of a run, comparison, sweep, study, sizing or actual months"
         raise ScenarioError(Problem(message=message, hint=hint))
     decision = DECISIONS[contents.kind](contents)
     plan = decision.plan
@@ -428,7 +433,7 @@ def _runs_out(verdict: PlanVerdict) -> str:
         return " ".join(past_mending_lines({"": verdict}))
     month = verdict.first_missed_month
     if month:
-        return f"Capacity runs out in {month}: fewer than {required} still meet the target then."
+        return f"Capacity runs out in {month}: from then on fewer than {required} meet the target."
     return f"Capacity lasts to the end of the horizon in at least {required}."
 
 
@@ -507,7 +512,7 @@ def _cash(contents: Contents, of_plan: Contents, plan: str) -> Section:
         orders = contents.tables["plan"].rows("date", totals=["capital_usd"])
         for date, usd in orders:
             sums[date[:4]] += usd
-        lead = "Nodes only, by year of order; for all cash: planner run policy.yaml."
+        lead = "Cash for nodes only, by year of order. For all cash: planner run policy.yaml."
         by_year = sorted(sums.items())
         rows = [(year, dollars(usd)) for year, usd in by_year]
         return _part(heading, [lead], ("year", "nodes"), rows)
@@ -545,7 +550,7 @@ def _sensitivities(study: StudyResults, plan: str) -> list[str]:
     ]
     if not swings:
         return [
-            "No single input stands out of the sampling noise; more replications (-n) may show one."
+            "No single input stands out from the sampling noise; more replications (-n) may show one."
         ]
     return [f"{tornado.title}, {spoken(study.objective)}: {'; '.join(swings)}."]
 
@@ -564,8 +569,8 @@ def _risks(exposures: Exposures | None) -> Section:
     worst = exposures.stresses[:MAX_RISKS]
     rows = [(one.name, _added(one), _met(one)) for one in worst]
     lead = (
-        "Each change alone, simulated in replications that the result above does not rest on; those that cost most "
-        "service, then money, come first."
+        "Each change was simulated by itself, in other replications than the result above. Changes that cost most "
+        "service come first, then those that cost most money."
     )
     header = ("risk", "net present cost", "SLO target met")
     return _part("Risks", [lead], header, rows)
@@ -598,8 +603,8 @@ def _assumptions(contents: Contents, exposures: Exposures | None) -> Section:
         f"{number} {grade}" for grade, number in sorted(counts.items()) if len(grade) == 1
     )
     lead = (
-        f"{counts['user']} values stated, {counts['default']} defaults; of the catalogue's by grade: {grades} (A a "
-        "datasheet or a log, B a credible report, C derived, D assumed)."
+        f"{counts['user']} values are stated and {counts['default']} are defaults. Catalogue values by grade: {grades} "
+        "(A a datasheet or a log, B a credible report, C derived, D assumed)."
     )
     if exposures is None:
         return _part(heading, [lead])
@@ -607,7 +612,7 @@ def _assumptions(contents: Contents, exposures: Exposures | None) -> Section:
     if not moving:
         return _part(heading, [lead, NO_ASSUMED_VALUE_MATTERS])
     table_rows = [(one.name, one.change, _added(one)) for one in moving[:MAX_ROWS]]
-    ranked = "Assumed values of the plan, those first that move its cost most when changed alone:"
+    ranked = "Assumed values of the plan, changed one at a time; those that move its cost most come first:"
     header = ("assumed", "changed", "net present cost")
     return _part(heading, [lead, ranked], header, table_rows)
 

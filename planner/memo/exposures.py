@@ -107,7 +107,7 @@ def _planned(contents: Contents, folder: Path, plan: str) -> tuple[Scenario, int
             scenario = load_scenario(Path(word), manifest.overrides)
             if scenario_sha256(scenario) == manifest.scenarios.get(plan):
                 return scenario, manifest.seed or 0
-    raise ScenarioError(f"the scenario of {plan} is not there as it was run")
+    raise ScenarioError(f"the scenario of {plan} is missing or has changed since the run")
 
 
 def measured_exposures(scenario: Scenario, seed: int, first: int) -> Exposures:
@@ -226,7 +226,7 @@ def _assumed_values(scenario: Scenario) -> Iterator[tuple[tuple[str, str], Scena
             continue
         change = changes[0]
         if len(changes) > 1:
-            change = f"{len(changes)} values, each to its further end"
+            change = f"{len(changes)} values, each to the end of its range that is further off"
         yield (name, change), changed
 
 

@@ -139,7 +139,7 @@ def read_metrics(
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         # An export is nested JSON of any shape: whatever does not fit ends here, as one message.
         reason = str(error).partition("\n")[0] or type(error).__name__
-        message = f"is no export of metrics: {reason[:200]}"
+        message = f"is not an export of metrics: {reason[:200]}"
         raise ScenarioError(Problem(file=place, line=line_of(error), message=message)) from None
     has_requests = any(_REQUESTS in counters for counters in models.values())
     if not has_requests:
@@ -227,7 +227,7 @@ def _of_text(text: str, scraped_s: float) -> Iterable[tuple[str, dict[str, str],
             value = float(match[3])
             moment = float(match[4]) / 1000.0 if match[4] else scraped_s
         except ValueError:
-            raise ValueError(f"line {number} is no sample: {line[:60]!r}") from None
+            raise ValueError(f"line {number} is not a sample: {line[:60]!r}") from None
         labels = dict(_LABEL.findall(match[2] or ""))
         yield match[1], labels, [(moment, value)]
 

@@ -48,7 +48,7 @@ def _csv_rows(path: Path, content: bytes) -> Iterator[tuple[int, list[str]]]:
         for cells in reader:
             yield reader.line_num, [cell.strip() for cell in cells]
     except csv.Error as error:
-        message = f"is no CSV: {error}"
+        message = f"is not a CSV: {error}"
         problem = Problem(file=str(path), line=reader.line_num, message=message)
         raise ScenarioError(problem) from None
 
@@ -70,7 +70,7 @@ def _book_rows(path: Path, content: bytes) -> Iterator[tuple[int, list[str]]]:
         rows = first.to_python(skip_empty_area=False)
     except (python_calamine.CalamineError, ValueError, OSError) as error:
         reason = str(error).partition("\n")[0]
-        message = f"is no workbook that can be read: {reason}"
+        message = f"is not a workbook that can be read: {reason}"
         raise ScenarioError(Problem(file=str(path), message=message)) from None
     for line, cells in enumerate(rows, start=1):
         yield line, [_text(cell) for cell in cells]

@@ -252,7 +252,7 @@ def traffic_of_log(log: RequestLog, source: str = "", model: str | None = None) 
                 by_client = np.bincount(log.clients)
                 share = f"{by_client.max() / requests:.1%}"
                 clients = f"{np.count_nonzero(by_client):,}"
-                remark += f"; {share} of one of {clients} clients: see tenants"
+                remark += f"; one of {clients} clients sends {share}: see tenants"
             bursts = max(dispersion[0], 1.0), remark
             burst_rate = level[0], "mean of the log"
             if level[0] > LOWEST_MEASURED_REQUESTS_PER_S:
@@ -318,7 +318,7 @@ def level_remark(requests: float, error_fraction: float, duration_s: float) -> s
     """Return how sure the rate of a stretch of time is, in words."""
     hours = f"{duration_s / SECONDS_PER_HOUR:.3g} h"
     error = f"±{error_fraction:.1%} standard error, {requests:,.0f} requests in {hours}"
-    return f"{error}: the level of those hours, not of a week"
+    return f"{error}: this is the level of those hours, not of a week"
 
 
 def fit_lengths(tokens: Floats, side: str = "request") -> LengthFit:
@@ -765,14 +765,14 @@ def _growth_figure(fit: TrendFit, hours: int, end_s: float | None) -> Figure:
     remark = f"{_between(interval)}, over {hours // HOURS_PER_WEEK} weeks"
     if fit.season is None:
         prior = season_prior()
-        remark += f", which do not show the season: a wave of {prior.low:.0%} to {prior.high:.0%} is part of it"
+        remark += f", too short to show the season: the interval includes a wave of {prior.low:.0%} to {prior.high:.0%}"
     for years, size in sorted(fit.trend.steps, reverse=True):
         place = f"{years * DAYS_PER_YEAR / 7.0:.0f} weeks before the end"
         if end_s is not None:
             moment_s = end_s - years * HOURS_PER_YEAR * SECONDS_PER_HOUR
             moment = datetime.datetime.fromtimestamp(moment_s, tz=datetime.UTC)
             place = f"about {moment:%Y-%m-%d}"
-        remark += f"; a step of {np.expm1(size):+.0%} {place} is taken for a launch, not for growth"
+        remark += f"; a step of {np.expm1(size):+.0%} {place} counts as a launch, not as growth"
     return Figure(field=GROWTH, fitted=fit.per_year, remark=remark, interval=interval)
 
 
@@ -799,7 +799,7 @@ def fitted_workload(
     if traffic.rates is not None:
         hourly = _fit_hours(traffic.rates)
     is_given = stated.of(stated.presets, name) is not None
-    remark = "as given" if is_given else "assumed: for what no file shows"
+    remark = "as given" if is_given else "assumed: it fills in what no file shows"
     figures = [
         model.figure,
         Figure(field="preset", fitted=preset_name, remark=remark),
@@ -815,12 +815,12 @@ def fitted_workload(
     ]
     figures.append(_found_again(traffic, preset))
     key = "burst_index_of_dispersion"
-    reason = "no ten minutes of requests one by one"
+    reason = "no file has single requests of ten minutes"
     figures.append(preset.figure(key, key, reason, traffic.bursts))
     key = "burst_index_requests_per_s"
     figures.append(preset.figure(key, key, reason, traffic.burst_rate))
     for objective in ("ttft_s", "tpot_s"):
-        reason = "your SLO is in no file"
+        reason = "no file contains your SLO"
         latencies = traffic.latencies.get(objective)
         if latencies is not None:
             objective_s = float(preset.defaults[objective])
@@ -913,7 +913,7 @@ def _profile_figures(
     if hourly is not None:
         reason = f"only {hourly.hours} h"
         if traffic.rates is not None and not traffic.rates.shows_hours:
-            reason = "counts by the day show no hours"
+            reason = "daily counts do not show hours"
     weekend_reason = reason
     shape = None if hourly is None else hourly.shape
     peak = weekend = sigma = correlation = None
@@ -931,7 +931,7 @@ def _profile_figures(
         else:
             # A mean day's peak is raised to the week's by the weekday level that the preset implies.
             usual = float(preset.defaults["weekend_fraction"])
-            weekend_reason = "less than a week, or no dates"
+            weekend_reason = "the series is shorter than a week or has no dates"
             weekdays_and_weekend = 5.0 + 2.0 * usual
             factor = max(1.0, usual) * 7.0 / weekdays_and_weekend
             remark = f"mean day's peak {peak_to_mean:.4g} × {factor:.4g}, the busier days' level"

@@ -288,7 +288,7 @@ def read_table(path: Path, rows: int | None = None) -> pd.DataFrame:
             if is_json(path) and _is_array(stream):
                 rows_of_array = json.load(stream)
                 if not all(isinstance(row, dict) for row in rows_of_array):
-                    raise ValueError("an item of its list is no JSON object")
+                    raise ValueError("an item of its list is not a JSON object")
                 table = pd.DataFrame(rows_of_array[:rows])
             elif is_json(path):
                 lines = io.TextIOWrapper(stream, encoding="utf-8")

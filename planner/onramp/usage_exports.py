@@ -39,7 +39,7 @@ def read_usage(path: Path) -> dict[str | None, HourlyCounts]:
         document = json.loads(content.decode("utf-8"))
     except ValueError as error:
         reason = getattr(error, "msg", str(error).partition("\n")[0])
-        message = f"is no JSON: {reason}"
+        message = f"is not JSON: {reason}"
         raise ScenarioError(Problem(file=str(path), line=line_of(error), message=message)) from None
     except RecursionError:
         raise ScenarioError(Problem(file=str(path), message="is nested too deeply")) from None

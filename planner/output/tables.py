@@ -197,7 +197,7 @@ class Table:
                 try:
                     numbers.append(float(cell) if cell else None)
                 except ValueError:
-                    message = f"holds {cell!r}, which is no number"
+                    message = f"holds {cell!r}, which is not a number"
                     raise self._problem(column, message, line) from None
             self._numbers[column] = numbers
         return self._numbers[column]

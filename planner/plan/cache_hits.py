@@ -359,8 +359,8 @@ def stated_hits(scenario: Scenario) -> Iterator[str]:
     ]
     if stated:
         yield (
-            f"prefix_cache_hit_fraction of {', '.join(stated)} is taken as stated, whatever memory, load and "
-            "routing are; state reuse in its place to have it follow from them"
+            f"prefix_cache_hit_fraction of {', '.join(stated)} is used as stated, whatever memory, load and routing "
+            "are; state reuse instead to calculate it from them"
         )
 
 

@@ -73,7 +73,7 @@ _NO_WORK = 1e-9
 """Requests a second of a workload without demand: it takes part in the choice of engines where nothing else does."""
 _TIE = 1e-9
 """Relative difference below which two services are as fast, as all are of a stated throughput: the first is taken."""
-_NO_MORE = "another engine or precision serves as much"
+_NO_MORE = "another engine or precision serves equally much"
 _POOLS_WITH_REUSE = (
     "prefill_decode: disaggregated is worked out for a share in the cache that is stated: state "
     "prefix_cache_hit_fraction in place of reuse, or prefill_decode: auto"
@@ -798,8 +798,8 @@ def stated_over_formula(cluster: Cluster, workload: Workload, search: LayoutSear
         raise CapacityError(
             f"its stated throughput, measured at {measured_at.input_tokens:g} prompt and "
             f"{measured_at.output_tokens:g} generated tokens, cannot be scaled to {lengths.input.mean:g} and "
-            f"{lengths.output.mean:g}: within the workload's objective the formula serves nothing at the "
-            "lengths measured; state a measurement nearer to them"
+            f"{lengths.output.mean:g}: at the lengths measured, the formula serves nothing within the workload's "
+            "objective; state a measurement at lengths closer to the workload's"
         )
     return tokens_per_s / measured_at.output_tokens / formula
 
@@ -848,14 +848,14 @@ def evidence_notes(scenario: Scenario, services: Services) -> Iterator[str]:
     if unmeasured:
         widest_first = sorted(unmeasured, key=lambda pair: -unmeasured[pair])
         yield (
-            f"extrapolated, as no public run has the model under this engine on the accelerator: "
+            f"throughput is extrapolated, because no public run has this model under this engine on this accelerator: "
             f"{', '.join(widest_first)}"
         )
     for chunk, pairs in at_edge.items():
         edge = "smallest" if chunk == CHUNKS[0] else "largest"
         yield (
-            f"chunk_tokens: of the values tried {chunk:,}, the {edge}, serves most for {', '.join(pairs)}; "
-            "state others to try them"
+            f"chunk_tokens: the {edge} value tried, {chunk:,}, serves most for {', '.join(pairs)}; to try values "
+            "beyond it, state them"
         )
 
 

@@ -94,13 +94,13 @@ def _late_orders(plan: Plan, refuse: Refuse) -> Iterator[str]:
         # A promise beyond the horizon is a mistake; a slip beyond it is a delay, and the machines do not come.
         if promised_h >= plan.hours:
             arrival = (
-                f"arrives {promised_h / 24:,.0f} days after the start even where it does not slip"
+                f"arrives {promised_h / 24:,.0f} days after the start even if it does not slip"
             )
             refuse(("clusters", cluster.name, "order"), f"{arrival}; the horizon is {horizon_days}")
         elif latest_h >= plan.hours:
             yield (
-                f"cluster {cluster.name} may arrive after the horizon: up to {latest_h / 24:,.0f} days in, "
-                f"of {horizon_days}"
+                f"cluster {cluster.name} may arrive after the horizon, up to {latest_h / 24:,.0f} days from the start; "
+                f"the horizon is {horizon_days}"
             )
 
 
@@ -110,7 +110,7 @@ def _utc_windows(scenario: Scenario) -> Iterator[str]:
     tariff = scenario.load_catalog().tariff(site.tariff)
     if site.electricity.windows and window_zone(site, tariff) is None:
         yield (
-            "site.electricity.windows are read on UTC clocks: neither site.electricity.timezone nor the tariff "
+            "site.electricity.windows are read as UTC hours, because neither site.electricity.timezone nor the tariff "
             f"{site.tariff} names a time zone"
         )
 
@@ -182,7 +182,7 @@ def _power_cap(plan: Plan, refuse: Refuse) -> Iterator[str]:
         refuse(("site", "facility_power_cap_kw"), message)
     elif full_kw > allowed_kw:
         yield (
-            f"the site can carry {allowed_kw:,.0f} kW of IT load at its tightest; "
+            f"in its tightest hour the site can carry {allowed_kw:,.0f} kW of IT load; "
             f"the clusters draw {full_kw:,.0f} kW at full load"
         )
 
@@ -204,7 +204,7 @@ def _outgrown_capacity(plan: Plan) -> Iterator[str]:
     # Rules may still enlarge the fleet by then.
     if share > 1.0 and not plan.expansion.rules:
         times = f"{share:.2f} times what all clusters sustain"
-        yield f"by the last month mean demand is {times} with the software of day one"
+        yield f"in the last month, mean demand is {times} with the software of day one"
 
 
 def _overridden_precisions(scenario: Scenario, plan: Plan) -> Iterator[str]:
@@ -222,7 +222,7 @@ def _overridden_precisions(scenario: Scenario, plan: Plan) -> Iterator[str]:
             overridden = document.problem(
                 ("clusters", cluster_name, "precision"), str(cluster.precision)
             )
-            yield f"{stated} goes before {overridden} on {cluster_name}"
+            yield f"{stated} takes precedence over {overridden} on {cluster_name}"
 
 
 def _early_orders_and_late_terms(plan: Plan) -> Iterator[str]:
@@ -230,8 +230,8 @@ def _early_orders_and_late_terms(plan: Plan) -> Iterator[str]:
     for cluster in plan.clusters:
         if cluster.order is not None and cluster.order.earliest_h < 0:
             yield (
-                f"cluster {cluster.name} is ordered long before the start and may arrive before it: what has arrived "
-                "by then counts as owned, its price does not count as capital of the horizon"
+                f"cluster {cluster.name} is ordered long before the start and may arrive before it: nodes that have "
+                "arrived by then count as owned, and their price does not count as capital of the horizon"
             )
     # A long term signed late looks as free to leave as a short one.
     for cluster in plan.clusters:
@@ -241,8 +241,8 @@ def _early_orders_and_late_terms(plan: Plan) -> Iterator[str]:
         owed_usd = accelerators * cluster.rent.bound_usd_per_accelerator
         if owed_usd > 0:
             yield (
-                f"cluster {cluster.name}: its term ends after the horizon and commits {owed_usd:,.0f} USD of rent by "
-                "then, which no figure counts"
+                f"cluster {cluster.name}: its term ends after the horizon; the {owed_usd:,.0f} USD of rent committed "
+                "after the horizon is in no figure"
             )
 
 
@@ -257,8 +257,8 @@ def _unpowered(plan: Plan) -> Iterator[str]:
         if needed_kw[-1] > block_kw:
             result = "some nodes are paid for and will never serve"
         yield (
-            f"power blocks energise {block_kw:,.0f} kW in all; the clusters' nameplate is {max(needed_kw):,.0f} kW "
-            f"at once, so {result}"
+            f"power blocks energise {block_kw:,.0f} kW in all, but the nameplate power of clusters on site at once "
+            f"reaches {max(needed_kw):,.0f} kW, so {result}"
         )
 
 
@@ -276,8 +276,8 @@ def _unpriced(scenario: Scenario) -> Iterator[str]:
         missing = [kind for kind, price in prices.items() if price is None]
         if missing:
             yield (
-                f"clusters.{name}: no {' or '.join(missing)} price is stated for {cluster.accelerator}, so 0 USD is "
-                "paid for it; state it in an overlay of the catalogue"
+                f"clusters.{name}: no {' or '.join(missing)} price is stated for {cluster.accelerator}, so the plan "
+                "pays 0 USD for it; state it in an overlay of the catalogue"
             )
 
 
@@ -294,7 +294,7 @@ def _nothing_to_rent(plan: Plan) -> Iterator[str]:
         # Reserved machines have no hourly terms: they are there on every day.
         if terms is not None and terms.available_fraction == 0.0:
             part = terms.accelerator
-            cause = f"available_fraction, else prior rental_available_{part.lower()}, is 0"
+            cause = f"available_fraction, or if not stated the prior rental_available_{part.lower()}, is 0"
             yield f"{place}: no {part} is available by the hour on any day, so none is rented ({cause})"
 
 
@@ -304,7 +304,7 @@ def _no_machines_or_traffic(scenario: Scenario, plan: Plan) -> Iterator[str]:
     if not buys and not any(cluster.nodes or cluster.api for cluster in plan.clusters):
         empty = "no cluster has a node and no review buys any, so nothing can be served"
         if scenario.sizing is not None:
-            empty += " until planner size has chosen how many to buy"
+            empty += " until planner size has chosen how many nodes to buy"
         yield empty
     # The busiest hour of each month: tokens of a request are known by month.
     month_starts = plan.month_edges_h[:-1].astype(np.intp)
@@ -316,7 +316,7 @@ def _no_machines_or_traffic(scenario: Scenario, plan: Plan) -> Iterator[str]:
     if busiest > MOST_TOKENS_PER_S:
         yield (
             f"traffic reaches {busiest:,.3g} tokens/s, more than twice what the largest operator has reported; "
-            "look at requests_per_s, growth and tokens"
+            "check requests_per_s, growth and tokens"
         )
 
 
@@ -415,9 +415,9 @@ def _outgrown(plan: Plan) -> Iterator[str]:
         if workload.overdue_share is not None:
             begins = plan.months.labels[int(workload.overdue_share.argmax())]
             yield (
-                f"workload {workload.name} outgrows its objective on every cluster in {begins}: from then on all "
-                f"its requests are late, and served within {workload.overdue_share.max():.1%} of the fleet, the share "
-                "of its tokens until then"
+                f"workload {workload.name} outgrows its objective on every cluster in {begins}: from then on all its "
+                f"requests are late, and they are served on {workload.overdue_share.max():.1%} of the fleet, its share "
+                "of tokens until then"
             )
         for c in workload.cluster_order:
             # A capacity of zero is how the plan says that no batch meets the objective.
@@ -426,7 +426,7 @@ def _outgrown(plan: Plan) -> Iterator[str]:
                 begins = plan.months.labels[int(months[0])]
                 yield (
                     f"workload {workload.name} outgrows its objective on {plan.clusters[c].name} in {begins}: "
-                    "its requests are then so long that no batch meets it, and are refused there"
+                    "its requests are then so long that no batch meets the objective, so that cluster refuses them"
                 )
 
 
@@ -452,7 +452,7 @@ def _too_long(scenario: Scenario, plan: Plan) -> Iterator[str]:
             elsewhere = ", and more on any other cluster" if len(by_cluster) > 1 else ""
             message = (
                 f"{too_long:.1%} of its prompts take longer than this on an idle replica of "
-                f"{plan.clusters[best].name}{elsewhere}; at most {may_be_late:.2g} may. To meet it "
+                f"{plan.clusters[best].name}{elsewhere}; at most {may_be_late:.2g} of them may. To meet the objective, "
                 f"{longer}shorter prompts, or a faster accelerator"
             )
             path = ("workloads", workload.name, "slo", "ttft_s")
@@ -478,7 +478,7 @@ def _late_releases(scenario: Scenario, plan: Plan) -> Iterator[str]:
     for index, step in enumerate(scenario.software.steps):
         # A step takes effect with the upgrade after it, up to an interval later.
         if _later(step.date, days) >= plan.months.end:
-            release = f"a release of {step.date} may be taken only beyond the horizon"
+            release = f"a release of {step.date} may take effect only after the horizon"
             message = f"upgrades come every {days:g} days: {release}"
             path = ("software", "steps", index, "date")
             yield str(scenario.document.problem(path, message))
@@ -501,6 +501,6 @@ def slower_drafts(scenario: Scenario, services: Services, reuse: Reuse) -> Itera
         if drafted.requests_per_s < plain.requests_per_s:
             yield (
                 f"clusters.{name}.speculation: {workload} is served worse with it: {drafted.requests_per_s:.3g} "
-                f"requests/s a node where plain decoding serves {plain.requests_per_s:.3g}; with `use: auto` it is "
-                "taken only where it serves more"
+                f"requests/s per node, and {plain.requests_per_s:.3g} with plain decoding; with `use: auto` it is used "
+                "only if it serves more"
             )

@@ -717,11 +717,11 @@ def sharing_notes(scenario: Scenario, plan: Plan) -> Iterator[str]:
             accelerators = deployment.min_nodes * cluster.accelerators_per_node
             yield (
                 f"cluster {cluster.name} holds the {tuned} fine-tunes of {models[0]} on "
-                f"{accelerators:g} accelerators at the least, "
-                f"at {deployment.speed:.0%} of the speed that one has alone"
+                f"at least {accelerators:g} accelerators, "
+                f"at {deployment.speed:.0%} of the speed that a single one would have"
             )
         if len(models) > 1:
             yield (
-                f"cluster {cluster.name} has fewer accelerators than one replica of each model takes: "
-                f"{', '.join(models)} share theirs, at {deployment.speed:.0%} of the speed that each has alone"
+                f"cluster {cluster.name} has too few accelerators for one replica of each model: {', '.join(models)} "
+                f"share accelerators, at {deployment.speed:.0%} of the speed that each would have by itself"
             )

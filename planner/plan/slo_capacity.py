@@ -113,7 +113,7 @@ def cut_prompts(scenario: Scenario, catalog: Catalog) -> Iterator[str]:
             longer = float(lengths.prompt_weights @ (prompts > room))
             yield (
                 f"{longer:.0%} of the prompts of {name} are longer than the {longest:,} tokens that {workload.model} "
-                f"accepts with a reply: {cut:.0%} of its prompt tokens are cut off, though they are counted and paid; "
+                f"accepts together with a reply: {cut:.0%} of its prompt tokens are cut off, but counted and paid; "
                 "state shorter lengths, or a model with a longer context"
             )
 

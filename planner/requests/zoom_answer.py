@@ -138,8 +138,8 @@ def summary_text(summary: ZoomSummary) -> str:
     # The request is for about so many: half as many more is said, with the reason.
     if counts.arrived > 1.5 * counts.asked_for:
         lines.append(
-            f"{counts.asked_for:,} were requested: a sample has {MIN_REPLICAS} replicas of its busiest group at "
-            "the least, and one of each other; fewer --minutes take fewer"
+            f"{counts.asked_for:,} were requested, but a sample has at least {MIN_REPLICAS} replicas of its busiest "
+            "group and one of each other group; for fewer requests lower --minutes"
         )
     header = (
         "workload",

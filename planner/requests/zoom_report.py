@@ -86,8 +86,8 @@ def answer_section(contents: Contents, summary: ZoomSummary) -> Section:
     if summary.simulated_share_fraction < 1.0:
         sample = f"{percent(summary.simulated_share_fraction, 2)} of the fleet and of its traffic"
     headline = (
-        f"{summary.minutes} minutes from {summary.at}, request by request, on {sample}. The interval "
-        "holds 95 of 100 samples like this one."
+        f"{summary.minutes} minutes from {summary.at}, simulated request by request on {sample}. The interval "
+        "contains 95 of 100 samples like this one."
     )
     chart = _latency_chart(contents, summary, "ttft_s")
     answer = Sentence(text=headline, tone="headline")

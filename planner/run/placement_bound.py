@@ -82,7 +82,7 @@ def gap_notes(result: BookedRun) -> Iterator[str]:
         if gap.gap_fraction > LARGE_GAP:
             yield (
                 f"workload {gap.workload} had {gap.served_in_time_fraction:.1%} of its requests within their SLO in "
-                f"{gap.month}; ideal placement could reach at most {gap.bound_fraction:.1%}"
+                f"{gap.month}; with ideal placement of models it could be up to {gap.bound_fraction:.1%}"
             )
 
 

@@ -63,7 +63,7 @@ REASONS: Mapping[str, str] = {
     "bursts": "bursts within the hour",
     "no_capacity": "lack of capacity",
     "queueing": "queueing",
-    "too_long": "prompts that alone take longer than the TTFT objective",
+    "too_long": "prompts that take longer than the TTFT objective even on an idle replica",
 }
 """What takes requests, from the first rung to the last, in words."""
 INCIDENT = [*REASONS].index("incident")

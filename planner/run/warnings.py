@@ -61,8 +61,8 @@ def _workloads_never_served(result: BookedRun) -> Iterator[str]:
                 sizes.append(f"{deployment.min_nodes:g} of {cluster.nodes} nodes of {cluster.name}")
         workload = plan.workloads[w]
         yield (
-            f"workload {workload.name} was never served: {workload.model} takes "
-            f"{', '.join(sizes)} or more, and no cluster has that much room; add nodes"
+            f"workload {workload.name} was never served: {workload.model} takes at least "
+            f"{', '.join(sizes)}, and no cluster has that much room; add nodes"
         )
 
 
@@ -79,7 +79,7 @@ def _nodes_never_in_service(result: BookedRun) -> Iterator[str]:
             paid_usd = sum(cohort.nodes * sum(cohort.prices_usd) for cohort in idle)
             yield (
                 f"{counted(nodes, 'node')} of cluster {cluster.name}, delivered and paid ({paid_usd:,.0f} USD), "
-                "did not enter service: too little power, or too late"
+                "did not enter service: there was too little power, or they came too late"
             )
 
 
@@ -125,8 +125,9 @@ def _broken_covenants(result: BookedRun) -> Iterator[str]:
         highest = int(np.nanargmax(view.balance_usd - view.base_usd))
         yield (
             f"the loan's balance exceeds its borrowing base in {above.size} months, the first {month}. In "
-            f"{result.plan.months.labels[highest]} it is {view.balance_usd[highest]:,.0f} USD against a base of "
-            f"{view.base_usd[highest]:,.0f}, {loan.ltv_cap_fraction:g} of what an orderly sale of the machines brings"
+            f"{result.plan.months.labels[highest]} the balance is {view.balance_usd[highest]:,.0f} USD against a base "
+            f"of {view.base_usd[highest]:,.0f} USD, which is {loan.ltv_cap_fraction:g} of what an orderly sale of the "
+            "machines would bring"
         )
     if loan.least_cover_ratio is None:
         return
@@ -138,5 +139,5 @@ def _broken_covenants(result: BookedRun) -> Iterator[str]:
         yield (
             f"the loan's covenant is broken in {broken} of {np.isfinite(cover).sum()} fiscal quarters: "
             f"cash for debt service is {cover[worst]:.2f} times debt service in "
-            f"{view.quarters[worst]}, the covenant asks for {loan.least_cover_ratio:g}"
+            f"{view.quarters[worst]}, and the covenant requires {loan.least_cover_ratio:g}"
         )

@@ -592,7 +592,7 @@ class Cluster(Strict):
             ),
             (
                 has_throughput and self.throughput_measured_at is None,
-                "throughput_tokens_per_s_per_accelerator holds at the lengths it was measured at; state them, e.g. "
+                "throughput_tokens_per_s_per_accelerator needs the lengths at which it was measured, e.g. "
                 "throughput_measured_at: {input_tokens: 1024, output_tokens: 1024}",
             ),
             (
@@ -605,12 +605,12 @@ class Cluster(Strict):
             ),
             (
                 self.contract and (self.order or owned),
-                "machines under contract are neither ordered nor owned: state their first day as online",
+                "machines under contract are neither ordered nor owned: state their first day as `online`",
             ),
             (
                 acquisitions.count(None) < 2,
-                "online, order and owned exclude each other: an order decides when the nodes come online, and what is "
-                "owned serves from the first day",
+                "online, order and owned exclude each other: an order decides when its nodes come online, and owned "
+                "machines serve from the first day",
             ),
             (
                 has_throughput and self.prefill_decode == "disaggregated",

@@ -174,8 +174,8 @@ class _Checks:
         for index, change in enumerate(workload.models):
             place = (*path, "models", index)
             if change.begins <= previous:
-                message = f"{change.begins} is not after {previous}, from which on the model before it is served"
-                hint = "list models by date; what is served from the start is the workload's model"
+                message = f"{change.begins} is not after {previous}, the day from which the previous model is served"
+                hint = "list models by date; the workload's own model is served from the start"
                 self.report((*place, "from"), message, hint)
             previous = change.begins
             name = f"{path[-1]}-{change.begins}"
@@ -191,8 +191,8 @@ class _Checks:
         if workload.reuse is None:
             return
         if workload.prefix_cache_hit_fraction > 0.0:
-            message = "the share in the cache follows from reuse: state one of the two"
-            hint = "leave out prefix_cache_hit_fraction, or reuse where the share was measured at this load"
+            message = "the share in the cache is calculated from reuse: state only one of the two"
+            hint = "leave out prefix_cache_hit_fraction; or leave out reuse, if the share was measured at this load"
             self.report((*path, "prefix_cache_hit_fraction"), message, hint)
         sessions = workload.reuse.sessions
         if sessions is None:
@@ -206,7 +206,7 @@ class _Checks:
                 f"{mean:,.0f} begin with {first:,.0f} tokens, fewer than the {sessions.shared_tokens:,.0f} that "
                 "sessions have in common"
             )
-            hint = "fewer turns, less growth_tokens, or a longer lengths.input.mean"
+            hint = "state fewer turns, smaller growth_tokens, or a longer lengths.input.mean"
             self.report((*path, "reuse", "sessions"), message, hint)
 
     def lengths(self, path: KeyPath, workload: Workload) -> None:
@@ -237,7 +237,9 @@ class _Checks:
         if cluster.online is not None and outside:
             hint = None
             if cluster.online < start:
-                hint = f"for machines owned already write owned: {{bought: {cluster.online}}}"
+                hint = (
+                    f"for machines that you already own, write owned: {{bought: {cluster.online}}}"
+                )
             self.report((*path, "online"), outside, hint)
         if cluster.owned is not None:
             self.purchase_date((*path, "owned", "bought"), cluster.owned.bought)
@@ -247,7 +249,7 @@ class _Checks:
         is_reviewed = any(rule.cluster == name for rule in self.scenario.expansion.rules)
         if is_for_a_term and is_reviewed:
             message = "a review cannot change the number of machines under a term contract"
-            hint = "add another cluster for it: bought, on-demand or spot"
+            hint = "let the review change another cluster: bought, on-demand or spot"
             self.report((*path, "contract"), message, hint)
         # An API has no machines to check.
         if cluster.is_api:
@@ -261,7 +263,7 @@ class _Checks:
         """Check that owned machines were bought before the start, and not too long before."""
         start = self.scenario.start
         if bought >= start:
-            hint = f"for machines bought later write online: {bought}"
+            hint = f"for machines bought later, write online: {bought}"
             self.report(path, f"{bought} is not before the start, {start}", hint)
         elif bought < add_months(start, -MOST_OWNED_MONTHS):
             years = MOST_OWNED_MONTHS // MONTHS_PER_YEAR
@@ -367,7 +369,9 @@ class _Checks:
         if rule.watch is not None:
             self.cluster_name((*path, "watch"), rule.watch)
             if not rule.when.startswith("utilisation"):
-                message = f"has no effect: {rule.when} is the fleet's, not one cluster's"
+                message = (
+                    f"has no effect: {rule.when} is measured for the fleet, not for one cluster"
+                )
                 self.report((*path, "watch"), message, "leave it out")
         if rule.forecasts:
             return
@@ -383,10 +387,10 @@ class _Checks:
         for name in target.workloads:
             path = ("slo_target", "workloads")
             if target.scope == "fleet":
-                self.report(path, "is of single workloads, and the scope is the fleet")
+                self.report(path, "has targets of single workloads, but the scope is the fleet")
             elif name not in self.scenario.workloads:
                 hint = nearest(name, self.scenario.workloads)
-                self.report((*path, name), "no workload is called so", hint)
+                self.report((*path, name), "no workload has this name", hint)
 
     def sizing(self, sizing: Sizing) -> None:
         """Check that what may be sized has terms, and dates within the horizon and before retirement."""
@@ -394,13 +398,13 @@ class _Checks:
         may_rent = sizing.max_rented_accelerators is not None
         if may_rent and self.scenario.finance.burst_rental is None:
             hint = "state finance.burst_rental, with its price"
-            self.report(("sizing", "max_rented_accelerators"), "has no terms of rent", hint)
+            self.report(("sizing", "max_rented_accelerators"), "needs terms for renting", hint)
         if isinstance(sizing.miss_cost_usd, dict):
             for name in sizing.miss_cost_usd:
                 if name not in self.scenario.workloads:
                     path = ("sizing", "miss_cost_usd", name)
                     nearest_name = nearest(name, self.scenario.workloads)
-                    self.report(path, "no workload is called so", nearest_name)
+                    self.report(path, "no workload has this name", nearest_name)
         # A name that no cluster has is reported with the other names.
         open_clusters = {name: clusters[name] for name in sizing.clusters if name in clusters}
         has_order = any(cluster.order for cluster in open_clusters.values())
@@ -440,15 +444,15 @@ class _Checks:
     ) -> None:
         """Check that what is bought or ordered on each date of a cluster comes in time to serve."""
         if cluster.owned is not None:
-            hint = "add a cluster for what may be bought, with nodes: 0"
-            self.report(path, "is owned already, so it cannot be bought", hint)
+            hint = "add a cluster with nodes: 0 for machines that may be bought"
+            self.report(path, "is already owned, so it cannot be bought", hint)
         # Without an order nodes come online on the date itself.
         lead_weeks = cluster.order.lead_weeks if cluster.order else 0.0
         lead = datetime.timedelta(weeks=lead_weeks)
         for index, date in enumerate(dates):
             place: KeyPath = (*path, "dates", index)
             outside = self.outside_horizon(date, self.scenario.start)
-            late = f"what is ordered on {date} comes after the"
+            late = f"an order placed on {date} arrives after the"
             arrival = date + lead
             if cluster.order is None and outside:
                 self.report(place, outside)
@@ -497,7 +501,7 @@ class _Checks:
             # The calibration has measured what was released before: it would count twice.
             if step.date < start:
                 early = f"{step.date} lies before the first day, {start}"
-                self.report((*path, "date"), f"{early}: the throughput includes it already")
+                self.report((*path, "date"), f"{early}: the throughput already includes it")
 
     def electricity(self) -> None:
         """Check the site's tariff, its time zone and its price windows."""

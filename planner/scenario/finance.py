@@ -243,7 +243,7 @@ class Finance(Strict):
         # A choice of earlier scenarios: the message says what to write in its place.
         if end_value == "book":
             raise ValueError(
-                "book value is no longer an end value, since cash measures then move with accounting policy; write "
+                "end_value can no longer be book, because cash measures would then depend on accounting policy; write "
                 "market (resale value by age, the default) or none"
             )
         return end_value
@@ -254,6 +254,6 @@ class Finance(Strict):
         # The field exists so that a scenario in another currency is refused, not misread.
         if currency != "USD":
             raise ValueError(
-                "all prices are in US dollars (USD), since two currencies in one sum make no total; convert at one rate"
+                "all prices are in US dollars (USD), because amounts in two currencies cannot be added; convert them"
             )
         return currency

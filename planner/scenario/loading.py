@@ -605,7 +605,7 @@ def _absolute(document: Document, path: KeyPath, value: Document) -> Document:
             days = 7 * count if delay[2] == "week" else count
             return stated + datetime.timedelta(days=days)
         kind = "number" if factor else "date"
-        message = f"{text!r} needs a {kind} to go by, and {dotted(path)} states none"
+        message = f"{text!r} needs a {kind} to change, and {dotted(path)} states none"
         raise ScenarioError(message, path=dotted(path), hint="give the value itself")
 
     stated = value_at(document.content, path)
@@ -647,7 +647,7 @@ def plan_in_future(scenario: Scenario, future: Future) -> tuple[Scenario | None,
         keys = _pattern(path)
         section = keys[0]
         if section in (*SHARED, "futures", "sizing"):
-            message = "is what plans and futures share; a future cannot set it"
+            message = "is the same in a plan and its futures, so a future cannot set it"
             raise ScenarioError(message, path=path)
         is_by_name = section in ("clusters", "workloads") and len(keys) > 1
         names = fnmatch.filter(content[section], keys[1]) if is_by_name else ()

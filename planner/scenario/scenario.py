@@ -419,7 +419,7 @@ class Rule(Strict):
         if not self.forecasts:
             if self.threshold_fraction > 1:
                 raise ValueError(
-                    f"threshold_fraction, {self.threshold_fraction:g}, is a share, at most 1; a forecast load alone "
+                    f"threshold_fraction, {self.threshold_fraction:g}, is a share of at most 1; only a forecast load "
                     "may be more"
                 )
             return self
@@ -432,7 +432,7 @@ class Rule(Strict):
             )
         if self.months not in (None, 1):
             raise ValueError(
-                f"months is 1 under forecast_load_above, not {self.months}: the forecast weighs them"
+                f"months must be 1 under forecast_load_above, not {self.months}: the forecast itself weighs months"
             )
         # An order is made of whole steps: a cap below one would never let any through.
         if self.max_nodes_per_order is not None and self.max_nodes_per_order < self.nodes:
@@ -664,7 +664,7 @@ class Scenario(Strict):
             place = ("processes", number, "file")
             # A study's workers find the file in the document: whoever began the study has allowed it.
             if not (is_allowed or self._document.is_read(place, process.file)):
-                hint = f"--allow-code runs it, or {ALLOW_CODE}=1 in the environment: read it first"
+                hint = f"review it, then allow it with --allow-code or {ALLOW_CODE}=1 in the environment"
                 raise ScenarioError(self._document.problem(place, f"{process.file} is code", hint))
             path, content = self._document.file_at(place, process.file)
             code.append((str(path), content))

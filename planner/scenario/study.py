@@ -321,7 +321,7 @@ def _check_months(study: Study, scenarios: Mapping[str, Scenario]) -> None:
         if (scenario.start, scenario.horizon_months) != months:
             message = (
                 f"runs {scenario.horizon_months} months from {scenario.start}, but {baseline_name} runs "
-                f"{baseline.horizon_months} from {baseline.start}; scenarios of one study share their months"
+                f"{baseline.horizon_months} from {baseline.start}; scenarios of one study must have the same months"
             )
             problems.append(study.problem(("scenarios", name), message))
     raise_all(problems)
@@ -339,7 +339,8 @@ def _study_of_priors(path: Path, overrides: tuple[str, ...]) -> tuple[Document, 
     stated = scenario.document.content
     uncertain: dict[str, Any] = {}
     notes = [
-        "what the scenario states is taken as known; what it leaves open is drawn from the catalogue's priors"
+        "values that the scenario states are taken as known; values that it leaves open are drawn from the catalogue's "
+        "priors"
     ]
     for name, prior in catalog.priors.items():
         field = prior.drawn_for

@@ -226,7 +226,7 @@ class Length(Strict):
         elif self.p95 is not None and not mean <= self.p95 <= 3.86 * mean:
             raise ValueError(
                 f"p95 must lie between the mean and 3.86 times the mean ({mean:g} to {3.86 * mean:g}) "
-                f"for a lognormal, not {self.p95:g}; quantiles state any other"
+                f"for a lognormal, not {self.p95:g}; for another distribution state quantiles"
             )
         return self
 
@@ -234,14 +234,14 @@ class Length(Strict):
         """Raise ValueError where quantiles contradict another field, one another, or have no share as key."""
         if self.stated_mean is not None or self.p95 is not None:
             stated = "mean" if self.stated_mean is not None else "p95"
-            raise ValueError(f"quantiles stand in place of mean and p95: leave out {stated}")
+            raise ValueError(f"quantiles replace mean and p95: leave out {stated}")
         shares = set()
         for share in self.quantiles:
             try:
                 shares.add(float(share))
             except ValueError:
                 raise ValueError(
-                    f"a quantile is that of a share of requests, such as 0.95, not {share!r}"
+                    f"the key of a quantile must be a share of requests, such as 0.95, not {share!r}"
                 ) from None
         # 0.9 and 0.90 are two keys and one share.
         if len(shares) < len(self.quantiles):
@@ -462,12 +462,14 @@ class Reuse(Strict):
             except ValueError:
                 is_gap = False
             if not is_gap:
-                raise ValueError(f"a point is at seconds above 0, such as 60, not {seconds!r}")
+                raise ValueError(
+                    f"the key of a point must be seconds above 0, such as 60, not {seconds!r}"
+                )
         by_gap = sorted((float(gap_s), found) for gap_s, found in self.points.items())
         for (gap_s, found), (later_s, later) in itertools.pairwise(by_gap):
             if later_s <= gap_s or later < found:
                 raise ValueError(
-                    f"points rise with the seconds: {found:g} at {gap_s:g} and {later:g} at {later_s:g}"
+                    f"points must rise with the seconds, not go from {found:g} at {gap_s:g} to {later:g} at {later_s:g}"
                 )
         return self
 

@@ -43,8 +43,8 @@ class SizeWork(LinesWork):
         super().open(resume=resume, restart=restart)
         if resume and not self.lines:
             is_finished = manifest.get("kind") == "size"
-            why = "the sizing in it is finished" if is_finished else "nothing of a sizing is in it"
-            self.notes.append(f"{self.folder} has nothing to resume: {why}, so it begins anew")
+            why = "its sizing is finished" if is_finished else "it holds nothing of a sizing"
+            self.notes.append(f"{self.folder} has nothing to resume: {why}, so it starts again")
 
     def stored(self, kind: type[Figures]) -> dict[Run, Figures]:
         """Return the surveys or the outcomes stored by an interrupted sizing."""

@@ -508,7 +508,7 @@ class Choices:
                 continue
             accelerator = self.purchases[self._first(name)].accelerator
             words.append(
-                f"{accelerator} ({name}) ordered up to a load of {rule.load_percent}%, in steps of "
+                f"{accelerator} ({name}) ordered when forecast load passes {rule.load_percent}%, in steps of "
                 f"{rule.step_nodes}, at {rule.reviews} reviews"
             )
         if policy.rented_instances:
@@ -536,7 +536,7 @@ def choices_of(scenario: Scenario, parts: Sequence[str] = ()) -> Choices:
             scenario.document.problem(("sizing",), "does not say what may be bought", hint)
         )
     if not choose.clusters and not choose.retire:
-        hint = "name clusters whose nodes are open, or that may retire"
+        hint = "name clusters whose nodes sizing may choose, or that may retire"
         raise ScenarioError(scenario.document.problem(("sizing",), "names nothing to choose", hint))
     if scenario.expansion.rules:
         message = "rules buy what the sizing should choose; remove them, e.g. --set expansion=null"

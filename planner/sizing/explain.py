@@ -138,7 +138,7 @@ class Explanation(NamedTuple):
 
 def explain(search: Search, best: Policy) -> Explanation:
     """Return the explanation of a result."""
-    search.clock.say("estimating the effect of limits, prices and one node fewer")
+    search.clock.say("estimating the effects of limits, of prices and of one node fewer")
     regrets, idle, perfect_saves = _regrets(search, best)
     return Explanation(
         marginal=tuple(

@@ -95,8 +95,9 @@ def miss_words(plan: Plan, miss: Miss, cause: str = "") -> str:
     why = f". The main cause is {cause}" if cause else ""
     by = "up to" if plan.slo_target.per == "horizon" else "in"
     return (
-        f"{miss.workload} misses it most {by} {plan.months.labels[miss.month]}, in {miss.replications} of them: "
-        f"{share} of its requests are in time there (median), of {miss.target:.2%} asked{why}"
+        f"{miss.workload} misses the target most {by} {plan.months.labels[miss.month]}, in {miss.replications} "
+        f"replications: {share} of its requests are then in time (median of these), against {miss.target:.2%} "
+        f"required{why}"
     )
 
 
@@ -272,7 +273,7 @@ class _Remedies:
             return ""
         dates = zip(self.choices.purchases, choices.purchases, enough.policy.purchases, strict=True)
         moved = [
-            f"{nodes} × {after.accelerator} ({after.cluster}) {after.date} in place of {before.date}"
+            f"{nodes} × {after.accelerator} ({after.cluster}) {after.date} instead of {before.date}"
             for before, after, nodes in dates
             if nodes and before.date != after.date
         ]
@@ -294,7 +295,7 @@ def _share_words(outcome: Judged) -> str:
 
 def _value_words(limit: Limit, policy: Policy) -> str:
     """Say what a policy takes of a limit, rounded up, and what is stated."""
-    return f"{limit.key} {np.ceil(limit.taken(policy)):,.0f} in place of {limit.value:,.0f}"
+    return f"{limit.key} {np.ceil(limit.taken(policy)):,.0f} instead of {limit.value:,.0f}"
 
 
 # The refusals
@@ -310,17 +311,17 @@ def nothing_mends(search: Search, arena: Arena) -> str:
     listed = ", ".join(counted)
     sentences = [
         f"{1.0 - surrogate.fixable:.0%} of replications miss the SLO target whatever is bought ({listed} of "
-        f"{len(surrogate.surveys)} surveyed), and {1.0 - trial.confidence:.0%} may",
+        f"{len(surrogate.surveys)} surveyed), but only {1.0 - trial.confidence:.0%} may miss it",
     ]
     remedies = _Remedies(search, arena)
     of_capacity = dataclasses.replace(trial, includes_outages=False)
     with searched(search, of_capacity) as other:
         enough = remedies.policy(other)
         policy = other.fullest(_fixed_levers(other)) if enough is None else enough.policy
-    sentences += _where(search, arena, policy, "A plan that would else be enough")
+    sentences += _where(search, arena, policy, "A plan that would otherwise be enough")
     if enough is not None:
         sentences.append(
-            f"Without slo_target.include the same plan meets it in {_share_words(enough)}"
+            f"Without slo_target.include the same plan meets the target in {_share_words(enough)}"
         )
     return ". ".join(sentences)
 
@@ -328,14 +329,14 @@ def nothing_mends(search: Search, arena: Arena) -> str:
 def nothing(search: Search, arena: Arena) -> str:
     """Return why no plan meets the SLO target, and which limits to loosen by how much, as simulated."""
     choices = search.choices
-    search.clock.say("no plan meets the SLO target: looking for what stands in its way")
+    search.clock.say("no plan meets the SLO target: looking for the limit that prevents it")
     fullest = search.fullest(_fixed_levers(search))
     limits = limits_of(choices)
     sentences = ["no plan within the limits meets the SLO target"]
     if not choices.within_limits(fullest):
         sentences.append(_out_of_limits(choices, fullest, limits))
     else:
-        sentences += _where(search, arena, fullest, "The plan within them that serves most")
+        sentences += _where(search, arena, fullest, "The plan that serves most within the limits")
     sentences += _would_do(search, arena, fullest, limits)
     return ". ".join(sentences)
 
@@ -343,9 +344,7 @@ def nothing(search: Search, arena: Arena) -> str:
 def _out_of_limits(choices: Choices, least: Policy, limits: Sequence[Limit]) -> str:
     """Say that the limits allow no machine, or which of them are broken by the fewest nodes that must be bought."""
     if not least.has_machines:
-        return (
-            "They allow no machine at all, so that every workload misses it from the first month on"
-        )
+        return "The limits allow no machine at all, so every workload misses the target from the first month on"
     broken = [_value_words(limit, least) for limit in limits if limit.taken(least) > limit.value]
     return f"The fewest nodes that must be bought, {choices.words(least)}, take {', '.join(broken)}"
 
@@ -356,8 +355,8 @@ def _where(search: Search, arena: Arena, policy: Policy, subject: str) -> list[s
     trial = search.trial
     outcome = arena.selected(policy, len(search.surrogate.surveys))
     sentences = [
-        f"{subject}, {search.choices.words(policy)}, meets it in {_share_words(outcome)} as simulated, and "
-        f"{trial.confidence:.0%} must"
+        f"{subject}, {search.choices.words(policy)}, meets the target in {_share_words(outcome)} as simulated, and "
+        f"{trial.confidence:.0%} of them must meet it"
     ]
     miss = worst_miss(plan, trial.attainment, outcome.shares)
     if miss is None:
@@ -379,8 +378,8 @@ def _not_there(search: Search, month: int) -> list[str]:
     first = min(search.choices.purchases, key=lambda purchase: purchase.date)
     label = search.choices.plan.months.labels[month]
     return [
-        f"Nothing that may be bought is in service as {label} begins: the first date is {first.date}, of "
-        f"{first.cluster}"
+        f"Nothing that may be bought is in service at the start of {label}: the first date allowed is {first.date}, "
+        f"for {first.cluster}"
     ]
 
 
@@ -403,7 +402,8 @@ def _would_do(
         if earlier:
             alone.append(earlier)
     if alone:
-        yield f"{'Each of these' if len(alone) > 1 else 'This'} alone would do, as simulated: {'; '.join(alone)}"
+        lead = "Any one of these changes" if len(alone) > 1 else "This change"
+        yield f"{lead} would be enough, as simulated: {'; '.join(alone)}"
         return
     enough = remedies.together(limits)
     if enough is not None:
@@ -412,4 +412,7 @@ def _would_do(
             for limit in limits
             if limit.taken(enough.policy) > limit.value
         ]
-        yield f"No one limit alone is enough; together, as simulated: {'; '.join(more)} ({_share_words(enough)})"
+        yield (
+            f"Loosening one limit is not enough; these together are, as simulated: {'; '.join(more)} "
+            f"({_share_words(enough)})"
+        )

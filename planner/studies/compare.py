@@ -108,12 +108,12 @@ def check_comparable(scenarios: Sequence[Scenario], baseline: int) -> tuple[str,
         is_same_start = scenario.start == base.start
         if not is_same_start or scenario.horizon_months != base.horizon_months:
             period = f"{scenario.name} runs {scenario.horizon_months} months from {scenario.start}"
-            base_period = f"{base.name} {base.horizon_months} from {base.start}"
+            base_period = f"but {base.name} runs {base.horizon_months} from {base.start}"
             reason = "their months cannot be compared"
             problems.append(Problem(message=f"{period}, {base_period}: {reason}"))
         if _traffic(scenario) != _traffic(base):
             traffic = f"{scenario.name} serves other traffic than {base.name}"
-            warnings.append(f"{traffic}: costs per token are of different work")
+            warnings.append(f"{traffic}, so their costs per token are for different work")
         for settings, difference, consequence in _UNFAIR:
             changed = []
             for name, choice, base_choice in _choices(scenario, base, settings):
@@ -125,7 +125,7 @@ def check_comparable(scenarios: Sequence[Scenario], baseline: int) -> tuple[str,
         pairs = _choices(scenario, base, PRICE_OF_CAPITAL)
         if any(choice != base_choice for _, choice, base_choice in pairs):
             rate = f"{scenario.name} has another discount rate"
-            warnings.append(f"{rate}; savings are discounted at that of {base.name}")
+            warnings.append(f"{rate}; savings are discounted at the rate of {base.name}")
     raise_all(problems)
     return tuple(warnings)
 
@@ -163,9 +163,9 @@ _UNFAIR = (
     (
         BOOKS,
         "keeps other books",
-        "accrued cost is not comparable; NPV, TCO and levelised cost are",
+        "accrued cost cannot be compared, but NPV, TCO and levelised cost can",
     ),
-    (VALUATION, "is valued otherwise", "NPV, TCO and levelised cost are not comparable"),
+    (VALUATION, "is valued differently", "NPV, TCO and levelised cost cannot be compared"),
 )
 """Settings that make figures of two scenarios incomparable: what differs, and which figures."""
 
@@ -203,7 +203,7 @@ def compare(
         results.append(simulate(scenario, seed=common_seed))
     drawn_again = [draw_again(result, replications) for result in results]
     comparison = side_by_side(results, drawn_again, baseline)
-    progress("with measured layouts alone")
+    progress("with measured layouts only")
     measured = []
     for scenario in scenarios:
         run = simulate(scenario.laid_over([_MEASURED_LAYOUTS]), seed=common_seed)

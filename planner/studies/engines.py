@@ -165,7 +165,7 @@ class Crew(Generic[Subject]):
                 if losses >= MAX_LOSSES:
                     arguments_of_piece = arguments[waiting[0]]
                     piece = label.format(*arguments_of_piece)
-                    message = f"worker processes die before they finish {piece}"
+                    message = f"worker processes end before they finish {piece}"
                     hint = "is there enough memory for that many --workers?"
                     raise PlannerError(f"{message}; {hint}") from None
 

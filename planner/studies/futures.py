@@ -82,8 +82,8 @@ def stated_futures(scenarios: Sequence[Scenario]) -> Futures:
         for name, future in scenario.futures.items():
             # The table has one column for a future: two meanings would mix in it.
             if stated.setdefault(name, future) != future:
-                message = "means another future in another of these plans"
-                hint = "give it another name"
+                message = "names different futures in two of these plans"
+                hint = "rename one of them"
                 problem = scenario.document.problem(("futures", name), message, hint)
                 raise ScenarioError(problem)
     return stated

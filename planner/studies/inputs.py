@@ -581,6 +581,6 @@ def mixing_of(study: language.Study, names: list[str]) -> Floats | None:
     raise_all(problems)
     if distributions.is_valid(ranks):
         return distributions.factor(ranks)
-    message = "no inputs can have these rank correlations together"
-    hint = "move some of them nearer to zero"
+    message = "no inputs can have all of these rank correlations at once"
+    hint = "move some of them closer to zero"
     raise ScenarioError(study.problem(("correlations",), message, hint))

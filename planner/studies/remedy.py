@@ -191,7 +191,7 @@ def find_remedy(
     if any(prompts.faster_cluster is None for prompts in too_long):
         names = " and ".join(prompts.workload for prompts in too_long)
         return NoRemedy(
-            reason=f"prompts of {names} alone take longer than the TTFT objective, on idle replicas too"
+            reason=f"prompts of {names} take longer than the TTFT objective even on idle replicas"
         )
     # As many may miss as leave the verdict MET; none where so few replications could never be.
     allowed = 0
@@ -262,4 +262,4 @@ def find_remedy(
     month = labels[worst.month]
     if not tried:
         return NoRemedy(reason=f"no cluster that can be bought is in service in {month}")
-    return NoRemedy(reason=f"more nodes of {' or '.join(tried)} alone do not meet it")
+    return NoRemedy(reason=f"adding nodes to {' or '.join(tried)} does not meet the target")

@@ -263,11 +263,11 @@ def _money_draws(store: Store, goal: Goal, pilot: int) -> tuple[tuple[int, ...],
     values = figures[:-1, :, 0]
     share = money_share(values.T, figures[-1])
     draws = draws_for(share)
-    consequence = "every one is simulated"
+    consequence = "every draw is simulated"
     if draws > 1:
         consequence = f"each simulation after the {pilot}th carries {draws} draws"
-    counts = f"{len(money)} of {len(inputs)} inputs change prices alone"
-    store.notes.append(f"{counts}; they explain {share:.0%} of the variance, so {consequence}")
+    counts = f"{len(money)} of {len(inputs)} inputs change only prices"
+    store.notes.append(f"{counts} and explain {share:.0%} of the variance, so {consequence}")
     return money, draws
 
 

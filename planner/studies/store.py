@@ -277,7 +277,7 @@ class Store(Work):
         if self.rows > rows:
             self.close()
             message = f"holds {self.rows:,} finished replications, more than the {rows:,} requested"
-            hint = "ask for more, or leave out --resume to begin anew"
+            hint = "request more, or leave out --resume to start again"
             raise self.refusal(message, hint)
 
     def finished(self) -> NDArray[np.int64]:

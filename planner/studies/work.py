@@ -171,7 +171,7 @@ class Work:
         # A process that was killed before its first piece left nothing to lose.
         if is_unfinished and not restart:
             message = f"holds an unfinished {owner.get('kind', self.kind)}"
-            hint = "continue it with --resume, or begin anew with --restart"
+            hint = "continue it with --resume, or start again with --restart"
             raise self.refusal(message, hint)
         self.clear()
 
@@ -196,7 +196,7 @@ class Work:
             message = f"holds another version of this {self.kind}: {', '.join(changed)} changed"
             hint = "run it without --resume"
             if self._pieces():
-                hint = "begin anew with --restart"
+                hint = "start again with --restart"
             raise self.refusal(message, hint)
 
     def close(self) -> None:

@@ -148,7 +148,7 @@ class Intake:
         folder.mkdir(exist_ok=True)
         is_plain = Path(name).name == name and name not in ("", "..") and name.isprintable()
         if not is_plain or len(name.encode()) > 200:
-            raise ScenarioError(f"{name[:80]!r} is no name of a file")
+            raise ScenarioError(f"{name[:80]!r} is not a name of a file")
         is_new = not (folder / name).exists()
         if is_new and len(list(folder.iterdir())) > _MAX_FILES:
             raise ScenarioError(f"{_MAX_FILES} files at most")
@@ -344,7 +344,7 @@ def _stated(settings: Mapping[str, str]) -> tuple[dict[str, list[str]], list[str
         if question is None or not _PLAIN_VALUE.fullmatch(text):
             hint = None
             if question is not None and question.kind == "number":
-                hint = "it takes a number alone, in the unit that it has here"
+                hint = "it takes only a number, in the unit shown here"
             message = f"cannot be {printable(text)!r}"
             problems.append(Problem(path=path, message=message, hint=hint))
         elif section == "workloads" and key in _OPTIONS:

@@ -156,8 +156,8 @@
       gesture = null;
       asked = shown || state;
       const lost = shown ? words(state.set).filter((one) => !words(shown.set).includes(one)).length : 0;
-      fail(lost > 1 ? `${error.message}\nAll ${lost} changes since the plan that is shown are taken back.` : error.message);
-      $("status").textContent = "the plan before stands";
+      fail(lost > 1 ? `${error.message}\nAll ${lost} changes made since the plan shown here are undone.` : error.message);
+      $("status").textContent = "still showing the previous plan";
       if (!shown) return told || show({ set: new Map(), plans: [], futures: [] }, error.message);
       setControls(settings);
       $("status").dataset.move = number;
@@ -201,7 +201,7 @@
     typed = null;
     if (control.required && text === "") return refuse(control, "needs a number");
     if (control.inputMode === "decimal" && text !== "" && !/^[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?$/i.test(text))
-      return refuse(control, `takes a number alone, not "${text}"`);
+      return refuse(control, `takes only a number, not "${text}"`);
     refused.delete(path);
     control.removeAttribute("aria-invalid");
     change(path, template.replace("%", text === "" ? "null" : text));
@@ -293,9 +293,9 @@
   sized({});
   // Three hints on first use. A cookie remembers them: another start has another port, and so another local storage.
   const HINTS = [
-    ["controls", "Every number of the plan is a setting. Change one, and the answer above the results is worked out again; Undo takes it back."],
-    ["grid", "Each row of this grid is a plan, each column a future. Set a future under Future and press Add this future; Add this plan to the grid keeps a plan beside others."],
-    ["bar", "Size this searches for the cheapest purchases that meet the SLO target. Memo, Share and Save write what you see as files."],
+    ["controls", "Every number of the plan is a setting. Change one, and the answer above the results is calculated again. Undo reverts the change."],
+    ["grid", "Each row of this grid is a plan, and each column is a future. To add a future, set it under Future and press Add this future. To keep a plan next to others, press Add this plan to the grid."],
+    ["bar", "Size this searches for the cheapest purchases that meet the SLO target. Memo, Share and Save write what you see to files."],
   ];
   const hint = (number) => {
     for (const [id] of HINTS) $(id).classList.remove("pointed");

@@ -140,7 +140,7 @@ async def _respond(work: Callable[[], dict[str, Any]]) -> Response:
     except PlannerError as error:
         return _plain(422, str(error))
     except Exception as error:  # our fault: printed on the page, which stays as it was
-        message = "the planner failed, which is a fault of its own"
+        message = "the planner failed because of a fault in its own code"
         return _plain(500, f"{message}: {type(error).__name__}: {error}")
 
 
@@ -340,14 +340,16 @@ def build_app(workbench: Workbench, token: str, port: int) -> tuple[Starlette, L
     async def guard(request: Request, respond: RequestResponseEndpoint) -> Response:
         headers = request.headers
         if headers.get("host") not in hosts:  # a name that somebody else's DNS leads here
-            return _plain(403, "this server answers on 127.0.0.1 alone")
+            return _plain(403, "this server answers only on 127.0.0.1")
         origin = headers.get("origin")
         if origin and origin.removeprefix("http://") not in hosts:
-            return _plain(403, "this server answers its own page alone")
+            return _plain(403, "this server answers only its own page")
         # Compared in constant time, so that no answer's delay tells how much of a guess is right.
         guess = request.url.path.split("/")[1]
         if not secrets.compare_digest(guess.encode(), token.encode()):
-            return _plain(403, "the address lacks its token: open the one that planner ui printed")
+            return _plain(
+                403, "the address lacks its token: open the address that planner ui printed"
+            )
         if request.method == "POST":
             content_type = headers.get("content-type", "")
             is_file = request.url.path.endswith("/keep")
@@ -398,7 +400,7 @@ def listen(port: int) -> socket.socket:
         return socket.create_server((HOST, port))
     except OSError as error:
         message = f"port {port} cannot be used: {os.strerror(error.errno or 0)}"
-        hint = "leave --port out to take any that is free"
+        hint = "leave --port out to use any free port"
         raise ScenarioError(Problem(message=message, hint=hint)) from None
 
 

@@ -419,7 +419,7 @@ def check_changes(scenario: Scenario, changes: Sequence[str]) -> None:
         raise ScenarioError(f"{len(changes):,} changes; the page takes {MAX_CHANGES}")
     for change in changes:
         if not _is_setting(scenario, change):
-            message = f"{change[:120]!r} is no setting of this page"
+            message = f"{change[:120]!r} is not a setting of this page"
             raise ScenarioError(Problem(message=message, hint="use its controls"))
 
 

@@ -72,7 +72,7 @@
       if (control) { control.setAttribute("aria-invalid", "true"); control.setAttribute("aria-describedby", place.id); }
     }
     const count = problems.length;
-    $("said").textContent = count ? `${count} ${count === 1 ? "thing stands" : "things stand"} in the way; nothing is lost.` : "";
+    $("said").textContent = count ? `${count} ${count === 1 ? "answer needs" : "answers need"} a correction first; nothing is lost.` : "";
   };
   const placeOf = ({ question, file }) => (question === "files" && $("f-" + file)) || $("p-" + question);
   const controlOf = ({ question, path, row }) => {
@@ -102,18 +102,18 @@
     for (const [key, kind] of [["owned", /owned$/], ["quoted", /quotes?$/]]) {
       const found = Object.entries(lists).filter(([file, what]) => kind.test(what) && !file.endsWith("-typed.csv"));
       $("read-" + key).hidden = !found.length;
-      $("read-" + key).textContent = `Read: ${found.map(([file, what]) => `${what}, from ${file}`).join("; ")}. Rows here are added to them.`;
+      $("read-" + key).textContent = `Read: ${found.map(([file, what]) => `${what}, from ${file}`).join("; ")}. The rows below are added to them.`;
     }
     const read = workloads.filter((one) => one.source).map((one) => one.name);
     if (read.length) parts.push(`${read.length} ${read.length === 1 ? "workload" : "workloads"} read: ${read.join(", ")}`);
     for (const [file, what] of Object.entries(lists)) parts.push(`${file}: ${what}`);
-    $("said").textContent = parts.length ? parts.join("; ") + "." : "Nothing is read yet: all is assumed.";
+    $("said").textContent = parts.length ? parts.join("; ") + "." : "No file has been read yet: everything is assumed.";
     $("command").textContent = command || "";
   };
   const kindOf = (file) => {
     if (shown.lists[file.name]) return shown.lists[file.name];
     const own = shown.workloads.filter((one) => one.source.split(", ").includes(file.name));
-    if (shown.benchmarks[file.name]) return "a benchmark, beside what the planner predicts";
+    if (shown.benchmarks[file.name]) return "a benchmark, compared with what the planner predicts";
     return own.length ? "traffic of " + own.map((one) => one.name).join(", ") : "not read yet";
   };
   const drawFiles = () => {

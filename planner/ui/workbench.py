@@ -471,7 +471,9 @@ class Workbench:
         # The file may have been edited since: the what-if would extend another scenario.
         is_edited = scenario_sha256(saved) != scenario_sha256(scenario)
         if is_edited:
-            message = "has changed since planner ui read it, so a what-if on it is another plan"
+            message = (
+                "has changed since planner ui read it, so a what-if on it would be another plan"
+            )
             raise ScenarioError(
                 Problem(file=str(file), message=message, hint="start planner ui again")
             )
@@ -624,7 +626,7 @@ def _check_name(name: str) -> str:
     """Return the name of a file or folder if it holds no path, or raise an error."""
     if not _FILE_NAME.fullmatch(name):
         rule = "letters, digits, '-' and '_', beginning with a letter or digit"
-        raise ScenarioError(f"{name[:80]!r} is no name: {rule}")
+        raise ScenarioError(f"{name[:80]!r} is not a name: {rule}")
     return name
 
 

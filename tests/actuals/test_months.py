@@ -52,7 +52,7 @@ def test_income_is_turned_where_the_books_have_it_positive(tmp_path: Path) -> No
 def test_all_that_is_wrong_is_said(tmp_path: Path) -> None:
     more = "6310,2026-02,1\n6310,2026-04,1\n7777,2026-01,1\n6310,March,1\n6311,2026-02,much\n"
     said = ("books.csv:6", "6310 of 2026-02 is there twice, first on line 5", "2026-04 lies outside the plan",
-            "unknown account '7777'", "'March' is no month", "'much' is no number")  # fmt: skip
+            "unknown account '7777'", "'March' is not a month", "'much' is not a number")  # fmt: skip
     _refused(tmp_path, FINANCE, *said, books=BOOKS + more)
     _refused(
         tmp_path,

@@ -59,18 +59,18 @@ def test_screen_report_and_memo_name_the_workload_and_never_capacity(tmp_path: P
     needs = "docs needs slo.ttft_s of "
     assert f"NEXT nothing on order; {needs}" in text
     assert "or a faster layout" in text
-    assert "% of docs prompts alone take longer than their TTFT objective" in text
+    assert "% of docs prompts take longer than their TTFT objective even on an idle replica" in text
     assert "More nodes of h200 do not help docs:" in text
     api.memo(tmp_path / "run")
     memo = (tmp_path / "run" / "memo.md").read_text()
     report = (tmp_path / "run" / "report.html").read_text()
     assert "More nodes of h200 do not help docs:" in memo
-    assert "With late requests of docs set aside the base case meets the target" in memo
+    assert "If late requests of docs are not counted, the base case meets the target" in memo
     assert "More nodes of h200 do not help docs:" in report
     for surface in (text, memo, report):
         assert "capacity needed" not in surface
         assert "Capacity runs out" not in surface
-        assert "When it runs out" not in surface
+        assert "When capacity runs out" not in surface
         assert "--advise" not in surface.split("## Alternatives")[0]
 
 
@@ -94,7 +94,7 @@ def test_no_nodes_are_sought_and_no_orders_are_blamed() -> None:
     result = simulate(long_scenario())
     remedy = find_remedy(result, 19, lambda _: pytest.fail("nodes were tried"))
     assert isinstance(remedy, NoRemedy)
-    assert "prompts of docs alone" in remedy.reason
+    assert "prompts of docs take longer than the TTFT objective" in remedy.reason
     later = "{accelerator: H200, nodes: 1, order: {placed: 2026-01-05, lead_weeks: 3}}"
     ordered = simulate(long_scenario(f"clusters.later={later}"))
     assert missed_without_orders(ordered) == ()
@@ -135,5 +135,5 @@ def test_a_sizing_says_what_a_run_of_its_answer_says(tmp_path: Path) -> None:
     assert status == "MISSED"
     assert f"the SLO verdict is {status}: 0 of " in others[0]
     assert others[1].startswith("More nodes of h200 do not help docs")
-    cause, _, _ = others[1].partition(" It needs")
+    cause, _, _ = others[1].partition(" docs needs")
     assert cause in " ".join(run.text().split())

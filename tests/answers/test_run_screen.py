@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from planner import api
 from planner.answers.charts import figures_of
+from planner.answers.run_screen import first_screen
+from planner.answers.run_summary import key_figures
+from planner.answers.summaries import OrderFigures
 from planner.output.blocks import VerticalRule
 from planner.output.folder import read_contents
 from planner.run.simulate import simulate
@@ -141,7 +146,7 @@ def test_the_screen_dates_an_order_by_rule_at_its_review(tmp_path: Path) -> None
         date.fromisoformat(day) + lead for day in placed
     ]
     assert next_line(answer.text()) == (
-        "NEXT   order 1 h200 by 2026-02-01, 2 more nodes by 2026-04-01"
+        "NEXT   order 1 h200 by 2026-02-01, then 1 by 2026-03-01 and 1 by 2026-04-01"
     )
     events = answer.table("events")
     ordered = events[events["event"] == "ordered"]
@@ -151,6 +156,89 @@ def test_the_screen_dates_an_order_by_rule_at_its_review(tmp_path: Path) -> None
     marks = figures_of(read_contents(tmp_path / "o"))["demand"].panels[0].marks
     notes = [mark.note for mark in marks if isinstance(mark, VerticalRule)]
     assert notes == ["order 1", "order 2", "order 3, runs out"]
+
+
+def order_of(nodes: int, day: str, cluster: str = "a", *, is_ordered: bool = True) -> OrderFigures:
+    placed = day if is_ordered else None
+    return OrderFigures(
+        cluster=cluster, nodes=nodes, placed=placed, on_site="2030-01-01" if placed else day
+    )
+
+
+@pytest.mark.parametrize(
+    ("orders", "said"),
+    [
+        (
+            [order_of(2, "2026-03-01"), order_of(3, "2026-03-01", "b")],
+            "order 2 a and 3 b by 2026-03-01",
+        ),
+        (
+            [order_of(2, "2026-03-01"), order_of(5, "2026-12-01")],
+            "order 2 a by 2026-03-01, then 5 by 2026-12-01",
+        ),
+        (
+            # Two clusters that are ordered on a day are one step of it.
+            [
+                order_of(2, "2026-03-01"),
+                order_of(5, "2026-12-01"),
+                order_of(1, "2026-12-01", "b"),
+                order_of(4, "2027-09-01"),
+            ],
+            "order 2 a by 2026-03-01, then 6 by 2026-12-01 and 4 by 2027-09-01",
+        ),
+        (
+            [
+                order_of(2, "2026-03-01"),
+                order_of(5, "2026-12-01"),
+                order_of(7, "2027-09-01"),
+                order_of(8, "2028-03-01"),
+                order_of(5, "2028-09-01"),
+            ],
+            "order 2 a by 2026-03-01, then 5 by 2026-12-01 and 20 more on 3 dates by 2028-09-01",
+        ),
+        (
+            # Of a plan that states the day of service alone nothing is said of its order.
+            [order_of(36, "2027-01-01", is_ordered=False), order_of(20, "2027-12-01")],
+            "36 a on site by 2027-01-01, then order 20 by 2027-12-01",
+        ),
+        (
+            [
+                order_of(1, "2026-02-01"),
+                order_of(2, "2026-03-01", is_ordered=False),
+                order_of(3, "2026-04-01"),
+                order_of(4, "2026-04-01", is_ordered=False),
+            ],
+            "order 1 a by 2026-02-01, then 2 on site by 2026-03-01 and 7 more ordered or on site on 2 dates by "
+            "2026-04-01",
+        ),
+    ],
+)
+def test_the_screen_names_the_next_dates_and_sums_up_the_rest(
+    orders: list[OrderFigures], said: str
+) -> None:
+    """No order is hidden behind a later one: who plans cash needs the earliest date that is not the next."""
+    summary = key_figures(simulate(load_scenario(growing())))
+    lines = first_screen(dataclasses.replace(summary, orders=orders)).splitlines()
+    place = next(place for place, line in enumerate(lines) if line.startswith("NEXT"))
+    end = lines.index("", place)
+    assert " ".join(" ".join(lines[place:end]).split()) == f"NEXT {said}"
+    assert max(map(len, lines)) <= 80
+
+
+@pytest.mark.parametrize(
+    ("fraction", "said"),
+    [
+        (0.16, "peak-hour headroom 16% (2026-02)"),
+        (-0.001, "peak-hour headroom <1% (2026-02)"),
+        (-0.11, "peak hour 11% over capacity (2026-02)"),
+    ],
+)
+def test_a_peak_hour_without_headroom_is_over_capacity(fraction: float, said: str) -> None:
+    summary = key_figures(simulate(load_scenario(growing())))
+    fleet = dataclasses.replace(
+        summary.fleet, peak_headroom_fraction=fraction, peak_headroom_month="2026-02"
+    )
+    assert said in first_screen(dataclasses.replace(summary, fleet=fleet))
 
 
 def test_without_orders_it_says_by_when_more_is_needed(tmp_path: Path) -> None:

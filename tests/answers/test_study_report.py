@@ -111,8 +111,8 @@ def test_a_study_answers_with_interval_baseline_and_odds() -> None:
     assert sections(page) == ["answer", "time", "sensitivities", "assumptions", "reproduce"]
     (headline,) = re.findall(r'<p class="headline">(.*?)</p>', page)
     for part in ("all-b200 does best", "$0.0800 on average", "$0.0760 to $0.0840 with 95% confidence",
-                 "between $0.0480 and $0.120", "Against the baseline mixed, it is better in 90% of replications",
-                 "comes to $0.0200 (20.0%) less on average, $0.0150 to $0.0250 with 95% confidence"):  # fmt: skip
+                 "between $0.0480 and $0.120", "It is better than the baseline, mixed, in 90% of replications",
+                 "and its mean is $0.0200 (20.0%) less, $0.0150 to $0.0250 with 95% confidence"):  # fmt: skip
         assert part in headline, headline
 
 
@@ -143,9 +143,10 @@ def test_the_tornado_is_widest_first() -> None:
     first = re.search(row, hangs)
     assert first
     assert first.groups() == ("$0.130", "$0.0800")  # at P10, then at P90: more growth is cheaper
-    assert "mixed and all-b200 change places within the range of pue." in hangs
+    assert "Which of mixed and all-b200 is better changes within the range of pue." in hangs
     assert (
-        "Share of the variance of mixed: pue 20%. The bars of other inputs may be noise." in hangs
+        "Inputs explain these shares of the variance of mixed: pue 20%. The bars of other inputs may be noise."
+        in hangs
     )
     assert ">1.2 to 1.4 ratio<" in hangs
 
@@ -165,7 +166,7 @@ def test_the_best_may_be_the_baseline() -> None:
     )
     page = build_report(answered(better, decision=DECISION)).decode()
     assert (
-        "It is the baseline, mixed. Against the next best, all-b200, it is better in 10% of replications"
+        "It is the baseline, mixed. It is better than the next best, all-b200, in 10% of replications"
         in page
     )
 
@@ -221,7 +222,7 @@ def test_a_sweep_shows_its_cheapest_points_first(
     )
     page = (tmp_path / "o" / "report.html").read_text()
     assert "In one replication of each, 3 of 3 combinations meet the SLO target." in page
-    assert "The cheapest there is nodes, h200 = 2, $" in page
+    assert "The cheapest of them is nodes, h200 = 2, at a levelised $" in page
     assert [int(n) for n in re.findall(r'<tr><th class="number" scope="row">(\d+)<', page)] == [
         2,
         4,
@@ -231,7 +232,7 @@ def test_a_sweep_shows_its_cheapest_points_first(
     (picture,) = re.findall(r'<div class="picture"[^>]*><svg.*?</svg></div>', page, re.DOTALL)
     assert (
         picture.count("<circle") == 3 + 1 + 4
-    )  # three points, the one to take again, and the legend
+    )  # three points, the cheapest that meets it again, and the legend
 
 
 def test_a_study_writes_and_rebuilds_its_report(

@@ -265,7 +265,7 @@ def test_changes_that_are_refused_together_are_all_told(live: Page, slow: None) 
     live.settled(moves + 2)
     refusal, more = live.text("failed").splitlines()
     assert refusal == "h200, nodes: must be greater than or equal to 0, not -3"
-    assert more == "All 2 changes since the plan that is shown are taken back."
+    assert more == "All 2 changes made since the plan shown here are undone."
     assert (live.value(OTHER_NODES), live.value(NODES), live.state) == ("3", "4", [])
 
 
@@ -304,7 +304,7 @@ def test_the_way_past_the_controls_leaves_undo_as_it_is(live: Page) -> None:
 def test_a_number_with_a_unit_is_refused_and_stays_to_be_mended(live: Page) -> None:
     type_into(live, CAP, "1.2 MW")
     live.browser.key("Tab")
-    refusal = 'power cap, kW at the meter: takes a number alone, not "1.2 MW"'
+    refusal = 'power cap, kW at the meter: takes only a number, not "1.2 MW"'
     live.wait('!document.getElementById("failed").hidden')
     assert live.text("failed") == refusal
     # Another change is made, and what was refused still stands there with what is wrong with it.

@@ -38,7 +38,7 @@ class Questions:
         self.browser.visit(self.address)
         self.run("sessionStorage.clear()")
         self.browser.visit(self.address)
-        self.said("Nothing is read yet")
+        self.said("No file has been read yet")
 
     def wait(self, condition: str) -> None:
         until = time.monotonic() + PATIENCE_S
@@ -247,7 +247,7 @@ def test_what_was_answered_outlives_a_reload_and_the_way_back(page: Questions) -
     source = 'document.getElementById("a-workloads.chat.slo.ttft_s").nextElementSibling.textContent'
     assert page.run(source) == "as given"
     page.run('[...document.querySelectorAll("#files button")][0].click()')
-    page.said("Nothing is read yet")
+    page.said("No file has been read yet")
     assert page.text("files") == ""
 
 
@@ -262,7 +262,7 @@ def test_a_bad_file_and_a_bad_answer_are_told_in_their_places_and_nothing_is_los
     page.said("offers.csv: 2 quotes")
     page.answer("a-slo_target.attainment", "99")
     assert "slo_target.attainment: must be less than or equal to 1" in page.problem("p-objectives")
-    assert page.text("said") == "1 thing stands in the way; nothing is lost."
+    assert page.text("said") == "1 answer needs a correction first; nothing is lost."
     page.press("open")
     page.wait('document.activeElement.id === "a-slo_target.attainment"')
     control = 'document.getElementById("a-slo_target.attainment")'
@@ -295,11 +295,11 @@ def test_a_number_with_a_unit_is_refused(page: Questions, browser: Browser) -> N
     tab_to(page, "a-site.facility_power_cap_kw")
     browser.type("1.2 MW")
     browser.key("Tab")
-    assert "cannot be '1.2 MW' (it takes a number alone" in page.problem("p-power")
+    assert "cannot be '1.2 MW' (it takes only a number" in page.problem("p-power")
     page.press("open")
     page.wait('document.activeElement.id === "a-site.facility_power_cap_kw"')
     page.answer("a-site.facility_power_cap_kw", "1.2")
-    page.said("Nothing is read yet")
+    page.said("No file has been read yet")
     # What is too little for one node is told when the plan is to be seen.
     page.press("open")
     assert "a single node draws" in page.problem("p-power")
@@ -313,7 +313,7 @@ def test_typed_machines_are_added_to_those_of_a_file_which_says_so(page: Questio
     assert page.run(hidden) is True
     page.drop(offers=FILES["offers.csv"])
     page.said("offers.csv: 2 quotes")
-    said = "Read: 2 quotes, from offers.csv. Rows here are added to them."
+    said = "Read: 2 quotes, from offers.csv. The rows below are added to them."
     assert page.text("read-quoted") == said
     assert page.run(hidden) is False
     assert page.run('document.getElementById("read-owned").hidden') is True

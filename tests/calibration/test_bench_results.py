@@ -131,13 +131,13 @@ def test_the_commands_take_results(planner: Planner, write: WriteScenario) -> No
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (json.dumps(_vllm(completed=0)), "f.json:1: is no result.*completed must be"),
+        (json.dumps(_vllm(completed=0)), "f.json:1: is not a result.*completed must be"),
         (json.dumps(_vllm(request_rate=4.0, max_concurrency=None)), "4.0 requests/s without"),
         (json.dumps({"hello": 1}), "no completed"),
-        ("[1, 2]", "f.json:1: is no result"),
+        ("[1, 2]", "f.json:1: is not a result"),
         ("[]", "holds no result"),
-        (json.dumps(_vllm(), indent=1)[:90], "is no JSON"),
-        (json.dumps(GENAI_PERF | {"inter_token_latency": 5}), "f.json:1: is no result"),
+        (json.dumps(_vllm(), indent=1)[:90], "is not JSON"),
+        (json.dumps(GENAI_PERF | {"inter_token_latency": 5}), "f.json:1: is not a result"),
     ],
 )
 def test_what_is_no_result_is_named(tmp_path: Path, text: str, message: str) -> None:

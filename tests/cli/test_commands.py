@@ -72,7 +72,8 @@ def test_a_price_that_nobody_states_is_a_warning(planner: Planner, write: WriteS
     outcome = planner("validate", "bare.yaml")
     assert outcome.code == 0, outcome.err
     assert (
-        "clusters.h200: no network price is stated for H200, so 0 USD is paid for it" in outcome.err
+        "clusters.h200: no network price is stated for H200, so the plan pays 0 USD for it"
+        in outcome.err
     )
     planner("run", "bare.yaml", "--strict", "--out", "o").refused(
         "no network price is stated for H200"

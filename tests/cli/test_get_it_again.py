@@ -45,7 +45,7 @@ def printed(folder: Path) -> str:
     """Return the command of "Reproduce", as a reader copies it off the page."""
     page = (folder / "report.html").read_text(encoding="utf-8")
     section = page[page.index('<section id="reproduce"') :]
-    assert "Run it in the same folder as before" in section
+    assert "Run this command in the same folder as before" in section
     found = re.search(r"<pre[^>]*><code>(.*?)</code></pre>", section, re.DOTALL)
     assert found
     command = html.unescape(found[1])

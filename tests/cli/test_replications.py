@@ -74,7 +74,8 @@ def test_a_comparison_holds_draw_against_draw(
     assert outcome.code == 0, outcome.err
     said = " ".join(outcome.out.split())
     assert (
-        "Cost per token against tiny in nine of ten replications, inputs as stated: dear " in said
+        "Cost per token compared with tiny, in nine of ten replications with inputs as stated: dear "
+        in said
     )
     assert re.search(r"dear [\d.]+%( to [\d.]+%)? more", said)
     assert "saves" not in said

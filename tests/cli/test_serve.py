@@ -31,7 +31,7 @@ def test_a_port_in_use_and_a_bad_scenario_are_one_message(
     port = listening.getsockname()[1]
     outcome = planner("ui", str(write()), "--port", str(port), "--no-browser")
     outcome.refused(
-        f"port {port} cannot be used: Address already in use (leave --port out to take any that is free)"
+        f"port {port} cannot be used: Address already in use (leave --port out to use any free port)"
     )
     assert len(outcome.err.splitlines()) == 1
     listening.close()

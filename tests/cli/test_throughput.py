@@ -42,7 +42,7 @@ def test_saturation_has_no_time_to_first_token(planner: Planner) -> None:
         (["--model", "llama-9"], "unknown model 'llama-9'"),
         (["--accelerator", "H2000"], "did you mean H200?"),
         (["--tp", "3"], "tp 3 does not divide the 64 heads"),
-        (["--tp", "x"], "--tp: takes whole numbers by comma, not 'x'"),
+        (["--tp", "x"], "--tp: takes whole numbers separated by commas, not 'x'"),
         (["--precision", "fp4"], "H200 has no fp4 arithmetic"),
         (["--precision", "int7"], "unknown precision 'int7'"),
         (["--input", "0"], "--input: must be above zero"),

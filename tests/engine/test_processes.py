@@ -215,7 +215,9 @@ def test_the_command_line_runs_one_or_refuses_it_whole(
     assert events == (tmp_path / "b" / "events.csv").read_text()
     assert "--allow-code" in (tmp_path / "a" / "manifest.json").read_text()
     refused = planner("run", scenario, "--set", named("weekly"), "--out", "c")
-    refused.refused("own_rounds.py is code", "processes[0].file", "--allow-code runs it")
+    refused.refused(
+        "own_rounds.py is code", "processes[0].file", "review it, then allow it with --allow-code"
+    )
     for override, words in (
         (
             named("broken"),
@@ -330,10 +332,10 @@ def test_a_process_slows_curtails_reprices_and_adds_demand_under_its_own_name() 
             lambda world: world.slow("h200", 0.5, 5, "chats"),
             "no workload is called 'chats'; did you mean chat?",
         ),
-        (lambda world: world.curtail(-1.0, 5), "-1.0 kW is no limit"),
+        (lambda world: world.curtail(-1.0, 5), "-1.0 kW is not a limit"),
         (lambda world: world.add_demand("chat", 1.0, 0.0), "0.0 hours from now"),
         (lambda world: world.add_demand("chat", float("inf"), 5), "inf requests/s cannot be added"),
-        (lambda world: world.reprice("energy", float("inf")), "inf is no factor of a price"),
+        (lambda world: world.reprice("energy", float("inf")), "inf is not a factor of a price"),
         (lambda world: sys.exit(0), "failed at hour 1: SystemExit: 0"),
         (
             lambda world: world.reprice("enrgy", 2.0),

@@ -75,7 +75,9 @@ def test_leaving_early_owes_the_rest_of_the_term(run: Run, fee: float, owed: flo
 def test_what_a_term_binds_after_the_horizon_is_told(run: Run) -> None:
     """From 1 April to the end of 2026 are 275 days: 32 accelerators at 2 dollars."""
     notes = run("{kind: reserved, usd_per_accelerator_h: 2, term_months: 12}").plan.notes
-    assert any(f"commits {32 * 275 * 24 * 2:,.0f} USD of rent" in note for note in notes)
+    assert any(
+        f"the {32 * 275 * 24 * 2:,.0f} USD of rent committed after" in note for note in notes
+    )
     assert not any(
         "commits" in note
         for note in run("{kind: reserved, usd_per_accelerator_h: 2, term_months: 3}").plan.notes
@@ -184,7 +186,7 @@ def test_the_catalogues_rent_stands_in_the_assumptions_with_source_and_date(
             [
                 "expansion.rules=[{when: shed_above, threshold_fraction: 0.1, cluster: h200, watch: mi325x, nodes: 1}]"
             ],
-            ["expansion.rules[0].watch", "shed_above is the fleet's"],
+            ["expansion.rules[0].watch", "shed_above is measured for the fleet"],
         ),
         (
             [

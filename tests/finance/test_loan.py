@@ -210,7 +210,7 @@ def test_a_broken_covenant_is_a_warning(run: Run) -> None:
     )  # which has interest, under US GAAP
     (told,) = [text for text in result.warnings if "covenant" in text]
     assert (
-        f"cash for debt service is {cover:.2f} times debt service in FY2026-Q1, the covenant asks for 1.3"
+        f"cash for debt service is {cover:.2f} times debt service in FY2026-Q1, and the covenant requires 1.3"
         in told
     )
     assert not any("covenant" in text for text in run(SOLD, LOAN % "").warnings)

@@ -119,7 +119,7 @@ def test_pages_of_the_openai_usage_api(
     assert chat.prefix_cache_hit_fraction == pytest.approx(0.25, rel=1e-3)
     assert loads["gpt-5"].requests_per_s == pytest.approx(9_000 / 86_400, rel=0.01)
     text = (tmp_path / "fleet.yaml").read_text()
-    assert "counts by the day show no hours" in text
+    assert "daily counts do not show hours" in text
 
 
 def test_days_of_litellm(planner: Planner, write: WriteScenario, tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ def test_spend_logs_of_litellm(planner: Planner, write: WriteScenario, tmp_path:
         ('{"data": [{"object": "bucket", "start_time": 1767571200}]}', ["data[0].results: must"]),
         ('{"results": [{"date": 5, "metrics": {}}]}', ["results[0].date: must be a date"]),
         ('{"results": [{"date": "x", "metrics": []}]}', ["results[0]"]),
-        ('[{"startTime": "x"}, 5]', ["f.json", "no JSON object"]),
+        ('[{"startTime": "x"}, 5]', ["f.json", "not a JSON object"]),
     ],
 )
 def test_what_does_not_fit_is_named(
@@ -248,7 +248,7 @@ def test_a_broken_workbook_is_refused(planner: Planner, tmp_path: Path) -> None:
     planner("init", "x", "--quotes", "quotes.xlsx").refused("quotes.xlsx:2")
     whole = (tmp_path / "quotes.xlsx").read_bytes()
     (tmp_path / "quotes.xlsx").write_bytes(whole[: len(whole) // 2])
-    planner("init", "x", "--quotes", "quotes.xlsx").refused("quotes.xlsx: is no workbook")
+    planner("init", "x", "--quotes", "quotes.xlsx").refused("quotes.xlsx: is not a workbook")
 
 
 def test_a_password_of_an_address_is_not_printed(planner: Planner) -> None:

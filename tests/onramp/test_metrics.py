@@ -82,7 +82,7 @@ def test_a_range_query_gives_back_what_generated_it(
     assert chat.noise.sigma < 0.02  # the outage is no noise
     assert "6 hours without a request (6 from 2026-01-17 12:00 UTC on) left out: an outage" in text
     assert (
-        "# assumed: preset chat, your SLO is in no file; 97.5" in text
+        "# assumed: preset chat, no file contains your SLO; 97.5" in text
     )  # ln 2 s lies 2.37 spreads above ln 0.3
     assert planner("validate", "fleet.yaml").code == 0
 
@@ -199,16 +199,16 @@ def test_an_empty_bucket_parts_the_lengths() -> None:
             '{"status": "error", "error": "bad query", "data": {"resultType": ""}}',
             "Prometheus says bad query",
         ),
-        ('{"status": "success", "data": {"resultType": "matrix"}}', "is no export of metrics"),
+        ('{"status": "success", "data": {"resultType": "matrix"}}', "is not an export of metrics"),
         (
             '{"status": "success", "data": {"resultType": "matrix", "result": []}}',
             "has no vllm:request_success_total",
         ),
         (
             '{"data": {"resultType": "matrix", "result": [{"metric": {}, "values": [[1, "x"]]}]}}',
-            "is no export",
+            "is not an export",
         ),
-        ("# HELP vllm:x\nvllm:x{a=\n", "line 2 is no sample"),
+        ("# HELP vllm:x\nvllm:x{a=\n", "line 2 is not a sample"),
         (
             "vllm:request_success_total 5\nprocess_start_time_seconds 3\n",
             "times span more than 30 years",

@@ -62,7 +62,7 @@ def test_a_broken_table_says_what_is_wrong(content: bytes, message: str) -> None
 def test_a_missing_column_and_a_word_for_a_number() -> None:
     table = contents_of({}, {"t.csv": b"a\nx\n"}).table("t")
     assert table is not None
-    with pytest.raises(ScenarioError, match=r"t\.csv:2: a: holds 'x', which is no number"):
+    with pytest.raises(ScenarioError, match=r"t\.csv:2: a: holds 'x', which is not a number"):
         table.numbers("a")
     with pytest.raises(ScenarioError, match=r"t\.csv: b: the column is not there"):
         table.texts("b")

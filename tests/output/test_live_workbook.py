@@ -209,7 +209,7 @@ def test_summary_csv_and_workbook_agree(run: Run, tmp_path: Path) -> None:
     agree(sheets, result)
     assert tuple(name for name in sheets if name not in FURTHER) == SHEETS
     assert set(sheets) == {*SHEETS, *FURTHER}
-    assert sheets["Open items"][0][0].startswith("Follows")
+    assert sheets["Open items"][0][0].startswith("Recalculated from the yellow cells")
     for name in ("Loan", "Loan stress"):
         assert sheets[name][0][0].startswith("A record of the run")
     with zipfile.ZipFile(io.BytesIO(content)) as book:

@@ -254,7 +254,7 @@ def test_reuse_and_a_stated_share_exclude_each_other(tmp_path: Path) -> None:
         scenario_of(tmp_path, (f"{LOAD}.prefix_cache_hit_fraction", 0.9))
     message = str(raised.value)
     assert "workloads.agents.prefix_cache_hit_fraction" in message
-    assert "state one of the two" in message
+    assert "state only one of the two" in message
     assert "agents.yaml:" in message
 
 
@@ -263,7 +263,7 @@ def test_reuse_and_a_stated_share_exclude_each_other(tmp_path: Path) -> None:
     [
         ("agentc", "agentic"),
         ({}, "needs one of"),
-        ({"points": {"60": 0.5, "30": 0.7}}, "points rise"),
+        ({"points": {"60": 0.5, "30": 0.7}}, "points must rise"),
         ({"points": {"soon": 0.5}}, "seconds above 0"),
         (sessions(turns=400), "begin with"),
         (sessions(p90_gap_s=1.0), "swapped?"),

@@ -204,13 +204,14 @@ def test_a_site_with_power_for_a_node_of_its_smallest_cluster_alone_is_a_note() 
     h200, mi325x = (cluster.node_power.full_kw for cluster in plan_of().clusters)
     assert abs(h200 - mi325x) > 0.5
     between = {"site": {"facility_power_cap_kw": (h200 + mi325x) / 2, "pue_ratio": 1.0}}
-    assert any("kW of IT load at its tightest" in note for note in plan_of(between).notes)
+    assert any("in its tightest hour the site can carry" in note for note in plan_of(between).notes)
 
 
 def test_a_cap_below_full_load_is_a_note_with_both_figures() -> None:
     plan = plan_of({"site": {"facility_power_cap_kw": 60}})
     assert any(
-        "kW of IT load at its tightest" in note and "at full load" in note for note in plan.notes
+        "in its tightest hour the site can carry" in note and "at full load" in note
+        for note in plan.notes
     )
 
 
@@ -245,7 +246,7 @@ def test_power_is_held_against_the_machines_that_are_there_together(
         (
             "latest",
             "2026-01-30",
-            "upgrades come every 30 days: a release of 2026-01-30 may be taken only beyond",
+            "upgrades come every 30 days: a release of 2026-01-30 may take effect only after",
         ),
         ("staged", "2026-01-04", "upgrades come every 75 days"),
         ("pinned", "2026-01-02", "upgrades come every 200 days"),
@@ -289,7 +290,9 @@ def test_an_order_after_the_horizon() -> None:
     }
     # A promise within the horizon that slips beyond it is a delay: the machines do not come.
     plan = plan_of({"clusters": {"h200": {"order": slips}}})
-    assert any("up to 77 days in, of 59" in warning for warning in plan.warnings)
+    assert any(
+        "up to 77 days from the start; the horizon is 59" in warning for warning in plan.warnings
+    )
 
 
 def test_an_order_that_may_come_too_late_is_a_warning() -> None:

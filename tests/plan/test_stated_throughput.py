@@ -112,7 +112,9 @@ def test_a_claim_is_carried_along_as_requests_grow_longer() -> None:
 
 
 def test_without_its_lengths_it_is_refused() -> None:
-    with pytest.raises(ScenarioError, match=r"state them, e\.g\. throughput_measured_at") as caught:
+    with pytest.raises(
+        ScenarioError, match=r"at which it was measured, e\.g\. throughput_measured_at"
+    ) as caught:
         rate(LENGTHS, throughput_measured_at=None)
     assert len(caught.value.problems) == 1
 

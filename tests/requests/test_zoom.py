@@ -98,7 +98,7 @@ def test_a_sample_that_has_to_be_larger_than_asked_for_says_so(tmp_path: Path) -
     """Of eighty replicas four are the least."""
     found, _ = hour(chat_scenario(tmp_path, 70.9, 0.0), requests=100, minutes=1)
     assert found.counts[0] > 500
-    assert "100 were requested: a sample has 4 replicas" in summary_text(
+    assert "100 were requested, but a sample has at least 4 replicas" in summary_text(
         zoom_summary(found, outcomes(found))
     )
 

@@ -83,4 +83,4 @@ def test_a_large_gap_is_a_note() -> None:
     assert gap.gap_fraction == pytest.approx(gap.bound_fraction - gap.served_in_time_fraction)
     assert gap.gap_fraction == pytest.approx(0.2, abs=1e-3)
     (note,) = gap_notes(worse)
-    assert note.endswith("ideal placement could reach at most 50.0%")
+    assert note.endswith("with ideal placement of models it could be up to 50.0%")

@@ -249,7 +249,7 @@ def test_a_sizing_says_on_how_many_fresh_replications_nothing_helps(tmp_path: Pa
     assert 0 < past <= 8
     # They are not held against a capacity that could not help.
     assert record["met_replications"] == 8
-    said = f"whatever is bought (site outages {past} of 8; left out above)"
+    said = f"whatever is bought (site outages {past} of 8; they are left out above)"
     assert said in " ".join(answer.summary()["sentences"]["certainty"])
     assert said in " ".join(str(answer).split())
 

@@ -63,15 +63,15 @@ def problem_of(path: Path, *overrides: str) -> str:
         ),
         (
             "workloads.chat.lengths.input={quantiles: {0.5: 900, 0.9: 1800}}",
-            "lengths.input: quantiles stand in place of mean and p95: leave out mean",
+            "lengths.input: quantiles replace mean and p95: leave out mean",
         ),
         (
             "workloads.chat.lengths.input={quantiles: {0.5: 900, 95: 1800}, mean: null}",
-            "lengths.input: a quantile is that of a share of requests between 0 and 1, not 95",
+            "lengths.input: the key of a quantile must be a share of requests between 0 and 1, not 95",
         ),
         (
             "workloads.chat.lengths.input={quantiles: {0.5: 900, p95: 1800}, mean: null}",
-            "lengths.input: a quantile is that of a share of requests, such as 0.95, not 'p95'",
+            "lengths.input: the key of a quantile must be a share of requests, such as 0.95, not 'p95'",
         ),
         (
             "workloads.chat.lengths.input={quantiles: {0.5: 900, 1: 1800}, mean: null}",

@@ -138,23 +138,23 @@ def test_neither_names_nor_order_matter() -> None:
         (
             "sizing.budget_usd=100000",
             "allow no machine",
-            "sizing.budget_usd {} in place of 100,000",
+            "sizing.budget_usd {} instead of 100,000",
         ),
         pytest.param(
             "sizing.it_power_cap_kw=11",
-            "chat misses it most in 2026-02, in 4 of them: 51",
-            "sizing.it_power_cap_kw {} in place of 11",
+            "chat misses the target most in 2026-02, in 4 replications: 51",
+            "sizing.it_power_cap_kw {} instead of 11",
             marks=pytest.mark.prove,
         ),
         (
             "sizing.clusters={h200: {max_nodes: 1}, mi325x: {max_nodes: 1}}",
-            "of 99.00% asked. The main cause is lack of capacity",
-            "sizing.clusters.h200.max_nodes {} in place of 1",
+            "against 99.00% required. The main cause is lack of capacity",
+            "sizing.clusters.h200.max_nodes {} instead of 1",
         ),
         pytest.param(
             "sizing.clusters={h200: {max_nodes: 9, max_nodes_per_date: 1}, mi325x: {max_nodes: 1}}",
             "2026-01",
-            "sizing.clusters.h200.max_nodes_per_date {} in place of 1",
+            "sizing.clusters.h200.max_nodes_per_date {} instead of 1",
             marks=pytest.mark.prove,
         ),
     ],
@@ -175,8 +175,11 @@ def test_the_limit_that_is_named_is_enough(override: str, where: str, would_do: 
 def test_limits_that_prevent_it_together_are_named_together() -> None:
     with problem(toy(("2026-01-01",), 1), ["sizing.budget_usd=100000"]) as search:
         refusal = nothing(search, Arena(search.trial, search.archive, 36))
-    assert "No one limit alone is enough; together, as simulated: sizing.budget_usd" in refusal
-    assert "max_nodes 6 in place of 1 (4 of 4 replications)" in refusal
+    assert (
+        "Loosening one limit is not enough; these together are, as simulated: sizing.budget_usd"
+        in refusal
+    )
+    assert "max_nodes 6 instead of 1 (4 of 4 replications)" in refusal
 
 
 @pytest.mark.parametrize("content", [toy(("2026-02-01",), 6), ordered()])
@@ -188,15 +191,15 @@ def test_a_delivery_that_comes_too_late_says_by_how_much(content: dict[str, Any]
         refusal = nothing(search, Arena(search.trial, search.archive, 36))
         first = search.choices.purchases[0].date
     assert (
-        f"Nothing that may be bought is in service as 2026-01 begins: the first date is {first}"
+        f"Nothing that may be bought is in service at the start of 2026-01: the first date allowed is {first}"
         in refusal
     )
-    assert f"in place of {first} (4 of 4 replications)" in refusal
+    assert f"instead of {first} (4 of 4 replications)" in refusal
 
 
 def test_a_budget_too_small_is_refused_in_one_message_and_leaves_nothing(tmp_path: Path) -> None:
     content = toy(("2026-01-01",), 6)
-    with pytest.raises(CapacityError, match="This alone would do, as simulated: sizing"):
+    with pytest.raises(CapacityError, match="This change would be enough, as simulated: sizing"):
         planner.size(
             content, tmp_path / "out", budget=1e5, replications=2, confirmations=2, workers=1
         )
@@ -208,10 +211,13 @@ def test_outages_that_no_purchase_mends_stand_first() -> None:
     with problem(toy(most=6), outages) as search:
         assert search.surrogate.fixable < 0.5
         refusal = nothing_mends(search, Arena(search.trial, search.archive, 36))
-    assert "whatever is bought (site outages 4 of 4 surveyed), and 10% may" in refusal
-    assert "chat misses it most in 2026-" in refusal
+    assert "whatever is bought (site outages 4 of 4 surveyed), but only 10% may miss it" in refusal
+    assert "chat misses the target most in 2026-" in refusal
     assert "The main cause is outages" in refusal
-    assert "Without slo_target.include the same plan meets it in 4 of 4 replications" in refusal
+    assert (
+        "Without slo_target.include the same plan meets the target in 4 of 4 replications"
+        in refusal
+    )
 
 
 def test_what_serves_by_rent_alone_is_not_refused() -> None:
@@ -237,8 +243,8 @@ def test_what_serves_by_rent_alone_is_not_refused() -> None:
         ({"sizing": {"clusters": {"h200": {"min_nodes": 5, "max_nodes": 4}}}}, "min_nodes, 5, is more than"),
         ({"sizing": {"retire": {"h200": ["2026-09-01"]}}}, "not within the horizon"),
         ({"sizing": {"clusters": {"h200": {}}, "orders": "reactive"}}, "needs a cluster with an order"),
-        ({"sizing": {"clusters": {"old": {}}}, "clusters": {"old": OLD}}, "is owned already"),
-        ({"sizing": {"clusters": {"h200": {}}, "max_rented_accelerators": 64}}, "has no terms of rent"),
+        ({"sizing": {"clusters": {"old": {}}}, "clusters": {"old": OLD}}, "is already owned"),
+        ({"sizing": {"clusters": {"h200": {}}, "max_rented_accelerators": 64}}, "needs terms for renting"),
         ({"slo_target": {"attainment": 1.5}}, "less than or equal to 1"),
         ({"expansion": {"rules": [{"when": "shed_above", "threshold_fraction": 0.1, "cluster": "h200", "nodes": 1}]}},
          "rules buy what the sizing should choose"),
@@ -298,10 +304,10 @@ def test_a_cheaper_plan_for_more_says_that_it_was_not_confirmed(sized: Answer[Si
         result = dataclasses.replace(answer, confirmation=confirmation, curve=(*points,))
         said = [*_other_levels(result)]
         assert len(said) == (1 if passed else 2)
-        reason = "Not confirmed, so not recommended though it costs less: the cheapest policy"
-        assert said[0].startswith(reason) == passed
-        assert "simulated for 95% costs" in said[0]
-        assert all(line.startswith("Not confirmed") for line in said)
+        reason = "It is not confirmed at 95%, so it is not recommended although it costs less."
+        assert said[0].endswith(reason) == passed
+        assert "simulated for P(SLO met) 95% costs" in said[0]
+        assert all("It is not confirmed at" in line for line in said)
 
 
 def test_a_cluster_that_is_not_needed_is_retired() -> None:
@@ -455,13 +461,13 @@ def test_a_sizing_that_begins_anew_says_why(tmp_path: Path) -> None:
         planner.size(content, tmp_path / "out", resume=True, progress=lines.append, **options)
 
     resumed()
-    assert "has nothing to resume: nothing of a sizing is in it, so it begins anew" in lines[0]
+    assert "has nothing to resume: it holds nothing of a sizing, so it starts again" in lines[0]
     lines.clear()
     resumed()
-    assert "has nothing to resume: the sizing in it is finished, so it begins anew" in lines[0]
+    assert "has nothing to resume: its sizing is finished, so it starts again" in lines[0]
     with pytest.raises(api.Stopped):
         resumed(minutes=1e-9)
-    with pytest.raises(ScenarioError, match=r"the seed changed \(begin anew with --restart\)"):
+    with pytest.raises(ScenarioError, match=r"the seed changed \(start again with --restart\)"):
         resumed(seed=7)
 
 

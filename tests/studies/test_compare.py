@@ -64,16 +64,16 @@ def test_plans_that_keep_other_books_are_warned_about(
     )
     (warning,) = check_comparable([pair[0], other], 0)
     assert "long keeps other books than tiny (depreciation_months 60 against 36, " in warning
-    assert "residual_fraction 0.1 against 0.2): accrued cost is not comparable; NPV" in warning
+    assert "residual_fraction 0.1 against 0.2): accrued cost cannot be compared, but NPV" in warning
     taxed = load_scenario(
         write(), ["name=taxed", "finance.tax={rate_fraction: 0.2}", "finance.end_value=none"]
     )
     (warning,) = check_comparable([pair[0], taxed], 0)
     assert (
-        "taxed is valued otherwise than tiny (end_value none against market, tax {rate_fraction: 0.2"
+        "taxed is valued differently than tiny (end_value none against market, tax {rate_fraction: 0.2"
         in warning
     )
-    assert "NPV, TCO and levelised cost are not comparable" in warning
+    assert "NPV, TCO and levelised cost cannot be compared" in warning
 
 
 def test_a_longer_book_life_saves_nothing(write: WriteScenario) -> None:
@@ -155,7 +155,8 @@ def test_horizons_that_differ_are_refused_and_other_traffic_is_said(write: Write
     base = load_scenario(path)
     longer = load_scenario(path, ["name=longer", "horizon_months=4"])
     with pytest.raises(
-        ScenarioError, match=r"longer runs 4 months from 2026-01-01, tiny 3 .*cannot be compared"
+        ScenarioError,
+        match=r"longer runs 4 months from 2026-01-01, but tiny runs 3 .*cannot be compared",
     ):
         check_comparable([base, longer], 0)
     busier = load_scenario(path, ["name=busier", "workloads.chat.requests_per_s=6"])

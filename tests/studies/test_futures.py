@@ -76,7 +76,7 @@ def test_a_price_left_to_the_catalogue_is_multiplied_and_years_are_each() -> Non
 
 
 def test_what_is_no_number_cannot_be_multiplied() -> None:
-    with pytest.raises(ScenarioError, match="needs a number to go by"):
+    with pytest.raises(ScenarioError, match="needs a number to change"):
         scenario().laid_over(["clusters.b200.accelerator=×2"])
 
 
@@ -142,7 +142,7 @@ def test_the_grid_is_written_and_a_future_is_no_rival(
     cost = grid[grid.scenario == "many"].set_index("future")["net_present_cost_usd"].to_dict()
     weighted = (cost["twice-the-traffic"] + 3 * cost["b200-late"]) / 4
     assert (
-        f"Weighted over the futures, many: net present cost {dollars(weighted)}"
+        f"Weighted over the futures, many has a net present cost of {dollars(weighted)}"
         in out.out.replace("\n  ", " ")
     )
     report = (Path("grid") / "report.html").read_text(encoding="utf-8")
@@ -179,7 +179,7 @@ def test_futures_of_the_plans_themselves_are_taken_and_one_name_is_one_future() 
     other = load_scenario(SHORT | {"name": "other"})
     assert set(stated_futures([one, other])) == {"busier"}
     unlike = {"busier": {"set": {"workloads.chat.requests_per_s": "×3"}}}
-    with pytest.raises(ScenarioError, match="means another future in another of these plans"):
+    with pytest.raises(ScenarioError, match="names different futures in two of these plans"):
         stated_futures([one, load_scenario(SHORT | {"name": "other", "futures": unlike})])
 
 

@@ -192,7 +192,7 @@ def test_a_nested_study_is_the_same_however_it_was_run(
 ) -> None:
     monkeypatch.setattr(designs, "PILOT", 16)
     whole = done(dollars, tmp_path / "whole", 40, made=False)
-    assert "3 of 4 inputs change prices alone" in whole.store.notes[-1]
+    assert "3 of 4 inputs change only prices" in whole.store.notes[-1]
     assert whole.simulated().size < 32
     assert {standing.verdict.replications for standing in whole.standings()} == {
         whole.simulated().size

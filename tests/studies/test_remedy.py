@@ -70,14 +70,14 @@ def test_what_nodes_cannot_mend_is_left_to_sizing() -> None:
     )
     found = find_remedy(simulate(late), 1, lambda _: None)
     assert isinstance(found, NoRemedy)
-    words = "prompts of chat alone take longer than the TTFT objective"
-    assert found.reason == f"{words}, on idle replicas too"
+    words = "prompts of chat take longer than the TTFT objective"
+    assert found.reason == f"{words} even on idle replicas"
     dark = scenario(clusters={"h200": SHORT["clusters"]["h200"]}).laid_over(
         ["site.facility_power_cap_kw=12"]
     )
     found = find_remedy(simulate(dark), 1, lambda _: None)
     assert isinstance(found, NoRemedy)
-    assert found.reason == "more nodes of h200 alone do not meet it"
+    assert found.reason == "adding nodes to h200 does not meet the target"
 
 
 OWNED = {"accelerator": "H200", "nodes": 1, "owned": {"bought": "2025-01-01"}}
@@ -114,6 +114,12 @@ def test_a_run_says_it_when_asked(planner: Planner, write: WriteScenario) -> Non
     path = write()
     few = ("run", path, "-n", "1", "--set", "workloads.chat.requests_per_s=8000")
     without_advice = planner(*few, "--out", "a").out.replace("\n  ", " ")
-    assert "how many more nodes of one cluster meet it: planner run --advise." in without_advice
+    assert (
+        "how many more nodes of one cluster meet the target: planner run --advise."
+        in without_advice
+    )
     said = planner(*few, "--advise", "--out", "b").out.replace("\n  ", " ")
-    assert "it meets the target in 19/19 further replications; net present cost rises by $" in said
+    assert (
+        "the plan meets the target in 19/19 further replications; net present cost rises by $"
+        in said
+    )

@@ -148,7 +148,7 @@ def test_an_impossible_correlation_matrix_is_refused(
             )
         )
     )
-    assert "correlations: no inputs can have these rank correlations together" in message
+    assert "correlations: no inputs can have all of these rank correlations at once" in message
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_other_mistakes_of_a_study(study_file: WriteScenario) -> None:
             SMALL.replace("{clusters: {mi325x: null", "{horizon_months: 2, clusters: {mi325x: null")
         )
     )
-    assert "share their months" in message
+    assert "must have the same months" in message
     assert "unknown key" in refusal(
         study_file(SMALL.replace("mi325x: null,", "mi325x: null, b200: {nodse: 1},"))
     )

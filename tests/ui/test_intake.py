@@ -123,7 +123,7 @@ def test_files_and_answers_come_to_what_the_command_writes(
     for line in (
         "model: qwen3-32b  # as given",
         "ttft_s: 1.5  # as given",
-        "tpot_s: 0.1  # assumed: preset chat, your SLO is in no file",
+        "tpot_s: 0.1  # assumed: preset chat, no file contains your SLO",
         "facility_power_cap_kw: 1200  # as given",
         "# owned, line 2 of have.csv",
     ):
@@ -193,7 +193,7 @@ BAD_ANSWERS = {
     "clusters.*.host_memory_gb": ("-5", "owned", "must be greater than or equal to 0"),
     "catalog.overlay": ("a.yaml", "", "cannot be 'a.yaml'"),
     "site.electricity_usd_per_kwh": ("{a: 1}", "prices", "cannot be '{a: 1}'"),
-    "site.facility_power_cap_kw": ("1.2 MW", "power", "cannot be '1.2 MW' (it takes a number"),
+    "site.facility_power_cap_kw": ("1.2 MW", "power", "cannot be '1.2 MW' (it takes only a number"),
 }
 
 
@@ -252,7 +252,7 @@ def test_no_name_of_a_file_leads_anywhere(page: Page, workbench: Workbench, name
     assert written == []
     if len(name) < 200:
         page.files.append({"name": name})
-        assert "no name of a file" in page.draft()["problems"][0]["text"]
+        assert "not a name of a file" in page.draft()["problems"][0]["text"]
 
 
 def test_who_sends_anything_else_is_refused(page: Page) -> None:
@@ -371,4 +371,4 @@ def test_a_memo_of_a_draft_is_that_of_the_command(
     assert page.post("memo", plan=["lead"], name="memo-of-page").status_code == 200
     assert (tmp_path / "outputs/memo-of-page/summary.json").read_text() == own
     memo = (tmp_path / "outputs/memo-of-page/memo.md").read_text()
-    assert "of one plan alone" in memo
+    assert "This memo covers one plan." in memo

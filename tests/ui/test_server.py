@@ -167,7 +167,8 @@ def test_a_fault_of_our_own_is_told_without_a_traceback(
     found = post()
     assert found.status_code == 500
     assert (
-        found.text == "the planner failed, which is a fault of its own: ZeroDivisionError: of nodes"
+        found.text
+        == "the planner failed because of a fault in its own code: ZeroDivisionError: of nodes"
     )
 
 

@@ -229,7 +229,7 @@ def test_nothing_is_written_over_and_no_name_leads_elsewhere(
         for what in ("save", "share", *(("size",) if name else ())):
             found = post(what, name=name)
             assert found.status_code == 422, (what, name)
-            assert "is no name" in found.text
+            assert "is not a name" in found.text
     assert [entry.name for entry in scenario_file.parent.glob("*.yaml")] == ["tiny.yaml"]
 
 
@@ -366,7 +366,8 @@ def test_no_sentence_asks_for_an_option_of_a_command(workbench: Workbench, post:
         assert "further replications are being drawn" in text
         assert "-n " not in text
     rest = text_of(post(set=["clusters.h200.nodes=14"], part="rest"))
-    assert "of accrued cost: purchases" in rest
+    assert "purchases of " in rest
+    assert "Accrued cost is " in rest
     assert ".csv" not in rest
 
 
