@@ -533,9 +533,9 @@ def tables(rows: list[Compared]) -> str:
     first = [r.first_token_ratio for r in rows if np.isfinite(r.hourly_ttft_p99_s)]
     near = sum(abs(ratio - 1.0) <= 0.2 for ratio in first)
     lines = [
-        f"{sum(r.agrees for r in rows)} of {len(rows)} cells agree. Up to capacity and without bursts, the P99 of the "
-        "time to the first token is within 20% of the",
-        f"zoom's in {near} of {len(first)} cells.",
+        f"The models agree in {sum(r.agrees for r in rows)} of {len(rows)} rows. Up to capacity and without bursts, "
+        "the hourly model's P99 of the time to",
+        f"first token is within 20% of the zoom's in {near} of {len(first)} rows.",
         "",
         "| workload | part | layout | load | bursts | overload | requests | zoom | hour | agrees | P99 zoom, s "
         "| hour, s |",
@@ -552,13 +552,13 @@ def tables(rows: list[Compared]) -> str:
         )
     lines += [
         "",
-        "The capacity by the zoom is the load at which it misses 1% of requests, where late requests wait and without "
-        "bursts. If",
-        "the hourly model misses more at its own capacity, that share counts in place of 1%. Loads are interpolated "
-        "between those",
-        "above:",
+        "The capacity in the zoom is the rate at which 1% of requests miss the SLO, with `queue` and without bursts. "
+        "If the hourly model",
+        "has a larger share of misses at its own capacity, that share is used in place of 1%. The zoom's capacity is "
+        "interpolated",
+        "between the loads of the table above. The ratio is the hourly model's capacity divided by the zoom's:",
         "",
-        "| workload | part | layout | capacity, requests/s and node | by the zoom | ratio |",
+        "| workload | part | layout | capacity by hour, requests/s per node | by zoom | ratio |",
         "|---|---|---|---|---|---|",
     ]
     for work, part, layout in itertools.product(WORK, PARTS, LAYOUTS):
