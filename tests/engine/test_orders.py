@@ -329,7 +329,7 @@ def test_a_rule_of_any_kind_waits_for_its_window() -> None:
             "target_fraction, 0.9, must be above 0 and at most threshold_fraction, 0.8",
         ),
         ({"threshold_fraction": 0}, "must be above 0"),
-        ({"months": 2}, "months is 1 under forecast_load_above, not 2"),
+        ({"months": 2}, "months must be 1 under forecast_load_above, not 2"),
         ({"max_nodes_per_order": 3}, "max_nodes_per_order, 3, is less than one step, 4"),
         ({"watch": "h200"}, "expansion.rules[0].watch"),
         ({"windows": "yearly"}, "expansion.rules[0].windows"),
