@@ -247,8 +247,8 @@ def money_section(contents: Contents, summary: RunSummary | None = None) -> Sect
     capex = (amount for account, amount in ledger_sums if account.startswith("capex_"))
     purchases = sum(capex)
     lead = (
-        f"Accrued cost is {dollars(total)}: purchases of {dollars(purchases)} are spread over their life as "
-        "depreciation."
+        f"Accrued cost is {dollars(total)}. Purchases of {dollars(purchases)} are part of it as depreciation over "
+        "their life."
     )
     blocks: list[Block | None] = [
         Sentence(

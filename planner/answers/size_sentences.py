@@ -127,7 +127,7 @@ def _other_policies(sized: Sized) -> Iterator[str]:
         verb = "less" if way.saved >= 0.0 else "more"
         yield (
             f"{way.name[:1].upper()}{way.name[1:]} would cost {_money(sized, way.cost)} at P(SLO met) "
-            f"{way.probability:.0%}; the answer's levers cost {difference} {verb} at the same probability."
+            f"{way.probability:.0%}; a plan like the answer costs {difference} {verb} at the same probability."
         )
     yield from _other_levels(sized)
 
