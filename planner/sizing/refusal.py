@@ -26,7 +26,7 @@ from planner.sizing.evaluate import Evaluator, Judged, Trial, Workers
 from planner.sizing.policy import Policy
 from planner.sizing.search import Levers, Search
 from planner.sizing.selection import Arena
-from planner.sizing.surrogate import surveyed
+from planner.sizing.surrogate import Seen, surveyed
 
 _TRIES = 4
 """Policies simulated under one looser limit: each is searched by what the one before it showed."""
@@ -219,8 +219,7 @@ class _Remedies:
             share = outcome.verdict.share
             if share >= self.level:
                 return outcome
-            # Of a share of nothing no place on the curve is known.
-            search.expect(policy, max(share, 0.5 / outcome.worst.size))
+            search.expect(Seen(policy, outcome.verdict.met, outcome.worst.size))
             policy = search.at(self.level, policy, levers)
         return None
 

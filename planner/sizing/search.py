@@ -29,7 +29,7 @@ from planner.sizing.policy import (
     other_reviews,
     other_steps,
 )
-from planner.sizing.surrogate import Surrogate
+from planner.sizing.surrogate import Seen, Surrogate
 
 _ROUNDS = 4
 """Most rounds of search, simulation and calibration."""
@@ -43,10 +43,6 @@ _BLOCKS = 6
 """Parts of the horizon from each of which a replication may add a row."""
 _SCALES = 7
 """Halvings of the margin on demand."""
-_MOST_MOVED = 1.0
-"""Most by which log λ of the threshold may differ from capacity meeting demand."""
-_HALVINGS = 16
-"""Of that, where the threshold is moved to what was seen."""
 _LEAST_SCALE = 1e-3
 """λ of a month in which next to nothing is served."""
 _SAME_COST = 1e-7
@@ -203,18 +199,9 @@ class Search:
         met = sum(outcome.meets(self.trial.attainment) for outcome in outcomes)
         return met >= self.confidence * len(outcomes)
 
-    def expect(self, policy: Policy, share: float) -> None:
-        """Move the threshold so that a policy is predicted to meet the target as often as it was seen to."""
-        surrogate = self.surrogate
-        fleet = surrogate.fleet(policy)
-        low, high = -_MOST_MOVED, _MOST_MOVED
-        for _ in range(_HALVINGS):
-            middle = 0.5 * (low + high)
-            surrogate.threshold = surrogate.threshold._replace(log=middle)
-            if surrogate.probability_of(fleet) > share:
-                low = middle
-            else:
-                high = middle
+    def expect(self, *seen: Seen) -> None:
+        """Predict by how often policies were seen to meet the target over whole blocks, too."""
+        self.surrogate.expect(seen)
         self.values = {}
 
     def find(self, levers: Levers, start: Policy | None = None) -> Policy | None:

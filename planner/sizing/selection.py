@@ -144,6 +144,8 @@ class Arena:
         self.attempts = 0
         self.failed: list[Judged] = []
         """Policies that were not confirmed, over the selection."""
+        self.blocks: list[Judged] = []
+        """Policies over the blocks on which they were to be confirmed."""
 
     def selected(self, policy: Policy, replications: int) -> Judged:
         """Return a policy's figures over the first replications of the selection block."""
@@ -315,8 +317,10 @@ class Arena:
                 break
         met = len(outcomes) - missed
         lower_limit = share_limits(met, len(outcomes), error).low
+        over_block = judged(trial, policy, outcomes)
+        self.blocks.append(over_block)
         return Confirmation(
-            judged=judged(trial, policy, outcomes),
+            judged=over_block,
             passed=not confidence or (missed <= spare and len(outcomes) == runs),
             attempt=self.attempts,
             interval=share_limits(met, len(outcomes), 0.025),

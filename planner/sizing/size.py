@@ -47,7 +47,7 @@ from planner.sizing.selection import (
     mean_interval,
     share_limits,
 )
-from planner.sizing.surrogate import surveyed
+from planner.sizing.surrogate import Seen, surveyed
 from planner.studies.designs import MonteCarlo, PointSet
 from planner.studies.futures import Plans, plans_under
 from planner.studies.inputs import UncertainInputs, resolve_inputs, stated
@@ -444,11 +444,18 @@ def _as_seen(
     """
     if not arena.confidence:
         return []
-    fresh = confirmation.judged
-    before = next(one for one in raced if one.policy == fresh.policy)
+    selected = {one.policy: one for one in raced}
     # A block that was left early is one of many misses, and the selection one of few: together they are fair.
-    met = before.verdict.met + fresh.verdict.met
-    search.expect(fresh.policy, met / (before.worst.size + fresh.worst.size))
+    seen = [
+        Seen(
+            block.policy,
+            block.verdict.met + selected[block.policy].verdict.met,
+            block.worst.size + selected[block.policy].worst.size,
+        )
+        for block in arena.blocks
+    ]
+    search.expect(*seen)
+    fresh = confirmation.judged
     needed = arena.needed()
     if needed >= 1.0:
         return []
@@ -460,7 +467,7 @@ def _as_seen(
     saved = 1.0 - search.cost(found) / search.cost(fresh.policy)
     if confirmation.passed and saved < LEAST_SAVED:
         return []
-    return [arena.selected(found, before.worst.size)]
+    return [arena.selected(found, selected[fresh.policy].worst.size)]
 
 
 def curve_of(

@@ -62,6 +62,8 @@ _FAR = 3  # groups in which a fleet may differ from the one that its scales are 
 _PER_FEATURE = 6  # surveyed replications for each input that the regression takes
 _THRESHOLDS = np.linspace(-0.5, 0.5, 201)
 _SPREADS = np.array([0.01, 0.015, 0.025, 0.04, 0.06, 0.1])
+_QUANTILES = (np.arange(256) + 0.5) / 256  # of the draws, in which a block's share is fitted
+_LEAST_SHARE = 1e-4  # that a block meets or misses: no more is known of a share of nothing
 _ALIKE = 0.3  # difference of fleets' shares at which a run counts for a third
 _MISSED = (
     0.5  # of requests beyond capacity: those that miss, before any run tells; an API takes them all
@@ -78,6 +80,28 @@ class Threshold(NamedTuple):
 
     log: float = 0.0
     spread: float = 0.06
+
+
+class Seen(NamedTuple):
+    """How often a policy met the target over all of some replications."""
+
+    policy: Policy
+    met: int
+    runs: int
+
+
+def _mean_threshold(log_likelihood: Floats) -> Threshold:
+    """Return the mean over all that runs allow, by likelihoods of shape (spreads, thresholds).
+
+    It is not the likeliest: before a miss is seen the threshold may be far lower.
+    """
+    weighed = log_likelihood - 0.5 * (_THRESHOLDS / _PRIOR) ** 2
+    likelihood = np.exp(weighed - weighed.max())
+    likelihood /= likelihood.sum()
+    mean = float(likelihood.sum(axis=0) @ _THRESHOLDS)
+    # How far it is uncertain is left out: what is proposed too low is simulated, and then known.
+    variance = float(likelihood.sum(axis=1) @ _SPREADS**2)
+    return Threshold(mean, math.sqrt(variance))
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +223,8 @@ class Surrogate:
             self._add_prices(u, 1.0 / rate if seed == BINS else 0.0 * rate)
         self._prices(leaving)
         self.threshold = Threshold()
+        self._of_runs = np.zeros((_SPREADS.size, _THRESHOLDS.size))
+        """Logarithm of the likelihood of the search's runs, at each spread and threshold."""
         self.fixable = float(1.0 - self.hopeless.mean())
         """Share of replications in which any purchase meets the SLO target."""
         self.worth = np.ones(self.groups)
@@ -573,9 +599,12 @@ class Surrogate:
         logs, drawn, spread = self.predicted_logs(fleet)
         log, own_spread = self.threshold
         met = float(ndtr((drawn - log) / np.hypot(spread, own_spread)).mean())
+        return self._share_served(logs) * met
+
+    def _share_served(self, logs: Floats) -> float:
+        """Return the share of replications that more nodes may help, and in which every month has some."""
         # Where nothing is there in some month there is no λ to regress: those replications miss.
-        is_served = float((logs > _LEAST_LOG)[~self.hopeless].mean())
-        return self.fixable * is_served * met
+        return self.fixable * float((logs > _LEAST_LOG)[~self.hopeless].mean())
 
     def calibrate(self, known: Sequence[tuple[Run, SizingOutcome]], near: Policy) -> None:
         """Fit threshold and spread to runs of the search, those of policies like ``near`` weighing most."""
@@ -599,17 +628,25 @@ class Surrogate:
         for spread in _SPREADS:
             z = sign * (logs - _THRESHOLDS[:, None]) / spread
             # A small share of runs goes otherwise for reasons that λ knows nothing of.
-            fit = (weights * np.logaddexp(log_ndtr(z), np.log(0.002))).sum(axis=1)
-            fits.append(fit - 0.5 * (_THRESHOLDS / _PRIOR) ** 2)
-        # The mean over all that runs allow, not the likeliest: before a miss is seen the threshold may be far lower.
-        likelihood = np.exp(np.array(fits) - np.max(fits))
-        likelihood /= likelihood.sum()
-        of_threshold = likelihood.sum(axis=0)
-        mean = float(of_threshold @ _THRESHOLDS)
-        # How far it is uncertain is left out: what is proposed too low is simulated, and then known.
-        variance = float(likelihood.sum(axis=1) @ _SPREADS**2)
-        self.threshold = Threshold(mean, math.sqrt(variance))
+            fits.append((weights * np.logaddexp(log_ndtr(z), np.log(0.002))).sum(axis=1))
+        self._of_runs = np.array(fits)
+        self.threshold = _mean_threshold(self._of_runs)
         self._count_overflow(known, alike)
+
+    def expect(self, seen: Sequence[Seen]) -> None:
+        """Fit threshold and spread to whole blocks of policies as well, those like the last weighing most."""
+        mix = self._mix(seen[-1].policy)
+        log_likelihood = self._of_runs.copy()
+        for policy, met, runs in seen:
+            alike = float(np.exp(-np.abs(self._mix(policy) - mix).sum() / _ALIKE))
+            logs, drawn, residual = self.predicted_logs(self.fleet(policy))
+            # In quantiles, of which there are fewer than draws.
+            points = np.quantile(drawn, _QUANTILES)
+            z = (points - _THRESHOLDS[:, None]) / np.hypot(residual, _SPREADS)[:, None, None]
+            share = self._share_served(logs) * ndtr(z).mean(axis=2)
+            share = np.clip(share, _LEAST_SHARE, 1.0 - _LEAST_SHARE)
+            log_likelihood += alike * (met * np.log(share) + (runs - met) * np.log(1.0 - share))
+        self.threshold = _mean_threshold(log_likelihood)
 
     def _count_overflow(
         self, known: Sequence[tuple[Run, SizingOutcome]], alike: Mapping[Policy, float]

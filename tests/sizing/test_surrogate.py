@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
+from planner.sizing.surrogate import Seen
 from planner.sizing.survey import _clip_level
 from tests.sizing.toys import CALM, bought, problem, toy, whole, written
 
@@ -113,7 +114,7 @@ def test_predictions_are_moved_to_what_was_seen_of_a_policy(tmp_path: Path) -> N
     with problem(content, study=written(content, tmp_path), replications=12) as search:
         before = search.find(search.levers())
         assert before is not None
-        search.expect(before, 0.7)
+        search.expect(Seen(before, 700, 1000))
         assert search.value(before)[1] == pytest.approx(0.7, abs=0.01)
         after = search.find(search.levers())
         assert after is not None

@@ -80,7 +80,11 @@ BAD: list[tuple[bytes, int, str]] = [
     (b'{"plan": "clusters.h200.nodes=3"}', 400, "plan must be a list"),
     (b'{"plan": [1]}', 400, "plan must be a list"),
     (b'{"plans": {}}', 400, "plans must be a list of at most 8 lists"),
-    (b'{"futures": [["future.traffic=lots"]], "part": "grid"}', 422, "is not a setting of this page"),
+    (
+        b'{"futures": [["future.traffic=lots"]], "part": "grid"}',
+        422,
+        "is not a setting of this page",
+    ),
     (b'{"futures": [["elsewhere=1"]], "part": "grid"}', 422, "is not a setting of this page"),
     (b'{"plan": ["tiny", "future.traffic=-1"]}', 422, "is not a setting of this page"),
     (b'{"plan": ["elsewhere"]}', 422, "no scenario is called 'elsewhere'; there are tiny"),
