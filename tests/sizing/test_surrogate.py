@@ -120,6 +120,12 @@ def test_predictions_are_moved_to_what_was_seen_of_a_policy(tmp_path: Path) -> N
         assert after is not None
         assert search.value(after)[1] >= 0.9
         assert search.cost(after) > search.cost(before)
+        # What one that serves more was seen to do tells how far that one is from enough.
+        predicted = search.value(after)[1]
+        for met in (940, 998):
+            search.expect(Seen(before, 700, 1000), Seen(after, met, 1000))
+            assert abs(search.value(after)[1] - met / 1000) < abs(predicted - met / 1000) + 0.002
+            assert 0.65 < search.value(before)[1] < search.value(after)[1]
 
 
 @pytest.mark.parametrize("calm", [True, False])
