@@ -45,10 +45,17 @@ def init(
     ] = None,
     fleet: Annotated[
         Path | None,
-        Option(metavar="FILE.csv", help="Machines you own: accelerator, nodes, bought, ..."),
+        Option(
+            metavar="FILE.csv",
+            help="Machines you own, with the columns accelerator, nodes, bought and others.",
+        ),
     ] = None,
     quotes: Annotated[
-        Path | None, Option(metavar="FILE.csv", help="Vendors' quotes: accelerator, price_usd, ...")
+        Path | None,
+        Option(
+            metavar="FILE.csv",
+            help="Vendors' quotes, with the columns accelerator, price_usd and others.",
+        ),
     ] = None,
     overlay: Overlay = None,
     model: Annotated[list[str] | None, Option(metavar="[NAME=]MODEL", help=_MODEL)] = None,

@@ -569,8 +569,8 @@ def _risks(exposures: Exposures | None) -> Section:
     worst = exposures.stresses[:MAX_RISKS]
     rows = [(one.name, _added(one), _met(one)) for one in worst]
     lead = (
-        "Each change was simulated by itself, in other replications than the result above. Changes that cost most "
-        "service come first, then those that cost most money."
+        "Each change was simulated by itself, in other replications than the result above. The changes that lower "
+        "SLO attainment the most come first, then those that raise cost the most."
     )
     header = ("risk", "net present cost", "SLO target met")
     return _part("Risks", [lead], header, rows)

@@ -412,6 +412,6 @@ def _would_do(
             if limit.taken(enough.policy) > limit.value
         ]
         yield (
-            f"Loosening one limit is not enough; these together are, as simulated: {'; '.join(more)} "
+            f"Loosening one limit is not enough. Loosening these together is (simulated): {'; '.join(more)} "
             f"({_share_words(enough)})"
         )

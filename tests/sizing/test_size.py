@@ -176,7 +176,7 @@ def test_limits_that_prevent_it_together_are_named_together() -> None:
     with problem(toy(("2026-01-01",), 1), ["sizing.budget_usd=100000"]) as search:
         refusal = nothing(search, Arena(search.trial, search.archive, 36))
     assert (
-        "Loosening one limit is not enough; these together are, as simulated: sizing.budget_usd"
+        "Loosening one limit is not enough. Loosening these together is (simulated): sizing.budget_usd"
         in refusal
     )
     assert "max_nodes 6 instead of 1 (4 of 4 replications)" in refusal
