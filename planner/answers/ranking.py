@@ -88,7 +88,11 @@ class RankedPlan:
         if self.verdict is not None:
             met = f"{self.verdict.met_replications}/{self.verdict.replications}"
             return f"{self.verdict.status} {met}"
-        return "met" if self.meets_slo else f"missed by {percent(self.shortfall_fraction, 2)}"
+        return (
+            "met"
+            if self.meets_slo
+            else f"missed by {100.0 * (self.shortfall_fraction or 0.0):.2f} points"
+        )
 
 
 def ranked_plan(

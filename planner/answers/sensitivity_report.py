@@ -220,7 +220,7 @@ def sensitivities_section(contents: Contents, study: StudyResults) -> Section | 
     ]
     detailed = study.manifest.detailed
     rows = "" if detailed is None else f" Measured on the first {detailed:,} replications."
-    note = f"Bars no longer than sampling noise are left out.{rows}"
+    note = f"Bars that are not longer than sampling noise are left out.{rows}"
     lead = _driver_words(study, scenario)
     # Without a distribution the tornado is the picture of the answer, and is not drawn twice.
     picture = None

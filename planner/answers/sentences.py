@@ -414,12 +414,12 @@ def verdict_line(verdict: PlanVerdict, *, on_page: bool = False) -> str:
     lowest = []
     # Of one replication the lowest is the base case's.
     if verdict.lowest_fraction is not None and verdict.replications > 1:
-        lowest.append(f"lowest {share_words(verdict.lowest_fraction)}")
-    if verdict.base_case is not None:  # as base case 99.39%, long-context, 2026-06
+        lowest.append(f"lowest replication {share_words(verdict.lowest_fraction)}")
+    if verdict.base_case is not None:  # as base case 99.39% (long-context, 2026-06)
         base = verdict.base_case
         attained = f"base case {share_words(base.slo_attainment_fraction)}"
-        words = filter(None, (attained, base.workload, base.month))
-        lowest.append(", ".join(words))
+        place = ", ".join(filter(None, (base.workload, base.month)))
+        lowest.append(f"{attained} ({place})" if place else attained)
     if lowest:
         sentence += f" {'; '.join([lowest[0].capitalize(), *lowest[1:]])}."
     return " ".join([sentence, *assumed_api_words(verdict)])

@@ -19,6 +19,11 @@ from planner.sizing.refusal import miss_words, worst_miss
 from planner.sizing.size import Sized
 from planner.units import MILLION, counted
 
+_HELPING = {
+    "site_outages": "a second site or a looser target",
+    "prompts_too_long": "a longer TTFT objective or a faster layout",
+}
+"""What helps where no purchase does, by cause."""
 OBJECTIVES = {"net-present-cost": "net present cost", "levelised": "levelised cost"}
 """Objectives of a sizing in words."""
 MAX_INPUTS = 2
@@ -107,12 +112,13 @@ def _certainty(sized: Sized, verdict: PlanVerdict) -> Iterator[str]:
         causes = ", ".join(
             f"{cause.replace('_', ' ')} {number}" for cause, number in counted_causes.items()
         )
+        remedies = ", or ".join(_HELPING[cause] for cause in counted_causes)
         treatment = (
             "they count as missed" if sized.trial.includes_outages else "they are left out above"
         )
         yield (
             f"{sized.unfixable:.1%} of replications miss the SLO target whatever is bought ({causes} of "
-            f"{plan.worst.size}; {treatment}). A second site or a looser target would help; more nodes would not."
+            f"{plan.worst.size}; {treatment}). {remedies[:1].upper()}{remedies[1:]} would help; more nodes would not."
         )
     yield from assumed_api_words(verdict)
     yield f"Mean utilisation is {plan.utilisation.mean():.0%}."

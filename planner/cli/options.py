@@ -43,7 +43,7 @@ _SET = (
     "can be repeated, and the last one wins."
 )
 _REPLICATIONS = (
-    "Replications behind each interval. The range of 19 holds nine in ten further ones; "
+    "Number of replications. Nine in ten further ones lie between the lowest and the highest of 19; "
     "with 1 there are no intervals."
 )
 _STUDY = (

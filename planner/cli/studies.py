@@ -35,9 +35,9 @@ _AT_MOST = (
     "After the 256th, draws that differ only in prices may share a simulation."
 )
 _UNTIL = (
-    "Stop when 95% intervals are this narrow: for the headline's mean (0.5%), a percentile (p90=2%), "
-    "P(best) (best=1%), or P(SLO met) of plans without a verdict (slo=4%) "
-    "[default without -n: mean=0.5%, p10=2%, p90=2%, slo=4%]."
+    "Stop when half of each 95% interval is at most as stated, e.g. mean=0.5% (of the headline's mean), "
+    "p90=2% (of a percentile), best=1% (of P(best)), slo=4% (of P(SLO met) of plans without a verdict). "
+    "All that are stated must hold [default without -n: mean=0.5%, p10=2%, p90=2%, slo=4%]."
 )
 _SAMPLES = (
     "Write every replication to samples.csv "

@@ -231,14 +231,14 @@ def test_a_verdict_is_said_in_a_line() -> None:
     said = verdict_line(verdict_of(19, lowest=0.9846))
     assert said == (
         "SLO MET in 19/19 replications (target 99% per month and workload, the default, in 90% of replications). "
-        "Lowest 98.46%; base case 98.46%, chat, 2027-03."
+        "Lowest replication 98.46%; base case 98.46% (chat, 2027-03)."
     )
     over = replace(
         verdict_of(0, 1, 0.9712), stated=True, per="horizon", scope="fleet", attainment=0.999
     )
     assert verdict_line(over) == (
         "SLO MISSED: 0/1 replications meet the target (99.9% over the horizon, all workloads together, in 90% "
-        "of replications). First missed 2027-02. Base case 97.12%, chat, 2027-03."
+        "of replications). First missed 2027-02. Base case 97.12% (chat, 2027-03)."
     )
     assert (
         "INCONCLUSIVE at n = 1: P(SLO met) 100% [23, 100] against 90% required; re-run with -n 19"
