@@ -125,7 +125,7 @@ def _long_prompts_remedy(verdict: PlanVerdict, too_long: Sequence[LongPrompts]) 
     lines = [*map(long_prompt_advice, too_long)]
     if verdict.otherwise_missed_month is not None:
         lines.append(
-            f"{otherwise_words(verdict)} After that change, to see how many more nodes meet it: planner run --advise."
+            f"{otherwise_words(verdict)} To see how many more nodes would then meet the target: planner run --advise."
         )
     return " ".join(lines)
 
@@ -414,7 +414,7 @@ def verdict_line(verdict: PlanVerdict, *, on_page: bool = False) -> str:
     lowest = []
     # Of one replication the lowest is the base case's.
     if verdict.lowest_fraction is not None and verdict.replications > 1:
-        lowest.append(f"lowest replication {share_words(verdict.lowest_fraction)}")
+        lowest.append(f"lowest of them {share_words(verdict.lowest_fraction)}")
     if verdict.base_case is not None:  # as base case 99.39% (long-context, 2026-06)
         base = verdict.base_case
         attained = f"base case {share_words(base.slo_attainment_fraction)}"

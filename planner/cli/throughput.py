@@ -39,10 +39,14 @@ def throughput(
     accelerator: Annotated[str, Option(help="Accelerator, or several separated by commas.")] = "",
     engine: Annotated[str, Option(help="Serving engine, or several separated by commas.")] = "vllm",
     precision: Annotated[
-        str, Option(help="Precision, or several [default: as published, else fp8].")
+        str,
+        Option(help="Precision, or several separated by commas [default: as published, else fp8]."),
     ] = "",
     tp: Annotated[
-        str, Option(help="Accelerators per replica, or several [default: fewest that fit].")
+        str,
+        Option(
+            help="Accelerators per replica, or several numbers separated by commas [default: fewest that fit]."
+        ),
     ] = "",
     input_tokens: Annotated[
         str, Option("--input", help="Prompt tokens, or several numbers separated by commas.")

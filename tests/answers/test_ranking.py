@@ -231,7 +231,7 @@ def test_a_verdict_is_said_in_a_line() -> None:
     said = verdict_line(verdict_of(19, lowest=0.9846))
     assert said == (
         "SLO MET in 19/19 replications (target 99% per month and workload, the default, in 90% of replications). "
-        "Lowest replication 98.46%; base case 98.46% (chat, 2027-03)."
+        "Lowest of them 98.46%; base case 98.46% (chat, 2027-03)."
     )
     over = replace(
         verdict_of(0, 1, 0.9712), stated=True, per="horizon", scope="fleet", attainment=0.999

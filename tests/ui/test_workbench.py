@@ -366,7 +366,7 @@ def test_no_sentence_asks_for_an_option_of_a_command(workbench: Workbench, post:
         assert "further replications are being drawn" in text
         assert "-n " not in text
     rest = text_of(post(set=["clusters.h200.nodes=14"], part="rest"))
-    assert "purchases of " in rest
+    assert "Purchases of " in rest
     assert "Accrued cost is " in rest
     assert ".csv" not in rest
 
