@@ -75,10 +75,9 @@ class RankedPlan:
             words += f", sheds {percent(self.shed_fraction, 2)} of tokens"
         if self.meets_slo or self.is_inconclusive:
             return words
-        points = percent(self.shortfall_fraction, 2).replace("%", " points")
         is_monthly = self.verdict is not None and self.verdict.per == "month"
         where = " in its worst month" if is_monthly else ""
-        return f"{words} and misses its SLO target by {points}{where}"
+        return f"{words} and misses its SLO target by {self._shortfall}{where}"
 
     @property
     def standing(self) -> str:
@@ -88,11 +87,12 @@ class RankedPlan:
         if self.verdict is not None:
             met = f"{self.verdict.met_replications}/{self.verdict.replications}"
             return f"{self.verdict.status} {met}"
-        return (
-            "met"
-            if self.meets_slo
-            else f"missed by {100.0 * (self.shortfall_fraction or 0.0):.2f} points"
-        )
+        return "met" if self.meets_slo else f"missed by {self._shortfall}"
+
+    @property
+    def _shortfall(self) -> str:
+        """How far it misses its SLO target, as 0.94 points."""
+        return percent(self.shortfall_fraction, 2).replace("%", " points")
 
 
 def ranked_plan(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from planner.answers.ranking import COST, SHORTFALL
 from planner.answers.run_report import NODE_HOUR_USES, reconciliation_rows, resale_words
@@ -128,41 +130,45 @@ def _next_line(summary: RunSummary) -> str:
             words += f", more capacity needed by {missed_month}"
         needs = (f"{prompts.workload} needs {objective_words(prompts)}" for prompts in too_long)
         return "; ".join([words, *needs])
+    return f"NEXT   {_order_words(orders)}"
+
+
+class _Step(NamedTuple):
+    """What is ordered by a day, or on site by it."""
+
+    by: str
+    is_ordered: bool
+
+    def words(self, nodes: str) -> str:
+        return f"order {nodes} by {self.by}" if self.is_ordered else f"{nodes} on site by {self.by}"
+
+
+def _order_words(orders: Sequence[OrderFigures]) -> str:
+    """Return what is bought next and by when, then the later dates."""
     # What is ordered on a day and what is on site that day are two things to plan for.
-    days: dict[tuple[str, bool], list[OrderFigures]] = {}
+    steps: dict[_Step, list[OrderFigures]] = {}
     for order in orders:
-        is_ordered = order.placed is not None
-        days.setdefault((order.placed or order.on_site, is_ordered), []).append(order)
-    steps = [
-        (by, is_ordered, sum(order.nodes for order in same_day))
-        for (by, is_ordered), same_day in days.items()
-    ]
-    (by, is_ordered, _), *later = steps
-    nodes = " and ".join(f"{order.nodes} {order.cluster}" for order in days[by, is_ordered])
-    words = f"NEXT   {_step_words(nodes, by, is_ordered=is_ordered)}"
+        step = _Step(order.placed or order.on_site, order.placed is not None)
+        steps.setdefault(step, []).append(order)
+    first, *later = steps
+    words = first.words(" and ".join(f"{order.nodes} {order.cluster}" for order in steps[first]))
     if not later:
         return words
+    numbers = {step: sum(order.nodes for order in same_day) for step, same_day in steps.items()}
     shown = []
-    before = is_ordered
-    for by, is_ordered, number in later[:MAX_LATER_DATES]:
+    for before, step in itertools.pairwise(steps):
         # The verb of the step before goes for the next one too.
-        same = is_ordered == before
-        shown.append(
-            f"{number} by {by}" if same else _step_words(str(number), by, is_ordered=is_ordered)
-        )
-        before = is_ordered
+        if step.is_ordered == before.is_ordered:
+            shown.append(f"{numbers[step]} by {step.by}")
+        else:
+            shown.append(step.words(str(numbers[step])))
     if len(later) > MAX_LATER_DATES:
         rest = later[1:]
-        more = f"{sum(number for *_, number in rest)} more"
-        if any(is_ordered != later[0][1] for _, is_ordered, _ in rest):
+        more = f"{sum(numbers[step] for step in rest)} more"
+        if any(step.is_ordered != later[0].is_ordered for step in rest):
             more += " ordered or on site"
-        shown[1:] = [f"{more} on {len(rest)} dates by {rest[-1][0]}"]
+        shown[1:] = [f"{more} on {len(rest)} dates by {rest[-1].by}"]
     return f"{words}, then {' and '.join(shown)}"
-
-
-def _step_words(nodes: str, by: str, *, is_ordered: bool) -> str:
-    """Return what is ordered by a day, or on site by it."""
-    return f"order {nodes} by {by}" if is_ordered else f"{nodes} on site by {by}"
 
 
 def _cluster_lines(summary: RunSummary) -> list[str]:

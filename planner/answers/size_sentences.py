@@ -112,7 +112,7 @@ def _certainty(sized: Sized, verdict: PlanVerdict) -> Iterator[str]:
         causes = ", ".join(
             f"{cause.replace('_', ' ')} {number}" for cause, number in counted_causes.items()
         )
-        remedies = ", or ".join(_HELPING[cause] for cause in counted_causes)
+        remedies = ", and ".join(_HELPING[cause] for cause in counted_causes)
         treatment = (
             "they count as missed" if sized.trial.includes_outages else "they are left out above"
         )

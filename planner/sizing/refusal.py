@@ -26,7 +26,7 @@ from planner.sizing.evaluate import Evaluator, Judged, Trial, Workers
 from planner.sizing.policy import Policy
 from planner.sizing.search import Levers, Search
 from planner.sizing.selection import Arena
-from planner.sizing.surrogate import Seen, surveyed
+from planner.sizing.surrogate import surveyed
 
 _TRIES = 4
 """Policies simulated under one looser limit: each is searched by what the one before it showed."""
@@ -219,7 +219,7 @@ class _Remedies:
             share = outcome.verdict.share
             if share >= self.level:
                 return outcome
-            search.expect(Seen(policy, outcome.verdict.met, outcome.worst.size))
+            search.expect(outcome)
             policy = search.at(self.level, policy, levers)
         return None
 

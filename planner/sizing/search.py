@@ -18,7 +18,7 @@ from scipy.optimize import linprog
 from planner.arrays import Bools, Floats
 from planner.records import record
 from planner.sizing.archive import Archive
-from planner.sizing.evaluate import BLOCK, SEARCH, Clock
+from planner.sizing.evaluate import BLOCK, SEARCH, Clock, Judged
 from planner.sizing.policy import (
     Policy,
     fewer_nodes,
@@ -29,7 +29,7 @@ from planner.sizing.policy import (
     other_reviews,
     other_steps,
 )
-from planner.sizing.surrogate import Seen, Surrogate
+from planner.sizing.surrogate import Surrogate
 
 _ROUNDS = 4
 """Most rounds of search, simulation and calibration."""
@@ -199,9 +199,9 @@ class Search:
         met = sum(outcome.meets(self.trial.attainment) for outcome in outcomes)
         return met >= self.confidence * len(outcomes)
 
-    def expect(self, *seen: Seen) -> None:
+    def expect(self, *outcomes: Judged) -> None:
         """Predict by how often policies were seen to meet the target over whole blocks, too."""
-        self.surrogate.expect(seen)
+        self.surrogate.expect(outcomes)
         self.values = {}
 
     def find(self, levers: Levers, start: Policy | None = None) -> Policy | None:

@@ -47,7 +47,7 @@ from planner.sizing.selection import (
     mean_interval,
     share_limits,
 )
-from planner.sizing.surrogate import Seen, surveyed
+from planner.sizing.surrogate import surveyed
 from planner.studies.designs import MonteCarlo, PointSet
 from planner.studies.futures import Plans, plans_under
 from planner.studies.inputs import UncertainInputs, resolve_inputs, stated
@@ -444,17 +444,10 @@ def _as_seen(
     """
     if not arena.confidence:
         return []
-    selected = {one.policy: one for one in raced}
+    tried = {block.policy for block in arena.blocks}
+    selected = {one.policy: one for one in raced if one.policy in tried}
     # A block that was left early is one of many misses, and the selection one of few: together they are fair.
-    seen = [
-        Seen(
-            block.policy,
-            block.verdict.met + selected[block.policy].verdict.met,
-            block.worst.size + selected[block.policy].worst.size,
-        )
-        for block in arena.blocks
-    ]
-    search.expect(*seen)
+    search.expect(*selected.values(), *arena.blocks)
     fresh = confirmation.judged
     needed = arena.needed()
     if needed >= 1.0:

@@ -46,7 +46,7 @@ from planner.finance.accounting.measures import running_factors
 from planner.plan.attainment import LEAST_SHORTFALL
 from planner.sizing.archive import Archive
 from planner.sizing.choices import due_h
-from planner.sizing.evaluate import DRAWS, SEARCH, Run, SizingOutcome, Trial
+from planner.sizing.evaluate import DRAWS, SEARCH, Judged, Run, SizingOutcome, Trial
 from planner.sizing.policy import Policy
 from planner.sizing.survey import BINS, Survey, mean_of, staffed_usd
 from planner.units import HOURS_PER_YEAR
@@ -80,14 +80,6 @@ class Threshold(NamedTuple):
 
     log: float = 0.0
     spread: float = 0.06
-
-
-class Seen(NamedTuple):
-    """How often a policy met the target over all of some replications."""
-
-    policy: Policy
-    met: int
-    runs: int
 
 
 def _mean_threshold(log_likelihood: Floats) -> Threshold:
@@ -633,19 +625,21 @@ class Surrogate:
         self.threshold = _mean_threshold(self._of_runs)
         self._count_overflow(known, alike)
 
-    def expect(self, seen: Sequence[Seen]) -> None:
+    def expect(self, outcomes: Sequence[Judged]) -> None:
         """Fit threshold and spread to whole blocks of policies as well, those like the last weighing most."""
-        mix = self._mix(seen[-1].policy)
+        mix = self._mix(outcomes[-1].policy)
         log_likelihood = self._of_runs.copy()
-        for policy, met, runs in seen:
-            alike = float(np.exp(-np.abs(self._mix(policy) - mix).sum() / _ALIKE))
-            logs, drawn, residual = self.predicted_logs(self.fleet(policy))
+        for outcome in outcomes:
+            alike = float(np.exp(-np.abs(self._mix(outcome.policy) - mix).sum() / _ALIKE))
+            logs, drawn, residual = self.predicted_logs(self.fleet(outcome.policy))
             # In quantiles, of which there are fewer than draws.
             points = np.quantile(drawn, _QUANTILES)
             z = (points - _THRESHOLDS[:, None]) / np.hypot(residual, _SPREADS)[:, None, None]
             share = self._share_served(logs) * ndtr(z).mean(axis=2)
             share = np.clip(share, _LEAST_SHARE, 1.0 - _LEAST_SHARE)
-            log_likelihood += alike * (met * np.log(share) + (runs - met) * np.log(1.0 - share))
+            met = outcome.verdict.met
+            missed = outcome.verdict.replications - met
+            log_likelihood += alike * (met * np.log(share) + missed * np.log(1.0 - share))
         self.threshold = _mean_threshold(log_likelihood)
 
     def _count_overflow(

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy.stats import norm
 
-from planner.sizing.surrogate import Seen
+from planner.sizing.evaluate import Judged
+from planner.sizing.policy import Policy
+from planner.sizing.search import Search
+from planner.sizing.selection import Arena, Confirmation, share_limits
+from planner.sizing.size import _as_seen
 from planner.sizing.survey import _clip_level
 from tests.sizing.toys import CALM, bought, problem, toy, whole, written
 
@@ -108,13 +113,19 @@ def test_a_case_weighs_the_replications_so_that_their_mean_input_is_the_case_s(
         assert surrogate.chances == pytest.approx(1.0 / 12)
 
 
+def seen(search: Search, policy: Policy, met: int) -> Judged:
+    """Return a policy that met the target in so many of a thousand replications."""
+    one = whole(search, policy, 1)
+    return dataclasses.replace(one, verdict=one.verdict._replace(met=met, replications=1000))
+
+
 def test_predictions_are_moved_to_what_was_seen_of_a_policy(tmp_path: Path) -> None:
     content = toy(("2026-01-01",), 6)
     content["workloads"]["chat"]["growth"] = {"kind": "by-year", "per_year": {"2026": 1.0}}
     with problem(content, study=written(content, tmp_path), replications=12) as search:
         before = search.find(search.levers())
         assert before is not None
-        search.expect(Seen(before, 700, 1000))
+        search.expect(seen(search, before, 700))
         assert search.value(before)[1] == pytest.approx(0.7, abs=0.01)
         after = search.find(search.levers())
         assert after is not None
@@ -123,9 +134,33 @@ def test_predictions_are_moved_to_what_was_seen_of_a_policy(tmp_path: Path) -> N
         # What one that serves more was seen to do tells how far that one is from enough.
         predicted = search.value(after)[1]
         for met in (940, 998):
-            search.expect(Seen(before, 700, 1000), Seen(after, met, 1000))
+            search.expect(seen(search, before, 700), seen(search, after, met))
             assert abs(search.value(after)[1] - met / 1000) < abs(predicted - met / 1000) + 0.002
             assert 0.65 < search.value(before)[1] < search.value(after)[1]
+
+
+def test_after_a_block_that_passed_with_room_to_spare_a_cheaper_policy_is_a_candidate(
+    tmp_path: Path,
+) -> None:
+    content = toy(("2026-01-01",), 6)
+    content["workloads"]["chat"]["growth"] = {"kind": "by-year", "per_year": {"2026": 1.0}}
+    with problem(content, study=written(content, tmp_path), replications=12) as search:
+        levers = search.levers()
+        ample = search.fullest(levers)
+        arena = Arena(search.trial, search.archive, 200)
+        block = seen(search, ample, 1000)
+        arena.blocks.append(block)
+        confirmation = Confirmation(
+            judged=block,
+            passed=True,
+            attempt=1,
+            interval=share_limits(1000, 1000, 0.025),
+            lower_limit=0.99,
+        )
+        raced = [whole(search, ample, 4)]
+        (cheaper,) = _as_seen(search, arena, confirmation, raced, levers)
+        assert search.cost(cheaper.policy) < search.cost(ample)
+        assert cheaper.worst.size == 4
 
 
 @pytest.mark.parametrize("calm", [True, False])
