@@ -7,13 +7,16 @@ lowest, and so on. Whatever is served is served at the least cost, by several co
 
 This is the parametric dual simplex method. A plan is a basis: the columns that may be above zero, one for each row, and
 the amount of each. While shares rise, amounts change in proportion. Where one is used up, the column that adds the
-least cost takes its place. Where none can, the workloads that draw on it have reached their highest share.
+least cost takes its place. Where none can, the workloads that draw on it have reached their highest share. A tableau
+has the other columns alone: those of a basis are unit columns, and would take more than half of it.
 
 Which column comes in depends on the basis alone, so hours of the same basis take the step as one. Every figure of an
 hour comes from the hour alone: who is solved beside it does not move it by a bit.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 
@@ -49,66 +52,89 @@ def raise_shares(programs: Programs, limits: Floats, demand: Floats, program: In
     ``limits`` has shape (limits, hours) and ``demand`` (workloads, hours), neither below 0; ``program`` is that of each
     hour.
     """
-    tableaus, bases = _start(programs)
+    start = _start(programs)
     hours = demand.shape[1]
-    plans = np.zeros((tableaus.shape[2], hours))
+    columns = programs.limits.shape[1]
     # Nothing is served at first, and every limit is free.
     amounts = np.concatenate((limits, np.zeros_like(demand)))
-    batch = max(1, _MOST_CELLS // tableaus[0].size)
+    plans = np.zeros((columns + len(amounts), hours))
+    batch = max(1, _MOST_CELLS // start.cells[0].size)
     for begin in range(0, hours, batch):
         part = slice(begin, begin + batch)
-        rise = _Rise(
-            programs.ranks, tableaus, bases, program[part], amounts[:, part], demand[:, part]
-        )
+        rise = _Rise(programs.ranks, start, program[part], amounts[:, part], demand[:, part])
         rise.finish(plans[:, part])
-    columns = programs.limits.shape[1]
     return plans[:columns]
 
 
-def _start(programs: Programs) -> tuple[Floats, Ints]:
-    """Return a tableau for each program with nothing served, and the basic column of each of its rows.
+class _Tableaus(NamedTuple):
+    """Tableaus of some bases.
 
-    Rows are limits, workloads and costs. Columns are those of the program, the slack of each limit, and one for each
-    workload, which never becomes basic: it says how each row moves as the workload rises.
+    Rows are limits, workloads and costs. Columns are numbered: first those of the program, then the slack of each
+    limit, then one for each workload, which says how each row moves as the workload rises.
     """
+
+    cells: Floats
+    """Shape (tableaus, rows and costs, slots and workloads). Slots hold the columns that are not basic. Workloads'
+    columns stand behind them: those never become basic again."""
+    bases: Ints
+    """Basic column of each row, shape (tableaus, rows)."""
+    others: Ints
+    """Column in each slot, shape (tableaus, slots)."""
+
+    def select(self, places: Ints) -> _Tableaus:
+        """Return copies of some of the tableaus, with repetitions."""
+        return _Tableaus(self.cells[places], self.bases[places], self.others[places])
+
+    def pivot(self, places: Ints, row: Ints, slot: Ints) -> None:
+        """Exchange the basic column of a row and the column of a slot in each of the tableaus at some places."""
+        index = np.arange(places.size)
+        factors, inverse = _eliminate(self.cells, places, row, slot)
+        # The column that was basic was a unit column.
+        column = -factors * inverse[:, np.newaxis]
+        column[index, row] = inverse
+        self.cells[places, :, slot] = column
+        leaving = self.bases[places, row]
+        self.bases[places, row] = self.others[places, slot]
+        self.others[places, slot] = leaving
+
+
+def _start(programs: Programs) -> _Tableaus:
+    """Return a tableau for each program with nothing served."""
     limits, columns = programs.limits.shape
     count = len(programs.costs)
-    rows = limits + programs.ranks.size
-    tableaus = np.zeros((count, rows + programs.costs.shape[1], columns + rows))
-    tableaus[:, :limits, :columns] = programs.limits
-    tableaus[:, limits:rows, :columns] = programs.served
-    tableaus[:, rows:, :columns] = programs.costs
-    tableaus[:, :rows, columns:] = np.eye(rows)
+    workloads = programs.ranks.size
+    rows = limits + workloads
+    cells = np.zeros((count, rows + programs.costs.shape[1], columns + workloads))
+    cells[:, :limits, :columns] = programs.limits
+    cells[:, limits:rows, :columns] = programs.served
+    cells[:, rows:, :columns] = programs.costs
     bases = np.tile(np.arange(columns, columns + rows), (count, 1))
-    for row in range(limits, rows):
-        gains = tableaus[:, row, :columns]
-        # Where no column serves a workload, its row keeps the workload's own column, and it never rises.
+    others = np.tile(np.arange(columns), (count, 1))
+    for workload in range(workloads):
+        row = limits + workload
+        gains = cells[:, row, :columns]
+        # Where no column serves a workload, its own stays basic, and it never rises.
         servable = np.flatnonzero((gains > _TOLERANCE).any(axis=1))
-        costs = tableaus[servable, rows:, :columns]
-        entering = _cheapest(gains[servable], costs)
-        _pivot(tableaus, servable, np.full(servable.size, row), entering)
-        bases[servable, row] = entering
-    return tableaus, bases
+        costs = cells[servable, rows:, :columns]
+        slot = _cheapest(gains[servable], costs, others[servable])
+        cells[servable, row, columns + workload] = 1.0
+        _eliminate(cells, servable, np.full(servable.size, row), slot)
+        # Its column has a place of its own, so what becomes basic leaves an empty slot.
+        cells[servable, :, slot] = 0.0
+        bases[servable, row] = others[servable, slot]
+    return _Tableaus(cells, bases, others)
 
 
 class _Rise:
     """Hours whose workloads rise from nothing to their shares."""
 
     def __init__(
-        self,
-        ranks: Ints,
-        tableaus: Floats,
-        bases: Ints,
-        tableau: Ints,
-        amounts: Floats,
-        demand: Floats,
+        self, ranks: Ints, tableaus: _Tableaus, tableau: Ints, amounts: Floats, demand: Floats
     ) -> None:
         """Begin with the first rank."""
         self.ranks = ranks
         self.tableaus = tableaus
-        """Those that some hour has, shape (tableaus, rows and costs, columns)."""
-        self.bases = bases
-        """Basic column of each of their rows, shape (tableaus, rows)."""
+        """Those that some hour has."""
         self.tableau = tableau
         """That of each hour, shape (hours,)."""
         self.amounts = amounts
@@ -121,9 +147,10 @@ class _Rise:
         """The one that rises, shape (hours,)."""
         self.share = np.zeros(tableau.size)
         """Of its demand that it has reached, shape (hours,)."""
-        self.first_workload_column = tableaus.shape[2] - ranks.size
-        workload_bases = bases[:, -ranks.size :]
-        self.is_servable = (workload_bases < self.first_workload_column)[tableau].T
+        self.slots = tableaus.others.shape[1]
+        first_workload_column = self.slots + len(amounts) - ranks.size
+        workload_bases = tableaus.bases[:, -ranks.size :]
+        self.is_servable = (workload_bases < first_workload_column)[tableau].T
         """Whether any column serves each workload, shape (workloads, hours)."""
         self.is_rising = self.is_servable & (ranks == 0)[:, np.newaxis]
 
@@ -147,7 +174,7 @@ class _Rise:
         speed = np.where(self.is_rising, self.demand, 0.0)
         slopes = np.zeros_like(self.amounts)
         for workload in np.flatnonzero(self.is_rising.any(axis=1)):
-            column = self.tableaus[:, : len(slopes), self.first_workload_column + workload]
+            column = self.tableaus.cells[:, : len(slopes), self.slots + workload]
             slopes += in_hours(column.T, self.tableau) * speed[workload]
         reach = np.full_like(slopes, np.inf)
         is_falling = slopes < -_TOLERANCE * speed.max(axis=0)
@@ -167,30 +194,28 @@ class _Rise:
         rows = len(self.amounts)
         # Hours of one tableau that change the same row, or none, have one tableau again.
         change = self.tableau * (rows + 1) + leaving
-        is_present = np.zeros(len(self.tableaus) * (rows + 1), dtype=np.bool_)
+        is_present = np.zeros(len(self.tableaus.cells) * (rows + 1), dtype=np.bool_)
         is_present[change] = True
         source, row = np.divmod(np.flatnonzero(is_present), rows + 1)
         self.tableau = (np.cumsum(is_present) - 1)[change]
-        self.tableaus = self.tableaus[source]
-        self.bases = self.bases[source]
+        self.tableaus = self.tableaus.select(source)
+        cells = self.tableaus.cells
         changed = np.flatnonzero(row < rows)
         row = row[changed]
-        gains = -self.tableaus[changed, row, : self.first_workload_column]
+        gains = -cells[changed, row, : self.slots]
         is_able = (gains > _TOLERANCE).any(axis=1)
         self._stop(leaving, changed[~is_able])
         changed = changed[is_able]
-        row = row[is_able]
-        costs = self.tableaus[changed, rows:, : self.first_workload_column]
-        entering = _cheapest(gains[is_able], costs)
-        _pivot(self.tableaus, changed, row, entering)
-        self.bases[changed, row] = entering
+        costs = cells[changed, rows:, : self.slots]
+        slot = _cheapest(gains[is_able], costs, self.tableaus.others[changed])
+        self.tableaus.pivot(changed, row[is_able], slot)
 
     def _stop(self, leaving: Ints, stuck: Ints) -> None:
         """Stop the workloads that draw on a row that no column can relieve, in the hours of some tableaus."""
-        is_stuck = np.zeros(len(self.tableaus), dtype=np.bool_)
+        is_stuck = np.zeros(len(self.tableaus.cells), dtype=np.bool_)
         is_stuck[stuck] = True
         hours = np.flatnonzero(is_stuck[self.tableau])
-        slopes = self.tableaus[self.tableau[hours], leaving[hours], self.first_workload_column :]
+        slopes = self.tableaus.cells[self.tableau[hours], leaving[hours], self.slots :]
         # Where k workloads make a row fall by more than the tolerance, one does so by more than its k-th part.
         steepest = -_TOLERANCE / self.ranks.size
         is_free = slopes >= steepest
@@ -208,7 +233,7 @@ class _Rise:
 
     def _write(self, plans: Floats, places: Ints) -> None:
         """Write the plans of some of the hours."""
-        basic_columns = self.bases[self.tableau[places]].T
+        basic_columns = self.tableaus.bases[self.tableau[places]].T
         plans[basic_columns, self.hours[places]] = in_hours(self.amounts, places)
 
     def _continue_with(self, places: Ints) -> None:
@@ -230,10 +255,11 @@ def _first_row(is_true: Bools) -> Ints:
     return len(is_true) - highest
 
 
-def _cheapest(gains: Floats, costs: Floats) -> Ints:
-    """Return the column with a gain that costs least for it, by costs in order, shape (tableaus,).
+def _cheapest(gains: Floats, costs: Floats, columns: Ints) -> Ints:
+    """Return the slot with a gain that costs least for it, by costs in order, shape (tableaus,).
 
-    ``gains`` has shape (tableaus, columns) and ``costs`` (tableaus, costs, columns).
+    ``gains`` has shape (tableaus, slots) and ``costs`` (tableaus, costs, slots); of those that cost the same it is that
+    of the first of the ``columns``, shape (tableaus, slots).
     """
     is_candidate = gains > _TOLERANCE
     ratios = costs / np.where(is_candidate, gains, 1.0)[:, np.newaxis]
@@ -241,18 +267,24 @@ def _cheapest(gains: Floats, costs: Floats) -> Ints:
         cost = np.where(is_candidate, ratio, np.inf)
         lowest = cost.min(axis=1, keepdims=True)
         is_candidate = cost <= lowest + _TOLERANCE * (1.0 + np.abs(lowest))
-    return np.asarray(is_candidate.argmax(axis=1), dtype=np.intp)
+    slot = np.where(is_candidate, columns, np.iinfo(columns.dtype).max).argmin(axis=1)
+    return np.asarray(slot, dtype=np.intp)
 
 
-def _pivot(tableaus: Floats, places: Ints, row: Ints, column: Ints) -> None:
-    """Make a column basic in a row of each of the tableaus at some places."""
+def _eliminate(cells: Floats, places: Ints, row: Ints, slot: Ints) -> tuple[Floats, Floats]:
+    """Clear a column of each of the tableaus at some places but in one row, where it becomes 1.
+
+    Return what stood in the column, shape (some tableaus, rows and costs), and by what its row was multiplied.
+    """
     index = np.arange(places.size)
     # Mostly all of them change, and are written where they are.
-    is_whole = places.size == len(tableaus)
-    chosen = tableaus if is_whole else tableaus[places]
-    factors = chosen[index, :, column]
-    new_row = chosen[index, row] / factors[index, row, np.newaxis]
+    is_whole = places.size == len(cells)
+    chosen = cells if is_whole else cells[places]
+    factors = chosen[index, :, slot]
+    pivots = factors[index, row]
+    new_row = chosen[index, row] / pivots[:, np.newaxis]
     chosen -= factors[:, :, np.newaxis] * new_row[:, np.newaxis]
     chosen[index, row] = new_row
     if not is_whole:
-        tableaus[places] = chosen
+        cells[places] = chosen
+    return factors, 1.0 / pivots

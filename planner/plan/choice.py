@@ -226,17 +226,14 @@ def _cluster_services(
     of them with the best of S, times 1.05 for each engine beyond the first.
     """
     workloads = scenario.workloads
-    candidates = {
-        name: {option.engine for option in engine_options(cluster, workload, reuse.catalog)}
-        for name, workload in workloads.items()
-    }
 
     def served(engine: str, name: str, floor: float = 0.0) -> Service | CapacityError:
+        workload = workloads[name]
         # As one that is stated an engine would be taken though there are better known ones.
-        if cluster.engine == "auto" and engine not in {"auto", *candidates[name]}:
+        if engine != cluster.engine and engine not in _expected_rates(cluster, workload, reuse):
             return CapacityError(_NO_MORE)
         stated = cluster.model_copy(update={"engine": engine})
-        return _served_best(stated, workloads[name], scenario, reuse, math.inf, floor)
+        return _served_best(stated, workload, scenario, reuse, math.inf, floor)
 
     if cluster.engine != "auto":
         return {name: served(cluster.engine, name) for name in workloads}
@@ -305,12 +302,24 @@ def _engines_by_expected_nodes(
         for name, workload in scenario.workloads.items():
             if workload.begins:
                 continue
-            on_auto = engine_options(cluster, workload, reuse.catalog)
-            options = [option for option in on_auto if option.engine == engine]
-            rates = [_expected_rate(option, workload, reuse) for option in options]
-            nodes[engine] += work[name] / (max(rates, default=0.0) or _NO_WORK)
+            rate = _expected_rates(cluster, workload, reuse).get(engine, 0.0)
+            nodes[engine] += work[name] / (rate or _NO_WORK)
     # Stable, so that of equals the one that the catalogue has first leads.
     return sorted(nodes, key=lambda engine: nodes[engine])
+
+
+def _expected_rates(cluster: Cluster, workload: Workload, reuse: Reuse) -> Mapping[str, float]:
+    """Return what an accelerator serves with each engine that is an option, in its best precision, by mean times."""
+
+    def rates() -> dict[str, float]:
+        by_engine: dict[str, float] = {}
+        for option in engine_options(cluster, workload, reuse.catalog):
+            rate = _expected_rate(option, workload, reuse)
+            by_engine[option.engine] = max(by_engine.get(option.engine, 0.0), rate)
+        return by_engine
+
+    nodes = pooled_nodes(cluster.nodes)
+    return reuse.once(("expected rates", _options_key(cluster, workload), nodes), rates)
 
 
 def _expected_rate(option: Cluster, workload: Workload, reuse: Reuse) -> float:
@@ -363,13 +372,38 @@ def _served_best(
     floor: float = 0.0,
 ) -> Service | CapacityError:
     """Return how a cluster serves most of a workload by prediction; what serves no more than ``floor`` is none."""
-    options = engine_options(cluster, workload, reuse.catalog)
-    if not options:
-        reasons = refused_options(cluster, workload, reuse.catalog)
-        return CapacityError("; ".join(dict.fromkeys(reasons)))
-    if cluster.layouts == "measured":
-        options = [one for one in options if has_measured(one, workload, reuse)] or options
-    return _best_service(options, workload, scenario, reuse, max_replicas, floor)
+
+    def best() -> Service | CapacityError:
+        options = engine_options(cluster, workload, reuse.catalog)
+        if not options:
+            reasons = refused_options(cluster, workload, reuse.catalog)
+            return CapacityError("; ".join(dict.fromkeys(reasons)))
+        if cluster.layouts == "measured":
+            options = [one for one in options if has_measured(one, workload, reuse)] or options
+        return _best_service(options, workload, scenario, reuse, max_replicas, floor)
+
+    # What shares a cache hangs on all workloads of the cluster.
+    if workload.reuse is not None:
+        return best()
+    pool = _pool_key(cluster, workload, scenario, max_replicas)
+    months = scenario.horizon_months
+    speed = cluster.throughput_multiplier
+    key = ("best service", _options_key(cluster, workload), months, pool, speed, floor)
+    return reuse.once(key, best)
+
+
+def _options_key(cluster: Cluster, workload: Workload) -> Hashable:
+    """Return the figures that decide the engines, precisions and layouts among which a cluster chooses."""
+    return layout_key(cluster, workload), tuple(workload.precisions)
+
+
+def _pool_key(
+    cluster: Cluster, workload: Workload, scenario: Scenario, max_replicas: float
+) -> Hashable:
+    """Return the figures that decide how a router pools requests; mean times, by which work waits, know of none."""
+    if workload.priority == "deferrable":
+        return None
+    return scenario.router_pool, max_replicas, pooled_nodes(cluster.nodes), workload.admission
 
 
 def has_measured(option: Cluster, workload: Workload, reuse: Reuse) -> bool:
@@ -509,10 +543,7 @@ def service_of(
         except CapacityError as error:
             return error
 
-    pool: Hashable = None
-    # Mean times know of no pool.
-    if workload.priority != "deferrable":
-        pool = (scenario.router_pool, max_replicas, pooled_nodes(cluster.nodes), workload.admission)
+    pool = _pool_key(cluster, workload, scenario, max_replicas)
     months = scenario.horizon_months
     sharing: Hashable = None
     if workload.reuse is not None:
