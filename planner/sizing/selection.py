@@ -4,7 +4,8 @@ Three blocks of replications never mix. The search block made the shortlist. On 
 race: all meet the same replications, and those that another beats by their paired differences drop out. On a
 confirmation block, which nothing has seen, the chosen policy runs alone; its probability is the share of those runs
 that meet the target, counted. It passes on the lower limit of that share. A block that failed is never used again, and
-every attempt has an error of its own, so that all together err with at most :data:`ERROR`.
+every attempt has an error of its own, so that all together err with at most :data:`ERROR`. The first attempt is looked
+at twice: after the fewest runs, and after all where too many of those miss. Each look has half of its error.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from planner.sizing.evaluate import (
     FIRST_CONFIRMATION,
     SELECTION,
     Judged,
+    SizingOutcome,
     Trial,
     judged,
 )
@@ -224,11 +226,12 @@ class Arena:
         return met, missed
 
     def confirm_safe(self, policy: Policy) -> Confirmation:
-        """Confirm a policy with room to spare, by the fewest runs."""
-        runs = self.most_runs
+        """Confirm a policy with room to spare: by the fewest runs, else by all."""
+        ends = [self.most_runs]
         if self.confidence:
-            runs = min(runs, fewest_runs(self.confidence, ERROR * SPENT[0]))
-        return self._confirm(policy, runs)
+            fewest = fewest_runs(self.confidence, self._error / 2)
+            ends = [fewest, self.most_runs] if fewest < self.most_runs else ends
+        return self._confirm(policy, ends)
 
     def needed(self) -> float:
         """Return the probability to meet the target from which a policy is likely to pass the next block.
@@ -264,7 +267,7 @@ class Arena:
                 return
             if confirmed is not None and prospect.worth < LEAST_SAVED * most:
                 return
-            confirmation = self._confirm(one.policy, prospect.runs)
+            confirmation = self._confirm(one.policy, [prospect.runs])
             if confirmation.passed:
                 confirmed = one
             else:
@@ -293,27 +296,34 @@ class Arena:
             prospects.append(prospect)
         return max(prospects, key=lambda prospect: prospect.worth)
 
-    def _confirm(self, policy: Policy, runs: int) -> Confirmation:
-        """Run a policy alone on a block of its own, as long as it can still pass."""
+    def _confirm(self, policy: Policy, ends: Sequence[int]) -> Confirmation:
+        """Run a policy alone on a block of its own, as long as it can still pass.
+
+        It may pass where it has so many runs as one of the ``ends``; these share the error.
+        """
         trial = self.trial
         confidence = self.confidence
-        error = self._error
+        error = self._error / len(ends)
         block = FIRST_CONFIRMATION + self.attempts
         self.attempts += 1
-        duration = self.archive.duration_words(runs)
+        number = " to ".join(str(end) for end in ends)
         self.archive.clock.say(
-            f"confirming in {runs} new replications{duration}: {trial.choices.words(policy)}"
+            f"confirming in {number} new replications{self.archive.duration_words(ends[-1])}: "
+            f"{trial.choices.words(policy)}"
         )
-        spare = allowed_misses(runs, confidence, error) if confidence else runs
-        outcomes = []
+        spare = [allowed_misses(end, confidence, error) if confidence else end for end in ends]
+        outcomes: list[SizingOutcome] = []
         missed = 0
-        for first in range(0, runs, _BATCH):
-            batch = range(first, min(first + _BATCH, runs))
-            fresh = self.archive.outcomes([(policy, block * BLOCK + r) for r in batch])
-            outcomes += fresh
-            missed += sum(not outcome.meets(trial.attainment) for outcome in fresh)
+        passed = False
+        for end, spare_here in zip(ends, spare, strict=True):
             # A block that cannot pass any more is not run to its end, unless it is too short to pass at all.
-            if 0 <= spare < missed:
+            while len(outcomes) < end and not 0 <= spare[-1] < missed:
+                batch = range(len(outcomes), min(len(outcomes) + _BATCH, end))
+                fresh = self.archive.outcomes([(policy, block * BLOCK + r) for r in batch])
+                outcomes += fresh
+                missed += sum(not outcome.meets(trial.attainment) for outcome in fresh)
+            passed = not confidence or (missed <= spare_here and len(outcomes) == end)
+            if passed:
                 break
         met = len(outcomes) - missed
         lower_limit = share_limits(met, len(outcomes), error).low
@@ -321,7 +331,7 @@ class Arena:
         self.blocks.append(over_block)
         return Confirmation(
             judged=over_block,
-            passed=not confidence or (missed <= spare and len(outcomes) == runs),
+            passed=passed,
             attempt=self.attempts,
             interval=share_limits(met, len(outcomes), 0.025),
             lower_limit=lower_limit,

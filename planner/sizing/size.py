@@ -313,6 +313,7 @@ def _sized(
     if trial.held_confidence and first is not None:
         safe = search.at(_safe(trial.held_confidence), first, search.simple_levers()) or first
         confirmation = arena.confirm_safe(safe)
+        clock.say(_ended(confirmation, trial.choices))
         sized = Sized(scenario=scenario, trial=trial, confirmation=confirmation)
         if confirmation.passed:
             tell(sized)
@@ -333,16 +334,11 @@ def _sized(
         if raced[0] is cheapest:
             break
     confirmed = None
-    # The first block is the shortest: a policy that it did not confirm may still pass a longer one.
     if sized is not None and sized.confirmation.passed:
         confirmed = next(one for one in raced if one.policy == safe)
     candidates = [one for one in raced if one is not confirmed]
     for confirmation in arena.confirmations(candidates, confirmed):
-        words = trial.choices.words(confirmation.judged.policy)
-        share = confirmation.judged.verdict.share
-        clock.say(
-            f"{'confirmed' if confirmation.passed else 'not confirmed'}, {share:.1%}: {words}"
-        )
+        clock.say(_ended(confirmation, trial.choices))
         latest = Sized(scenario=scenario, trial=trial, confirmation=confirmation)
         if confirmation.passed:
             tell(latest)
@@ -376,6 +372,15 @@ def _sized(
         futures=_futures(sized, futures, effort, clock),
     )
     return dataclasses.replace(sized, runs=archive.workers.runs)
+
+
+def _ended(confirmation: Confirmation, choices: Choices) -> str:
+    """Return how a confirmation ended, as a line of progress."""
+    verdict = confirmation.judged.verdict
+    words = choices.words(confirmation.judged.policy)
+    return (
+        f"{'confirmed' if confirmation.passed else 'not confirmed'}, {verdict.share:.1%}: {words}"
+    )
 
 
 def _every_lever(search: Search) -> Levers:

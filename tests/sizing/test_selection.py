@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy.stats import binom, binomtest
 
-from planner.sizing.evaluate import BLOCK, FIRST_CONFIRMATION, SELECTION, Judged
+from planner.sizing.archive import Archive
+from planner.sizing.evaluate import (
+    BLOCK,
+    FIRST_CONFIRMATION,
+    SELECTION,
+    Judged,
+    Run,
+    SizingOutcome,
+)
 from planner.sizing.policy import Policy
 from planner.sizing.selection import (
     ERROR,
@@ -63,6 +72,49 @@ def test_a_confirmation_runs_one_policy_on_a_block_that_nothing_has_seen() -> No
         assert arena.needed() == 1.0
         longer = Arena(search.trial, search.archive, 200)
         assert 0.93 < longer.needed() < 0.98
+
+
+def test_the_first_confirmation_passes_after_the_fewest_runs_or_after_all_of_them() -> None:
+    with problem(toy(("2026-01-01",), 4)) as search:
+        policy = bought(search, 4, 3)
+        met, missed = search.archive.outcomes(
+            [(policy, SELECTION * BLOCK), (bought(search, 1, 0), SELECTION * BLOCK)]
+        )
+
+        def confirmed(*misses: int) -> tuple[bool, int]:
+            """Return whether a block with these misses passes, and how many of its runs were made."""
+            arena = Arena(search.trial, _Scripted(search.archive, met, missed, misses), 128)
+            confirmation = arena.confirm_safe(policy)
+            return confirmation.passed, confirmation.judged.verdict.replications
+
+        fewest = fewest_runs(0.9, ERROR * SPENT[0] / 2)
+        spare = allowed_misses(128, 0.9, ERROR * SPENT[0] / 2)
+        assert (fewest, spare) == (77, 4)
+        assert confirmed() == (True, 77)
+        assert confirmed(5) == (True, 77)
+        assert confirmed(5, 76) == (True, 128)
+        assert confirmed(5, 77) == (True, 77)
+        assert confirmed(5, 20, 77, 127) == (True, 128)
+        # After the batch of sixteen that holds the fifth miss no further one is run.
+        assert confirmed(5, 20, 77, 78, 79) == (False, 93)
+    # At the confidence itself both looks together pass no more often than the error of the attempt.
+    rng = np.random.default_rng(3)
+    misses = (rng.random((40_000, 128)) < 0.1).cumsum(axis=1)
+    passed = (misses[:, 76] <= 1) | (misses[:, 127] <= 4)
+    assert passed.mean() <= ERROR * SPENT[0]
+
+
+class _Scripted(Archive):
+    """An archive in which a policy misses the target in given places of every block."""
+
+    def __init__(
+        self, archive: Archive, met: SizingOutcome, missed: SizingOutcome, misses: tuple[int, ...]
+    ) -> None:
+        super().__init__(archive.workers, archive.clock)
+        self.by_place = [missed if place in misses else met for place in range(128)]
+
+    def outcomes(self, runs: Sequence[Run]) -> list[SizingOutcome]:
+        return [self.by_place[replication % BLOCK] for _, replication in runs]
 
 
 def test_a_prediction_counts_as_runs_and_the_block_goes_where_it_is_likely_to_save_most() -> None:
