@@ -218,7 +218,7 @@ def test_more_of_it_never_serves_less(
 def test_who_shares_a_cache_shares_its_residence_time() -> None:
     quick = from_points({10.0: 1e-9, 10.001: 0.9})
     slow = from_points({1000.0: 1e-9, 1000.1: 0.9})
-    other = SharingWorkload(tokens_ratio=0.5, curve=slow, routing="session")
+    other = SharingWorkload(tokens_ratio=0.5, requests_ratio=2.0, curve=slow, routing="session")
     terms = CacheTerms(
         curve=quick, routing="session", tiers=(False,), time_share=0.8, sharing=(other,)
     )
