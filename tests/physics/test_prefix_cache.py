@@ -459,6 +459,24 @@ def test_public_runs_find_in_their_hour_what_the_formula_says(
 
 
 @has(AGENTIC_LOG)
+def test_the_page_shows_the_runs_as_the_formula_has_them(root: Path) -> None:
+    curve = agentic_curve(agentic_sessions(longest=256e3))
+    page = (root / "docs" / "explanation" / "memory.md").read_text(encoding="utf-8")
+    shown = [line for line in page.splitlines() if line.startswith(("| 2 |", "| 4 |"))]
+    rows = []
+    for run in public_runs():
+        if run.found_fraction < run.endless_fraction:
+            near, both = run.predicted_fractions(curve)
+            cells = [f"{run.accelerators:.0f}", f"{run.sessions:.0f}", "no"]
+            cells += [f"{both:.3f}", f"{run.found_fraction:.3f}", "–", "–"]
+            if run.tier == "host":
+                cells[2] = "yes"
+                cells[-2:] = [f"{both - near:.2f}", f"{run.host_tokens / run.hour_tokens:.2f}"]
+            rows.append(f"| {' | '.join(cells)} |")
+    assert shown == rows
+
+
+@has(AGENTIC_LOG)
 @pytest.mark.parametrize(("tier", "runs", "median"), [("hbm", 6, 0.01), ("host", 7, 0.015)])
 def test_shares_as_runs_state_them_follow_from_the_settings_of_the_benchmark(
     tier: str, runs: int, median: float
