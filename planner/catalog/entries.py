@@ -260,7 +260,7 @@ class Model(Entry):
     """Date of its weights; absent: before 2025-12, long enough ago for every engine to run it well."""
     cache_fraction: Sourced[Annotated[float, Field(gt=0, le=1)]] | None = None
     """Cache entries kept per token, if attention compresses several tokens into one; absent: 1."""
-    cached_state_bytes_per_request: Sourced[PositiveFloat] | None = None
+    request_state_bytes: Sourced[PositiveFloat] | None = None
     """Recurrent states of all layers that a finished request leaves in the prefix cache; absent: there are none."""
     api_input_usd_per_million_tokens: Sourced[NonNegative] | None = None
     """API price of a million prompt tokens; absent: no price is known."""

@@ -251,7 +251,7 @@ def _describe_one(spec: ReplicaSpec) -> dict[str, float | bool]:
         "index_fraction": shape.index_fraction,
         "kv_capacity_tokens": fit.kv_capacity_tokens,
         # States are split over all accelerators, also where keys and values are copied.
-        "state_tokens": shape.cached_state_bytes_per_request / fit.kv_bytes_per_token,
+        "state_tokens": shape.request_state_bytes / fit.kv_bytes_per_token,
         # The memory of the server holds each token once, and each accelerator copies its part.
         "host_tokens": host_bytes / token_bytes,
         "host_copy_s_per_token": host_copy_s,

@@ -339,7 +339,8 @@ def test_states_of_a_hybrid_model_take_memory_from_its_prompts(tmp_path: Path) -
     # 60 layers of two heads of 256, keys and values, in FP8, and four copies of each on eight accelerators.
     state_tokens = 195_400_000 / (60 * 2 * 2 * 256 * 4)
     assert layouts.replicas["state_tokens"][layout] == pytest.approx(state_tokens)
-    stateless = layouts.replicas | {"state_tokens": np.zeros_like(layouts.replicas["state_tokens"])}
+    no_states = np.zeros_like(layouts.replicas["state_tokens"])
+    stateless = {**layouts.replicas, "state_tokens": no_states}
     with_states = replica_cache(layouts.replicas, layout, terms, 1.0, lengths, has_host=False)
     without = replica_cache(stateless, layout, terms, 1.0, lengths, has_host=False)
     # A quarter of the layers hold all of a prompt, the others as much as 1,024 tokens.
