@@ -1,6 +1,7 @@
 """What a prefix cache finds, against exact replays of two public logs, runs of others, and closed forms."""
 
 import csv
+import functools
 import gzip
 import json
 from collections import OrderedDict
@@ -45,6 +46,7 @@ class Turn(NamedTuple):
     cached: float
 
 
+@functools.cache
 def agentic_sessions(longest: float = np.inf) -> list[list[Turn]]:
     """Return the sessions of the agentic log, each up to its first prompt that is too long."""
     rows: dict[tuple[str, ...], list[dict[str, str]]] = {}
@@ -529,8 +531,13 @@ class StatefulCache(LruCache):
 
 
 @has(AGENTIC_LOG)
-@pytest.mark.parametrize(("requests_per_s", "contexts"), [(0.5, 20), (1, 40), (1, 80), (2, 80)])
-def test_states_take_what_an_exact_replay_says(requests_per_s: float, contexts: float) -> None:
+@pytest.mark.parametrize(
+    ("requests_per_s", "contexts", "within"),
+    [(0.5, 20, 0.014), (1, 40, 0.014), (1, 80, 0.014), (2, 80, 0.014), (1, 20, 0.05)],
+)
+def test_states_take_what_an_exact_replay_says(
+    requests_per_s: float, contexts: float, within: float
+) -> None:
     sessions = agentic_sessions()
     mean, arrivals = arrivals_of(sessions, requests_per_s)
     # As large as a ninth of a prompt, which is more than what is new in it.
@@ -549,7 +556,7 @@ def test_states_take_what_an_exact_replay_says(requests_per_s: float, contexts: 
     without = predicted(
         agentic_curve(sessions), requests_per_s * mean, contexts * mean, "session", 1
     )
-    assert found / total == pytest.approx(by_formula, abs=0.02)
+    assert found / total == pytest.approx(by_formula, abs=within)
     assert by_formula < without
 
 
