@@ -260,6 +260,8 @@ class Model(Entry):
     """Date of its weights; absent: before 2025-12, long enough ago for every engine to run it well."""
     cache_fraction: Sourced[Annotated[float, Field(gt=0, le=1)]] | None = None
     """Cache entries kept per token, if attention compresses several tokens into one; absent: 1."""
+    request_state_bytes: Sourced[PositiveFloat] | None = None
+    """Recurrent states of all layers that a finished request leaves in the prefix cache; absent: there are none."""
     api_input_usd_per_million_tokens: Sourced[NonNegative] | None = None
     """API price of a million prompt tokens; absent: no price is known."""
     api_cached_input_usd_per_million_tokens: Sourced[NonNegative] | None = None

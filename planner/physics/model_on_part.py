@@ -145,6 +145,8 @@ class ModelShape:
     """When its weights were published; None: so long ago that no engine still learns to run it."""
     cache_fraction: float = 1.0
     """Cache entries kept per token, below 1 where attention compresses several tokens into one entry."""
+    request_state_bytes: float = 0.0
+    """Recurrent states that a finished request leaves in the prefix cache, which resumes prompts only there."""
 
     @property
     def moe_layers(self) -> int:

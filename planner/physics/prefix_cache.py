@@ -197,6 +197,18 @@ def working_set(curve: ReuseCurve, routing: str = "session", replicas: float = 1
     return WorkingSet(found_fraction=found, distinct_s=np.append(0.0, np.cumsum(steps_s)))
 
 
+def with_states(traffic: WorkingSet, states_s: float) -> WorkingSet:
+    """Return a working set of which each second also leaves so many seconds' worth of tokens in recurrent states.
+
+    A model with recurrent states resumes a prompt only where a state was kept: at the end of a prompt and in its reply.
+    Each is as large as thousands of tokens, and is of no use once the session has gone on; but it leaves like
+    everything else when it was not used for the residence time: C = λ·∫ from 0 to T of (1 − H(t)) dt + λ·s·T.
+    """
+    return WorkingSet(
+        found_fraction=traffic.found_fraction, distinct_s=traffic.distinct_s + states_s * GAPS_S
+    )
+
+
 def found_within(traffic: WorkingSet, room_s: FloatLike) -> Floats:
     """Return the share of input tokens found in caches that hold so many seconds of new tokens.
 

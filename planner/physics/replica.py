@@ -250,6 +250,8 @@ def _describe_one(spec: ReplicaSpec) -> dict[str, float | bool]:
         # What an indexer reads of every cached token to choose those attended to, over what attention reads of one.
         "index_fraction": shape.index_fraction,
         "kv_capacity_tokens": fit.kv_capacity_tokens,
+        # States are split over all accelerators, also where keys and values are copied.
+        "state_tokens": shape.request_state_bytes / fit.kv_bytes_per_token,
         # The memory of the server holds each token once, and each accelerator copies its part.
         "host_tokens": host_bytes / token_bytes,
         "host_copy_s_per_token": host_copy_s,
@@ -278,6 +280,7 @@ _UNPRICED = (
     "attended_tokens",
     "index_fraction",
     "kv_capacity_tokens",
+    "state_tokens",
     "max_sequences",
     "chunk_tokens",
     "reserved_output_fraction",

@@ -19,6 +19,7 @@ from planner.physics.prefix_cache import (
     ReuseCurve,
     WorkingSet,
     found_within,
+    with_states,
     working_set,
 )
 from planner.physics.replica import Lengths, Replicas, ReplicaTimes, Traffic, at_objective
@@ -52,6 +53,8 @@ class SharingWorkload:
 
     tokens_ratio: float
     """Its input tokens over those of the workload itself."""
+    requests_ratio: float
+    """Its requests over those of the workload itself."""
     curve: ReuseCurve
     routing: str
 
@@ -84,7 +87,12 @@ class CacheTerms:
             )
             for ratio, curve, routing in curves
         ]
-        return self.time_share, tuple(by_curve)
+        return self.time_share, self.requests_share, tuple(by_curve)
+
+    @property
+    def requests_share(self) -> float:
+        """Return the requests that a replica takes of all who share it, over those of the workload if it were alone."""
+        return self.time_share * (1.0 + sum(other.requests_ratio for other in self.sharing))
 
     def working_set(self, replicas: float) -> WorkingSet:
         """Return what the workload finds by residence time, and what all who share put into one of some replicas.
@@ -408,15 +416,17 @@ def replica_cache(
     figures = tuple(float(column[layout]) for column in replicas.values())
     shares = (terms.curve.common_fraction, terms.curve.turn_fraction)
     lengths_key = (digest([lengths.prompt_tokens, lengths.output_tokens]), shares)
+    times = once(
+        ("request times", figures, lengths_key),
+        lambda: _request_times(replicas, layout, lengths, terms.curve),
+    )
+    traffic = once(("working set", terms.key, caches), lambda: terms.working_set(caches))
+    state_tokens = float(replicas["state_tokens"][layout])
+    if state_tokens:
+        kept_tokens = times.prompt_tokens * times.kept_fraction
+        traffic = with_states(traffic, terms.requests_share * state_tokens / kept_tokens)
     return ReplicaCache(
-        replicas=replicas,
-        layout=layout,
-        traffic=once(("working set", terms.key, caches), lambda: terms.working_set(caches)),
-        has_host=has_host,
-        times=once(
-            ("request times", figures, lengths_key),
-            lambda: _request_times(replicas, layout, lengths, terms.curve),
-        ),
+        replicas=replicas, layout=layout, traffic=traffic, has_host=has_host, times=times
     )
 
 

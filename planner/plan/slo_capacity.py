@@ -207,6 +207,7 @@ def shared_cache_terms(
         sharing.append(
             SharingWorkload(
                 tokens_ratio=other_tokens_per_s / tokens_per_s,
+                requests_ratio=other.requests_per_s / workload.requests_per_s,
                 # What is stated is found whatever the cache keeps.
                 curve=other.reuse_curve or always_found(other.prefix_cache_hit_fraction),
                 routing=other.prefix_routing,

@@ -63,7 +63,7 @@ class Replica:
         self.pull_deferrable = pull_deferrable
         self.pace_s = pace_s
         self.is_up = True
-        self.kept = KeptPrompts(times.host_tokens)
+        self.kept = KeptPrompts(times.host_tokens, times.state_tokens)
         """Of finished requests, what is there for the next turns of their sessions."""
         self._empty()
         self._chunks: list[tuple[Request, int]] = []
@@ -181,7 +181,7 @@ class Replica:
             lost += [entry[2] for entry in level.ends]
         self._empty()
         # What it held is gone with it: it comes back cold.
-        self.kept = KeptPrompts(self.times.host_tokens)
+        self.kept = KeptPrompts(self.times.host_tokens, self.times.state_tokens)
         self.is_up = False
         # The process still sleeps over steps that never end: by the epoch it sees that they did not happen.
         self._epoch += 1
@@ -638,6 +638,8 @@ class StepTimes:
     host_tokens: float = 0.0
     """Tokens of finished requests for which there is room in the memory of the server."""
     host_copy_s_per_token: float = 0.0
+    state_tokens: float = 0.0
+    """Tokens of cache that the recurrent states take which a finished request leaves."""
 
     @staticmethod
     def of_replica(
@@ -670,6 +672,7 @@ class StepTimes:
             chunk_tokens=max(chunk_tokens, 1),
             host_tokens=figure("host_tokens") if has_host else 0.0,
             host_copy_s_per_token=figure("host_copy_s_per_token"),
+            state_tokens=figure("state_tokens"),
         )
 
     def decode_s(self, sequences: float, context_tokens: float) -> float:

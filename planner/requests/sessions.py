@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.arrays import Floats
-from planner.physics.prefix_cache import GAPS_S, ReuseCurve, working_set
+from planner.physics.prefix_cache import GAPS_S, ReuseCurve, WorkingSet
 
 _BLOCK_TOKENS = 16
 """Tokens of a block of the cache, as engines have them."""
@@ -42,9 +42,13 @@ class Kept(NamedTuple):
 class KeptPrompts:
     """The finished requests that one replica holds, in the order in which they ended."""
 
-    def __init__(self, host_tokens: float) -> None:
-        """Hold nothing; ``host_tokens`` is what the memory of the server has room for."""
+    def __init__(self, host_tokens: float, state_tokens: float = 0.0) -> None:
+        """Hold nothing; ``host_tokens`` is what the memory of the server has room for.
+
+        Each request leaves recurrent states as large as ``state_tokens``, which nobody takes along.
+        """
         self._host_tokens = host_tokens
+        self._state_tokens = state_tokens
         self._held: OrderedDict[int, Kept] = OrderedDict()
         self._last: dict[int, int] = {}
         """By session, its last request here."""
@@ -81,16 +85,18 @@ class KeptPrompts:
         if last is None or last not in self._held:
             return
         kept = self._held[last]
-        unused = kept.tokens * (1.0 - shared_fraction)
+        taken_fraction = shared_fraction * (1.0 - self._state_tokens / kept.whole_tokens)
+        unused = kept.tokens * (1.0 - taken_fraction)
         self._held[last] = Kept(unused, kept.whole_tokens)
         self._tokens += unused - kept.tokens
 
     def keep(self, session: int, tokens: float, free_tokens: float) -> None:
         """Hold a finished request."""
         self._ended += 1
-        self._held[self._ended] = Kept(tokens, tokens)
+        whole_tokens = tokens + self._state_tokens
+        self._held[self._ended] = Kept(whole_tokens, whole_tokens)
         self._last[session] = self._ended
-        self._tokens += tokens
+        self._tokens += whole_tokens
         self._drop(free_tokens)
 
     def _drop(self, free_tokens: float) -> None:
@@ -112,10 +118,9 @@ def _blocks(tokens: float) -> int:
     return int(tokens // _BLOCK_TOKENS) * _BLOCK_TOKENS
 
 
-def seconds_before(curve: ReuseCurve, tokens_per_s: float, cache_tokens: float) -> float:
+def seconds_before(traffic: WorkingSet, tokens_per_s: float, cache_tokens: float) -> float:
     """Return the seconds of traffic that fill caches, the longest that a zoom is preceded by."""
     held_s = cache_tokens / max(tokens_per_s, 1e-9)
-    traffic = working_set(curve)
     return float(np.interp(held_s, traffic.distinct_s, GAPS_S))
 
 

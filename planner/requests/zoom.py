@@ -26,6 +26,7 @@ from planner.engine.dispatch import allowed_loads
 from planner.engine.driver import run_plan
 from planner.engine.log import Streams, streams
 from planner.errors import ConservationError, Problem, ScenarioError
+from planner.physics.prefix_cache import with_states, working_set
 from planner.plan.build import build_plan
 from planner.plan.choice import build_services
 from planner.plan.deployments import Compiler, deployed_services
@@ -419,9 +420,12 @@ class _Simulation:
         lengths = self.hour.lengths[w]
         requests_per_s = float(self.hour.demand_requests_per_s[w]) * self.shares[w]
         room = sum(one.times.kv_capacity_tokens + one.times.host_tokens for one in replicas)
-        tokens_per_s = requests_per_s * lengths.input_mean_tokens
+        times = replicas[0].times
+        kept_tokens = times.kept_tokens(lengths.input_mean_tokens)
+        traffic = with_states(working_set(curve), times.state_tokens / kept_tokens)
         before_s = min(
-            seconds_before(curve, tokens_per_s, room), most_seconds_before(requests_per_s)
+            seconds_before(traffic, requests_per_s * kept_tokens, room),
+            most_seconds_before(requests_per_s),
         )
         stream = self.draw(f"zoom/{name}/sessions")
         begin_s = -self.span.warm_up * BURST_S

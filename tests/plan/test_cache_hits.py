@@ -218,7 +218,7 @@ def test_more_of_it_never_serves_less(
 def test_who_shares_a_cache_shares_its_residence_time() -> None:
     quick = from_points({10.0: 1e-9, 10.001: 0.9})
     slow = from_points({1000.0: 1e-9, 1000.1: 0.9})
-    other = SharingWorkload(tokens_ratio=0.5, curve=slow, routing="session")
+    other = SharingWorkload(tokens_ratio=0.5, requests_ratio=2.0, curve=slow, routing="session")
     terms = CacheTerms(
         curve=quick, routing="session", tiers=(False,), time_share=0.8, sharing=(other,)
     )
@@ -227,6 +227,8 @@ def test_who_shares_a_cache_shares_its_residence_time() -> None:
     needed = [800.0 * working_set(quick).distinct_s, 400.0 * working_set(slow).distinct_s]
     assert 1000.0 * together.distinct_s == pytest.approx(sum(needed))
     assert together.found_fraction == pytest.approx(working_set(quick).found_fraction)
+    # Of its requests four fifths, and twice as many of the other's.
+    assert terms.requests_share == pytest.approx(0.8 * 3.0)
 
 
 def test_memory_tells_where_contexts_are_many(tmp_path: Path) -> None:
@@ -322,6 +324,35 @@ def test_a_cache_warms_up_as_stepping_through_the_seconds_says(tmp_path: Path) -
         traffic_s += taken / rate
         passed_s += 1.0
     assert cache.warm_up_s(1.0, states, 0) == pytest.approx(passed_s, rel=0.02)
+
+
+def test_states_of_a_hybrid_model_take_memory_from_its_prompts(tmp_path: Path) -> None:
+    scenario = scenario_of(tmp_path, (f"{LOAD}.model", "qwen3.5-397b-a17b"))
+    workload = scenario.workloads["agents"]
+    cluster = scenario.clusters["h200"].model_copy(update={"precision": "fp8"})
+    layouts, _, _ = rates_by_mean_times(cluster, workload, Reuse(scenario))
+    curve = workload.reuse_curve
+    assert curve is not None
+    terms = CacheTerms(curve=curve, routing="session", tiers=(False,))
+    lengths = lengths_of(workload)
+    layout = int(np.flatnonzero(layouts.replicas["accelerators"] == 8)[0])
+    # 60 layers of two heads of 256, keys and values, in FP8, and four copies of each on eight accelerators.
+    state_tokens = 195_400_000 / (60 * 2 * 2 * 256 * 4)
+    assert layouts.replicas["state_tokens"][layout] == pytest.approx(state_tokens)
+    no_states = np.zeros_like(layouts.replicas["state_tokens"])
+    stateless = {**layouts.replicas, "state_tokens": no_states}
+    with_states = replica_cache(layouts.replicas, layout, terms, 1.0, lengths, has_host=False)
+    without = replica_cache(stateless, layout, terms, 1.0, lengths, has_host=False)
+    # A quarter of the layers hold all of a prompt, the others as much as 1,024 tokens.
+    held_tokens = with_states.times.prompt_tokens * with_states.times.kept_fraction
+    assert held_tokens == pytest.approx(
+        0.25 * with_states.times.prompt_tokens + 0.75 * 1024, rel=0.05
+    )
+    further_s = with_states.traffic.distinct_s - without.traffic.distinct_s
+    assert further_s == pytest.approx(GAPS_S * state_tokens / held_tokens)
+    rate = np.array([1.0])
+    found = with_states.states(1.0, rate).found_fraction
+    assert found < without.states(1.0, rate).found_fraction
 
 
 def test_prompts_beyond_the_context_are_named(tmp_path: Path) -> None:

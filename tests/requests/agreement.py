@@ -102,6 +102,10 @@ REUSED = {
     reuse: agentic
     lengths: {input: {mean: 50000, p95: 110000}, output: {mean: 440, p95: 1500}}
     slo: {ttft_s: 10.0, tpot_s: 0.05}""",
+    "hybrid-agents": """model: qwen3.5-397b-a17b
+    reuse: agentic
+    lengths: {input: {mean: 50000, p95: 110000}, output: {mean: 440, p95: 1500}}
+    slo: {ttft_s: 10.0, tpot_s: 0.05}""",
     "chat": """model: llama-3.1-70b
     reuse: chat
     lengths: {input: {mean: 1200, p95: 4000}, output: {mean: 300, p95: 900}}
@@ -410,6 +414,9 @@ MEMORY_CELLS = [
     MemoryCell(works=("chat",), kv_offload="none", load=0.9, minutes=4),
     MemoryCell(works=("agents", "chat"), kv_offload="none", load=0.6, minutes=6),
     MemoryCell(works=("agents", "chat"), kv_offload="host", load=0.9, minutes=6),
+    # Whose recurrent states take more of the cache than what is new in a prompt.
+    MemoryCell(works=("hybrid-agents",), kv_offload="none", load=0.9, minutes=6),
+    MemoryCell(works=("hybrid-agents",), kv_offload="host", load=0.9, minutes=6),
 ]
 _MEMORY_NODES = 4
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from planner.catalog.load import reuse_curve
-from planner.physics.prefix_cache import GAPS_S, found_within, working_set
+from planner.physics.prefix_cache import GAPS_S, found_within, with_states, working_set
 from planner.requests.sessions import Found, KeptPrompts, draw_sessions
 from tests.requests.agreement import MEMORY_CELLS, MemoryCell, compare_memory
 
@@ -49,13 +49,25 @@ def test_a_cache_drops_the_end_of_what_was_used_longest_ago() -> None:
     assert empty.found(1, 320.0, 640.0) == Found(0, 0)
 
 
-def test_turns_of_drawn_sessions_find_what_the_formula_says() -> None:
+def test_states_stay_behind_when_a_session_goes_on() -> None:
+    kept = KeptPrompts(host_tokens=0.0, state_tokens=80.0)
+    kept.keep(1, 320.0, 800.0)
+    kept.take(1, 1.0)
+    kept.keep(1, 320.0, 800.0)
+    # A state of the first turn, and all of the second.
+    assert kept.found(1, 320.0, 480.0) == Found(320, 0)
+    # Room for half of the second once the first has gone.
+    assert kept.found(1, 320.0, 200.0) == Found(160, 0)
+
+
+@pytest.mark.parametrize("state_tokens", [0.0, 1_000.0])
+def test_turns_of_drawn_sessions_find_what_the_formula_says(state_tokens: float) -> None:
     curve = reuse_curve("agentic")
     generator = np.random.default_rng(5)
     times_s = np.sort(generator.random(60_000) * 20_000.0)
     sessions = draw_sessions(curve, times_s, np.zeros(times_s.size), generator)
     for contexts in (60, 200):
-        kept = KeptPrompts(host_tokens=0.0)
+        kept = KeptPrompts(host_tokens=0.0, state_tokens=state_tokens)
         room = contexts * 10_000.0
         found = []
         for request, session in enumerate(sessions.tolist()):
@@ -63,12 +75,13 @@ def test_turns_of_drawn_sessions_find_what_the_formula_says() -> None:
                 found.append(kept.found(session, 10_000.0 * curve.turn_fraction, room).tokens)
             kept.take(session, curve.turn_fraction)
             kept.keep(session, 10_000.0, room)
-        by_formula = found_within(working_set(curve), contexts / 3.0)
+        traffic = with_states(working_set(curve), state_tokens / 10_000.0)
+        by_formula = found_within(traffic, contexts / 3.0)
         assert np.mean(found) / 10_000.0 == pytest.approx(float(by_formula), abs=0.02)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("cell", MEMORY_CELLS[:2], ids=str)
+@pytest.mark.parametrize("cell", [*MEMORY_CELLS[:2], MEMORY_CELLS[-2]], ids=str)
 def test_the_hour_and_the_zoom_agree_on_what_memory_finds(cell: MemoryCell) -> None:
     compared = compare_memory(cell)
     assert compared.agrees, compared
