@@ -104,6 +104,15 @@ class Rows(NamedTuple):
     specs: list[ReplicaSpec]
     fitted: Fit
     shipped: Calibration
+    calibrations: dict[tuple[str, str], Calibration]
+    """What is left of them without a group, by its kind and name: each takes a fit, and is asked for again."""
+
+    def without_group(self, kind: str, group: str) -> Calibration:
+        """Return the calibration of the rows that are not of a group."""
+        if (kind, group) not in self.calibrations:
+            names = [Measured(spec, 0, 0, 0, 0).group(kind) for spec in self.specs]
+            self.calibrations[kind, group] = self.without(np.array(names) == group)
+        return self.calibrations[kind, group]
 
     def without(self, is_out: Bools) -> Calibration:
         """Return the calibration of the other rows, with the spreads that are shipped."""
@@ -125,18 +134,17 @@ def fitted_rows(frame: pd.DataFrame, catalog: Catalog, shipped: Calibration) -> 
     rows = prepare(frame[frame["scenario"] != "Disaggregated"], catalog)
     prior = prior_calibration()
     data = measurements(frame[frame["scenario"] != "Disaggregated"], rows, prior)
-    return Rows(data, priced_rows(rows, prior).specs, fit(data), shipped)
+    return Rows(data, priced_rows(rows, prior).specs, fit(data), shipped, {})
 
 
 def choices(
     kind: str, groups: set[str] | None, layouts: list[Measured], rows: Rows, catalog: Catalog
 ) -> Iterator[Chosen]:
     """Yield what is chosen in each cell with a layout of a group, that group's rows left out, group by group."""
-    row_groups = np.array([Measured(spec, 0, 0, 0, 0).group(kind) for spec in rows.specs])
     for group in sorted({one.group(kind) for one in layouts}):
         if groups is not None and group not in groups:
             continue
-        calibration = rows.without(row_groups == group)
+        calibration = rows.without_group(kind, group)
         cells = {one.cell for one in layouts if one.group(kind) == group}
         touched = [one for one in layouts if one.cell in cells]
         yield from chosen_among(touched, calibration, catalog)

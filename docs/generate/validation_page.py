@@ -17,21 +17,32 @@ from docs.generate.frontier import (
     measured_frontiers,
     part_ratios,
 )
+from docs.generate.held_out_tables import (
+    LABELLED_HEADER,
+    LOWER_END_HEADER,
+    OWN_ROWS_HEADER,
+    labelled_rows,
+    lower_end_rows,
+    own_rows_rows,
+)
 from docs.generate.left_out import (
     LEFT_OUT,
     Chosen,
+    Rows,
     choices,
     chosen_among,
     fitted_rows,
     measured_layouts,
 )
+from docs.generate.lower_ends import LowerEnd, lower_ends
+from docs.generate.own_rows import DRAWS, Pair, pairs_of_five
 from docs.generate.power_fit import (
     PowerMeasurement,
     board_power_residuals,
     column,
     read_power_measurements,
 )
-from planner.calibration.benchmarks import read_benchmarks
+from planner.calibration.benchmarks import DISAGGREGATED_SCENARIO, read_benchmarks
 from planner.calibration.check import (
     ERROR_HEADER,
     KINDS,
@@ -189,6 +200,10 @@ def validation_tables(checked: pd.DataFrame, file: CalibrationFile) -> dict[str,
             ),
             choice_rows(shipped_choices()),
         ),
+        "lower_ends_every": LOWER_ENDS_EVERY,
+        "lower_ends": _table(LOWER_END_HEADER, lower_end_rows(shipped_lower_ends())),
+        "own_rows": _table(OWN_ROWS_HEADER, own_rows_rows(shipped_own_rows(), DRAWS)),
+        "labelled": _table(LABELLED_HEADER, labelled_rows(labelled_check())),
         "errors": {
             name: _errors(e, known[known["quantity"] == name])
             for name, e in totals["quantities"].items()
@@ -217,6 +232,42 @@ def shipped_points() -> list[Point]:
     return chosen_points(frontiers, load_scenario(_SCENARIO))
 
 
+LOWER_ENDS_EVERY = 5
+"""Of the runs of closed loops, of which every so many is looked at: all of them take minutes."""
+
+
+@cache
+def shipped_lower_ends() -> list[LowerEnd]:
+    """Return capacities and their lower ends beside what was measured."""
+    calibration = read_calibration(SHIPPED_CALIBRATION).calibration()
+    frame = read_benchmarks(SHIPPED_MEASUREMENTS)
+    scenario = load_scenario(_SCENARIO)
+    return list(lower_ends(frame, load_catalog(), calibration, scenario, LOWER_ENDS_EVERY))
+
+
+@cache
+def shipped_rows() -> Rows:
+    """Return the rows of the shipped fit, fitted again."""
+    calibration = read_calibration(SHIPPED_CALIBRATION).calibration()
+    return fitted_rows(read_benchmarks(SHIPPED_MEASUREMENTS), load_catalog(), calibration)
+
+
+@cache
+def shipped_own_rows() -> list[Pair]:
+    """Return the pairs of the shipped table before and after five own rows."""
+    frame = read_benchmarks(SHIPPED_MEASUREMENTS)
+    of_fit = frame[frame["scenario"] != DISAGGREGATED_SCENARIO]
+    file = read_calibration(SHIPPED_CALIBRATION)
+    return list(pairs_of_five(None, of_fit, file, shipped_rows(), load_catalog()))
+
+
+@cache
+def labelled_check() -> pd.DataFrame:
+    """Return the labelled runs that the fit never saw held against the shipped calibration."""
+    calibration = read_calibration(SHIPPED_CALIBRATION).calibration()
+    return check_benchmarks(read_benchmarks(DATED_RUNS), load_catalog(), calibration)
+
+
 @cache
 def shipped_choices() -> dict[str, list[Chosen]]:
     """Return what is chosen among measured layouts, by what is left out; nothing first. It takes half a minute."""
@@ -224,7 +275,7 @@ def shipped_choices() -> dict[str, list[Chosen]]:
     calibration = read_calibration(SHIPPED_CALIBRATION).calibration()
     frame = read_benchmarks(SHIPPED_MEASUREMENTS)
     layouts = measured_layouts(frame, catalog, calibration)
-    rows = fitted_rows(frame, catalog, calibration)
+    rows = shipped_rows()
     table = {"nothing": list(chosen_among(layouts, calibration, catalog))}
     for kind in LEFT_OUT:
         table[kind] = list(choices(kind, None, layouts, rows, catalog))

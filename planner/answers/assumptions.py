@@ -19,6 +19,7 @@ from planner.finance.pricing import hourly_priors, rent_prior
 from planner.output.tables import Table
 from planner.physics.coefficients import NORMAL_90
 from planner.plan.candidates import as_first_bought, engine_options
+from planner.plan.capacity_interval import capacity_interval
 from planner.plan.choice import Service, build_services, has_measured, runner_up, served_by
 from planner.plan.memory_worth import gain_per_gb
 from planner.plan.reuse import Reuse
@@ -289,9 +290,9 @@ def layouts(scenario: Scenario, usd_per_node_year: Mapping[str, float]) -> Table
             gains = gain_per_gb(cluster, scenario.workloads[workload], service, scenario, reuse)
             worth = tuple(gain * usd_per_node_year[name] for gain in gains)
         evidence = service.evidence
-        interval: tuple[float, float] | tuple[None, None] = (None, None)
-        if evidence is not None:
-            interval = evidence.interval(service.requests_per_s)
+        interval = capacity_interval(
+            service, cluster, scenario.workloads[workload], scenario, reuse
+        )
         rows.append(
             (
                 name,
@@ -304,7 +305,7 @@ def layouts(scenario: Scenario, usd_per_node_year: Mapping[str, float]) -> Table
                 "disaggregated" if prefill else "colocated",
                 prefill.share if prefill else None,
                 service.requests_per_s,
-                *interval,
+                *(interval or (None, None)),
                 evidence.grade if evidence else "",
                 evidence.rows if evidence else None,
                 _measured_rate(cluster, scenario.workloads[workload], scenario, reuse),

@@ -1,9 +1,9 @@
 """Calibration of the throughput model by a few rows of one's own.
 
 It is partial pooling of what groups of measurements show. A row's log time per token over the formula's is the sum of
-the effects of its model, its part and its campaign, plus noise: y = H·u + e. Before the rows, an effect u is normal
-about what the calibration says of it, with the spread that cross-validation found for a model, part or pair never
-measured; a pair that was measured may still drift by what engine versions do. After them it is normal with
+the effects of its model, its part, its campaign and its layout, plus noise: y = H·u + e. Before the rows, an effect u
+is normal about what the calibration says of it, with the spread that cross-validation found for a model, part, pair or
+layout never measured; a pair that was measured may still drift by what engine versions do. After them it is normal with
 
     covariance P = (Λ⁻¹ + Hᵀ·R⁻¹·H)⁻¹,   mean P·Hᵀ·R⁻¹·y
 
@@ -134,13 +134,12 @@ def update_calibration(
         residual = measured - at_mean + slope @ mean
         mean, covariance = posterior(slope, residual, noise, sigma)
     updated = _shifted(prior, labels, mean)
-    # Rows show the sum of a pair's effects better than each of them, so a campaign carries the spread of that sum.
-    by_campaign = {group.campaign: row for group, row in zip(groups, membership, strict=True)}
+    sums = _summed_effects(groups, labels)
     counts = Counter(itertools.chain(*groups))
     updates = {}
     units = np.eye(len(labels))
     for label, unit in zip(labels, units, strict=True):
-        direction = by_campaign.get(label, unit)
+        direction = sums.get(label, unit)
         variance = direction @ covariance @ direction
         updates[label] = records.GroupUpdate(
             rows=counts[label],
@@ -181,6 +180,21 @@ def _spreads(priced: predictions.PricedRows, prior: Calibration) -> list[coeffic
     return spreads
 
 
+def _summed_effects(groups: Sequence[Groups], labels: Sequence[str]) -> dict[str, Floats]:
+    """Return which effects a campaign's sum, and a layout's, is made of: of both the spread is stated as a whole.
+
+    Rows show the sum of a pair's effects better than each of them.
+    """
+    sums = {}
+    for group in groups:
+        of_pair = (group.model, group.part, group.campaign)
+        sums[group.campaign] = np.array([float(label in of_pair) for label in labels])
+        sums[group.layout] = np.array(
+            [float(label in (*of_pair, group.layout)) for label in labels]
+        )
+    return sums
+
+
 def _prior_sigmas(
     groups: Sequence[Groups],
     spreads: Sequence[coefficients.ClassSpread],
@@ -195,9 +209,13 @@ def _prior_sigmas(
             (group.model, spread.model, 0.0),
             (group.part, spread.part, 0.0),
             (group.campaign, spread.pair, drift),
+            (group.layout, spread.layout, 0.0),
         ):
             usual = drifted if label in prior.group_log_effect else unmeasured
             sigma = prior.group_log_sigma.get(label, usual)
+            # Of a layout of one's own earlier rows the spread of the whole sum is known: its own share is no wider.
+            if label == group.layout:
+                sigma = min(sigma, spread.layout)
             # An effect that may not move has no column: its variance of zero has no inverse.
             if sigma > 0.0:
                 # Rows of two classes may share a label: the wider spread is the safer.

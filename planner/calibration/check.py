@@ -256,11 +256,16 @@ def check_report(checked: pd.DataFrame, worst: int) -> str:
 
 def update_table(own_rows: OwnRows, prior: Calibration, updated: Calibration) -> str:
     """Return a table of the user's own pairs: time per token over the formula's before and after, and its interval."""
-    # A campaign's label has all names; those with fewer are shares of campaigns.
-    campaigns = [label for label in own_rows.groups if label.count(" / ") > 2]
+    # Labels of campaigns and of their layouts have all names; those with fewer are shares of campaigns.
+    pairs = [label for label in own_rows.groups if label.count(" / ") > 2]
     rows = []
-    for label in campaigns:
-        groups = coefficients.groups_of(*label.split(" / "))
+    idle = 0
+    for label in pairs:
+        model, part, engine, precision, kind, *layouts = label.split(" / ")
+        # A campaign's label ends in its kind.
+        layout = layouts[0] if layouts else coefficients.ANY_LAYOUT
+        idle += kind == coefficients.SATURATED and not layouts
+        groups = coefficients.groups_of(model, part, engine, precision, kind, layout)
         update = own_rows.groups[label]
         # Effects are logarithms of time per token.
         old_effect = prior.log_effects([groups])[0]
@@ -286,7 +291,6 @@ def update_table(own_rows: OwnRows, prior: Calibration, updated: Calibration) ->
     ]
     errors = f"error on these {own_rows.rows} rows: {mean}; {median}"
     lines += [plain_table(header, rows), errors]
-    idle = sum(label.endswith(coefficients.SATURATED) for label in campaigns)
     if idle:
         lines.append(
             f"Plans serve requests as they come, so {idle} of these pairs, measured at saturation, do not affect plans."

@@ -90,7 +90,8 @@ class GroupUpdate(Strict):
     after: float
     """The same after them: the posterior mean."""
     sigma: NonNegativeFloat
-    """Posterior standard deviation: of a campaign's whole effect, or of a model's or part's share of it."""
+    """Posterior standard deviation: of the whole effect of a campaign or of its layout, or of a model's or part's share
+    of it."""
 
 
 class OwnRows(Strict):

@@ -288,7 +288,8 @@ class Calibration:
     """Rows measured, by group."""
 
     group_log_sigma: Mapping[str, float] = field(default_factory=dict)
-    """Standard deviation of the effects that one's own rows updated, by group; a campaign's is of its whole effect."""
+    """Standard deviation of the effects that one's own rows updated, by group; a campaign's or layout's is of the whole
+    effect of its pair."""
 
     first_token_log_effect: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """Log of measured time to first token of benchmark clients over that of the ``formula``, or of their simulation by
@@ -325,8 +326,9 @@ class Calibration:
         """Return the uncertainty of predictions for these groups, or None where the calibration states no spread.
 
         A pair among the groups that a buyer's own rows updated stands by itself: its spread is that of its whole
-        effect, σ² = σ_setting² + σ_posterior². ``new_model_speed`` is the share of full speed with which a new model
-        begins on the stack: the slow end of a pair whose model was not measured there, or that is unlike all rows.
+        effect in that layout, σ² = σ_setting² + σ_posterior². ``new_model_speed`` is the share of full speed with which
+        a new model begins on the stack: the slow end of a pair whose model was not measured there, or that is unlike
+        all rows.
         """
         measured = self.group_log_effect
         updated = self.group_log_sigma
@@ -345,7 +347,11 @@ class Calibration:
         is_laid_out = groups.layout in measured or groups.layout.endswith(ANY_LAYOUT)
         in_layout = 0.0 if is_laid_out else spread.layout
         pair = beyond(groups.campaign, spread.pair, in_layout)
-        # A pair of one's own rows stands by itself: model and part have nothing to add.
+        # A pair of one's own rows stands by itself: model and part have nothing to add, and a layout only where nobody
+        # measured it.
+        if is_own:
+            whole = float(np.hypot(updated[groups.campaign], in_layout))
+            pair = updated.get(groups.layout, whole)
         model = part = 0.0
         if not is_own:
             model = spread.model if is_unlike else beyond(groups.model, spread.model)

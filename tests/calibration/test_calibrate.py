@@ -8,6 +8,7 @@ import pytest
 
 from planner.calibration.benchmarks import read_benchmarks
 from planner.calibration.calibrate import posterior, update_calibration
+from planner.calibration.check import update_table
 from planner.calibration.predictions import predict_rows, prepare
 from planner.catalog.calibration import (
     SHIPPED_CALIBRATION,
@@ -193,11 +194,45 @@ def test_a_new_pairs_doubt_falls_from_extrapolation_to_what_the_rows_leave(tmp_p
     assert after.is_validated
     spread = shipped.spread["amd dense"]
     prior = before.sigma**2 - spread.setting**2
-    left = 1 / (1 / prior + 1 / spread.setting**2)
+    # Of the pair a row in one layout shows less than of that layout.
+    noise = spread.setting**2 + spread.layout**2
+    left = 1 / (1 / prior + 1 / noise)
     assert after.sigma == pytest.approx(math.sqrt(spread.setting**2 + left), abs=2e-4)
-    assert _tpot_ms(tmp_path, found, **NEW) == pytest.approx(
-        predicted * math.exp(math.log(0.8) * prior / (prior + spread.setting**2)), rel=2e-3
+    in_layout = prior + spread.layout**2
+    share = in_layout / (in_layout + spread.setting**2)
+    moved = _tpot_ms(tmp_path, found, **NEW)
+    assert moved == pytest.approx(predicted * math.exp(math.log(0.8) * share), rel=2e-3)
+
+
+def _own_sigma(file: CalibrationFile, layout: str) -> float:
+    groups = groups_of("qwen3-32b", "MI325X", "vllm", "fp8", layout=layout)
+    found = file.calibration().uncertainty(groups, False, "amd")
+    assert found is not None
+    return found.sigma
+
+
+def test_what_rows_show_of_a_layout_is_doubted_in_others(tmp_path: Path) -> None:
+    """By hand, of one row: the sum of a pair's and a layout's effect, and the pair's with another layout's."""
+    shipped = shipped_file()
+    before = shipped.calibration().uncertainty(NEW_GROUPS, False, "amd")
+    assert before is not None
+    spread = shipped.spread["amd dense"]
+    pair = before.sigma**2 - spread.setting**2
+    row = {**NEW, "tpot_ms": "20", "ttft_ms": ""}
+    found = update_calibration(write_table(tmp_path / "t.csv", row), shipped)
+    in_layout = 1 / (1 / (pair + spread.layout**2) + 1 / spread.setting**2)
+    assert _own_sigma(found, "1 in 1") == pytest.approx(
+        math.sqrt(spread.setting**2 + in_layout), abs=2e-4
     )
+    of_pair = 1 / (1 / pair + 1 / (spread.setting**2 + spread.layout**2))
+    assert _own_sigma(found, "8 in 1") == pytest.approx(
+        math.sqrt(spread.setting**2 + of_pair + spread.layout**2), abs=2e-4
+    )
+    # Further rows of the same layout narrow it further.
+    again = update_calibration(tmp_path / "t.csv", found)
+    assert _own_sigma(again, "1 in 1") < _own_sigma(found, "1 in 1") < _own_sigma(found, "8 in 1")
+    table = update_table(again.own, shipped.calibration(), again.calibration()) if again.own else ""
+    assert "qwen3-32b MI325X vllm fp8 serving 1 in 1" in table
 
 
 def test_the_file_reads_back_and_can_be_updated_again(tmp_path: Path) -> None:
