@@ -107,7 +107,7 @@ class Reserved(Strict):
     pay."""
     identified_machines: bool = False
     """Whether the contract names machines that the provider may not replace. It is then a lease, and on the balance
-    sheet if its term exceeds a year. Default false: a service, like capacity from a pool."""
+    sheet if its term exceeds a year. Default false: a service in which the provider chooses the machines."""
 
 
 class OperatingLease(Strict):
@@ -181,9 +181,9 @@ class HourlyRental(Strict):
         ]
         | None
     ) = None
-    """Mean number of days for which none is available; all clusters that rent the same accelerator are sold out
-    together. Default: the catalogue's for the accelerator: H100 1.5, H200 6.5, B200 24 (priors rental_gap_h200 and so
-    on)."""
+    """Mean length, in days, of a time in which no machine is available; all clusters that rent the same accelerator are
+    sold out together. Default: the catalogue's for the accelerator: H100 1.5, H200 6.5, B200 24 (priors rental_gap_h200
+    and so on)."""
 
 
 class RentedNodes(HourlyRental):
@@ -405,7 +405,7 @@ class Speculation(Strict):
     """Tokens proposed per step."""
     mean_acceptance_length: Annotated[float, Field(ge=1, le=33), Plausible(1, 8)]
     """Mean number of tokens that a step yields, including the one that is always certain. Measure it on your own text
-    (random tokens give half)."""
+    (random tokens are accepted half as often)."""
     use: Literal["always", "auto"] = "always"
     """Whether every workload uses it, with a warning where a node then serves less, or only the workloads of which a
     node then serves more. Default: always."""
@@ -472,7 +472,7 @@ class Cluster(Strict):
     engines."""
     layouts: Literal["any", "measured"] = "any"
     """Which layouts are considered: any, or, for a model that was measured on the accelerator, only the layouts and
-    engines that were measured. Default any: layouts that nobody measured count by how well they are known."""
+    engines that were measured. Default any: if nobody measured a layout, only a part of its predicted lead counts."""
     chunk_tokens: (
         Annotated[int, Field(ge=16, le=1_000_000), Plausible(128, 65_536, "engines' range")] | None
     ) = None

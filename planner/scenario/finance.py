@@ -201,7 +201,8 @@ class Finance(Strict):
     replacement_price_fraction: Annotated[NonNegative, Plausible(0.05, 2)] = 0.0
     """Price of a part after the warranty, as a share of an accelerator's price. Default 0: part of operations."""
     sla_objective_fraction: Annotated[Fraction, Plausible(0.5, 1)] = 0.99
-    """Share of a month's tokens that must be in time. Default 0.99: two nines, as in API contracts (assumption)."""
+    """Share of a month's tokens that must be served within the SLO. Default 0.99: two nines, as in API contracts
+    (assumption)."""
     sla_credit_usd_per_million_tokens: Annotated[
         Price, Plausible(0.0005, 1000, "assumption: as token prices")
     ] = 0.0

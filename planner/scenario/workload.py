@@ -291,8 +291,7 @@ class TokenLengths(Strict):
     output: Length
     """Generated length."""
     growth_per_year: Annotated[YearlyChange, Plausible(-0.7, 3)] = 0.0
-    """Growth of both lengths per year. Default 0: the mean prompt has grown, but because the mix of workloads
-    changed."""
+    """Growth of both lengths per year. Default 0: mean prompts have grown only because the mix of workloads changed."""
 
 
 class Noise(Strict):
@@ -347,8 +346,8 @@ class Objective(Strict):
     """Mean time per output token of a reply, after the first token. Default 0.1: ten tokens a second, faster than most
     people read."""
     percentile: Annotated[float, Field(ge=0.5, le=0.9999), Plausible(0.8, 0.9999)] | None = None
-    """Share of requests that must meet both objectives; a node's capacity is the highest rate at which this share does.
-    Default: slo_target.attainment, the share required of the plan."""
+    """Share of requests that must meet both objectives; a node's capacity is the highest rate at which this share meets
+    them. Default: slo_target.attainment, the share required of the plan."""
 
     @property
     def share(self) -> float:
@@ -523,7 +522,7 @@ class Workload(Strict):
     begins: datetime.date | None = None
     """First day of its requests. Growth still counts from the start of the scenario. Default: from the start."""
     ends: datetime.date | None = None
-    """First day without its requests. Default: to the end."""
+    """First day without its requests. Default: none, so requests go on to the end."""
     fine_tunes: Annotated[
         int, Field(ge=1, le=100_000), Plausible(1, 2000, "one model to a catalogue of tenants")
     ] = 1
@@ -557,8 +556,8 @@ class Workload(Strict):
     in the prefix cache is computed from memory, load and routing. Default: prefix_cache_hit_fraction, as stated."""
     prefix_routing: Literal["session", "prefix", "random"] = "session"
     """Where a router sends the requests of a workload that states its reuse: to the replica of the session, to the
-    replica that holds the same beginning, or to any. With random routing, a request finds only what its session left on
-    that replica, long before. Default session: affinity by session is what gateways offer."""
+    replica that holds the same beginning, or to any. With random routing, a request finds only what an earlier turn of
+    its session left on that replica. Default session: affinity by session is what gateways offer."""
     noise: Noise = Noise()
     """Hour-to-hour noise. Default: API traffic."""
     burst_index_of_dispersion: Annotated[
@@ -572,13 +571,13 @@ class Workload(Strict):
         Field(gt=0, le=1e9),
         Plausible(0.0005, 100000, "as requests_per_s"),
     ] = LOWEST_MEASURED_REQUESTS_PER_S
-    """Lowest rate at which the index was measured. At lower rates, pooled bursts keep the size relative to the mean
-    that they have at this rate, so the index falls towards 1. Default 6: public chat. If you state your own index, it
-    is requests_per_s if that is lower."""
+    """Lowest rate at which the index was measured. At lower rates, pooled bursts have the same size relative to the
+    mean as at this rate, so the index falls towards 1. Default 6: public chat; with an index of your own,
+    requests_per_s if that is lower."""
     burst_scaling: Literal["pooled", "proportional"] = "pooled"
     """How bursts scale with the rate. Pooled: bursts of many users, whose variance over mean is the same at any rate
-    from burst_index_requests_per_s on, so they even out as traffic grows. Proportional: bursts of one client, which
-    keep the size relative to the hour's mean that they have at requests_per_s. Default pooled: chat has 7 to 16 at 6
+    from burst_index_requests_per_s on, so they even out as traffic grows. Proportional: bursts of one client, whose
+    size relative to the hour's mean is at any rate as at requests_per_s. Default pooled: chat has 7 to 16 at 6
     requests/s, 11 to 13 at 28 to 45."""
     spikes: Annotated[tuple[Spike, ...], Field(max_length=1000)] = ()
     """Traffic spikes from launches and news, by date. Default: none."""
@@ -591,9 +590,9 @@ class Workload(Strict):
     """Latency objective. Default: MLPerf's server scenario."""
     admission: Literal["reject", "queue"] = "reject"
     """What admission control does with a request that cannot meet its SLO: reject it, which counts as shed, or queue
-    it, which makes others late. If a workload's requests become longer than any batch can serve within the SLO, they
-    are rejected too; or, if queued, they are served late within the share of all tokens that the workload had until
-    then. Default reject: admitted requests meet their SLO."""
+    it, which makes others late. If requests grow so long that no batch can serve them within the SLO, all of them are
+    rejected or, if queued, served late; the workload's share of all served tokens then stays at most what it was
+    before. Default reject: admitted requests meet their SLO."""
     priority: Literal["interactive", "standard", "deferrable"] = "interactive"
     """Which workloads are served first. Default interactive: requests do not wait unless stated."""
     completion_window_h: (
