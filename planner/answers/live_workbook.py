@@ -528,7 +528,7 @@ class _Live:
             for index, residual in enumerate(self.capital.residual_fraction)
         )
         if self.result.cohorts and multiplier > 0 and has_plain_residuals:
-            label = "Factor on what used machines fetch"
+            label = "Factor on resale values of used machines"
             key = "finance.resale_multiplier"
             inputs["resale", -1] = Input(label, "times", key, multiplier)
         return inputs

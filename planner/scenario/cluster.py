@@ -29,7 +29,9 @@ RentChange = Annotated[
     YearlyChange,
     Plausible(-0.75, 0.9, "three-year rents rose by 21 to 81% from August 2025 to July 2026"),
 ]
-BookLife = Annotated[LifeMonths, Plausible(12, 96, "prior book_life, 3 to 6 years, and two beyond")]
+BookLife = Annotated[
+    LifeMonths, Plausible(12, 96, "prior book_life has 3 to 6 years; two more on either side")
+]
 Residual = Annotated[
     Fraction, Plausible(0, 0.6, "priors resale_36m_amd 0.1 to resale_12m_nvidia 0.65")
 ]
@@ -39,9 +41,7 @@ TermMonths = Annotated[int, Field(ge=1, le=120), Plausible(1, 60, "one month to 
 
 TokenPriceChange = Annotated[
     YearlyChange,
-    Plausible(
-        -0.98, 3, "priors token_price_change and api_price_decline_fixed_quality, and beyond"
-    ),
+    Plausible(-0.98, 3, "priors token_price_change and api_price_decline_fixed_quality, and more"),
 ]
 _APIS = "assumption: below the cheapest and above the most expensive API"
 

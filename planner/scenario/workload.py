@@ -166,7 +166,7 @@ class LoadProfile(Strict):
     peak_to_mean: Annotated[
         float,
         Field(ge=1, le=24),
-        Plausible(1, 12, "the workload classes have 1.17 to 2.99; beyond, assumption"),
+        Plausible(1, 12, "workload presets have 1.17 to 2.99; the rest is an assumption"),
     ] = 1.67
     """Traffic of the busiest hour of the week over the week's mean. Default 1.67: chat traffic of a large cloud, one
     week of 2024."""
@@ -175,7 +175,7 @@ class LoadProfile(Strict):
     weekend_fraction: Annotated[
         float,
         Field(gt=0, le=3),
-        Plausible(0.05, 2.5, "the workload classes have 0.33 to 1; beyond, assumption"),
+        Plausible(0.05, 2.5, "workload presets have 0.33 to 1; the rest is an assumption"),
     ] = 0.57
     """Weekend mean over weekday mean. Default 0.57: the same week."""
     weekly_profile: Annotated[tuple[float, ...], Field(min_length=168, max_length=168)] | None = (
@@ -300,7 +300,7 @@ class Noise(Strict):
     sigma: Annotated[
         float,
         Field(ge=0, le=2),
-        Plausible(0, 1, "the workload classes have 0.04 to 0.31; beyond, assumption"),
+        Plausible(0, 1, "workload presets have 0.04 to 0.31; the rest is an assumption"),
     ] = 0.1
     """Standard deviation of ln(hourly traffic). Default 0.1: hour-to-hour scatter of API traffic."""
     correlation_h: Annotated[
@@ -563,7 +563,7 @@ class Workload(Strict):
     burst_index_of_dispersion: Annotated[
         float,
         Field(ge=1, le=10_000),
-        Plausible(1, 1000, "the workload classes have 3 to 12; beyond, assumption"),
+        Plausible(1, 1000, "workload presets have 3 to 12; the rest is an assumption"),
     ] = 12.0
     """Variance over mean of requests per minute; 1 is Poisson. Default 12: API traffic at 28 to 45 requests/s."""
     burst_index_requests_per_s: Annotated[
