@@ -480,8 +480,9 @@ class Cluster(Strict):
     only prefill use 16,384. Default: for each workload what serves most within the objective, among 1,024, 2,048 and so
     on to 32,768, as in public runs; layouts.csv says which."""
     host_memory_usd_per_gb: Annotated[Price, Plausible.prior("host_memory_price")] | None = None
-    """Price of each GB by which host_memory_gb differs from the catalogue's. It is part of the server's price, and is
-    not counted if host_usd_per_node is stated. Default: the catalogue's prior host_memory_price, 11."""
+    """Price of one GB of host memory, for each GB that host_memory_gb has more (or less) than the catalogue's server.
+    It changes the server's price, unless host_usd_per_node is stated. Default: the catalogue's prior host_memory_price,
+    11."""
     speculation: Speculation | None = None
     """Speculative decoding on this cluster. Default: none."""
     kv_offload: Literal["auto", "none", "host"] = "auto"

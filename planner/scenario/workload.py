@@ -435,8 +435,8 @@ class Reuse(Strict):
         Field(max_length=200),
         Plausible(0, 0.98, "agentic logs reach 0.96"),
     ] = Field(default_factory=dict)
-    """Share of input tokens that were last used at most a number of seconds before, by that number: ``{10: 0.4, 60:
-    0.8, 3600: 0.95}``. Time is counted from the end of a request to the next arrival. Default: none."""
+    """Points of the curve, by seconds: share of input tokens that were last used at most so many seconds before, ``{10:
+    0.4, 60: 0.8, 3600: 0.95}``. Time is counted from the end of a request to the next arrival. Default: none."""
     sessions: Sessions | None = None
     """Turns, gaps and growth of sessions, from which the curve follows. Default: none."""
 
