@@ -81,7 +81,7 @@ class Electricity(Strict):
     demand_charge_usd_per_kw_month: Annotated[
         float,
         Field(ge=0, le=1e6),
-        Plausible(0.5, 100, "assumption: below and above what US utilities charge"),
+        Plausible(0.5, 100, "assumption: wider than what US utilities charge"),
     ] = 0.0
     """Charge per kW of each month's highest hour. Default 0: inside the energy price."""
     demand_ratchet_fraction: Annotated[
