@@ -118,7 +118,7 @@ class PerThousand(Strict):
     per_1000_accelerators: Annotated[NonNegative, Plausible(0.02, 50)]
     """Engineers, crews or spares for every thousand accelerators."""
     rounding: Literal["nearest", "up", "down"] = "nearest"
-    """How a fraction of one is rounded. Default nearest: a half counts as one."""
+    """How a fraction of one is rounded. Default nearest: half or more counts as one."""
 
 
 def _shape(stated: object) -> str:
