@@ -109,7 +109,9 @@ class LengthFit:
     @property
     def remark(self) -> str:
         """The fit's error in words."""
-        errors = f"counted mean {self.mean_tokens:,.0f}, fitted mean {self.mean_error_fraction:+.1%}"
+        errors = (
+            f"counted mean {self.mean_tokens:,.0f}, fitted mean {self.mean_error_fraction:+.1%}"
+        )
         gap = self.largest_distribution_error
         if gap is None:
             return f"{errors}; from a histogram{self.note}"

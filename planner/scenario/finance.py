@@ -153,7 +153,7 @@ class Finance(Strict):
     study may draw it from the prior of the same name)."""
     selling_cost_fraction: Annotated[BelowOne, Plausible(0, 0.3)] = 0.0
     """Cost of selling used hardware (broker, wiping, freight), as a share of its price. Default 0: no figure is public.
-    Resale curves are the prices that buyers paid, so state a broker's quote."""
+    Resale curves do not deduct this cost, so state a broker's quote."""
     discount_rate_per_year: Annotated[YearlyChange, Plausible.prior("discount_rate")] = 0.1
     """Yearly rate at which cash flows are discounted: the cost of capital. Default 0.1: borrowing rates in GPU cloud
     filings, 7 to 15%."""

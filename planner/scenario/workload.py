@@ -536,7 +536,9 @@ class Workload(Strict):
         float,
         Field(ge=0, le=1e9),
         Plausible(
-            0.0005, 100000, "from two an hour to three times ChatGPT's 2.5 billion prompts a day in 2025"
+            0.0005,
+            100000,
+            "from two an hour to three times ChatGPT's 2.5 billion prompts a day in 2025",
         ),
     ]
     """Mean requests per second on day one."""
