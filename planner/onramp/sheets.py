@@ -39,7 +39,7 @@ def _csv_rows(path: Path, content: bytes) -> Iterator[tuple[int, list[str]]]:
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        message = "is neither a CSV file in UTF-8 nor a workbook"
+        message = "is not UTF-8 text, as a CSV file must be, and not a workbook"
         raise ScenarioError(Problem(file=str(path), line=line_of(error), message=message)) from None
     # Spreadsheets of countries with a decimal comma separate cells by semicolons.
     header_line = text.partition("\n")[0]
