@@ -568,8 +568,8 @@ class Scenario(Strict):
     clusters: Annotated[dict[EntryName, Cluster], Field(min_length=1, max_length=64)]
     """Machines by name."""
     slo_target: SloTarget = SloTarget()
-    """Share of requests within their SLO that the plan must reach. Default: 0.99 in each month for each workload, in 0.9 of
-    replications."""
+    """Share of requests within their SLO that the plan must reach. Default: 0.99 in each month for each workload, in
+    0.9 of replications."""
     site: Site = Site()
     """Electricity, cooling, space. Default: a new colocation site at the average US price."""
     reliability: Reliability = Reliability()
