@@ -305,12 +305,12 @@ def study(
     """Run a study and write its folder, as ``planner montecarlo`` and ``planner sensitivity`` do.
 
     ``size`` is the number of replications (montecarlo), or of those for each input (tornado, 16 by default). Rows that
-    differ only in money share a simulation. ``until`` ends a montecarlo when the 95% interval of the headline's
-    mean is narrower than this share of the mean. ``"p90=2%"``, ``"best=1%"`` and ``"slo=4%"`` instead watch a
-    percentile, P(best), or P(SLO met) while its verdict is open; separate several rules by commas. Without ``size`` and
-    ``until``, the study ends by ``PRECISION`` of ``planner.studies.runner``, or after 4,096 replications. ``samples``
-    says whether samples.csv is written; by default it is written for up to 100,000 rows. replications.parquet always
-    has all rows.
+    differ only in money share a simulation. ``until`` ends a montecarlo when half the width of the 95% interval of the
+    objective's mean is at most this share of the mean. The rules ``"p90=2%"``, ``"best=1%"`` and ``"slo=4%"`` watch a
+    percentile, P(best), or P(SLO met) of plans without a verdict instead; separate several rules by commas. Without
+    ``size`` and ``until``, the rules are ``PRECISION`` of ``planner.studies.runner``, and the study ends after 4,096
+    replications in any case. ``samples`` says whether samples.csv is written; by default it is written for up to
+    100,000 rows. replications.parquet always has all rows.
     """
     from planner.answers import study as answers
     from planner.answers.study_screen import study_remarks

@@ -366,7 +366,7 @@ def _slo_sentence(review: ActualsReview) -> str:
     label = review.result.plan.months.labels[months + lowest]
     budget = review.budget_of(SLO)[months + lowest]
     return (
-        f"In its lowest month to come, {label}, SLO attainment is forecast at {middle[lowest]:.2%} "
+        f"In {label}, the weakest month to come, SLO attainment is forecast at {middle[lowest]:.2%} "
         f"(P5 {low[lowest]:.2%}); the budget has {budget:.2%}."
     )
 

@@ -399,6 +399,6 @@ def _refuse_turned_income(reader: _Reader, folder: Path) -> None:
             turned.append(key.figure)
     if turned:
         message = f"{choices(turned)} would be read as a cost: income is negative in a ledger"
-        hint = "add income: positive to the finance file"
+        hint = "state income: positive for the finance file in mapping.yaml"
         file = str(folder / MAPPING)
         raise ScenarioError(Problem(file=file, message=message, hint=hint))

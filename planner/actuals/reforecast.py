@@ -243,7 +243,7 @@ def _stated_reason(key: SeriesKey, actuals: Actuals) -> str:
     if key.kind == "account":
         account = Account(key.figure)
         if account in DATED_ACCOUNTS or View.ACCRUAL not in account.views:
-            return "bought on a date, or no accrued cost"
+            return "a purchase on a date, or not an accrued cost"
     return ""
 
 
@@ -253,7 +253,7 @@ def _measured_reason(key: SeriesKey, actual: Floats, runs: Floats, actuals: Actu
     is_simulated = np.isfinite(runs).all(axis=0)
     is_known = np.isfinite(actual) & is_simulated
     if not is_known.any():
-        return "no month has it in both plan and actuals"
+        return "no month has a value in both plan and actuals"
     total = actual[is_known].sum()
     sums = runs[:, is_known].sum(axis=1)
     # Sums that differ by rounding alone are the same.
@@ -264,7 +264,7 @@ def _measured_reason(key: SeriesKey, actual: Floats, runs: Floats, actuals: Actu
     is_reached = sums.min() - room <= total <= sums.max() + room
     if key.kind == "account" and not is_reached:
         # A price that the study holds for certain is wrong: no input may be bent to make up for it.
-        return "outside every replication, so no uncertain input explains it"
+        return "no replication comes near it, so no uncertain input explains it"
     return ""
 
 

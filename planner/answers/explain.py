@@ -98,7 +98,7 @@ class Explanation:
             header = ("input", "value", "grade", "source")
             blocks.append(text_table(header[: len(shown[0])], shown))
         if self.inputs_left_out:
-            blocks.append(f"{self.inputs_left_out} more inputs enter: --inputs N lists more")
+            blocks.append(f"{self.inputs_left_out} more inputs affect it: --inputs N lists more")
         return "\n\n".join(blocks)
 
 

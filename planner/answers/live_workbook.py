@@ -528,7 +528,7 @@ class _Live:
             for index, residual in enumerate(self.capital.residual_fraction)
         )
         if self.result.cohorts and multiplier > 0 and has_plain_residuals:
-            label = "Factor on what used machines fetch"
+            label = "Factor on resale values of used machines"
             key = "finance.resale_multiplier"
             inputs["resale", -1] = Input(label, "times", key, multiplier)
         return inputs
@@ -1208,7 +1208,9 @@ class _Live:
                 formula = f"ROUND({'+'.join(parts)},2)" if parts else "0"
                 balances.append(Cell(items.balance_cents[month] / 100, formula, "usd"))
             rows.append((*named, "billed in the month, USD", *billed))
-            rows.append((*named, f"open at its end, of the last {days:g} days, USD", *balances))
+            rows.append(
+                (*named, f"unpaid at month end (accrued in the last {days:g} days), USD", *balances)
+            )
         headings = ("cluster", "account", "figure", *self.labels)
         return Page(headings=headings, rows=rows, note=_FOLLOWS, fixed_columns=3)
 

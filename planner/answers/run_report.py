@@ -689,7 +689,7 @@ def routing_section(contents: Contents) -> Section | None:
                 numeric=numeric,
             ),
             Grid(
-                caption="Of the machines that may serve each workload, the share that it kept busy (mean of months)",
+                caption="How busy each workload kept the machines that may serve it (mean of months)",
                 header=header,
                 rows=busy_rows,
                 numeric=numeric,

@@ -373,7 +373,7 @@ def _input_column(entry: UncertainInput) -> Column:
     """Return the column of samples.csv that has the draws of an input."""
     description = "Input drawn."
     if entry.times_stated:
-        description = "Input drawn: a factor on what is stated."
+        description = "Input drawn: a factor on the stated value."
     if is_numeric(entry.distribution):
         return number_column(entry.name, description, 9, _unit(entry.name))
     return text_column(entry.name, description)

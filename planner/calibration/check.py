@@ -293,6 +293,6 @@ def update_table(own_rows: OwnRows, prior: Calibration, updated: Calibration) ->
     lines += [plain_table(header, rows), errors]
     if idle:
         lines.append(
-            f"Plans serve requests as they come, so {idle} of these pairs, measured at saturation, do not affect plans."
+            f"{idle} of these pairs were measured at saturation; plans, which serve requests as they come, ignore them."
         )
     return "\n\n".join(lines)

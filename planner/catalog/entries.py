@@ -195,7 +195,7 @@ class Model(Entry):
     """One served model: the architecture numbers that memory fit and throughput need."""
 
     architecture_class: Sourced[ArchitectureClass]
-    """Difference from a plain dense transformer, which decides how mature the model's kernels are."""
+    """How the model differs from a plain dense transformer; the maturity of its kernels depends on this."""
     attention: Sourced[Literal["grouped-query", "multi-query", "latent"]]
     """Grouped-query (incl. multi-head), one shared key-value head, or latent attention."""
     layers: Sourced[PositiveInt]
@@ -280,7 +280,7 @@ class Precision(Entry):
     cache_bytes: Sourced[PositiveFloat]
     """Bytes of one cached number when weights are served in this precision."""
     cache_stream_bytes: Sourced[PositiveFloat]
-    """Cost of reading one cached number, in bytes of the 8-bit cache that the calibration prices."""
+    """Time to read one cached number, as the number of bytes of 8-bit cache that take as long."""
     packed: Sourced[bool] | None = None
     """True if reading weights is priced with the coefficients of four-bit weights; absent: false."""
     shared_precision: Sourced[str] | None = None
@@ -292,7 +292,7 @@ class Precision(Entry):
     falls_back_to: Sourced[tuple[str, ...]] | None = None
     """Arithmetic on accelerators that cannot compute in it: the first that they have; absent: it does not run there."""
     falls_back_for: Sourced[Literal["all", "published"]] | None = None
-    """Whether all models fall back or only those published in this precision; absent: published."""
+    """Which models fall back to such arithmetic: all, or only those published in this precision; absent: published."""
     wider: Sourced[str] | None = None
     """The next wider precision, used in response to wrong output; absent for the widest."""
     aliases: Sourced[tuple[str, ...]] | None = None
@@ -307,13 +307,13 @@ class Vendor(Entry):
     lost_with_accelerator: Sourced[Literal["replica", "node"]]
     """Capacity lost with one failing accelerator: its tensor-parallel group, or the whole node."""
     failure_multiplier: Sourced[NonNegative]
-    """Failure rate of its nodes over the rates of the failure causes."""
+    """Factor on the rates of the failure causes, for its nodes."""
     engineers_per_800: Sourced[NonNegative]
     """Software engineers paid for per 800 of its accelerators."""
     incident_multiplier: Sourced[NonNegative] | None = None
-    """Rate of software incidents on its accelerators over the rates of their stacks; absent: 1."""
+    """Factor on the incident rates of stacks, for its accelerators; absent: 1."""
     maturing_multiplier: Sourced[NonNegative] | None = None
-    """Speed that software has still to gain on its accelerators over the figures of their stacks; absent: 1."""
+    """Factor on the speed that stacks have still to gain, for its accelerators; absent: 1."""
     rollback_impossible_fraction: Range | None = None
     """Share of a release's incidents for which no older release serves the model; absent: 0."""
 
@@ -330,9 +330,9 @@ class StackIncident(Entry):
     """Rate and effect of one kind of incident on one stack."""
 
     per_year: Range | None = None
-    """Incidents per served model and year, at any time; absent: the figure of the kind, or none occur."""
+    """Incidents per served model and year that come at any time; absent: the figure of the kind, or 0."""
     per_upgrade: Range | None = None
-    """Probability that an upgrade brings one to a served model; absent: the figure of the kind, or none occur."""
+    """Probability that an upgrade brings an incident to a served model; absent: the figure of the kind, or 0."""
     loss_fraction: Range | None = None
     """Throughput lost while an incident lasts."""
     most_loss_fraction: Sourced[Annotated[float, Field(ge=0, lt=1)]] | None = None
@@ -378,11 +378,11 @@ class Stack(Entry):
     support: Sourced[Literal["first-class", "community"]]
     """Whether the engine's own project maintains it."""
     dense_multiplier: Sourced[PositiveFloat]
-    """Throughput over the calibrated model's, for dense models."""
+    """Throughput divided by that of the calibrated model, for dense models."""
     mixture_of_experts_multiplier: Sourced[PositiveFloat]
-    """Throughput over the calibrated model's, for mixture-of-experts models."""
+    """Throughput divided by that of the calibrated model, for mixture-of-experts models."""
     custom_attention_multiplier: Sourced[PositiveFloat]
-    """Throughput over the calibrated model's, for models with custom attention."""
+    """Throughput divided by that of the calibrated model, for models with custom attention."""
     fix_days: Range
     """Days until the vendor has fixed an incident, for every kind without its own figure."""
     incidents: dict[str, StackIncident] = Field(default_factory=dict)
@@ -390,7 +390,8 @@ class Stack(Entry):
     releases_per_year: Range
     """Releases of the platform."""
     release_spread_fraction: Sourced[NonNegative] | None = None
-    """Spread of releases around the course of maturing: standard deviation of the logarithm of speed; absent: 0."""
+    """Spread of the speed of releases around the trend of maturing software: standard deviation of its logarithm;
+    absent: 0."""
     maturity: dict[ArchitectureClass, Maturity] = Field(default_factory=dict)
     """Speed still to be gained, by class of models; nothing for a class that is not listed."""
     bring_up_weeks: Range
@@ -398,7 +399,7 @@ class Stack(Entry):
     bring_up_throughput_fraction: Range
     """Share of full speed at which a new model begins."""
     new_model_incident_multiplier: Sourced[Annotated[float, Field(ge=1)]] | None = None
-    """Incidents of a newly launched model over those of a model long served; absent: 1."""
+    """Incident rate of a newly launched model divided by that of a model long served; absent: 1."""
 
 
 class EngineSupport(Entry):

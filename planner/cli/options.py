@@ -43,7 +43,7 @@ _SET = (
     "can be repeated, and the last one wins."
 )
 _REPLICATIONS = (
-    "Number of replications. Nine in ten further ones lie between the lowest and the highest of 19; "
+    "Number of replications. With 19, nine in ten further ones lie between the lowest and the highest; "
     "with 1 there are no intervals."
 )
 _STUDY = (

@@ -35,9 +35,9 @@ _AT_MOST = (
     "After the 256th, draws that differ only in prices may share a simulation."
 )
 _UNTIL = (
-    "Stop when half of each 95% interval is at most as stated, e.g. mean=0.5% (of the headline's mean), "
+    "Stop when half the width of each 95% interval is at most as stated, e.g. mean=0.5% (of the objective's mean), "
     "p90=2% (of a percentile), best=1% (of P(best)), slo=4% (of P(SLO met) of plans without a verdict). "
-    "All that are stated must hold [default without -n: mean=0.5%, p10=2%, p90=2%, slo=4%]."
+    "All stated rules must hold [default without -n: mean=0.5%, p10=2%, p90=2%, slo=4%]."
 )
 _SAMPLES = (
     "Write every replication to samples.csv "
@@ -140,7 +140,10 @@ def replay(
         int, Option(min=0, help="Number of the replication, as in samples.csv.")
     ],
     draws: Annotated[
-        int, Option(min=1, max=16, help="Price draws per simulation, as the study reports them.")
+        int,
+        Option(
+            min=1, max=16, help="Number of price draws per simulation, as the study reports it."
+        ),
     ] = 1,
     scenario: Annotated[
         str | None, Option(help="Scenario of the study [default: the first].")

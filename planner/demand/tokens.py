@@ -68,7 +68,7 @@ class LengthDistribution:
         inner = [share for share in shares if 0.0 < share < 1.0]
         if len(inner) < 2:
             raise ScenarioError(
-                f"at least two quantiles between 0 and 1 make a distribution, not {len(inner)}"
+                f"a distribution needs at least two quantiles between 0 and 1, not {len(inner)}"
             )
         return cls(
             scores=tuple(_NORMAL.inv_cdf(share) for share in inner),

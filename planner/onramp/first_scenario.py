@@ -647,7 +647,7 @@ def _sizing(quotes: Mapping[str, Row], dates: Mapping[str, Sequence[datetime.dat
         "",
         "slo_target:                # what planner size must meet, at least cost",
         "  attainment: 0.99         # of each workload's requests, in every month",
-        "  confidence: 0.8          # a long outage of the site breaks one in eleven, whatever is bought",
+        "  confidence: 0.8          # a long outage of the site makes one in eleven miss, whatever is bought",
         "",
         "sizing:                    # what planner size may buy, and when it may be ordered",
         "  clusters:",

@@ -39,7 +39,7 @@ def _csv_rows(path: Path, content: bytes) -> Iterator[tuple[int, list[str]]]:
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        message = "is not UTF-8 text, so not a CSV to read, and no workbook"
+        message = "is not UTF-8 text, as a CSV file must be, and not a workbook"
         raise ScenarioError(Problem(file=str(path), line=line_of(error), message=message)) from None
     # Spreadsheets of countries with a decimal comma separate cells by semicolons.
     header_line = text.partition("\n")[0]

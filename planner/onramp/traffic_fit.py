@@ -109,11 +109,13 @@ class LengthFit:
     @property
     def remark(self) -> str:
         """The fit's error in words."""
-        errors = f"mean {self.mean_tokens:,.0f} counted, {self.mean_error_fraction:+.1%} in the fit"
+        errors = (
+            f"counted mean {self.mean_tokens:,.0f}, fitted mean {self.mean_error_fraction:+.1%}"
+        )
         gap = self.largest_distribution_error
         if gap is None:
             return f"{errors}; from a histogram{self.note}"
-        return f"{errors}; largest gap in the distribution {gap:.2f}"
+        return f"{errors}; the fitted distribution is off by at most {gap:.2f}"
 
 
 @record

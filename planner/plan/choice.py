@@ -75,8 +75,8 @@ _TIE = 1e-9
 """Relative difference below which two services are as fast, as all are of a stated throughput: the first is taken."""
 _NO_MORE = "another engine or precision serves equally much"
 _POOLS_WITH_REUSE = (
-    "prefill_decode: disaggregated is worked out for a share in the cache that is stated: state "
-    "prefix_cache_hit_fraction in place of reuse, or prefill_decode: auto"
+    "prefill_decode: disaggregated needs a stated share of prompts in the cache: state prefix_cache_hit_fraction in "
+    "place of reuse, or prefill_decode: auto"
 )
 
 

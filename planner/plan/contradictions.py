@@ -242,7 +242,7 @@ def _early_orders_and_late_terms(plan: Plan) -> Iterator[str]:
         if owed_usd > 0:
             yield (
                 f"cluster {cluster.name}: its term ends after the horizon; the {owed_usd:,.0f} USD of rent committed "
-                "after the horizon is in no figure"
+                "after the horizon is not in any figure"
             )
 
 
@@ -416,8 +416,8 @@ def _outgrown(plan: Plan) -> Iterator[str]:
             begins = plan.months.labels[int(workload.overdue_share.argmax())]
             yield (
                 f"workload {workload.name} outgrows its objective on every cluster in {begins}: from then on all its "
-                f"requests are late, and they are served on {workload.overdue_share.max():.1%} of the fleet, its share "
-                "of tokens until then"
+                f"requests are late, and it gets {workload.overdue_share.max():.1%} of the fleet, the share of tokens "
+                "that it had until then"
             )
         for c in workload.cluster_order:
             # A capacity of zero is how the plan says that no batch meets the objective.

@@ -150,7 +150,7 @@ def latency_section(contents: Contents, summary: ZoomSummary) -> Section:
     percentile_names = (f"P{100 * float(percentile):g}" for percentile in percentiles)
     header = ("workload", *percentile_names)
     blocks: list[Block] = [
-        Sentence(text="Each curve says which share of the requests had answered by then.")
+        Sentence(text="Each curve shows the share of requests that were answered by then.")
     ]
     for quantity, title in TITLES.items():
         cells = defaultdict[str, list[str]](list)

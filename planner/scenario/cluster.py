@@ -29,7 +29,9 @@ RentChange = Annotated[
     YearlyChange,
     Plausible(-0.75, 0.9, "three-year rents rose by 21 to 81% from August 2025 to July 2026"),
 ]
-BookLife = Annotated[LifeMonths, Plausible(12, 96, "prior book_life, 3 to 6 years, and two beyond")]
+BookLife = Annotated[
+    LifeMonths, Plausible(12, 96, "prior book_life has 3 to 6 years; two more on either side")
+]
 Residual = Annotated[
     Fraction, Plausible(0, 0.6, "priors resale_36m_amd 0.1 to resale_12m_nvidia 0.65")
 ]
@@ -39,9 +41,7 @@ TermMonths = Annotated[int, Field(ge=1, le=120), Plausible(1, 60, "one month to 
 
 TokenPriceChange = Annotated[
     YearlyChange,
-    Plausible(
-        -0.98, 3, "priors token_price_change and api_price_decline_fixed_quality, and beyond"
-    ),
+    Plausible(-0.98, 3, "priors token_price_change and api_price_decline_fixed_quality, and more"),
 ]
 _APIS = "assumption: below the cheapest and above the most expensive API"
 
@@ -107,7 +107,7 @@ class Reserved(Strict):
     pay."""
     identified_machines: bool = False
     """Whether the contract names machines that the provider may not replace. It is then a lease, and on the balance
-    sheet if its term exceeds a year. Default false: a service, like capacity from a pool."""
+    sheet if its term exceeds a year. Default false: a service in which the provider chooses the machines."""
 
 
 class OperatingLease(Strict):
@@ -181,9 +181,9 @@ class HourlyRental(Strict):
         ]
         | None
     ) = None
-    """Mean number of days for which none is available; all clusters that rent the same accelerator are sold out
-    together. Default: the catalogue's for the accelerator: H100 1.5, H200 6.5, B200 24 (priors rental_gap_h200 and so
-    on)."""
+    """Mean length, in days, of a time in which no machine is available; all clusters that rent the same accelerator are
+    sold out together. Default: the catalogue's for the accelerator: H100 1.5, H200 6.5, B200 24 (priors rental_gap_h200
+    and so on)."""
 
 
 class RentedNodes(HourlyRental):
@@ -405,7 +405,7 @@ class Speculation(Strict):
     """Tokens proposed per step."""
     mean_acceptance_length: Annotated[float, Field(ge=1, le=33), Plausible(1, 8)]
     """Mean number of tokens that a step yields, including the one that is always certain. Measure it on your own text
-    (random tokens give half)."""
+    (random tokens are accepted half as often)."""
     use: Literal["always", "auto"] = "always"
     """Whether every workload uses it, with a warning where a node then serves less, or only the workloads of which a
     node then serves more. Default: always."""
@@ -472,7 +472,7 @@ class Cluster(Strict):
     engines."""
     layouts: Literal["any", "measured"] = "any"
     """Which layouts are considered: any, or, for a model that was measured on the accelerator, only the layouts and
-    engines that were measured. Default any: layouts that nobody measured count by how well they are known."""
+    engines that were measured. Default any: if nobody measured a layout, only a part of its predicted lead counts."""
     chunk_tokens: (
         Annotated[int, Field(ge=16, le=1_000_000), Plausible(128, 65_536, "engines' range")] | None
     ) = None
@@ -480,8 +480,9 @@ class Cluster(Strict):
     only prefill use 16,384. Default: for each workload what serves most within the objective, among 1,024, 2,048 and so
     on to 32,768, as in public runs; layouts.csv says which."""
     host_memory_usd_per_gb: Annotated[Price, Plausible.prior("host_memory_price")] | None = None
-    """Price of each GB by which host_memory_gb differs from the catalogue's. It is part of the server's price, and is
-    not counted if host_usd_per_node is stated. Default: the catalogue's prior host_memory_price, 11."""
+    """Price of one GB of host memory, for each GB that host_memory_gb has more (or less) than the catalogue's server.
+    It changes the server's price, unless host_usd_per_node is stated. Default: the catalogue's prior host_memory_price,
+    11."""
     speculation: Speculation | None = None
     """Speculative decoding on this cluster. Default: none."""
     kv_offload: Literal["auto", "none", "host"] = "auto"

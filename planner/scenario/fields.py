@@ -55,7 +55,9 @@ class Plausible:
     @classmethod
     def prior(cls, *names: str) -> "Plausible":
         """Return a range from the lowest P10 over 3 to the highest P90 times 3 of some priors."""
-        return cls(0.0, 0.0, f"three times beyond prior {' and '.join(names)}", names)
+        return cls(
+            0.0, 0.0, f"a third of P10 to three times P90 of prior {' and '.join(names)}", names
+        )
 
     def range(self, catalog: Catalog) -> tuple[float, float]:
         """Return the lowest and the highest plausible number."""
@@ -116,7 +118,7 @@ class PerThousand(Strict):
     per_1000_accelerators: Annotated[NonNegative, Plausible(0.02, 50)]
     """Engineers, crews or spares for every thousand accelerators."""
     rounding: Literal["nearest", "up", "down"] = "nearest"
-    """How a fraction of one is rounded. Default nearest: a half counts as one."""
+    """How a fraction of one is rounded. Default nearest: half or more counts as one."""
 
 
 def _shape(stated: object) -> str:

@@ -153,7 +153,7 @@ class Finance(Strict):
     study may draw it from the prior of the same name)."""
     selling_cost_fraction: Annotated[BelowOne, Plausible(0, 0.3)] = 0.0
     """Cost of selling used hardware (broker, wiping, freight), as a share of its price. Default 0: no figure is public.
-    Resale curves are the prices that buyers paid, so state a broker's quote."""
+    Resale curves do not deduct this cost, so state a broker's quote."""
     discount_rate_per_year: Annotated[YearlyChange, Plausible.prior("discount_rate")] = 0.1
     """Yearly rate at which cash flows are discounted: the cost of capital. Default 0.1: borrowing rates in GPU cloud
     filings, 7 to 15%."""
@@ -201,7 +201,8 @@ class Finance(Strict):
     replacement_price_fraction: Annotated[NonNegative, Plausible(0.05, 2)] = 0.0
     """Price of a part after the warranty, as a share of an accelerator's price. Default 0: part of operations."""
     sla_objective_fraction: Annotated[Fraction, Plausible(0.5, 1)] = 0.99
-    """Share of a month's tokens that must be in time. Default 0.99: two nines, as in API contracts (assumption)."""
+    """Share of a month's tokens that must be served within the SLO. Default 0.99: two nines, as in API contracts
+    (assumption)."""
     sla_credit_usd_per_million_tokens: Annotated[
         Price, Plausible(0.0005, 1000, "assumption: as token prices")
     ] = 0.0

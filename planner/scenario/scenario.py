@@ -113,7 +113,7 @@ class Reliability(Strict):
     hard_repair_h: Annotated[Positive, Plausible.prior("mttr_hard")] = 60.0
     """Mean time to repair a fault that needs a spare part, once part and crew are there. Default 60: 24 to 120 h."""
     repair_cv_ratio: Annotated[float, Field(ge=0, le=10), Plausible(0, 3)] = 0.6
-    """Standard deviation over mean of repair times (lognormal). Default 0.6: the published ranges as P10 to P90."""
+    """Standard deviation over mean of repair times (lognormal). Default 0.6: published ranges, read as P10 to P90."""
     repair_crews: Annotated[Crews | fields.Rate, fields.NumberOrRate] = fields.PerThousand(
         per_1000_accelerators=2.0
     )
@@ -180,7 +180,7 @@ _FIRMWARE_PRIORS = {"rollouts_per_year": "firmware_rollouts", "length_h": "firmw
 class ClusterChoice(Strict):
     """A cluster whose number of nodes and dates are chosen; everything else is as stated for the cluster.
 
-    To choose between buying, leasing and reserving a part, name a cluster for each contract.
+    To choose between buying, leasing and reserving an accelerator, name a cluster for each contract.
     """
 
     dates: Annotated[tuple[datetime.date, ...], Field(max_length=60)] = ()
@@ -229,16 +229,17 @@ class Sizing(Strict):
     if delivery falls within the horizon, or a list of days. Default: none."""
     orders: Literal["fixed", "reactive"] = "fixed"
     """Whether all purchases are fixed on the first day (fixed), or clusters with an order may also be ordered on a
-    signal (reactive). Then, on each of its dates, so many nodes are ordered that the forecast peak is at most a certain
-    load of the nodes installed and on order. That load is chosen. Default fixed: nothing is decided later."""
+    signal (reactive). Then, on each order date, nodes are ordered until the forecast peak is at most a certain
+    percentage of the nodes installed and on order; the search chooses this percentage. Default fixed: nothing is
+    decided later."""
     retire: Annotated[dict[EntryName, OneOfDays], Field(max_length=32, default_factory=dict)]
     """Clusters that may leave service and be sold, each on one of the days listed or not at all. If the cluster's nodes
     are chosen too, all nodes bought leave together. Default: none."""
     max_rented_accelerators: (
         Annotated[int, Field(ge=8, le=1_000_000), Plausible(8, 100_000)] | None
     ) = None
-    """Highest number of accelerators that overflow rent may use, on the terms of finance.burst_rental. The ceiling is
-    chosen up to this number, and may be zero. Default: rent is as the scenario states it."""
+    """Highest number of accelerators that overflow rent may use, on the terms of finance.burst_rental. The search
+    chooses the limit, from zero up to this number. Default: rent is as the scenario states it."""
     budget_usd: (
         Annotated[
             float,
@@ -255,8 +256,8 @@ class Sizing(Strict):
     miss_cost_usd: MissCost | dict[EntryName, MissCost] | None = None
     """What a request that misses its SLO costs, in today's money, for all workloads or by workload. Net present cost is
     then minimised with this cost included, so owning, renting and missing are traded off against each other, and no
-    confidence in the SLO target is required. Default: none: few know what a miss costs, so the SLO target is held
-    instead."""
+    confidence in the SLO target is required. Default none: the SLO target applies instead, because few know what a miss
+    costs."""
 
     def miss_usd(self, workload: str) -> float:
         """Return what a request of a workload that misses its SLO costs; 0 where it has no price."""
@@ -304,7 +305,7 @@ class Software(Strict):
     """Further factor by vendor, e.g. {amd: 2}, on the speed still to gain and on the differences between releases.
     Default: what the catalogue's vendors say."""
     steps: tuple[SoftwareStep, ...] = ()
-    """Gains or losses on dates, in addition to the catalogue's course. Default: none."""
+    """Gains or losses on dates, in addition to those of the catalogue. Default: none."""
     upgrade_policy: Literal["latest", "staged", "pinned"] = "staged"
     """How often a stack is upgraded to the newest release: latest every 30 days, staged every 75, pinned every 200.
     Regressions come with upgrades, and so do speed-ups. Default staged: prior upgrade_interval_production."""
@@ -353,8 +354,8 @@ class Software(Strict):
 class Rule(Strict):
     """A rule that buys, rents or retires nodes once a condition has held for some months.
 
-    Nodes of a cluster on demand or spot are rented: a rule on one lets work overflow to rented capacity, after a lead
-    time and up to a ceiling.
+    On a cluster with an on-demand or spot contract, the rule rents nodes: work overflows to rented capacity, after a
+    lead time and up to a ceiling.
     """
 
     when: Literal[
@@ -408,7 +409,7 @@ class Rule(Strict):
     which counts nodes on order."""
     forecast_months: Annotated[int, Field(ge=1, le=120), Plausible(1, 36)] | None = None
     """For forecast_load_above: months after the review that the forecast covers. Default: lead_weeks in whole months,
-    and 3 more until an order of the next quarter would arrive (assumption)."""
+    and 3 more, because an order placed a quarter later arrives that much later (assumption)."""
     growth_per_year: Annotated[fields.YearlyChange, Plausible(-0.5, 5)] = 0.0
     """For forecast_load_above: growth expected before any is observed; it weighs as much as six months of observations.
     Default 0: only observed growth counts."""
@@ -492,8 +493,8 @@ class SloTarget(Strict):
     """
 
     attainment: Annotated[PositiveFraction, Plausible(0.5, 1)] = 0.99
-    """Lowest share of requests that must be in time, above 0 and at most 1. Default 0.99: two nines, as API providers
-    state (assumption)."""
+    """Lowest share of requests that must be within their SLO, above 0 and at most 1. Default 0.99: two nines, as API
+    providers state (assumption)."""
     per: Literal["month", "horizon"] = "month"
     """Period over which the target must be met: every month, or all months together, so that a good month makes up for
     a bad one. Default month: a user who is not served in March is not helped in May."""
@@ -567,8 +568,8 @@ class Scenario(Strict):
     clusters: Annotated[dict[EntryName, Cluster], Field(min_length=1, max_length=64)]
     """Machines by name."""
     slo_target: SloTarget = SloTarget()
-    """Share of requests in time that the plan must reach. Default: 0.99 in each month for each workload, in 0.9 of
-    replications."""
+    """Share of requests within their SLO that the plan must reach. Default: 0.99 in each month for each workload, in
+    0.9 of replications."""
     site: Site = Site()
     """Electricity, cooling, space. Default: a new colocation site at the average US price."""
     reliability: Reliability = Reliability()

@@ -29,7 +29,8 @@ Month = Annotated[int, Field(ge=1, le=12)]
 EnergyPrice = Annotated[float, Field(ge=0, le=10)]
 # Three times beyond the prior on both sides: tariffs fall, too.
 PowerRise = Annotated[
-    YearlyChange, Plausible(-0.15, 0.3, "prior electricity_escalator 0 to 0.1, three times beyond")
+    YearlyChange,
+    Plausible(-0.15, 0.3, "prior electricity_escalator has 0 to 0.1; three times that"),
 ]
 WEEKDAYS: tuple[Weekday, ...] = (
     "monday",
@@ -80,7 +81,7 @@ class Electricity(Strict):
     demand_charge_usd_per_kw_month: Annotated[
         float,
         Field(ge=0, le=1e6),
-        Plausible(0.5, 100, "assumption: below and above what US utilities charge"),
+        Plausible(0.5, 100, "assumption: wider than what US utilities charge"),
     ] = 0.0
     """Charge per kW of each month's highest hour. Default 0: inside the energy price."""
     demand_ratchet_fraction: Annotated[
@@ -126,7 +127,9 @@ class Site(Strict):
     electricity_usd_per_kwh: (
         Annotated[
             EnergyPrice,
-            Plausible(0.01, 0.65, "prior electricity_price 0.045 to 0.13, five times beyond"),
+            Plausible(
+                0.01, 0.65, "prior electricity_price has 0.045 to 0.13; five times more or less"
+            ),
         ]
         | None
     ) = None
@@ -144,7 +147,7 @@ class Site(Strict):
         Plausible(
             1,
             2.2,
-            "priors pue_liquid_hyperscale 1.08 to pue_legacy 1.8, and what lies a little beyond",
+            "priors pue_liquid_hyperscale 1.08 to pue_legacy 1.8, and a little more on either side",
         ),
     ] = 1.3
     """Facility power over IT power at rated load. Default 1.3: new large colocation sites (Uptime)."""

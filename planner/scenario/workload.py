@@ -166,7 +166,7 @@ class LoadProfile(Strict):
     peak_to_mean: Annotated[
         float,
         Field(ge=1, le=24),
-        Plausible(1, 12, "the workload classes have 1.17 to 2.99; beyond, assumption"),
+        Plausible(1, 12, "workload presets have 1.17 to 2.99; the rest is an assumption"),
     ] = 1.67
     """Traffic of the busiest hour of the week over the week's mean. Default 1.67: chat traffic of a large cloud, one
     week of 2024."""
@@ -175,7 +175,7 @@ class LoadProfile(Strict):
     weekend_fraction: Annotated[
         float,
         Field(gt=0, le=3),
-        Plausible(0.05, 2.5, "the workload classes have 0.33 to 1; beyond, assumption"),
+        Plausible(0.05, 2.5, "workload presets have 0.33 to 1; the rest is an assumption"),
     ] = 0.57
     """Weekend mean over weekday mean. Default 0.57: the same week."""
     weekly_profile: Annotated[tuple[float, ...], Field(min_length=168, max_length=168)] | None = (
@@ -291,8 +291,7 @@ class TokenLengths(Strict):
     output: Length
     """Generated length."""
     growth_per_year: Annotated[YearlyChange, Plausible(-0.7, 3)] = 0.0
-    """Growth of both lengths per year. Default 0: the mean prompt has grown, but because the mix of workloads
-    changed."""
+    """Growth of both lengths per year. Default 0: mean prompts have grown only because the mix of workloads changed."""
 
 
 class Noise(Strict):
@@ -301,7 +300,7 @@ class Noise(Strict):
     sigma: Annotated[
         float,
         Field(ge=0, le=2),
-        Plausible(0, 1, "the workload classes have 0.04 to 0.31; beyond, assumption"),
+        Plausible(0, 1, "workload presets have 0.04 to 0.31; the rest is an assumption"),
     ] = 0.1
     """Standard deviation of ln(hourly traffic). Default 0.1: hour-to-hour scatter of API traffic."""
     correlation_h: Annotated[
@@ -347,8 +346,8 @@ class Objective(Strict):
     """Mean time per output token of a reply, after the first token. Default 0.1: ten tokens a second, faster than most
     people read."""
     percentile: Annotated[float, Field(ge=0.5, le=0.9999), Plausible(0.8, 0.9999)] | None = None
-    """Share of requests that must meet both objectives; a node's capacity is the highest rate at which this share does.
-    Default: slo_target.attainment, the share required of the plan."""
+    """Share of requests that must meet both objectives; a node's capacity is the highest rate at which this share meets
+    them. Default: slo_target.attainment, the share required of the plan."""
 
     @property
     def share(self) -> float:
@@ -436,8 +435,8 @@ class Reuse(Strict):
         Field(max_length=200),
         Plausible(0, 0.98, "agentic logs reach 0.96"),
     ] = Field(default_factory=dict)
-    """Share of input tokens that were last used at most a number of seconds before, by that number: ``{10: 0.4, 60:
-    0.8, 3600: 0.95}``. Time is counted from the end of a request to the next arrival. Default: none."""
+    """Points of the curve, by seconds: share of input tokens that were last used at most so many seconds before, ``{10:
+    0.4, 60: 0.8, 3600: 0.95}``. Time is counted from the end of a request to the next arrival. Default: none."""
     sessions: Sessions | None = None
     """Turns, gaps and growth of sessions, from which the curve follows. Default: none."""
 
@@ -523,7 +522,7 @@ class Workload(Strict):
     begins: datetime.date | None = None
     """First day of its requests. Growth still counts from the start of the scenario. Default: from the start."""
     ends: datetime.date | None = None
-    """First day without its requests. Default: to the end."""
+    """First day without its requests. Default: none, so requests go on to the end."""
     fine_tunes: Annotated[
         int, Field(ge=1, le=100_000), Plausible(1, 2000, "one model to a catalogue of tenants")
     ] = 1
@@ -537,7 +536,9 @@ class Workload(Strict):
         float,
         Field(ge=0, le=1e9),
         Plausible(
-            0.0005, 100000, "two an hour to three times ChatGPT's 2.5 billion prompts a day of 2025"
+            0.0005,
+            100000,
+            "from two an hour to three times ChatGPT's 2.5 billion prompts a day in 2025",
         ),
     ]
     """Mean requests per second on day one."""
@@ -557,14 +558,14 @@ class Workload(Strict):
     in the prefix cache is computed from memory, load and routing. Default: prefix_cache_hit_fraction, as stated."""
     prefix_routing: Literal["session", "prefix", "random"] = "session"
     """Where a router sends the requests of a workload that states its reuse: to the replica of the session, to the
-    replica that holds the same beginning, or to any. With random routing, a request finds only what its session left on
-    that replica, long before. Default session: affinity by session is what gateways offer."""
+    replica that holds the same beginning, or to any. With random routing, a request finds only what an earlier turn of
+    its session left on that replica. Default session: affinity by session is what gateways offer."""
     noise: Noise = Noise()
     """Hour-to-hour noise. Default: API traffic."""
     burst_index_of_dispersion: Annotated[
         float,
         Field(ge=1, le=10_000),
-        Plausible(1, 1000, "the workload classes have 3 to 12; beyond, assumption"),
+        Plausible(1, 1000, "workload presets have 3 to 12; the rest is an assumption"),
     ] = 12.0
     """Variance over mean of requests per minute; 1 is Poisson. Default 12: API traffic at 28 to 45 requests/s."""
     burst_index_requests_per_s: Annotated[
@@ -572,13 +573,13 @@ class Workload(Strict):
         Field(gt=0, le=1e9),
         Plausible(0.0005, 100000, "as requests_per_s"),
     ] = LOWEST_MEASURED_REQUESTS_PER_S
-    """Lowest rate at which the index was measured. At lower rates, pooled bursts keep the size relative to the mean
-    that they have at this rate, so the index falls towards 1. Default 6: public chat. If you state your own index, it
-    is requests_per_s if that is lower."""
+    """Lowest rate at which the index was measured. At lower rates, pooled bursts have the same size relative to the
+    mean as at this rate, so the index falls towards 1. Default 6: public chat; with an index of your own,
+    requests_per_s if that is lower."""
     burst_scaling: Literal["pooled", "proportional"] = "pooled"
     """How bursts scale with the rate. Pooled: bursts of many users, whose variance over mean is the same at any rate
-    from burst_index_requests_per_s on, so they even out as traffic grows. Proportional: bursts of one client, which
-    keep the size relative to the hour's mean that they have at requests_per_s. Default pooled: chat has 7 to 16 at 6
+    from burst_index_requests_per_s on, so they even out as traffic grows. Proportional: bursts of one client, whose
+    size relative to the hour's mean is at any rate as at requests_per_s. Default pooled: chat has 7 to 16 at 6
     requests/s, 11 to 13 at 28 to 45."""
     spikes: Annotated[tuple[Spike, ...], Field(max_length=1000)] = ()
     """Traffic spikes from launches and news, by date. Default: none."""
@@ -591,9 +592,9 @@ class Workload(Strict):
     """Latency objective. Default: MLPerf's server scenario."""
     admission: Literal["reject", "queue"] = "reject"
     """What admission control does with a request that cannot meet its SLO: reject it, which counts as shed, or queue
-    it, which makes others late. If a workload's requests become longer than any batch can serve within the SLO, they
-    are rejected too; or, if queued, they are served late within the share of all tokens that the workload had until
-    then. Default reject: admitted requests meet their SLO."""
+    it, which makes others late. If requests grow so long that no batch can serve them within the SLO, all of them are
+    rejected or, if queued, served late; the workload's share of all served tokens then stays at most what it was
+    before. Default reject: admitted requests meet their SLO."""
     priority: Literal["interactive", "standard", "deferrable"] = "interactive"
     """Which workloads are served first. Default interactive: requests do not wait unless stated."""
     completion_window_h: (

@@ -96,8 +96,8 @@ def miss_words(plan: Plan, miss: Miss, cause: str = "") -> str:
     by = "up to" if plan.slo_target.per == "horizon" else "in"
     return (
         f"{miss.workload} misses the target most {by} {plan.months.labels[miss.month]}, in {miss.replications} "
-        f"replications: {share} of its requests are then in time (median of these), against {miss.target:.2%} "
-        f"required{why}"
+        f"replications: {share} of its requests meet their SLO (median of these replications), against "
+        f"{miss.target:.2%} required{why}"
     )
 
 
@@ -354,8 +354,8 @@ def _where(search: Search, arena: Arena, policy: Policy, subject: str) -> list[s
     trial = search.trial
     outcome = arena.selected(policy, len(search.surrogate.surveys))
     sentences = [
-        f"{subject}, {search.choices.words(policy)}, meets the target in {_share_words(outcome)} as simulated, and "
-        f"{trial.confidence:.0%} of them must meet it"
+        f"{subject}, {search.choices.words(policy)}, meets the target in {_share_words(outcome)} as simulated; "
+        f"{trial.confidence:.0%} must meet it"
     ]
     miss = worst_miss(plan, trial.attainment, outcome.shares)
     if miss is None:

@@ -471,9 +471,7 @@ class Workbench:
         # The file may have been edited since: the what-if would extend another scenario.
         is_edited = scenario_sha256(saved) != scenario_sha256(scenario)
         if is_edited:
-            message = (
-                "has changed since planner ui read it, so a what-if on it would be another plan"
-            )
+            message = "has changed since planner ui read it, so a what-if would extend another plan than the one shown"
             raise ScenarioError(
                 Problem(file=str(file), message=message, hint="start planner ui again")
             )

@@ -41,7 +41,7 @@ def test_montecarlo_writes_what_it_promises(planner: Planner, study: Path, tmp_p
     samples = next(one for one in package["resources"] if one["path"] == "samples.csv")["schema"][
         "fields"
     ]
-    assert "Input drawn: a factor on what is stated." in {
+    assert "Input drawn: a factor on the stated value." in {
         column["description"] for column in samples
     }
     for resource in package["resources"]:

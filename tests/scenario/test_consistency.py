@@ -75,7 +75,7 @@ def problem_of(path: Path, *overrides: str) -> str:
         ),
         (
             "workloads.chat.lengths.input={quantiles: {0.5: 900, 1: 1800}, mean: null}",
-            "lengths.input: at least two quantiles between 0 and 1 make a distribution, not 1",
+            "lengths.input: a distribution needs at least two quantiles between 0 and 1, not 1",
         ),
         (
             "workloads.chat.lengths.input={quantiles: {0.5: 900, 0.50: 900, 0.9: 1000}, mean: null}",

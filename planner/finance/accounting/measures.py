@@ -186,7 +186,7 @@ def reconciliation(result: BookedRun) -> dict[str, int]:
         "P&L cost": pl,
         "capital charge, less loan interest": charged - pl,
         "cost incl. capital charge": charged,
-        "purchases, opening and end value, less depreciation and charge": owned - charged,
+        "purchases + opening − end value, less depreciation and charge": owned - charged,
         "TCO": owned,
         "tax, less revenue": taxed,
         "discounting": present - owned - taxed,
