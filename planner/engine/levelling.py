@@ -204,7 +204,9 @@ class _Levelling:
         for share in self.shares:
             groups = list(share.groups)
             if partitions * counts[groups].prod() > _MOST_PARTITIONS:
-                choices = _COARSE_CHOICES ** (1.0 / len(groups))
+                # Groups on clusters without nodes have one choice.
+                there = max(int((counts[groups] > 1.0).sum()), 1)
+                choices = _COARSE_CHOICES ** (1.0 / there)
                 steps = np.ceil(np.log2(np.maximum(counts[groups] / choices, 1.0)))
                 stride[groups] = 2.0**steps
         strides = [stride]

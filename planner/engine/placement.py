@@ -325,7 +325,7 @@ class _WindowPlacer:
             if urgent:
                 first = min(urgent, key=lambda w: int(asks[w].argmax()))
                 missed = pools.late_tables[sizes, first] + pools.refused_tables[sizes, first]
-                known[pool] = month_misses(missed)
+                known[pool] = month_misses(missed, pools.most_loads[sizes, first])
         return known[pool]
 
     def _placed(self, hours: Ints) -> Floats:

@@ -182,33 +182,34 @@ class ReplicaGroup:
     def _misses(self, load: Floats) -> Floats:
         """Return the share that a month misses whose busiest hour is at some load, shape (sizes, moments)."""
         width = self.missed.shape[1]
-        cells = np.minimum(load * (LOAD_CELLS / MOST_LOAD), width - 1).astype(np.intp)
+        place = load * (LOAD_CELLS / MOST_LOAD)
+        cells = np.minimum(place, width - 1).astype(np.intp)
         # Looked up in the flat table: half of the time that an index of two axes takes.
         cells += np.arange(len(cells))[:, None] * width
-        return _beyond_end(self.missed.ravel().take(cells), load, width)
+        return _beyond_end(self.missed.ravel().take(cells), place, width - 1)
 
 
-def month_misses(missed: Floats) -> Floats:
+def month_misses(missed: Floats, most_loads: Floats) -> Floats:
     """Return the share that a month misses by load of its busiest hour, shape (sizes, wider cells + 1).
 
-    ``missed``, shape (sizes, cells + 1), has that of single hours. The table ends where the quietest hour does in it.
+    ``missed``, shape (sizes, cells + 1), has that of single hours, and ``most_loads`` what each size is offered at
+    most, shape (sizes,): beyond that nothing of a table is its own. The result ends where the quietest hour reaches
+    the highest of them.
     """
-    width = missed.shape[1]
-    cells = np.arange(int(width / _HOURS[-1]) + 1)
+    ends = (most_loads * (LOAD_CELLS / MOST_LOAD)).astype(np.intp)
+    sizes = np.arange(len(missed))[:, None]
+    cells = np.arange(int(ends.max() / _HOURS[-1]) + 2)
     month = np.zeros((len(missed), cells.size))
     for traffic in _HOURS:
-        hour_cells = cells * traffic
-        hour = missed[:, np.minimum(hour_cells, width - 1).astype(np.intp)]
-        month += traffic * _beyond_end(
-            hour, np.asarray(hour_cells * (MOST_LOAD / LOAD_CELLS)), width
-        )
+        hour_cells = np.asarray(cells * traffic, dtype=np.float64)
+        hour = missed[sizes, np.minimum(hour_cells.astype(np.intp), ends[:, None])]
+        month += traffic * _beyond_end(hour, hour_cells, ends[:, None])
     return month / sum(_HOURS)
 
 
-def _beyond_end(misses: Floats, load: Floats, width: int) -> Floats:
-    """Return misses read from a table, where no more is in time beyond its end than there."""
-    end_load = (width - 1) * (MOST_LOAD / LOAD_CELLS)
-    return np.asarray(1.0 - (1.0 - misses) * (end_load / np.maximum(load, end_load)))
+def _beyond_end(misses: Floats, cells: Floats, end: Floats | Ints | int) -> Floats:
+    """Return misses read from a table by load, where no more is in time beyond its end than there."""
+    return np.asarray(1.0 - (1.0 - misses) * (end / np.maximum(cells, end)))
 
 
 class Site:

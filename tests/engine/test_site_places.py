@@ -23,7 +23,7 @@ def group(workload: int, least_nodes: list[float], missed: list[float]) -> Repli
         least_nodes=np.array(least_nodes)[:, None],
         least_replicas=1,
         rates={workload: np.ones((sizes, 1))},
-        missed=month_misses(tables),
+        missed=month_misses(tables, np.full(sizes, MOST_LOAD)),
     )
 
 
@@ -75,7 +75,7 @@ def test_a_pool_is_not_enlarged_beyond_what_is_left() -> None:
 def test_a_month_misses_what_its_hours_do() -> None:
     """Hours at 100, 85, 70, 55 and 40% of the busiest; beyond the end of a table no more is in time than there."""
     missed = np.sort(np.random.default_rng(1).uniform(0.0, 1.0, (2, LOAD_CELLS + 1)))
-    months = month_misses(missed)
+    months = month_misses(missed, np.full(2, MOST_LOAD))
     for cell in (0, 20, LOAD_CELLS, 2 * LOAD_CELLS, months.shape[1] - 1):
         expected = np.zeros(2)
         for traffic in (1.0, 0.85, 0.7, 0.55, 0.4):
@@ -84,3 +84,16 @@ def test_a_month_misses_what_its_hours_do() -> None:
             in_time = (1.0 - missed[:, in_table]) * min(1.0, MOST_LOAD / max(load, 1e-9))
             expected += traffic * (1.0 - in_time) / 3.5
         assert months[:, cell] == pytest.approx(expected)
+
+
+def test_a_table_made_as_wide_as_others_misses_no_less_beyond_its_own_end() -> None:
+    """What another cluster's table is wide enough for must not make a pool look calm where it is overloaded."""
+    missed = np.sort(np.random.default_rng(2).uniform(0.0, 0.3, (2, LOAD_CELLS + 1)))
+    ends = np.full(2, MOST_LOAD)
+    padded = np.pad(missed, ((0, 0), (0, 3 * LOAD_CELLS)), mode="edge")
+    assert np.array_equal(month_misses(padded, ends), month_misses(missed, ends))
+    # One of them has loads of its own up to the end of the wider table.
+    months = month_misses(padded, np.array([MOST_LOAD, 4.0 * MOST_LOAD]))
+    twice = 2 * LOAD_CELLS
+    assert months[0, twice] == pytest.approx(month_misses(missed, ends)[0, twice])
+    assert months[1, twice] < month_misses(missed, ends)[1, twice]

@@ -8,13 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.laws.laws import Change, doubled, never_better, same_units, twice_per_unit
-from tests.laws.outcomes import Outcome, Runs
+from tests.laws.laws import (
+    Change,
+    doubled,
+    never_better,
+    never_worse,
+    same_units,
+    twice_per_unit,
+)
+from tests.laws.outcomes import Outcome, Runs, is_exactly_as_good
 from tests.laws.worlds import World
 
 Statement = Callable[[World, Outcome], World]
 """A world in which something is stated as it was in a run."""
 
+SMALL_GAIN = "what counts first gains, if by less than the tolerance"
+"""A placement compares shares exactly, so it gives up a point of the last class for any gain of the first."""
 EXACT_NODES = 8
 EXACT_MODELS = 3
 """Sites that are placed exactly: no law allows for whole replicas there."""
@@ -48,6 +57,8 @@ def cause_of(world: World, change: Change, runs: Runs) -> str | None:
         return None
     before = runs.outcome(change.reference or world)
     after = runs.outcome(change.world)
+    if change.expectation is never_worse and is_exactly_as_good(before, after):
+        return SMALL_GAIN
     if _is_within_replica(world, change, runs):
         return "whole replicas"
     if change.expectation is never_better and after.mixed_layouts - before.mixed_layouts:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 import yaml
 
-from tests.laws.causes import STATEMENTS, cause_of
+from tests.laws.causes import SMALL_GAIN, STATEMENTS, cause_of
 from tests.laws.laws import LAWS
-from tests.laws.outcomes import Outcome, Runs, lost
+from tests.laws.outcomes import Outcome, Runs, is_exactly_as_good, lost
 from tests.laws.partitions import best_partition
 from tests.laws.worlds import Nodes, Stream, World, random_world
 
@@ -116,13 +116,14 @@ def _check_partition(world: World, runs: Runs) -> Break | None:
     breach = lost(best, shared)
     if breach == 0.0:
         return None
-    kept = None
+    kept = SMALL_GAIN if is_exactly_as_good(best, shared) else None
     for cause, stated in STATEMENTS.items():
+        if kept is not None:
+            break
         as_stated = stated(world, shared)
         best_as_stated = best_partition(as_stated, runs)
         if best_as_stated is None or lost(best_as_stated, runs.outcome(as_stated)) == 0.0:
             kept = cause
-            break
     return Break(
         law=PARTITION,
         world=world,

@@ -182,6 +182,13 @@ def objective(workloads: Iterable[Served]) -> tuple[float, ...]:
     return tuple(figures)
 
 
+def is_exactly_as_good(before: Outcome, after: Outcome) -> bool:
+    """Return whether a run is as good as another or better where the smallest difference counts."""
+    names = [name for name in before.workloads if name in after.workloads]
+    figures_before = objective([before.workloads[name] for name in names])
+    return objective([after.workloads[name] for name in names]) >= figures_before
+
+
 def lost(before: Outcome, after: Outcome, tolerance: float = TOLERANCE) -> float:
     """Return by how much a run is worse than another at the first figure of the objective in which they differ.
 
