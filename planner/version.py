@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from pathlib import Path
 
-__version__ = "0.3.0"
+__version__ = "0.4.0.dev0"
 """The one place of the version: pyproject.toml reads it here."""
 _PRESENTATION = ("answers", "calibration", "cli", "output", "ui")
 """Packages that only show what was computed: no replication depends on them."""
