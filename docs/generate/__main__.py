@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from docs.generate.aiconfigurator import beside_rows
 from docs.generate.pages import write_reference
 from docs.generate.readme import with_accuracy
-from docs.generate.validation_page import frontier_rows, shipped_points
+from docs.generate.validation_page import frontier_rows, shipped_beside, shipped_points
 
 README = Path("README.md")
 
@@ -19,7 +20,7 @@ def main(arguments: list[str]) -> int:
         return 2
     changed = write_reference(Path(arguments[0]))
     text = README.read_text(encoding="utf-8")
-    fresh = with_accuracy(text, frontier_rows(shipped_points()))
+    fresh = with_accuracy(text, frontier_rows(shipped_points()), beside_rows(shipped_beside()))
     if fresh != text:
         README.write_text(fresh, encoding="utf-8")
         changed.append(README)

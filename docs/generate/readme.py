@@ -1,4 +1,7 @@
-"""What the README says of the formula's accuracy: the rows of the validation page for the parts that its plan buys."""
+"""What the README says of the formula's accuracy: the rows of the validation page for the parts that its plan buys.
+
+Below each row stands the same of AIConfigurator, on the points that both have an answer to.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +16,12 @@ _ACCURACY = re.compile(
 )
 
 
-def with_accuracy(readme: str, rows: Sequence[Sequence[str]]) -> str:
-    """Return the README with what is chosen over the best measured, from the rows of the validation page."""
+def with_accuracy(
+    readme: str, rows: Sequence[Sequence[str]], beside: Sequence[Sequence[str]]
+) -> str:
+    """Return the README with what is chosen over the best measured, from two tables of the validation page."""
     by_name = {row[0]: row for row in rows}
+    of_tool = {row[0]: row for row in beside}
     lines = [f"| models | {' | '.join(PARTS)} |", "| --- |" + " --- |" * len(PARTS)]
     for kind in KINDS:
         cells = []
@@ -23,5 +29,10 @@ def with_accuracy(readme: str, rows: Sequence[Sequence[str]]) -> str:
             _, points, ratio, interval, *_ = by_name[f"{part}, {kind}"]
             cells.append(f"{ratio} ({interval}, {points} points)")
         lines.append(f"| {kind} | {' | '.join(cells)} |")
+        cells = []
+        for part in PARTS:
+            _, points, _, _, ratio, interval, *_ = of_tool[f"{part}, {kind}"]
+            cells.append(f"{ratio} ({interval}, {points} points)" if ratio else "no data")
+        lines.append(f"| {kind}, AIConfigurator | {' | '.join(cells)} |")
     table = "\n".join(lines)
     return _ACCURACY.sub(lambda found: f"{found[1]}\n{table}\n\n{found[2]}", readme)

@@ -10,6 +10,15 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from docs.generate.aiconfigurator import (
+    ANSWERS,
+    Beside,
+    beside,
+    beside_rows,
+    cell_of,
+    closer_to_measured,
+    read_answers,
+)
 from docs.generate.frontier import (
     PartRatio,
     Point,
@@ -83,6 +92,16 @@ _QUANTITIES = {
     "output_tokens_per_s_per_accelerator": "tokens/s",
     "ttft_s": "time to first token",
 }
+_BESIDE_HEADER = (
+    "accelerator and models",
+    "points",
+    "planner",
+    "8 of 10",
+    "AIConfigurator",
+    "8 of 10",
+    "planner closer at",
+    "no answer",
+)
 _PANELS = {
     "tpot_ms": "time per output token, ms",
     "ttft_ms": "time to first token, ms",
@@ -189,6 +208,10 @@ def validation_tables(checked: pd.DataFrame, file: CalibrationFile) -> dict[str,
             part_ratio_rows(shipped_points()),
         ),
         "dated_rows": len(read_benchmarks(DATED_RUNS)),
+        "tool_asked": read_answers(ANSWERS)[0].replace(", ", " was asked on "),
+        "beside": _table(_BESIDE_HEADER, beside_rows(shipped_beside())),
+        "tool_closer": closer_to_measured(beside_rows(shipped_beside())),
+        "beside_unseen": _table(_BESIDE_HEADER, beside_rows(unseen(shipped_beside()))),
         "choices_left_out": _table(
             (
                 "left out",
@@ -266,6 +289,21 @@ def labelled_check() -> pd.DataFrame:
     """Return the labelled runs that the fit never saw held against the shipped calibration."""
     calibration = read_calibration(SHIPPED_CALIBRATION).calibration()
     return check_benchmarks(read_benchmarks(DATED_RUNS), load_catalog(), calibration)
+
+
+@cache
+def shipped_beside() -> list[Beside]:
+    """Return the points of the frontiers with what the planner and AIConfigurator choose there."""
+    return beside(shipped_points(), read_answers(ANSWERS)[1])
+
+
+def unseen(pairs: Sequence[Beside]) -> list[Beside]:
+    """Return the points of dated runs alone, which the fit has not seen, where AIConfigurator has an answer."""
+    cell = ["model", "accelerator", "precision", "input_tokens", "output_tokens"]
+    tables = [read_benchmarks(path) for path in (DATED_RUNS, SHIPPED_MEASUREMENTS)]
+    dated, fitted = [set(table[cell].itertuples(index=False, name=None)) for table in tables]
+    own = [pair for pair in pairs if cell_of(pair.point) in dated - fitted]
+    return [pair for pair in own if not math.isnan(pair.aiconfigurator)]
 
 
 @cache
