@@ -20,7 +20,7 @@ LOWER_END_HEADER = (
     "low end as stated",
 )
 OWN_ROWS_HEADER = (
-    "pairs",
+    "vendor and models",
     "campaigns",
     "rows",
     "without own rows, mean",

@@ -96,9 +96,9 @@ _BESIDE_HEADER = (
     "accelerator and models",
     "points",
     "planner",
-    "8 of 10",
+    "range of 8 in 10",
     "AIConfigurator",
-    "8 of 10",
+    "range of 8 in 10",
     "planner closer at",
     "no answer",
 )
@@ -185,7 +185,7 @@ def validation_tables(checked: pd.DataFrame, file: CalibrationFile) -> dict[str,
         "+ layout",
         "+ pair",
         "+ model",
-        "+ part",
+        "+ accelerator",
         "first token",
     )
     return {
@@ -197,9 +197,9 @@ def validation_tables(checked: pd.DataFrame, file: CalibrationFile) -> dict[str,
                 "accelerator and models",
                 "points",
                 "chosen / best measured",
-                "8 of 10",
+                "range of 8 in 10",
                 "chosen layout measured",
-                "of those",
+                "chosen / best, if measured",
             ),
             frontier_rows(shipped_points()),
         ),
@@ -218,7 +218,7 @@ def validation_tables(checked: pd.DataFrame, file: CalibrationFile) -> dict[str,
                 "accelerator",
                 "choices",
                 "predicted / measured",
-                "8 of 10",
+                "range of 8 in 10",
                 "measured / best",
             ),
             choice_rows(shipped_choices()),
@@ -235,7 +235,7 @@ def validation_tables(checked: pd.DataFrame, file: CalibrationFile) -> dict[str,
         "covered": _table(
             ("left out", *(f"{label}, {one.rows} rows" for label, one in cells.items())), held
         ),
-        "biases": _table(("rows of", "rows", "signed median", "named in runs"), biases),
+        "biases": _table(("rows of", "rows", "signed median", "named in reports"), biases),
         "spreads": _table(spread_header, spreads),
         "first_tokens": _table(("left out", "rows", "mean", "median"), first),
         "median_off": f"{np.median(np.abs(off)):.1%}",
@@ -445,7 +445,7 @@ def _worst(checked: pd.DataFrame) -> str:
     ]
     header = (
         "model",
-        "part",
+        "accelerator",
         "engine",
         "precision",
         "tp",
@@ -466,7 +466,7 @@ def _power(calibration: Calibration) -> str:
     for part, precision in dict.fromkeys((row.accelerator, row.precision) for row in fitted):
         of_part = [row for row in fitted if (row.accelerator, row.precision) == (part, precision)]
         error = np.abs(board_power_residuals(of_part, FITTED) / column(of_part, "power_fraction"))
-        told = f"{error.mean():.1%} in the mean, {error.max():.1%} at worst"
+        told = f"{error.mean():.1%} on average, {error.max():.1%} at worst"
         lines.append((f"{part}, fitted", precision, f"{len(of_part)} kernels", "", "", told))
     for row in (row for row in rows if row.record == "serving"):
         measured = row.numbers["board_load_w"]
