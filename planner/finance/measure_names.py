@@ -64,9 +64,7 @@ def _measures(kind: str) -> tuple[MeasureDescription, ...]:
             name=line["name"],
             view=line["view"],
             formula=line["formula"],
-            meaning=f"{line['meaning'].removesuffix('.')}; needs `{needs}`."
-            if needs
-            else line["meaning"],
+            meaning=f"{line['meaning']} The metric needs `{needs}`." if needs else line["meaning"],
             needs=needs,
         )
         for line in _LINES
