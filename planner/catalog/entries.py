@@ -25,53 +25,55 @@ class Sourced(Strict, Generic[ValueT]):
     """One value and its source."""
 
     value: ValueT
-    """The figure itself, in the unit that its key names."""
+    """The figure itself, in the unit that the name of its key ends in."""
     source: str
     """A key of the catalogue's sources, or the source in words."""
     grade: Grade
-    """A primary (datasheet, filing, paper, log), B credible secondary, C derived from A or B, D assumption."""
+    """Grade of the evidence: A primary (datasheet, filing, paper, log), B credible secondary, C derived from A or B, D
+    assumption."""
     date: datetime.date | None = None
-    """When the figure held. Default: the date of its source."""
+    """Date at which the figure held. Default: the date of its source."""
     note: str | None = None
-    """What a reader should know about it."""
+    """What a reader should know about the figure."""
 
 
 class Range(Strict):
     """A low, a base and a high figure (P10, P50, P90), and their source."""
 
     low: float
-    """P10."""
+    """Low figure: the 10th percentile (P10)."""
     base: float
-    """P50; what a single run uses."""
+    """Middle figure: the median (P50), which a single run uses."""
     high: float
-    """P90."""
+    """High figure: the 90th percentile (P90)."""
     source: str
     """A key of the catalogue's sources, or the source in words."""
     grade: Grade
-    """A primary, B credible secondary, C derived, D assumption."""
+    """Grade of the evidence: A primary, B credible secondary, C derived, D assumption."""
     date: datetime.date | None = None
-    """When the figures held. Default: the date of their source."""
+    """Date at which the figures held. Default: the date of their source."""
     unit: str | None = None
-    """The unit, where the key does not name it."""
+    """Unit of the figures, if the key does not name it."""
     note: str | None = None
-    """What a reader should know about it."""
+    """What a reader should know about the figures."""
     drawn_for: str | None = None
-    """Field of a scenario, as a dotted path, that is drawn from this prior unless a study says otherwise. In a path of
-    clusters, ``*`` means those of the accelerator or vendor below. Default: none."""
+    """Field of a scenario, as a dotted path, that is drawn from this prior unless a study says otherwise. In a path
+    with clusters, ``*`` means all clusters of the prior's accelerator or vendor. Default: none."""
     accelerator: str | None = None
     """Accelerator to whose clusters the prior applies. Default: any."""
     vendor: str | None = None
     """Vendor to whose clusters the prior applies. Default: any."""
     unless: str | None = None
-    """Field that replaces the other one if a scenario states it. Default: none."""
+    """Field of a scenario that replaces the field in drawn_for: if it is stated, the prior is not drawn. Default:
+    none."""
     highest: float | None = None
-    """Highest value that is drawn, unless a study states another end. Default: the field's own limit."""
+    """Highest value that is drawn, unless a study states another limit. Default: the limit of the field itself."""
     used_by: tuple[str, ...] = ()
-    """Fields of a scenario that use the prior: it applies if one of them is stated; ``*`` means any name. Default: it
-    applies if its own field is not zero."""
+    """Fields of a scenario that use the prior: it is drawn only if one of them is stated. ``*`` means any name.
+    Default: it is drawn if the field in drawn_for is not zero."""
     times_stated: bool = False
-    """Whether the prior, divided by its base, is a factor on any stated value. Default false: it is drawn only where a
-    scenario leaves the default, and a stated value is taken as known."""
+    """Whether the value drawn, divided by the prior's base, is a factor on whatever the scenario states. Default false:
+    the prior is drawn only if a scenario leaves the field open, and a stated value is taken as known."""
 
     @model_validator(mode="after")
     def _ordered(self) -> "Range":
@@ -147,175 +149,188 @@ class Accelerator(Entry):
     vendor: Sourced[str]
     """Vendor, by its name under vendors; it decides which stacks run on the accelerator."""
     architecture: Sourced[str]
-    """Architecture name, for the reader."""
+    """Name of the architecture, for information only."""
     hbm_gb: Sourced[PositiveFloat]
-    """Usable memory."""
+    """Usable accelerator memory."""
     hbm_tb_per_s: Sourced[PositiveFloat]
     """Peak memory bandwidth."""
     dense_tflops: dict[str, Sourced[PositiveFloat]]
-    """Peak dense rate, without sparsity, by precision; precisions in which the accelerator cannot compute are
-    absent."""
+    """Peak arithmetic rate without sparsity, by precision. Precisions in which the accelerator cannot compute are left
+    out."""
     fp8_format: Sourced[Literal["ocp", "fnuz"]] | None = None
-    """Encoding of eight-bit floats in which it computes; absent if it has none."""
+    """Encoding of 8-bit floating-point numbers in which the accelerator computes; absent: it has no such arithmetic."""
     tdp_w: Sourced[PositiveFloat]
-    """Board power limit."""
+    """Limit of the board's power."""
     idle_w: Sourced[PositiveFloat]
-    """Board power with a model loaded but without work."""
+    """Power of the board with a model loaded but no work."""
     scaleup_gb_per_s: Sourced[PositiveFloat]
-    """Scale-up link bandwidth of one accelerator, one direction."""
+    """Bandwidth of one accelerator on the scale-up link, in one direction."""
     scaleout_gb_per_s: Sourced[PositiveFloat] | None = None
-    """Network bandwidth of one accelerator, one direction; absent: all traffic uses the scale-up link."""
+    """Bandwidth of one accelerator on the network, in one direction; absent: all traffic uses the scale-up link."""
     scaleup_accelerators: Sourced[PositiveInt]
-    """Accelerators within one scale-up domain."""
+    """Number of accelerators that a scale-up domain connects."""
     scaleup_switched: Sourced[bool]
-    """True if links go through a switch, false if they form a mesh."""
+    """True if scale-up links go through a switch, false if they form a mesh."""
     accelerators_per_node: Sourced[PositiveInt]
     """Accelerators in one server: the unit that is bought, fails and is repaired."""
     host_memory_gb: Sourced[PositiveFloat] | None = None
-    """Host memory of one server, which may keep prompts evicted from accelerators; absent: none is counted."""
+    """Host memory of one server, which may keep prompts evicted from accelerator memory; absent: it keeps none."""
     host_link_gb_per_s: Sourced[PositiveFloat] | None = None
-    """Bandwidth of one accelerator to host memory, one direction; absent: host memory holds no prompts."""
+    """Bandwidth from one accelerator to host memory, in one direction; absent: host memory keeps no prompts."""
     node_max_kw: Sourced[PositiveFloat]
     """Nameplate power of one server."""
     available: Sourced[datetime.date]
-    """Date of the first volume systems."""
+    """Date on which volume shipments of systems began."""
     accelerator_price_usd: Sourced[NonNegative] | None = None
-    """Purchase price of one accelerator; absent if no source names one."""
+    """Purchase price of one accelerator; absent: no source names one."""
     host_usd_per_accelerator: Sourced[NonNegative] | None = None
-    """Server around it (chassis, CPUs, memory, NICs), per accelerator."""
+    """Price of the server without accelerators (chassis, CPUs, memory, NICs), per accelerator."""
     network_usd_per_accelerator: Sourced[NonNegative] | None = None
-    """Switches, optics and cables, per accelerator."""
+    """Price of switches, optics and cables, per accelerator."""
     storage_usd_per_accelerator: Sourced[NonNegative] | None = None
-    """Storage, per accelerator."""
+    """Price of storage, per accelerator."""
     embodied_kg_per_node: Sourced[NonNegative] | None = None
-    """Emissions from making one server, kgCO2e; absent if no source names any."""
+    """Emissions from making one server, kgCO2e; absent: no source names any."""
 
 
 class Model(Entry):
     """One served model: the architecture numbers that memory fit and throughput need."""
 
     architecture_class: Sourced[ArchitectureClass]
-    """How the model differs from a plain dense transformer; the maturity of its kernels depends on this."""
+    """Class of the architecture: dense, mixture of experts, or custom attention. The maturity of kernels depends on
+    it."""
     attention: Sourced[Literal["grouped-query", "multi-query", "latent"]]
-    """Grouped-query (incl. multi-head), one shared key-value head, or latent attention."""
+    """Kind of attention: grouped-query (including multi-head), multi-query (one key-value head for all queries) or
+    latent."""
     layers: Sourced[PositiveInt]
-    """Transformer layers."""
+    """Number of transformer layers."""
     hidden_size: Sourced[PositiveInt]
     """Width of the residual stream."""
     intermediate_size: Sourced[PositiveInt]
     """Width of a dense feed-forward layer."""
     heads: Sourced[PositiveInt]
-    """Attention heads."""
+    """Number of attention heads per layer."""
     kv_heads: Sourced[PositiveInt]
-    """Key-value heads."""
+    """Number of key-value heads per layer."""
     head_dim: Sourced[PositiveInt]
-    """Width of one head."""
+    """Width of one attention head."""
     vocabulary: Sourced[PositiveInt]
-    """Entries in the vocabulary."""
+    """Number of entries in the vocabulary."""
     max_context_tokens: Sourced[PositiveInt]
-    """Longest context it accepts."""
+    """Longest context that the model accepts."""
     tied_embeddings: Sourced[bool] | None = None
     """True if input and output embeddings are one matrix."""
     experts: Sourced[PositiveInt] | None = None
-    """Routed experts per layer; absent for a dense model."""
+    """Number of routed experts per layer; absent: the model is dense."""
     experts_per_token: Sourced[PositiveInt] | None = None
-    """Routed experts that each token uses."""
+    """Number of routed experts that each token uses."""
     expert_intermediate_size: Sourced[PositiveInt] | None = None
     """Width of one expert."""
     shared_experts: Sourced[NonNegativeInt] | None = None
-    """Experts that every token uses."""
+    """Number of experts that every token uses."""
     dense_layers: Sourced[NonNegativeInt] | None = None
-    """Leading layers with a dense feed-forward block in a mixture-of-experts model."""
+    """In a mixture of experts, the number of first layers whose feed-forward block is dense."""
     q_lora_rank: Sourced[PositiveInt] | None = None
     """Rank of the compressed query (latent attention)."""
     kv_lora_rank: Sourced[PositiveInt] | None = None
-    """Rank of the compressed key-value (latent attention): what the cache holds per token and layer."""
+    """Rank of the compressed key and value (latent attention), which the cache holds per token and layer."""
     qk_rope_head_dim: Sourced[PositiveInt] | None = None
-    """Rotary dimensions kept beside the compressed key-value."""
+    """Dimensions with rotary encoding that the cache holds beside the compressed key and value (latent attention)."""
     qk_nope_head_dim: Sourced[PositiveInt] | None = None
-    """Non-rotary dimensions of a query or key head."""
+    """Dimensions of a query or key head without rotary encoding (latent attention)."""
     v_head_dim: Sourced[PositiveInt] | None = None
     """Width of a value head (latent attention)."""
     sliding_window_tokens: Sourced[PositiveInt] | None = None
-    """Window of the layers that attend only to recent tokens."""
+    """Length of the window in layers that attend only to recent tokens."""
     sliding_layers_fraction: Sourced[Fraction] | None = None
-    """Share of layers with that window."""
+    """Share of layers that attend only to recent tokens (sliding_window_tokens)."""
     native_precision: Sourced[str] | None = None
-    """Precision the weights were published in; absent: that of activations. FP4 also runs on parts without FP4."""
+    """Precision in which the weights were published; absent: the precision of activations. FP4 weights also run on
+    accelerators without FP4 arithmetic."""
     shared_precision: Sourced[str] | None = None
-    """Precision of all parts except routed experts in four-bit form; absent: that of the precision's own entry."""
+    """Precision of all weights but those of routed experts, if the experts are in a four-bit precision; absent: as the
+    entry of that precision says."""
     family: Sourced[str] | None = None
-    """Model of the same shape, whose measurements are used for this one too; absent: none."""
+    """Model of the same shape whose measurements also count for this model; absent: none."""
     qk_norm: Sourced[bool] | None = None
     """True if queries and keys are normalised in every layer."""
     attention_parameters_per_layer: Sourced[PositiveInt] | None = None
-    """Projection weights of a mean attention layer, if heads and widths do not determine them."""
+    """Projection weights of an attention layer, on average, if heads and widths do not determine them."""
     attended_tokens: Sourced[PositiveInt] | None = None
-    """Cached tokens that sparse attention reads for one query; absent: all of them."""
+    """Number of cached tokens that sparse attention reads for one query; absent: all of them."""
     index_heads: Sourced[PositiveInt] | None = None
-    """Heads of the indexer with which sparse attention chooses tokens; absent: attention is not sparse."""
+    """Heads of the indexer, which chooses the tokens that sparse attention reads; absent: attention is not sparse."""
     index_head_dim: Sourced[PositiveInt] | None = None
-    """Width of the key that the indexer keeps for every cached token; absent: none."""
+    """Width of the key that the indexer keeps for every cached token; absent: there is no indexer."""
     released: Sourced[datetime.date] | None = None
-    """Date of its weights; absent: before 2025-12, long enough ago for every engine to run it well."""
+    """Date on which the weights were published; absent: before 2025-12, so every engine has had time to run the model
+    well."""
     cache_fraction: Sourced[Annotated[float, Field(gt=0, le=1)]] | None = None
-    """Cache entries kept per token, if attention compresses several tokens into one; absent: 1."""
+    """Number of cache entries per token, if attention compresses several tokens into one; absent: 1."""
     request_state_bytes: Sourced[PositiveFloat] | None = None
-    """Recurrent states of all layers that a finished request leaves in the prefix cache; absent: there are none."""
+    """Size of the recurrent states of all layers that a finished request leaves in the prefix cache; absent: there are
+    none."""
     api_input_usd_per_million_tokens: Sourced[NonNegative] | None = None
     """API price of a million prompt tokens; absent: no price is known."""
     api_cached_input_usd_per_million_tokens: Sourced[NonNegative] | None = None
-    """API price of a million cached prompt tokens; absent: not listed; the prior cached_input_price_ratio is used."""
+    """API price of a million cached prompt tokens; absent: no price is listed, and prior cached_input_price_ratio is
+    used."""
     api_output_usd_per_million_tokens: Sourced[NonNegative] | None = None
-    """API price of a million generated tokens."""
+    """API price of a million generated tokens; absent: no price is known."""
 
 
 class Precision(Entry):
     """One number format in which weights may be served."""
 
     weight_bytes: Sourced[PositiveFloat]
-    """Bytes of one weight with its scales."""
+    """Bytes of one weight, including its scales."""
     published_weight_bytes: Sourced[PositiveFloat] | None = None
-    """Bytes of a routed expert's weight in models published in this precision; absent: as weight_bytes."""
+    """Bytes of one weight of a routed expert, in models published in this precision; absent: as weight_bytes."""
     cache_bytes: Sourced[PositiveFloat]
-    """Bytes of one cached number when weights are served in this precision."""
+    """Bytes of one number in the KV cache when weights are served in this precision."""
     cache_stream_bytes: Sourced[PositiveFloat]
-    """Time to read one cached number, as the number of bytes of 8-bit cache that take as long."""
+    """Time to read one number of the KV cache, stated as the bytes of an 8-bit cache that take as long to read."""
     packed: Sourced[bool] | None = None
-    """True if reading weights is priced with the coefficients of four-bit weights; absent: false."""
+    """True if the time to read weights is computed with the coefficients of four-bit weights; absent: false."""
     shared_precision: Sourced[str] | None = None
-    """In a mixture of experts, the precision of all but the routed experts; absent: this one."""
+    """In a mixture of experts, the precision of all weights but those of routed experts; absent: this precision."""
     published_shared_precision: Sourced[str] | None = None
-    """Precision of all but the routed experts in models published in this one, unless the model says otherwise."""
+    """In models published in this precision, that of all weights but those of routed experts, unless the model says
+    otherwise."""
     published_computes_in: Sourced[tuple[str, ...]] | None = None
-    """Arithmetic for models published in it: the first in the list that the accelerator has; absent: this one."""
+    """Arithmetic for models published in this precision: the first in the list that the accelerator has; absent: this
+    precision."""
     falls_back_to: Sourced[tuple[str, ...]] | None = None
-    """Arithmetic on accelerators that cannot compute in it: the first that they have; absent: it does not run there."""
+    """Arithmetic on accelerators that cannot compute in this precision: the first in the list that they have; absent:
+    models in this precision do not run there."""
     falls_back_for: Sourced[Literal["all", "published"]] | None = None
-    """Which models fall back to such arithmetic: all, or only those published in this precision; absent: published."""
+    """Models that may use the arithmetic in falls_back_to: all, or only those published in this precision; absent:
+    published."""
     wider: Sourced[str] | None = None
-    """The next wider precision, used in response to wrong output; absent for the widest."""
+    """Next wider precision, which may be served after wrong output was noticed; absent: this is the widest."""
     aliases: Sourced[tuple[str, ...]] | None = None
-    """Other spellings in tables of measurements, in lower case without hyphens."""
+    """Other names of the precision in tables of measurements, in lower case without hyphens."""
     role: Sourced[Literal["activations", "default"]] | None = None
-    """Role: precision of activations and attention, or default precision for serving; one entry for each role."""
+    """Role of the precision: for activations and attention (activations), or for serving where none is stated
+    (default). One entry has each role."""
 
 
 class Vendor(Entry):
     """One accelerator vendor: figures common to all its accelerators."""
 
     lost_with_accelerator: Sourced[Literal["replica", "node"]]
-    """Capacity lost with one failing accelerator: its tensor-parallel group, or the whole node."""
+    """Capacity that is lost when one accelerator fails: its tensor-parallel group (replica), or the whole node."""
     failure_multiplier: Sourced[NonNegative]
-    """Factor on the rates of the failure causes, for its nodes."""
+    """Factor on the failure rates of the vendor's nodes."""
     engineers_per_800: Sourced[NonNegative]
-    """Software engineers paid for per 800 of its accelerators."""
+    """Software engineers that are paid for every 800 of the vendor's accelerators."""
     incident_multiplier: Sourced[NonNegative] | None = None
-    """Factor on the incident rates of stacks, for its accelerators; absent: 1."""
+    """Factor on the incident rates of stacks on the vendor's accelerators; absent: 1."""
     maturing_multiplier: Sourced[NonNegative] | None = None
-    """Factor on the speed that stacks have still to gain, for its accelerators; absent: 1."""
+    """Factor on the speed that stacks have still to gain on the vendor's accelerators; absent: 1."""
     rollback_impossible_fraction: Range | None = None
-    """Share of a release's incidents for which no older release serves the model; absent: 0."""
+    """Share of a release's incidents that a roll-back cannot end, because no older release serves the model; absent:
+    0."""
 
     def ratio(self, name: Literal["incident_multiplier", "maturing_multiplier"]) -> float:
         """Return one of the optional multipliers, 1 where absent."""
@@ -330,40 +345,45 @@ class StackIncident(Entry):
     """Rate and effect of one kind of incident on one stack."""
 
     per_year: Range | None = None
-    """Incidents per served model and year that come at any time; absent: the figure of the kind, or 0."""
+    """Incidents a year for each served model, at any time; absent: the figure of this kind of incident, or 0."""
     per_upgrade: Range | None = None
-    """Probability that an upgrade brings an incident to a served model; absent: the figure of the kind, or 0."""
+    """Probability that an upgrade brings an incident to a served model; absent: the figure of this kind of incident, or
+    0."""
     loss_fraction: Range | None = None
-    """Throughput lost while an incident lasts."""
+    """Share of throughput that is lost while an incident lasts."""
     most_loss_fraction: Sourced[Annotated[float, Field(ge=0, lt=1)]] | None = None
-    """Highest throughput loss of an incident: a larger draw of loss_fraction is cut to it."""
+    """Highest share of throughput that an incident takes: higher draws of loss_fraction are cut to it."""
     fix_days: Range | None = None
-    """Days until the vendor has fixed it; absent: the figure of the kind, or of the stack."""
+    """Days until the vendor has fixed an incident; absent: the figure of this kind of incident, or that of the
+    stack."""
 
 
 class IncidentKind(StackIncident):
     """One kind of software incident: its effect, and its default figures."""
 
     effect: Sourced[Literal["slows", "resets", "falsifies"]]
-    """slows: throughput falls by loss_fraction. resets: the same, or by software.hang_loss_fraction if no loss is
-    stated. falsifies: outputs are wrong, so the stack is rolled back or serves in a wider precision."""
+    """Effect of the incident. slows: throughput falls by loss_fraction. resets: the same, or by
+    software.hang_loss_fraction if no loss is stated. falsifies: outputs are wrong, so the stack is rolled back or
+    serves in a wider precision."""
     detection_h: Range | None = None
-    """Hours from an upgrade until somebody notices its incident."""
+    """Hours from an upgrade until somebody notices the incident that came with it."""
     subtle_detection_h: Range | None = None
-    """The same hours for a subtle incident; absent: as for any other."""
+    """Hours until somebody notices a subtle incident; absent: as for any other incident."""
     subtle_fraction: Sourced[Fraction] | None = None
-    """Share of incidents that are subtle whatever their loss; absent: 0."""
+    """Share of incidents that are subtle (noticed later), whatever the loss; absent: 0."""
     subtle_below_loss_fraction: Sourced[Fraction] | None = None
-    """Loss below which an incident is subtle; absent: 0."""
+    """Share of throughput lost below which an incident is subtle (noticed later); absent: 0."""
 
 
 class Maturity(Entry):
     """Speed still to be gained by a stack's software on one class of models."""
 
     ceiling_gain_fraction: Range
-    """Final gain of throughput over the calibration's measurements; never beyond the accelerator's roofline."""
+    """Highest gain of throughput over the measurements of the calibration; throughput never exceeds the accelerator's
+    roofline."""
     closing_months: Range
-    """Time constant with which the gap to that ceiling closes, and with which a new model's extra incidents cease."""
+    """Time constant with which throughput approaches its highest gain, and with which the extra incidents of a new
+    model cease."""
 
 
 class Stack(Entry):
@@ -376,30 +396,30 @@ class Stack(Entry):
     engine: Sourced[str]
     """Serving engine, as a cluster names it."""
     support: Sourced[Literal["first-class", "community"]]
-    """Whether the engine's own project maintains it."""
+    """Who maintains the engine on this platform: `first-class`, the engine's own project; `community`, others."""
     dense_multiplier: Sourced[PositiveFloat]
-    """Throughput divided by that of the calibrated model, for dense models."""
+    """Throughput on this stack divided by what the throughput formula predicts, for dense models."""
     mixture_of_experts_multiplier: Sourced[PositiveFloat]
-    """Throughput divided by that of the calibrated model, for mixture-of-experts models."""
+    """Throughput on this stack divided by what the throughput formula predicts, for mixture-of-experts models."""
     custom_attention_multiplier: Sourced[PositiveFloat]
-    """Throughput divided by that of the calibrated model, for models with custom attention."""
+    """Throughput on this stack divided by what the throughput formula predicts, for models with custom attention."""
     fix_days: Range
-    """Days until the vendor has fixed an incident, for every kind without its own figure."""
+    """Days until the vendor has fixed an incident, for kinds of incident that state no figure."""
     incidents: dict[str, StackIncident] = Field(default_factory=dict)
-    """Rate and cost of incidents on this stack, by the kinds listed under incidents."""
+    """Rates and effects of incidents on this stack, by kind of incident."""
     releases_per_year: Range
-    """Releases of the platform."""
+    """Releases of the platform a year."""
     release_spread_fraction: Sourced[NonNegative] | None = None
-    """Spread of the speed of releases around the trend of maturing software: standard deviation of its logarithm;
-    absent: 0."""
+    """Variation of speed from release to release around the trend, as the standard deviation of its logarithm; absent:
+    0."""
     maturity: dict[ArchitectureClass, Maturity] = Field(default_factory=dict)
-    """Speed still to be gained, by class of models; nothing for a class that is not listed."""
+    """Speed that software has still to gain, by class of models; a class that is not listed gains nothing."""
     bring_up_weeks: Range
-    """Weeks until a newly launched model runs at full speed: three time constants of the gap that closes."""
+    """Weeks until a newly launched model runs at nearly full speed (95% of the gap is closed: three time constants)."""
     bring_up_throughput_fraction: Range
-    """Share of full speed at which a new model begins."""
+    """Share of full speed at which a newly launched model begins."""
     new_model_incident_multiplier: Sourced[Annotated[float, Field(ge=1)]] | None = None
-    """Incident rate of a newly launched model divided by that of a model long served; absent: 1."""
+    """Incident rate of a newly launched model, divided by that of a model served for long; absent: 1."""
 
 
 class EngineSupport(Entry):
@@ -408,33 +428,36 @@ class EngineSupport(Entry):
     engine: Sourced[str]
     """Serving engine, as a cluster names it."""
     model: Sourced[str]
-    """Models, separated by spaces, or classes of models (dense, mixture-of-experts, custom-attention), or any."""
+    """Models, separated by spaces, or classes of models (dense, mixture-of-experts, custom-attention), or the word
+    any."""
     accelerator: Sourced[str]
-    """Accelerators, separated by spaces, or a vendor for all its accelerators, or any."""
+    """Accelerators, separated by spaces, or a vendor (all its accelerators), or the word any."""
     precision: Sourced[str] | None = None
     """Precisions, separated by spaces; absent: any."""
     feature: Sourced[Feature] | None = None
-    """Feature: disaggregated prefill, speculation, data-parallel attention; absent: serving as such."""
+    """Feature that the statement is about: disaggregated prefill, speculation or data-parallel attention; absent:
+    serving itself."""
     status: Sourced[Status]
-    """public-sweep: it runs in public or own runs; documented; experimental; not-supported or broken: the engine is not
-    considered."""
+    """Evidence of support. public-sweep: it runs in public measurements or our own; documented; experimental;
+    not-supported or broken: the engine is not considered."""
     since: Sourced[datetime.date] | None = None
-    """First image date of the engine for which it holds; absent: unknown, so it holds for all images."""
+    """Date of the first image of the engine for which the statement holds; absent: unknown, so it holds for all
+    images."""
     until: Sourced[datetime.date] | None = None
-    """Day from which it no longer holds; absent: it still holds."""
+    """Day from which the statement no longer holds; absent: it still holds."""
 
 
 class FailureCause(Entry):
     """One cause of node failures; failures neither soft nor medium are hard."""
 
     per_1000_node_days: Sourced[NonNegative]
-    """Failures of a node for this reason, before its vendor's multiplier."""
+    """Failures for this reason, before the vendor's multiplier."""
     scope: Sourced[Literal["accelerator", "node"]]
-    """Capacity lost: one accelerator with its tensor-parallel group, or the whole node."""
+    """Capacity that is lost: one accelerator with its tensor-parallel group, or the whole node."""
     soft_fraction: Sourced[Fraction]
-    """Share of failures that a reset clears, without a technician."""
+    """Share of failures that a reset clears without a technician."""
     medium_fraction: Sourced[Fraction]
-    """Share of failures that a technician repairs on site without a new part."""
+    """Share of failures that a technician repairs on site without a spare part."""
 
 
 class Tariff(Entry):
@@ -445,13 +468,13 @@ class Tariff(Entry):
     grid_carbon_g_per_kwh: Sourced[NonNegative]
     """Carbon intensity of the grid."""
     timezone: Sourced[str] | None = None
-    """Time zone of the place, for time-of-use windows; absent if the price is not that of a single place."""
+    """Time zone of the place, for time-of-use windows; absent: the price is an average over several places."""
 
 
 class Source(Strict):
     """A source shared by several values."""
 
     title: str
-    """What it is."""
+    """Title of the source."""
     date: datetime.date
-    """When its figures held."""
+    """Date at which the source's figures held."""

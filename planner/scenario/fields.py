@@ -55,9 +55,8 @@ class Plausible:
     @classmethod
     def prior(cls, *names: str) -> "Plausible":
         """Return a range from the lowest P10 over 3 to the highest P90 times 3 of some priors."""
-        return cls(
-            0.0, 0.0, f"a third of P10 to three times P90 of prior {' and '.join(names)}", names
-        )
+        listed = " and ".join(f"prior {name}" for name in names)
+        return cls(0.0, 0.0, f"from a third of the P10 to three times the P90 of {listed}", names)
 
     def range(self, catalog: Catalog) -> tuple[float, float]:
         """Return the lowest and the highest plausible number."""
@@ -80,7 +79,7 @@ class Plausible:
 
 
 SitePower = Annotated[
-    Positive, Plausible(10, 2000000.0, "one node to the largest campuses announced, 2 GW")
+    Positive, Plausible(10, 2000000.0, "from one node to the largest campuses announced, 2 GW")
 ]
 
 # Letters of any script, but no sign that a shell, a spreadsheet or a file system obeys.
@@ -118,7 +117,7 @@ class PerThousand(Strict):
     per_1000_accelerators: Annotated[NonNegative, Plausible(0.02, 50)]
     """Engineers, crews or spares for every thousand accelerators."""
     rounding: Literal["nearest", "up", "down"] = "nearest"
-    """How a fraction of one is rounded. Default nearest: half or more counts as one."""
+    """How a number that is not whole is rounded. Default nearest: a half or more is rounded up."""
 
 
 def _shape(stated: object) -> str:
@@ -138,11 +137,11 @@ class Spread(Strict):
     """A triangular distribution: lowest, most likely, highest."""
 
     low: Annotated[float, Field(ge=0, le=1e6), Plausible(0, 104)]
-    """Lowest, in the unit of the field."""
+    """Lowest value, in the unit of its field (slip_weeks: weeks)."""
     base: Annotated[float, Field(ge=0, le=1e6), Plausible(0, 104)]
-    """Most likely, in the unit of the field."""
+    """Most likely value, in the unit of its field (slip_weeks: weeks)."""
     high: Annotated[float, Field(ge=0, le=1e6), Plausible(0, 104)]
-    """Highest, in the unit of the field."""
+    """Highest value, in the unit of its field (slip_weeks: weeks)."""
 
     @model_validator(mode="after")
     def _ordered(self) -> "Spread":

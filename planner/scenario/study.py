@@ -33,19 +33,19 @@ class _Draw(Strict):
     """Options that every distribution has."""
 
     times_stated: bool = False
-    """Whether the draw multiplies the value stated in the scenario instead of replacing it. Default false: the draw is
-    the value."""
+    """Whether the value drawn is a factor on the value stated in the scenario, instead of replacing it. Default false:
+    the value drawn replaces the stated one."""
 
 
 class _ThreePoint(_Draw):
     """A three-point estimate: two ends and a most likely value between them."""
 
     low: Number
-    """Lowest, in the unit of the field."""
+    """Lowest value, in the unit of the uncertain field."""
     mode: Number
-    """Most likely, in the unit of the field."""
+    """Most likely value, in the unit of the uncertain field."""
     high: Number
-    """Highest, in the unit of the field."""
+    """Highest value, in the unit of the uncertain field."""
 
     @model_validator(mode="after")
     def _ordered(self) -> _ThreePoint:
@@ -71,16 +71,16 @@ class Pert(_ThreePoint):
     kind: Literal["pert"]
     """PERT."""
     weight: Annotated[float, Field(gt=0, le=1000)] = 4.0
-    """Weight of the most likely value relative to the ends. Default 4: the classic PERT."""
+    """Weight of the most likely value; each end has weight 1. Default 4: the classic PERT."""
 
 
 class _Truncated(_Draw):
     """A distribution with tails, which may be cut."""
 
     low: Number | None = None
-    """Where the lower tail is cut, in the unit of the field. Default: nowhere."""
+    """Lowest value that may be drawn, in the unit of the uncertain field. Default: the lower tail is not cut."""
     high: Number | None = None
-    """Where the upper tail is cut, in the unit of the field. Default: nowhere."""
+    """Highest value that may be drawn, in the unit of the uncertain field. Default: the upper tail is not cut."""
 
     @model_validator(mode="after")
     def _cut_in_order(self) -> _Truncated:
@@ -98,9 +98,9 @@ class Uniform(_Truncated):
     kind: Literal["uniform"]
     """Uniform."""
     low: Number
-    """Lowest, in the unit of the field."""
+    """Lowest value, in the unit of the uncertain field."""
     high: Number
-    """Highest, in the unit of the field."""
+    """Highest value, in the unit of the uncertain field."""
 
 
 class Normal(_Truncated):
@@ -109,9 +109,9 @@ class Normal(_Truncated):
     kind: Literal["normal"]
     """Normal."""
     mean: Number
-    """Mean, in the unit of the field."""
+    """Mean, in the unit of the uncertain field."""
     sd: Annotated[float, Field(gt=0, le=1e15)]
-    """Standard deviation, in the unit of the field."""
+    """Standard deviation, in the unit of the uncertain field."""
 
 
 class Lognormal(_Truncated):
@@ -120,9 +120,9 @@ class Lognormal(_Truncated):
     kind: Literal["lognormal"]
     """Lognormal."""
     median: Annotated[float, Field(gt=0, le=1e15)]
-    """Median, in the unit of the field."""
+    """Median, in the unit of the uncertain field."""
     sigma: Annotated[float, Field(gt=0, le=10)]
-    """Standard deviation of the logarithm: 0.2 is about ±20%."""
+    """Standard deviation of the natural logarithm: 0.2 is about ±20%."""
 
 
 class Percentiles(_Truncated):
@@ -131,11 +131,11 @@ class Percentiles(_Truncated):
     kind: Literal["percentiles"]
     """Three percentiles."""
     p10: Number
-    """10th percentile: one draw in ten lies below, in the unit of the field."""
+    """10th percentile: one draw in ten is lower; in the unit of the uncertain field."""
     p50: Number
-    """The median, in the unit of the field."""
+    """Median, in the unit of the uncertain field."""
     p90: Number
-    """90th percentile: one draw in ten lies above, in the unit of the field."""
+    """90th percentile: one draw in ten is higher; in the unit of the uncertain field."""
 
     @model_validator(mode="after")
     def _ordered(self) -> Percentiles:
@@ -151,10 +151,10 @@ class Prior(_Truncated):
     """The catalogue's low, base and high figures, used as P10, P50 and P90."""
 
     kind: Literal["prior"] = "prior"
-    """A prior; this key may be left out."""
+    """Distribution of a prior; this key may be left out."""
     prior: str
-    """Name of the prior, as listed by ``planner catalog priors``. With times_stated its figures are divided by its
-    base."""
+    """Name of the prior, as listed by ``planner catalog priors``. With times_stated, its three figures are first
+    divided by its base."""
 
 
 class Discrete(_Draw):
@@ -168,7 +168,7 @@ class Discrete(_Draw):
     ]
     """The possible values."""
     weights: Annotated[tuple[NonNegative, ...], Field(max_length=MOST_VALUES)] | None = None
-    """Likelihood of each value, in any unit. Default: all the same."""
+    """Likelihood of each value, as a weight in any unit. Default: all values are equally likely."""
 
     @model_validator(mode="after")
     def _weighed(self) -> Discrete:
@@ -191,7 +191,8 @@ class Correlation(Strict):
     """A rank correlation between two inputs."""
 
     between: Annotated[tuple[str, ...], Field(min_length=2, max_length=2)]
-    """Two paths, as under uncertain; throughput errors are called throughput_error.<accelerator>.<engine>.<model>."""
+    """Paths of the two inputs, as under uncertain. A throughput error has the path
+    throughput_error.<accelerator>.<engine>.<model>."""
     rank: Annotated[float, Field(ge=-1, le=1)]
     """Spearman's rank correlation, a fraction from -1 to 1."""
 
@@ -200,9 +201,9 @@ class StudyScenario(Strict):
     """A scenario file, and the changes that the study makes to it."""
 
     extends: str
-    """Scenario file; relative to the study file."""
+    """Scenario file; its path is relative to the study file."""
     set: dict[str, Any] = Field(default_factory=dict)
-    """Changes, written as in a scenario; null removes a key. Default: nothing."""
+    """Changes to the scenario, written as in a scenario file; null removes a key. Default: no changes."""
 
 
 class Study(Strict):
@@ -213,30 +214,31 @@ class Study(Strict):
     description: str = ""
     """Question that the study answers. Default empty: the name may say enough."""
     seed: Annotated[int, Field(ge=0, le=2**63 - 1)] = 1
-    """Root of all random numbers, in place of the seeds of the scenarios. Default 1: any number is as good."""
+    """Seed of all random numbers, in place of the seeds of the scenarios. Default 1: any other number is as good."""
     scenarios: Annotated[dict[EntryName, StudyScenario], Field(min_length=1, max_length=32)]
-    """Scenarios by name; the others are compared with the first one."""
+    """Scenarios by name. The first one is the baseline with which the others are compared."""
     uncertain: Annotated[dict[str, Distribution], Field(max_length=96)] = Field(
         default_factory=dict
     )
-    """Distributions by dotted path. Default none: replications differ only in their random events."""
+    """Distributions of uncertain inputs, by dotted path. Default none: replications differ only in their random
+    events."""
     correlations: Annotated[tuple[Correlation, ...], Field(max_length=1000)] = ()
     """Rank correlations between inputs. Default none: inputs are independent unless stated."""
     throughput_error: bool = True
-    """Whether the throughput model's own error is drawn too, by accelerator, engine and model. Its size comes from
-    cross-validation, for pairs at the same distance from the measurements. Default true: the model is calibrated, not
-    exact."""
+    """Whether the error of the throughput model is drawn too, separately for each accelerator, engine and model. Its
+    size comes from cross-validation: it is small for what was measured itself, and larger the less closely related
+    measurements are. Default true: predictions of the model are not exact."""
     scramblings: Annotated[int, Field(ge=4, le=64)] = 8
-    """Number of independent randomisations; the intervals are computed from their spread. Default 8: a t-interval needs
-    several."""
+    """Number of independent randomisations of the points at which inputs are drawn. The spread between them gives the
+    intervals. Default 8: a t-interval needs several."""
     detailed_replications: Annotated[int, Field(ge=16, le=1_000_000_000)] = 65_536
-    """Number of replications kept in detail, counted from the first. Their monthly figures give the fans, and the
-    drivers of the objective are measured on them. For later replications only inputs and figures over the whole horizon
-    are kept, which takes a twelfth of the space. Default 65,536: 19 times in 20, no percentile of this many is off by
-    more than half a point."""
+    """Number of replications, counted from the first, of which all details are kept. Fan charts use their monthly
+    figures, and drivers of the objective are computed from them. For later replications only inputs and figures over
+    the whole horizon are kept, which takes a twelfth of the space. Default 65,536: with this many, an estimated
+    percentile is within half a point of the true one 19 times in 20."""
     objective: str = "levelised_cost_per_million_tokens_usd"
     """Output that decides which scenario is better: any measure of a run, such as irr_per_year or revenue_usd, or a
-    measure of its service. Default: what the question is about."""
+    measure of its service, such as its SLO attainment. Default: most questions are about cost per token."""
 
     _document: Document = PrivateAttr(default_factory=lambda: Document({}))
     _notes: tuple[str, ...] = PrivateAttr(default=())

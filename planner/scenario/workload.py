@@ -44,7 +44,7 @@ _LEAST_REQUESTS_PER_S = 1e-9
 GrowthRate = Annotated[
     float,
     Field(gt=-1, le=100),
-    Plausible(-0.9, 10.0, "tenfold a year has not lasted anywhere: assumption"),
+    Plausible(-0.9, 10.0, "assumption: growth of tenfold a year has not lasted anywhere"),
 ]
 
 
@@ -75,7 +75,7 @@ class GrowthByYear(Strict):
         Field(min_length=1, max_length=120),
     ]
     """Growth in requests per year, by calendar year: {2026: 0.6, 2027: 0.4}. A year that is not stated has the rate of
-    the last stated year before it, or else of the first one after it."""
+    the last stated year before it. If there is none, it has the rate of the first stated year."""
 
     def rate(self, year: int) -> float:
         """Return the growth per year of a calendar year."""
@@ -103,8 +103,8 @@ class SCurve(Strict):
     midpoint_years: Annotated[float, Field(gt=0, le=50), Plausible(0.1, 15)]
     """Years from the start until half of the rise has happened."""
     steepness_per_year: Annotated[float, Field(gt=0, le=100), Plausible(0.1, 30)] = 3.0
-    """How steep the rise is. If an early midpoint needs a steeper rise, ln 2 / midpoint_years is used. Default 3: most
-    of it within two years."""
+    """Steepness of the rise. If an early midpoint needs a steeper rise, ln 2 / midpoint_years is used. Default 3: most
+    of the rise happens within two years."""
 
 
 class Step(Strict):
@@ -113,7 +113,7 @@ class Step(Strict):
     date: datetime.date
     """Day from which the new level applies."""
     multiplier: Annotated[float, Field(ge=0, le=1e6), Plausible(0.01, 1000)]
-    """Traffic from then on, as a multiple of day one."""
+    """Traffic from that date on, as a multiple of day one."""
 
 
 class GrowthSteps(Strict):
@@ -131,8 +131,8 @@ class GrowthTable(Strict):
     kind: Literal["csv"]
     """Growth from a file."""
     file: str
-    """CSV file with the columns date and multiplier, relative to the scenario file; between dates the multiplier
-    changes linearly."""
+    """CSV file with the columns date and multiplier; its path is relative to the scenario file. Between dates the
+    multiplier changes linearly."""
 
 
 Growth = Annotated[
@@ -144,18 +144,18 @@ class Season(Strict):
     """A yearly seasonal wave."""
 
     amplitude_fraction: Annotated[Fraction, Plausible(0, 0.9)]
-    """Height of the peak above the yearly mean."""
+    """Height of the yearly peak above the yearly mean, as a share of the mean."""
     peak_day: Annotated[float, Field(ge=1, le=366), Plausible(1, 366, "the days of a year")] = 335.0
-    """Day of the year of the peak. Default 335: 1 December."""
+    """Day of the year on which the peak lies. Default 335: 1 December."""
 
 
 class Holiday(Strict):
     """A holiday with its own traffic factor."""
 
     date: datetime.date
-    """Local date."""
+    """Date of the holiday, in local time."""
     multiplier: Annotated[float, Field(ge=0, le=100), Plausible(0.05, 10)] = 0.6
-    """Traffic of that day over that of a normal day. Default 0.6: a weekend's level."""
+    """Traffic of the holiday divided by that of a normal day. Default 0.6: the level of a weekend day."""
 
 
 class LoadProfile(Strict):
@@ -168,22 +168,27 @@ class LoadProfile(Strict):
         Field(ge=1, le=24),
         Plausible(1, 12, "workload presets have 1.17 to 2.99; the rest is an assumption"),
     ] = 1.67
-    """Traffic of the busiest hour of the week over the week's mean. Default 1.67: chat traffic of a large cloud, one
-    week of 2024."""
-    trough_to_mean: Annotated[Fraction, Plausible(0, 1, "a trough is no peak")] | None = None
-    """Traffic of the quietest hour of the week over the week's mean. Default: the value of a smooth daily curve."""
+    """Traffic of the busiest hour of the week divided by the week's mean. Default 1.67: chat traffic of a large cloud
+    in one week of 2024."""
+    trough_to_mean: (
+        Annotated[Fraction, Plausible(0, 1, "the quietest hour is not above the mean")] | None
+    ) = None
+    """Traffic of the quietest hour of the week divided by the week's mean. Default: the value of a smooth daily
+    curve."""
     weekend_fraction: Annotated[
         float,
         Field(gt=0, le=3),
         Plausible(0.05, 2.5, "workload presets have 0.33 to 1; the rest is an assumption"),
     ] = 0.57
-    """Weekend mean over weekday mean. Default 0.57: the same week."""
+    """Mean traffic at weekends divided by that on weekdays. Default 0.57: chat traffic of a large cloud in one week of
+    2024."""
     weekly_profile: Annotated[tuple[float, ...], Field(min_length=168, max_length=168)] | None = (
         None
     )
-    """Factors for the 168 hours of a week, Monday 00:00 first, in place of the figures above. Default: none."""
+    """Factors for the 168 hours of a week, Monday 00:00 first, in place of peak_to_mean, trough_to_mean and
+    weekend_fraction. Default: none."""
     season: Season | None = None
-    """Yearly wave. Default: none."""
+    """Yearly wave of traffic. Default: none."""
     holidays: Annotated[tuple[Holiday, ...], Field(max_length=1000)] = ()
     """Days with different traffic. Default: none."""
 
@@ -195,25 +200,29 @@ class Length(Strict):
         Annotated[
             float,
             Field(gt=0, le=1e8),
-            Plausible(1, 2000000, "one token to the longest contexts sold"),
+            Plausible(1, 2000000, "from one token to the longest contexts sold"),
         ]
         | None
     ) = Field(default=None, alias="mean")
-    """Mean number of tokens. Default: the mean of the quantiles; mean or quantiles must be stated."""
+    """Mean number of tokens; state either this or quantiles. Default: the mean of the quantiles."""
     p95: (
-        Annotated[float, Field(gt=0, le=1e9), Plausible(1, 8000000, "3.86 times the longest mean")]
+        Annotated[
+            float,
+            Field(gt=0, le=1e9),
+            Plausible(1, 8000000, "up to 3.86 times the longest plausible mean"),
+        ]
         | None
     ) = None
-    """95th percentile, tokens. Default: as wide as chat traffic, 3.0 times the mean."""
+    """95th percentile, tokens. Default: 3.0 times the mean, as in chat traffic."""
     quantiles: Annotated[
         dict[str, Annotated[float, Field(gt=0, le=1e9)]],
         Field(max_length=200),
-        Plausible(1, 8000000, "one token to four times the longest contexts sold"),
+        Plausible(1, 8000000, "from one token to four times the longest contexts sold"),
     ] = Field(default_factory=dict)
-    """Lengths in tokens, in place of mean and p95, by the share of requests that are not longer: ``{0.5: 1020, 0.9:
-    3000, 0.99: 7400}``. Between two quantiles the logarithm of length is linear in the normal score (a lognormal), and
-    beyond the first and last the lines continue. 0 and 1 state the shortest and the longest length. Default: mean and
-    p95; if quantiles state no longest length, it is the model's context."""
+    """Lengths in tokens by share of requests, in place of mean and p95: in ``{0.5: 1020, 0.9: 3000, 0.99: 7400}`` half
+    of the requests have at most 1020 tokens. Between two quantiles the distribution is lognormal, and beyond the first
+    and the last it continues in the same way. The keys 0 and 1 state the shortest and the longest length. Default: mean
+    and p95 are used; if quantiles state no longest length, it is the model's context."""
 
     @model_validator(mode="after")
     def _reachable(self) -> Length:
@@ -289,7 +298,7 @@ class TokenLengths(Strict):
     input: Length
     """Prompt length, including the cached part."""
     output: Length
-    """Generated length."""
+    """Length of the generated text."""
     growth_per_year: Annotated[YearlyChange, Plausible(-0.7, 3)] = 0.0
     """Growth of both lengths per year. Default 0: mean prompts have grown only because the mix of workloads changed."""
 
@@ -302,49 +311,51 @@ class Noise(Strict):
         Field(ge=0, le=2),
         Plausible(0, 1, "workload presets have 0.04 to 0.31; the rest is an assumption"),
     ] = 0.1
-    """Standard deviation of ln(hourly traffic). Default 0.1: hour-to-hour scatter of API traffic."""
+    """Standard deviation of ln(hourly traffic). Default 0.1: the scatter of API traffic from hour to hour."""
     correlation_h: Annotated[
-        float, Field(ge=0, le=1000), Plausible(0.25, 336, "minutes to two weeks: assumption")
+        float, Field(ge=0, le=1000), Plausible(0.25, 336, "assumption: from minutes to two weeks")
     ] = 6.0
-    """Hours over which the deviation decays to 1/e. Default 6: a quarter of a day."""
+    """Hours in which a deviation from the load profile decays to 1/e (37%). Default 6: a quarter of a day."""
 
 
 class Spike(Strict):
     """A traffic spike at a launch or news event."""
 
     date: datetime.date
-    """Day it begins."""
+    """Day on which the spike begins."""
     multiplier: Annotated[float, Field(ge=1, le=1000), Plausible(1, 50)]
-    """Traffic at the height of the spike over normal traffic."""
+    """Traffic at the height of the spike divided by normal traffic."""
     decay_days: Annotated[float, Field(gt=0, le=1000), Plausible(0.1, 180)] = 7.0
-    """Days in which the spike falls to 1/e. Default 7: a week of attention."""
+    """Days in which the spike falls to 1/e (37%) of its height. Default 7: a week of attention."""
 
 
 class Tenant(Strict):
     """A large customer whose traffic is on or off."""
 
     name: EntryName
-    """Name of the customer; it also identifies its random numbers."""
+    """Name of the customer. The customer's random numbers depend on it."""
     share_fraction: Annotated[PositiveFraction, Plausible(0.001, 1)]
-    """Share of the workload's mean traffic."""
-    mean_on_h: Annotated[Positive, Plausible(0.1, 17532, "minutes to two years: assumption")] = 72.0
-    """Mean hours for which its traffic stays on. Default 72: a working stretch (assumption)."""
-    mean_off_h: Annotated[Positive, Plausible(0.1, 17532, "minutes to two years: assumption")] = (
-        24.0
-    )
-    """Mean hours for which its traffic stays off. Default 24: assumption."""
+    """The customer's share of the workload's mean traffic."""
+    mean_on_h: Annotated[
+        Positive, Plausible(0.1, 17532, "assumption: from minutes to two years")
+    ] = 72.0
+    """Mean hours for which the customer's traffic stays on. Default 72: three days of work (assumption)."""
+    mean_off_h: Annotated[
+        Positive, Plausible(0.1, 17532, "assumption: from minutes to two years")
+    ] = 24.0
+    """Mean hours for which the customer's traffic stays off. Default 24: assumption."""
 
 
 class Objective(Strict):
     """The latency SLO of a workload: TTFT, TPOT and percentile."""
 
-    ttft_s: Annotated[Positive, Plausible(0.05, 300, "code completion to batch")] = 2.0
-    """Time to first token. Default 2.0: MLPerf's server objective for a 70B model."""
+    ttft_s: Annotated[Positive, Plausible(0.05, 300, "from code completion to batch work")] = 2.0
+    """Time to first token that a request must not exceed. Default 2.0: MLPerf's server objective for a 70B model."""
     tpot_s: Annotated[
-        Positive, Plausible(0.002, 2, "500 tokens a second to one in two seconds")
+        Positive, Plausible(0.002, 2, "from 500 tokens a second to one token in two seconds")
     ] = 0.1
-    """Mean time per output token of a reply, after the first token. Default 0.1: ten tokens a second, faster than most
-    people read."""
+    """Mean time per output token after the first that a request must not exceed. Default 0.1: ten tokens a second,
+    faster than most people read."""
     percentile: Annotated[float, Field(ge=0.5, le=0.9999), Plausible(0.8, 0.9999)] | None = None
     """Share of requests that must meet both objectives; a node's capacity is the highest rate at which this share meets
     them. Default: slo_target.attainment, the share required of the plan."""
@@ -386,28 +397,42 @@ Preset = Annotated[
 class Sessions(Strict):
     """Sessions of equal length, whose prompts grow by equal steps around the workload's mean prompt."""
 
-    turns: Annotated[int, Field(ge=2, le=10_000), Plausible(2, 500, "the agentic log: up to 561")]
+    turns: Annotated[
+        int,
+        Field(ge=2, le=10_000),
+        Plausible(2, 500, "sessions in the log of agents have up to 561 turns"),
+    ]
     """Number of requests in a session."""
     median_gap_s: Annotated[
-        float, Field(gt=0, le=1e6), Plausible(0.5, 3600, "agents 10 s, people minutes")
+        float,
+        Field(gt=0, le=1e6),
+        Plausible(0.5, 3600, "typically 10 s for agents, minutes for people"),
     ]
     """Median time from the end of a reply to the next request."""
     p90_gap_s: Annotated[
-        float, Field(gt=0, le=1e7), Plausible(1, 36_000, "agents a minute, people an hour")
+        float,
+        Field(gt=0, le=1e7),
+        Plausible(1, 36_000, "typically a minute for agents, an hour for people"),
     ]
-    """90th percentile of that time; the two define a lognormal distribution."""
+    """90th percentile of the time from the end of a reply to the next request. With the median it defines a lognormal
+    distribution."""
     growth_tokens: Annotated[
-        float, Field(ge=0, le=1e7), Plausible(0, 50_000, "agents 4,500 a turn: the agentic log")
+        float,
+        Field(ge=0, le=1e7),
+        Plausible(0, 50_000, "the log of agents has 4,500 tokens a turn"),
     ]
     """Tokens by which a prompt is longer than the prompt of the turn before."""
     shared_tokens: Annotated[
-        float, Field(ge=0, le=1e7), Plausible(0, 100_000, "a system prompt to a document")
+        float, Field(ge=0, le=1e7), Plausible(0, 100_000, "from a system prompt to a document")
     ] = 0.0
-    """Tokens at the beginning of a prompt that sessions have in common. Default 0: none."""
+    """Tokens at the beginning of a prompt that are the same in other sessions. Default 0: none."""
     prefixes: Annotated[
-        int, Field(ge=1, le=10_000_000), Plausible(1, 1_000_000, "one to each customer's own")
+        int,
+        Field(ge=1, le=10_000_000),
+        Plausible(1, 1_000_000, "from one for all to one for each customer"),
     ] = 1
-    """Number of different beginnings; each is shared by one group of sessions. Default 1: a system prompt."""
+    """Number of different beginnings of prompts; each is shared by one group of sessions. Default 1: one system prompt
+    for all."""
 
     @model_validator(mode="after")
     def _gaps_rise(self) -> Sessions:
@@ -429,16 +454,16 @@ class Reuse(Strict):
     )
 
     curve: ReusePreset | None = None
-    """A curve of the catalogue: agentic, long-context or chat. Default: none."""
+    """Name of a curve of the catalogue: agentic, long-context or chat. Default: none."""
     points: Annotated[
         dict[str, Annotated[float, Field(ge=0, lt=1)]],
         Field(max_length=200),
         Plausible(0, 0.98, "agentic logs reach 0.96"),
     ] = Field(default_factory=dict)
-    """Points of the curve, by seconds: share of input tokens that were last used at most so many seconds before, ``{10:
-    0.4, 60: 0.8, 3600: 0.95}``. Time is counted from the end of a request to the next arrival. Default: none."""
+    """Points of the curve: seconds, and the share of input tokens that were last used at most that many seconds before,
+    ``{10: 0.4, 60: 0.8, 3600: 0.95}``. Time is counted from the end of a request to the next arrival. Default: none."""
     sessions: Sessions | None = None
-    """Turns, gaps and growth of sessions, from which the curve follows. Default: none."""
+    """Turns, gaps and growth of sessions, from which the planner computes the curve. Default: none."""
 
     @model_validator(mode="before")
     @classmethod
@@ -500,12 +525,12 @@ class ModelChange(Strict):
     """Another model to which a workload's customers are moved on a date."""
 
     begins: Annotated[datetime.date, Field(alias="from")]
-    """First day on which the requests are for this model."""
+    """First day on which the requests are for the new model."""
     model: str
-    """Served model from then on, by its catalogue name."""
+    """Model that is served from that day on, by its catalogue name."""
     token_price: TokenPrice | None = None
-    """What its tokens are sold for from then on. Default: the workload's price; there, api means the listed price of
-    this model."""
+    """Price at which tokens are sold from that day on. Default: the workload's price; if that is the word api, the
+    catalogue's price of the new model."""
 
 
 class Workload(Strict):
@@ -515,23 +540,27 @@ class Workload(Strict):
     """Workload preset of the catalogue whose values are used for keys that are not stated. Default: none, so lengths
     must be stated."""
     model: str
-    """Served model, by its catalogue name."""
+    """Model that serves the workload, by its catalogue name."""
     models: Annotated[tuple[ModelChange, ...], Field(max_length=100)] = ()
-    """Later models of the workload, by date: ``[{from: 2027-01-01, model: gpt-oss-120b}]``. Each is planned and
-    reported as a separate workload, NAME-DATE, with the same traffic. Default: one model throughout."""
+    """Models that replace the first one on later dates: ``[{from: 2027-01-01, model: gpt-oss-120b}]``. From each date
+    on, the same traffic is planned and reported as a separate workload, NAME-DATE. Default: one model throughout."""
     begins: datetime.date | None = None
-    """First day of its requests. Growth still counts from the start of the scenario. Default: from the start."""
+    """First day of the workload's requests. Growth still counts from the start of the scenario. Default: the start of
+    the scenario."""
     ends: datetime.date | None = None
-    """First day without its requests. Default: none, so requests go on to the end."""
+    """First day on which the workload has no requests any more. Default: none, so requests go on to the end."""
     fine_tunes: Annotated[
-        int, Field(ge=1, le=100_000), Plausible(1, 2000, "one model to a catalogue of tenants")
+        int,
+        Field(ge=1, le=100_000),
+        Plausible(1, 2000, "from one model to a fine-tune for each of many tenants"),
     ] = 1
-    """Number of models of this shape, among which the requests are spread evenly. Each has its own weights, which must
-    be resident. Default 1: one model."""
+    """Number of fine-tuned models of the same architecture, among which requests are spread evenly. Each has its own
+    weights, which must be in memory to serve it. Default 1: one model."""
     precisions: Annotated[tuple[str, ...], Field(max_length=8)] = ()
-    """Precisions in which its answers are good enough, e.g. [fp8, fp4]. Each cluster uses its own precision if it is in
-    the list, otherwise the one in the list that serves most. The catalogue's notes on accuracy are in assumptions.csv.
-    Default: the cluster's precision, or else the catalogue's default, fp8, which public serving runs use."""
+    """Precisions in which the answers are good enough, e.g. [fp8, fp4]. Each cluster uses its own precision if it is in
+    the list, otherwise the one in the list in which a node serves most. The catalogue's notes on accuracy are in
+    assumptions.csv. Default: the cluster's precision; if none is stated, fp8, the catalogue's default, which public
+    serving runs use."""
     requests_per_s: Annotated[
         float,
         Field(ge=0, le=1e9),
@@ -543,76 +572,79 @@ class Workload(Strict):
     ]
     """Mean requests per second on day one."""
     growth: Growth = Flat(kind="flat")
-    """How traffic grows. Default flat: growth is the user's to state."""
+    """How traffic grows. Default flat: only you know how traffic grows."""
     load_profile: LoadProfile = LoadProfile()
-    """Daily, weekly and yearly shape. Default: chat traffic."""
+    """Daily, weekly and yearly shape. Default: the profile of chat traffic."""
     lengths: TokenLengths
     """Prompt and output lengths."""
     prefix_cache_hit_fraction: Annotated[
         BelowOne, Plausible(0, 0.98, "agentic logs reach 0.96")
     ] = 0.0
-    """Share of prompt tokens found in the prefix cache, as you measured it at your own load. It does not change with
-    memory. Default 0: no saving unless stated."""
+    """Share of prompt tokens found in the prefix cache, as you measured it at your own load. This share does not change
+    with memory. Default 0: no saving unless stated."""
     reuse: Reuse | None = None
-    """When its input tokens are used again: agentic, long-context, chat, points or sessions. If stated, the share found
-    in the prefix cache is computed from memory, load and routing. Default: prefix_cache_hit_fraction, as stated."""
+    """How soon input tokens are used again: the name of a curve (agentic, long-context, chat), points or sessions. If
+    stated, the share found in the prefix cache is computed from memory, load and routing. Default:
+    prefix_cache_hit_fraction is used as stated."""
     prefix_routing: Literal["session", "prefix", "random"] = "session"
-    """Where a router sends the requests of a workload that states its reuse: to the replica of the session, to the
-    replica that holds the same beginning, or to any. With random routing, a request finds only what an earlier turn of
-    its session left on that replica. Default session: affinity by session is what gateways offer."""
+    """Where a router sends the requests of a workload that states its reuse: to the replica of the session (session),
+    to a replica that holds the same beginning (prefix), or to any (random). With random routing, a request finds only
+    what an earlier turn of its session left on that replica. Default session: gateways offer this kind of affinity."""
     noise: Noise = Noise()
-    """Hour-to-hour noise. Default: API traffic."""
+    """Random deviation of hourly traffic from the load profile. Default: as in API traffic."""
     burst_index_of_dispersion: Annotated[
         float,
         Field(ge=1, le=10_000),
         Plausible(1, 1000, "workload presets have 3 to 12; the rest is an assumption"),
     ] = 12.0
-    """Variance over mean of requests per minute; 1 is Poisson. Default 12: API traffic at 28 to 45 requests/s."""
+    """Variance over mean of the number of requests in a minute; 1 is Poisson. Default 12: API traffic at 28 to 45
+    requests/s."""
     burst_index_requests_per_s: Annotated[
         float,
         Field(gt=0, le=1e9),
-        Plausible(0.0005, 100000, "as requests_per_s"),
+        Plausible(0.0005, 100000, "same range as requests_per_s"),
     ] = LOWEST_MEASURED_REQUESTS_PER_S
-    """Lowest rate at which the index was measured. At lower rates, pooled bursts have the same size relative to the
-    mean as at this rate, so the index falls towards 1. Default 6: public chat; with an index of your own,
-    requests_per_s if that is lower."""
+    """Lowest rate at which burst_index_of_dispersion was measured. At lower rates, pooled bursts have the same size
+    relative to the mean as at this rate, so the index falls towards 1. Default 6: public chat traffic; if you state
+    your own index, requests_per_s if that is lower."""
     burst_scaling: Literal["pooled", "proportional"] = "pooled"
-    """How bursts scale with the rate. Pooled: bursts of many users, whose variance over mean is the same at any rate
-    from burst_index_requests_per_s on, so they even out as traffic grows. Proportional: bursts of one client, whose
-    size relative to the hour's mean is at any rate as at requests_per_s. Default pooled: chat has 7 to 16 at 6
-    requests/s, 11 to 13 at 28 to 45."""
+    """How the size of bursts changes with the rate. Pooled: bursts of many users even out as traffic grows; variance
+    over mean is the same at any rate from burst_index_requests_per_s on. Proportional: bursts of one client do not even
+    out; at any rate they have the same size, relative to the hour's mean, as at requests_per_s. Default pooled: in chat
+    traffic the variance over mean is 7 to 16 at 6 requests/s and 11 to 13 at 28 to 45."""
     spikes: Annotated[tuple[Spike, ...], Field(max_length=1000)] = ()
     """Traffic spikes from launches and news, by date. Default: none."""
     tenants: Annotated[tuple[Tenant, ...], Field(max_length=100)] = ()
     """Large customers whose traffic is on or off. Default: none."""
     model_launch: datetime.date | None = None
-    """Day on which the model is released. It has no requests before. From that day on, each stack has to bring it up on
-    each accelerator type that is on site. Default: the model has long been served."""
+    """Day on which the model is released. The workload has no requests before. From that day on, each stack has to
+    bring the model up on each accelerator type that is on site. Default: the model has long been served."""
     slo: Objective = Objective()
-    """Latency objective. Default: MLPerf's server scenario."""
+    """Latency objective of the workload. Default: that of MLPerf's server scenario."""
     admission: Literal["reject", "queue"] = "reject"
-    """What admission control does with a request that cannot meet its SLO: reject it, which counts as shed, or queue
-    it, which makes others late. If requests grow so long that no batch can serve them within the SLO, all of them are
-    rejected or, if queued, served late; the workload's share of all served tokens then stays at most what it was
-    before. Default reject: admitted requests meet their SLO."""
+    """What admission control does with a request that cannot meet its SLO: reject it, so that it counts as shed, or
+    queue it, so that others are late. Requests may grow so long that no batch can serve them within the SLO. All of
+    them are then rejected or, if queued, served late; of all tokens served, the workload's share does not rise above
+    what it was before. Default reject: admitted requests meet their SLO."""
     priority: Literal["interactive", "standard", "deferrable"] = "interactive"
-    """Which workloads are served first. Default interactive: requests do not wait unless stated."""
+    """Priority of the workload's requests: interactive are served first, deferrable last. Default interactive: requests
+    do not wait unless stated."""
     completion_window_h: (
         Annotated[
-            float, Field(ge=1, le=2000), Plausible(1, 336, "an hour to two weeks: assumption")
+            float, Field(ge=1, le=2000), Plausible(1, 336, "assumption: from an hour to two weeks")
         ]
         | None
     ) = None
-    """Hours that deferrable work may wait before it counts as shed. Default 24 for deferrable work."""
+    """Hours that deferrable work may wait before it counts as shed. Default: 24 for deferrable work."""
     allow_api: bool = True
-    """Whether its requests may go to an API (a cluster with contract: {kind: api}); false for data that must not leave
-    the site. Default true: it has no effect in a plan without an API."""
+    """Whether the workload's requests may go to an API (a cluster with contract: {kind: api}); false for data that must
+    not leave the site. Default true: a plan without an API is not affected."""
     token_price: TokenPrice | None = None
-    """Price at which its tokens are sold: prices, or api for the catalogue's API price of its model. Needed for
-    revenue, margin and break-even. Default: not sold; only cost is reported."""
+    """Price at which the workload's tokens are sold: prices, or the word api for the catalogue's API price of the
+    model. Needed for revenue, margin and break-even. Default: tokens are not sold, and only cost is reported."""
     cluster_preference: tuple[EntryName, ...] = ()
-    """Order in which clusters are offered its requests, under routing: preference; clusters that are not listed come
-    last. Default: all, cheapest first."""
+    """Order in which the workload's requests are offered to clusters if routing is preference; clusters that are not
+    listed come last. Default: all clusters, cheapest first."""
 
     _follows: str | None = PrivateAttr(None)
 
