@@ -248,7 +248,8 @@ def replications_screen(summary: RunSummary) -> str:
     lines += price_change_lines(summary.measures)
     if summary.missed_without_orders is not None:
         lines.append(
-            f"Without further orders the SLO target is missed from {summary.missed_without_orders}."
+            "With none of the orders to come, the SLO target is first missed in "
+            f"{summary.missed_without_orders}."
         )
     # One remark at a time, what the fleet lacks before what the figures leave open.
     lines.append(f"! {fleet_size_advice(summary) or INPUTS_FIXED}")

@@ -323,8 +323,8 @@ def factors_of(result: RunResult) -> Factors | None:
     monthly_cents = result.ledger.monthly_cents(View.ACCRUAL, leave_out=NOT_COST_ACCOUNTS)
     accrued = int(monthly_cents.sum())
     if sum(causes.values()) != accrued:
-        message = f"the causes of a bridge hold {sum(causes.values())} cents"
-        raise ConservationError(f"{message}, the ledger {accrued}")
+        message = f"the causes of a bridge add up to {sum(causes.values())} cents"
+        raise ConservationError(f"{message}, but the ledger has accrued {accrued} cents")
     on_site_h = float(sums.on_site_h[0, -1])
     fleet_figures = {}
     for name, total_cents in causes.items():

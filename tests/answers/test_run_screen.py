@@ -75,7 +75,7 @@ def test_a_plan_says_what_to_order_next_and_when_it_runs_out_without(tmp_path: P
     assert missed, "the plan without the order is to miss a month"
     first = alone.plan.months.labels[missed[0]]
     assert answer.summary()["missed_without_orders"] == first
-    assert f"Without further orders the SLO target is missed from {first}." in answer.text()
+    assert f"the SLO target is first missed in {first}." in answer.text()
     assert len(answer.text().splitlines()) <= 23  # and where the results are
     events = answer.table("events")
     ordered = events[events["event"] == "ordered"]
