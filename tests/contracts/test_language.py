@@ -25,7 +25,7 @@ UNIT_IN_WORDS = re.compile(
     r"|day of the year|people",
     re.IGNORECASE,
 )
-REASON = re.compile(r"Default[^:]*(: *\S| for | \(assum)")
+REASON = re.compile(r"Default[^:]*(:\s*\S| for | \(assum)")
 
 
 class Place(NamedTuple):
