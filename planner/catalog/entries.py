@@ -312,7 +312,7 @@ class Precision(Entry):
     """Other names of the precision in tables of measurements, in lower case without hyphens."""
     role: Sourced[Literal["activations", "default"]] | None = None
     """Role of the precision: for activations and attention (activations), or for serving where none is stated
-    (default). One entry has each role."""
+    (default). Each of the two roles belongs to exactly one precision."""
 
 
 class Vendor(Entry):

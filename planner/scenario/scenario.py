@@ -251,8 +251,8 @@ class Sizing(Strict):
     percentage of the nodes installed and on order; the search chooses this percentage. Default fixed: no purchase is
     decided later."""
     retire: Annotated[dict[EntryName, OneOfDays], Field(max_length=32, default_factory=dict)]
-    """Clusters that may leave service and be sold, each on one of the days listed or not at all. If the cluster's nodes
-    are chosen too, all nodes bought leave together. Default: none."""
+    """Clusters that may leave service and be sold, each on one of the days listed or not at all. If the cluster is also
+    in sizing.clusters, all nodes bought for it leave on the same day. Default: none."""
     max_rented_accelerators: (
         Annotated[int, Field(ge=8, le=1_000_000), Plausible(8, 100_000)] | None
     ) = None

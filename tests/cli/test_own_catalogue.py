@@ -152,7 +152,9 @@ def test_every_field_that_is_needed_is_named_at_once(planner: Planner, tmp_path:
         "catalog", "add-accelerator", "X1", "--overlay", "own.yaml", "--set", "vendor=nvidia"
     )
     told.refused(
-        "X1.source", "hbm_gb: is needed: Usable memory. (--set hbm_gb=VALUE, in GB)", "X1.available"
+        "X1.source",
+        "hbm_gb: is needed: Usable accelerator memory. (--set hbm_gb=VALUE, in GB)",
+        "X1.available",
     )
     assert "vendor" not in told.err
     assert len(told.err.splitlines()) == 13

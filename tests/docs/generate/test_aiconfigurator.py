@@ -19,23 +19,10 @@ from docs.generate.aiconfigurator import (
 )
 from docs.generate.frontier import Point
 from docs.generate.validation_page import shipped_beside, shipped_points, unseen
+from tests.docs.generate.test_frontier import POINT
 
 PAGE = (Path(__file__).parents[3] / "docs/reference/validation.md").read_text(encoding="utf-8")
 TOOL, SHIPPED = read_answers(ANSWERS)
-POINT = Point(
-    model="llama-3.1-70b",
-    accelerator="H200",
-    precision="fp8",
-    is_mixture=False,
-    input_tokens=1024.0,
-    output_tokens=1024.0,
-    tpot_s=0.02,
-    measured=100.0,
-    chosen=110.0,
-    log_error=0.1,
-    engine="vllm",
-    grade="measured",
-)
 
 
 def answer(point: Point, rate: float) -> Answer:
