@@ -73,6 +73,12 @@ def test_a_grid_of_partitions_has_every_node_of_every_cluster() -> None:
             assert counts == [cluster.count for cluster in world.clusters]
 
 
+@pytest.mark.parametrize(("law", "number"), [("no-nodes", 70), ("truncated", 79)])
+def test_a_cluster_that_is_not_there_moves_no_hour(law: str, number: int) -> None:
+    """Overloaded sites: where pools read beyond their tables, and where partitions are searched in coarse steps."""
+    assert not check_worlds([number], SEED, [law])[law].breaks
+
+
 def test_a_sample_of_worlds_keeps_the_laws() -> None:
     assert_kept(range(SAMPLE), SAMPLE_STRIDE)
 
