@@ -18,7 +18,7 @@ from planner.physics.replica import Lengths, ReplicaTimes
 from planner.physics.slo_model import late_curve
 from planner.plan.build import build_plan
 from planner.plan.cache_hits import CacheTerms, SharingWorkload, replica_cache
-from planner.plan.candidates import maturity_factor
+from planner.plan.candidates import CandidateLayouts, maturity_factor
 from planner.plan.choice import Service, build_services
 from planner.plan.reuse import Reuse
 from planner.plan.slo_capacity import (
@@ -293,15 +293,20 @@ def test_without_host_memory_a_cold_cache_stays_cold_at_the_capacity_of_a_warm_o
     assert tiered.cold_fraction == pytest.approx(tiered.found_fractions[-1], abs=0.001)
 
 
-def test_a_cache_warms_up_as_stepping_through_the_seconds_says(tmp_path: Path) -> None:
-    scenario = scenario_of(tmp_path)
+def agents_on_h200(scenario: Scenario) -> tuple[CandidateLayouts, CacheTerms, Lengths]:
+    """Return the layouts of agents on H200 in FP8, the terms of their caches in its own memory, and their lengths."""
     workload = scenario.workloads["agents"]
     cluster = scenario.clusters["h200"].model_copy(update={"precision": "fp8"})
     layouts, _, _ = rates_by_mean_times(cluster, workload, Reuse(scenario))
     curve = workload.reuse_curve
     assert curve is not None
     terms = CacheTerms(curve=curve, routing="session", tiers=(False,))
-    lengths = lengths_of(workload)
+    return layouts, terms, lengths_of(workload)
+
+
+def test_a_cache_warms_up_as_stepping_through_the_seconds_says(tmp_path: Path) -> None:
+    scenario = scenario_of(tmp_path)
+    layouts, terms, lengths = agents_on_h200(scenario)
     cache = replica_cache(layouts.replicas, 0, terms, 1.0, lengths, has_host=False)
     rate = 0.5
     states = cache.states(1.0, np.array([rate]))
@@ -315,7 +320,7 @@ def test_a_cache_warms_up_as_stepping_through_the_seconds_says(tmp_path: Path) -
     traffic_s = 0.0
     passed_s = 0.0
     while True:
-        found = float(np.interp(traffic_s, GAPS_S, curve.reused_fraction[0]))
+        found = float(np.interp(traffic_s, GAPS_S, terms.curve.reused_fraction[0]))
         if found >= found_warm - 0.01:
             break
         prefill_s = np.interp(found, list(mean_prefill_s), list(mean_prefill_s.values()))
@@ -328,13 +333,7 @@ def test_a_cache_warms_up_as_stepping_through_the_seconds_says(tmp_path: Path) -
 
 def test_states_of_a_hybrid_model_take_memory_from_its_prompts(tmp_path: Path) -> None:
     scenario = scenario_of(tmp_path, (f"{LOAD}.model", "qwen3.5-397b-a17b"))
-    workload = scenario.workloads["agents"]
-    cluster = scenario.clusters["h200"].model_copy(update={"precision": "fp8"})
-    layouts, _, _ = rates_by_mean_times(cluster, workload, Reuse(scenario))
-    curve = workload.reuse_curve
-    assert curve is not None
-    terms = CacheTerms(curve=curve, routing="session", tiers=(False,))
-    lengths = lengths_of(workload)
+    layouts, terms, lengths = agents_on_h200(scenario)
     layout = int(np.flatnonzero(layouts.replicas["accelerators"] == 8)[0])
     # 60 layers of two heads of 256, keys and values, in FP8, and four copies of each on eight accelerators.
     state_tokens = 195_400_000 / (60 * 2 * 2 * 256 * 4)
